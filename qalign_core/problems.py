@@ -1,0 +1,359 @@
+"""Generated tasks with known answers: grade-school word problems, and short constrained writing.
+
+The embedded language model was trained on generated tasks of the `"train"` split only. What these
+functions return by default is of the `"held_out"` split: the two never share a problem, since a
+hash of the problem's content (its numbers and kinds of event, not its wording) decides the split.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, TypeVar, get_args
+
+from qalign_core.errors import InvalidSetting
+
+ProblemKind = Literal["in_distribution", "shifted", "long"]
+EventKind = Literal["gain", "loss", "boxes", "days", "times", "half", "distractor"]
+Split = Literal["held_out", "train"]
+
+HELD_OUT_SHARE = 1 / 8
+LARGEST = 99  # every amount on the way to the answer is in 2..LARGEST
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One sentence of a problem; `a` and `b` are its numbers (0 if it has none).
+
+    gain/loss: `a` things; boxes: `a` boxes of `b`; days: `b` things on each of `a` days; times: the
+    amount times `a`; half: no number; distractor: a number `a` that has nothing to do with it.
+    `subject` is what a distractor counts ("years", "chairs"), or the box of "boxes".
+    """
+
+    kind: EventKind
+    a: int = 0
+    b: int = 0
+    subject: str = ""
+    text: str = ""
+
+    def apply(self, amount: int) -> int:
+        """The amount after the event, worked out correctly (half of an odd amount rounds down)."""
+        match self.kind:
+            case "gain":
+                return amount + self.a
+            case "loss":
+                return amount - self.a
+            case "boxes" | "days":
+                return amount + self.a * self.b
+            case "times":
+                return amount * self.a
+            case "half":
+                return amount // 2
+            case "distractor":
+                return amount
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A word problem and its answer; `start`, `events`, `words` are what the prompt was made of."""
+
+    prompt: str
+    answer: str
+    kind: ProblemKind
+    start: int
+    events: tuple[Event, ...]
+    words: dict[str, str]
+
+    @property
+    def key(self) -> str:
+        """The content that makes two problems the same one, whatever their wording."""
+        parts = [f"{event.kind}:{event.a}:{event.b}" for event in self.events]
+        return "|".join([str(self.start), *parts])
+
+
+@dataclass(frozen=True, slots=True)
+class WritingTask:
+    """A short text to write, with three constraints that `constraints_met` checks."""
+
+    prompt: str
+    use: str
+    end: str
+    sentences: int
+
+    @property
+    def key(self) -> str:
+        """The content that makes two tasks the same one, whatever their wording."""
+        return f"write|{self.use}|{self.end}|{self.sentences}"
+
+
+GIRLS = ("Mia", "Emma", "Lily", "Zoe", "Anna", "Ruth", "Nora", "Ivy", "Clara", "June")
+BOYS = ("Tom", "Ben", "Sam", "Max", "Leo", "Jack", "Omar", "Paul", "Finn", "Hugo")
+THINGS = (
+    "apples", "marbles", "stamps", "cards", "shells", "pencils", "cookies", "coins", "stickers",
+    "buttons", "beads", "stones", "plums", "toys", "nuts", "flowers", "balloons", "ribbons",
+    "eggs", "candles",
+)  # fmt: skip
+BOXES = ("boxes", "bags", "packs", "jars", "baskets")
+
+STARTS = (
+    "{name} has {start} {things}.",
+    "{name} starts with {start} {things}.",
+    "At first {name} has {start} {things}.",
+    "{name} owns {start} {things}.",
+)
+QUESTIONS = (
+    "How many {things} does {name} have now?",
+    "How many {things} does {name} have in the end?",
+    "How many {things} are there now?",
+    "What is the number of {things} now?",
+)
+
+# {a} and {b} are the event's numbers; for "times", {as_many} is "twice" or "three times" and
+# {multiplies} "doubles" or "triples"; {subject} is the box or what the distractor counts.
+PHRASINGS: dict[EventKind, tuple[str, ...]] = {
+    "gain": (
+        "{He} buys {a} more {things}.",
+        "{friend} gives {him} {a} {things}.",
+        "{He} finds {a} {things}.",
+        "Then {he} gets {a} more.",
+        "{a} more {things} come in the mail.",
+    ),
+    "loss": (
+        "{He} gives {a} {things} to {friend}.",
+        "{He} loses {a} {things}.",
+        "{friend} takes {a} of them.",
+        "Then {he} sells {a} {things}.",
+        "{a} of the {things} get lost.",
+    ),
+    "boxes": (
+        "{He} buys {a} {subject} of {b} {things} each.",
+        "{friend} brings {a} {subject} with {b} {things} in each.",
+        "{He} gets {a} {subject} of {b}.",
+        "{He} finds {a} {subject}, each with {b} {things}.",
+    ),
+    "days": (
+        "For {a} days {he} collects {b} {things} a day.",
+        "Each day for {a} days {he} gets {b} {things}.",
+        "{friend} gives {him} {b} {things} a day for {a} days.",
+        "{He} makes {b} more on each of {a} days.",
+    ),
+    "times": (
+        "Then the number of {things} {multiplies}.",
+        "{His} number of {things} {multiplies}.",
+        "Soon {he} has {as_many} as many.",
+        "Then there are {as_many} as many {things}.",
+    ),
+    "half": (
+        "{He} gives half of the {things} to {friend}.",
+        "{He} loses half of {his} {things}.",
+        "Then {he} sells half of them.",
+        "Half of the {things} get lost.",
+    ),
+    "distractor": (
+        "{friend} is {a} years old.",
+        "There are {a} chairs in the room.",
+        "The trip takes {a} minutes.",
+        "{friend} has {a} books.",
+    ),
+}
+SHIFTED_PHRASINGS: dict[EventKind, tuple[str, ...]] = {
+    "gain": (
+        "{He} wins {a} {things} at the fair.",
+        "A parcel adds {a} {things} to the pile.",
+        "Grandma leaves {a} {things} on the table for {him}.",
+    ),
+    "loss": (
+        "{a} {things} fall into the river.",
+        "The dog runs off with {a} {things}.",
+        "{He} trades away {a} {things}.",
+    ),
+    "boxes": (
+        "{a} {subject} arrive, and every one holds {b} {things}.",
+        "{He} opens {a} {subject} and there are {b} {things} inside each.",
+        "A truck drops off {a} {subject}, {b} {things} in every one.",
+    ),
+    "days": (
+        "A neighbor leaves {b} {things} at the door every morning for {a} days.",
+        "Over {a} days the pile grows by {b} {things} daily.",
+        "{a} days pass, and every day adds {b} {things}.",
+    ),
+    "times": (
+        "By evening the pile is {as_many} as big.",
+        "A machine turns the {things} into {as_many} as many.",
+        "Overnight {his} collection {multiplies}.",
+    ),
+    "half": (
+        "The rain ruins half of the {things}.",
+        "{He} shares the {things} evenly with {friend} and keeps one half.",
+        "A thief walks away with half of the pile.",
+    ),
+    "distractor": (
+        "A ticket costs {a} dollars.",
+        "The shop is {a} miles away.",
+        "{friend} sings {a} songs.",
+    ),
+}
+_COUNTED = re.compile(r"\{a\} (\w+)")
+
+_T = TypeVar("_T", Problem, WritingTask)
+_KINDS: tuple[EventKind, ...] = get_args(EventKind)
+_WEIGHTS: dict[ProblemKind, tuple[float, ...]] = {
+    #                  gain loss boxes days times half distractor
+    "in_distribution": (2.0, 2.0, 2.0, 1.5, 1.5, 1.5, 2.0),
+    "shifted": (1.5, 2.0, 2.0, 1.5, 1.0, 1.5, 3.0),
+    "long": (1.0, 2.5, 2.0, 1.5, 1.0, 3.0, 3.0),
+}
+_LENGTHS: dict[ProblemKind, tuple[int, ...]] = {
+    "in_distribution": (2, 3),
+    "shifted": (3, 4),
+    "long": (6, 7, 8),
+}
+
+
+def generate_problem(
+    rng: random.Random, kind: ProblemKind = "in_distribution", *, split: Split = "held_out"
+) -> Problem:
+    """Draw a word problem.
+
+    Args:
+        rng: the source of randomness; the same state gives the same problem.
+        kind: "in_distribution" (2-3 events), "shifted" (3-4 events, more distractors, phrasings
+            that the reward model has not seen) or "long" (6-8 events).
+        split: "held_out" for problems that no embedded model was trained on, "train" for the rest.
+
+    Raises:
+        InvalidSetting: `kind` is none of the three.
+    """
+    if kind not in _LENGTHS:
+        raise InvalidSetting(f"kind must be one of {', '.join(_LENGTHS)}, got {kind!r}")
+    return _draw(lambda: _draw_problem(rng, kind), split)
+
+
+def generate_writing_task(rng: random.Random, *, split: Split = "held_out") -> WritingTask:
+    """Draw a writing task: use one word, end with another, in so many sentences."""
+    return _draw(lambda: _draw_writing_task(rng), split)
+
+
+def constraints_met(task: WritingTask, text: str) -> int:
+    """How many of the three constraints a text meets: the word, the last word, the sentences."""
+    words = re.findall(r"[a-z]+", text.lower())
+    used = task.use in words
+    ended = bool(words) and words[-1] == task.end
+    counted = len(re.findall(r"[.!?](?=\s|$)", text)) == task.sentences
+    return used + ended + counted
+
+
+def check_writing(task: WritingTask, text: str) -> bool:
+    """Whether a text meets all three constraints."""
+    return constraints_met(task, text) == 3
+
+
+def split_of(key: str) -> Split:
+    """The split that a problem with this `key` belongs to, wherever it is generated."""
+    digest = hashlib.blake2b(key.encode(), digest_size=8).digest()
+    return "held_out" if int.from_bytes(digest, "big") < HELD_OUT_SHARE * 2**64 else "train"
+
+
+def _draw(draw: Callable[[], _T], split: Split) -> _T:
+    while split_of((drawn := draw()).key) != split:
+        pass
+    return drawn
+
+
+def _draw_problem(rng: random.Random, kind: ProblemKind) -> Problem:
+    words = _draw_words(rng)
+    start = rng.randint(6, 30)
+    words["start"] = str(start)
+    amount, events = start, list[Event]()
+    n_events = rng.choice(_LENGTHS[kind])
+    while len(events) < n_events:
+        event = _draw_event(rng, kind, amount)
+        if event is None or (event.kind == "distractor" and _is_mostly_talk(events, n_events)):
+            continue
+        amount = event.apply(amount)
+        events.append(_phrase(rng, kind, event, words))
+    prompt = " ".join(
+        [
+            rng.choice(STARTS).format(**words),
+            *(event.text for event in events),
+            rng.choice(QUESTIONS).format(**words),
+        ]
+    )
+    return Problem(prompt, str(amount), kind, start, tuple(events), words)
+
+
+def _draw_words(rng: random.Random) -> dict[str, str]:
+    name, friend = rng.sample(GIRLS + BOYS, 2)
+    he, him, his = ("she", "her", "her") if name in GIRLS else ("he", "him", "his")
+    pronouns = {"he": he, "him": him, "his": his, "He": he.title(), "His": his.title()}
+    return {"name": name, "friend": friend, "things": rng.choice(THINGS), **pronouns}
+
+
+def _is_mostly_talk(events: list[Event], n_events: int) -> bool:
+    """True if one more distractor would leave fewer than half of the events to calculate."""
+    return 2 * (sum(event.kind == "distractor" for event in events) + 1) > n_events
+
+
+def _draw_event(rng: random.Random, kind: ProblemKind, amount: int) -> Event | None:
+    """An event that keeps the amount within 2..LARGEST and whole, or None if this draw does not."""
+    match rng.choices(_KINDS, _WEIGHTS[kind])[0]:
+        case "gain":
+            event = Event("gain", rng.randint(2, 20))
+        case "loss":
+            event = Event("loss", rng.randint(2, 20))
+        case "boxes":
+            event = Event("boxes", rng.randint(2, 6), rng.randint(3, 9), rng.choice(BOXES))
+        case "days":
+            event = Event("days", rng.randint(2, 6), rng.randint(3, 9))
+        case "times":
+            event = Event("times", rng.randint(2, 3))
+        case "half":
+            event = Event("half")
+        case _:
+            event = Event("distractor", rng.randint(2, 20))
+    if event.kind == "half" and amount % 2:
+        return None
+    return event if 2 <= event.apply(amount) <= LARGEST else None
+
+
+def _phrase(rng: random.Random, kind: ProblemKind, event: Event, words: dict[str, str]) -> Event:
+    """The event with its sentence, and with what a distractor counts."""
+    phrasings = (SHIFTED_PHRASINGS if kind == "shifted" else PHRASINGS)[event.kind]
+    phrasing = rng.choice(phrasings)
+    subject = event.subject
+    if event.kind == "distractor":
+        counted = _COUNTED.search(phrasing)
+        assert counted, f"a distractor's phrasing counts something: {phrasing!r}"
+        subject = counted[1]
+    text = phrasing.format(
+        **words,
+        a=event.a,
+        b=event.b,
+        subject=subject,
+        multiplies="doubles" if event.a == 2 else "triples",
+        as_many="twice" if event.a == 2 else "three times",
+    )
+    return Event(event.kind, event.a, event.b, subject, text)
+
+
+NOUNS = (
+    "lamp", "river", "garden", "cat", "window", "bridge", "kite", "boat", "clock", "tree",
+    "letter", "piano", "hat", "moon", "dog", "door", "train", "table", "bird", "house",
+    "ladder", "mirror", "shoe", "field", "chair", "fire", "road", "cake", "basket", "wall",
+)  # fmt: skip
+_NUMBERS = {1: "one sentence", 2: "two sentences", 3: "three sentences"}
+_REQUESTS = (
+    'Write {n}. Use the word "{use}" and end with the word "{end}".',
+    'Write {n} with the word "{use}". The last word must be "{end}".',
+    'Please write {n}. Use "{use}" and make "{end}" the last word.',
+)
+
+
+def _draw_writing_task(rng: random.Random) -> WritingTask:
+    use, end = rng.sample(NOUNS, 2)
+    sentences = rng.randint(1, 3)
+    prompt = rng.choice(_REQUESTS).format(n=_NUMBERS[sentences], use=use, end=end)
+    return WritingTask(prompt, use, end, sentences)

@@ -1,0 +1,1 @@
+"""How the embedded models are made: from nothing, on two CPU cores, with generated text only."""

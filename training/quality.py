@@ -1,0 +1,197 @@
+"""Measure the shipped models on the problem sets: `python -m training.quality`.
+
+Writes `assets/models/quality.json` and the table of the card that is made of it. Intervals are
+95 %, over problems (the problem is the unit: samples of one problem are not independent).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+from qalign_core.answers import extract_number
+from qalign_core.problems import WritingTask, constraints_met
+from training.export import load_language_model, load_reward_model, load_tokenizer
+from training.on_policy import MAX_NEW_TOKENS, sample
+from training.reward_model import RewardModel, score
+from training.tasks import read_tasks
+from training.tokenizer import prompt_ids
+
+ASSETS = Path(__file__).parent.parent / "assets"
+SETS = ("in_distribution", "shifted", "long", "writing")
+SAMPLES = 64
+SCORED = 32  # of the samples of a problem, those that the reward models rank
+MOVED = 4  # of the samples of a problem, those from which a proposal is drawn
+
+
+def grader(task: dict) -> Callable[[str], int]:
+    """Text -> grade: 1 if the answer is right, else 0; or the number of constraints met."""
+    if task["answer"] is None:
+        writing = WritingTask(task["prompt"], **task["constraints"])
+        return lambda text: constraints_met(writing, text)
+    return lambda text: int(extract_number(text) == task["answer"])
+
+
+def measure(models: Path, tasks: list[dict], *, samples: int, seed: int) -> dict:
+    """All figures of one problem set; the same seed gives the same ones on one machine."""
+    model, tokenizer = load_language_model(models / "lm"), load_tokenizer(models / "lm")
+    generator = torch.Generator().manual_seed(seed)
+    eos = tokenizer.eos_token_id
+    prompts = [
+        p for p in prompt_ids(tokenizer, [t["prompt"] for t in tasks]) for _ in range(samples)
+    ]
+    limits = [MAX_NEW_TOKENS] * len(prompts)
+    drawn = sample(
+        model, prompts, limits, eos=eos, generator=generator, progress=_progress(prompts)
+    )
+    texts = tokenizer.batch_decode(drawn, skip_special_tokens=True)
+    of_problem = [slice(i * samples, (i + 1) * samples) for i in range(len(tasks))]
+    grades = [
+        [grader(t)(text) for text in texts[s]] for t, s in zip(tasks, of_problem, strict=True)
+    ]
+
+    best = 3 if tasks[0]["answer"] is None else 1
+    figures: dict = {
+        "problems": len(tasks),
+        "samples": samples,
+        "single_sample": _interval([statistics.mean(g == best for g in row) for row in grades]),
+        "any_right": statistics.mean(max(row) == best for row in grades),
+        "tokens": statistics.mean(map(len, drawn)),
+        "cut_off": statistics.mean(ids[-1] != eos for ids in drawn),
+        "distinct": statistics.mean(len(set(texts[s])) / samples for s in of_problem),
+    }
+    if best == 1:
+        votes = [Counter(filter(None, map(extract_number, texts[s]))) for s in of_problem]
+        figures["no_answer"] = statistics.mean(extract_number(text) is None for text in texts)
+        figures["most_common_wrong"] = _interval(
+            [
+                float(not vote or vote.most_common(1)[0][0] != t["answer"])
+                for vote, t in zip(votes, tasks, strict=True)
+            ]
+        )
+
+    moved = [i for s in of_problem for i in range(s.start, s.start + min(MOVED, samples))]
+    cuts = [int(torch.randint(len(drawn[i]), (), generator=generator)) for i in moved]
+    kept = [drawn[i][:cut] for i, cut in zip(moved, cuts, strict=True)]
+    suffixes = sample(
+        model,
+        [prompts[i] + prefix for i, prefix in zip(moved, kept, strict=True)],
+        [MAX_NEW_TOKENS - cut for cut in cuts],
+        eos=eos,
+        generator=generator,
+    )
+    same = [p + s == drawn[i] for i, p, s in zip(moved, kept, suffixes, strict=True)]
+    figures["same_proposal"] = statistics.mean(same)
+
+    for name in ("rm", "rm-weak"):
+        if (models / name).exists():
+            reward_model = load_reward_model(models / name)
+            figures[name] = _pair_accuracy(reward_model, prompts, drawn, of_problem, grades)
+    return figures
+
+
+def _pair_accuracy(
+    model: RewardModel,
+    prompts: list[list[int]],
+    drawn: list[list[int]],
+    of_problem: list[slice],
+    grades: list[list[int]],
+) -> dict:
+    """Per problem, the share of all its (better, worse) pairs that the reward orders rightly."""
+    shares, spreads = [], []
+    chosen = [range(s.start, min(s.stop, s.start + SCORED)) for s in of_problem]
+    rewards = score(model, [prompts[i] + drawn[i] for rows in chosen for i in rows])
+    for row, of_one in zip(grades, rewards.split([len(rows) for rows in chosen]), strict=True):
+        graded = torch.tensor(row[: len(of_one)])
+        better = graded[:, None] > graded[None, :]
+        if better.any():
+            ordered = (of_one[:, None] > of_one[None, :])[better]
+            shares.append(ordered.float().mean().item())
+        spreads.append(of_one.std().item() if len(of_one) > 1 else 0.0)
+    return _interval(shares) | {"problems": len(shares), "spread": statistics.mean(spreads)}
+
+
+def _interval(values: list[float]) -> dict:
+    """Mean and 95 % interval over problems."""
+    mean = statistics.mean(values)
+    half = 1.96 * statistics.stdev(values) / len(values) ** 0.5
+    return {"mean": mean, "low": max(0.0, mean - half), "high": min(1.0, mean + half)}
+
+
+def _progress(prompts: list) -> Callable[[int], None]:
+    def report(done: int) -> None:
+        print(f"\r{done}/{len(prompts)}", end="" if done < len(prompts) else "\n", flush=True)
+
+    return report
+
+
+def write_card(card: Path, quality: dict) -> None:
+    """Put the table made of `quality` between the card's two markers."""
+    text = card.read_text(encoding="utf-8")
+    begin, end = "<!-- quality -->\n", "<!-- /quality -->"
+    before, after = text.split(begin)[0], text.split(end)[1]
+    card.write_text(before + begin + _table(quality) + end + after, encoding="utf-8")
+
+
+def _table(quality: dict) -> str:
+    def percent(share: float) -> str:
+        return f"{100 * share:.1f}"
+
+    def interval(figure: dict | None) -> str:
+        if figure is None:
+            return ""
+        return f"{percent(figure['mean'])} ({percent(figure['low'])}-{percent(figure['high'])})"
+
+    rows: list[tuple[str, Callable[[dict], str]]] = [
+        ("problems x samples", lambda f: f"{f['problems']} x {f['samples']}"),
+        ("**one sample right**, %", lambda f: interval(f["single_sample"])),
+        ("any sample right, %", lambda f: percent(f["any_right"])),
+        ("most common answer wrong, % of problems", lambda f: interval(f.get("most_common_wrong"))),
+        ("**RM pair accuracy**, %", lambda f: interval(f.get("rm"))),
+        ("weak RM pair accuracy, %", lambda f: interval(f.get("rm-weak"))),
+        ("problems with a pair", lambda f: str(f.get("rm", {}).get("problems", ""))),
+        ("RM's standard deviation within a problem", lambda f: f"{f['rm']['spread']:.2f}"),
+        ("tokens a response", lambda f: f"{f['tokens']:.1f}"),
+        ("cut off at the limit, %", lambda f: f"{100 * f['cut_off']:.2f}"),
+        ("no answer, %", lambda f: f"{100 * f['no_answer']:.2f}" if "no_answer" in f else ""),
+        ("distinct among the samples, %", lambda f: percent(f["distinct"])),
+        ("proposals equal to the state, %", lambda f: percent(f["same_proposal"])),
+    ]
+    sets = quality["sets"]
+    lines = ["| | " + " | ".join(name.replace("_", " ") for name in sets) + " |"]
+    lines.append("|---" * (len(sets) + 1) + "|")
+    for label, cell in rows:
+        lines.append(f"| {label} | " + " | ".join(cell(f) for f in sets.values()) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    """Measure every set, write quality.json and the card's table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--models", type=Path, default=ASSETS / "models")
+    parser.add_argument("--tasks", type=Path, default=ASSETS / "tasks")
+    parser.add_argument("--samples", type=int, default=SAMPLES, help="a problem (default 64)")
+    parser.add_argument("--problems", type=int, help="the first so many of each set (default all)")
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    quality: dict = {"seed": options.seed, "sets": {}}
+    for name in SETS:
+        print(name)
+        tasks = read_tasks(options.tasks, name)[: options.problems]
+        figures = measure(options.models, tasks, samples=options.samples, seed=options.seed)
+        quality["sets"][name] = figures
+    path = options.models / "quality.json"
+    path.write_text(json.dumps(quality, indent=1) + "\n", encoding="utf-8")
+    print(_table(quality))
+    if (card := options.models / "README.md").exists():
+        write_card(card, quality)
+
+
+if __name__ == "__main__":
+    main()
