@@ -229,7 +229,11 @@ def generate_problem(
     """
     if kind not in _LENGTHS:
         raise InvalidSetting(f"kind must be one of {', '.join(_LENGTHS)}, got {kind!r}")
-    return _draw(lambda: _draw_problem(rng, kind), split)
+    while True:
+        problem = _draw(lambda: _draw_problem(rng, kind), split)
+        # A corpus may contradict itself now and then; what people are shown may not.
+        if split == "train" or not _contradicts_itself(problem):
+            return problem
 
 
 def generate_writing_task(rng: random.Random, *, split: Split = "held_out") -> WritingTask:
@@ -283,6 +287,12 @@ def _draw_problem(rng: random.Random, kind: ProblemKind) -> Problem:
         ]
     )
     return Problem(prompt, str(amount), kind, start, tuple(events), words)
+
+
+def _contradicts_itself(problem: Problem) -> bool:
+    """True if two sentences give two numbers for one thing ("Ben is 18 years old", then 6)."""
+    subjects = [event.subject for event in problem.events if event.kind == "distractor"]
+    return len(subjects) > len(set(subjects))
 
 
 def _draw_words(rng: random.Random) -> dict[str, str]:

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.functional import logsigmoid
 
 from training.checkpoint import load_checkpoint, save_checkpoint
 from training.llama import Llama
@@ -54,7 +54,7 @@ def train_reward_model(
         if step < first:  # resume at the same place of the same stream
             continue
         better, worse = (model([g.prompt + pair[side] for g, pair in batch]) for side in (0, 1))
-        loss = -F.logsigmoid(better - worse).mean()
+        loss = -logsigmoid(better - worse).mean()
         loss.backward()
         optimizers.step(step)
         right, total = right + int((better > worse).sum()), total + loss.item()
