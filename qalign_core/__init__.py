@@ -1,0 +1,46 @@
+"""QAlign's engine: an exact Metropolis-Hastings chain over a language model's responses.
+
+Importing it loads neither torch nor gradio; a torch model is imported when one is loaded.
+"""
+
+from qalign_core.chain import run_chain, run_chains
+from qalign_core.kernel import draw_index, log_acceptance
+from qalign_core.models.enumerable import EnumerableLM
+from qalign_core.sampling import sample_iid
+from qalign_core.sync import collect, iterate
+from qalign_core.trace_io import load_trace, save_trace
+from qalign_core.types import (
+    Cost,
+    Decision,
+    Response,
+    Reward,
+    Sampling,
+    ScoredResponse,
+    Step,
+    Trace,
+    TraceHeader,
+    Work,
+)
+
+__all__ = [
+    "Cost",
+    "Decision",
+    "EnumerableLM",
+    "Response",
+    "Reward",
+    "Sampling",
+    "ScoredResponse",
+    "Step",
+    "Trace",
+    "TraceHeader",
+    "Work",
+    "collect",
+    "draw_index",
+    "iterate",
+    "load_trace",
+    "log_acceptance",
+    "run_chain",
+    "run_chains",
+    "sample_iid",
+    "save_trace",
+]

@@ -1,0 +1,37 @@
+"""Every error that a user can meet: one sentence of what came, what was expected, what to do."""
+
+
+class QAlignError(Exception):
+    """Base of all errors that are meant for the user; `str(error)` is one plain sentence."""
+
+
+class InvalidSetting(QAlignError, ValueError):
+    """A setting is outside its range (beta, steps, a number of samples, a chain's index, ...)."""
+
+
+class InvalidPrompt(QAlignError, ValueError):
+    """The prompt is empty, or longer than the model's context allows."""
+
+
+class InvalidReward(QAlignError, ValueError):
+    """A reward model returned something other than one finite number."""
+
+
+class ModelContractError(QAlignError):
+    """A language model broke the contract that the chain's exactness rests on."""
+
+
+class ModelLoadError(QAlignError):
+    """A model cannot be loaded: not found, of the wrong kind, unsafe, or too large."""
+
+
+class EngineError(QAlignError):
+    """A model failed while it ran (out of memory, non-finite logits, server gone)."""
+
+
+class InvalidTrace(QAlignError, ValueError):
+    """A trace file cannot be read: wrong version, wrong type, a broken or missing line."""
+
+
+class InvalidTask(QAlignError, ValueError):
+    """A problem-set file cannot be read; the message names the line."""

@@ -1,0 +1,74 @@
+"""The two formulas of the chain; everything else in the core only carries them out."""
+
+from __future__ import annotations
+
+import math
+from numbers import Real
+
+from qalign_core.errors import InvalidSetting
+
+
+def check_beta(beta: float) -> float:
+    """Return beta as a float; raise `InvalidSetting` unless it is a finite number above 0."""
+    if isinstance(beta, bool) or not isinstance(beta, Real):
+        raise InvalidSetting(
+            f"beta must be a number > 0, got {beta!r}; 'tune' finds one for about 50 % acceptance"
+        )
+    if not (math.isfinite(beta) and beta > 0):
+        raise InvalidSetting(
+            f"beta must be a finite number > 0, got {beta}; "
+            "'tune' finds one for about 50 % acceptance"
+        )
+    return float(beta)
+
+
+def draw_index(length: int, u: float) -> int:
+    """Map u in [0, 1) to an index, uniform over {0, ..., length-1} (Eq. proposal).
+
+    The first `index` ids are kept; 0 rewrites everything, length-1 only the last id, EOS included.
+
+    Raises:
+        InvalidSetting: if length < 1 or u is outside [0, 1).
+    """
+    if length < 1:
+        raise InvalidSetting(f"a response has at least 1 token, got length {length}")
+    if not 0.0 <= u < 1.0:
+        raise InvalidSetting(f"u must be in [0, 1), got {u}")
+    # min: for a long response u * length can round up to length
+    return min(int(u * length), length - 1)
+
+
+def log_acceptance(
+    *, reward_new: float, reward_old: float, len_new: int, len_old: int, beta: float
+) -> float:
+    """Natural log of the acceptance probability, <= 0 (Eq. rlhfcretirion).
+
+    `log alpha = min(0, (r(x,y') - r(x,y)) / beta + log(|y| / |y'|))`, lengths with EOS counted.
+
+    Args:
+        reward_new: r(x, y'), raw RM units.
+        reward_old: r(x, y), raw RM units.
+        len_new: |y'|.
+        len_old: |y|.
+        beta: temperature of the target, in RM units; > 0.
+
+    Raises:
+        InvalidSetting: if beta is not a finite number > 0, a reward is not finite, or a length < 1.
+    """
+    beta = check_beta(beta)
+    if not (math.isfinite(reward_new) and math.isfinite(reward_old)):
+        raise InvalidSetting(f"rewards must be finite, got {reward_new} and {reward_old}")
+    if len_new < 1 or len_old < 1:
+        raise InvalidSetting(f"a response has at least 1 token, got {len_new} and {len_old}")
+    # old/new: the reverse move draws its index from |y_new| positions
+    return min(0.0, (reward_new - reward_old) / beta + math.log(len_old) - math.log(len_new))
+
+
+def log_uniform(u: float) -> float:
+    """Natural log of u in [0, 1); log 0 is -inf."""
+    return math.log(u) if u > 0.0 else -math.inf
+
+
+def accepts(log_alpha: float, log_u: float) -> bool:
+    """Whether the chain moves: u < alpha, in log space (so alpha = 1 always accepts)."""
+    return log_u < log_alpha

@@ -1,0 +1,181 @@
+"""A finite language model: every response and its probability can be written down.
+
+It keeps the same contract as a real model, so the whole engine can be checked against exact sums.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qalign_core.errors import InvalidSetting, ModelContractError
+from qalign_core.randomness import uniform
+from qalign_core.types import Response, Sampling, Work
+
+Tokens = tuple[int, ...]
+
+
+class EnumerableLM:
+    """A language model over a few tokens, with its exact probabilities.
+
+    Args:
+        next_token: maps a prefix (ids, no EOS) to the probabilities of the next id, shape
+            [len(pieces)]; they must be >= 0 and sum to 1.
+        pieces: the text of each id; the last id is the EOS.
+        max_new_tokens: the limit `L` on the length of a response, EOS included.
+        id: name for traces and errors.
+
+    Attributes:
+        eos: id of the end-of-sequence token, `len(pieces) - 1`.
+        support: every response of positive probability, in depth-first order.
+        probabilities: their probabilities, shape [len(support)]; they sum to 1.
+
+    Raises:
+        InvalidSetting: the probabilities of some prefix are not a distribution.
+    """
+
+    n_parameters = 0
+    revision = ""
+
+    def __init__(
+        self,
+        next_token: Callable[[Tokens], Sequence[float]],
+        *,
+        pieces: Sequence[str],
+        max_new_tokens: int,
+        id: str = "enumerable",
+    ) -> None:
+        if max_new_tokens < 1 or len(pieces) < 1:
+            raise InvalidSetting(
+                "an enumerable LM needs at least one token and max_new_tokens >= 1, "
+                f"got {len(pieces)} and {max_new_tokens}"
+            )
+        self.id = id
+        self.pieces = tuple(pieces)
+        self.eos = len(pieces) - 1
+        self.max_new_tokens = max_new_tokens
+        self.sampling = Sampling(max_new_tokens=max_new_tokens)
+        self._next_token = next_token
+        self._tables: dict[Tokens, NDArray[np.float64]] = {}
+        self.support: tuple[Response, ...] = tuple(self._enumerate(()))
+        self.probabilities = np.array([self.probability(y.tokens) for y in self.support])
+
+    @classmethod
+    def markov(
+        cls,
+        start: Sequence[float],
+        transitions: Sequence[Sequence[float]],
+        *,
+        pieces: Sequence[str],
+        max_new_tokens: int,
+        id: str = "markov",
+    ) -> EnumerableLM:
+        """A first-order model: `start` [V] for the first id, `transitions` [V-1, V] after each."""
+
+        def next_token(prefix: Tokens) -> Sequence[float]:
+            return transitions[prefix[-1]] if prefix else start
+
+        return cls(next_token, pieces=pieces, max_new_tokens=max_new_tokens, id=id)
+
+    @classmethod
+    def from_responses(
+        cls, responses: Mapping[Tokens, float], *, pieces: Sequence[str], id: str = "table"
+    ) -> EnumerableLM:
+        """A model with exactly these responses (ids, EOS last), weighted by any positive numbers.
+
+        A response without EOS is one that the limit cut, so it must be as long as the longest.
+        """
+        total = float(sum(responses.values()))
+        mass: dict[Tokens, float] = {}
+        for tokens, weight in responses.items():
+            for end in range(len(tokens) + 1):
+                mass[tokens[:end]] = mass.get(tokens[:end], 0.0) + weight / total
+
+        def next_token(prefix: Tokens) -> Sequence[float]:
+            return [mass.get((*prefix, token), 0.0) / mass[prefix] for token in range(len(pieces))]
+
+        longest = max(len(tokens) for tokens in responses)
+        return cls(next_token, pieces=pieces, max_new_tokens=longest, id=id)
+
+    def next_token_probabilities(self, prefix: Sequence[int]) -> NDArray[np.float64]:
+        """Probabilities of the next id after `prefix` (ids, no EOS), shape [V].
+
+        Raises:
+            InvalidSetting: they are not a distribution.
+        """
+        key = tuple(prefix)
+        table = self._tables.get(key)
+        if table is None:
+            table = np.asarray(self._next_token(key), dtype=np.float64)
+            if (
+                table.shape != (len(self.pieces),)
+                or np.any(table < 0)
+                or not np.isclose(table.sum(), 1.0, atol=1e-9)
+            ):
+                raise InvalidSetting(
+                    f"after {self.text(key)!r} the next-token probabilities are {table.tolist()}; "
+                    f"{len(self.pieces)} numbers >= 0 that sum to 1 were expected"
+                )
+            table = table / table.sum()
+            self._tables[key] = table
+        return table
+
+    def suffix_probability(self, tokens: Sequence[int], index: int) -> float:
+        """p_LM(y_{i:} | x, y_{<i}): the product of the ids' probabilities from `index` on."""
+        result = 1.0
+        for position in range(index, len(tokens)):
+            result *= float(self.next_token_probabilities(tokens[:position])[tokens[position]])
+        return result
+
+    def probability(self, tokens: Sequence[int]) -> float:
+        """p_LM(y | x) of a whole response."""
+        return self.suffix_probability(tokens, 0)
+
+    def response(self, tokens: Sequence[int]) -> Response:
+        """The response with these ids; it is finished iff the last one is the EOS."""
+        tokens = tuple(tokens)
+        return Response(
+            tokens=tokens,
+            text=self.text(tokens),
+            finished=bool(tokens) and tokens[-1] == self.eos,
+            pieces=tuple(self.pieces[token] for token in tokens),
+            work=Work(0),
+        )
+
+    def text(self, tokens: Sequence[int]) -> str:
+        """The ids as text, without the EOS."""
+        return "".join(self.pieces[token] for token in tokens if token != self.eos)
+
+    def encode(self, prompt: str) -> tuple[int, ...]:
+        """No ids: a finite model answers every prompt alike."""
+        return ()
+
+    async def extend(
+        self, prompt_ids: Sequence[int], prefix: Sequence[int], *, seed: int
+    ) -> Response:
+        """Draw the rest of a response by inverse CDF, one addressed uniform a position."""
+        tokens = tuple(prefix)
+        if len(tokens) >= self.max_new_tokens or self.eos in tokens:
+            raise ModelContractError(
+                f"{self.id} cannot extend a prefix of {len(tokens)} tokens: it must hold no EOS "
+                f"and fewer than {self.max_new_tokens} tokens"
+            )
+        while len(tokens) < self.max_new_tokens:
+            cumulative = np.cumsum(self.next_token_probabilities(tokens))
+            u = uniform(seed, 0, len(tokens), "token") * cumulative[-1]
+            tokens += (int(np.searchsorted(cumulative, u, side="right")),)
+            if tokens[-1] == self.eos:
+                break
+        return self.response(tokens)
+
+    def _enumerate(self, prefix: Tokens) -> list[Response]:
+        found = []
+        for token in np.flatnonzero(self.next_token_probabilities(prefix)):
+            tokens = (*prefix, int(token))
+            if token == self.eos or len(tokens) == self.max_new_tokens:
+                found.append(self.response(tokens))
+            else:
+                found.extend(self._enumerate(tokens))
+        return found

@@ -1,0 +1,58 @@
+"""What the chain asks of a model: two protocols and two kinds of function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol, runtime_checkable
+
+from qalign_core.types import Response
+
+
+@runtime_checkable
+class LanguageModel(Protocol):
+    """A language model *as sampled*: temperature, top-k and top-p are part of the value.
+
+    Optional attributes, used where present: `n_parameters: int` (for FLOPs),
+    `sampling: Sampling` and `revision: str` (for the header of a trace),
+    `context_length: int` (prompt and response together).
+    """
+
+    id: str
+    max_new_tokens: int
+
+    def encode(self, prompt: str) -> tuple[int, ...]:
+        """The prompt `x` as ids: chat template applied, ending where the response begins."""
+        ...
+
+    async def extend(
+        self, prompt_ids: Sequence[int], prefix: Sequence[int], *, seed: int
+    ) -> Response:
+        """Draw the rest of a response, `y_{i:} ~ p_LM(. | x, y_{<i})`, and return all of it.
+
+        Args:
+            prompt_ids: what `encode` returned.
+            prefix: the kept ids, without EOS; fewer than `max_new_tokens`.
+            seed: 64-bit address of the randomness; the same seed gives the same response.
+
+        Returns:
+            prefix + new ids, at least one new, at most `max_new_tokens` in all.
+        """
+        ...
+
+
+@runtime_checkable
+class RewardModel(Protocol):
+    """A reward model: one finite number, in its own raw units, for a whole response."""
+
+    id: str
+
+    async def score(self, prompt: str, response: Response) -> float:
+        """The reward `r(x, y)`; may be a `Reward`, which also says what it cost."""
+        ...
+
+
+Utility = Callable[[str, str], float]
+"""`u(y, y')` of two response texts, in [0, 1]."""
+
+AnswerExtractor = Callable[[str], str | None]
+"""The final answer in a response text, in canonical form; None if there is none."""

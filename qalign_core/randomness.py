@@ -1,0 +1,23 @@
+"""Randomness is addressed, not consumed: a number depends on its address and on nothing else.
+
+The uniform for (seed, chain, t, role) is the same however many chains run, in whatever batch, and
+for however many users; so any step replays alone, and a link with a seed reproduces a run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Literal
+
+Role = Literal["index", "suffix", "accept", "sample", "token"]
+
+
+def derive_seed(seed: int, chain: int, t: int, role: Role) -> int:
+    """64 random bits for one address (BLAKE2b of the address, RFC 7693)."""
+    address = f"{seed}/{chain}/{t}/{role}".encode()
+    return int.from_bytes(hashlib.blake2b(address, digest_size=8).digest(), "big")
+
+
+def uniform(seed: int, chain: int, t: int, role: Role) -> float:
+    """The uniform number in [0, 1) at one address, a multiple of 2^-53."""
+    return (derive_seed(seed, chain, t, role) >> 11) * 2.0**-53
