@@ -17,6 +17,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, fields
 from pathlib import Path
@@ -41,13 +42,14 @@ EndReason = Literal["finished", "stopped", "failed"]
 Line = dict[str, Any]
 
 
+# `<` could end a script element, the next three end a line for some readers, and a lone surrogate
+# has no UTF-8
+_ESCAPED = re.compile("[<\x85\u2028\u2029\ud800-\udfff]")
+
+
 def _dump(line: Line) -> str:
     text = json.dumps(line, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    # U+2028 and U+2029 end a line for some readers; `<` could end a script element
-    return (
-        text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
-        + "\n"
-    )
+    return _ESCAPED.sub(lambda match: f"\\u{ord(match[0]):04x}", text) + "\n"
 
 
 def _finite_or_none(value: float) -> float | None:

@@ -1,0 +1,267 @@
+"""The chain as it stands, against the exact target, and its promises about randomness."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import math
+from collections import Counter
+
+import numpy as np
+import pytest
+from finite import TableReward, correlated_reward, letters
+from scipy.stats import chisquare
+
+from qalign_core import (
+    EnumerableLM,
+    Response,
+    Step,
+    collect,
+    draw_index,
+    iterate,
+    log_acceptance,
+    run_chain,
+    run_chains,
+    sample_iid,
+)
+from qalign_core.errors import InvalidPrompt, InvalidReward, InvalidSetting, ModelContractError
+from qalign_core.exact import exact_chain, total_variation
+from qalign_core.kernel import accepts
+
+LM, RM = letters(), TableReward()
+
+
+async def steps_of(chain) -> list[Step]:
+    return [step async for step in chain]
+
+
+def chi_square_p(states, chain, expected) -> float:
+    """P-value of the visits of `states` under the probabilities `expected`; rare ones pooled."""
+    visits = Counter(state.response.tokens for state in states)
+    n = len(states)
+    common = expected * n >= 5
+    observed = np.array([visits[y.tokens] for y in chain.states], dtype=float)
+    pooled_observed = np.append(observed[common], observed[~common].sum())
+    pooled_expected = np.append(expected[common], expected[~common].sum()) * n
+    return float(chisquare(pooled_observed, pooled_expected).pvalue)
+
+
+async def test_the_whole_chain_samples_the_exact_target() -> None:
+    """1,500 independent chains of 80 steps; false-alarm rate 1e-4 for each of two laws.
+
+    After 3 steps the states follow d_0 T^3, after 80 the target, from which the law then differs
+    by less than 1e-5 in total variation; the controls (the base LM, the law after 3 steps) fail.
+    """
+    chain = exact_chain(LM, correlated_reward, 1.0)
+    assert total_variation(chain.after(80), chain.target) < 1e-5
+    runs = [
+        await steps_of(run_chain(LM, RM, "x", beta=1.0, steps=80, seed=11, chain=k))
+        for k in range(1500)
+    ]
+    early, late = ([steps[t].state for steps in runs] for t in (3, 80))
+    assert chi_square_p(early, chain, chain.after(3)) > 1e-4
+    assert chi_square_p(late, chain, chain.target) > 1e-4
+    assert chi_square_p(late, chain, chain.base) < 1e-12
+    assert chi_square_p(late, chain, chain.after(3)) < 1e-12
+
+
+async def test_the_first_state_and_independent_samples_are_the_base_lm() -> None:
+    """3,000 draws each; false-alarm rate 1e-4 each."""
+    chain = exact_chain(LM, correlated_reward, 1.0)
+    first = [
+        (await steps_of(run_chain(LM, RM, "x", beta=1.0, steps=0, seed=5, chain=k)))[0].state
+        for k in range(3000)
+    ]
+    pool = [scored async for scored in sample_iid(LM, RM, "x", n=3000, seed=5)]
+    for states in (first, pool):
+        assert chi_square_p(states, chain, chain.base) > 1e-4
+        assert chi_square_p(states, chain, chain.target) < 1e-12
+
+
+async def test_every_step_follows_the_rule_and_the_states_repeat_on_rejection() -> None:
+    steps = await steps_of(run_chain(LM, RM, "x", beta=0.5, steps=300, seed=3))
+    assert [step.t for step in steps] == list(range(301))
+    first = steps[0]
+    assert (first.index, first.accepted, first.log_alpha) == (0, True, 0.0)
+    assert first.current == first.proposal == first.state
+    for before, step in itertools.pairwise(steps):
+        assert step.current == before.state
+        kept = step.current.response.tokens[: step.index]
+        assert step.proposal.response.tokens[: step.index] == kept
+        assert 0 <= step.index < len(step.current.response)
+        assert step.log_alpha == log_acceptance(
+            reward_new=step.proposal.reward,
+            reward_old=step.current.reward,
+            len_new=len(step.proposal.response),
+            len_old=len(step.current.response),
+            beta=0.5,
+        )
+        assert step.accepted == (step.log_u < step.log_alpha)
+        assert step.state == (step.proposal if step.accepted else step.current)
+        assert step.cost.generated == len(step.proposal.response) - step.index
+    assert 0 < sum(not step.accepted for step in steps) < 300
+
+
+async def test_a_chain_does_not_depend_on_how_many_run_beside_it() -> None:
+    alone = await steps_of(run_chain(LM, RM, "x", beta=1.0, steps=30, seed=9, chain=2))
+    for n_chains in (3, 8):
+        together = run_chains(LM, RM, "x", n_chains=n_chains, beta=1.0, steps=30, seed=9)
+        assert [step for step in await steps_of(together) if step.chain == 2] == alone
+    other = await steps_of(run_chain(LM, RM, "x", beta=1.0, steps=30, seed=10, chain=2))
+    assert other != alone
+
+
+async def test_a_chain_replays_from_any_of_its_steps() -> None:
+    whole = await steps_of(run_chain(LM, RM, "x", beta=1.0, steps=25, seed=4))
+    for t in (0, 7, 24, 25):
+        rest = run_chain(LM, RM, "x", beta=1.0, steps=25, seed=4, start=whole[t])
+        assert await steps_of(rest) == whole[t + 1 :]
+
+
+@pytest.mark.parametrize("lookahead", [2, 3, 16])
+async def test_lookahead_changes_the_cost_and_nothing_else(lookahead: int) -> None:
+    plain = await steps_of(run_chain(LM, RM, "x", beta=0.4, steps=80, seed=6))
+    ahead = await steps_of(run_chain(LM, RM, "x", beta=0.4, steps=80, seed=6, lookahead=lookahead))
+
+    def strip(step: Step) -> tuple:
+        return (step.t, step.index, step.current, step.proposal, step.log_u, step.accepted)
+
+    assert [strip(step) for step in ahead] == [strip(step) for step in plain]
+    spent = [sum(step.cost.generated for step in steps) for steps in (plain, ahead)]
+    assert spent[1] > spent[0]
+
+
+async def test_a_longer_pool_begins_with_the_shorter_one() -> None:
+    short = [s async for s in sample_iid(LM, RM, "x", n=10, seed=1, concurrency=1)]
+    long = [s async for s in sample_iid(LM, RM, "x", n=40, seed=1, concurrency=16)]
+    assert long[:10] == short
+
+
+def test_the_index_stays_below_the_length_and_alpha_below_one() -> None:
+    largest = 1.0 - 2.0**-53
+    assert all(draw_index(n, largest) == n - 1 for n in range(1, 3000))
+    assert draw_index(5, 0.0) == 0
+    near = {"len_new": 3, "len_old": 4, "beta": 1.0}
+    assert log_acceptance(reward_new=1.0, reward_old=0.0, **near) == 0.0
+    assert log_acceptance(reward_new=0.0, reward_old=1.0, **near) == pytest.approx(
+        -1.0 + math.log(4 / 3)
+    )
+    assert (
+        log_acceptance(reward_new=-1e4, reward_old=1e4, len_new=1, len_old=1, beta=1e-305)
+        == -math.inf
+    )
+    assert accepts(0.0, math.log(largest))
+    assert not accepts(-math.inf, -math.inf)
+
+
+@pytest.mark.parametrize("beta", [0, -0.5, math.nan, math.inf, "1", None, True])
+async def test_a_beta_that_is_not_a_positive_number_is_refused(beta) -> None:
+    with pytest.raises(InvalidSetting, match=r"beta must be .*'tune' finds one"):
+        await steps_of(run_chain(LM, RM, "x", beta=beta, steps=1, seed=0))
+
+
+async def test_bad_settings_and_prompts_get_one_sentence() -> None:
+    with pytest.raises(InvalidSetting, match="steps must be a whole number >= 0, got -1"):
+        await steps_of(run_chain(LM, RM, "x", beta=1.0, steps=-1, seed=0))
+    with pytest.raises(InvalidSetting, match="n_chains must be a whole number >= 1, got 0"):
+        await steps_of(run_chains(LM, RM, "x", n_chains=0, beta=1.0, steps=1, seed=0))
+    for prompt in ("", "  \n"):
+        with pytest.raises(InvalidPrompt, match="the prompt is empty"):
+            await steps_of(run_chain(LM, RM, prompt, beta=1.0, steps=1, seed=0))
+
+
+@pytest.mark.parametrize("reward", [math.nan, math.inf, -math.inf, None, "high"])
+async def test_a_reward_that_is_no_finite_number_names_the_response(reward) -> None:
+    class BadReward:
+        id = "bad-rm"
+
+        async def score(self, prompt: str, response: Response) -> float:
+            return reward
+
+    with pytest.raises(InvalidReward, match=r"bad-rm gave .* for the response '[abc]*'; one"):
+        await steps_of(run_chain(LM, BadReward(), "x", beta=1.0, steps=1, seed=0))
+
+
+class BrokenLM(EnumerableLM):
+    """Breaks one clause of the contract on every call that keeps something."""
+
+    def __init__(self, fault: str) -> None:
+        super().__init__(
+            lambda prefix: [0.9, 0.1], pieces=("x", "<eos>"), max_new_tokens=6, id="broken"
+        )
+        self.fault = fault
+
+    async def extend(self, prompt_ids, prefix, *, seed) -> Response:
+        right = await super().extend(prompt_ids, prefix, seed=seed)
+        wrong = {
+            "prefix": (7, *right.tokens[1:]),
+            "long": (*right.tokens[:-1], 0, 0, 0, 0, 0, 0, 0),
+            "nothing": tuple(prefix),
+            "cut": right.tokens[: len(prefix) + 1],
+        }[self.fault]
+        finished = self.fault != "cut" and right.finished
+        return Response(wrong, "", finished) if prefix else right
+
+
+@pytest.mark.parametrize(
+    ("fault", "sentence"),
+    [
+        ("prefix", "changed the kept prefix"),
+        ("long", "more than its limit of 6"),
+        ("nothing", "at least one new token"),
+        ("cut", "without an EOS and below its limit"),
+    ],
+)
+async def test_a_model_that_breaks_the_contract_is_stopped(fault: str, sentence: str) -> None:
+    with pytest.raises(ModelContractError, match=f"^broken .*{sentence}"):
+        await steps_of(run_chain(BrokenLM(fault), RM, "x", beta=1.0, steps=40, seed=0))
+
+
+async def test_an_error_in_one_chain_ends_the_others_and_closing_ends_all() -> None:
+    class SlowReward(TableReward):
+        running = 0
+
+        async def score(self, prompt: str, response: Response) -> float:
+            SlowReward.running += 1
+            try:
+                await asyncio.Event().wait()
+                raise AssertionError("never set")
+            finally:
+                SlowReward.running -= 1
+
+    class FailsOnce(SlowReward):
+        async def score(self, prompt: str, response: Response) -> float:
+            if SlowReward.running == 3:
+                raise InvalidReward("the fourth one fails")
+            return await super().score(prompt, response)
+
+    run = run_chains(LM, FailsOnce(), "x", n_chains=4, beta=1.0, steps=3, seed=0)
+    with pytest.raises(InvalidReward, match="fourth"):
+        await anext(run)
+    assert SlowReward.running == 0
+
+    waiting = run_chains(LM, SlowReward(), "x", n_chains=4, beta=1.0, steps=3, seed=0)
+    first = asyncio.ensure_future(anext(waiting))
+    while SlowReward.running < 4:
+        await asyncio.sleep(0)
+    first.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await first
+    assert SlowReward.running == 0
+
+
+async def test_the_synchronous_forms_work_inside_a_running_loop() -> None:
+    expected = await steps_of(run_chain(LM, RM, "x", beta=1.0, steps=5, seed=2))
+    assert collect(run_chain(LM, RM, "x", beta=1.0, steps=5, seed=2)) == expected
+    for step in iterate(run_chain(LM, RM, "x", beta=1.0, steps=5, seed=2)):
+        if step.t == 3:
+            break
+    assert step == expected[3]
+    with pytest.raises(InvalidSetting):
+        collect(run_chain(LM, RM, "x", beta=0, steps=5, seed=2))
+
+
+def test_a_yielded_step_never_changes() -> None:
+    step = collect(run_chain(LM, RM, "x", beta=1.0, steps=0, seed=2))[0]
+    with pytest.raises(AttributeError):
+        step.accepted = False  # type: ignore[misc]

@@ -1,0 +1,122 @@
+"""A trace survives the way through a file, and a broken one is named by its line."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from finite import TableReward, letters
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qalign_core import (
+    Cost,
+    Response,
+    ScoredResponse,
+    Step,
+    Trace,
+    TraceHeader,
+    collect,
+    load_trace,
+    run_chains,
+    save_trace,
+)
+from qalign_core.errors import InvalidTrace
+from qalign_core.trace_io import parse_trace, trace_lines
+
+LM, RM = letters(), TableReward()
+HEADER = TraceHeader(lm=LM.id, rm=RM.id, prompt="x", beta=0.7, seed=3, steps=20, chains=3)
+
+
+@pytest.fixture(scope="module")
+def trace() -> Trace:
+    steps = collect(run_chains(LM, RM, "x", n_chains=3, beta=0.7, steps=20, seed=3))
+    return Trace.collect(steps, HEADER)
+
+
+def test_a_trace_survives_its_file(trace: Trace, tmp_path) -> None:
+    save_trace(trace, tmp_path / "run.jsonl")
+    again = load_trace(tmp_path / "run.jsonl")
+    assert again == trace
+    assert again.cost == trace.cost
+    assert [s.proposal.response.pieces for s in again.steps] == [
+        s.proposal.response.pieces for s in trace.steps
+    ]
+
+
+def test_a_trace_collects_states_with_repeats(trace: Trace) -> None:
+    assert len(trace.states) == 3 * 21
+    assert trace.chains == (0, 1, 2)
+    one = trace.chain(1)
+    assert [s.chain for s in one.steps] == [1] * 21
+    assert one.states == tuple(step.state for step in one.steps)
+
+
+def test_a_line_that_a_killed_writer_left_half_is_dropped(trace: Trace) -> None:
+    lines = list(trace_lines(trace))[:-1]
+    cut = "".join(lines)[:-20]
+    assert parse_trace(cut).steps == trace.steps[:-1]
+
+
+ANY_TEXT = st.text(st.characters(categories=None), min_size=1)
+
+
+@given(texts=st.lists(ANY_TEXT, min_size=1, max_size=4), text=st.none() | ANY_TEXT)
+def test_any_text_survives_and_no_line_can_end_a_script_element(texts, text) -> None:
+    joined = "".join(texts) if text is None else text
+    response = Response(tuple(range(len(texts))), joined, False, tuple(texts))
+    scored = ScoredResponse(response, 1.5)
+    step = Step(0, 0, 0, scored, scored, 0.0, float("-inf"), True, Cost(1, 2, 3, 4, 5))
+    trace = Trace.collect([step], TraceHeader(prompt=joined))
+    written = "".join(trace_lines(trace))
+    assert "<" not in written
+    written.encode("utf-8")
+    assert written.count("\n") == len(written.splitlines()) == 3
+    assert parse_trace(written).steps[0].proposal.response == response
+
+
+def broken(trace: Trace, number: int, **changes) -> str:
+    lines = list(trace_lines(trace))
+    lines[number - 1] = json.dumps({**json.loads(lines[number - 1]), **changes}) + "\n"
+    return "".join(lines)
+
+
+@pytest.mark.parametrize(
+    ("number", "changes", "sentence"),
+    [
+        (1, {"version": 99}, "line 1 of the trace has version 99; version 1 was expected"),
+        (1, {"seed": "7"}, "line 1 of the trace has seed = '7'; a whole number was expected"),
+        (2, {"t": 5}, "line 2 of the trace has step t = 5 of chain"),
+        (3, {"index": -1}, "line 3 of the trace has index -1"),
+        (3, {"index": 99}, "line 3 of the trace has index 99"),
+        (4, {"reward": None}, "line 4 of the trace has reward = None; a finite number"),
+        (4, {"reward": float("nan")}, "line 4 of the trace has something that is not JSON"),
+        (4, {"tokens": [1.5]}, "line 4 of the trace has tokens = 1.5; a whole number"),
+        (4, {"tokens": []}, "line 4 of the trace has no new tokens"),
+        (4, {"pieces": ["a"] * 9}, "line 4 of the trace has 9 pieces for"),
+        (9, {"log_alpha": -5.0, "log_u": -1.0, "accepted": True}, "line 9 .* verdict of u < alpha"),
+        (9, {"log_alpha": 0.5}, "line 9 of the trace has accepted"),
+        (9, {"type": "header"}, "line 9 of the trace has a 'header' line; one header, and first"),
+        (9, {"type": "spam"}, "line 9 of the trace has type 'spam'"),
+        (9, {"cost": [1]}, "line 9 of the trace has 1 costs; 5 was expected"),
+    ],
+)
+def test_a_broken_trace_is_refused_by_line(trace, number, changes, sentence) -> None:
+    with pytest.raises(InvalidTrace, match=sentence):
+        parse_trace(broken(trace, number, **changes))
+
+
+@pytest.mark.parametrize(
+    "text", ["", "\n\n", "[1]\n", "{}\n", "\x00\x01\n{}\n", "[" * 9999 + "\n\n"]
+)
+def test_what_is_no_trace_is_refused(text: str) -> None:
+    with pytest.raises(InvalidTrace):
+        parse_trace(text)
+
+
+def test_a_missing_or_binary_file_is_refused(tmp_path) -> None:
+    with pytest.raises(InvalidTrace, match="cannot be read"):
+        load_trace(tmp_path / "none.jsonl")
+    (tmp_path / "binary.jsonl").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(InvalidTrace, match="not UTF-8"):
+        load_trace(tmp_path / "binary.jsonl")
