@@ -1,0 +1,38 @@
+# make demo: set everything up and serve the app.  make test: set everything up and run the tests.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# one thread a library: the engine has threads of its own
+export OMP_NUM_THREADS ?= 1
+export OPENBLAS_NUM_THREADS ?= 1
+export GRADIO_ANALYTICS_ENABLED := False
+
+.PHONY: demo test lint models clean
+
+demo: $(VENV)/.app
+	$(BIN)/python app.py
+
+test: $(VENV)/.dev lint
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+models: $(VENV)/.dev
+	$(BIN)/python -m training
+
+clean:
+	rm -rf $(VENV) build
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.app: requirements.txt | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
+	touch $@
+
+$(VENV)/.dev: requirements.txt requirements-dev.txt | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
+	touch $@ $(VENV)/.app
