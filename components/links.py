@@ -1,0 +1,119 @@
+"""A run's settings as the query of a link, and back; bad values fall back with a notice."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from urllib.parse import urlencode
+
+from components.runs import Limits
+from qalign_core.errors import InvalidPrompt, InvalidSetting
+from qalign_core.types import Sampling
+
+PAGES = ("watch", "compare", "lab", "results")
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Everything that decides a run; the same settings draw the same steps.
+
+    `reference` is the known answer, None if there is none; `burn_in` only changes what is shown.
+    """
+
+    prompt: str = ""
+    reference: str | None = None
+    extractor: str | None = "number"
+    lm: str = "embedded"
+    rm: str = "embedded"
+    beta: float = 1.0
+    steps: int = 64
+    chains: int = 1
+    seed: int = 7
+    temperature: float = 1.0
+    max_new_tokens: int = 128
+    burn_in: int = 0
+
+    @property
+    def sampling(self) -> Sampling:
+        """How the base model is sampled."""
+        return Sampling(temperature=self.temperature, max_new_tokens=self.max_new_tokens)
+
+    def check(self, limits: Limits) -> Settings:
+        """These settings, if a run may have them.
+
+        Raises:
+            InvalidSetting, InvalidPrompt: one sentence for the first that it may not.
+        """
+        if not self.prompt.strip():
+            raise InvalidPrompt("the problem is empty; write one, or press New problem")
+        if len(self.prompt) > limits.prompt:
+            raise InvalidPrompt(
+                f"the problem has {len(self.prompt)} characters; {limits.prompt} at most, please"
+            )
+        if not (math.isfinite(self.beta) and 1e-3 <= self.beta <= 1e3):
+            raise InvalidSetting(f"beta must be between 0.001 and 1000, got {self.beta:g}")
+        if not (math.isfinite(self.temperature) and 0.05 <= self.temperature <= 5):
+            raise InvalidSetting(f"temperature must be 0.05 to 5, got {self.temperature:g}")
+        limits.check("steps", self.steps)
+        limits.check("chains", self.chains)
+        limits.check("tokens", self.max_new_tokens)
+        if not 0 <= self.seed < 2**31:
+            raise InvalidSetting(f"seed must be 0 to 2147483647, got {self.seed}")
+        if not 0 <= self.burn_in <= self.steps:
+            raise InvalidSetting(f"burn-in must be 0 to {self.steps} steps, got {self.burn_in}")
+        return self
+
+
+def to_query(settings: Settings) -> str:
+    """The query string of a link: what differs from the defaults, readable."""
+    default = Settings()
+    pairs = [
+        (field.name, f"{value:g}" if isinstance(value, float) else str(value))
+        for field in fields(Settings)
+        if (value := getattr(settings, field.name)) != getattr(default, field.name)
+        and value is not None
+    ]
+    return urlencode(pairs)
+
+
+def from_query(
+    query: Mapping[str, str], limits: Limits, models: Mapping[str, tuple[str, ...]]
+) -> tuple[Settings, tuple[str, ...]]:
+    """Settings from a link's query, and a notice for each value that could not be used.
+
+    Args:
+        query: the address bar's parameters; what is unknown is ignored.
+        limits: caps of this server.
+        models: the ids that "lm" and "rm" may have.
+    """
+    settings, notices = Settings(), []
+    for field in fields(Settings):
+        text = query.get(field.name)
+        if text is None:
+            continue
+        default = getattr(Settings(), field.name)
+        try:
+            value: str | int | float = (
+                int(text)
+                if isinstance(default, int)
+                else float(text)
+                if isinstance(default, float)
+                else text
+            )
+            if field.name in models and value not in models[field.name]:
+                raise ValueError
+            changed = replace(settings, **{field.name: value})
+            replace(changed, prompt=changed.prompt or "-").check(limits)
+        except (ValueError, OverflowError):
+            shown = text if len(text) <= 24 else f"{text[:24]}…"
+            notices.append(f"The link's {field.name} “{shown}” cannot be used here.")
+        else:
+            settings = changed
+    return settings, tuple(notices)
+
+
+def page_of(query: Mapping[str, str]) -> str:
+    """The page that a link opens; Watch unless it names another."""
+    page = query.get("page", PAGES[0])
+    return page if page in PAGES else PAGES[0]
