@@ -89,6 +89,7 @@ def _one_more(response: Response) -> int:
     return len(response) + 1
 
 
+@lru_cache(maxsize=16)  # one function a limit, so that its moves are enumerated once
 def suffix_limit(hard_limit: int) -> Callable[[int, int], int]:
     """The published code's limit: every suffix may have `L` new ids, up to a context's end."""
 
@@ -125,6 +126,7 @@ class ExactChain:
         target: pi_beta(y|x) (Eq. modifiedgibbs), shape [n].
         matrix: T[a, b], probability of moving from a to b, shape [n, n]; rows sum to 1.
         acceptance: expected acceptance probability of a proposal made in each state, shape [n].
+        unchanged: probability that a proposal made in each state equals it, shape [n].
     """
 
     states: tuple[Response, ...]
@@ -133,6 +135,7 @@ class ExactChain:
     target: Array
     matrix: Array
     acceptance: Array
+    unchanged: Array
 
     def after(self, t: int, start: Array | None = None) -> Array:
         """Distribution after t steps, d_0 T^t, from `start` (default: the base LM), shape [n]."""
@@ -147,8 +150,11 @@ class ExactChain:
         """Distribution after 2^40 steps from the base LM, its limit to all digits, shape [n]."""
         power = self.matrix
         for _ in range(40):
-            power = power @ power
-            power /= power.sum(axis=1, keepdims=True)  # rounding must not grow with the powers
+            squared = power @ power
+            squared /= squared.sum(axis=1, keepdims=True)  # rounding must not grow with the powers
+            if np.abs(squared - power).max() < 1e-15:  # squaring changes nothing any more
+                break
+            power = squared
         return np.asarray(self.base @ power)
 
     def stationarity_residual(self) -> float:
@@ -187,55 +193,84 @@ def exact_chain(
         rule: the right rule, or one of the wrong ones.
     """
     check_beta(beta)
+    moves = _moves(lm, rule.n_indices, rule.limit)
+    states, n = moves.states, len(moves.states)
+    rewards = [float(reward(state)) for state in states]
+    lengths = [rule.length(state) for state in states]
+    log_alpha = [
+        rule.log_alpha(
+            reward_new=rewards[b],
+            reward_old=rewards[a],
+            len_new=lengths[b],
+            len_old=lengths[a],
+            beta=beta,
+        )
+        for a, b in zip(moves.old, moves.new, strict=True)
+    ]
+    matrix = np.zeros((n, n))
+    matrix[moves.old, moves.new] = moves.p * np.exp(log_alpha)
+    unchanged = np.zeros(n)
+    same = np.equal(moves.old, moves.new)
+    unchanged[np.asarray(moves.old)[same]] = moves.p[same]
+
+    acceptance = matrix.sum(axis=1)
+    diagonal = np.arange(n)
+    if rule.counted == "accepted":
+        matrix /= acceptance[:, None]
+    elif rule.counted == "changed":
+        matrix[diagonal, diagonal] = 0.0
+        matrix /= 1.0 - unchanged[:, None]
+    if rule.counted != "accepted":  # what is rejected stays
+        matrix[diagonal, diagonal] += 1.0 - matrix.sum(axis=1)
+    base = np.zeros(n)
+    base[: len(lm.support)] = lm.probabilities
+    score = np.array(rewards)
+    target = target_distribution(base, score, beta)
+    return ExactChain(states, score, base, target, matrix, acceptance, unchanged)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Moves:
+    """Every proposal that can be made, whatever the reward: `p` of proposing `new` in `old`."""
+
+    states: tuple[Response, ...]
+    old: list[int]
+    new: list[int]
+    p: Array
+
+
+@lru_cache(maxsize=32)
+def _moves(
+    lm: EnumerableLM, n_indices: Callable[[Response], int], limit: Callable[[int, int], int]
+) -> _Moves:
     suffixes: dict[Tokens, list[tuple[Tokens, float]]] = {}
 
     def proposals(prefix: Tokens) -> list[tuple[Tokens, float]]:
         if prefix not in suffixes:
-            limit = rule.limit(lm.max_new_tokens, len(prefix))
-            suffixes[prefix] = list(_completions(lm, prefix, 1.0, limit))
+            longest = limit(lm.max_new_tokens, len(prefix))
+            suffixes[prefix] = list(_completions(lm, prefix, 1.0, longest))
         return suffixes[prefix]
 
     # the states are the base LM's responses and whatever the rule can reach from them
     states = list(lm.support)
     number = {state.tokens: a for a, state in enumerate(states)}
-    moves: list[dict[int, float]] = []  # of each state: probability of proposing each state
-    for state in states:  # grows while it is walked
+    old: list[int] = []
+    new: list[int] = []
+    probabilities: list[float] = []
+    for a, state in enumerate(states):  # grows while it is walked
         proposed: dict[int, float] = {}
-        for index, p_index in enumerate(index_probabilities(rule.n_indices(state))):
+        for index, p_index in enumerate(index_probabilities(n_indices(state))):
             ended = index >= len(state)  # a mistaken rule can keep everything
             for tokens, p in [(state.tokens, 1.0)] if ended else proposals(state.tokens[:index]):
-                if tokens not in number:
-                    number[tokens] = len(states)
+                b = number.get(tokens)
+                if b is None:
+                    b = number[tokens] = len(states)
                     states.append(lm.response(tokens))
-                b = number[tokens]
                 proposed[b] = proposed.get(b, 0.0) + p_index * p
-        moves.append(proposed)
-
-    rewards = np.array([float(reward(state)) for state in states])
-    base = np.zeros(len(states))
-    base[: len(lm.support)] = lm.probabilities
-    matrix = np.zeros((len(states), len(states)))
-    acceptance = np.zeros(len(states))
-    for a, proposed in enumerate(moves):
-        for b, p in proposed.items():
-            log_alpha = rule.log_alpha(
-                reward_new=rewards[b],
-                reward_old=rewards[a],
-                len_new=rule.length(states[b]),
-                len_old=rule.length(states[a]),
-                beta=beta,
-            )
-            matrix[a, b] = p * math.exp(log_alpha)
-        acceptance[a] = matrix[a].sum()
-        if rule.counted == "accepted":
-            matrix[a] /= acceptance[a]
-            continue
-        if rule.counted == "changed":
-            fresh = 1.0 - proposed.get(a, 0.0)
-            matrix[a] = np.where(np.arange(len(states)) == a, 0.0, matrix[a] / fresh)
-        matrix[a, a] += 1.0 - matrix[a].sum()
-    target = target_distribution(base, rewards, beta)
-    return ExactChain(tuple(states), rewards, base, target, matrix, acceptance)
+        old += [a] * len(proposed)
+        new += proposed
+        probabilities += proposed.values()
+    return _Moves(tuple(states), old, new, np.array(probabilities))
 
 
 def _completions(

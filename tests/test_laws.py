@@ -37,7 +37,7 @@ WRONG = (
     UNCHANGED_SKIPPED,
     ONLY_IMPROVEMENTS,
     ALWAYS_ACCEPTED,
-    suffix_limit_not_shared(7),
+    suffix_limit_not_shared(5),
 )
 
 
