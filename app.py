@@ -1,0 +1,62 @@
+"""QAlign Explorer: `python app.py` serves it; models load behind the page, when first asked for."""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
+os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+
+import gradio as gr  # noqa: E402
+
+from components.links import page_of  # noqa: E402
+from components.runs import Runs  # noqa: E402
+from components.theme import head, theme  # noqa: E402
+from components.watch import build_watch_page  # noqa: E402
+
+HEADER = """
+<div class="q-head"><h1>QAlign Explorer</h1>
+<p>A language model rewrites its own answer from a random place; a reward and a coin decide whether
+the rewrite stays. Done again and again, this samples better answers.</p></div>
+"""
+LAUNCH = {
+    "show_error": False,
+    "max_file_size": "20mb",
+    "strict_cors": True,
+    "run_history": False,
+    "enable_monitoring": False,
+    "ssr_mode": False,
+    "share": False,
+    "footer_links": [],
+}
+
+
+def build_app(runs: Runs | None = None) -> gr.Blocks:
+    """All pages; nothing heavy is imported or loaded."""
+    runs = runs or Runs()
+    with gr.Blocks(
+        title="QAlign Explorer", analytics_enabled=False, delete_cache=(3600, 3600)
+    ) as demo:
+        gr.HTML(HEADER)
+        with gr.Tabs() as tabs:
+            with gr.Tab("Watch", id="watch"):
+                build_watch_page(runs, demo)
+        tabs.select(None, js="() => {}")
+
+        def open_page(request: gr.Request) -> gr.Tabs:
+            return gr.Tabs(selected=page_of(request.query_params))
+
+        demo.load(open_page, None, tabs, api_visibility="private", show_progress="hidden")
+    return demo.queue(max_size=256, default_concurrency_limit=None)
+
+
+def launch_options() -> dict[str, object]:
+    """What `launch` gets: no outside host, no file of the server, no error text for the page."""
+    return {**LAUNCH, "theme": theme(), "head": head()}
+
+
+if __name__ == "__main__":
+    runs = Runs()
+    demo = build_app(runs)
+    runs.warm_up()
+    demo.launch(**launch_options())

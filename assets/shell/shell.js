@@ -1,0 +1,134 @@
+/* What belongs to the page and not to the player: the settings drawer, the address bar,
+   the status line, the notice that settings have changed, and the slider for beta. */
+(function (root) {
+"use strict";
+
+const PAGE = "page", STEP = "step";
+const find = (selector) => document.querySelector(selector);
+const player = () => find("#watch-player .qp")?.qalign;
+
+const query = () => new URL(root.location.href).searchParams;
+const opened = new URLSearchParams(root.location.search);       // the link as it was opened
+let ran = null, waiting = 0, position = null, live = false;
+
+/** Change the address bar at most twice a second: browsers throttle more. */
+function remember(changes) {
+  position = { ...position, ...changes };
+  if (waiting) return;
+  waiting = root.setTimeout(() => {
+    waiting = 0;
+    const url = new URL(root.location.href);
+    for (const [key, value] of Object.entries(position)) {
+      if (value === null) url.searchParams.delete(key); else url.searchParams.set(key, value);
+    }
+    position = null;
+    if (url.href !== root.location.href) root.history.replaceState(root.history.state, "", url);
+  }, 500);
+}
+
+const Shell = {
+  /** The link names a run of its own, so the recorded run is not what its step belongs to. */
+  get linked() { return [...opened.keys()].some((key) => !["page", "step", "__theme"].includes(key)); },
+  get step() { const n = Number(opened.get(STEP)); return opened.has(STEP) && Number.isInteger(n) && n >= 0 ? n : null; },
+  page(name) { remember({ [PAGE]: name === "watch" ? null : name }); },
+  seek(t) { if (live || !Shell.linked) remember({ [STEP]: t }); },
+
+  run(...values) {
+    ran = JSON.stringify(values);
+    live = true;
+    Shell.settings(...values);
+    Shell.drawer(false);
+    if (Shell.linked && Shell.step !== null && player()) player().await(Shell.step);
+    opened.delete(STEP);
+    return values;
+  },
+  /** The run's settings for the address bar, as the server spelt them. */
+  link(text) {
+    const next = new URLSearchParams(text), kept = {};
+    for (const key of query().keys()) if (!["page", STEP, "__theme"].includes(key)) kept[key] = null;
+    remember({ ...kept, ...Object.fromEntries(next) });
+  },
+  settings(...values) {
+    const stale = find("#watch-stale");
+    if (stale) stale.classList.toggle("q-on", ran !== null && ran !== JSON.stringify(values));
+  },
+  stop() { player()?.stop(); },
+
+  drawer(open) {
+    const drawer = find("#watch-drawer"), button = find("#watch-settings");
+    if (!drawer) return;
+    const on = open ?? !drawer.classList.contains("q-open");
+    const was = drawer.classList.contains("q-open");
+    drawer.classList.toggle("q-open", on);
+    button?.setAttribute("aria-expanded", String(on));
+    drawer.inert = !on;
+    if (on) {
+      drawer.dispatchEvent(new CustomEvent("q-open"));
+      drawer.querySelector("button, input, textarea, select")?.focus({ preventScroll: true });
+    } else if (was) button?.focus({ preventScroll: true });
+  },
+
+  status(element, value) {
+    let x;
+    try { x = JSON.parse(value); } catch { return; }
+    element.dataset.state = x.state;
+    element.querySelector("span").textContent = x.text;
+    if (x.query !== undefined) Shell.link(x.query);
+    if (x.notice !== undefined && player()) player().tell(x.notice);
+  },
+
+  /** The logarithmic slider for beta, with what beta means in plain numbers. */
+  beta(element, props, trigger, server, watch) {
+    const host = element.querySelector(".q-beta"), make = (tag, props, ...children) => {
+      const node = Object.assign(document.createElement(tag), props);
+      node.append(...children);
+      return node;
+    };
+    const LOW = -2, HIGH = 2;
+    const slider = make("input", { type: "range", min: LOW, max: HIGH, step: 0.02, id: "q-beta-slider" });
+    const box = make("input", { type: "number", min: 0.001, max: 1000, step: "any", ariaLabel: "Beta, as a number" });
+    const odds = make("p", {}), spread = make("p", {}), best = make("p", {});
+    const name = make("label", { htmlFor: "q-beta-slider" }, "β (beta): how much the reward may bend the model");
+    host.replaceChildren(name, make("div", { className: "q-beta-row" }, slider, box),
+      make("div", { className: "q-beta-ends" }, make("span", {}, "greedy for reward"), make("span", {}, "close to the model")), odds, spread, best);
+    let facts = null;
+    const few = (x) => (x >= 1e4 || x < 0.01 ? x.toExponential(1) : Number(x.toPrecision(3)).toString());
+    const show = (beta) => {
+      slider.value = Math.log10(beta);
+      slider.setAttribute("aria-valuetext", `beta ${few(beta)}`);
+      if (document.activeElement !== box) box.value = few(beta);
+      odds.textContent = `A reward lead of 1 makes a text ${few(Math.exp(1 / beta))} times as likely.`;
+      spread.textContent = facts?.spread ? `That is ${few(beta / facts.spread)} times the spread of this problem’s rewards (${few(facts.spread)}).` : "";
+      const near = facts?.matching?.length ? facts.matching.reduce((a, b) => (Math.abs(Math.log(b[1] / beta)) < Math.abs(Math.log(a[1] / beta)) ? b : a)) : null;
+      best.textContent = !near ? facts?.note || "" : Math.abs(Math.log(near[1] / beta)) < 0.25 ? `About as greedy as best-of-${near[0]}.`
+        : beta < near[1] ? `Greedier than best-of-${near[0]}.` : `Less greedy than best-of-${near[0]}.`;
+    };
+    const change = (beta) => {
+      if (!(beta >= 0.001 && beta <= 1000)) return;
+      props.value = beta;
+      show(beta);
+      trigger("change");
+    };
+    slider.addEventListener("input", () => show(10 ** Number(slider.value)));
+    slider.addEventListener("change", () => change(Number((10 ** Number(slider.value)).toPrecision(3))));
+    box.addEventListener("change", () => change(Number(box.value)));
+    watch("value", () => show(Number(props.value) || 1));
+    find("#watch-drawer")?.addEventListener("q-open", async () => {
+      const rewards = player()?.trace.base ?? [];
+      if (!rewards.length) return;
+      try { facts = await server.beta_facts(rewards.slice(0, 2000)); } catch { facts = null; }
+      show(Number(props.value) || 1);
+    });
+    show(Number(props.value) || 1);
+  },
+};
+root.QAlignShell = Shell;
+
+document.addEventListener("keydown", (event) => {
+  if (event.key === "Escape" && find("#watch-drawer")?.classList.contains("q-open")) Shell.drawer(false);
+});
+document.addEventListener("click", (event) => {
+  const drawer = find("#watch-drawer.q-open");
+  if (drawer && event.target.isConnected && !event.target.closest("#watch-drawer, #watch-settings, .options, [role=listbox]")) Shell.drawer(false);
+});
+})(window);

@@ -1,0 +1,82 @@
+"""The chain player as a Gradio component: a trace in, all animation in the browser.
+
+The template is constant and nothing is interpolated into it: traces travel as the component's
+value (a live run, growing) or its `recorded` property, and the script puts their text into the page
+as text only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import gradio as gr
+
+TEMPLATE = '<div class="qp-host"></div>'
+
+# The quoted names are the events that Python can listen to.
+SCRIPT = """
+const shell = window.QAlignShell;
+const api = window.QAlign.mount(element.querySelector(".qp-host"), {
+  text: props.recorded, label: props.recorded_label,
+  step: shell.linked ? null : shell.step,
+  onseek: (t) => shell.seek(t),
+  link: () => window.location.href,
+  diagnose: (data) => server.diagnose(data),
+});
+watch("value", () => api.stream(props.value));
+"""
+
+
+def chain_player(
+    recorded: str,
+    *,
+    diagnose: Callable[[dict[str, Any]], dict[str, Any]],
+    label: str = "Recorded run",
+    elem_id: str = "watch-player",
+) -> gr.HTML:
+    """A player that shows a recorded trace at once and a live run when its value grows.
+
+    Args:
+        recorded: a whole trace, JSON lines.
+        diagnose: called by the browser with the states' rewards, returns what to show.
+        label: what the recorded run is called.
+        elem_id: id in the page.
+    """
+    return gr.HTML(
+        value="",
+        html_template=TEMPLATE,
+        js_on_load=SCRIPT,
+        recorded=recorded,
+        recorded_label=label,
+        server_functions=[diagnose],
+        apply_default_css=False,
+        elem_id=elem_id,
+    )
+
+
+def status_line(value: str) -> gr.HTML:
+    """One line that says what the run is doing; its value is JSON: state, text, query, notice."""
+    return gr.HTML(
+        value=value,
+        html_template='<div class="q-status" role="status"><i></i><span></span></div>',
+        js_on_load="""
+const line = element.querySelector(".q-status");
+const update = () => window.QAlignShell.status(line, props.value);
+watch("value", update);
+update();
+""",
+        apply_default_css=False,
+    )
+
+
+def beta_slider(facts: Callable[[list[float]], dict[str, Any]], value: float) -> gr.HTML:
+    """A logarithmic slider whose value is beta, a positive number; it dispatches "change"."""
+    return gr.HTML(
+        value=value,
+        html_template='<div class="q-beta"></div>',
+        js_on_load="window.QAlignShell.beta(element, props, trigger, server, watch); // 'change'",
+        server_functions=[facts],
+        apply_default_css=False,
+        elem_id="watch-beta",
+    )

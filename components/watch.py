@@ -1,0 +1,325 @@
+"""The Watch page: a chain that anyone can follow, step by step."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+
+from components.facts import beta_facts, diagnose
+from components.links import Settings, from_query, to_query
+from components.player import beta_slider, chain_player, status_line
+from components.runs import IDLE, Feed, Runs, Snapshot, Status
+from components.theme import ASSETS
+from qalign_core import run_chains, sample_iid
+from qalign_core.answers import get_extractor
+from qalign_core.errors import QAlignError
+from qalign_core.problems import generate_problem, generate_writing_task
+from qalign_core.trace_io import base_line, end_line, header_line, step_line
+from qalign_core.types import TraceHeader
+
+RECORDED = ASSETS / "runs" / "watch.jsonl"
+BASE_SAMPLES = 64
+"""Independent samples beside a chain: the ticks of the number line and the histogram."""
+
+KINDS = {
+    "Short: two or three events": "in_distribution",
+    "Unfamiliar: more events, other wording": "shifted",
+    "Long: six events or more": "long",
+    "Writing: words and sentences to use": "writing",
+}
+MODELS = {"lm": ("embedded",), "rm": ("embedded", "embedded-weak")}
+NAMES = {
+    "embedded": "Embedded (1 million parameters)",
+    "embedded-weak": "Embedded, weaker: learnt from fewer pairs",
+}
+
+
+def new_problem(kind: str, rng: random.Random | None = None) -> tuple[str, str | None, str | None]:
+    """A problem that no embedded model was trained on: its text, known answer and extractor."""
+    rng = rng or random.Random()
+    if kind == "writing":
+        return generate_writing_task(rng).prompt, None, None
+    problem = generate_problem(rng, kind if kind in ("shifted", "long") else "in_distribution")
+    return problem.prompt, problem.answer, "number"
+
+
+async def sample_run(feed: Feed, runs: Runs, settings: Settings) -> None:
+    """One live run: the models, then the chains and the base samples side by side.
+
+    Raises:
+        QAlignError: the settings or the models do not allow it.
+    """
+    settings.check(runs.limits)
+    lm, rm = await runs.models(feed, settings.lm, settings.rm, settings.sampling)
+    extract = get_extractor(settings.extractor) if settings.extractor else lambda _: None
+    feed.write(
+        header_line(
+            TraceHeader(
+                lm=lm.id,
+                rm=rm.id,
+                prompt=settings.prompt,
+                beta=settings.beta,
+                seed=settings.seed,
+                steps=settings.steps,
+                chains=settings.chains,
+                sampling=settings.sampling,
+                prompt_tokens=len(lm.encode(settings.prompt)),
+                created=datetime.now(UTC).isoformat(timespec="milliseconds"),
+                origin="live",
+                reference=settings.reference,
+                extractor=settings.extractor,
+                lm_revision=getattr(lm, "revision", ""),
+                rm_revision=getattr(rm, "revision", ""),
+            )
+        )
+    )
+
+    async def draw_base() -> None:
+        rewards: list[float] = []
+        async for sample in sample_iid(
+            lm, rm, settings.prompt, n=BASE_SAMPLES, seed=settings.seed, concurrency=4
+        ):
+            rewards.append(sample.reward)
+            if len(rewards) in (8, 16, 32, BASE_SAMPLES):
+                feed.write(base_line(rewards))
+
+    base = asyncio.create_task(draw_base())
+    try:
+        async for step in run_chains(
+            lm,
+            rm,
+            settings.prompt,
+            n_chains=settings.chains,
+            beta=settings.beta,
+            steps=settings.steps,
+            seed=settings.seed,
+        ):
+            feed.write(step_line(step, extract(step.proposal.response.text)))
+            await feed.step()
+        await base
+    except QAlignError as error:
+        feed.write(end_line("failed", str(error)))
+        raise
+    finally:
+        base.cancel()
+    feed.write(end_line("finished"))
+
+
+def _status(status: Status, **more: str) -> str:
+    return json.dumps({"state": status.state, "text": status.text, **more})
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """The widgets of the settings drawer, in the order of the run's arguments."""
+
+    prompt: gr.Textbox
+    reference: gr.Textbox
+    lm: gr.Dropdown
+    rm: gr.Dropdown
+    beta: gr.HTML
+    steps: gr.Slider
+    chains: gr.Slider
+    seed: gr.Number
+    temperature: gr.Slider
+    max_new_tokens: gr.Slider
+    burn_in: gr.Slider
+
+    def widgets(self) -> list[Any]:
+        return [getattr(self, name) for name in self.__slots__]
+
+
+def _settings(
+    prompt: str,
+    reference: str,
+    lm: str,
+    rm: str,
+    beta: Any,
+    steps: float,
+    chains: float,
+    seed: float,
+    temperature: float,
+    max_new_tokens: float,
+    burn_in: float,
+) -> Settings:
+    """Settings from what the widgets sent, which is the visitor's word: checked before use."""
+    return Settings(
+        prompt=str(prompt or ""),
+        reference=str(reference).strip() or None,
+        extractor=None if str(prompt or "").startswith(("Write", "Please write")) else "number",
+        lm=str(lm),
+        rm=str(rm),
+        beta=float(beta),
+        steps=int(steps),
+        chains=int(chains),
+        seed=int(seed),
+        temperature=float(temperature),
+        max_new_tokens=int(max_new_tokens),
+        burn_in=min(int(burn_in), int(steps)),
+    )
+
+
+def recorded_run(path: Path = RECORDED) -> tuple[str, Settings]:
+    """The recorded run that plays before any click, and the settings that would draw it again."""
+    text = path.read_text(encoding="utf-8")
+    header = json.loads(text[: text.index("\n")])
+    return text, Settings(
+        prompt=header["prompt"],
+        reference=header["reference"],
+        extractor=header["extractor"],
+        lm=header["lm"] if header["lm"] in MODELS["lm"] else "embedded",
+        rm=header["rm"] if header["rm"] in MODELS["rm"] else "embedded",
+        beta=header["beta"],
+        steps=header["steps"],
+        seed=header["seed"],
+    )
+
+
+def _drawer(start: Settings, runs: Runs) -> tuple[_Form, gr.Dropdown, gr.Button, gr.Button]:
+    limits = runs.limits
+    with gr.Column(elem_id="watch-drawer"):
+        gr.HTML('<h2 class="q-drawer-title">Settings of the next run</h2>')
+        kind = gr.Dropdown(
+            list(KINDS.items()), value="in_distribution", label="Kind of problem", filterable=False
+        )
+        new = gr.Button("New problem")
+        prompt = gr.Textbox(
+            start.prompt,
+            label="Problem",
+            info="The embedded model knows story problems and short writing tasks of these kinds.",
+            lines=4,
+            max_lines=8,
+            max_length=limits.prompt,
+        )
+        reference = gr.Textbox(
+            start.reference or "", label="Known answer, if any", max_length=60, lines=1
+        )
+        lm = gr.Dropdown(_named("lm"), value=start.lm, label="Language model", filterable=False)
+        rm = gr.Dropdown(_named("rm"), value=start.rm, label="Reward model", filterable=False)
+        beta = beta_slider(beta_facts, start.beta)
+        tune = gr.Button("Find the β that accepts about half", elem_id="watch-tune")
+        with gr.Accordion("More", open=False):
+            steps = gr.Slider(
+                8, limits.steps, value=start.steps, step=1, label="Steps", info="proposals a chain"
+            )
+            chains = gr.Slider(1, limits.chains, value=start.chains, step=1, label="Chains")
+            seed = gr.Number(
+                start.seed,
+                label="Seed",
+                info="the same seed draws the same run",
+                precision=0,
+                minimum=0,
+                maximum=2**31 - 1,
+            )
+            temperature = gr.Slider(
+                0.1, 2.0, value=1.0, step=0.05, label="Temperature of the language model"
+            )
+            max_new_tokens = gr.Slider(
+                8, limits.tokens, value=128, step=1, label="Length limit", info="tokens, EOS counted"
+            )
+            burn_in = gr.Slider(
+                0, 200, value=0, step=1, label="Burn-in", info="first states that are not counted"
+            )
+        close = gr.Button("Close")
+        close.click(None, js="() => QAlignShell.drawer(false)")
+    form = _Form(
+        prompt=prompt,
+        reference=reference,
+        lm=lm,
+        rm=rm,
+        beta=beta,
+        steps=steps,
+        chains=chains,
+        seed=seed,
+        temperature=temperature,
+        max_new_tokens=max_new_tokens,
+        burn_in=burn_in,
+    )
+    return form, kind, new, tune
+
+
+def _named(role: str) -> list[tuple[str, str]]:
+    return [(NAMES.get(id_, id_), id_) for id_ in MODELS[role]]
+
+
+def build_watch_page(runs: Runs, demo: gr.Blocks) -> None:
+    """Build the page's widgets in the current context and register its events."""
+    text, start = recorded_run()
+    with gr.Column(elem_id="watch"):
+        with gr.Row(elem_id="watch-bar"):
+            run = gr.Button("Run it live", variant="primary", elem_id="watch-run")
+            stop = gr.Button("Stop", elem_id="watch-stop")
+            new = gr.Button("New problem", elem_id="watch-new")
+            settings = gr.Button("Settings", elem_id="watch-settings")
+            status = status_line(_status(IDLE))
+        gr.HTML("Settings changed: run again to see them.", elem_id="watch-stale")
+        player = chain_player(text, diagnose=diagnose)
+    form, kind, new_in_drawer, tune = _drawer(start, runs)
+    widgets = form.widgets()
+
+    async def on_run(*values: Any, request: gr.Request) -> AsyncIterator[tuple[str, str]]:
+        try:
+            wanted = _settings(*values)
+        except (TypeError, ValueError):
+            yield gr.skip(), _status(Status("failed", "Failed: a setting is not a number."))
+            return
+        more = {"query": to_query(wanted)}
+        visitor = str(request.session_hash)
+        async for now in runs.stream(visitor, lambda feed: sample_run(feed, runs, wanted)):
+            yield _update(now, more)
+
+    def _update(now: Snapshot, more: dict[str, str]) -> tuple[str, str]:
+        return now.text or gr.skip(), _status(now.status, **more)
+
+    async def on_stop(request: gr.Request) -> str:
+        await runs.stop(str(request.session_hash))
+        return _status(Status("stopped", "Stopped. What was sampled stays."))
+
+    def on_new(kind: str) -> tuple[str, str, str]:
+        prompt, answer, _ = new_problem(kind)
+        status = Status("idle", f"Next run: {prompt}")
+        return prompt, answer or "", _status(status)
+
+    def on_load(request: gr.Request) -> list[Any]:
+        query = {key: str(value) for key, value in request.query_params.items()}
+        linked, notices = from_query(query, runs.limits, MODELS)
+        if not any(name in query for name in Settings.__dataclass_fields__):
+            return [gr.skip()] * (len(widgets) + 1)
+        said = " ".join(notices) or "This link's settings are in place."
+        values = [getattr(linked, name) for name in form.__slots__]
+        values[1] = linked.reference or ""
+        if not linked.prompt:
+            values[0], values[1] = start.prompt, start.reference or ""
+        return [*values, _status(IDLE, notice=f"{said} Press “Run it live” to draw that run again.")]
+
+    private: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
+    running = run.click(
+        on_run,
+        widgets,
+        [player, status],
+        js="(...v) => QAlignShell.run(...v)",
+        concurrency_limit=None,
+        **private,
+    )
+    stop.click(
+        on_stop, None, status, js="() => QAlignShell.stop()", cancels=[running], queue=False, **private
+    )
+    settings.click(None, js="() => QAlignShell.drawer()")
+    for button in (new, new_in_drawer):
+        button.click(on_new, kind, [form.prompt, form.reference, status], **private)
+    form.prompt.input(None, None, form.reference, js="() => ''")
+    gr.on(
+        [widget.change for widget in widgets],
+        None,
+        widgets,
+        js="(...v) => { QAlignShell.settings(...v); }",
+    )
+    demo.load(on_load, None, [*widgets, status], **private)
