@@ -123,7 +123,7 @@ def same_answer(a: str | None, b: str | None) -> bool:
     return a == b or canonical(a) == canonical(b) or same_values(a, b)
 
 
-_PLAIN = re.compile(r"[Tt]he (?:final )?answer is \$?(\d{1,15})(?:\.00?)?\.?\s*\Z")
+_PLAIN = re.compile(r"[Tt]he (?:final )?answer is \$?([0-9]{1,15})(?:\.00?)?\.?\s*\Z")
 _MARKER = re.compile(
     r"(?P<boxed>\\f?boxed\s*\{)|####"
     r"|\banswer\b(?:[^.\n:=]|\.(?=\d)){0,80}?(?:\bis\b|\bwould be\b|\bequals\b|[:=])[\s*:]*",
@@ -137,12 +137,13 @@ _SEEKING = re.compile(
 )
 _CLAUSE_END = re.compile(r"\n|[.;!](?:\s|$)|,\s+(?:because|since|as|so)\b", re.IGNORECASE)
 _SYMBOLIC = re.compile(r"\\(?:sqrt|pi|log|ln|sin|cos|tan|infty)\b")
+_MAX_ANNOUNCED = 20  # the last ones; a text of nothing else is noise, and reading it would be slow
 _NAME = re.compile(r"^\s*\\?[A-Za-z]\w*\s*=\s*")
 
 
 def _announced(text: str) -> Iterator[tuple[bool, str]]:
     """Find what follows each announcement of an answer, the last first, and if it is in a box."""
-    for marker in reversed(list(_MARKER.finditer(text))):
+    for marker in reversed(list(_MARKER.finditer(text))[-_MAX_ANNOUNCED:]):
         if marker["boxed"]:
             yield True, _in_braces(text, marker.end())
         elif not _SEEKING.search(text[max(0, marker.start() - 40) : marker.start()]):
@@ -180,7 +181,7 @@ _ENDS = re.compile(
     r"\s*$|\s*[.,:;)\]}*$\"!—-]|\s+(?:because|since|as|which|with|for|based|given|due|so|but|is|and"
     r"|or)\b"
 )
-_NOT = re.compile(r"\b(?:not|isn't|neither)\s+(?:option\s+|choice\s+)?[(\[]?$", re.IGNORECASE)
+_NOT = re.compile(r"\b(?:not|isn't|neither|nor)\s+(?:option\s+|choice\s+)?[(\[]?$", re.IGNORECASE)
 _OR = re.compile(r"[)\]]?\s*(?:,\s*)?(?:or|and)\s+(?:option\s+)?[(\[]?[A-J]\b")
 
 

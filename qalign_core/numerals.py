@@ -17,7 +17,7 @@ def tidy(text: str) -> str:
     """Replace typographic and LaTeX ways of writing a number, and bold face, by plain ones."""
     if not text.isascii():
         text = text.translate(_TYPOGRAPHY)
-    if "\\" in text:
+    if "\\" in text or "{" in text:
         for latex, plain in _LATEX:
             text = text.replace(latex, plain)
         text = _FRACTION.sub(_with_a_slash, text)
@@ -46,7 +46,7 @@ def last_number(text: str) -> str | None:
 
 def whole_number(text: str) -> str | None:
     """Read a tidy text that is one number with its units and nothing else."""
-    number = _WHOLE.fullmatch(text)
+    number = _WHOLE.fullmatch(text) if len(text) <= _MAX_WHOLE else None
     return None if number is None else _value(number)
 
 
@@ -83,7 +83,7 @@ _CURRENCY = r"(?:[$€£¥₹]|\b(?:US\$|USD|EUR|GBP|INR|Rs\.?)\s?)"
 _NUMBER = (
     # A minus after a word, a digit or a bracket is a hyphen or a subtraction.
     r"(?P<sign>(?<![\w)}\].])[-+]\s?|\b(?:minus|negative)\s+)?"
-    rf"(?P<money>{_CURRENCY})?\s?(?P<inner_sign>(?<=[$€£¥₹])-)?"
+    rf"(?P<money>{_CURRENCY}\s?)?(?P<inner_sign>(?<=[$€£¥₹])-)?"
     rf"(?P<digits>{_DIGITS})"
     r"(?:(?:\s+(?P<part>\d+))?/(?P<below>0*[1-9]\d*)(?![/\d])"
     r"|e(?P<exp>[+-]?\d{1,3})(?!\w)"
@@ -93,18 +93,19 @@ _NUMBER = (
     r"|(?P<kilo>k)\b)?"
 )
 # Digits that belong to a word, an index or an exponent are no numbers: H2O, x_1, cm^2.
-_NO_NUMBER = r"[a-z]+(?:[_^]\s*\{?-?\d+\}?|\d\w*)|[_^]\s*\{?\s*-?\d+\}?"
+_NO_NUMBER = r"(?<![a-z])[a-z]++(?:[_^]\s*\{?-?\d+\}?|\d\w*)|\^\s*\{?\s*-?\d+\}?"
 _TOKEN = re.compile(rf"{_NUMBER}|{_NO_NUMBER}", re.IGNORECASE)
 _UNIT = (
     r"(?:\s*(?:%|°|¢|[$€£¥₹]|\^\{?\\circ\}?|\\(?:text|mathrm|mbox)\s*\{[^{}]*\}(?:\^\{?[23]\}?)?"
-    r"|[-\s]*[a-zµ]{2,}\.?(?:\^\{?[23]\}?|[²³])?|\s*[cgkmstl](?![a-z])(?:\^\{?[23]\}?|[²³])?"
+    r"|[-\s]*+[a-zµ]{2,}+\.?(?:\^\{?[23]\}?|[²³])?|\s*[cgkmstl](?![a-z])(?:\^\{?[23]\}?|[²³])?"
     r"|\s?/\s?[a-z]+))"
 )
 _WHOLE = re.compile(rf"\s*{_NUMBER}{_UNIT}{{0,5}}\s*", re.IGNORECASE)
-_GOES_ON = re.compile(r"\s*(?:[-+*/×·÷=≈^]|x\s+\d|\\times|\\cdot|\\div|\\approx)", re.IGNORECASE)
+_GOES_ON = re.compile(r"\s*(?:[-+*/×·÷^]|x\s+\d|\\times|\\cdot|\\div)", re.IGNORECASE)
 _NOT = re.compile(r"\bnot\s+$", re.IGNORECASE)
 _POWERS_OF_TEN = {"thousand": 3, "million": 6, "billion": 9, "trillion": 12}
 _MAX_DIGITS = 300
+_MAX_WHOLE = 400
 
 
 def _with_a_slash(m: re.Match[str]) -> str:

@@ -1,4 +1,4 @@
-"""Utilities `u(y, y')` for minimum Bayes risk: exact match of answers, and ROUGE-1 (paper, Eq. mbr).
+"""Utilities `u(y, y')` of minimum Bayes risk (paper, Eq. mbr): exact match of answers, ROUGE-1.
 
 Both are plain functions of two texts. Both also have `matrix(texts)`, all pairs at once, which
 `minimum_bayes_risk` prefers: a text is then read once, not once per pair.
@@ -37,7 +37,8 @@ class ExactMatch:
         numbers: dict[str, int] = {}
         answers = [self.extract(text) for text in texts]
         ids = np.array([-1 if a is None else numbers.setdefault(a, len(numbers)) for a in answers])
-        return ((ids[:, None] == ids) & (ids >= 0)).astype(np.float64)
+        same: npt.NDArray[np.bool_] = (ids[:, None] == ids) & (ids >= 0)
+        return same.astype(np.float64)
 
 
 @dataclass(frozen=True, slots=True)

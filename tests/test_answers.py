@@ -1,0 +1,153 @@
+"""Every line of answer_cases.tsv is a way in which models really end a response."""
+
+import threading
+import time
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from qalign_core.answers import (
+    EXTRACTORS,
+    canonical,
+    extract_boxed,
+    extract_choice,
+    extract_number,
+    get_extractor,
+    same_answer,
+)
+from qalign_core.errors import InvalidSetting
+
+LINES = (Path(__file__).parent / "answer_cases.tsv").read_text(encoding="utf-8").splitlines()[1:]
+CASES = [line.split("\t") for line in LINES]
+
+
+@pytest.mark.parametrize(("name", "text", "expected"), CASES)
+def test_the_answer_that_a_reader_would_read_is_extracted(name, text, expected):
+    assert get_extractor(name)(text.replace("⏎", "\n")) == (expected or None)
+
+
+def test_there_are_at_least_two_hundred_cases_and_every_extractor_has_some():
+    assert len(CASES) >= 200
+    assert {name for name, _, _ in CASES} == set(EXTRACTORS)
+
+
+def test_an_unknown_extractor_is_named_with_those_that_exist():
+    with pytest.raises(InvalidSetting, match="'numbr'.*number, choice, boxed, text"):
+        get_extractor("numbr")
+
+
+@settings(deadline=None)
+@given(st.integers(-(10**12), 10**12))
+def test_every_spelling_of_an_integer_is_one_vote(n):
+    spellings = [f"{n}", f"{n}.00", f"{n:,}", f"{2 * n}/2", f"\\frac{{{3 * n}}}{{3}}"]
+    assert {extract_number(f"The answer is {s}.") for s in spellings} == {str(n)}
+    assert {canonical(s) for s in [*spellings, f"${n} dollars"]} == {str(n)}
+
+
+@settings(deadline=None)
+@given(st.fractions(min_value=-1000, max_value=1000, max_denominator=400))
+def test_a_canonical_number_keeps_the_exact_value(value):
+    text = extract_number(f"The answer is {value.numerator}/{value.denominator}.")
+    assert Fraction(text) == value
+    assert canonical(text) == text
+
+
+@settings(deadline=None)
+@given(st.text(max_size=300))
+def test_no_text_breaks_an_extractor(text):
+    for extract in (extract_number, extract_choice, get_extractor("text")):
+        answer = extract(text)
+        assert answer is None or answer
+
+
+@settings(deadline=None)
+@given(st.text(alphabet="\\boxed{}frac12sqrt$x^+=,. ()%answer is", max_size=60))
+def test_no_soup_of_latex_breaks_an_extractor(text):
+    for extract in EXTRACTORS.values():
+        extract("\\boxed{" + text)
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        ("18", "18.0"),
+        ("$18.00", "18"),
+        ("1,000", "1000"),
+        ("1/2", "0.5"),
+        ("\\frac{1}{2}", "0.5"),
+        ("(B)", "B"),
+        ("Paris.", "paris"),
+        ("(x+1)^2", "x^2+2x+1"),
+        ("\\frac{1}{\\sqrt{2}}", "\\frac{\\sqrt{2}}{2}"),
+        ("18 cm", "18"),
+        ("90^\\circ", "90"),
+    ],
+)
+def test_the_same_answer_written_twice_is_the_same(a, b):
+    assert same_answer(a, b)
+    assert same_answer(b, a)
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        ("18", "-18"),
+        ("0.33", "1/3"),
+        ("(x+1)^2", "x^2+1"),
+        ("x", "y"),
+        ("A", "B"),
+        ("\\sqrt{2}", "1.414"),
+        (None, "18"),
+        ("None", None),
+        (None, None),
+    ],
+)
+def test_different_answers_and_no_answers_are_not_the_same(a, b):
+    assert not same_answer(a, b)
+    assert not same_answer(b, a)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "\\boxed{9^{9^{9^9}}}",
+        "\\boxed{99999^{99999}}",
+        "\\boxed{99999999!}",
+        "\\boxed{1e999}",
+        "The answer is " + "9" * 50_000,
+        "The answer is 1/" + "9" * 50_000,
+        "answer " * 5_000 + "is",
+        "\\boxed{" * 3_000,
+        "1," * 20_000,
+        "- " * 20_000,
+        "\\frac{" * 5_000,
+        "a" * 100_000,
+        "(" * 10_000 + "B" + ")" * 10_000,
+    ],
+    ids=lambda text: text[:16],
+)
+def test_no_text_takes_for_ever(text):
+    start = time.process_time()
+    for extract in EXTRACTORS.values():
+        extract(text)
+    assert time.process_time() - start < 10
+
+
+def test_formulas_are_read_in_threads_too():
+    # math-verify's own time limits need signals, which only the main thread may use.
+    found = []
+    thread = threading.Thread(target=lambda: found.append(extract_boxed("\\boxed{\\sqrt{18}}")))
+    thread.start()
+    thread.join()
+    assert found == ["3*sqrt(2)"]
+
+
+def test_a_plain_answer_takes_microseconds():
+    text = "Tom has 3 boxes of 6. " * 10 + "The answer is 18."
+    start = time.process_time()
+    for _ in range(1000):
+        extract_number(text)
+    assert time.process_time() - start < 0.1
