@@ -6,11 +6,11 @@ generation is batched: it awaits a proposal and a reward, and decides.
 
 from __future__ import annotations
 
-import asyncio
 import math
 from collections.abc import AsyncIterator
 
 from qalign_core.kernel import accepts, check_beta, draw_index, log_acceptance, log_uniform
+from qalign_core.merge import merge
 from qalign_core.protocols import LanguageModel, RewardModel
 from qalign_core.randomness import derive_seed, uniform
 from qalign_core.sampling import check_count, draw, encode_prompt, gather
@@ -115,38 +115,11 @@ async def run_chains(
             other chains are then ended.
     """
     check_count("n_chains", n_chains, 1)
-    arrived: asyncio.Queue[Step | BaseException | None] = asyncio.Queue(maxsize=n_chains)
-
-    async def follow(chain: int) -> None:
-        try:
-            async for step in run_chain(
-                lm,
-                rm,
-                prompt,
-                beta=beta,
-                steps=steps,
-                seed=seed,
-                chain=chain,
-                lookahead=lookahead,
-            ):
-                await arrived.put(step)
-        except Exception as error:  # handed to the reader, who raises it
-            await arrived.put(error)
-        else:
-            await arrived.put(None)
-
-    tasks = [asyncio.ensure_future(follow(chain)) for chain in range(n_chains)]
-    running = n_chains
-    try:
-        while running:
-            item = await arrived.get()
-            if isinstance(item, BaseException):
-                raise item
-            if item is None:
-                running -= 1
-            else:
-                yield item
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+    chains = (
+        run_chain(
+            lm, rm, prompt, beta=beta, steps=steps, seed=seed, chain=chain, lookahead=lookahead
+        )
+        for chain in range(n_chains)
+    )
+    async for step in merge(*chains):
+        yield step

@@ -16,7 +16,7 @@ LAYERS = (
     {"types", "errors"},
     {"protocols", "formulas", "numerals"},
     {"kernel", "randomness", "decide", "answers", "utilities", "diagnostics", "cost", "problems"},
-    {"chain", "sampling", "calibrate", "trace_io", "sync", "tasks"},
+    {"chain", "sampling", "calibrate", "trace_io", "recording", "merge", "sync", "tasks"},
     {"models", "rewards", "registry", "exact", "theory", "evaluate"},
     {"cli", "__main__"},
 )

@@ -1,0 +1,43 @@
+"""Several async generators as one, in order of arrival."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+async def merge(*streams: AsyncIterator[T]) -> AsyncIterator[T]:
+    """Yield the items of all streams as they arrive; within a stream the order is kept.
+
+    No stream runs more than a few items ahead of the reader. An error in one is raised at its
+    place and ends the others, as closing the generator does.
+    """
+    arrived: asyncio.Queue[tuple[str, T | BaseException | None]] = asyncio.Queue(len(streams))
+
+    async def follow(stream: AsyncIterator[T]) -> None:
+        try:
+            async for item in stream:
+                await arrived.put(("item", item))
+        except Exception as error:  # handed to the reader, who raises it
+            await arrived.put(("error", error))
+        else:
+            await arrived.put(("end", None))
+
+    tasks = [asyncio.ensure_future(follow(stream)) for stream in streams]
+    running = len(tasks)
+    try:
+        while running:
+            kind, item = await arrived.get()
+            if kind == "item":
+                yield item  # type: ignore[misc]
+            elif isinstance(item, BaseException):
+                raise item
+            else:
+                running -= 1
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
