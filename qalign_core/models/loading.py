@@ -1,0 +1,205 @@
+"""What stands between a name and a loaded model: safe, of the right kind, small enough."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from qalign_core.errors import ModelLoadError, QAlignError
+from qalign_core.models.text import Text
+
+_PATTERNS = ["*.json", "*.safetensors", "*.txt", "*.model", "*.jinja"]  # never code, never pickle
+_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A model of transformers in evaluation mode, with its tokenizer."""
+
+    model: Any
+    text: Text
+    revision: str
+    n_parameters: int
+
+
+def load(
+    source: str | Path,
+    *,
+    kind: str,
+    revision: str | None = None,
+    dtype: str | None = None,
+    device: str | None = None,
+    chat_template: str | None = None,
+) -> Loaded:
+    """Load a folder or hub id.
+
+    Args:
+        kind: what it must be, "CausalLM" or "SequenceClassification".
+        source: a folder in transformers' format, or a hub id `owner/name`.
+        revision: of the hub repository; a commit hash pins it.
+        dtype: "float32", "bfloat16" or "float16"; by default float32 on a CPU, else the stored one.
+        device: as torch names them; by default a GPU if there is one.
+        chat_template: used if the tokenizer has none.
+
+    Raises:
+        ModelLoadError: in one sentence: not found, unsafe, of the wrong kind, incomplete, too big.
+    """
+    from transformers import AutoConfig, AutoTokenizer
+    from transformers.models.auto import modeling_auto
+
+    name = str(source)
+    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    folder, commit = _fetch(name, revision)
+    _check_safe(folder, name)
+    with _one_sentence(name):
+        config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
+    auto = getattr(modeling_auto, f"AutoModelFor{kind}")
+    wanted = {"CausalLM": "a causal language model", "SequenceClassification": "a reward model"}
+    built_as = (config.architectures or ["?"])[0]
+    if type(config) not in auto._model_mapping or not built_as.endswith(_ENDINGS[kind]):
+        raise ModelLoadError(
+            f"{name} is a {built_as}, not {wanted[kind]} (…{_ENDINGS[kind][0]}); "
+            "choose another model"
+        )
+    if kind == "SequenceClassification" and config.num_labels != 1:
+        raise ModelLoadError(
+            f"{name} has {config.num_labels} outputs, a reward model has 1; choose another model"
+        )
+    stored = str(getattr(config, "dtype", None) or "float32").removeprefix("torch.")
+    dtype = dtype or ("float32" if device == "cpu" else stored)
+    if dtype not in _BYTES:
+        raise ModelLoadError(f"dtype must be one of {', '.join(_BYTES)}, got {dtype}")
+    _check_memory(folder, name, dtype, device)
+    with _one_sentence(name):
+        model, report = auto.from_pretrained(
+            folder,
+            dtype=getattr(torch, dtype),
+            use_safetensors=True,
+            trust_remote_code=False,
+            output_loading_info=True,
+        )
+    if missing := sorted(report["missing_keys"]):
+        raise ModelLoadError(
+            f"{name} lacks trained weights for {missing[0]} (they would be random); "
+            "choose a checkpoint that has its head"
+        )
+    with _one_sentence(name, "its tokenizer cannot be loaded; put tokenizer.json beside the model"):
+        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False, use_fast=True)
+        assert tokenizer.backend_tokenizer is not None
+    tokenizer.chat_template = tokenizer.chat_template or chat_template
+    if not tokenizer.chat_template:
+        raise ModelLoadError(
+            f"{name} has no chat template; choose an instruct model, or give one (chat_template=…)"
+        )
+    model = model.to(device).eval().requires_grad_(False)
+    n_parameters = sum(p.numel() for p in model.parameters())
+    return Loaded(model, Text(tokenizer), commit, n_parameters)
+
+
+_ENDINGS = {
+    "CausalLM": ("ForCausalLM", "LMHeadModel"),
+    "SequenceClassification": ("ForSequenceClassification", "RewardModel"),
+}
+
+
+def _fetch(name: str, revision: str | None) -> tuple[Path, str]:
+    """The folder of a model and its commit; hub files are downloaded, code and pickles are not."""
+    folder = Path(name).expanduser()
+    if folder.is_dir():
+        return folder, revision or ""
+    if name.startswith((".", "/", "~")) or name.count("/") > 1:
+        raise ModelLoadError(
+            f"there is no folder {name}; give a folder with config.json or a hub id"
+        )
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import GatedRepoError, HFValidationError, RepositoryNotFoundError
+
+    try:
+        local = Path(snapshot_download(name, revision=revision, allow_patterns=_PATTERNS))
+    except GatedRepoError as error:
+        raise ModelLoadError(
+            f"{name} is gated: accept its licence on the hub and set HF_TOKEN, or choose another"
+        ) from error
+    except (RepositoryNotFoundError, HFValidationError) as error:
+        raise ModelLoadError(f"{name} is neither a folder nor a model on the hub") from error
+    except Exception as error:
+        raise ModelLoadError(
+            f"{name} could not be fetched from the hub ({type(error).__name__}); "
+            "check the name and the connection, or give a folder"
+        ) from error
+    return local, local.name
+
+
+def _check_safe(folder: Path, name: str) -> None:
+    if not (folder / "config.json").is_file():
+        raise ModelLoadError(f"{name} holds no config.json, so it is not a model of transformers")
+    if not any(folder.glob("*.safetensors")):
+        raise ModelLoadError(
+            f"{name} has no safetensors weights (pickled ones can run code and are never loaded); "
+            "convert them with save_pretrained"
+        )
+
+
+def n_stored(folder: Path) -> int:
+    """Parameters in a folder's safetensors files, read from their headers only."""
+    total = 0
+    for path in folder.glob("*.safetensors"):
+        with path.open("rb") as file:
+            header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+        for key, tensor in header.items():
+            if key != "__metadata__":
+                size = 1
+                for dimension in tensor["shape"]:
+                    size *= dimension
+                total += size
+    return total
+
+
+def available_memory(device: str) -> int | None:
+    """Free memory (bytes) of a device, within the container's limit; None if it cannot be told."""
+    if device.startswith("cuda"):
+        return int(torch.cuda.mem_get_info(device)[0])
+    if device != "cpu":
+        return None
+    candidates = []
+    meminfo = Path("/proc/meminfo")
+    if meminfo.is_file():
+        lines = dict(line.split(":", 1) for line in meminfo.read_text().splitlines())
+        candidates.append(int(lines["MemAvailable"].split()[0]) * 1024)
+    limit, used = (Path(f"/sys/fs/cgroup/memory.{part}") for part in ("max", "current"))
+    if limit.is_file() and used.is_file() and limit.read_text().strip() != "max":
+        candidates.append(int(limit.read_text()) - int(used.read_text()))
+    if not candidates and hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
+        candidates.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2)
+    return min(candidates, default=None)
+
+
+def _check_memory(folder: Path, name: str, dtype: str, device: str) -> None:
+    needed, free = n_stored(folder) * _BYTES[dtype], available_memory(device)
+    if free is not None and needed > free:
+        raise ModelLoadError(
+            f"{name} needs {needed / 2**30:.1f} GiB as {dtype} and {free / 2**30:.1f} GiB are "
+            "free; choose a smaller model or a machine with more memory"
+        )
+
+
+@contextmanager
+def _one_sentence(name: str, instead: str | None = None) -> Iterator[None]:
+    """Turn whatever transformers raises into one sentence."""
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()
+    try:
+        yield
+    except QAlignError:
+        raise
+    except Exception as error:
+        first = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise ModelLoadError(f"{name} cannot be loaded: {instead or first}") from error

@@ -1,0 +1,106 @@
+"""From text to ids by the chat template, and from ids to the text of each token."""
+
+from __future__ import annotations
+
+import codecs
+import json
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+from qalign_core.errors import InvalidPrompt
+
+
+class Text:
+    """A tokenizer with a chat template, as the models here use it.
+
+    Args:
+        tokenizer: of transformers, fast (backed by the tokenizers library), with a chat template.
+    """
+
+    def __init__(self, tokenizer: Any) -> None:
+        self._tokenizer = tokenizer
+        self._backend = tokenizer.backend_tokenizer
+        self._special = frozenset(tokenizer.all_special_ids) | {
+            id for id, token in tokenizer.added_tokens_decoder.items() if token.special
+        }
+        decoder = json.loads(self._backend.to_str()).get("decoder") or {}
+        self._bytes = _byte_table() if decoder.get("type") == "ByteLevel" else None
+        self.conversation = lru_cache(maxsize=1024)(self._conversation)
+        self._piece = lru_cache(maxsize=65536)(self._piece_bytes)
+
+    def prompt(self, prompt: str) -> tuple[int, ...]:
+        """Ids of a conversation of one user turn, ending where the assistant's text begins."""
+        if not prompt.strip():
+            raise InvalidPrompt("the prompt is empty; type a question or a task")
+        return self.conversation(prompt, None)
+
+    def _conversation(self, prompt: str, response: str | None) -> tuple[int, ...]:
+        messages = [{"role": "user", "content": prompt}]
+        if response is not None:
+            messages.append({"role": "assistant", "content": response})
+        rendered = self._tokenizer.apply_chat_template(
+            messages, tokenize=False, add_generation_prompt=response is None
+        )
+        return tuple(self._tokenizer(rendered, add_special_tokens=False)["input_ids"])
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        """The text of the ids, special tokens left out."""
+        return str(self._backend.decode(list(tokens), skip_special_tokens=True))
+
+    def pieces(self, tokens: Sequence[int]) -> tuple[str, tuple[str, ...]]:
+        """The text of the ids and of each id; pieces of special tokens are their names.
+
+        A token that ends inside a character has the piece of the characters it completes.
+        """
+        if self._bytes is None:
+            return self._stream(tokens)
+        incremental = codecs.getincrementaldecoder("utf-8")("replace")
+        pieces: list[str] = []
+        ordinary: list[int] = []
+        for token in tokens:
+            if token in self._special:
+                pieces.append(self._name(token))
+            else:
+                ordinary.append(len(pieces))
+                pieces.append(incremental.decode(self._piece(token)))
+        if ordinary:  # bytes that never became a character
+            pieces[ordinary[-1]] += incremental.decode(b"", final=True)
+        return "".join(pieces[i] for i in ordinary), tuple(pieces)
+
+    def _stream(self, tokens: Sequence[int]) -> tuple[str, tuple[str, ...]]:
+        from tokenizers.decoders import DecodeStream
+
+        text = self.decode(tokens)
+        stream, pieces, plain = DecodeStream(skip_special_tokens=True), [], ""
+        for token in tokens:
+            if token in self._special:
+                pieces.append(self._name(token))
+                continue
+            piece = stream.step(self._backend, token) or ""
+            pieces.append(piece)
+            plain += piece
+        ordinary = [i for i, token in enumerate(tokens) if token not in self._special]
+        if ordinary and text.startswith(plain):  # bytes that never became a character
+            pieces[ordinary[-1]] += text[len(plain) :]
+        return text, tuple(pieces)
+
+    def _name(self, token: int) -> str:
+        return str(self._tokenizer.convert_ids_to_tokens(token))
+
+    def _piece_bytes(self, token: int) -> bytes:
+        assert self._bytes is not None
+        name = self._backend.id_to_token(token) or ""
+        if token in self._tokenizer.added_tokens_decoder:
+            return str(name).encode()
+        return b"".join(self._bytes.get(c, c.encode()) for c in name)
+
+
+@lru_cache(maxsize=1)
+def _byte_table() -> dict[str, bytes]:
+    """The characters by which byte-level tokenizers write bytes (GPT-2's table), reversed."""
+    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    others = [b for b in range(256) if b not in printable]
+    table = {chr(b): bytes([b]) for b in printable}
+    table.update({chr(256 + i): bytes([b]) for i, b in enumerate(others)})
+    return table

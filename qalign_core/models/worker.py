@@ -1,0 +1,187 @@
+"""One thread that owns a model, and a queue that is fair between runs: what the engines stand on.
+
+Coroutines `submit` jobs and wait; the thread takes them round robin over runs (not first come
+first served, so 32 chains of one user do not hold up the one chain of another) and hands results
+back with one call per event loop and turn. Nothing here knows what a job computes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import threading
+import weakref
+from collections import OrderedDict, deque
+from contextvars import ContextVar
+from typing import Any
+
+from qalign_core.errors import EngineError, QAlignError
+
+RUN: ContextVar[str] = ContextVar("qalign_run", default="")
+"""Whose work this is; set it (`RUN.set(session_id)`) so that runs share a model fairly."""
+
+_alive: weakref.WeakSet[Worker] = weakref.WeakSet()
+
+
+class Job:
+    """A unit of work on its way through a worker; subclasses add what is to be computed."""
+
+    __slots__ = ("cancelled", "future", "loop", "run")
+
+    def __init__(self) -> None:
+        self.run = RUN.get()
+        self.loop = asyncio.get_running_loop()
+        self.future: asyncio.Future[Any] = self.loop.create_future()
+        self.cancelled = False
+
+
+class Worker:
+    """Owns one thread. Subclasses implement `busy` and `turn`, and call `take` and `finish`.
+
+    Args:
+        name: the thread's name.
+        threads: threads that torch may use inside one operation.
+        max_queue: jobs that may wait; one more is refused with an `EngineError`.
+    """
+
+    def __init__(self, name: str, *, threads: int = 1, max_queue: int = 4096) -> None:
+        self.name = name
+        self.threads = threads
+        self.max_queue = max_queue
+        self._waiting: OrderedDict[str, deque[Job]] = OrderedDict()
+        self._n_waiting = 0
+        self._changed = threading.Condition()
+        self._done: dict[asyncio.AbstractEventLoop, list[tuple[Job, Any]]] = {}
+        self._thread: threading.Thread | None = None
+        self._closed = False
+
+    # For coroutines.
+
+    async def submit(self, job: Job) -> Any:
+        """Queue a job and wait for its result; cancelling the caller cancels the job."""
+        with self._changed:
+            if self._closed:
+                raise EngineError(f"{self.name} was unloaded; load the model again")
+            if self._n_waiting >= self.max_queue:
+                raise EngineError(
+                    f"{self.name} is busy: {self._n_waiting} requests are waiting already; "
+                    "try again in a minute"
+                )
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, name=self.name, daemon=True)
+                self._thread.start()
+                _alive.add(self)
+            self._waiting.setdefault(job.run, deque()).append(job)
+            self._n_waiting += 1
+            self._changed.notify()
+        try:
+            return await job.future
+        except asyncio.CancelledError:
+            job.cancelled = True
+            raise
+
+    def close(self) -> None:
+        """Stop the thread after its current turn; waiting jobs fail."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(timeout=10)
+
+    @property
+    def n_waiting(self) -> int:
+        """Jobs that are queued and not yet started."""
+        return self._n_waiting
+
+    # For subclasses, on the worker's thread.
+
+    def busy(self) -> bool:
+        """Whether there is unfinished work that was already taken."""
+        raise NotImplementedError
+
+    def turn(self) -> None:
+        """Do a small amount of work: take jobs, advance them, finish some."""
+        raise NotImplementedError
+
+    def abandon(self, error: BaseException) -> None:
+        """Finish every job that was taken with `error`."""
+        raise NotImplementedError
+
+    def take(self) -> Job | None:
+        """The next job, round robin over runs; None if none waits."""
+        with self._changed:
+            while self._waiting:
+                run, jobs = next(iter(self._waiting.items()))
+                job = jobs.popleft()
+                self._n_waiting -= 1
+                if jobs:
+                    self._waiting.move_to_end(run)
+                else:
+                    del self._waiting[run]
+                if not job.cancelled:
+                    return job
+        return None
+
+    def finish(self, job: Job, result: Any) -> None:
+        """Hand a result (or an exception) back, at the end of this turn."""
+        self._done.setdefault(job.loop, []).append((job, result))
+
+    def _work(self) -> None:
+        import torch
+
+        torch.set_num_threads(self.threads)  # of this thread only: two engines use two cores
+        with torch.inference_mode():
+            while True:
+                with self._changed:
+                    while not (self._closed or self._waiting or self.busy()):
+                        self._changed.wait()
+                    if self._closed:
+                        break
+                try:
+                    self.turn()
+                except Exception as error:
+                    self.abandon(as_engine_error(error))
+                self._deliver()
+        stopped = EngineError(f"{self.name} was unloaded while this request ran")
+        self.abandon(stopped)
+        while (job := self.take()) is not None:
+            self.finish(job, stopped)
+        self._deliver()
+
+    def _deliver(self) -> None:
+        for loop, results in self._done.items():
+            try:
+                loop.call_soon_threadsafe(_resolve, results)
+            except RuntimeError:  # the loop was closed: nobody waits any more
+                continue
+        self._done = {}
+
+
+def _resolve(results: list[tuple[Job, Any]]) -> None:
+    for job, result in results:
+        if job.future.done():
+            continue
+        if isinstance(result, BaseException):
+            job.future.set_exception(result)
+        else:
+            job.future.set_result(result)
+
+
+def as_engine_error(error: BaseException) -> QAlignError:
+    """One sentence for what went wrong in a model; plain errors stay as they are."""
+    if isinstance(error, QAlignError):
+        return error
+    text = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    if "out of memory" in text.lower() or "can't allocate memory" in text.lower():
+        return EngineError(
+            "the model ran out of memory; use fewer chains, a shorter limit or a smaller model"
+        )
+    failed = EngineError(f"the model failed while it ran: {text}")
+    failed.__cause__ = error
+    return failed
+
+
+@atexit.register
+def _close_all() -> None:
+    for worker in list(_alive):
+        worker.close()

@@ -1,0 +1,206 @@
+"""Sequence-classification models of transformers as reward models: the raw logit, in float32.
+
+Sequences are scored one at a time and never padded or cut, so neither company nor padding can
+change a score. Llama-shaped models keep the keys and values of what they have read: a proposal
+costs only its new suffix.
+"""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any, Self
+
+import torch
+
+from qalign_core.errors import InvalidPrompt, InvalidReward, ModelLoadError
+from qalign_core.models.kv import PrefixCache
+from qalign_core.models.loading import Loaded, load
+from qalign_core.models.nets import TOLERANCE, LlamaNet
+from qalign_core.models.text import Text
+from qalign_core.models.worker import Job, Worker, as_engine_error
+from qalign_core.types import Response, Reward, Work
+
+
+class _Score(Job):
+    """A sequence of ids to score."""
+
+    __slots__ = ("tokens",)
+
+    def __init__(self, tokens: tuple[int, ...]) -> None:
+        super().__init__()
+        self.tokens = tokens
+
+
+class _Scorer(Worker):
+    """Scores one sequence a turn, with the model's own forward."""
+
+    def __init__(self, model: Any, *, name: str, threads: int, max_queue: int) -> None:
+        super().__init__(name, threads=threads, max_queue=max_queue)
+        self._model = model
+
+    def busy(self) -> bool:
+        return False
+
+    def abandon(self, error: BaseException) -> None:
+        pass  # a turn holds one job, and fails it itself
+
+    def turn(self) -> None:
+        job = self.take()
+        if job is None:
+            return
+        assert isinstance(job, _Score)
+        try:
+            self.finish(job, self.compute(job.tokens))
+        except Exception as error:
+            self.finish(job, as_engine_error(error))
+
+    def compute(self, tokens: tuple[int, ...]) -> Reward:
+        """The logit of a whole sequence."""
+        ids = torch.tensor([tokens], device=self._model.device)
+        logits = self._model(input_ids=ids, attention_mask=torch.ones_like(ids)).logits
+        return Reward(logits.float().item(), Work(len(tokens)))
+
+
+class _PrefixScorer(_Scorer):
+    """Scores with `LlamaNet`; what was read before is taken from a cache."""
+
+    def __init__(
+        self, model: Any, *, name: str, threads: int, max_queue: int, window: int, cache_bytes: int
+    ) -> None:
+        super().__init__(None, name=name, threads=threads, max_queue=max_queue)
+        self.net = LlamaNet(model, 1, window, joint=True)
+        self._weight = model.score.weight.detach()[0].float()
+        self._pad = model.config.pad_token_id
+        n_slots = max(window, cache_bytes // (self.net.width * 4))
+        net = self.net
+        self.cache = PrefixCache(n_slots, net.width, dtype=net.dtype, device=net.device)
+
+    def compute(self, tokens: tuple[int, ...]) -> Reward:
+        # transformers pools the last id that is not padding, wherever it stands
+        end = len(tokens)
+        while end > 1 and tokens[end - 1] == self._pad:
+            end -= 1
+        tokens = tokens[:end]
+        slots = self.cache.match(tokens[:-1])
+        known = at = len(slots)
+        if known:
+            self.net.copy_in(0, self.cache.read(slots))
+        while at < end:
+            stop = min(at + self.net.chunk, end)
+            hidden = self.net.read_in(0, tokens[at:stop], at)
+            at = stop
+        value = float(hidden[-1].float() @ self._weight)
+        if math.isfinite(value):
+            kept, new = self.cache.reserve(tokens[:-1])
+            if len(new):
+                self.cache.pool[new] = self.net.copy_out(0, kept, end - 1)
+        else:
+            self.net.kv.zero_()  # not a number times a masked zero is not a number
+        return Reward(value, Work(end - known, known))
+
+
+class HFRewardModel:
+    """A sequence-classification model with one output.
+
+    Attributes:
+        id: the name that was loaded, for traces.
+        revision: commit of the hub repository, or "".
+        n_parameters: of the model, for FLOPs.
+        context_length: the longest conversation it can score (tokens).
+
+    Args:
+        score_ids: score the LM's own ids after the rendered prompt, EOS included, instead of
+            rendering the text again; only for a pair that shares tokenizer and template, and only
+            where the ids decode to the response's text.
+    """
+
+    def __init__(
+        self,
+        loaded: Loaded,
+        *,
+        id: str,
+        score_ids: bool = False,
+        window: int | None = None,
+        cache_bytes: int = 256 * 2**20,
+        threads: int = 1,
+        max_queue: int = 4096,
+    ) -> None:
+        model, config = loaded.model, loaded.model.config
+        self.id = id
+        self.revision = loaded.revision
+        self.n_parameters = loaded.n_parameters
+        self._text: Text = loaded.text
+        self._score_ids = score_ids
+        longest = getattr(config, "max_position_embeddings", None) or 512
+        self.context_length = min(longest, window or 2048)
+        options: dict[str, Any] = {"name": id, "threads": threads, "max_queue": max_queue}
+        self.worker: _Scorer = _Scorer(model, **options)
+        if LlamaNet.fits(model) and hasattr(model, "score"):
+            with torch.inference_mode():
+                fast = _PrefixScorer(
+                    model, window=self.context_length, cache_bytes=cache_bytes, **options
+                )
+                n = min(12, self.context_length)
+                probe = tuple(range(1, n + 1))
+                expected, got = self.worker.compute(probe), fast.compute(probe)
+            if abs(expected - got) <= TOLERANCE * max(1.0, abs(expected)):
+                self.worker = fast
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        source: str | Path,
+        *,
+        id: str | None = None,
+        revision: str | None = None,
+        dtype: str | None = None,
+        device: str | None = None,
+        chat_template: str | None = None,
+        **options: Any,
+    ) -> Self:
+        """Load a folder or hub id; `options` are those of the class.
+
+        Raises:
+            ModelLoadError: one sentence that says what is wrong with it.
+        """
+        loaded = load(
+            source,
+            kind="SequenceClassification",
+            revision=revision,
+            dtype=dtype,
+            device=device,
+            chat_template=chat_template,
+        )
+        if loaded.model.config.num_labels != 1:
+            raise ModelLoadError(f"{source} has more than one output; a reward model has 1")
+        return cls(loaded, id=id or str(source), **options)
+
+    async def score(self, prompt: str, response: Response) -> Reward:
+        """The reward `r(x, y)` of the whole conversation, in the model's raw units.
+
+        Raises:
+            InvalidPrompt: the conversation is longer than the model can read; it is never cut.
+            InvalidReward: the model returned a number that is not finite.
+            EngineError: the model failed; other requests go on.
+        """
+        tokens = self.render(prompt, response)
+        if len(tokens) > self.context_length:
+            raise InvalidPrompt(
+                f"the conversation has {len(tokens)} tokens for {self.id}, which reads "
+                f"{self.context_length}; shorten the prompt or lower max_new_tokens"
+            )
+        reward: Reward = await self.worker.submit(_Score(tokens))
+        if not math.isfinite(reward):
+            raise InvalidReward(f"{self.id} gave {float(reward)} for {response.text[:80]!r}")
+        return reward
+
+    def render(self, prompt: str, response: Response) -> tuple[int, ...]:
+        """The ids that are scored."""
+        if self._score_ids and self._text.pieces(response.tokens)[0] == response.text:
+            return self._text.prompt(prompt) + response.tokens
+        return self._text.conversation(prompt, response.text)
+
+    def close(self) -> None:
+        """Stop the worker; requests that wait fail."""
+        self.worker.close()

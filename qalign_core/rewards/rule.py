@@ -1,0 +1,58 @@
+"""Rewards that need no network of their own: a Python function, and a weighted sum of rewards."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable, Sequence
+
+from qalign_core.errors import InvalidReward, InvalidSetting
+from qalign_core.protocols import RewardModel
+from qalign_core.types import Response, Reward, Work
+
+
+class FunctionReward:
+    """`r(x, y) = function(prompt, response text)`: a rule as a reward model.
+
+    Args:
+        function: of the prompt and the response's text; returns one finite number.
+        id: its name, for traces.
+    """
+
+    n_parameters = 0
+
+    def __init__(self, function: Callable[[str, str], float], *, id: str = "rule") -> None:
+        self.function, self.id = function, id
+
+    async def score(self, prompt: str, response: Response) -> Reward:
+        """The function's value; anything but a finite number is an `InvalidReward`."""
+        value = self.function(prompt, response.text)
+        if isinstance(value, bool | int | float) and math.isfinite(value):
+            return Reward(value, Work(0))
+        raise InvalidReward(f"{self.id} returned {value!r}, a reward is one finite number")
+
+
+class CompositeReward:
+    """`r = sum_k w_k r_k`: steer by several preferences at once (raw units of each, weighted).
+
+    Args:
+        parts: pairs of a reward model and its weight, any finite number.
+        id: its name; by default the parts' names with their weights.
+    """
+
+    def __init__(
+        self, parts: Sequence[tuple[RewardModel, float]], *, id: str | None = None
+    ) -> None:
+        if not parts or not all(math.isfinite(weight) for _, weight in parts):
+            raise InvalidSetting("a composite reward needs one part or more, with finite weights")
+        self.parts = tuple(parts)
+        self.id = id or " + ".join(f"{weight:g} {rm.id}" for rm, weight in parts)
+        self.n_parameters = sum(getattr(rm, "n_parameters", 0) for rm, _ in parts)
+
+    async def score(self, prompt: str, response: Response) -> Reward:
+        """The weighted sum; the parts are scored at the same time, and their work adds up."""
+        values = await asyncio.gather(*(rm.score(prompt, response) for rm, _ in self.parts))
+        works = [work for value in values if (work := getattr(value, "work", None)) is not None]
+        total = sum(weight * value for (_, weight), value in zip(self.parts, values, strict=True))
+        work = Work(sum(w.processed for w in works), sum(w.reused for w in works))
+        return Reward(total, work)
