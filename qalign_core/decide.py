@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from qalign_core.errors import InvalidReward, InvalidSetting
+from qalign_core.kernel import check_beta
 from qalign_core.protocols import AnswerExtractor, Utility
 from qalign_core.types import Decision, ScoredResponse, Step
 
@@ -168,10 +169,7 @@ def importance_weights(rewards: Sequence[float], beta: float) -> tuple[float, ..
     Raises:
         InvalidSetting: `beta` is not a positive number.
     """
-    if not (beta > 0 and math.isfinite(beta)):
-        raise InvalidSetting(
-            f"beta must be a number > 0, got {beta}; 'tune' finds one for about 50 % acceptance"
-        )
+    beta = check_beta(beta)
     if not rewards:
         return ()
     top = max(rewards)

@@ -1,0 +1,79 @@
+from pathlib import Path
+
+import pytest
+
+from qalign_core.answers import same_answer
+from qalign_core.errors import InvalidTask
+from qalign_core.tasks import Problem, load_problems, parse_problems
+
+SETS = sorted((Path(__file__).parents[1] / "assets" / "tasks").glob("*.jsonl"))
+
+
+def test_a_problem_needs_a_prompt_and_nothing_else():
+    lines = ['{"prompt": "Hello"}', "", '{"prompt": "2 + 2?", "answer": 4}']
+    assert parse_problems(lines) == [
+        Problem("1", "Hello"),
+        Problem("3", "2 + 2?", "4", "number"),
+    ]
+
+
+def test_other_fields_are_kept():
+    (problem,) = parse_problems(['{"id": "x", "prompt": "p", "level": 3}'])
+    assert problem.extra == {"level": 3}
+
+
+def test_the_extractor_reads_a_response():
+    (problem,) = parse_problems(['{"prompt": "p", "answer": "B", "extractor": "choice"}'])
+    assert problem.extract("The answer is (B).") == "B"
+    (problem,) = parse_problems(['{"prompt": "p"}'])
+    assert problem.extract is None
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("{", "not JSON"),
+        ("[" * 100_000, "not JSON"),
+        ("3", "JSON int"),
+        ("{}", '"prompt" is missing'),
+        ('{"prompt": " "}', '"prompt" is " "'),
+        ('{"prompt": 3}', '"prompt" is 3'),
+        ('{"prompt": "p", "id": true}', '"id" is true'),
+        ('{"prompt": "p", "id": "first"}', "that of line 1"),
+        ('{"prompt": "p", "answer": [1]}', r'"answer" is \[1\]'),
+        ('{"prompt": "p", "answer": ""}', '"answer" is ""'),
+        ('{"prompt": "p", "answer": "1", "extractor": "numbr"}', "number, choice, boxed, text"),
+        ('{"prompt": "p", "extractor": ["number"]}', '"extractor" is'),
+    ],
+)
+def test_a_bad_line_is_named_by_number(line, message):
+    with pytest.raises(InvalidTask, match=f"set.jsonl, line 3.*{message}"):
+        parse_problems(['{"id": "first", "prompt": "p"}', "", line], "set.jsonl")
+
+
+def test_an_empty_or_unreadable_file_is_refused(tmp_path):
+    with pytest.raises(InvalidTask, match="no problems"):
+        parse_problems(["", " "])
+    with pytest.raises(InvalidTask, match="cannot read"):
+        load_problems(tmp_path / "absent.jsonl")
+    with pytest.raises(InvalidTask, match="cannot read"):
+        load_problems(tmp_path)
+    (tmp_path / "latin.jsonl").write_bytes(b'{"prompt": "caf\xe9"}')
+    with pytest.raises(InvalidTask, match="not UTF-8"):
+        load_problems(tmp_path / "latin.jsonl")
+
+
+def test_line_breaks_inside_a_text_do_not_end_the_line(tmp_path):
+    path = tmp_path / "set.jsonl"
+    path.write_text('\ufeff{"prompt": "a\u2028b"}\r\n{"prompt": "c"}\n', encoding="utf-8")
+    assert [p.prompt for p in load_problems(path)] == ["a\u2028b", "c"]
+
+
+@pytest.mark.parametrize("path", SETS, ids=lambda path: path.stem)
+def test_the_embedded_sets_load_and_their_answers_are_canonical(path):
+    problems = load_problems(path)
+    assert len(problems) >= 100
+    for problem in problems:
+        if problem.answer is not None:
+            said = problem.extract(f"The answer is {problem.answer}.")
+            assert same_answer(said, problem.answer)

@@ -1,0 +1,72 @@
+import random
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rouge_score import rouge_scorer
+
+from qalign_core.answers import extract_number
+from qalign_core.decide import minimum_bayes_risk
+from qalign_core.types import Response, ScoredResponse
+from qalign_core.utilities import exact_match, rouge1
+
+REFERENCE = rouge_scorer.RougeScorer(["rouge1"], use_stemmer=False)
+
+
+def reference(y, other):
+    return REFERENCE.score(other, y)["rouge1"].fmeasure
+
+
+words = st.lists(st.sampled_from(["the", "The", "cat", "sat", "it's", "3.5", "é", "x_y", "-"]))
+
+
+@settings(max_examples=300, deadline=None)
+@given(words.map(" ".join), words.map(" ".join))
+def test_rouge1_is_rouge_scores_value_to_1e_12(y, other):
+    assert rouge1(y, other) == pytest.approx(reference(y, other), abs=1e-12)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.text(max_size=60), st.text(max_size=60))
+def test_rouge1_splits_any_text_into_the_words_of_rouge_score(y, other):
+    assert rouge1(y, other) == pytest.approx(reference(y, other), abs=1e-12)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(words.map(" ".join), min_size=1, max_size=6))
+def test_the_matrix_is_the_pairwise_values(texts):
+    pairs = [[rouge1(y, other) for other in texts] for y in texts]
+    np.testing.assert_allclose(rouge1.matrix(texts), pairs, rtol=0, atol=1e-12)
+
+
+def test_repeated_words_are_clipped_and_no_words_score_nothing():
+    assert rouge1("a a a b", "a a c") == pytest.approx(2 * 2 / 7)
+    assert rouge1("", "") == rouge1("!?", "word") == 0.0
+    assert rouge1.matrix(["", "!?"]).tolist() == [[0.0, 0.0], [0.0, 0.0]]
+
+
+def test_exact_match_compares_answers_and_no_answer_matches_nothing():
+    utility = exact_match(extract_number)
+    texts = ["The answer is 18.", "#### 18.0", "The answer is 3.", "no idea"]
+    expected = [[1, 1, 0, 0], [1, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 0]]
+    assert utility.matrix(texts).tolist() == expected
+    assert [[utility(y, other) for other in texts] for y in texts] == expected
+
+
+def test_minimum_bayes_risk_over_512_responses_of_100_words_takes_under_two_seconds():
+    rng = random.Random(0)
+    vocabulary = [f"word{k}" for k in range(2000)]
+    samples = []
+    for k in range(512):
+        text = " ".join(rng.choices(vocabulary, k=100))
+        samples.append(ScoredResponse(Response((k,), text, True), rng.gauss(0, 1)))
+    start = time.process_time()
+    decision = minimum_bayes_risk(samples, rouge1)
+    assert time.process_time() - start < 2
+
+    chosen = decision.chosen.response.text
+    others = [s.response.text for s in samples[:40]]
+    expected = [reference(chosen, other) for other in others]
+    assert [rouge1(chosen, other) for other in others] == pytest.approx(expected, abs=1e-12)
