@@ -13,7 +13,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import MappingProxyType
+from types import NoneType
 from typing import Any
 
 from qalign_core.answers import EXTRACTORS, canonical, get_extractor
@@ -37,7 +37,7 @@ class Problem:
     prompt: str
     answer: str | None = None
     extractor: str | None = None
-    extra: Mapping[str, Any] = field(default=MappingProxyType({}), compare=False)
+    extra: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
     @property
     def extract(self) -> AnswerExtractor | None:
@@ -102,11 +102,9 @@ def _parse(line: str, number: int, place: str) -> Problem:
 
     if not isinstance(prompt, str) or not prompt.strip():
         raise InvalidTask(f'{place}: "prompt" is {_shown(prompt)}; a text is needed')
-    if id_ is not None and (isinstance(id_, bool) or not isinstance(id_, str | int) or id_ == ""):
+    if not _is_a(id_, (str, int, NoneType)) or id_ == "":
         raise InvalidTask(f'{place}: "id" is {_shown(id_)}; a text or a whole number is needed')
-    if answer is not None and (
-        isinstance(answer, bool) or not isinstance(answer, str | int | float)
-    ):
+    if not _is_a(answer, (str, int, float, NoneType)):
         raise InvalidTask(f'{place}: "answer" is {_shown(answer)}; a text or a number is needed')
     if answer is not None and not canonical(str(answer)):
         raise InvalidTask(f'{place}: "answer" is {_shown(answer)}; leave it out if there is none')
@@ -120,8 +118,12 @@ def _parse(line: str, number: int, place: str) -> Problem:
         prompt=prompt,
         answer=None if answer is None else str(answer),
         extractor=extractor,
-        extra=MappingProxyType(fields),
+        extra=fields,
     )
+
+
+def _is_a(value: object, kinds: tuple[type, ...]) -> bool:
+    return isinstance(value, kinds) and not isinstance(value, bool)
 
 
 def _shown(value: object) -> str:

@@ -41,7 +41,7 @@ def extract(text):
 # Few answers and few rewards, so that ties and empty answers are common.
 texts = st.sampled_from(["a1", "a2", "b1", "b2", "c", "-", "--"])
 samples_lists = st.lists(
-    st.builds(sample, texts, st.sampled_from([-1.0, 0.0, 0.1, 0.2, 0.3, 1.0])),
+    st.builds(sample, texts, st.sampled_from([-1.0, 0.0, 0.125, 0.25, 0.375, 1.0])),
     min_size=1,
     max_size=12,
 )
@@ -78,7 +78,7 @@ def test_majority_vote_is_the_rule_in_five_thousand_random_cases():
     for _ in range(5000):
         n = rng.randint(1, 12)
         answers = rng.choices(["a1", "a2", "b1", "b2", "c", "-", "--"], k=n)
-        rewards = rng.choices([-1.0, 0.0, 0.1, 0.2, 0.3, 1.0], k=n)
+        rewards = rng.choices([-1.0, 0.0, 0.125, 0.25, 0.375, 1.0], k=n)
         check_vote([sample(a, r) for a, r in zip(answers, rewards, strict=True)])
 
 
