@@ -1,4 +1,4 @@
-"""Small random models of several architectures, saved as a user would have them: tests load them."""
+"""Small random models of several architectures, saved as a user would have them."""
 
 from __future__ import annotations
 

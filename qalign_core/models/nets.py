@@ -424,8 +424,9 @@ def _same_in_any_company(net: Net, tokens: Sequence[int]) -> bool:
         alone.append(net.decode(batch, at)[0].clone())
     same = torch.equal(net.copy_out(0, 0, n), kept) and torch.equal(alone[-1], read)
     for i, token in enumerate(tokens):
-        batch = np.full(net.rows, tokens[0], np.int64)
-        at = np.full(net.rows, net.window - 1)  # company that attends to everything
+        company = (np.arange(net.rows) * 5 + i) % n
+        batch = np.array(tokens)[company]
+        at = np.where(company % 2, net.window - 1, company)  # some attend to everything
         batch[last], at[last] = token, i
         same = same and torch.equal(net.decode(batch, at)[last], alone[i])
     same = same and torch.equal(net.copy_out(last, 0, n), kept)

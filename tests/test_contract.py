@@ -1,0 +1,284 @@
+"""What every language model and every reward model promises, checked on each of them.
+
+The statistical tests draw with fixed seeds; each would fail a correct model with probability 1e-4.
+"""
+
+import asyncio
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from scipy.stats import chisquare
+from tiny_models import LANGUAGE_MODELS, REWARD_MODELS, save
+
+from qalign_core.models.enumerable import EnumerableLM
+from qalign_core.models.hf import HFLanguageModel
+from qalign_core.registry import ASSETS, load_language_model, load_reward_model
+from qalign_core.rewards.hf import HFRewardModel
+from qalign_core.rewards.rule import CompositeReward, FunctionReward
+from qalign_core.types import Response, Sampling
+
+PROMPT = "Mia has 12 books. She buys 5 more. How many books does Mia have now?"
+LIMIT = 14
+FALSE_ALARM = 1e-4
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    """Folders of saved models by (architecture, outputs)."""
+    made = {}
+
+    def folder(architecture, n_outputs=0):
+        key = architecture, n_outputs
+        if key not in made:
+            path = tmp_path_factory.mktemp(f"{architecture}-{n_outputs}")
+            made[key] = save(path, architecture, n_outputs=n_outputs)
+        return made[key]
+
+    return folder
+
+
+@pytest.fixture(scope="module")
+def language_models(folders):
+    """Language models by name, loaded once."""
+    made = {}
+
+    def load(name):
+        if name not in made:
+            sampling = Sampling(max_new_tokens=LIMIT)
+            if name == "enumerable":
+                made[name] = EnumerableLM.markov(
+                    [0.5, 0.3, 0.2],
+                    [[0.2, 0.5, 0.3], [0.6, 0.2, 0.2]],
+                    pieces=("a", "b", "<eos>"),
+                    max_new_tokens=6,
+                )
+            elif name == "embedded":
+                made[name] = load_language_model("embedded", sampling=sampling)
+            else:
+                options = {"sampling": sampling, "rows": 8, "cache_bytes": 2**22, "device": "cpu"}
+                made[name] = HFLanguageModel.from_pretrained(folders(name), **options)
+        return made[name]
+
+    yield load
+    for model in made.values():
+        if hasattr(model, "close") and model.id != "embedded":
+            model.close()
+
+
+EMBEDDED = ["embedded"] if (ASSETS / "models" / "lm").is_dir() else []
+
+
+@pytest.fixture(params=["enumerable", *LANGUAGE_MODELS, *EMBEDDED])
+def lm(request, language_models):
+    return language_models(request.param)
+
+
+@pytest.fixture(params=[*LANGUAGE_MODELS, *EMBEDDED])
+def torch_lm(request, language_models, folders):
+    """A language model and the plain transformers model that it was loaded from."""
+    name = request.param
+    path = ASSETS / "models" / "lm" if name == "embedded" else folders(name)
+    plain = transformers.AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32)
+    return language_models(name), plain.eval()
+
+
+async def draws(lm, n, prefix=(), first_seed=0):
+    ids = lm.encode(PROMPT)
+    return await asyncio.gather(
+        *(lm.extend(ids, prefix, seed=first_seed + seed) for seed in range(n))
+    )
+
+
+async def test_a_batch_gives_what_single_requests_give(lm):
+    together = await draws(lm, 24)
+    ids = lm.encode(PROMPT)
+    alone = [await lm.extend(ids, (), seed=seed) for seed in range(24)]
+    assert together == alone
+
+
+async def test_the_seed_decides_the_response(lm):
+    assert await draws(lm, 8) == await draws(lm, 8)
+    assert len({response.tokens for response in await draws(lm, 16)}) > 1
+
+
+async def test_the_kept_prefix_comes_back_and_both_directions_share_the_limit(lm):
+    ids = lm.encode(PROMPT)
+    longest = max(await draws(lm, 16), key=len)
+    for index in range(len(longest)):
+        prefix = longest.tokens[:index]
+        response = await lm.extend(ids, prefix, seed=index)
+        assert response.tokens[:index] == prefix
+        assert index < len(response) <= lm.max_new_tokens
+
+
+async def test_the_last_token_counts_and_is_eos_exactly_if_finished(lm):
+    for response in await draws(lm, 60):
+        eos = lm.engine.eos if hasattr(lm, "engine") else {lm.eos}
+        ends = [token in eos for token in response.tokens]
+        assert not any(ends[:-1])
+        assert response.finished == ends[-1]
+        assert response.finished or len(response) == lm.max_new_tokens
+
+
+async def test_there_is_a_piece_for_every_token_and_they_join_to_the_text(lm):
+    for response in await draws(lm, 20):
+        assert len(response.pieces) == len(response)
+        shown = response.pieces[:-1] if response.finished else response.pieces
+        names = {"<pad>", "<bos>", "<eos>", "<user>", "<assistant>", "<end>"}
+        assert "".join(piece for piece in shown if piece not in names) == response.text
+
+
+async def test_a_continued_prefix_is_never_computed_twice(torch_lm):
+    lm, _ = torch_lm
+    ids = lm.encode(PROMPT)
+    first = max(await draws(lm, 8, first_seed=300), key=len)
+    index = len(first) // 2
+    again = await lm.extend(ids, first.tokens[:index], seed=99)
+    # every new id costs one position; of the kept ones the last is run again for its logits
+    assert again.work.processed == len(again) - index
+    assert again.work.reused == len(ids) + index - 1
+
+
+async def test_log_probabilities_are_those_of_a_full_forward(torch_lm):
+    lm, plain = torch_lm
+    ids = lm.encode(PROMPT)
+    for seed in range(6):
+        done = await lm.engine.complete(ids, (), sampling=lm.sampling, seed=seed)
+        logits = plain(torch.tensor([[*ids, *done.tokens]])).logits[0, len(ids) - 1 : -1]
+        expected = logits.log_softmax(-1)[range(len(done.tokens)), list(done.tokens)]
+        assert np.abs(np.array(done.log_probs) - expected.detach().numpy()).max() < 1e-4
+
+
+SETTINGS = (
+    Sampling(max_new_tokens=1),
+    Sampling(max_new_tokens=1, temperature=0.6),
+    Sampling(max_new_tokens=1, temperature=1.7, top_p=0.8),
+    Sampling(max_new_tokens=1, top_k=7),
+    Sampling(max_new_tokens=1, temperature=1.3, top_k=20, top_p=0.7),
+)
+
+
+def as_shown(logits, sampling):
+    """The distribution that the settings describe, by transformers' own processors."""
+    warpers = [transformers.TemperatureLogitsWarper(sampling.temperature)]
+    if sampling.top_k:
+        warpers.append(transformers.TopKLogitsWarper(sampling.top_k))
+    if sampling.top_p < 1:
+        warpers.append(transformers.TopPLogitsWarper(sampling.top_p))
+    logits = logits[None].double()
+    for warper in warpers:
+        logits = warper(None, logits)
+    return logits[0].softmax(-1).detach().numpy()
+
+
+def chi_square(counts, p, n):
+    """p-value of counts against p; cells that expect fewer than 5 are one."""
+    big = p * n >= 5
+    observed, expected = [*counts[big], counts[~big].sum()], [*(p[big] * n), p[~big].sum() * n]
+    if expected[-1] < 1e-9:
+        assert observed[-1] == 0
+        observed, expected = observed[:-1], expected[:-1]
+    expected = np.array(expected) * n / sum(expected)
+    return chisquare(observed, expected).pvalue if len(observed) > 1 else 1.0
+
+
+@pytest.mark.parametrize("sampling", SETTINGS, ids=str)
+async def test_first_tokens_follow_the_distribution_that_the_settings_show(torch_lm, sampling):
+    lm, plain = torch_lm
+    n = 800
+    ids = lm.encode(PROMPT)
+    logits = plain(torch.tensor([ids])).logits[0, -1]
+    responses = await draws(lm.with_sampling(sampling), n)
+    counts = np.bincount([r.tokens[0] for r in responses], minlength=len(logits))
+    assert chi_square(counts, as_shown(logits, sampling), n) > FALSE_ALARM
+    if sampling == SETTINGS[0]:  # the test can tell: a temperature of 0.6 is refused
+        assert chi_square(counts, as_shown(logits, SETTINGS[1]), n) < FALSE_ALARM
+
+
+# Reward models
+
+
+@pytest.fixture(scope="module")
+def reward_models(folders, language_models):
+    """Reward models by name, loaded once."""
+    made = {}
+
+    def load(name):
+        if name not in made:
+            if name == "rule":
+                made[name] = FunctionReward(lambda prompt, text: len(text) - len(prompt))
+            elif name == "composite":
+                made[name] = CompositeReward([(load("rule"), 0.5), (load("llama"), -2.0)])
+            elif name == "embedded":
+                made[name] = load_reward_model("embedded")
+            else:
+                path = folders(name.removesuffix("+ids"), 1)
+                ids = name.endswith("+ids")
+                made[name] = HFRewardModel.from_pretrained(path, device="cpu", score_ids=ids)
+        return made[name]
+
+    yield load
+    for name, model in made.items():
+        if hasattr(model, "close") and name != "embedded":
+            model.close()
+
+
+EMBEDDED_RM = ["embedded"] if (ASSETS / "models" / "rm").is_dir() else []
+TORCH_RMS = [*REWARD_MODELS, "llama+ids", *EMBEDDED_RM]
+
+
+@pytest.fixture
+async def responses(language_models):
+    """Responses of many lengths, some cut short, some with characters of several bytes."""
+    drawn = await draws(language_models("llama"), 20)
+    text = "Zoë has 12 + 5 = 17. The answer is 17."
+    return [*drawn, Response((), text, True), Response((), "", True)]
+
+
+@pytest.mark.parametrize("name", ["rule", "composite", *TORCH_RMS])
+async def test_one_by_one_scores_equal_those_of_a_batch(name, reward_models, responses):
+    rm = reward_models(name)
+    together = await asyncio.gather(*(rm.score(PROMPT, response) for response in responses))
+    alone = [await rm.score(PROMPT, response) for response in reversed(responses)][::-1]
+    assert [float(r) for r in together] == [float(r) for r in alone]
+    assert all(math.isfinite(reward) for reward in together)
+    assert len({float(r) for r in together}) > 1
+
+
+@pytest.mark.parametrize("name", TORCH_RMS)
+async def test_a_score_is_the_logit_of_a_plain_forward(name, reward_models, responses, folders):
+    rm = reward_models(name)
+    architecture = name.removesuffix("+ids")
+    path = ASSETS / "models" / "rm" if name == "embedded" else folders(architecture, 1)
+    load = transformers.AutoModelForSequenceClassification.from_pretrained
+    plain = load(path, dtype=torch.float32).eval()
+    for response in responses:
+        ids = torch.tensor([rm.render(PROMPT, response)])
+        expected = plain(ids, attention_mask=torch.ones_like(ids)).logits.item()
+        assert abs(await rm.score(PROMPT, response) - expected) < 1e-4 * max(1, abs(expected))
+
+
+async def test_a_causal_reward_model_reads_only_what_is_new(reward_models, language_models):
+    rm, lm = reward_models("llama+ids"), language_models("llama")
+    ids = lm.encode(PROMPT)
+    state = max(await draws(lm, 8, first_seed=700), key=len)
+    await rm.score(PROMPT, state)
+    index = len(state) // 2
+    proposal = await lm.extend(ids, state.tokens[:index], seed=1)
+    reward = await rm.score(PROMPT, proposal)
+    assert reward.work.reused + reward.work.processed == len(ids) + len(proposal)
+    assert reward.work.processed <= len(proposal) - index
+
+
+async def test_shared_ids_are_scored_as_they_are_and_foreign_ones_as_text(
+    reward_models, language_models
+):
+    rm, lm = reward_models("llama+ids"), language_models("llama")
+    response = (await draws(lm, 1))[0]
+    assert rm.render(PROMPT, response) == lm.encode(PROMPT) + response.tokens
+    foreign = replace(response, tokens=(9, 9, 9))
+    assert rm.render(PROMPT, foreign) == reward_models("llama").render(PROMPT, foreign)

@@ -1,0 +1,419 @@
+"""The decode engine's promises: the same bits in any company, nothing computed twice, fairness."""
+
+import asyncio
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from hypothesis import given
+from hypothesis import strategies as st
+from tiny_models import TEMPLATE, save
+
+from qalign_core.chain import run_chain, run_chains
+from qalign_core.errors import EngineError, InvalidPrompt, InvalidSetting, ModelContractError
+from qalign_core.models import nets
+from qalign_core.models.engine import Engine, draw, restrict, uniforms
+from qalign_core.models.hf import HFLanguageModel
+from qalign_core.models.kv import PrefixCache
+from qalign_core.models.text import Text
+from qalign_core.models.worker import RUN, as_engine_error
+from qalign_core.registry import ASSETS
+from qalign_core.rewards.hf import HFRewardModel
+from qalign_core.types import Sampling
+
+PROMPT = "What is 12 + 5?"
+OTHER = "Name three colours, and say why you chose them."
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return save(tmp_path_factory.mktemp("llama"), "llama")
+
+
+@pytest.fixture(scope="module")
+def rm(tmp_path_factory):
+    path = save(tmp_path_factory.mktemp("rm"), "llama", n_outputs=1)
+    model = HFRewardModel.from_pretrained(path, device="cpu", score_ids=True, cache_bytes=2**21)
+    yield model
+    model.close()
+
+
+def load(folder, *, rows=16, limit=24, **options):
+    options = {"cache_bytes": 2**22, "device": "cpu", **options}
+    sampling = Sampling(max_new_tokens=limit)
+    return HFLanguageModel.from_pretrained(folder, rows=rows, sampling=sampling, **options)
+
+
+@pytest.fixture(scope="module")
+def lm(folder):
+    model = load(folder)
+    yield model
+    model.close()
+
+
+async def trajectory(lm, rm, *, chain=3, prompt=PROMPT, steps=25, seed=11):
+    steps_of = run_chain(lm, rm, prompt, beta=0.7, steps=steps, seed=seed, chain=chain)
+    return bits([step async for step in steps_of])
+
+
+def bits(steps):
+    """All that a trajectory is, its floats exactly."""
+    return [
+        (s.index, s.proposal.response.tokens, float(s.proposal.reward).hex(), s.log_u, s.accepted)
+        for s in steps
+    ]
+
+
+# The same bits in any company
+
+
+@pytest.mark.parametrize("architecture", ["llama", "gpt2"])
+async def test_a_trajectory_is_the_same_bit_for_bit_alone_in_company_and_after_others(
+    architecture, tmp_path, rm
+):
+    lm = load(save(tmp_path, architecture), rows=32)
+    assert lm.exact
+    alone = await trajectory(lm, rm)
+
+    in_company = []
+    async for step in run_chains(lm, rm, PROMPT, n_chains=32, beta=0.7, steps=25, seed=11):
+        if step.chain == 3:
+            in_company.append(step)
+    assert bits(in_company) == alone
+
+    hot = lm.with_sampling(Sampling(temperature=2.0, top_p=0.9, max_new_tokens=60))
+    crowd = [trajectory(hot, rm, chain=k, prompt=OTHER, steps=8, seed=k) for k in range(40)]
+    assert (await asyncio.gather(trajectory(lm, rm), *crowd))[0] == alone
+    assert await trajectory(lm, rm) == alone
+
+    smaller = load(tmp_path, rows=5, cache_bytes=0)  # other rows, and nearly nothing is kept
+    assert await trajectory(smaller, rm) == alone
+    lm.close()
+    smaller.close()
+
+
+@pytest.mark.skipif(not (ASSETS / "models" / "rm").is_dir(), reason="the models are not built yet")
+async def test_the_embedded_pair_gives_the_same_bits_in_another_process(tmp_path):
+    program = (
+        "import sys; from qalign_core import *\n"
+        "from qalign_core.registry import load_language_model, load_reward_model\n"
+        "from qalign_core.sync import collect\n"
+        "from qalign_core.chain import run_chains\n"
+        "lm, rm = load_language_model(rows=int(sys.argv[1])), load_reward_model()\n"
+        f"steps = collect(run_chains(lm, rm, {PROMPT!r}, n_chains=int(sys.argv[2]), beta=1.0,"
+        " steps=12, seed=3))\n"
+        "print([(s.t, s.proposal.response.tokens, float(s.proposal.reward).hex())"
+        " for s in steps if s.chain == 1])\n"
+    )
+    runs = [
+        await asyncio.to_thread(
+            subprocess.run,
+            [sys.executable, "-c", program, rows, chains],
+            capture_output=True,
+            check=True,
+            text=True,
+            env={**os.environ, "PYTHONPATH": str(ASSETS.parent), "OMP_NUM_THREADS": threads},
+        )
+        for rows, chains, threads in (("4", "2", "1"), ("24", "20", "2"))
+    ]
+    assert runs[0].stdout == runs[1].stdout
+    assert len(runs[0].stdout) > 100
+
+
+def test_the_check_at_load_notices_a_net_whose_results_depend_on_company(folder):
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+
+    class Leaky(nets.LlamaNet):
+        def hidden(self, tokens, plan):
+            return super().hidden(tokens, plan) * (1 + 2.0**-22 * int(tokens.sum() % 3))
+
+    with torch.inference_mode():
+        assert nets.verify(nets.LlamaNet(model, 8, 128), range(20, 32))
+        assert not nets.verify(Leaky(model, 8, 128), range(20, 32))
+
+
+def test_a_net_that_needs_constant_shapes_gets_them(folder):
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+
+    class ShapeSensitive(nets.LlamaNet):
+        def hidden(self, tokens, plan):
+            return super().hidden(tokens, plan) * (1 + 2.0**-20 * (len(tokens) + plan.length))
+
+    with torch.inference_mode():
+        net = ShapeSensitive(model, 8, 128)
+        assert nets.verify(net, range(20, 32))
+        assert net.fixed
+        assert (net.n_rows(1), net.chunk) == (8, 8)
+
+
+def test_the_fast_net_and_the_generic_one_agree(folder):
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    tokens = list(range(10, 70))
+    with torch.inference_mode():
+        fast = nets.LlamaNet(model, 8, 128)
+        slow = nets.HFNet(model, 8, 128, attention="qalign_rows")
+        logits = [net.logits(net.read_in(2, tokens, 0)) for net in (fast, slow)]
+    assert (logits[0] - logits[1]).abs().max() < 1e-4
+
+
+@pytest.mark.parametrize("architecture", ["mamba", "bloom"])
+def test_a_model_without_a_plain_cache_is_refused(architecture):
+    if architecture == "mamba":
+        config = transformers.MambaConfig(vocab_size=50, hidden_size=32, num_hidden_layers=1)
+        model = transformers.MambaForCausalLM(config)
+    else:  # its attention is biased by distance, outside transformers' attention interface
+        config = transformers.BloomConfig(vocab_size=50, hidden_size=32, n_layer=1, n_head=2)
+        model = transformers.BloomForCausalLM(config)
+    with torch.inference_mode(), pytest.raises(ValueError):  # noqa: PT011
+        nets.build(model.eval(), 4, 64)
+
+
+# Randomness and the distribution function
+
+
+def test_a_uniform_depends_on_its_seed_and_position_only():
+    assert (uniforms(7, 3, 10) == uniforms(7, 0, 64)[3:10]).all()
+    assert (uniforms(7, 0, 4) != uniforms(8, 0, 4)).all()
+    assert uniforms(12345, 0, 2).tolist() == [0.6463801884227345, 0.7742675977164786]
+
+
+
+@given(st.lists(st.floats(0, 1), min_size=2, max_size=40).filter(lambda p: sum(p) > 1e-3))
+def test_a_token_of_probability_zero_is_never_drawn(p):
+    logits = torch.tensor([p], dtype=torch.float64).log().float()
+    for u in (0.0, 0.5, 1.0 - 2.0**-51):
+        token, log_p = draw(logits, torch.tensor([u], dtype=torch.float64))
+        assert logits[0, token[0]] > -torch.inf
+        assert torch.isfinite(log_p).all()
+
+
+@given(
+    st.lists(st.integers(-40, 40), min_size=1, max_size=30, unique=True),
+    st.integers(0, 40),
+    st.sampled_from([1.0, 0.9, 0.5, 0.05]),
+)
+def test_top_k_and_top_p_keep_what_transformers_keeps(values, top_k, top_p):
+    logits = torch.tensor(values) / 8.0
+    kept = restrict(logits, Sampling(top_k=top_k, top_p=top_p))
+    expected = logits[None]
+    if top_k:
+        expected = transformers.TopKLogitsWarper(top_k)(None, expected)
+    if top_p < 1:
+        expected = transformers.TopPLogitsWarper(top_p)(None, expected)
+    assert kept.tolist() == expected[0].tolist()
+
+
+# Kept prefixes
+
+
+@given(st.lists(st.lists(st.integers(0, 2), max_size=6), max_size=30), st.integers(6, 20))
+def test_the_cache_returns_what_was_put_in_and_never_grows(sequences, n_slots):
+    cache = PrefixCache(n_slots, 1, dtype=torch.float32, device=torch.device("cpu"))
+    for tokens in sequences:
+        known, slots = cache.reserve(tokens)
+        # the value of a position is a code of the prefix that ends there
+        codes = [float(hash(tuple(tokens[: i + 1])) % 2**20) for i in range(known, len(tokens))]
+        cache.pool[slots] = torch.tensor(codes).view(-1, 1)
+        assert len(cache) <= n_slots
+        assert len(cache.match(tokens)) == len(tokens)  # the newest is all there
+        for kept in sequences:
+            found = cache.match(kept)
+            for i, value in enumerate(cache.read(found)[:, 0].tolist()):
+                assert value == float(hash(tuple(kept[: i + 1])) % 2**20)
+
+
+async def test_one_prompt_is_computed_once_for_all_who_ask_at_once(folder):
+    lm = load(folder, rows=8)
+    ids = lm.encode(OTHER)
+    responses = await asyncio.gather(*(lm.extend(ids, (), seed=s) for s in range(20)))
+    computed = [r.work.processed - len(r) for r in responses]
+    assert sorted(computed) == [0] * 19 + [len(ids) - 1]
+    lm.close()
+
+
+async def test_memory_is_bounded_and_stated(folder):
+    lm = load(folder, rows=4, cache_bytes=2**17)
+    before = lm.engine.n_bytes
+    for k in range(6):
+        await lm.extend(lm.encode(f"{OTHER} {k} " * 2), (), seed=k)
+    cache = lm.engine.cache
+    assert len(cache) <= cache.pool.shape[0] == 2**17 // (lm.engine.net.width * 4)
+    assert lm.engine.n_bytes == before
+    lm.close()
+
+
+# Runs share the engine
+
+
+async def test_one_request_does_not_wait_for_all_of_another_run(folder):
+    lm = load(folder, rows=4)
+    ids = lm.encode(PROMPT)
+    order = []
+
+    async def ask(run, seed):
+        RUN.set(run)
+        await lm.extend(ids, (), seed=seed)
+        order.append(run)
+
+    await asyncio.gather(*(ask("crowd", s) for s in range(100)), ask("one", 0))
+    # it waits for the rows that are taken, at most one request each, and for its own turn
+    assert order.index("one") < 30
+    lm.close()
+
+
+async def test_a_cancelled_request_leaves_its_row_at_the_next_token(folder):
+    lm = load(folder, rows=4, limit=150)
+    ids = lm.encode(PROMPT)
+    endless = lm.with_sampling(Sampling(max_new_tokens=150))
+    lm.engine.eos = frozenset()  # nothing ends by itself
+    tasks = [asyncio.ensure_future(endless.extend(ids, (), seed=s)) for s in range(12)]
+    while not lm.engine.n_tokens:
+        await asyncio.sleep(0)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    steps = lm.engine.n_steps
+    short = lm.with_sampling(Sampling(max_new_tokens=3))
+    assert len(await short.extend(ids, (), seed=0)) == 3
+    assert lm.engine.n_steps < steps + 10
+    assert not lm.engine.n_waiting
+    lm.close()
+
+
+async def test_a_request_that_is_not_finite_fails_alone_and_leaves_no_trace(tmp_path):
+    path = save(tmp_path, "llama")
+    model = transformers.AutoModelForCausalLM.from_pretrained(path)
+    poison = model.config.vocab_size - 1
+    with torch.no_grad():
+        model.model.embed_tokens.weight[poison] = torch.nan
+        model.lm_head.weight[poison] = 0
+    model.save_pretrained(path)
+    lm = load(path, rows=4)
+    ids = lm.encode(PROMPT)
+    clean = [await lm.extend(ids, (), seed=s) for s in range(8)]
+    assert all(poison not in r.tokens for r in clean)
+    asked = [lm.extend((*ids, poison, *ids), (), seed=s) for s in range(4)]
+    asked += [lm.extend((*ids, poison), (), seed=s) for s in range(4)]
+    asked += [lm.extend(ids, (), seed=s) for s in range(8)]
+    results = await asyncio.gather(*asked, return_exceptions=True)
+    assert all(isinstance(r, EngineError) and "not finite" in str(r) for r in results[:8])
+    assert results[8:] == clean
+    assert [await lm.extend(ids, (), seed=s) for s in range(8)] == clean
+    lm.close()
+
+
+async def test_a_step_that_fails_fails_its_requests_in_one_sentence_and_the_engine_goes_on(folder):
+    lm = load(folder, rows=4)
+    decode, ids = lm.engine.net.decode, lm.encode(PROMPT)
+
+    def no_memory(tokens, positions):
+        raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried 99 bytes\nat ...")
+
+    lm.engine.net.decode = no_memory
+    with pytest.raises(EngineError, match=r"ran out of memory; use fewer chains.*model$"):
+        await lm.extend(ids, (), seed=0)
+    lm.engine.net.decode = decode
+    assert len(await lm.extend(ids, (), seed=0))
+    lm.close()
+
+
+def test_what_a_model_raises_becomes_one_line():
+    assert str(as_engine_error(ValueError("bad\nlong trace"))).endswith("ran: bad")
+    known = InvalidPrompt("as it is")
+    assert as_engine_error(known) is known
+
+
+async def test_a_full_queue_is_refused_and_an_unloaded_model_too(folder):
+    lm = load(folder, rows=4, max_queue=3)
+    ids = lm.encode(PROMPT)
+    asked = [lm.extend(ids, (), seed=s) for s in range(40)]
+    results = await asyncio.gather(*asked, return_exceptions=True)
+    refused = [r for r in results if isinstance(r, EngineError)]
+    assert refused
+    assert all("requests are waiting already" in str(r) for r in refused)
+    task = asyncio.ensure_future(lm.extend(ids, (), seed=0))
+    await asyncio.sleep(0)
+    await asyncio.to_thread(lm.close)
+    with pytest.raises(EngineError, match="unloaded"):
+        await lm.extend(ids, (), seed=0)
+    await asyncio.wait([task])
+    assert isinstance(task.exception(), EngineError) or len(task.result())
+
+
+# Bad input
+
+
+async def test_a_prompt_that_does_not_fit_is_refused_with_both_numbers(lm):
+    ids = lm.encode(PROMPT)
+    wide = lm.with_sampling(Sampling(max_new_tokens=180))
+    with pytest.raises(InvalidPrompt, match=rf"{len(ids)} tokens.*180.*192"):
+        wide.encode(PROMPT)
+    with pytest.raises(InvalidPrompt, match="empty"):
+        lm.encode("  \n")
+    with pytest.raises(InvalidPrompt, match="outside the model's vocabulary"):
+        await lm.extend((*ids, 10**6), (), seed=0)
+
+
+async def test_a_prefix_that_cannot_be_continued_is_refused(lm):
+    for prefix in ((2,), (9,) * lm.max_new_tokens):
+        with pytest.raises(ModelContractError, match="cannot be continued"):
+            await lm.extend(lm.encode(PROMPT), prefix, seed=0)
+
+
+@pytest.mark.parametrize(
+    "changed", [{"temperature": 0}, {"top_p": 0}, {"top_p": 1.1}, {"top_k": -1}]
+)
+def test_impossible_settings_are_refused(lm, changed):
+    with pytest.raises(InvalidSetting, match=next(iter(changed))):
+        lm.with_sampling(Sampling(**changed))
+
+
+# Pieces
+
+
+@given(st.text(max_size=12), st.lists(st.integers(0, 261), max_size=12))
+def test_pieces_join_to_the_text_whatever_the_bytes(tokens_of, noise):
+    from tiny_models import tokenizer
+
+    text = Text(tokenizer())
+    ids = [*tokenizer()(tokens_of, add_special_tokens=False)["input_ids"], *noise]
+    decoded, pieces = text.pieces(ids)
+    assert len(pieces) == len(ids)
+    assert decoded == text.decode(ids)
+    assert "".join(p for p, i in zip(pieces, ids, strict=True) if i > 5) == decoded
+
+
+def test_pieces_of_a_sentencepiece_like_tokenizer_join_too():
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+
+    words = {
+        w: i for i, w in enumerate(["<unk>", "<eos>", "▁The", "▁answer", "▁is", "▁1", "8", "."])
+    }
+    backend = Tokenizer(models.WordLevel(words, unk_token="<unk>"))
+    backend.pre_tokenizer = pre_tokenizers.Metaspace()
+    backend.decoder = decoders.Metaspace()
+    fast = transformers.PreTrainedTokenizerFast(
+        tokenizer_object=backend, eos_token="<eos>", chat_template=TEMPLATE
+    )
+    decoded, pieces = Text(fast).pieces([2, 3, 4, 5, 6, 7, 1])
+    assert decoded == "The answer is 18."
+    assert pieces == ("The", " answer", " is", " 1", "8", ".", "<eos>")
+
+
+def test_a_row_takes_no_more_time_than_it_must():
+    """Idle rows are not computed: one request costs the smallest step that is exact."""
+    net = nets.Net(64, 128, torch.device("cpu"), torch.float32)
+    assert [net.n_rows(n) for n in (1, 4, 5, 33)] == [4, 4, 8, 36]
+    net.fixed = True
+    assert net.n_rows(1) == 64
+
+
+def test_engine_is_a_worker_that_states_its_memory(lm):
+    engine = lm.engine
+    assert isinstance(engine, Engine)
+    assert engine.n_bytes == engine.net.n_bytes + engine.cache.n_bytes
+    assert np.prod(engine.net.kv.shape) * 4 == engine.net.n_bytes

@@ -1,0 +1,210 @@
+"""Names to models: what is known, what is shared, and one sentence for everything that is wrong."""
+
+import json
+import pickle
+import shutil
+import threading
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from tiny_models import save
+
+from qalign_core import registry
+from qalign_core.errors import ModelLoadError
+from qalign_core.models import loading
+from qalign_core.types import Sampling
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return save(tmp_path_factory.mktemp("lm"), "llama")
+
+
+@pytest.fixture(scope="module")
+def rm_folder(tmp_path_factory):
+    return save(tmp_path_factory.mktemp("rm"), "llama", n_outputs=1)
+
+
+@pytest.fixture
+def copy(folder, tmp_path):
+    return shutil.copytree(folder, tmp_path / "copy")
+
+
+def load_lm(path, **options):
+    model = registry.load_language_model(str(path), device="cpu", rows=4, **options)
+    registry.unload(str(path))
+    return model
+
+
+def load_rm(path, **options):
+    model = registry.load_reward_model(str(path), device="cpu", **options)
+    registry.unload(str(path))
+    return model
+
+
+def sentence(raised):
+    """The message, checked to be one plain line."""
+    message = str(raised.value)
+    assert "\n" not in message
+    assert "Traceback" not in message
+    assert len(message) < 400
+    return message
+
+
+def test_the_registry_names_the_embedded_models_and_says_what_was_not_run():
+    lms = {entry.id: entry for entry in registry.language_models()}
+    rms = {entry.id: entry for entry in registry.reward_models()}
+    assert next(iter(lms)) == next(iter(rms)) == "embedded"
+    assert "embedded-weak" in rms
+    for entry in [*lms.values(), *rms.values()]:
+        assert entry.status in ("tested", "not yet run")
+        assert entry.licence
+        assert entry.parameters > 0
+        assert entry.location.endswith(entry.source)
+    assert lms["tulu-3-8b-sft"].beta == rms["tulu-3-8b-rm"].beta == 0.5
+    assert lms["llama-3.2-1b"].gated
+
+
+def test_a_model_is_loaded_once_and_shared_whoever_asks_first(folder):
+    loaded = []
+    threads = [
+        threading.Thread(
+            target=lambda: loaded.append(
+                registry.load_language_model(str(folder), rows=4, device="cpu")
+            )
+        )
+        for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len({id(lm.engine) for lm in loaded}) == 1
+    cool = registry.load_language_model(str(folder), rows=4, device="cpu", temperature=0.5)
+    assert cool.engine is loaded[0].engine
+    assert cool.sampling == Sampling(temperature=0.5)
+    assert loaded[0].sampling == Sampling()
+    assert str(folder) in registry.loaded()
+    assert registry.unload(str(folder))
+    assert not registry.unload(str(folder))
+
+
+def test_the_end_tokens_are_those_of_the_generation_config_and_its_sampling_does_not_leak(folder):
+    lm = load_lm(folder)
+    assert lm.engine.eos == {2, 5}
+    assert lm.sampling == Sampling()
+
+
+def test_the_context_ends_where_attention_would_slide(tmp_path):
+    path = save(tmp_path, "phi3", sliding_window=80)
+    assert load_lm(path).context_length == 80
+
+
+@pytest.mark.parametrize("name", ["embeded", "no/such/folder", "./missing"])
+def test_an_unknown_name_is_refused(name):
+    with pytest.raises(ModelLoadError) as raised:
+        registry.load_language_model(name)
+    assert name in sentence(raised)
+
+
+def test_a_reward_model_is_no_language_model_and_the_other_way_round(folder, rm_folder):
+    with pytest.raises(ModelLoadError) as raised:
+        load_lm(rm_folder)
+    assert "not a causal language model" in sentence(raised)
+    with pytest.raises(ModelLoadError) as raised:
+        load_rm(folder)
+    assert "not a reward model" in sentence(raised)
+
+
+def test_a_reward_model_with_two_outputs_is_refused(tmp_path):
+    with pytest.raises(ModelLoadError) as raised:
+        load_rm(save(tmp_path, "llama", n_outputs=2))
+    assert "has 2 outputs, a reward model has 1" in sentence(raised)
+
+
+def test_a_reward_model_whose_head_was_never_trained_is_refused(rm_folder, tmp_path):
+    path = shutil.copytree(rm_folder, tmp_path / "headless")
+    weights = load_file(path / "model.safetensors")
+    del weights["score.weight"]
+    save_file(weights, path / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(ModelLoadError) as raised:
+        load_rm(path)
+    assert "score.weight (they would be random)" in sentence(raised)
+
+
+def test_pickled_weights_are_refused_and_never_opened(copy):
+    (copy / "model.safetensors").unlink()
+
+    class Trap:
+        def __reduce__(self):
+            return (pytest.fail, ("the pickle was opened",))
+
+    (copy / "pytorch_model.bin").write_bytes(pickle.dumps(Trap()))
+    with pytest.raises(ModelLoadError) as raised:
+        load_lm(copy)
+    assert "no safetensors weights" in sentence(raised)
+
+
+def test_code_that_comes_with_a_model_is_never_run(copy):
+    config = json.loads((copy / "config.json").read_text())
+    config["model_type"] = "trap"
+    config["auto_map"] = {"AutoConfig": "trap.Config", "AutoModelForCausalLM": "trap.Model"}
+    (copy / "config.json").write_text(json.dumps(config))
+    (copy / "trap.py").write_text("import pytest; pytest.fail('the code was run')")
+    with pytest.raises(ModelLoadError) as raised:
+        load_lm(copy)
+    assert "cannot be loaded" in sentence(raised)
+
+
+@pytest.mark.parametrize("missing", ["config.json", "tokenizer.json", "chat_template.jinja"])
+def test_a_folder_that_lacks_a_part_is_refused(copy, missing):
+    (copy / missing).unlink()
+    with pytest.raises(ModelLoadError) as raised:
+        load_lm(copy)
+    expected = {"config.json": "no config.json", "tokenizer.json": "tokenizer"}
+    assert expected.get(missing, "no chat template") in sentence(raised)
+
+
+def test_a_template_can_be_given_where_there_is_none(copy):
+    (copy / "chat_template.jinja").unlink()
+    lm = load_lm(copy, chat_template="{{ messages[0].content }}")
+    assert bytes(i for i in lm.encode("Hi")) != b""
+    assert len(lm.encode("Hi")) == 2
+
+
+def test_a_model_bigger_than_the_memory_is_refused_before_it_is_loaded(folder, monkeypatch):
+    monkeypatch.setattr(loading, "available_memory", lambda device: 1000)
+    with pytest.raises(ModelLoadError) as raised:
+        load_lm(folder)
+    assert "GiB as float32" in sentence(raised)
+
+
+def test_the_count_of_parameters_is_read_from_the_files_headers(folder):
+    lm = load_lm(folder)
+    assert loading.n_stored(folder) == lm.n_parameters
+
+
+def test_an_unknown_dtype_is_refused(folder):
+    with pytest.raises(ModelLoadError) as raised:
+        load_lm(folder, dtype="int8")
+    assert "float32, bfloat16, float16" in sentence(raised)
+
+
+async def test_a_half_precision_model_runs_on_the_generic_net(folder):
+    lm = load_lm(folder, dtype="bfloat16")
+    assert lm.engine.net.dtype == torch.bfloat16
+    again = registry.load_language_model(str(folder), device="cpu", rows=4, dtype="bfloat16")
+    short = again.with_sampling(Sampling(max_new_tokens=4))
+    assert len(await short.extend(short.encode("Hi"), (), seed=1)) <= 4
+    registry.unload(str(folder))
+
+
+async def test_a_conversation_too_long_for_the_reward_model_is_refused_with_its_length(rm_folder):
+    from qalign_core.errors import InvalidPrompt
+    from qalign_core.types import Response
+
+    rm = registry.load_reward_model(str(rm_folder), device="cpu")
+    with pytest.raises(InvalidPrompt, match=r"has \d+ tokens.*reads 192"):
+        await rm.score("word " * 60, Response((), "yes", True))
+    registry.unload(str(rm_folder))
