@@ -1,0 +1,155 @@
+"""What if one piece is missing? Six mistakes, each with the wrong distribution that it samples."""
+
+from __future__ import annotations
+
+import gradio as gr
+import numpy as np
+import plotly.graph_objects as go
+
+from components.lab_chain import strip_table
+from components.lab_section import Section
+from components.lab_style import (
+    BLUE,
+    GREY,
+    ORANGE,
+    block,
+    facts,
+    figure,
+    heading,
+    note,
+    number,
+    table,
+)
+from qalign_core.exact import total_variation
+from qalign_core.theory.convergence import distances
+from qalign_core.theory.mistakes import MISTAKES, Broken, broken, mistake
+from qalign_core.theory.world import World, by_reward, label
+
+STEPS = 128
+SHOWN = 40
+
+
+def wrong_figure(b: Broken, title: str) -> go.Figure:
+    """The responses that differ most: the exact target beside what the wrong rule samples."""
+    gap = np.abs(b.limit - b.chain.target)
+    largest = set(np.argsort(-gap, kind="stable")[:SHOWN].tolist())
+    order = [a for a in by_reward(b.chain) if int(a) in largest]
+    names = [label(b.chain.states[a]) for a in order]
+    place = list(range(len(order)))
+    traces = [
+        go.Bar(x=place, y=b.chain.target[order], name="exact target", marker_color=BLUE,
+               customdata=names, hovertemplate="%{customdata}: %{y:.4f}"),
+        go.Bar(x=place, y=b.limit[order], name=f"{title.lower()}: what it samples",
+               marker={"color": ORANGE, "pattern": {"shape": "/", "size": 5}},
+               hovertemplate="%{y:.4f}"),
+    ]  # fmt: skip
+    every = max(1, len(order) // 10)
+    return figure(
+        traces,
+        x=f"the {len(order)} responses that differ most, sorted by reward",
+        y="probability",
+        barmode="group",
+        bargap=0.2,
+        xaxis_tickvals=place[::every],
+        xaxis_ticktext=names[::every],
+        xaxis_hoverformat=" ",
+    )
+
+
+def both_distances(world: World, beta: float, b: Broken) -> tuple[np.ndarray, np.ndarray]:
+    """Total variation of the right and of the wrong chain from the target, t = 0..STEPS."""
+    return distances(world.chain(beta), STEPS), distances(b.chain, STEPS)
+
+
+def wrong_distance_figure(right: np.ndarray, wrong: np.ndarray, b: Broken) -> go.Figure:
+    """The right rule goes on falling; the wrong one levels off at its distance."""
+    t = np.arange(len(right))
+    traces = [
+        go.Scatter(x=t, y=np.where(right > 1e-15, right, np.nan), name="right rule",
+                   line={"color": BLUE, "width": 2.5}, hovertemplate="%{y:.2e}"),
+        go.Scatter(x=t, y=wrong, name="this mistake", line={"color": ORANGE, "width": 2.5},
+                   hovertemplate="%{y:.2e}"),
+        go.Scatter(x=[0, len(t) - 1], y=[b.distance] * 2, name="where it ends",
+                   line={"color": GREY, "width": 1.5, "dash": "dash"}, hoverinfo="skip"),
+    ]  # fmt: skip
+    return figure(
+        traces,
+        x="step t",
+        y="total variation to the target",
+        yaxis_type="log",
+        yaxis_exponentformat="power",
+    )
+
+
+def facts_of(b: Broken) -> str:
+    """How wrong, in three numbers, and a word where nothing is lost here."""
+    cards = facts(
+        [
+            ("Distance it never loses", number(b.distance), "bad"),
+            ("Mean |y|: right rule", number(b.mean_length[1]), "good"),
+            ("Mean |y|: this mistake", number(b.mean_length[0]), "bad"),
+            ("Mean reward: right rule", f"{b.mean_reward[1]:+.2f} spreads", "good"),
+            ("Mean reward: this mistake", f"{b.mean_reward[0]:+.2f} spreads", "bad"),
+        ]
+    )
+    if b.distance < 1e-3:
+        cards += note(
+            "With this language model, reward and beta the mistake does little harm: almost all "
+            "of the target is on one response. Try a larger beta or another reward."
+        )
+    return cards
+
+
+def draw(world: World, beta: float, title: str) -> tuple[object, ...]:
+    """Everything that the section shows."""
+    chosen = mistake(title)
+    b = broken(world, beta, chosen.rule)
+    right, wrong = both_distances(world, beta, b)
+    stops = (0, 1, 2, 4, 8, 16, 32, 64, STEPS)
+    return (
+        f'<p class="lab-say">{chosen.why}</p>{facts_of(b)}',
+        wrong_figure(b, title),
+        strip_table(b.chain, b.limit, "this mistake"),
+        wrong_distance_figure(right, wrong, b),
+        table(
+            ("t", "right rule", "this mistake"),
+            [(str(t), float(right[t]), float(wrong[t])) for t in stops],
+        ),
+    )
+
+
+def compare(world: World, beta: float) -> str:
+    """All mistakes in one table."""
+    rows = []
+    for m in MISTAKES:
+        b = broken(world, beta, m.rule)
+        rows.append((m.title, b.distance, b.mean_length[0], b.mean_reward[0]))
+    exact = world.chain(beta)
+    target = exact.target
+    lengths = np.array([float(len(y)) for y in exact.states])
+    right = (
+        "The right rule",
+        total_variation(exact.limit(), target),
+        float(target @ lengths),
+        float(target @ exact.rewards),
+    )
+    return table(("rule", "distance to the target", "mean |y|", "mean reward"), [right, *rows])
+
+
+def build() -> Section:
+    """The section's widgets."""
+    heading(
+        "What if one piece of the rule is missing?",
+        "Break the rule on purpose: each mistake converges too, to the wrong distribution. The "
+        "same six chains are the negative controls of this project's own tests.",
+    )
+    titles = [m.title for m in MISTAKES]
+    which = gr.Radio(titles, value=titles[0], label="Break it", elem_id="lab-mistake")
+    told = gr.HTML(elem_id="lab-break-told", padding=False)
+    with gr.Row():
+        with gr.Column(min_width=340):
+            bars = block("What it samples instead", "wrong")
+        with gr.Column(min_width=340):
+            curve = block("It never gets there", "wrong-distance")
+    return Section("break", draw, [which], [told, bars.plot, bars.numbers, curve.plot,
+                   curve.numbers])  # fmt: skip

@@ -1,0 +1,1 @@
+"""The Theory lab's mathematics: everything that can be computed exactly, with no sampling error."""
