@@ -16,7 +16,8 @@ LAYERS = (
     {"types", "errors"},
     {"protocols", "formulas", "numerals"},
     {"kernel", "randomness", "decide", "answers", "utilities", "diagnostics", "cost", "problems"},
-    {"chain", "sampling", "calibrate", "trace_io", "recording", "merge", "sync", "tasks"},
+    {"chain", "sampling", "calibrate", "trace_io", "recording", "merge", "sync", "tasks"}
+    | {"compare", "compare_curves", "compare_file"},
     {"models", "rewards", "registry", "exact", "theory", "evaluate"},
     {"cli", "__main__"},
 )
