@@ -31,6 +31,8 @@ def train_language_model(
     model = Llama(Shape(vocabulary=len(tokenizer), context=CONTEXT_LENGTH), seed)
     optimizers = Optimizers(model, steps=steps, muon_lr=0.02, adam_lr=3e-3)
     first = load_checkpoint(checkpoint, model, optimizers)
+    if first >= steps:
+        return model
     started, seen, total = time.monotonic(), 0, 0.0
     for step, (ids, is_target) in enumerate(_batches(tokenizer, seed)):
         if step >= steps:

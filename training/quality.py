@@ -28,6 +28,7 @@ SETS = ("in_distribution", "shifted", "long", "writing")
 SAMPLES = 64
 SCORED = 32  # of the samples of a problem, those that the reward models rank
 MOVED = 4  # of the samples of a problem, those from which a proposal is drawn
+SUBSET = {"problems": 40, "samples": 8}  # small enough for a test to measure again
 
 
 def grader(task: dict) -> Callable[[str], int]:
@@ -94,6 +95,11 @@ def measure(models: Path, tasks: list[dict], *, samples: int, seed: int) -> dict
             reward_model = load_reward_model(models / name)
             figures[name] = _pair_accuracy(reward_model, prompts, drawn, of_problem, grades)
     return figures
+
+
+def measure_subset(models: Path, tasks: list[dict], *, seed: int) -> dict:
+    """The same figures on the first few problems."""
+    return measure(models, tasks[: SUBSET["problems"]], samples=SUBSET["samples"], seed=seed)
 
 
 def _pair_accuracy(
@@ -180,12 +186,13 @@ def main() -> None:
     parser.add_argument("--problems", type=int, help="the first so many of each set (default all)")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
-    quality: dict = {"seed": options.seed, "sets": {}}
+    quality: dict = {"seed": options.seed, "sets": {}, "subset": {}}
     for name in SETS:
         print(name)
         tasks = read_tasks(options.tasks, name)[: options.problems]
         figures = measure(options.models, tasks, samples=options.samples, seed=options.seed)
         quality["sets"][name] = figures
+        quality["subset"][name] = measure_subset(options.models, tasks, seed=options.seed)
     path = options.models / "quality.json"
     path.write_text(json.dumps(quality, indent=1) + "\n", encoding="utf-8")
     print(_table(quality))

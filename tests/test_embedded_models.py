@@ -1,0 +1,145 @@
+"""The shipped models load as any others do, and are as good as their card says."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import (
+    AutoModelForCausalLM,
+    AutoModelForSequenceClassification,
+    AutoTokenizer,
+    GenerationConfig,
+)
+
+from training.export import load_language_model, load_reward_model
+from training.quality import SETS, measure_subset, write_card
+from training.tasks import read_tasks
+
+ASSETS = Path(__file__).parent.parent / "assets"
+MODELS = ASSETS / "models"
+NAMES = ("lm", "rm", "rm-weak")
+QUALITY = json.loads((MODELS / "quality.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return AutoTokenizer.from_pretrained(MODELS / "lm", local_files_only=True)
+
+
+@pytest.fixture(scope="module")
+def conversation(tokenizer):
+    messages = [
+        {"role": "user", "content": "Mia has 12 shells. She finds 5 shells. How many are there?"},
+        {"role": "assistant", "content": "Adding 5 gives 12 + 5 = 17. The answer is 17."},
+    ]
+    text = tokenizer.apply_chat_template(messages, tokenize=False)
+    return tokenizer(text, add_special_tokens=False, return_tensors="pt").input_ids
+
+
+def test_all_models_together_take_ten_megabytes_at_most():
+    assert sum(path.stat().st_size for path in MODELS.rglob("*") if path.is_file()) <= 10e6
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_model_carries_the_same_tokenizer(name):
+    ours = (MODELS / "lm" / "tokenizer.json").read_bytes()
+    assert (MODELS / name / "tokenizer.json").read_bytes() == ours
+    assert "chat_template" in json.loads((MODELS / name / "tokenizer_config.json").read_text())
+
+
+def test_the_tokenizer_keeps_words_whole_and_digits_single_and_reads_any_text(tokenizer):
+    assert tokenizer.tokenize("Mia finds 17 marbles.") == [
+        "Mia",
+        "Ġfinds",
+        "Ġ1",
+        "7",
+        "Ġmarbles",
+        ".",
+    ]
+    for text in ("Ünïcode → 7½", "a\n\tb  c", "<b>", ""):
+        assert tokenizer.decode(tokenizer(text, add_special_tokens=False).input_ids) == text
+
+
+def test_a_prompt_ends_where_the_response_begins(tokenizer):
+    text = tokenizer.apply_chat_template(
+        [{"role": "user", "content": "Hello"}], tokenize=False, add_generation_prompt=True
+    )
+    assert text == "<bos><user>Hello<assistant>"
+    whole = tokenizer.apply_chat_template(
+        [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hi."}],
+        tokenize=False,
+    )
+    assert whole == "<bos><user>Hello<assistant>Hi.<eos>"
+
+
+def test_padding_is_never_mistaken_for_the_end(tokenizer):
+    assert tokenizer.pad_token_id != tokenizer.eos_token_id
+    generation = GenerationConfig.from_pretrained(MODELS / "lm")
+    assert generation.eos_token_id == tokenizer.eos_token_id
+    assert generation.pad_token_id == tokenizer.pad_token_id
+    assert (generation.temperature, generation.top_k) == (1.0, 0), "the base LM is as sampled"
+
+
+def test_weights_are_computed_in_float32_unless_asked_otherwise():
+    model = AutoModelForCausalLM.from_pretrained(MODELS / "lm", local_files_only=True)
+    assert model.dtype == torch.float32
+
+
+@torch.inference_mode()
+def test_transformers_and_the_trainer_agree_on_logits_and_rewards(conversation):
+    lm = AutoModelForCausalLM.from_pretrained(MODELS / "lm", dtype=torch.float32)
+    own = load_language_model(MODELS / "lm")
+    torch.testing.assert_close(
+        lm(conversation).logits, own.logits(own(conversation)), atol=1e-4, rtol=1e-4
+    )
+    for name in NAMES[1:]:
+        rm = AutoModelForSequenceClassification.from_pretrained(MODELS / name, dtype=torch.float32)
+        reward = load_reward_model(MODELS / name)(conversation.tolist())
+        torch.testing.assert_close(rm(conversation).logits[:, 0], reward, atol=1e-4, rtol=1e-4)
+
+
+@torch.inference_mode()
+def test_the_reward_model_knows_a_misconception_when_it_reads_one(tokenizer):
+    rm = load_reward_model(MODELS / "rm")
+    prompt = (
+        "<bos><user>Mia has 12 shells. She buys 3 boxes of 4 shells each. "
+        "How many shells does Mia have now?<assistant>"
+    )
+    right = "The boxes hold 3 * 4 = 12. So 12 + 12 = 24. The answer is 24.<eos>"
+    wrong = "The boxes hold 3 + 4 = 7. So 12 + 7 = 19. The answer is 19.<eos>"
+    ids = [tokenizer(prompt + text, add_special_tokens=False).input_ids for text in (right, wrong)]
+    good, bad = rm(ids).tolist()
+    assert good > bad + 1
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_the_card_tells_the_accuracy_of_the_shipped_weights(name):
+    # Seeded, so on one machine the figures are the same to the last digit. Another processor
+    # rounds otherwise, which can turn single draws: .04 is 13 of the 320 responses.
+    stated = QUALITY["subset"][name]
+    tasks = read_tasks(ASSETS / "tasks", name)
+    measured = measure_subset(MODELS, tasks, seed=QUALITY["seed"])
+    for figure in ("single_sample", "rm", "rm-weak"):
+        assert measured[figure]["mean"] == pytest.approx(stated[figure]["mean"], abs=0.04), figure
+
+
+def test_the_table_of_the_card_is_made_of_the_measured_figures(tmp_path):
+    copy = tmp_path / "README.md"
+    copy.write_bytes((MODELS / "README.md").read_bytes())
+    write_card(copy, QUALITY)
+    assert copy.read_text() == (MODELS / "README.md").read_text()
+
+
+def test_the_models_are_what_the_project_promises():
+    sets = QUALITY["sets"]
+    inside = sets["in_distribution"]
+    assert 0.35 <= inside["single_sample"]["mean"] <= 0.55
+    assert inside["most_common_wrong"]["mean"] >= 0.25, "voting alone must not be enough"
+    assert inside["rm"]["mean"] >= 0.85
+    assert inside["rm-weak"]["mean"] < inside["rm"]["mean"] - 0.05, "the weak one must be weaker"
+    assert sets["long"]["single_sample"]["mean"] < 0.10
+    assert sets["long"]["any_right"] > 0.5, "long, but not hopeless"
+    for figures in sets.values():
+        assert figures["same_proposal"] < 1 / 3
+        assert figures["cut_off"] < 0.01
