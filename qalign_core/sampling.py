@@ -129,6 +129,7 @@ async def sample_iid(
     n: int,
     seed: int,
     concurrency: int = 16,
+    first: int = 0,
 ) -> AsyncIterator[ScoredResponse]:
     """Yield `n` independent, scored samples of the base LM, in order of their number.
 
@@ -141,15 +142,17 @@ async def sample_iid(
         n: number of samples, >= 0.
         seed: address of the randomness.
         concurrency: how many samples are drawn at once, >= 1.
+        first: number of the first sample to yield; those before it are left out.
 
     Raises:
         InvalidSetting, InvalidPrompt, ModelContractError, InvalidReward.
     """
     check_count("n", n, 0)
+    check_count("first", first, 0)
     check_count("concurrency", concurrency, 1)
     prompt_ids = encode_prompt(lm, prompt)
     pending: deque[asyncio.Task[ScoredResponse]] = deque()
-    started = 0
+    started = first
     try:
         while started < n or pending:
             while started < n and len(pending) < concurrency:

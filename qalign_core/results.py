@@ -1,0 +1,515 @@
+"""The results of an evaluation: how they are stored, and what curves and tables they give.
+
+Every sample and every step is kept as numbers (its reward, which answer, whether it was accepted,
+its cost), without texts, so that each curve can be computed again at any budget and any number of
+samples without sampling anything. A folder holds `settings.json` and one `.npz` a problem while a
+run goes on; `pack` makes one file of it. Rewards are kept as 32-bit floats.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import zipfile
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qalign_core.compare import METHODS, Budget, Meter, Method
+from qalign_core.cost import n_at_budget
+from qalign_core.errors import InvalidSetting, InvalidTrace
+from qalign_core.types import Cost, Sampling
+
+Array = NDArray[Any]
+Curve = Literal["qalign", "bon", "mv", "wmv", "any"]
+
+VERSION = 1
+SETTINGS = "settings.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What was run: enough to label results, to check them and to run them again.
+
+    Attributes:
+        lm, rm: ids of the models; with `lm_revision`, `rm_revision` their exact versions.
+        sampling: how the LM was sampled.
+        beta: of the chain and of the importance weights, raw RM units.
+        seed: address of the randomness.
+        budget: independent samples a problem; the chain has spent as much when it ends.
+        methods: of "qalign", "bon", "mv", "wmv"; what they need was drawn.
+        task: name of the problem set.
+        problems: ids of all problems of the set, done or not.
+        digest: hash of the whole problem set.
+        lm_parameters, rm_parameters: sizes for FLOPs; 0 if unknown.
+        created: date of the start (ISO 8601).
+        command: how to run it again.
+    """
+
+    lm: str
+    rm: str
+    beta: float
+    seed: int
+    budget: int
+    methods: tuple[Method, ...] = METHODS
+    task: str = ""
+    problems: tuple[str, ...] = ()
+    digest: str = ""
+    sampling: Sampling = field(default_factory=Sampling)
+    lm_parameters: int = 0
+    rm_parameters: int = 0
+    lm_revision: str = ""
+    rm_revision: str = ""
+    created: str = ""
+    command: str = ""
+    version: int = VERSION
+
+    @property
+    def meter(self) -> Meter:
+        """What prices a draw."""
+        return Meter(self.lm_parameters, self.rm_parameters)
+
+    def to_json(self) -> str:
+        """The settings as JSON text."""
+        return json.dumps(asdict(self), indent=1, ensure_ascii=False)
+
+    @classmethod
+    def from_json(cls, text: str, place: str) -> Settings:
+        """Read settings.
+
+        Raises:
+            InvalidTrace: they are not settings of this version; the message names `place`.
+        """
+        try:
+            values = json.loads(text)
+            if values.get("version") != VERSION:
+                raise InvalidTrace(
+                    f"{place} has version {values.get('version')!r}, this program reads {VERSION}"
+                )
+            values["sampling"] = Sampling(**values["sampling"])
+            values["methods"] = tuple(values["methods"])
+            values["problems"] = tuple(values["problems"])
+            return cls(**values)
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            if isinstance(error, InvalidTrace):
+                raise
+            raise InvalidTrace(f"{place} has no readable settings: {error}") from error
+
+
+@dataclass(frozen=True, eq=False)
+class Record:
+    """What was drawn for one problem: N independent samples, T + 1 steps of one chain.
+
+    Attributes:
+        id: of the problem.
+        answers: the distinct answers, in canonical form.
+        right: whether each is the right one, shape [answers].
+        pool_reward, chain_reward: rewards of samples and of proposals, shapes [N], [T + 1].
+        pool_answer, chain_answer: which of `answers` each has, -1 for none.
+        pool_cost, chain_cost: the five counts of `Cost` for each, shapes [N, 5], [T + 1, 5].
+        chain_accepted, chain_changed: of each proposal; True for the initial draw, t = 0.
+        chain_log_alpha: natural log of the acceptance probability of each proposal.
+    """
+
+    id: str
+    answers: Array
+    right: Array
+    pool_reward: Array
+    pool_answer: Array
+    pool_cost: Array
+    chain_reward: Array
+    chain_answer: Array
+    chain_cost: Array
+    chain_accepted: Array
+    chain_changed: Array
+    chain_log_alpha: Array
+
+    @cached_property
+    def state_of(self) -> Array:
+        """The step at which the state of step t was proposed, shape [T + 1]."""
+        steps = np.arange(len(self.chain_accepted))
+        return np.maximum.accumulate(np.where(self.chain_accepted, steps, 0))
+
+    def is_right(self, answer: Array) -> Array:
+        """Whether answers (by number, -1 for none) are right, same shape."""
+        return np.append(self.right, False)[answer]
+
+    def to_bytes(self) -> bytes:
+        """The record as the content of an `.npz` file."""
+        buffer = io.BytesIO()
+        arrays = {f.name: np.asarray(getattr(self, f.name)) for f in fields(self)}
+        np.savez_compressed(buffer, allow_pickle=False, **arrays)
+        return buffer.getvalue()
+
+    @classmethod
+    def from_bytes(cls, content: bytes, place: str) -> Record:
+        """Read a record.
+
+        Raises:
+            InvalidTrace: it is not one; the message names `place`.
+        """
+        try:
+            with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
+                values = {f.name: arrays[f.name] for f in fields(cls)}
+        except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile) as error:
+            raise InvalidTrace(f"{place} is not the result of a problem: {error}") from error
+        return cls(**{**values, "id": str(values["id"])})
+
+
+@dataclass(frozen=True, eq=False)
+class Results:
+    """Settings of an evaluation, and the records of the problems that are done, in order."""
+
+    settings: Settings
+    records: tuple[Record, ...]
+
+    @property
+    def n_missing(self) -> int:
+        """Problems that are not done yet."""
+        return len(self.settings.problems) - len(self.records)
+
+
+def load_results(path: str | Path) -> Results:
+    """Read a results folder, finished or not, or a packed file.
+
+    Raises:
+        InvalidTrace: there are no results at `path`, or they cannot be read.
+    """
+    path = Path(path)
+    if path.is_dir():
+        if not (path / SETTINGS).is_file():
+            raise InvalidTrace(f"{path} has no {SETTINGS}; it is not a results folder")
+        settings = Settings.from_json((path / SETTINGS).read_text("utf-8"), str(path / SETTINGS))
+        files = (path / record_name(place) for place in range(len(settings.problems)))
+        records = [Record.from_bytes(f.read_bytes(), str(f)) for f in files if f.is_file()]
+        return Results(settings, tuple(records))
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = set(archive.namelist())
+            settings = Settings.from_json(archive.read(SETTINGS).decode(), f"{path}:{SETTINGS}")
+            inside = (record_name(place) for place in range(len(settings.problems)))
+            records = [
+                Record.from_bytes(archive.read(name), f"{path}:{name}")
+                for name in inside
+                if name in names
+            ]
+    except (OSError, KeyError, UnicodeDecodeError, zipfile.BadZipFile) as error:
+        raise InvalidTrace(f"cannot read results from {path}: {error}") from error
+    return Results(settings, tuple(records))
+
+
+def pack(results: Results, path: str | Path) -> Path:
+    """Write results as one file; the same results give the same bytes."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with zipfile.ZipFile(path, "w") as archive:  # stored: the records are compressed already
+        archive.writestr(zipfile.ZipInfo(SETTINGS), results.settings.to_json())
+        places = {id_: place for place, id_ in enumerate(results.settings.problems)}
+        for record in results.records:
+            name = record_name(places[record.id])
+            archive.writestr(zipfile.ZipInfo(name), record.to_bytes())
+    return path
+
+
+def record_name(place: int) -> str:
+    """Name the file of a problem's record by its place in the set: an id may be any text."""
+    return f"{place:05d}.npz"
+
+
+# --- curves ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One method at one budget, averaged over problems.
+
+    Attributes:
+        method: "qalign", "bon", "mv" or "wmv"; "any" is the share of problems for which at least
+            one of n samples is right, which no rule can exceed.
+        n: independent samples of the budget.
+        used: mean number of samples, or of the chain's states, that the decision was made from.
+        spent: mean price in the meter's unit (FLOPs, or tokens where sizes are unknown).
+        tokens: mean number of generated tokens.
+        accuracy: share of problems decided rightly; `low` and `high` are its 95 % band by
+            bootstrap over problems.
+        reward: mean reward under the weights that the method decides with (BoN: of the chosen).
+    """
+
+    method: Curve
+    n: int
+    used: float
+    spent: float
+    tokens: float
+    accuracy: float
+    low: float
+    high: float
+    reward: float
+
+
+def curves(
+    results: Results,
+    *,
+    budget: Budget = "flops",
+    ns: Sequence[int] | None = None,
+    beta: float | None = None,
+    n_subsets: int = 64,
+    n_bootstrap: int = 2000,
+    seed: int = 0,
+) -> list[Point]:
+    """Compute the accuracy of every method against compute.
+
+    Best-of-n and "any" are averaged over all subsets of n of the N samples, exactly; MV and WMV
+    over `n_subsets` random ones. QAlign is the beginning of the chain that costs what n of the
+    problem's samples cost on average (or, at equal samples, its first n states).
+
+    Args:
+        results: of one run.
+        budget: what is made equal between QAlign and the others at each n.
+        ns: numbers of samples; default powers of two up to all of them.
+        beta: of WMV's weights; default the chain's.
+        n_subsets: random subsets a problem and n.
+        n_bootstrap: resamples of the problems for the bands.
+        seed: of subsets and resamples.
+
+    Raises:
+        InvalidSetting: no problem is done, or an n exceeds the samples.
+    """
+    records = results.records
+    if not records:
+        raise InvalidSetting("no problem is done yet; run 'evaluate' first")
+    settings = results.settings
+    has_pool = any(m != "qalign" for m in settings.methods)
+    size = min(len(r.pool_reward) for r in records) if has_pool else settings.budget
+    ns = _powers_of_two(size) if ns is None else sorted(set(ns))
+    if ns[0] < 1 or ns[-1] > size:
+        raise InvalidSetting(f"n must be between 1 and the {size} samples drawn, got {ns}")
+
+    rng = np.random.default_rng(seed)
+    resampled = rng.multinomial(len(records), np.full(len(records), 1 / len(records)), n_bootstrap)
+    per_problem: dict[tuple[Curve, int], list[tuple[float, ...]]] = {}
+    for record in records:
+        rows: list[tuple[Curve, int, tuple[float, ...]]] = []
+        if has_pool:
+            rows += _pool_rows(record, settings, ns, beta or settings.beta, n_subsets, rng)
+        if "qalign" in settings.methods:
+            rows += _chain_rows(record, settings, ns, budget if has_pool else "samples")
+        for method, n, row in rows:
+            per_problem.setdefault((method, n), []).append(row)
+
+    points = []
+    for (method, n), values in per_problem.items():
+        right, reward, used, spent, tokens = np.array(values).T
+        low, high = np.quantile(resampled @ right / len(records), [0.025, 0.975])
+        points.append(
+            Point(
+                method=method,
+                n=n,
+                used=float(used.mean()),
+                spent=float(spent.mean()),
+                tokens=float(tokens.mean()),
+                accuracy=float(right.mean()),
+                low=float(low),
+                high=float(high),
+                reward=float(reward.mean()),
+            )
+        )
+    order: list[Curve] = [*METHODS, "any"]
+    return sorted(points, key=lambda p: (order.index(p.method), p.n))
+
+
+def against_beta(
+    results: Results, betas: Sequence[float], *, n: int | None = None, seed: int = 0
+) -> list[tuple[float, Point]]:
+    """Compute WMV's accuracy at other betas, from the same samples: (beta, point) of n samples.
+
+    WMV and the chain have the same limit at the same beta, so this shows what beta does to both.
+
+    Raises:
+        InvalidSetting: as `curves`.
+    """
+    size = n or min((len(r.pool_reward) for r in results.records), default=1)
+    only = replace(results.settings, methods=("wmv",))
+    found = []
+    for beta in betas:
+        found += [(beta, p) for p in curves(Results(only, results.records), ns=[size], beta=beta,
+                                            seed=seed) if p.method == "wmv"]  # fmt: skip
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Acceptance:
+    """Acceptance over a set: of all proposals, and of those that differ from the state."""
+
+    n: int
+    accepted: int
+    n_changed: int
+    accepted_changed: int
+
+    @property
+    def overall(self) -> float | None:
+        """Rate over all proposals; None if there were none."""
+        return self.accepted / self.n if self.n else None
+
+    @property
+    def changed(self) -> float | None:
+        """Rate over proposals that differ from the state; None if there were none."""
+        return self.accepted_changed / self.n_changed if self.n_changed else None
+
+
+def acceptance_of(records: Iterable[Record]) -> Acceptance:
+    """Count accepted proposals over all chains, initial draws left out."""
+    counts = np.zeros(4, dtype=int)
+    for r in records:
+        accepted, changed = r.chain_accepted[1:], r.chain_changed[1:]
+        counts += (len(accepted), accepted.sum(), changed.sum(), (accepted & changed).sum())
+    return Acceptance(*(int(c) for c in counts))
+
+
+def summary(results: Results, *, seed: int = 0) -> dict[str, Any]:
+    """Make the tables of a results page: plain values only, ready for JSON.
+
+    Returns:
+        `settings`; `done` and `missing` (problems); `acceptance` (overall, changed, counts);
+        `unit` of `spent`; `points`, the rows of `curves` at equal FLOPs; `table`, the largest
+        budget's rows.
+    """
+    points = curves(results, seed=seed)
+    acceptance = acceptance_of(results.records)
+    largest = max(p.n for p in points)
+    return {
+        "settings": json.loads(results.settings.to_json()),
+        "done": len(results.records),
+        "missing": results.n_missing,
+        "unit": results.settings.meter.unit,
+        "acceptance": {
+            **asdict(acceptance),
+            "overall": acceptance.overall,
+            "changed": acceptance.changed,
+        },
+        "points": [asdict(p) for p in points],
+        "table": [asdict(p) for p in points if p.n == largest],
+    }
+
+
+_Row = tuple[Curve, int, tuple[float, ...]]  # method, n, (right, reward, used, spent, tokens)
+
+
+def _pool_rows(
+    record: Record,
+    settings: Settings,
+    ns: Sequence[int],
+    beta: float,
+    n_subsets: int,
+    rng: np.random.Generator,
+) -> list[_Row]:
+    reward = record.pool_reward.astype(np.float64)
+    answer = record.pool_answer.astype(np.int64)
+    right = record.is_right(answer).astype(np.float64)
+    price = float(_prices(record.pool_cost, settings.meter).mean())
+    tokens = float(record.pool_cost[:, 0].mean())
+    n_right = int(right.sum())
+    best_first = np.argsort(-reward, kind="stable")
+
+    rows: list[_Row] = []
+    for n in ns:
+        used = (float(n), n * price, n * tokens)
+        if "bon" in settings.methods:
+            p = _first_of_subset(len(reward), n)
+            chosen = (float(p @ right[best_first]), float(p @ reward[best_first]))
+            rows.append(("bon", n, (*chosen, *used)))
+        any_right = 1 - math.comb(len(reward) - n_right, n) / math.comb(len(reward), n)
+        rows.append(("any", n, (any_right, float(reward.mean()), *used)))
+
+        if not {"mv", "wmv"} & set(settings.methods):
+            continue
+        # all N: there is one subset only
+        k = 1 if n == len(reward) else n_subsets
+        subsets = np.argsort(rng.random((k, len(reward))), axis=1)[:, :n]
+        r, a = reward[subsets], answer[subsets]
+        for method in ("mv", "wmv"):
+            if method not in settings.methods:
+                continue
+            w = np.exp((r - r.max(axis=1, keepdims=True)) / beta) if method == "wmv" else r * 0 + 1
+            w /= w.sum(axis=1, keepdims=True)
+            won = _votes(a, w, r, len(record.answers))
+            result = (float(record.is_right(won).mean()), float((w * r).sum(axis=1).mean()))
+            rows.append((method, n, (*result, *used)))
+    return rows
+
+
+def _chain_rows(
+    record: Record, settings: Settings, ns: Sequence[int], budget: Budget
+) -> list[_Row]:
+    states = record.state_of
+    reward = record.chain_reward.astype(np.float64)[states]
+    answer = record.chain_answer.astype(np.int64)[states]
+    spent = np.cumsum(_prices(record.chain_cost, settings.meter))
+    tokens = np.cumsum(record.chain_cost[:, 0])
+    if budget == "flops":
+        price = float(_prices(record.pool_cost, settings.meter).mean())
+
+    rows: list[_Row] = []
+    for n in ns:
+        length = n_at_budget(spent.tolist(), n * price) if budget == "flops" else n
+        length = min(length, len(states))
+        r, a = reward[None, :length], answer[None, :length]
+        won = _votes(a, np.full(r.shape, 1 / length), r, len(record.answers))
+        row = (
+            float(record.is_right(won)[0]),
+            float(r.mean()),
+            float(length),
+            float(spent[length - 1]),
+            float(tokens[length - 1]),
+        )
+        rows.append(("qalign", n, row))
+    return rows
+
+
+def _votes(answer: Array, weight: Array, reward: Array, n_answers: int) -> Array:
+    """The winners of k votes at once, -1 for none: by weight, then by total reward.
+
+    Args:
+        answer, weight, reward: of the voters, shape [k, n].
+        n_answers: how many answers there are.
+    """
+    k = len(answer)
+    # column n_answers collects the abstentions
+    cell = np.where(answer < 0, n_answers, answer) + (n_answers + 1) * np.arange(k)[:, None]
+    shape = (k, n_answers + 1)
+
+    def total(values: Array) -> Array:
+        sums = np.bincount(cell.ravel(), values.ravel(), minlength=shape[0] * shape[1])
+        return sums.reshape(shape)[:, :n_answers]
+
+    if n_answers == 0:
+        return np.full(k, -1)
+    votes, voters = total(weight), total(np.ones_like(weight))
+    votes = np.where(voters > 0, votes, -1.0)
+    best = votes.max(axis=1, keepdims=True)
+    # equal numbers of equal weights may be rounded apart
+    tied = votes >= best - 1e-12
+    winner = np.where(tied, total(reward), -np.inf).argmax(axis=1)
+    return np.where(best[:, 0] < 0, -1, winner)
+
+
+def _first_of_subset(size: int, n: int) -> Array:
+    """Chance that the item of rank i leads a random subset of n, C(size-1-i, n-1) / C(size, n)."""
+    p = np.zeros(size)
+    p[0] = n / size
+    for i in range(size - n):
+        p[i + 1] = p[i] * (size - n - i) / (size - 1 - i)
+    return p
+
+
+def _prices(cost: Array, meter: Meter) -> Array:
+    return np.array([meter.price(Cost(*(int(c) for c in row))) for row in cost], dtype=np.float64)
+
+
+def _powers_of_two(size: int) -> list[int]:
+    return [2**k for k in range(size.bit_length()) if 2**k < size] + [size]

@@ -1,0 +1,319 @@
+"""The toy models answer a word problem; every path of the evaluation is walked with them."""
+
+import asyncio
+import itertools
+import math
+import os
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from qalign_core import evaluate as evaluation
+from qalign_core.chain import run_chain
+from qalign_core.decide import best_of_n, chain_states, majority_vote, weighted_majority_vote
+from qalign_core.draft import Draft
+from qalign_core.errors import InvalidSetting, InvalidTask, InvalidTrace
+from qalign_core.evaluate import evaluate
+from qalign_core.results import (
+    SETTINGS,
+    Results,
+    acceptance_of,
+    against_beta,
+    curves,
+    load_results,
+    pack,
+    summary,
+)
+from qalign_core.sampling import sample_iid
+from qalign_core.tasks import Problem
+from qalign_core.types import Response, Work
+
+PROBLEMS = [Problem(f"p{k}", f"prompt {k}", "18", "number") for k in range(6)]
+ANSWERS = ["The answer is 18.", "The answer is 17.", "The answer is 3.", "I give up."]
+
+
+class AnswerLM:
+    """Twenty tokens; a response is 1 to 4 of them and says one of the four answers."""
+
+    id = "answers"
+    max_new_tokens = 4
+    n_parameters = 1000
+
+    def encode(self, prompt):
+        return tuple(range(len(prompt)))
+
+    async def extend(self, prompt_ids, prefix, *, seed):
+        rng = np.random.default_rng(seed)
+        tokens = list(prefix)
+        while len(tokens) < self.max_new_tokens:
+            tokens.append(int(rng.integers(20)))
+            if tokens[-1] < 8:
+                break
+        text = ANSWERS[(sum(tokens) * 7 + len(prompt_ids)) % 4]
+        new = len(tokens) - len(prefix)
+        return Response(tuple(tokens), text, tokens[-1] < 8, work=Work(new, len(prompt_ids)))
+
+
+class AnswerRM:
+    """Likes the right answer, and has favourites among wrong ones."""
+
+    id = "taste"
+    n_parameters = 500
+
+    async def score(self, prompt, response):
+        return 1.5 * ("18" in response.text) + math.sin(sum(response.tokens))
+
+
+class Stop(Exception):
+    pass
+
+
+class FailingRM(AnswerRM):
+    """Fails after so many scores, as a machine that is switched off."""
+
+    def __init__(self, after):
+        self.left = after
+
+    async def score(self, prompt, response):
+        self.left -= 1
+        if self.left < 0:
+            raise Stop
+        return await super().score(prompt, response)
+
+
+def run(folder, **changes):
+    options = {"beta": 0.8, "budget": 32, "seed": 5, "folder": folder} | changes
+    lm, rm = options.pop("lm", AnswerLM()), options.pop("rm", AnswerRM())
+    problems = options.pop("problems", PROBLEMS)
+    return evaluate(lm, rm, problems, **options)
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("results")
+    asyncio.run(run(folder))
+    return load_results(folder)
+
+
+def contents(folder):
+    return {path.name: path.read_bytes() for path in folder.glob("*.npz")}
+
+
+async def test_a_record_is_what_the_core_draws_and_decides(results):
+    lm, rm = AnswerLM(), AnswerRM()
+    for place, (problem, record) in enumerate(zip(PROBLEMS, results.records, strict=True)):
+        seed = 5 + place
+        pool = [s async for s in sample_iid(lm, rm, problem.prompt, n=32, seed=seed)]
+        n = len(record.chain_reward)
+        chain = run_chain(lm, rm, problem.prompt, beta=0.8, steps=n - 1, seed=seed)
+        steps = [s async for s in chain]
+        draft = Draft(problem)
+        for sample in pool:
+            draft.add_sample(sample)
+        for step in steps:
+            draft.add_step(step)
+        assert draft.record().to_bytes() == record.to_bytes()
+
+        def right(decision):
+            return float(decision.answer == "18")
+
+        full = {
+            p.method: p.accuracy
+            for p in curves(
+                Results(results.settings, (record,)), ns=[32], budget="flops", n_bootstrap=2
+            )
+        }
+        assert full["bon"] == right(best_of_n(pool, problem.extract))
+        assert full["mv"] == right(majority_vote(pool, problem.extract))
+        assert full["wmv"] == right(weighted_majority_vote(pool, problem.extract, beta=0.8))
+        assert full["qalign"] == right(majority_vote(chain_states(steps), problem.extract))
+
+
+def test_at_equal_flops_the_methods_differ_by_less_than_two_percent(results):
+    last = {p.method: p for p in curves(results) if p.n == 32}
+    assert abs(last["qalign"].spent / last["bon"].spent - 1) < 0.02
+    for record in results.records:
+        spent = {
+            side: sum(2 * (1000 * c[1] + 500 * c[3]) for c in cost.tolist())
+            for side, cost in (("chain", record.chain_cost), ("pool", record.pool_cost))
+        }
+        # one problem: half a step either way
+        assert abs(spent["chain"] / spent["pool"] - 1) < 0.04
+
+
+def test_equal_samples_is_a_choice(results):
+    points = {(p.method, p.n): p for p in curves(results, budget="samples")}
+    assert points["qalign", 16].used == 16
+    assert points["qalign", 16].spent < points["mv", 16].spent
+
+
+async def test_a_run_stopped_anywhere_goes_on_to_the_same_bytes(tmp_path, results):
+    await run(tmp_path / "whole")
+    for after in (1, 40, 150, 333):
+        folder = tmp_path / f"stopped{after}"
+        with pytest.raises(Stop):
+            await run(folder, rm=FailingRM(after), concurrency=3)
+        assert not list(folder.glob("*.claim"))
+        counted = FailingRM(10**9)
+        await run(folder, rm=counted)
+        assert contents(folder) == contents(tmp_path / "whole")
+        assert not list(folder.glob("*.draft"))
+        if after == 333:  # what was drawn before was not drawn again
+            whole = FailingRM(10**9)
+            await run(tmp_path / "count", rm=whole)
+            # in flight when it stopped: 16 samples and a step of each of three problems
+            assert whole.left + 333 - 3 * 17 <= counted.left
+
+
+async def test_two_workers_share_a_folder_and_do_no_problem_twice(tmp_path):
+    one, two = FailingRM(10**9), FailingRM(10**9)
+    await asyncio.gather(
+        run(tmp_path / "a", rm=one, concurrency=2), run(tmp_path / "a", rm=two, concurrency=2)
+    )
+    alone = FailingRM(10**9)
+    await run(tmp_path / "b", rm=alone)
+    assert contents(tmp_path / "a") == contents(tmp_path / "b")
+    assert one.left + two.left - 10**9 == alone.left
+    assert one.left < 10**9 > two.left
+
+
+async def test_an_abandoned_claim_is_taken_over_and_a_fresh_one_is_not(tmp_path):
+    await run(tmp_path, problems=PROBLEMS[:1])
+    (record,) = tmp_path.glob("*.npz")
+    claim = record.with_suffix(".claim")
+    claim.touch()
+    before = record.read_bytes()
+    record.unlink()
+    assert next(evaluation._to_do([record])) is None
+    long_ago = claim.stat().st_mtime - 2 * evaluation.ABANDONED
+    os.utime(claim, (long_ago, long_ago))
+    await run(tmp_path, problems=PROBLEMS[:1])
+    assert record.read_bytes() == before
+    assert not claim.exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"beta": 0.9}, "beta: 0.8, now 0.9"),
+        ({"budget": 16}, "budget"),
+        ({"seed": 6}, "seed"),
+        ({"problems": PROBLEMS[:5]}, "other problems"),
+    ],
+)
+async def test_a_folder_with_other_settings_is_left_alone(tmp_path, change, named):
+    await run(tmp_path)
+    before = contents(tmp_path)
+    with pytest.raises(InvalidSetting, match=named):
+        await run(tmp_path, **change)
+    assert contents(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"budget": 0}, InvalidSetting, "budget"),
+        ({"beta": -1}, InvalidSetting, "beta"),
+        ({"methods": ["best"]}, InvalidSetting, "qalign, bon, mv, wmv"),
+        ({"methods": []}, InvalidSetting, "methods"),
+        ({"problems": []}, InvalidTask, "no problems"),
+        ({"problems": [Problem("x", "write")]}, InvalidTask, "'x' has no answer"),
+    ],
+)
+async def test_bad_settings_are_refused_and_nothing_is_drawn(tmp_path, change, error, message):
+    with pytest.raises(error, match=message):
+        await run(tmp_path / "f", **change)
+    assert not (tmp_path / "f").exists()
+
+
+async def test_only_what_the_methods_need_is_drawn(tmp_path):
+    await run(tmp_path / "chain", methods=["qalign"], budget=8)
+    (record, *_) = load_results(tmp_path / "chain").records
+    assert len(record.pool_reward) == 0
+    assert len(record.chain_reward) == 8
+    assert {p.method for p in curves(load_results(tmp_path / "chain"))} == {"qalign"}
+    await run(tmp_path / "pool", methods=["bon"], budget=8)
+    (record, *_) = load_results(tmp_path / "pool").records
+    assert len(record.pool_reward) == 8
+    assert len(record.chain_reward) == 0
+    assert {p.method for p in curves(load_results(tmp_path / "pool"))} == {"bon", "any"}
+
+
+def test_subsets_are_averaged_exactly_for_best_of_n_and_any(results):
+    record = results.records[0]
+    small = replace(
+        record,
+        pool_reward=record.pool_reward[:7],
+        pool_answer=record.pool_answer[:7],
+        pool_cost=record.pool_cost[:7],
+    )
+    settings = replace(results.settings, methods=("bon", "mv", "wmv"))
+    points = curves(Results(settings, (small,)), n_subsets=4000, ns=[1, 3, 7], n_bootstrap=2)
+    found = {(p.method, p.n): p for p in points}
+    right = small.is_right(small.pool_answer)
+    for n in (1, 3, 7):
+        subsets = [list(s) for s in itertools.combinations(range(7), n)]
+        best = [max(s, key=lambda i: small.pool_reward[i]) for s in subsets]
+        assert found["bon", n].accuracy == pytest.approx(np.mean(right[best]))
+        assert found["bon", n].reward == pytest.approx(np.mean(small.pool_reward[best]), rel=1e-6)
+        assert found["any", n].accuracy == pytest.approx(np.mean([right[s].any() for s in subsets]))
+        # 4000 subsets: four standard errors are 0.032, a false alarm in 16,000 seeds
+        vote = [_vote_is_right(small, s, np.ones(n)) for s in subsets]
+        assert found["mv", n].accuracy == pytest.approx(np.mean(vote), abs=0.032)
+        weights = [np.exp(small.pool_reward[s].astype(float) / 0.8) for s in subsets]
+        vote = [_vote_is_right(small, s, w) for s, w in zip(subsets, weights, strict=True)]
+        assert found["wmv", n].accuracy == pytest.approx(np.mean(vote), abs=0.032)
+
+
+def _vote_is_right(record, subset, weights):
+    answers = record.pool_answer[subset]
+    totals = {}
+    for a, w, r in zip(answers, weights, record.pool_reward[subset], strict=True):
+        if a >= 0:
+            votes, reward = totals.get(a, (0.0, 0.0))
+            totals[a] = (votes + w, reward + r)
+    return bool(totals) and bool(record.right[max(totals, key=totals.get)])
+
+
+def test_bands_hold_the_accuracy_and_come_from_the_problems(results):
+    for p in curves(results):
+        assert 0 <= p.low <= p.accuracy <= p.high <= 1
+    assert curves(results) == curves(results)
+
+
+def test_a_smaller_beta_is_greedier(results):
+    found = against_beta(results, [0.05, 0.8, 50.0])
+    rewards = [point.reward for _, point in found]
+    assert rewards == sorted(rewards, reverse=True)
+    mv = next(p for p in curves(results) if (p.method, p.n) == ("mv", 32))
+    assert found[-1][1].accuracy == mv.accuracy
+
+
+def test_acceptance_leaves_the_initial_draw_out(results):
+    acceptance = acceptance_of(results.records)
+    assert acceptance.n == sum(len(r.chain_reward) - 1 for r in results.records)
+    assert 0 < acceptance.changed < acceptance.overall < 1
+
+
+def test_a_summary_is_plain_json_and_a_packed_file_gives_the_same(tmp_path, results):
+    import json
+
+    packed = pack(results, tmp_path / "set.results")
+    assert summary(load_results(packed)) == summary(results)
+    json.dumps(summary(results), allow_nan=False)
+    assert packed.read_bytes() == pack(results, tmp_path / "again.results").read_bytes()
+
+
+def test_what_is_no_result_is_refused(tmp_path):
+    with pytest.raises(InvalidTrace, match=SETTINGS):
+        load_results(tmp_path)
+    (tmp_path / "x").write_bytes(b"nothing")
+    with pytest.raises(InvalidTrace, match="cannot read results"):
+        load_results(tmp_path / "x")
+    (tmp_path / SETTINGS).write_text('{"version": 99}')
+    with pytest.raises(InvalidTrace, match="version 99"):
+        load_results(tmp_path)
+    (tmp_path / SETTINGS).write_text("[]")
+    with pytest.raises(InvalidTrace, match="no readable settings"):
+        load_results(tmp_path)
