@@ -17,8 +17,15 @@ class LanguageModel(Protocol):
     `context_length: int` (prompt and response together).
     """
 
-    id: str
-    max_new_tokens: int
+    @property
+    def id(self) -> str:
+        """What traces and errors call the model."""
+        ...
+
+    @property
+    def max_new_tokens(self) -> int:
+        """The limit `L` on the length of a response, EOS included."""
+        ...
 
     def encode(self, prompt: str) -> tuple[int, ...]:
         """The prompt `x` as ids: chat template applied, ending where the response begins."""
@@ -44,7 +51,10 @@ class LanguageModel(Protocol):
 class RewardModel(Protocol):
     """A reward model: one finite number, in its own raw units, for a whole response."""
 
-    id: str
+    @property
+    def id(self) -> str:
+        """What traces and errors call the model."""
+        ...
 
     async def score(self, prompt: str, response: Response) -> float:
         """The reward `r(x, y)`; may be a `Reward`, which also says what it cost."""

@@ -1,0 +1,294 @@
+"""The command line: `python -m qalign_core run|compare|record|tune|evaluate --help`.
+
+Results go to standard output, progress and errors to standard error. Ctrl-C keeps what was
+sampled: a trace file is written as the steps arrive.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import math
+import sys
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, TextIO
+
+from tqdm import tqdm
+
+from qalign_core.answers import EXTRACTORS
+from qalign_core.compare import Comparison, Meter, draw_comparison, full_cut, outcomes
+from qalign_core.decide import chain_states, majority_vote, minimum_bayes_risk
+from qalign_core.diagnostics import acceptance
+from qalign_core.errors import InvalidSetting, QAlignError
+from qalign_core.protocols import AnswerExtractor, LanguageModel, RewardModel
+from qalign_core.recording import Recorded, record
+from qalign_core.registry import ASSETS, load_language_model, load_reward_model
+from qalign_core.tasks import Problem, load_problems
+from qalign_core.trace_io import end_line
+from qalign_core.types import ScoredResponse, Step, TraceHeader
+from qalign_core.utilities import rouge1
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; the exit status is 0, 2 for a mistake in the input, 130 after Ctrl-C."""
+    options = _parser().parse_args(arguments)
+    try:
+        asyncio.run(options.command(options))
+    except QAlignError as error:
+        print(f"qalign_core: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("qalign_core: stopped; what was sampled is kept", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # the reader (head, less) has seen enough
+        sys.stderr.close()
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m qalign_core",
+        description="Test-time alignment by Markov chain Monte Carlo, from the command line.",
+    )
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    run = commands.add_parser("run", help="run one or more chains and print every step")
+    _model_options(run)
+    _chain_options(run)
+    run.add_argument("--out", type=Path, help="also write the trace to this file (JSON lines)")
+    run.add_argument("--quiet", action="store_true", help="print the answer only")
+    run.set_defaults(command=_run)
+
+    record = commands.add_parser("record", help="record a run for the page or a lesson")
+    _model_options(record)
+    _chain_options(record)
+    record.add_argument("--base", type=int, default=64, help="base samples to show beside it")
+    record.add_argument("--out", type=Path, required=True, help="trace file (JSON lines)")
+    record.set_defaults(command=_record)
+
+    compare = commands.add_parser("compare", help="QAlign, BoN, MV and WMV on one prompt")
+    _model_options(compare)
+    _chain_options(compare)
+    compare.add_argument(
+        "--budget", choices=("flops", "samples"), default="flops", help="what is made equal"
+    )
+    compare.set_defaults(command=_compare)
+    return parser
+
+
+def _model_options(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("models")
+    group.add_argument("--lm", default="embedded", help="registry id, hub id or folder")
+    group.add_argument("--rm", default="embedded", help="registry id, hub id or folder")
+    group.add_argument("--temperature", type=float, help="1 is the model itself")
+    group.add_argument("--top-p", type=float, help="1 is off")
+    group.add_argument("--top-k", type=int, help="0 is off")
+    group.add_argument("--max-new-tokens", type=int, help="length limit of a response")
+    group = parser.add_argument_group("prompt")
+    group.add_argument("--prompt", help="your own text; instead of --task")
+    group.add_argument(
+        "--task", default="in_distribution", help="name of an embedded problem set, or a file"
+    )
+    group.add_argument("--problem", type=int, default=0, help="its number in the set, from 0")
+    group.add_argument(
+        "--extractor",
+        default="number",
+        choices=(*EXTRACTORS, "none"),
+        help="how the answers to --prompt are read; 'none' for an open-ended one",
+    )
+
+
+def _chain_options(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("chain")
+    group.add_argument("--beta", type=float, default=1.0, help="> 0; smaller is greedier")
+    group.add_argument("--steps", type=int, default=64, help="proposals a chain")
+    group.add_argument("--chains", type=int, default=1)
+    group.add_argument("--seed", type=int, default=0)
+    group.add_argument("--lookahead", type=int, default=1, help="proposals drawn at once")
+
+
+def _sampling(options: argparse.Namespace) -> dict[str, Any]:
+    names = ("temperature", "top_p", "top_k", "max_new_tokens")
+    return {name: value for name in names if (value := getattr(options, name)) is not None}
+
+
+def _models(options: argparse.Namespace) -> tuple[LanguageModel, RewardModel]:
+    lm = load_language_model(options.lm, **_sampling(options))
+    return lm, load_reward_model(options.rm)
+
+
+def _problem(options: argparse.Namespace) -> Problem:
+    if options.prompt is not None:
+        extractor = None if options.extractor == "none" else options.extractor
+        return Problem(id="prompt", prompt=options.prompt, extractor=extractor)
+    problems = load_problems(problem_file(options.task))
+    number: int = options.problem
+    if not 0 <= number < len(problems):
+        raise InvalidSetting(
+            f"--problem {number}: {options.task} has problems 0 to {len(problems) - 1}"
+        )
+    return problems[number]
+
+
+def problem_file(task: str) -> Path:
+    """The file of an embedded problem set by its name, or the file itself."""
+    embedded = ASSETS / "tasks" / f"{task}.jsonl"
+    return embedded if "/" not in task and embedded.is_file() else Path(task)
+
+
+async def _run(options: argparse.Namespace) -> None:
+    lm, rm = _models(options)
+    problem = _problem(options)
+    steps: list[Step] = []
+    with ExitStack() as stack:
+        out = stack.enter_context(_trace_file(options.out)) if options.out else None
+        lines = _recorded(options, lm, rm, problem, n_base=0, origin="live")
+        if not options.quiet:
+            print(f"{problem.prompt}\n\n{_HEAD}", flush=True)
+        async for item in lines:
+            if out is not None:
+                out.write(item.line)
+            if item.step is not None:
+                steps.append(item.step)
+                if not options.quiet:
+                    print(_row(item.step, problem.extract), flush=True)
+    print(_answer(steps, problem))
+
+
+async def _record(options: argparse.Namespace) -> None:
+    lm, rm = _models(options)
+    problem = _problem(options)
+    with (
+        _trace_file(options.out) as out,
+        tqdm(total=options.chains * (options.steps + 1), unit="step") as bar,
+    ):
+        lines = _recorded(options, lm, rm, problem, n_base=options.base, origin="recorded")
+        async for item in lines:
+            out.write(item.line)
+            bar.update(item.step is not None)
+    print(f"{options.out}: {options.chains} x {options.steps + 1} states")
+
+
+def _recorded(
+    options: argparse.Namespace,
+    lm: LanguageModel,
+    rm: RewardModel,
+    problem: Problem,
+    *,
+    n_base: int,
+    origin: str,
+) -> AsyncIterator[Recorded]:
+    return record(
+        lm,
+        rm,
+        problem.prompt,
+        beta=options.beta,
+        steps=options.steps,
+        seed=options.seed,
+        n_chains=options.chains,
+        n_base=n_base,
+        lookahead=options.lookahead,
+        reference=problem.answer,
+        extractor=problem.extractor,
+        origin=origin,
+    )
+
+
+@contextmanager
+def _trace_file(path: Path) -> Iterator[TextIO]:
+    """A trace file that is written line by line; if the run is stopped, its last line says so."""
+    try:
+        file = path.open("w", encoding="utf-8", buffering=1)
+    except OSError as error:
+        raise InvalidSetting(
+            f"{path} cannot be written ({error.strerror}); give another path with --out"
+        ) from error
+    with file:
+        try:
+            yield file
+        except asyncio.CancelledError:
+            file.write(end_line("stopped"))
+            raise
+
+
+_HEAD = "chain   t    i/|y|   reward  change    ratio  alpha      u  verdict   answer"
+
+
+def _row(step: Step, extract: AnswerExtractor | None) -> str:
+    """One line for a step: index, reward and its change, length ratio, alpha, u, verdict."""
+    old, new = step.current, step.proposal
+    answer = extract(new.response.text) if extract else None
+    return (
+        f"{step.chain:5} {step.t:3} {step.index:4}/{len(old.response):<4}"
+        f"{new.reward:8.2f} {new.reward - old.reward:+7.2f}"
+        f" {len(old.response):4}/{len(new.response):<4}"
+        f"{math.exp(step.log_alpha):6.3f} {math.exp(step.log_u):6.3f}"
+        f"  {'accepted' if step.accepted else 'rejected'}  {answer or '-'}"
+    )
+
+
+def _answer(steps: Sequence[Step], problem: Problem) -> str:
+    """The chain's decision, in words: the vote over states, or minimum Bayes risk with ROUGE-1."""
+    states = chain_states(steps)
+    rate = acceptance(steps)
+    said = ""
+    if rate.overall is not None:
+        said = f"\nacceptance {rate.overall:.0%} of all proposals"
+    if rate.changed is not None:
+        said += f", {rate.changed:.0%} of those that differ from the state"
+    if problem.extract is None:
+        decision = minimum_bayes_risk(states, rouge1)
+        assert decision.chosen is not None
+        said += f"\nminimum Bayes risk over {len(states)} states:"
+        return f"{said}\n{decision.chosen.response.text}"
+    decision = majority_vote(states, problem.extract)
+    share = decision.shares[0][1] if decision.shares else 0.0
+    said += f"\nanswer {decision.answer or '(none)'}, {share:.0%} of {len(states)} states"
+    return said + ("" if problem.answer is None else f"; right is {problem.answer}")
+
+
+async def _compare(options: argparse.Namespace) -> None:
+    lm, rm = _models(options)
+    problem = _problem(options)
+    steps: list[Step] = []
+    pool: list[ScoredResponse] = []
+    drawn = draw_comparison(
+        lm,
+        rm,
+        problem.prompt,
+        beta=options.beta,
+        steps=options.steps,
+        seed=options.seed,
+        n_chains=options.chains,
+        budget=options.budget,
+    )
+    with tqdm(total=options.chains * (options.steps + 1), unit="step") as bar:
+        async for item in drawn:
+            if isinstance(item, Step):
+                steps.append(item)
+                bar.update()
+            else:
+                pool.append(item)
+    header = TraceHeader(
+        lm=lm.id,
+        rm=rm.id,
+        prompt=problem.prompt,
+        beta=options.beta,
+        seed=options.seed,
+        steps=options.steps,
+        chains=options.chains,
+        reference=problem.answer,
+        extractor=problem.extractor,
+    )
+    comparison = Comparison(header, tuple(steps), tuple(pool), Meter.of(lm, rm))
+    print(f"{problem.prompt}\n")
+    print(f"{'method':8}{'answer':>8}{'':8}{'samples':>8}{'tokens':>9}{comparison.meter.unit:>18}")
+    for outcome in outcomes(comparison, full_cut(comparison, options.budget)):
+        right = {True: "right", False: "wrong", None: ""}[outcome.correct]
+        answer = outcome.decision.answer or "-"
+        print(
+            f"{outcome.method:8}{answer:>8} {right:7}{outcome.n:8}{outcome.cost.generated:9,}"
+            f"{outcome.spent:18,}"
+        )
