@@ -7,17 +7,17 @@ import os
 os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
 os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 
-import gradio as gr  # noqa: E402
+import gradio as gr
 
-from components.links import page_of  # noqa: E402
-from components.runs import Runs  # noqa: E402
-from components.theme import head, theme  # noqa: E402
-from components.watch import build_watch_page  # noqa: E402
+from components.links import page_of
+from components.runs import Runs
+from components.theme import head, theme
+from components.watch import build_watch_page
 
 HEADER = """
 <div class="q-head"><h1>QAlign Explorer</h1>
-<p>A language model rewrites its own answer from a random place; a reward and a coin decide whether
-the rewrite stays. Done again and again, this samples better answers.</p></div>
+<p>A language model rewrites its answer from a random place; a reward and a coin decide whether
+the rewrite stays.</p></div>
 """
 LAUNCH = {
     "show_error": False,
@@ -37,10 +37,9 @@ def build_app(runs: Runs | None = None) -> gr.Blocks:
     with gr.Blocks(
         title="QAlign Explorer", analytics_enabled=False, delete_cache=(3600, 3600)
     ) as demo:
-        gr.HTML(HEADER)
-        with gr.Tabs() as tabs:
-            with gr.Tab("Watch", id="watch"):
-                build_watch_page(runs, demo)
+        gr.HTML(HEADER, apply_default_css=False)
+        with gr.Tabs() as tabs, gr.Tab("Watch", id="watch"):
+            build_watch_page(runs, demo)
         tabs.select(None, js="() => {}")
 
         def open_page(request: gr.Request) -> gr.Tabs:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields, replace
+from typing import Any
 from urllib.parse import urlencode
 
 from components.runs import Limits
@@ -31,7 +32,7 @@ class Settings:
     chains: int = 1
     seed: int = 7
     temperature: float = 1.0
-    max_new_tokens: int = 128
+    max_new_tokens: int = 192
     burn_in: int = 0
 
     @property
@@ -78,7 +79,7 @@ def to_query(settings: Settings) -> str:
 
 
 def from_query(
-    query: Mapping[str, str], limits: Limits, models: Mapping[str, tuple[str, ...]]
+    query: Mapping[str, str], limits: Limits, models: Mapping[str, Collection[str]]
 ) -> tuple[Settings, tuple[str, ...]]:
     """Settings from a link's query, and a notice for each value that could not be used.
 
@@ -93,17 +94,13 @@ def from_query(
         if text is None:
             continue
         default = getattr(Settings(), field.name)
+        read = int if isinstance(default, int) else float if isinstance(default, float) else str
+        changes: dict[str, Any] = {}
         try:
-            value: str | int | float = (
-                int(text)
-                if isinstance(default, int)
-                else float(text)
-                if isinstance(default, float)
-                else text
-            )
-            if field.name in models and value not in models[field.name]:
+            changes[field.name] = read(text)
+            if field.name in models and text not in models[field.name]:
                 raise ValueError
-            changed = replace(settings, **{field.name: value})
+            changed = replace(settings, **changes)
             replace(changed, prompt=changed.prompt or "-").check(limits)
         except (ValueError, OverflowError):
             shown = text if len(text) <= 24 else f"{text[:24]}…"

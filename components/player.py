@@ -18,11 +18,11 @@ TEMPLATE = '<div class="qp-host"></div>'
 SCRIPT = """
 const shell = window.QAlignShell;
 const api = window.QAlign.mount(element.querySelector(".qp-host"), {
-  text: props.recorded, label: props.recorded_label,
+  text: props.recorded, name: props.recorded_name,
   step: shell.linked ? null : shell.step,
   onseek: (t) => shell.seek(t),
-  link: () => window.location.href,
-  diagnose: (data) => server.diagnose(data),
+  actions: shell.actions,
+  extra: { diagnostics: ["Can I trust it?", (d) => shell.diagnostics(d, server.diagnose)] },
 });
 watch("value", () => api.stream(props.value));
 """
@@ -32,7 +32,7 @@ def chain_player(
     recorded: str,
     *,
     diagnose: Callable[[dict[str, Any]], dict[str, Any]],
-    label: str = "Recorded run",
+    name: str = "Recorded run",
     elem_id: str = "watch-player",
 ) -> gr.HTML:
     """A player that shows a recorded trace at once and a live run when its value grows.
@@ -40,7 +40,7 @@ def chain_player(
     Args:
         recorded: a whole trace, JSON lines.
         diagnose: called by the browser with the states' rewards, returns what to show.
-        label: what the recorded run is called.
+        name: what the recorded run is called.
         elem_id: id in the page.
     """
     return gr.HTML(
@@ -48,7 +48,7 @@ def chain_player(
         html_template=TEMPLATE,
         js_on_load=SCRIPT,
         recorded=recorded,
-        recorded_label=label,
+        recorded_name=name,
         server_functions=[diagnose],
         apply_default_css=False,
         elem_id=elem_id,

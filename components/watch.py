@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import random
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +16,9 @@ from components.links import Settings, from_query, to_query
 from components.player import beta_slider, chain_player, status_line
 from components.runs import IDLE, Feed, Runs, Snapshot, Status
 from components.theme import ASSETS
-from qalign_core import run_chains, sample_iid
-from qalign_core.answers import get_extractor
-from qalign_core.errors import QAlignError
-from qalign_core.problems import generate_problem, generate_writing_task
-from qalign_core.trace_io import base_line, end_line, header_line, step_line
-from qalign_core.types import TraceHeader
+from qalign_core.problems import ProblemKind, generate_problem, generate_writing_task
+from qalign_core.recording import record
+from qalign_core.registry import language_models, reward_models
 
 RECORDED = ASSETS / "runs" / "watch.jsonl"
 BASE_SAMPLES = 64
@@ -35,20 +30,26 @@ KINDS = {
     "Long: six events or more": "long",
     "Writing: words and sentences to use": "writing",
 }
-MODELS = {"lm": ("embedded",), "rm": ("embedded", "embedded-weak")}
-NAMES = {
-    "embedded": "Embedded (1 million parameters)",
-    "embedded-weak": "Embedded, weaker: learnt from fewer pairs",
-}
+WRITING = ("Write", "Please write")
+"""How the prompts of writing tasks begin; they have no final answer to extract."""
 
 
-def new_problem(kind: str, rng: random.Random | None = None) -> tuple[str, str | None, str | None]:
-    """A problem that no embedded model was trained on: its text, known answer and extractor."""
+def shipped_models() -> dict[str, dict[str, str]]:
+    """Title by id of the models that are in the repository, for "lm" and "rm"."""
+    return {
+        kind: {entry.id: entry.title for entry in entries if entry.source.startswith("models/")}
+        for kind, entries in (("lm", language_models()), ("rm", reward_models()))
+    }
+
+
+def new_problem(kind: str, rng: random.Random | None = None) -> tuple[str, str]:
+    """A problem that no embedded model was trained on: its text and known answer ("" if none)."""
     rng = rng or random.Random()
     if kind == "writing":
-        return generate_writing_task(rng).prompt, None, None
-    problem = generate_problem(rng, kind if kind in ("shifted", "long") else "in_distribution")
-    return problem.prompt, problem.answer, "number"
+        return generate_writing_task(rng).prompt, ""
+    kinds: dict[str, ProblemKind] = {"shifted": "shifted", "long": "long"}
+    problem = generate_problem(rng, kinds.get(kind, "in_distribution"))
+    return problem.prompt, problem.answer
 
 
 async def sample_run(feed: Feed, runs: Runs, settings: Settings) -> None:
@@ -59,58 +60,21 @@ async def sample_run(feed: Feed, runs: Runs, settings: Settings) -> None:
     """
     settings.check(runs.limits)
     lm, rm = await runs.models(feed, settings.lm, settings.rm, settings.sampling)
-    extract = get_extractor(settings.extractor) if settings.extractor else lambda _: None
-    feed.write(
-        header_line(
-            TraceHeader(
-                lm=lm.id,
-                rm=rm.id,
-                prompt=settings.prompt,
-                beta=settings.beta,
-                seed=settings.seed,
-                steps=settings.steps,
-                chains=settings.chains,
-                sampling=settings.sampling,
-                prompt_tokens=len(lm.encode(settings.prompt)),
-                created=datetime.now(UTC).isoformat(timespec="milliseconds"),
-                origin="live",
-                reference=settings.reference,
-                extractor=settings.extractor,
-                lm_revision=getattr(lm, "revision", ""),
-                rm_revision=getattr(rm, "revision", ""),
-            )
-        )
-    )
-
-    async def draw_base() -> None:
-        rewards: list[float] = []
-        async for sample in sample_iid(
-            lm, rm, settings.prompt, n=BASE_SAMPLES, seed=settings.seed, concurrency=4
-        ):
-            rewards.append(sample.reward)
-            if len(rewards) in (8, 16, 32, BASE_SAMPLES):
-                feed.write(base_line(rewards))
-
-    base = asyncio.create_task(draw_base())
-    try:
-        async for step in run_chains(
-            lm,
-            rm,
-            settings.prompt,
-            n_chains=settings.chains,
-            beta=settings.beta,
-            steps=settings.steps,
-            seed=settings.seed,
-        ):
-            feed.write(step_line(step, extract(step.proposal.response.text)))
+    async for recorded in record(
+        lm,
+        rm,
+        settings.prompt,
+        beta=settings.beta,
+        steps=settings.steps,
+        seed=settings.seed,
+        n_chains=settings.chains,
+        n_base=min(BASE_SAMPLES, runs.limits.samples),
+        reference=settings.reference,
+        extractor=settings.extractor,
+    ):
+        feed.write(recorded.line)
+        if recorded.step is not None:
             await feed.step()
-        await base
-    except QAlignError as error:
-        feed.write(end_line("failed", str(error)))
-        raise
-    finally:
-        base.cancel()
-    feed.write(end_line("finished"))
 
 
 def _status(status: Status, **more: str) -> str:
@@ -154,7 +118,7 @@ def _settings(
     return Settings(
         prompt=str(prompt or ""),
         reference=str(reference).strip() or None,
-        extractor=None if str(prompt or "").startswith(("Write", "Please write")) else "number",
+        extractor=None if str(prompt or "").startswith(WRITING) else "number",
         lm=str(lm),
         rm=str(rm),
         beta=float(beta),
@@ -175,16 +139,20 @@ def recorded_run(path: Path = RECORDED) -> tuple[str, Settings]:
         prompt=header["prompt"],
         reference=header["reference"],
         extractor=header["extractor"],
-        lm=header["lm"] if header["lm"] in MODELS["lm"] else "embedded",
-        rm=header["rm"] if header["rm"] in MODELS["rm"] else "embedded",
+        lm=header["lm"],
+        rm=header["rm"],
         beta=header["beta"],
         steps=header["steps"],
         seed=header["seed"],
+        max_new_tokens=header["sampling"]["max_new_tokens"],
     )
 
 
-def _drawer(start: Settings, runs: Runs) -> tuple[_Form, gr.Dropdown, gr.Button, gr.Button]:
+def _drawer(
+    start: Settings, runs: Runs, models: dict[str, dict[str, str]]
+) -> tuple[_Form, gr.Dropdown, gr.Button, gr.Button]:
     limits = runs.limits
+    names = {role: [(title, id_) for id_, title in known.items()] for role, known in models.items()}
     with gr.Column(elem_id="watch-drawer"):
         gr.HTML('<h2 class="q-drawer-title">Settings of the next run</h2>')
         kind = gr.Dropdown(
@@ -202,8 +170,8 @@ def _drawer(start: Settings, runs: Runs) -> tuple[_Form, gr.Dropdown, gr.Button,
         reference = gr.Textbox(
             start.reference or "", label="Known answer, if any", max_length=60, lines=1
         )
-        lm = gr.Dropdown(_named("lm"), value=start.lm, label="Language model", filterable=False)
-        rm = gr.Dropdown(_named("rm"), value=start.rm, label="Reward model", filterable=False)
+        lm = gr.Dropdown(names["lm"], value=start.lm, label="Language model", filterable=False)
+        rm = gr.Dropdown(names["rm"], value=start.rm, label="Reward model", filterable=False)
         beta = beta_slider(beta_facts, start.beta)
         tune = gr.Button("Find the β that accepts about half", elem_id="watch-tune")
         with gr.Accordion("More", open=False):
@@ -223,7 +191,12 @@ def _drawer(start: Settings, runs: Runs) -> tuple[_Form, gr.Dropdown, gr.Button,
                 0.1, 2.0, value=1.0, step=0.05, label="Temperature of the language model"
             )
             max_new_tokens = gr.Slider(
-                8, limits.tokens, value=128, step=1, label="Length limit", info="tokens, EOS counted"
+                8,
+                limits.tokens,
+                value=start.max_new_tokens,
+                step=1,
+                label="Length limit",
+                info="tokens, EOS counted",
             )
             burn_in = gr.Slider(
                 0, 200, value=0, step=1, label="Burn-in", info="first states that are not counted"
@@ -246,13 +219,10 @@ def _drawer(start: Settings, runs: Runs) -> tuple[_Form, gr.Dropdown, gr.Button,
     return form, kind, new, tune
 
 
-def _named(role: str) -> list[tuple[str, str]]:
-    return [(NAMES.get(id_, id_), id_) for id_ in MODELS[role]]
-
-
 def build_watch_page(runs: Runs, demo: gr.Blocks) -> None:
     """Build the page's widgets in the current context and register its events."""
     text, start = recorded_run()
+    models = shipped_models()
     with gr.Column(elem_id="watch"):
         with gr.Row(elem_id="watch-bar"):
             run = gr.Button("Run it live", variant="primary", elem_id="watch-run")
@@ -262,10 +232,10 @@ def build_watch_page(runs: Runs, demo: gr.Blocks) -> None:
             status = status_line(_status(IDLE))
         gr.HTML("Settings changed: run again to see them.", elem_id="watch-stale")
         player = chain_player(text, diagnose=diagnose)
-    form, kind, new_in_drawer, tune = _drawer(start, runs)
+    form, kind, new_in_drawer, tune = _drawer(start, runs, models)
     widgets = form.widgets()
 
-    async def on_run(*values: Any, request: gr.Request) -> AsyncIterator[tuple[str, str]]:
+    async def on_run(request: gr.Request, *values: Any) -> AsyncIterator[tuple[str, str]]:
         try:
             wanted = _settings(*values)
         except (TypeError, ValueError):
@@ -284,13 +254,12 @@ def build_watch_page(runs: Runs, demo: gr.Blocks) -> None:
         return _status(Status("stopped", "Stopped. What was sampled stays."))
 
     def on_new(kind: str) -> tuple[str, str, str]:
-        prompt, answer, _ = new_problem(kind)
-        status = Status("idle", f"Next run: {prompt}")
-        return prompt, answer or "", _status(status)
+        prompt, answer = new_problem(kind)
+        return prompt, answer, _status(Status("idle", f"Next run: {prompt}"))
 
     def on_load(request: gr.Request) -> list[Any]:
         query = {key: str(value) for key, value in request.query_params.items()}
-        linked, notices = from_query(query, runs.limits, MODELS)
+        linked, notices = from_query(query, runs.limits, models)
         if not any(name in query for name in Settings.__dataclass_fields__):
             return [gr.skip()] * (len(widgets) + 1)
         said = " ".join(notices) or "This link's settings are in place."
@@ -298,7 +267,10 @@ def build_watch_page(runs: Runs, demo: gr.Blocks) -> None:
         values[1] = linked.reference or ""
         if not linked.prompt:
             values[0], values[1] = start.prompt, start.reference or ""
-        return [*values, _status(IDLE, notice=f"{said} Press “Run it live” to draw that run again.")]
+        return [
+            *values,
+            _status(IDLE, notice=f"{said} Press “Run it live” to draw that run again."),
+        ]
 
     private: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
     running = run.click(
@@ -310,7 +282,13 @@ def build_watch_page(runs: Runs, demo: gr.Blocks) -> None:
         **private,
     )
     stop.click(
-        on_stop, None, status, js="() => QAlignShell.stop()", cancels=[running], queue=False, **private
+        on_stop,
+        None,
+        status,
+        js="() => QAlignShell.stop()",
+        cancels=[running],
+        queue=False,
+        **private,
     )
     settings.click(None, js="() => QAlignShell.drawer()")
     for button in (new, new_in_drawer):

@@ -41,9 +41,8 @@ def _pieces(text: str) -> list[str]:
 
 _PLACES = [[(w, r, _pieces(text)) for w, r, text in place] for place in PLACES]
 _ENDS = {a: _pieces(f" The answer is {a}.") for a in FINALS.values()}
-VOCABULARY = ["<eos>"] + sorted(
-    {p for place in _PLACES for _, _, ps in place for p in ps} | {p for e in _ENDS.values() for p in e}
-)
+_WORDS = {p for place in _PLACES for _, _, ps in place for p in ps}
+VOCABULARY = ["<eos>", *sorted(_WORDS.union(*_ENDS.values()))]
 _ID = {piece: k for k, piece in enumerate(VOCABULARY)}
 
 

@@ -38,7 +38,7 @@ const Shell = {
     live = true;
     Shell.settings(...values);
     Shell.drawer(false);
-    if (Shell.linked && Shell.step !== null && player()) player().await(Shell.step);
+    player()?.expect(Shell.linked ? Shell.step : null);
     opened.delete(STEP);
     return values;
   },
@@ -75,6 +75,46 @@ const Shell = {
     element.querySelector("span").textContent = x.text;
     if (x.query !== undefined) Shell.link(x.query);
     if (x.notice !== undefined && player()) player().tell(x.notice);
+  },
+
+  /** What can be done with the player's trace. */
+  actions: {
+    "Download trace"(api) {
+      const end = api.trace.end ? "" : '{"type":"end","reason":"stopped","message":""}\n';
+      const url = URL.createObjectURL(new Blob([api.text, end], { type: "application/x-ndjson" }));
+      root.QAlign.h("a", { href: url, download: `qalign-seed-${api.trace.header.seed ?? 0}.jsonl` }).click();
+      root.setTimeout(() => URL.revokeObjectURL(url), 1000);
+    },
+    "Open a trace"(api) {
+      const file = root.QAlign.h("input", { type: "file", accept: ".jsonl,.ndjson,.json,.txt" });
+      file.addEventListener("change", async () => {
+        const [chosen] = file.files, { LIMITS, TraceError } = root.QAlign;
+        try {
+          if (chosen.size > LIMITS.characters) throw new TraceError("It is larger than 16 MB.");
+          api.open(await chosen.text(), "Opened file");
+          live = false;
+        } catch (error) { api.tell(`This file was not opened. ${error.message}`); }
+      });
+      file.click();
+    },
+    async "Copy link"(api) {
+      const link = root.location.href;
+      try { await root.navigator.clipboard.writeText(link); api.tell("The link is on the clipboard."); } catch { api.tell(`Copy this link: ${link}`); }
+    },
+  },
+
+  /** What the server says of a chain: { facts: [{ name, value, meaning }], charts: [{ title, axis, values }] }. */
+  async diagnostics(data, ask) {
+    const { h, s, label, rule, plain } = root.QAlign, d = await ask(data).catch(() => ({ error: "The server did not answer." }));
+    if (d.error) return [h("p.hint", d.error)];
+    const width = 300, height = 116, bottom = height - 20;
+    const chart = ({ title, axis, values }) => {
+      const lo = Math.min(0, ...values), hi = Math.max(1e-9, ...values), bar = (width - 34) / values.length;
+      const y = (v) => 8 + (bottom - 8) * (hi - v) / (hi - lo), bars = values.map((v, k) => `M${32 + k * bar} ${y(0)}V${y(v)}h${Math.max(1, bar - 1)}V${y(0)}Z`).join("");
+      return h("figure.panel", h("figcaption", title), s("svg.chart", { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `${title} ${axis}` },
+        s("path.bars", { d: bars }), rule("axis", 30, width, y(0)), label(26, y(hi) + 6, plain(Number(hi.toPrecision(2))), "end"), label(width / 2, height - 3, axis)));
+    };
+    return [h("p.hint", d.about), h("dl.facts", ...d.facts.flatMap((f) => [h("dt", f.name), h("dd", h("b", f.value), " ", f.meaning)])), h("div.charts", ...d.charts.map(chart))];
   },
 
   /** The logarithmic slider for beta, with what beta means in plain numbers. */

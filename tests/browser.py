@@ -1,0 +1,74 @@
+"""A real Chromium for the tests, and the page that it looks at."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+CHROMIUM = shutil.which("chromium") or "/usr/bin/chromium"
+ARGUMENTS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+PATIENCE = 60_000
+"""Milliseconds that a condition may take: the tests wait for what happens, not for the clock."""
+
+
+def require_browser() -> None:
+    """Skip without a Chromium, unless QALIGN_REQUIRE_BROWSER=1 makes its absence a failure."""
+    if Path(CHROMIUM).exists():
+        return
+    if os.environ.get("QALIGN_REQUIRE_BROWSER") == "1":
+        pytest.fail(f"QALIGN_REQUIRE_BROWSER=1, but there is no Chromium at {CHROMIUM}")
+    pytest.skip(f"no Chromium at {CHROMIUM} (Debian: apt-get install chromium)")
+
+
+@asynccontextmanager
+async def chromium() -> AsyncIterator[Any]:
+    """A running browser."""
+    from playwright.async_api import async_playwright
+
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+        try:
+            yield browser
+        finally:
+            await browser.close()
+
+
+@contextmanager
+def serve(demo: Any, **options: Any) -> Iterator[str]:
+    """A Gradio app on a free port; yields its address."""
+    _, address, _ = demo.launch(prevent_thread_lock=True, quiet=True, server_port=None, **options)
+    try:
+        yield address
+    finally:
+        threading.Thread(target=demo.close, kwargs={"verbose": False}, daemon=True).start()
+
+
+def standalone(trace: str | None, *, dark: bool = False, options: str = "") -> str:
+    """A page with the player alone: what an exported run is."""
+    css = (ROOT / "assets/player/player.css").read_text(encoding="utf-8")
+    js = (ROOT / "assets/player/player.js").read_text(encoding="utf-8")
+    text = json.dumps(trace).replace("<", "\\u003c")
+    return f"""<!doctype html><html lang="en"><meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1"><title>Player</title>
+<style>body {{ margin: 0; padding: 8px; font-family: Arial; }} {css}</style>
+<body class="{"dark" if dark else ""}"><main id="here"></main><script>{js}</script>
+<script>const text = {text};
+window.api = QAlign.mount(document.getElementById("here"),
+  {{ text, name: "Recorded run", {options} }});</script></body></html>"""

@@ -1,0 +1,79 @@
+"""What browser tests share: one server and one browser a session, a fresh visitor a test.
+
+Browser tests are async and run in the session's event loop (Playwright's synchronous interface
+would leave a loop running that other async tests stumble over):
+
+    pytestmark = pytest.mark.asyncio(loop_scope="session")
+    async def test_something(visit, toy_app): page = await visit(toy_app)
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from browser import PATIENCE, chromium, require_browser, serve
+
+Visit = Callable[..., Awaitable[Any]]
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def browser() -> AsyncIterator[Any]:
+    require_browser()
+    async with chromium() as running:
+        yield running
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def visit(browser: Any) -> AsyncIterator[Visit]:
+    """Open a page as a new visitor: `await visit(address, width=360, dark=True, reduced=True)`.
+
+    An address that begins with "<" is the page itself. `page.errors` collects what the page's
+    scripts throw, `page.hosts` the hosts that it asked.
+    """
+    contexts = []
+
+    async def open_page(
+        address: str,
+        *,
+        width: int = 1280,
+        height: int = 900,
+        dark: bool = False,
+        reduced: bool = False,
+    ) -> Any:
+        context = await browser.new_context(
+            viewport={"width": width, "height": height},
+            color_scheme="dark" if dark else "light",
+            reduced_motion="reduce" if reduced else "no-preference",
+        )
+        contexts.append(context)
+        page = await context.new_page()
+        page.set_default_timeout(PATIENCE)
+        page.errors, page.hosts = [], set()
+        page.on("pageerror", lambda error: page.errors.append(str(error)))
+        page.on("request", lambda request: page.hosts.add(request.url.split("/")[2:3][0]))
+        if address.startswith("<"):
+            await page.set_content(address)
+        else:
+            await page.goto(address)
+        await page.wait_for_selector(".qp")
+        return page
+
+    yield open_page
+    for context in contexts:
+        await context.close()
+
+
+@pytest.fixture(scope="session")
+def toy_app() -> Iterator[str]:
+    """The whole app with toy models (they load at once and draw real chains)."""
+    from toys import ToyLM, ToyRM
+
+    import app
+    from components.runs import Limits, Runs
+
+    runs = Runs(Limits(runs=4), load=lambda lm, rm, sampling: (ToyLM(delay=0.01), ToyRM()))
+    with serve(app.build_app(runs), **app.launch_options()) as address:
+        yield address

@@ -1,0 +1,325 @@
+"""The chain player in a real browser, alone on a page: what it shows is what the trace says."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+from browser import standalone
+from traces import HOSTILE, hostile_trace, numbers, toy_trace
+
+from qalign_core.errors import InvalidTrace
+from qalign_core.trace_io import parse_trace
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+STILL = "autoplay: false"
+HITS = "() => [window.hit ?? 0, document.querySelectorAll('img, main script').length]"
+WIDER = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
+
+
+async def open_player(visit, trace=None, options=STILL, **how):
+    return await visit(standalone(trace or toy_trace(), options=options), **how)
+
+
+async def shows(page, condition: str) -> None:
+    await page.wait_for_function(condition)
+
+
+async def at(page, t: int, phase: int = 5) -> None:
+    await page.wait_for_function(
+        "([t, phase]) => { const d = document.querySelector('.qp').dataset;"
+        " return d.t == t && d.phase == phase }",
+        arg=[t, phase],
+    )
+
+
+async def test_a_recorded_run_moves_before_any_click(visit):
+    page = await open_player(visit, options="")
+    await shows(page, "api.position.playing && api.position.t >= 2")
+    assert page.errors == []
+
+
+async def test_each_phase_shows_its_numbers_and_they_agree_with_the_trace(visit):
+    trace = toy_trace()
+    steps = parse_trace(trace).steps
+    page = await open_player(visit, trace)
+    for step in steps[1:]:
+        await page.evaluate(f"api.seek({step.t})")
+        await at(page, step.t)
+        cells = await page.locator(".qp-cell-body").all_inner_texts()
+        n, new = len(step.current.response), len(step.proposal.response)
+        old, proposed = step.current.reward, step.proposal.reward
+        assert cells[0].startswith(f"i = {step.index} of {n}, each with probability 1/{n}")
+        assert numbers(cells[1])[:3] == [new - step.index, n, new]
+        # the score: both rewards and their difference, to the printed digits
+        assert f"r(y) = {old:.2f}".replace("-", "−") in cells[2]
+        assert f"r(y′) = {proposed:.2f}".replace("-", "−") in cells[2]
+        assert f"{proposed - old:+.2f}".replace("-", "−") in cells[2]
+        # the formula, with the length ratio as a factor of its own
+        raw = math.exp(proposed - old) * n / new
+        factors = [math.exp(proposed - old), n / new]
+        assert f"× {n}/{new})" in cells[3]
+        assert f" × {factors[1]:.3f}) = " in cells[3]
+        if 0.001 <= factors[0] < 1e4:
+            assert f"= min(1, {factors[0]:.3f} × " in cells[3]
+        alpha = min(1.0, raw)
+        assert alpha == pytest.approx(math.exp(step.log_alpha), rel=1e-9)
+        if alpha >= 0.1:
+            printed = numbers(cells[3].split(") = ")[-1])[0]
+            assert printed == pytest.approx(alpha, abs=5.1e-3)
+        # the draw and the verdict
+        assert numbers(cells[4].split("u =")[1])[0] == pytest.approx(
+            math.exp(step.log_u), abs=5.1e-3
+        )
+        assert cells[5].startswith("Accepted" if step.accepted else "Rejected")
+        assert await page.get_attribute(".qp", "data-verdict") == ("yes" if step.accepted else "no")
+
+
+async def test_what_if_shows_the_verdict_of_the_same_u_at_half_and_double_beta(visit):
+    trace = toy_trace()
+    page = await open_player(visit, trace)
+    for step in [s for s in parse_trace(trace).steps[1:] if s.changed][:12]:
+        await page.evaluate(f"api.seek({step.t})")
+        await at(page, step.t)
+        chips = await page.locator(".qp-if").all_inner_texts()
+        difference = step.proposal.reward - step.current.reward
+        ratio = math.log(len(step.current.response) / len(step.proposal.response))
+        for chip, beta in zip(chips, (0.5, 1.0, 2.0), strict=True):
+            accepted = step.log_u < min(0.0, difference / beta + ratio)
+            assert chip.endswith("accepted" if accepted else "rejected")
+
+
+async def test_the_verdict_is_not_in_the_page_before_its_phase(visit):
+    trace = toy_trace()
+    page = await open_player(visit, trace)
+    for step in parse_trace(trace).steps[1:8]:
+        for phase in range(5):
+            await page.evaluate(f"(api.seek({step.t}), api.goPhase({phase}))")
+            await at(page, step.t, phase)
+            text = await page.inner_text(".qp-main")
+            assert "Accepted" not in text
+            assert "Rejected" not in text
+            filled = await page.locator(".qp-cell-body").all_inner_texts()
+            assert [bool(f.strip()) for f in filled] == [k <= phase for k in range(6)]
+            assert (await page.locator(".qp-panel-value").last.inner_text()).startswith(
+                f"{step.t} state"
+            )
+
+
+async def test_playing_goes_through_the_phases_in_order(visit):
+    page = await open_player(visit, options=STILL)
+    await page.evaluate(
+        """() => { window.seen = []; const root = document.querySelector('.qp');
+        new MutationObserver(() => { const now = root.dataset.t + '/' + root.dataset.phase;
+          if (seen[seen.length - 1] !== now) seen.push(now); })
+          .observe(root, { attributes: true }); api.setSpeed(2); api.toggle(true); }"""
+    )
+    await shows(page, "api.position.t >= 3")
+    seen = await page.evaluate("seen")
+    order = [tuple(map(int, x.split("/"))) for x in seen if not x.startswith("0/")]
+    assert order == sorted(order)
+
+
+async def test_back_and_keys_work_only_with_the_focus(visit):
+    page = await open_player(visit)
+    await page.keyboard.press("ArrowRight")
+    assert await page.evaluate("api.position.t") == 0
+    await page.focus(".qp")
+    for keys, t in (
+        ("ArrowRight", 1), ("ArrowRight", 2), ("ArrowLeft", 1), ("Shift+ArrowRight", 11),
+        ("Shift+ArrowLeft", 1), ("End", 32), ("Home", 0),
+    ):  # fmt: skip
+        await page.keyboard.press(keys)
+        await at(page, t)
+    await page.keyboard.press("5")
+    await at(page, 1, 4)
+    await page.keyboard.press("]")
+    assert await page.locator(".qp-select").nth(1).input_value() == "2×"
+    await page.keyboard.press("?")
+    assert await page.is_visible(".qp-help")
+    await page.keyboard.press("Space")
+    assert await page.evaluate("api.position.playing")
+    await page.click("[aria-label='Pause']")
+    await page.click("[aria-label='Step back']")
+    assert not await page.evaluate("api.position.playing")
+
+
+async def test_next_accepted_jumps_to_a_different_accepted_text(visit):
+    trace = toy_trace()
+    page = await open_player(visit, trace)
+    expected = [s.t for s in parse_trace(trace).steps[1:] if s.accepted and s.changed]
+    for t in expected[:4]:
+        await page.click("[aria-label='Next accepted']")
+        await at(page, t)
+
+
+async def test_a_rejected_step_counts_the_old_text_again(visit):
+    trace = toy_trace()
+    page = await open_player(visit, trace)
+    stay = 1
+    for step in parse_trace(trace).steps[1:]:
+        stay = 1 if step.accepted and step.changed else stay + 1
+        await page.evaluate(f"api.seek({step.t})")
+        await at(page, step.t)
+        assert (await page.inner_text(".qp-bead-now")).endswith(f"×{stay}")
+
+
+async def test_reduced_motion_shows_a_finished_step_and_waits(visit):
+    page = await open_player(visit, options="", reduced=True)
+    await at(page, 1)
+    assert not await page.evaluate("api.position.playing")
+    assert await page.get_attribute(".qp-play", "aria-label") == "Play"
+
+
+@pytest.mark.parametrize("dark", [False, True])
+async def test_the_page_fits_360_pixels_light_and_dark(visit, dark):
+    page = await visit(
+        standalone(toy_trace(), dark=dark, options=STILL), width=360, height=740, dark=dark
+    )
+    for tab in ("tree", "lineage", "table"):
+        await page.evaluate(f"(api.seek(9), api.openTab('{tab}'))")
+        await at(page, 9)
+        assert await page.evaluate(WIDER) <= 0
+    small = await page.evaluate(
+        """() => [...document.querySelectorAll('.qp button, .qp select')]
+        .filter((b) => b.offsetParent && b.getBoundingClientRect().height < 44)
+        .map((b) => b.textContent || b.title)"""
+    )
+    assert small == []
+    ink = await page.evaluate("getComputedStyle(document.querySelector('.qp')).color")
+    assert (sum(map(int, ink[4:-1].split(","))) > 384) == dark
+
+
+async def test_steps_are_spoken_when_paused_and_silent_when_playing(visit):
+    page = await open_player(visit)
+    await page.evaluate("api.seek(3)")
+    spoken = await page.inner_text("[aria-live='polite']")
+    assert spoken.startswith("Step 3 of 32.")
+    assert "ccepted" in spoken or "ejected" in spoken
+    await page.evaluate("api.toggle(true)")
+    await shows(page, "api.position.t >= 4")
+    assert await page.inner_text("[aria-live='polite']") == spoken
+
+
+async def test_tree_lineage_and_table_agree_with_the_chain(visit):
+    trace = toy_trace(64)
+    parsed = parse_trace(trace)
+    page = await open_player(visit, trace)
+    told = await page.evaluate(
+        """() => { const c = api.trace.chains[0], t = 64;
+        const { tree, distinct } = QAlign.prefixTree(c, t, 99);
+        const walk = (n) => [n, ...n.children.flatMap(walk)], all = walk(tree);
+        const leaves = all.filter((n) => n.state).map((n) => n.state.visits);
+        return { distinct, visits: tree.visits, leaves, writers: QAlign.writers(c, t),
+          stubs: all.reduce((s, n) => s + n.stubs, 0) }; }"""
+    )
+    states = [s.response.tokens for s in parsed.states]
+    assert told["distinct"] == len(set(states))
+    assert told["visits"] == len(states) == sum(told["leaves"])
+    assert sorted(told["leaves"]) == sorted(states.count(x) for x in set(states))
+    assert told["stubs"] == sum(not s.accepted and s.changed for s in parsed.steps[1:])
+    written: list[int] = []
+    for step in parsed.steps:
+        if step.accepted:
+            rest = len(step.proposal.response) - step.index
+            written = written[: step.index] + [step.t] * rest
+    assert told["writers"] == written
+    await page.evaluate("(api.seek(20), api.openTab('table'))")
+    await page.wait_for_selector("tr[aria-current]")
+    cells = await page.locator("tr[aria-current] > *").all_inner_texts()
+    assert cells[0] == "20"
+    assert cells[1] == f"{parsed.steps[20].index} of {len(parsed.steps[20].current.response)}"
+
+
+async def test_two_chains_can_be_chosen(visit):
+    page = await open_player(visit, toy_trace(12, chains=2))
+    await page.select_option("select[aria-label='Chain']", "1")
+    await shows(page, "api.position.chain === 1")
+    assert page.errors == []
+
+
+@pytest.mark.parametrize("way", ["recorded", "live", "uploaded"])
+async def test_hostile_texts_are_shown_and_never_run(visit, way):
+    trace = hostile_trace()
+    if way == "recorded":
+        page = await open_player(visit, trace)
+    else:
+        page = await open_player(visit)
+        argument = trace if way == "live" else [trace]
+        await page.evaluate("(x) => Array.isArray(x) ? api.open(x[0]) : api.stream(x)", argument)
+    await page.evaluate("(api.toggle(false), api.seek(1))")
+    await at(page, 1)
+    for tab in ("tree", "lineage", "table"):
+        await page.evaluate(f"api.openTab('{tab}')")
+        await page.wait_for_selector(".qp-view > *")
+    shown = await page.evaluate("document.querySelector('.qp-new').textContent")
+    for text in HOSTILE:
+        literal = text.replace("\u202e", "⟨U+202E⟩").replace("\u2066", "⟨U+2066⟩")
+        assert literal.replace("\u0000", "␀") in shown
+    assert HOSTILE[0] in await page.inner_text(".qp-prompt")
+    assert await page.evaluate(HITS) == [0, 0]
+    assert await page.evaluate(WIDER) <= 0
+    assert page.errors == []
+
+
+def edited(**changes):
+    lines = toy_trace(4).splitlines()
+    for number, change in changes.items():
+        k = int(number[1:])
+        lines[k] = change(lines[k])
+    return "\n".join(lines)
+
+
+def with_(**changes):
+    return lambda line: json.dumps(json.loads(line) | changes)
+
+
+def steps_of(trace: str) -> list[int]:
+    return [k for k, line in enumerate(trace.splitlines()) if '"type":"step"' in line]
+
+
+FIRST, SECOND = steps_of(toy_trace(4))[:2]
+BROKEN = {
+    "not a trace": "hello",
+    "another version": edited(l0=with_(version=2)),
+    "no number": edited(**{f"l{SECOND}": with_(reward="1")}),
+    "not finite": edited(**{f"l{SECOND}": lambda s: s.replace('"reward":', '"reward":NaN,"x":')}),
+    "an index outside": edited(**{f"l{SECOND}": with_(index=9999)}),
+    "a step twice": edited(**{f"l{SECOND}": with_(t=0)}),
+    "a piece too few": edited(**{f"l{SECOND}": with_(pieces=["x"] * 999)}),
+    "no tokens": edited(**{f"l{SECOND}": with_(tokens=[], pieces=[])}),
+    "a false verdict": edited(**{f"l{SECOND}": with_(log_alpha=-2.0, log_u=-1.0, accepted=True)}),
+    "half a line": edited(**{f"l{SECOND}": lambda s: s[: len(s) // 2]}),
+    "empty": "",
+}
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+async def test_a_broken_file_gets_one_sentence_and_changes_nothing(visit, kind):
+    with pytest.raises(InvalidTrace):  # the core refuses it too: one format, two readers
+        parse_trace(BROKEN[kind])
+    page = await open_player(visit)
+    await page.evaluate("api.seek(7)")
+    said = await page.evaluate(
+        "(text) => { try { api.open(text); return '' } catch (e) { return e.message } }",
+        BROKEN[kind],
+    )
+    assert said.endswith(".")
+    assert said.count(". ") <= 1
+    assert await page.evaluate("[api.position.t, api.position.last]") == [7, 32]
+
+
+async def test_a_growing_run_shows_only_what_has_arrived_and_stop_keeps_it(visit):
+    lines = toy_trace(20).splitlines(keepends=True)
+    page = await open_player(visit)
+    await page.evaluate("(x) => api.stream(x)", "".join(lines[:8]))
+    last = await page.evaluate("api.position.last")
+    assert 0 < last < 8
+    await page.evaluate("(x) => api.stream(x)", "".join(lines[:14]) + lines[14][:20])
+    assert await page.evaluate("api.position.last") > last
+    await page.evaluate("api.stop()")
+    await shows(page, "document.querySelector('.qp-top').innerText.includes('stopped')")
+    await page.evaluate("api.seek(3)")
+    await at(page, 3)

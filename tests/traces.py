@@ -1,0 +1,66 @@
+"""Traces for the player's tests, written by the core: real chains and hostile texts."""
+
+from __future__ import annotations
+
+import json
+import re
+
+from toys import ANSWER, PROMPT, ToyLM, ToyRM
+
+from qalign_core import collect
+from qalign_core.recording import record
+
+HOSTILE = (
+    "</script><script>window.hit=1</script>",
+    "${window.hit=2}",
+    "{{7*7}}",
+    "<img src=x onerror=window.hit=3>",
+    "\u202eright to left\u2066",
+    "😀🏳️‍🌈",
+    "null\u0000byte",
+    "x" * 10_000,
+)
+
+
+def toy_trace(steps: int = 32, *, seed: int = 7, beta: float = 1.0, chains: int = 1) -> str:
+    """A finished run of the toy models."""
+    lines = collect(
+        record(
+            ToyLM(),
+            ToyRM(),
+            PROMPT,
+            beta=beta,
+            steps=steps,
+            seed=seed,
+            n_chains=chains,
+            n_base=32,
+            reference=ANSWER,
+            extractor="number",
+            origin="recorded",
+        )
+    )
+    return "".join(each.line for each in lines)
+
+
+def hostile_trace(extra: dict[str, object] | None = None) -> str:
+    """Three steps whose prompt, tokens and answers try to break out of the text."""
+    n = len(HOSTILE)
+    header = {
+        "type": "header", "version": 1, "lm": HOSTILE[3], "rm": HOSTILE[2], "prompt": HOSTILE[0],
+        "beta": 1.0, "seed": 1, "steps": 2, "chains": 1, "reference": HOSTILE[3],
+        "extractor": "text", **(extra or {}),
+    }  # fmt: skip
+    step = {
+        "type": "step", "chain": 0, "index": 0, "tokens": list(range(n)), "pieces": list(HOSTILE),
+        "finished": False, "reward": 0.0, "log_alpha": 0.0, "log_u": None, "accepted": True,
+        "answer": HOSTILE[3], "cost": [n, n, 0, n, 0],
+    }  # fmt: skip
+    again = {"tokens": list(range(n, 2 * n)), "reward": 1.0, "log_u": -0.5}
+    end = {"type": "end", "reason": "failed", "message": HOSTILE[3]}
+    lines = [header, step | {"t": 0}, step | {"t": 1} | again, step | {"t": 2} | again, end]
+    return "".join(json.dumps(line).replace("<", "\\u003c") + "\n" for line in lines)
+
+
+def numbers(text: str) -> list[float]:
+    """The numbers in a text, with a typographic minus."""
+    return [float(x) for x in re.findall(r"-?\d+(?:\.\d+)?", text.replace("−", "-"))]
