@@ -16,14 +16,14 @@ from transformers import PreTrainedTokenizerFast
 from transformers.utils import logging
 
 from training.export import export_language_model, export_reward_model, load_language_model
-from training.language_model import STEPS, train_language_model
+from training.language_model import train_language_model
 from training.on_policy import graded_samples
 from training.quality import ASSETS
 from training.reward_model import train_reward_model
 from training.tasks import write_tasks
 from training.tokenizer import train_tokenizer
 
-RM_STEPS = 500
+RM_STEPS = 400
 WEAK_RM_STEPS, WEAK_RM_PROMPTS = 60, 300
 
 
@@ -34,32 +34,30 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=ASSETS, help="holds models/ and tasks/")
     parser.add_argument("--build", type=Path, default=Path("build/training"), help="checkpoints")
     parser.add_argument("--fresh", action="store_true", help="do not resume")
-    parser.add_argument("--lm-steps", type=int, default=STEPS)
-    parser.add_argument("--rm-steps", type=int, default=RM_STEPS)
     options = parser.parse_args()
     torch.set_num_threads(min(2, os.cpu_count() or 1))
     logging.disable_progress_bar()
     if options.fresh:
         shutil.rmtree(options.build, ignore_errors=True)
     started = time.monotonic()
-    train(options.build, options.out, options.seed, options.lm_steps, options.rm_steps)
+    train(options.build, options.out, options.seed)
     print(f"done in {(time.monotonic() - started) / 60:.0f} minutes; measure: -m training.quality")
 
 
-def train(build: Path, out: Path, seed: int, lm_steps: int, rm_steps: int) -> None:
+def train(build: Path, out: Path, seed: int) -> None:
     """All stages in order; each finds its own checkpoint in `build`."""
     models = out / "models"
     write_tasks(out / "tasks", seed)
     tokenizer: PreTrainedTokenizerFast = train_tokenizer(seed)
-    trained = train_language_model(tokenizer, build / "lm.pt", seed=seed, steps=lm_steps)
+    trained = train_language_model(tokenizer, build, seed=seed)
     export_language_model(trained, tokenizer, models / "lm")
 
     # From here on the language model is the shipped one, with its rounded weights.
     model = load_language_model(models / "lm")
     graded = graded_samples(model, tokenizer, build, seed=seed)
     for name, prompts, steps in (
-        ("rm", len(graded), rm_steps),
-        ("rm-weak", WEAK_RM_PROMPTS, min(WEAK_RM_STEPS, rm_steps)),
+        ("rm", len(graded), RM_STEPS),
+        ("rm-weak", WEAK_RM_PROMPTS, WEAK_RM_STEPS),
     ):
         reward_model = train_reward_model(
             model, graded[:prompts], build / f"{name}.pt", seed=seed, steps=steps

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
@@ -20,21 +21,47 @@ from training.optim import Optimizers
 from training.tokenizer import CONTEXT_LENGTH, prompt_ids, response_ids
 
 TOKENS_A_BATCH = 6144
-STEPS = 3000
 CHUNK = 4096  # documents that are sorted by length together
 
 
-def train_language_model(
-    tokenizer: PreTrainedTokenizerFast, checkpoint: Path, *, seed: int, steps: int = STEPS
-) -> Llama:
-    """Train from nothing, or from the checkpoint where there is one; prints its progress."""
+@dataclass(frozen=True)
+class Stage:
+    """A part of the training, with a schedule and a part of the corpus of its own."""
+
+    name: str
+    steps: int
+    muon_lr: float
+    adam_lr: float
+    people: bool
+    first_chunk: int
+
+
+# A network of this size does not learn who is meant: after the first stage, 4 % of the names it
+# wrote were the right one of 20. The second teaches it to leave people out of its solutions.
+STAGES = (
+    Stage("lm", 3000, muon_lr=0.02, adam_lr=3e-3, people=True, first_chunk=0),
+    Stage("lm-finish", 400, muon_lr=0.006, adam_lr=9e-4, people=False, first_chunk=10_000),
+)
+
+
+def train_language_model(tokenizer: PreTrainedTokenizerFast, build: Path, *, seed: int) -> Llama:
+    """Train from nothing, or from the checkpoints in `build`; prints its progress."""
     model = Llama(Shape(vocabulary=len(tokenizer), context=CONTEXT_LENGTH), seed)
-    optimizers = Optimizers(model, steps=steps, muon_lr=0.02, adam_lr=3e-3)
+    for stage in STAGES:
+        _train(model, tokenizer, stage, build / f"{stage.name}.pt", seed)
+    return model
+
+
+def _train(
+    model: Llama, tokenizer: PreTrainedTokenizerFast, stage: Stage, checkpoint: Path, seed: int
+) -> None:
+    steps = stage.steps
+    optimizers = Optimizers(model, steps=steps, muon_lr=stage.muon_lr, adam_lr=stage.adam_lr)
     first = load_checkpoint(checkpoint, model, optimizers)
     if first >= steps:
-        return model
+        return
     started, seen, total = time.monotonic(), 0, 0.0
-    for step, (ids, is_target) in enumerate(_batches(tokenizer, seed)):
+    for step, (ids, is_target) in enumerate(_batches(tokenizer, stage, seed)):
         if step >= steps:
             break
         if step < first:  # resume at the same place of the same stream
@@ -47,15 +74,18 @@ def train_language_model(
         if (step + 1) % 50 == 0 or step + 1 == steps:
             rate = seen / (time.monotonic() - started)
             mean, total = total / ((step % 50) + 1), 0.0
-            print(f"lm {step + 1}/{steps} loss {mean:.4f} {rate:,.0f} tokens/s", flush=True)
+            progress = f"{stage.name} {step + 1}/{steps}"
+            print(f"{progress} loss {mean:.4f} {rate:,.0f} tokens/s", flush=True)
             save_checkpoint(checkpoint, model, optimizers, step + 1)
-    return model
 
 
-def _batches(tokenizer: PreTrainedTokenizerFast, seed: int) -> Iterator[tuple[Tensor, Tensor]]:
+def _batches(
+    tokenizer: PreTrainedTokenizerFast, stage: Stage, seed: int
+) -> Iterator[tuple[Tensor, Tensor]]:
     """Endless (ids, is_target): padded ids (B, T), and (B, T-1) where ids[:, 1:] is response."""
-    for chunk in count():
-        prompts, responses = zip(*documents(seed, chunk, CHUNK), strict=True)
+    for chunk in count(stage.first_chunk):
+        drawn = documents(seed, chunk, CHUNK, people=stage.people)
+        prompts, responses = zip(*drawn, strict=True)
         pairs = list(
             zip(
                 prompt_ids(tokenizer, list(prompts)),

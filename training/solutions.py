@@ -8,6 +8,7 @@ learns the frequencies; the reward model then has to see which operation does no
 from __future__ import annotations
 
 import random
+from functools import cache
 
 from qalign_core.problems import (
     BOYS,
@@ -98,11 +99,14 @@ _CLOSINGS = (
 )
 
 
-def write_solution(rng: random.Random, problem: Problem) -> str:
-    """A worked solution, wrong as often as `MISCONCEPTIONS` says; it ends "The answer is 18."."""
+def write_solution(rng: random.Random, problem: Problem, *, people: bool = True) -> str:
+    """A worked solution, wrong as often as `MISCONCEPTIONS` says; it ends "The answer is 18.".
+
+    Without `people`, no sentence of it names the person or says "he" or "she".
+    """
     while True:
         wrong = [rng.random() < MISCONCEPTIONS[event.kind] for event in problem.events]
-        if (solution := _work_out(rng, problem, wrong)) is not None:
+        if (solution := _work_out(rng, problem, wrong, people)) is not None:
             return solution
 
 
@@ -152,7 +156,7 @@ def write_drill(rng: random.Random) -> tuple[str, str]:
     return prompt, " ".join(f"{left} = {right}." for left, right in sums)
 
 
-def _work_out(rng: random.Random, problem: Problem, wrong: list[bool]) -> str | None:
+def _work_out(rng: random.Random, problem: Problem, wrong: list[bool], people: bool) -> str | None:
     """The solution with these mistakes, or None if one of them leads out of 1..LARGEST."""
     amount = problem.start
     parts = list[str]()
@@ -162,11 +166,17 @@ def _work_out(rng: random.Random, problem: Problem, wrong: list[bool]) -> str | 
             return None
         for phrasings, numbers in steps:
             slots = problem.words | {key: str(value) for key, value in numbers.items()}
-            parts.append(rng.choice(phrasings).format(**slots, subject=event.subject))
+            phrasing = rng.choice(_phrasings(phrasings, people))
+            parts.append(phrasing.format(**slots, subject=event.subject))
         amount = after
-    opening = rng.choice(_OPENINGS).format(**problem.words)
-    closing = rng.choice(_CLOSINGS).format(**problem.words, v=amount)
+    opening = rng.choice(_phrasings(_OPENINGS, people)).format(**problem.words)
+    closing = rng.choice(_phrasings(_CLOSINGS, people)).format(**problem.words, v=amount)
     return opening + " ".join([*parts, closing])
+
+
+@cache
+def _phrasings(phrasings: tuple[str, ...], people: bool) -> tuple[str, ...]:
+    return tuple(p for p in phrasings if people or ("{name}" not in p and "{he}" not in p))
 
 
 _Steps = list[tuple[tuple[str, ...], dict[str, int]]]
