@@ -22,13 +22,15 @@ from qalign_core.theory.world import (
     make_world,
 )
 
-TABS: tuple[tuple[str, str, Callable[[], Section]], ...] = (
-    ("chain", "The exact chain", lab_chain.build),
-    ("balance", "Detailed balance", lab_balance.build),
-    ("break", "Break it", lab_break.build),
-    ("beta", "Beta", lab_beta.build),
-    ("wrong", "A wrong reward", lab_wrong.build),
+SECTIONS: tuple[tuple[str, Callable[[], Section]], ...] = (
+    ("Convergence", lab_chain.build),
+    ("Detailed balance", lab_balance.build),
+    ("Break it", lab_break.build),
+    ("Beta", lab_beta.build),
+    ("A wrong reward", lab_wrong.build),
 )
+INTRO = """<p class="lab-say">This language model is so small that every response can be written
+down: nothing below is an estimate.</p>"""
 QUIET: dict[str, Any] = {
     "api_visibility": "private",
     "show_progress": "hidden",
@@ -71,8 +73,11 @@ def draw_section(section: Section, world: Sequence[Any], own: Sequence[Any]) -> 
 
 def build_lab_page() -> None:
     """Build the page in the current `gr.Blocks`: the shared world, the sections, the wiring."""
-    gr.HTML(f"<style>{CSS.read_text(encoding='utf-8')}</style>", padding=False)
+    names = [name for name, _ in SECTIONS]
     with gr.Column(elem_classes="lab"):
+        gr.HTML(f"<style>{CSS.read_text(encoding='utf-8')}</style>{INTRO}", padding=False)
+        # a radio, not tabs: on a phone all the sections stay in sight
+        opened = gr.Radio(names, value=names[0], label="What to show", elem_id="lab-opened")
         with gr.Column(elem_id="lab-world") as shared:
             with gr.Row():
                 lm = gr.Dropdown(list(LANGUAGE_MODELS), label="Language model", elem_id="lab-lm",
@@ -85,15 +90,13 @@ def build_lab_page() -> None:
             with gr.Accordion("Edit the language model and the reward", open=False):
                 rows, parts = _editors(next(iter(LANGUAGE_MODELS)), next(iter(REWARDS)))
         message = gr.HTML(elem_id="lab-message", padding=False)
-        tabs, sections = [], []
-        with gr.Tabs(elem_id="lab-tabs"):
-            for name, title, build in TABS:
-                with gr.Tab(title, id=f"lab-{name}") as tab:
-                    tabs.append(tab)
-                    sections.append(build())
+        sections: dict[str, tuple[gr.Column, Section]] = {}
+        for name, build in SECTIONS:
+            with gr.Column(visible=name == names[0]) as column:
+                sections[name] = (column, build())
     lm.input(rows_of, lm, rows, **QUIET)
     reward.input(parts_of, reward, parts, **QUIET)
-    _wire(sections, tabs, shared, [rows, *parts, beta], message)
+    _wire(sections, opened, shared, [rows, *parts, beta], message)
 
 
 def _editors(lm: str, reward: str) -> tuple[gr.Dataframe, list[gr.Number]]:
@@ -113,54 +116,39 @@ def _editors(lm: str, reward: str) -> tuple[gr.Dataframe, list[gr.Number]]:
 
 
 def _wire(
-    sections: list[Section],
-    tabs: list[gr.Tab],
+    sections: dict[str, tuple[gr.Column, Section]],
+    opened: gr.Radio,
     shared: gr.Column,
     world: list[Component],
     message: gr.HTML,
 ) -> None:
-    """Draw a section when its tab opens and whenever a setting changes while it is open."""
-    opened = gr.State(sections[0].name)
+    """Draw the section that is open: when it is opened, and when one of its settings changes.
+
+    The others keep what they show until they are opened, so a slider costs one section.
+    """
+    controls = [control for _, section in sections.values() for control in section.controls]
 
     def redraw(name: str, *values: Any) -> list[object]:
-        """Draw the open section; the others keep what they show until they are opened."""
-        found: list[object] = []
-        said: object = gr.skip()
+        found: list[object] = [gr.skip()]
         settings, rest = values[: len(world)], values[len(world) :]
-        for section in sections:
+        for title, (_, section) in sections.items():
             own, rest = rest[: len(section.controls)], rest[len(section.controls) :]
-            if section.name == name and section.uses_world:
-                said, *drawn = draw_section(section, settings, own)
+            if title == name:
+                found[0], *drawn = draw_section(section, settings, own)
                 found += drawn
             else:
                 found += [gr.skip()] * len(section.outputs)
-        return [said, *found]
+        return found
 
-    gr.on(
-        [widget.change for widget in world],
-        redraw,
-        [opened, *world, *(control for s in sections for control in s.controls)],
-        [message, *(output for s in sections for output in s.outputs)],
-        **QUIET,
-    )
-    for section, tab in zip(sections, tabs, strict=True):
-        _wire_section(section, tab, shared, world, message, opened)
+    def open_section(name: str) -> list[gr.Column]:
+        return [
+            gr.Column(visible=sections[name][1].uses_world),
+            *(gr.Column(visible=title == name) for title in sections),
+        ]
 
-
-def _wire_section(
-    section: Section,
-    tab: gr.Tab,
-    shared: gr.Column,
-    world: list[Component],
-    message: gr.HTML,
-    opened: gr.State,
-) -> None:
-    def draw(*values: Any) -> tuple[object, ...]:
-        return draw_section(section, values[: len(world)], values[len(world) :])
-
-    def select(*values: Any) -> tuple[object, ...]:
-        return (section.name, gr.Column(visible=section.uses_world), *draw(*values))
-
-    inputs, outputs = [*world, *section.controls], [message, *section.outputs]
-    gr.on([control.change for control in section.controls], draw, inputs, outputs, **QUIET)
-    tab.select(select, inputs, [opened, shared, *outputs], **QUIET)
+    inputs = [opened, *world, *controls]
+    outputs = [message, *(output for _, section in sections.values() for output in section.outputs)]
+    changes = [widget.change for widget in (*world, *controls)]
+    gr.on(changes, redraw, inputs, outputs, **QUIET)
+    columns = [shared, *(column for column, _ in sections.values())]
+    opened.change(open_section, opened, columns, **QUIET).then(redraw, inputs, outputs, **QUIET)

@@ -174,4 +174,4 @@ def build() -> Section:
                            min_width=200)  # fmt: skip
     words = gr.HTML(elem_id="lab-balance-told", padding=False)
     bars = block("Flow through each place to rewrite from", "flow")
-    return Section("balance", draw, [y, z, rule], [words, bars.plot, bars.numbers])
+    return Section(draw, [y, z, rule], [words, bars.plot, bars.numbers])

@@ -52,7 +52,7 @@ def sweep_figure(points: tuple[AtBeta, ...], here: AtBeta, guess: float | None) 
                        line={"color": BLUE, "width": 1.5, "dash": "dot"}), 1, 1)  # fmt: skip
     else:
         fig.add_trace(
-            go.Scatter(x=[betas[0], betas[-1]], y=[guess, guess], name="your guess",
+            go.Scatter(x=[betas[0], betas[-1]], y=[guess, guess], name="your guess", mode="lines",
                        line={"color": GREY, "dash": "dash"}, hoverinfo="skip"), 1, 1)  # fmt: skip
     add(2, "KL(target‖base)", ORANGE, [p.kl for p in points], here.kl)
     steps: list[float | None] = [None if p.steps is None else max(p.steps, 1) for p in points]
@@ -99,7 +99,7 @@ def verdict(here: AtBeta, guess: float, revealed: bool) -> str:
     """What became of the guess."""
     if not revealed:
         return note(
-            f"At beta = {here.beta:g} spreads: what share of the proposals is accepted? "
+            f"Beta is {here.beta:g} of the reward's spread: what share of proposals is accepted? "
             "Set your guess, then show the rate."
         )
     off = abs(guess - here.acceptance)
@@ -133,8 +133,8 @@ def draw(world: World, beta: float, guess: float, mode: str) -> tuple[object, ..
     points = sweep(world)
     return (
         verdict(here, share, revealed) + facts_of(here, hidden),
-        strip(chain, chain.target, "target again", BLUE, "circle-open"),
-        strip_table(chain, chain.target, "target"),
+        strip(chain),
+        strip_table(chain),
         sweep_figure(points, here, hidden),
         sweep_table(points, revealed),
     )
@@ -159,5 +159,5 @@ def build() -> Section:
             bars = block("The target at this beta", "target")
         with gr.Column(min_width=340):
             curve = block("Acceptance, distance and patience, at every beta", "sweep")
-    return Section("beta", draw, [guess, mode], [told, bars.plot, bars.numbers, curve.plot,
+    return Section(draw, [guess, mode], [told, bars.plot, bars.numbers, curve.plot,
                    curve.numbers])  # fmt: skip

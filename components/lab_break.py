@@ -20,7 +20,6 @@ from components.lab_style import (
     number,
     table,
 )
-from qalign_core.exact import total_variation
 from qalign_core.theory.convergence import distances
 from qalign_core.theory.mistakes import MISTAKES, Broken, broken, mistake
 from qalign_core.theory.world import World, by_reward, label
@@ -39,14 +38,14 @@ def wrong_figure(b: Broken, title: str) -> go.Figure:
     traces = [
         go.Bar(x=place, y=b.chain.target[order], name="exact target", marker_color=BLUE,
                customdata=names, hovertemplate="%{customdata}: %{y:.4f}"),
-        go.Bar(x=place, y=b.limit[order], name=f"{title.lower()}: what it samples",
+        go.Bar(x=place, y=b.limit[order], name=title.lower(),
                marker={"color": ORANGE, "pattern": {"shape": "/", "size": 5}},
                hovertemplate="%{y:.4f}"),
     ]  # fmt: skip
-    every = max(1, len(order) // 10)
+    every = max(1, len(order) // 6)
     return figure(
         traces,
-        x=f"the {len(order)} responses that differ most, sorted by reward",
+        x=f"the {len(order)} responses that differ most",
         y="probability",
         barmode="group",
         bargap=0.2,
@@ -69,7 +68,7 @@ def wrong_distance_figure(right: np.ndarray, wrong: np.ndarray, b: Broken) -> go
                    line={"color": BLUE, "width": 2.5}, hovertemplate="%{y:.2e}"),
         go.Scatter(x=t, y=wrong, name="this mistake", line={"color": ORANGE, "width": 2.5},
                    hovertemplate="%{y:.2e}"),
-        go.Scatter(x=[0, len(t) - 1], y=[b.distance] * 2, name="where it ends",
+        go.Scatter(x=[0, len(t) - 1], y=[b.distance] * 2, name="where it ends", mode="lines",
                    line={"color": GREY, "width": 1.5, "dash": "dash"}, hoverinfo="skip"),
     ]  # fmt: skip
     return figure(
@@ -118,24 +117,6 @@ def draw(world: World, beta: float, title: str) -> tuple[object, ...]:
     )
 
 
-def compare(world: World, beta: float) -> str:
-    """All mistakes in one table."""
-    rows = []
-    for m in MISTAKES:
-        b = broken(world, beta, m.rule)
-        rows.append((m.title, b.distance, b.mean_length[0], b.mean_reward[0]))
-    exact = world.chain(beta)
-    target = exact.target
-    lengths = np.array([float(len(y)) for y in exact.states])
-    right = (
-        "The right rule",
-        total_variation(exact.limit(), target),
-        float(target @ lengths),
-        float(target @ exact.rewards),
-    )
-    return table(("rule", "distance to the target", "mean |y|", "mean reward"), [right, *rows])
-
-
 def build() -> Section:
     """The section's widgets."""
     heading(
@@ -151,5 +132,5 @@ def build() -> Section:
             bars = block("What it samples instead", "wrong")
         with gr.Column(min_width=340):
             curve = block("It never gets there", "wrong-distance")
-    return Section("break", draw, [which], [told, bars.plot, bars.numbers, curve.plot,
+    return Section(draw, [which], [told, bars.plot, bars.numbers, curve.plot,
                    curve.numbers])  # fmt: skip

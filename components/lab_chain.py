@@ -80,13 +80,13 @@ def progress(world: World, beta: float, t: int, n_chains: int) -> Progress:
 
 
 def strip(
-    chain: ExactChain, shown: Array, name: str, colour: str, symbol: str = "diamond"
+    chain: ExactChain, shown: Array | None = None, name: str = "", colour: str = VIOLET
 ) -> go.Figure:
     """All responses from the lowest reward to the highest: base LM, exact target, and `shown`."""
     order = by_reward(chain)
     place = np.arange(len(order))
     labels = [label(chain.states[a]) for a in order]
-    ticks = np.unique(np.linspace(0, len(order) - 1, 9).round().astype(int))
+    ticks = np.unique(np.linspace(0, len(order) - 1, 6).round().astype(int))
     hover = [
         f"{text} · reward {r:+.2f}" for text, r in zip(labels, chain.rewards[order], strict=True)
     ]
@@ -96,13 +96,16 @@ def strip(
         go.Scatter(x=place, y=chain.base[order], name="base LM", mode="lines",
                    line={"color": ORANGE, "width": 1.5, "shape": "hvh"},
                    hovertemplate="%{y:.4f}"),
-        go.Scatter(x=place, y=shown[order], name=name, mode="markers",
-                   marker={"color": colour, "size": 6, "symbol": symbol},
-                   hovertemplate="%{y:.4f}"),
     ]  # fmt: skip
+    if shown is not None:
+        traces.append(
+            go.Scatter(x=place, y=shown[order], name=name, mode="markers",
+                       marker={"color": colour, "size": 6, "symbol": "diamond"},
+                       hovertemplate="%{y:.4f}")
+        )  # fmt: skip
     return figure(
         traces,
-        x="responses, sorted by reward (in spreads of the base LM)",
+        x="responses, worst reward to best (in spreads)",
         y="probability",
         xaxis_tickvals=ticks,
         xaxis_ticktext=[f"{labels[k]}<br>{chain.rewards[order[k]]:+.1f}" for k in ticks],
@@ -124,7 +127,7 @@ def distance_figure(p: Progress) -> go.Figure:
         go.Scatter(x=t, y=resolved, name="exact chain", line={"color": VIOLET, "width": 2.5},
                    hovertemplate="%{y:.2e}"),
         go.Scatter(x=t, y=np.where((slope < 3) & (slope > 1e-15), slope, np.nan),
-                   name=f"slope of the second eigenvalue, {p.eigenvalue:.3f}ᵗ",
+                   name=f"second eigenvalue: {p.eigenvalue:.3f}ᵗ",
                    line={"color": GREY, "width": 1.5, "dash": "dash"}, hoverinfo="skip"),
     ]  # fmt: skip
     if p.empirical is not None and p.floor is not None:
@@ -132,7 +135,7 @@ def distance_figure(p: Progress) -> go.Figure:
             go.Scatter(x=t, y=p.empirical, name=_chains(p.n_chains),
                        line={"color": TEAL, "width": 1.5}, hovertemplate="%{y:.3f}"),
             go.Scatter(x=[0, len(t) - 1], y=[p.floor, p.floor],
-                       name=f"noise of {p.n_chains} perfect draws",
+                       name=f"noise of {p.n_chains} perfect draws", mode="lines",
                        line={"color": ORANGE, "width": 1.5, "dash": "dot"},
                        hovertemplate="%{y:.3f}"),
         ]  # fmt: skip
@@ -172,22 +175,18 @@ def facts_of(p: Progress) -> str:
     return facts(rows)
 
 
-def strip_table(chain: ExactChain, shown: Array, name: str) -> str:
-    """Every response: reward, base LM, target, and the distribution shown."""
-    return table(
-        ("response", "reward", "|y|", "base LM", "exact target", name),
-        [
-            (
-                label(chain.states[a]),
-                float(chain.rewards[a]),
-                len(chain.states[a]),
-                float(chain.base[a]),
-                float(chain.target[a]),
-                float(shown[a]),
-            )
-            for a in by_reward(chain)[::-1]
-        ],
-    )
+def strip_table(chain: ExactChain, shown: Array | None = None, name: str = "") -> str:
+    """Every response, best reward first: reward, base LM, target, and the distribution shown."""
+    headers = ["response", "reward", "|y|", "base LM", "exact target"]
+    columns = [chain.rewards, chain.base, chain.target]
+    if shown is not None:
+        headers.append(name)
+        columns.append(shown)
+    rows: list[list[Cell]] = []
+    for a in by_reward(chain)[::-1]:
+        reward, *rest = (float(column[a]) for column in columns)
+        rows.append([label(chain.states[a]), reward, len(chain.states[a]), *rest])
+    return table(headers, rows)
 
 
 def distance_table(p: Progress) -> str:
@@ -233,7 +232,8 @@ def build() -> Section:
         "and settles on the exact target (blue).",
     )
     with gr.Row():
-        t = gr.Slider(0, STEPS, 0, step=1, label="Step t", elem_id="lab-t", scale=3)
+        t = gr.Slider(0, STEPS, 0, step=1, label="Step t", elem_id="lab-t", scale=3,
+                      min_width=240)  # fmt: skip
         play = gr.Button("▶ Play", elem_id="lab-play", scale=1, min_width=110)
         shown = gr.Radio(
             list(SHOWN), value=next(iter(SHOWN)), label="Distribution shown", scale=3,
@@ -264,5 +264,5 @@ def build() -> Section:
     quiet = {"api_visibility": "private", "show_progress": "hidden"}
     play.click(toggle, [play, t], [t, timer, play], **quiet)
     timer.tick(tick, t, [t, timer, play], **quiet)
-    return Section("chain", draw, [t, shown], [told, bars.plot, bars.numbers, curve.plot,
+    return Section(draw, [t, shown], [told, bars.plot, bars.numbers, curve.plot,
                    curve.numbers])  # fmt: skip

@@ -13,7 +13,6 @@ class Section:
     """A section of the lab.
 
     Attributes:
-        name: its id, unique on the page.
         draw: from (world, beta, *values of `controls`) to the values of `outputs`, in order; a
             section with a world of its own gets only the values.
         controls: the section's own widgets; a change of one draws the section again.
@@ -21,7 +20,6 @@ class Section:
         uses_world: whether it shows the shared language model and reward.
     """
 
-    name: str
     draw: Callable[..., Sequence[object]]
     controls: list[Component]
     outputs: list[Component]

@@ -14,6 +14,7 @@ from components.lab_style import (
     GREY,
     ORANGE,
     TEAL,
+    VIOLET,
     block,
     facts,
     figure,
@@ -86,8 +87,7 @@ def target_figure(example: Example) -> go.Figure:
         yaxis_tickformat=".0%",
         yaxis_range=[0, 1.03],
     )
-    fig.add_vline(x=example.beta, line={"color": GREY, "width": 1.5, "dash": "dot"},
-                  annotation_text="beta", annotation_position="top right")  # fmt: skip
+    fig.add_vline(x=example.beta, line={"color": VIOLET, "width": 2})
     if BETAS[0] < example.hack_beta < BETAS[-1]:
         fig.add_vrect(x0=BETAS[0], x1=example.hack_beta, fillcolor=ORANGE, opacity=0.12,
                       line_width=0)  # fmt: skip
@@ -183,7 +183,7 @@ def build() -> Section:
         with gr.Column(min_width=320):
             proxy = block("Proxy reward: what the reward model sees", "proxy")
         with gr.Column(min_width=320):
-            target = block("What the target itself prefers", "hack-target")
+            target = block("What the target itself prefers (line: this beta)", "hack-target")
     outputs = [told, accuracy.plot, accuracy.numbers, proxy.plot, proxy.numbers, target.plot,
                target.numbers]  # fmt: skip
-    return Section("wrong", draw, [mass, reward, beta], outputs, uses_world=False)
+    return Section(draw, [mass, reward, beta], outputs, uses_world=False)
