@@ -9,6 +9,7 @@ os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 
 import gradio as gr
 
+from components.compare import build_compare_page
 from components.links import page_of
 from components.runs import Runs
 from components.theme import head, theme
@@ -38,8 +39,11 @@ def build_app(runs: Runs | None = None) -> gr.Blocks:
         title="QAlign Explorer", analytics_enabled=False, delete_cache=(3600, 3600)
     ) as demo:
         gr.HTML(HEADER, apply_default_css=False)
-        with gr.Tabs() as tabs, gr.Tab("Watch", id="watch"):
-            build_watch_page(runs, demo)
+        with gr.Tabs() as tabs:
+            with gr.Tab("Watch", id="watch"):
+                build_watch_page(runs, demo)
+            with gr.Tab("Compare", id="compare"):
+                build_compare_page(runs, demo)
         tabs.select(None, js="() => {}")
 
         def open_page(request: gr.Request) -> gr.Tabs:
@@ -57,5 +61,6 @@ def launch_options() -> dict[str, object]:
 if __name__ == "__main__":
     runs = Runs()
     demo = build_app(runs)
-    runs.warm_up()
-    demo.launch(**launch_options())
+    demo.launch(**launch_options(), prevent_thread_lock=True)
+    runs.warm_up()  # only now: importing torch would starve the launch's own check of the address
+    demo.block_thread()

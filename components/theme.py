@@ -53,7 +53,7 @@ def theme() -> gr.themes.Base:
 def head() -> str:
     """The page's head: the player and the shell, both style and script, in the page itself."""
     parts = []
-    for folder in ("player", "shell"):
+    for folder in ("player", "shell", "compare"):
         css = (ASSETS / folder / f"{folder}.css").read_text(encoding="utf-8")
         js = (ASSETS / folder / f"{folder}.js").read_text(encoding="utf-8")
         parts.append(f"<style>{css}</style><script>{js}</script>")

@@ -1,0 +1,401 @@
+"""The Compare page: four ways to decide, one budget, side by side."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any, cast
+
+import gradio as gr
+
+from components.compare_figures import reward_histograms
+from components.compare_view import view
+from components.links import Settings, from_query, to_query
+from components.player import status_line
+from components.runs import IDLE, Feed, Runs, Status
+from components.watch import KINDS, WRITING, new_problem, shipped_models
+from qalign_core.compare import Budget, Comparison, Cut, Meter, draw_comparison, full_cut
+from qalign_core.compare_file import recorded_comparison, to_csv, to_json
+from qalign_core.errors import QAlignError
+from qalign_core.types import ScoredResponse, Step, TraceHeader
+
+BUDGETS: dict[str, Budget] = {"Equal compute (FLOPs)": "flops", "Equal samples": "samples"}
+SHARE_OF_TIME = 0.15
+"""The most of a run's time that goes into showing it while it goes on."""
+
+PANEL = """
+const host = element.querySelector(".qc-host");
+host.qalignCompare = window.QAlignCompare.mount(host, {
+  cut: (at) => trigger("cut", at), // 'cut'
+  save: (kind) => trigger("save", { kind }), // 'save'
+});
+watch("value", () => host.qalignCompare.view(props.value));
+host.qalignCompare.view(props.value);
+"""
+SAVER = """
+watch("value", () => {
+  const file = JSON.parse(props.value);
+  window.QAlignCompare.download(file.name, file.text);
+});
+"""
+HEADING = """
+<p class="qc-sub">The same language model, the same reward model and the same compute: only the way
+to one answer differs. Best-of-n, majority vote and weighted vote share one pool of independent
+samples; QAlign follows a chain that rewrites its own answer.</p>
+"""
+
+
+class Shown:
+    """What one visitor looks at; a session has its own."""
+
+    def __init__(self, comparison: Comparison | None = None, budget: Budget = "flops") -> None:
+        self.comparison = comparison
+        self.budget = budget
+
+    def __deepcopy__(self, memo: dict[int, object]) -> Shown:
+        return Shown(self.comparison, self.budget)  # the comparison itself never changes
+
+
+def settings_of(header: TraceHeader) -> Settings:
+    """The settings that draw a comparison again."""
+    return Settings(
+        prompt=header.prompt,
+        reference=header.reference,
+        extractor=header.extractor,
+        lm=header.lm,
+        rm=header.rm,
+        beta=header.beta,
+        steps=header.steps,
+        chains=header.chains,
+        seed=header.seed,
+        temperature=header.sampling.temperature,
+        max_new_tokens=header.sampling.max_new_tokens,
+    )
+
+
+async def sample_comparison(
+    feed: Feed, runs: Runs, settings: Settings, budget: Budget, shown: Shown
+) -> None:
+    """One live comparison; `shown.comparison` grows with every step and sample.
+
+    Raises:
+        QAlignError: the settings or the models do not allow it.
+    """
+    settings.check(runs.limits)
+    lm, rm = await runs.models(feed, settings.lm, settings.rm, settings.sampling)
+    header = TraceHeader(
+        lm=settings.lm,
+        rm=settings.rm,
+        prompt=settings.prompt,
+        beta=settings.beta,
+        seed=settings.seed,
+        steps=settings.steps,
+        chains=settings.chains,
+        sampling=settings.sampling,
+        prompt_tokens=len(lm.encode(settings.prompt)),
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        reference=settings.reference,
+        extractor=settings.extractor,
+        lm_revision=getattr(lm, "revision", ""),
+        rm_revision=getattr(rm, "revision", ""),
+    )
+    steps: list[Step] = []
+    pool: list[ScoredResponse] = []
+    meter = Meter.of(lm, rm)
+    async for drawn in draw_comparison(
+        lm,
+        rm,
+        settings.prompt,
+        beta=settings.beta,
+        steps=settings.steps,
+        seed=settings.seed,
+        n_chains=settings.chains,
+        budget=budget,
+        max_samples=runs.limits.samples,
+    ):
+        if isinstance(drawn, Step):
+            steps.append(drawn)
+            await feed.step()
+        else:
+            pool.append(drawn)
+        shown.comparison = Comparison(header, tuple(steps), tuple(pool), meter, settings.burn_in)
+        feed.write("\n")
+
+
+class Pace:
+    """Says when the next update is due: at most every 0.25 s, and for a small share of the time."""
+
+    def __init__(self) -> None:
+        self._due = 0.0
+
+    def due(self) -> bool:
+        """Whether it is time."""
+        return time.monotonic() >= self._due
+
+    def took(self, seconds: float) -> None:
+        """Remember what the update cost."""
+        self._due = time.monotonic() + max(0.25, seconds / SHARE_OF_TIME)
+
+
+def _status(status: Status, **more: str) -> str:
+    return json.dumps({"state": status.state, "text": status.text, **more})
+
+
+def _form_settings(
+    prompt: str,
+    reference: str,
+    lm: str,
+    rm: str,
+    beta: float,
+    steps: float,
+    chains: float,
+    seed: float,
+    temperature: float,
+    max_new_tokens: float,
+    burn_in: float,
+    budget: str,
+) -> tuple[Settings, Budget]:
+    """Settings from what the widgets sent, which is the visitor's word: checked before use."""
+    settings = Settings(
+        prompt=str(prompt or ""),
+        reference=str(reference or "").strip() or None,
+        extractor=None if str(prompt or "").startswith(WRITING) else "number",
+        lm=str(lm),
+        rm=str(rm),
+        beta=float(beta),
+        steps=int(steps),
+        chains=int(chains),
+        seed=int(seed),
+        temperature=float(temperature),
+        max_new_tokens=int(max_new_tokens),
+        burn_in=min(int(burn_in), int(steps)),
+    )
+    return settings, "samples" if budget == "samples" else "flops"
+
+
+def link_of(settings: Settings, budget: Budget) -> str:
+    """The query that draws this comparison again."""
+    query = to_query(settings)
+    return query if budget == "flops" else f"{query}&budget={budget}".lstrip("&")
+
+
+def file_name(comparison: Comparison, kind: str) -> str:
+    """A name that says what it is."""
+    header = comparison.header
+    return f"qalign-compare-seed{header.seed}-beta{header.beta:g}.{kind}"
+
+
+def _form(start: Settings, runs: Runs) -> tuple[list[Any], gr.Dropdown]:
+    limits, models = runs.limits, shipped_models()
+    with gr.Accordion("Change the problem or the settings", open=False, elem_id="compare-settings"):
+        with gr.Row(elem_id="compare-problem"):
+            prompt = gr.Textbox(
+                start.prompt,
+                label="Problem",
+                lines=2,
+                max_lines=5,
+                max_length=limits.prompt,
+                scale=4,
+                elem_id="compare-prompt",
+            )
+            reference = gr.Textbox(
+                start.reference or "", label="Known answer, if any", max_length=60, scale=1
+            )
+            kind = gr.Dropdown(
+                list(KINDS.items()),
+                value="in_distribution",
+                label="Kind of new problem",
+                filterable=False,
+                scale=2,
+            )
+        with gr.Row():
+            lm = gr.Dropdown(
+                [(title, key) for key, title in models["lm"].items()],
+                value=start.lm,
+                label="Language model",
+                filterable=False,
+            )
+            rm = gr.Dropdown(
+                [(title, key) for key, title in models["rm"].items()],
+                value=start.rm,
+                label="Reward model",
+                filterable=False,
+                elem_id="compare-rm",
+            )
+            beta = gr.Number(
+                start.beta,
+                label="β (beta)",
+                info="smaller: the reward bends the model more; chain and weights use the same",
+                minimum=0.001,
+                maximum=1000,
+            )
+        with gr.Row():
+            steps = gr.Slider(
+                8,
+                limits.steps,
+                value=start.steps,
+                step=1,
+                label="Steps",
+                info="proposals a chain",
+                elem_id="compare-steps",
+            )
+            chains = gr.Slider(1, limits.chains, value=start.chains, step=1, label="Chains")
+            budget = gr.Radio(list(BUDGETS.items()), value="flops", label="The pool is drawn to")
+        with gr.Row():
+            seed = gr.Number(start.seed, label="Seed", precision=0, minimum=0, maximum=2**31 - 1)
+            temperature = gr.Slider(
+                0.1, 2.0, value=start.temperature, step=0.05, label="Temperature"
+            )
+            limit = gr.Slider(
+                8, limits.tokens, value=start.max_new_tokens, step=1, label="Length limit in tokens"
+            )
+            burn_in = gr.Slider(0, 200, value=0, step=1, label="Burn-in: first states left out")
+    fields = [
+        *(prompt, reference, lm, rm, beta, steps),
+        *(chains, seed, temperature, limit, burn_in, budget),
+    ]
+    return fields, kind
+
+
+def build_compare_page(runs: Runs, demo: gr.Blocks) -> None:
+    """Build the page's widgets in the current context and register its events."""
+    recorded = recorded_comparison()
+    start = settings_of(recorded.header)
+    with gr.Column(elem_id="compare"):
+        gr.HTML(HEADING, padding=False, apply_default_css=False)
+        with gr.Row(elem_id="compare-bar"):
+            run = gr.Button("Compare", variant="primary", elem_id="compare-run")
+            stop = gr.Button("Stop", elem_id="compare-stop")
+            new = gr.Button("New problem", elem_id="compare-new")
+            status = status_line(_status(IDLE))
+        form, kind = _form(start, runs)
+        panel = gr.HTML(
+            value=view(recorded, state="recorded", note=""),
+            html_template='<div class="qc-host"></div>',
+            apply_default_css=False,
+            padding=False,
+            js_on_load=PANEL,
+            elem_id="compare-panel",
+        )
+        gr.HTML(
+            '<h3 class="qc-h">Which rewards did they see?</h3><p class="qc-sub">The chain and the '
+            "weights aim at the same distribution; the base samples are where both start.</p>",
+            padding=False,
+            apply_default_css=False,
+        )
+        histograms = gr.Plot(
+            reward_histograms(recorded, full_cut(recorded)),
+            show_label=False,
+            container=False,
+            elem_id="compare-histograms",
+            elem_classes="qc-plot",
+        )
+    saver = gr.HTML(value="", html_template="<i hidden></i>", js_on_load=SAVER)
+    shown = gr.State(Shown(recorded))
+
+    def finished(shown: Shown, state: str) -> tuple[Any, Any]:
+        if shown.comparison is None or not shown.comparison.ready:
+            return gr.skip(), gr.skip()
+        cut = full_cut(shown.comparison, shown.budget)
+        return (
+            view(shown.comparison, state=state, budget=shown.budget),
+            reward_histograms(shown.comparison, cut),
+        )
+
+    async def on_run(
+        shown: Shown, *values: Any, request: gr.Request
+    ) -> AsyncIterator[tuple[Any, Any, str]]:
+        try:
+            settings, budget = _form_settings(*values)
+        except (TypeError, ValueError):
+            failed = Status("failed", "Failed: a setting is not a number.")
+            yield gr.skip(), gr.skip(), _status(failed)
+            return
+        shown.comparison, shown.budget = None, budget
+        more = {"query": link_of(settings, budget)}
+        pace = Pace()
+        visitor = str(request.session_hash)
+        async for now in runs.stream(
+            visitor, lambda feed: sample_comparison(feed, runs, settings, budget, shown)
+        ):
+            panel_now: Any = gr.skip()
+            if shown.comparison is not None and pace.due():
+                began = time.monotonic()
+                panel_now = await asyncio.to_thread(
+                    view, shown.comparison, state="live", budget=budget, every_rung=False
+                )
+                pace.took(time.monotonic() - began)
+            yield panel_now, gr.skip(), _status(now.status, **more)
+            last = now.status
+        yield *(await asyncio.to_thread(finished, shown, "done")), _status(last, **more)
+
+    async def on_stop(shown: Shown, request: gr.Request) -> tuple[Any, Any, str]:
+        await runs.stop(str(request.session_hash))
+        stopped = Status("stopped", "Stopped. What was sampled stays.")
+        return *(await asyncio.to_thread(finished, shown, "stopped")), _status(stopped)
+
+    def on_cut(shown: Shown, event: gr.EventData) -> Any:
+        comparison = shown.comparison
+        try:
+            cut = Cut(int(event.t), int(event.n))
+            return gr.skip() if comparison is None else reward_histograms(comparison, cut)
+        except (QAlignError, AttributeError, TypeError, ValueError):
+            return gr.skip()  # a browser sent what this page never sends
+
+    def on_save(shown: Shown, event: gr.EventData) -> Any:
+        comparison = shown.comparison
+        if comparison is None:
+            return gr.skip()
+        kind = "csv" if getattr(event, "kind", "") == "csv" else "json"
+        text = to_csv(comparison) if kind == "csv" else to_json(comparison)
+        return json.dumps({"name": file_name(comparison, kind), "text": text})
+
+    def on_new(kind: str) -> tuple[str, str, str]:
+        prompt, answer = new_problem(kind)
+        return prompt, answer, _status(Status("idle", f"Next: {prompt}"))
+
+    def on_load(request: gr.Request) -> list[Any]:
+        query = {key: str(value) for key, value in request.query_params.items()}
+        named = any(name in query for name in Settings.__dataclass_fields__)
+        if query.get("page") != "compare" or not named:
+            return [gr.skip()] * (len(form) + 1)
+        linked, notices = from_query(query, runs.limits, shipped_models())
+        if not linked.prompt:
+            linked = replace(linked, prompt=start.prompt, reference=start.reference)
+        budget = "samples" if query.get("budget") == "samples" else "flops"
+        said = " ".join([*notices, "This link's settings are in place: press Compare."])
+        values = [
+            *(linked.prompt, linked.reference or "", linked.lm, linked.rm, linked.beta),
+            *(linked.steps, linked.chains, linked.seed, linked.temperature),
+            *(linked.max_new_tokens, linked.burn_in, budget),
+        ]
+        return [*values, _status(Status("idle", said))]
+
+    private: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
+    running = run.click(
+        on_run,
+        [shown, *form],
+        [panel, histograms, status],
+        js="(...v) => { window.QAlignCompare.panel()?.start(); return v; }",
+        concurrency_limit=None,
+        **private,
+    )
+    stop.click(
+        on_stop,
+        shown,
+        [panel, histograms, status],
+        js="(...v) => { window.QAlignCompare.panel()?.stop(); return v; }",
+        cancels=[running],
+        queue=False,
+        **private,
+    )
+    new.click(on_new, kind, [form[0], form[1], status], **private)
+    form[0].input(None, None, form[1], js="() => ''")
+    events = cast(Any, panel)
+    events.cut(on_cut, shown, histograms, **private)
+    events.save(on_save, shown, saver, **private)
+    demo.load(on_load, None, [*form, status], **private)
