@@ -1,8 +1,7 @@
-"""How well a chain moves and how much its states say; None where there are too few to tell.
+"""Has the chain mixed? Acceptance rates with their bands, and ArviZ's convergence diagnostics.
 
-Effective sample size, split R-hat, Monte Carlo standard error, autocorrelation and ranks are
-ArviZ's functions (arviz-stats; Vehtari et al. 2021, "Rank-normalization, folding, and
-localization"), imported when first needed.
+What cannot be estimated from so few steps, or from a chain that has not moved, is None rather than
+a number that means nothing.
 """
 
 from __future__ import annotations
@@ -18,150 +17,152 @@ from numpy.typing import NDArray
 from qalign_core.errors import InvalidSetting
 from qalign_core.types import Step
 
-Array = NDArray[np.float64]
+MIN_STATES = 32
+"""States a chain below which no diagnostic of mixing is given."""
 
-MIN_STATES = 16
-"""States a chain that any of the estimates needs; below, they are noise."""
-MIN_EFFECTIVE = 4.0
-"""An estimate from fewer effective samples a chain means nothing and is not given."""
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """A share of successes with its 95 % band (Wilson); all three are None if nothing was counted.
+
+    The band treats the trials as independent; successive proposals of a chain are nearly so.
+    """
+
+    successes: int
+    trials: int
+
+    @property
+    def value(self) -> float | None:
+        """The share itself."""
+        return self.successes / self.trials if self.trials else None
+
+    @property
+    def low(self) -> float | None:
+        """Lower end of the band."""
+        return self._ends()[0]
+
+    @property
+    def high(self) -> float | None:
+        """Upper end of the band."""
+        return self._ends()[1]
+
+    def _ends(self) -> tuple[float | None, float | None]:
+        n, z = self.trials, 1.959963984540054
+        if not n:
+            return None, None
+        p = self.successes / n
+        middle = p + z * z / (2 * n)
+        half = z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
+        # at 0 and n successes one end is exactly 0 or 1, but for rounding
+        low = 0.0 if self.successes == 0 else (middle - half) / (1 + z * z / n)
+        high = 1.0 if self.successes == n else (middle + half) / (1 + z * z / n)
+        return low, high
 
 
 @dataclass(frozen=True, slots=True)
 class Acceptance:
-    """How often proposals were accepted; the initial draw is none.
+    """Acceptance of all proposals, and of those that differ from the state they were made in.
 
-    Attributes:
-        n: proposals.
-        n_accepted: of these, accepted.
-        n_changed: of these, different from the state that they were drawn from.
-        n_changed_accepted: of the changed ones, accepted (an equal one always is).
+    The second is what beta is tuned on: a proposal that equals the state is always accepted.
     """
 
-    n: int
-    n_accepted: int
-    n_changed: int
-    n_changed_accepted: int
-
-    @property
-    def overall(self) -> float | None:
-        """Acceptance rate over all proposals; None before the first."""
-        return self.n_accepted / self.n if self.n else None
-
-    @property
-    def changed(self) -> float | None:
-        """Acceptance rate over proposals that differ from the state; None before the first."""
-        return self.n_changed_accepted / self.n_changed if self.n_changed else None
+    overall: Rate
+    changed: Rate
 
 
 def acceptance(steps: Iterable[Step]) -> Acceptance:
-    """Count verdicts over the steps of any number of chains."""
-    counted = [step for step in steps if step.t > 0]
-    changed = [step.accepted for step in counted if step.changed]
-    return Acceptance(
-        n=len(counted),
-        n_accepted=sum(step.accepted for step in counted),
-        n_changed=len(changed),
-        n_changed_accepted=sum(changed),
-    )
+    """Count accepted proposals; the initial draw (t = 0) is none."""
+    n = n_accepted = n_changed = n_both = 0
+    for step in steps:
+        if step.t > 0:
+            n += 1
+            n_accepted += step.accepted
+            n_changed += step.changed
+            n_both += step.accepted and step.changed
+    return Acceptance(Rate(n_accepted, n), Rate(n_both, n_changed))
 
 
-def wilson_interval(successes: int, n: int, z: float = 1.959964) -> tuple[float, float]:
-    """95 % confidence interval of a rate (Wilson 1927); the whole of [0, 1] for n = 0.
-
-    For a chain it is a guide only: its verdicts are not independent.
-
-    Raises:
-        InvalidSetting: not 0 <= successes <= n.
-    """
-    if not 0 <= successes <= n:
-        raise InvalidSetting(f"successes must be in 0..{n}, got {successes}")
-    if n == 0:
-        return 0.0, 1.0
-    rate, z2 = successes / n, z * z
-    middle = (rate + z2 / (2 * n)) / (1 + z2 / n)
-    half = z / (1 + z2 / n) * math.sqrt(rate * (1 - rate) / n + z2 / (4 * n * n))
-    return max(0.0, middle - half), min(1.0, middle + half)
-
-
-def effective_states(chains: Sequence[Sequence[float]]) -> float | None:
-    """Bulk effective sample size of all chains together, for one number a state (its reward).
+def ess(chains: Sequence[Sequence[float]]) -> float | None:
+    """Effective sample size of the mean of a quantity over the states (rank-free, all chains).
 
     Args:
-        chains: a row a chain, shape [n_chains, n_states]; rows are cut to the shortest.
+        chains: one sequence of values a chain (rewards, say), repeats counted; the longer ones
+            are cut at the end of the shortest.
 
     Returns:
-        None if there are too few states, or if they never change.
+        between 1 and, for an anticorrelated chain, more than the number of states; None if there
+        are fewer than `MIN_STATES` states a chain, or the quantity never changed.
     """
-    values = _values(chains)
-    if values is None:
-        return None
-    ess = float(_arviz().ess(values, chain_axis=0, draw_axis=1))
-    return ess if math.isfinite(ess) and ess >= MIN_EFFECTIVE * len(values) else None
+    values = _rectangle(chains)
+    return None if values is None else _finite(_arviz().ess(values, method="mean"))
 
 
 def split_rhat(chains: Sequence[Sequence[float]]) -> float | None:
-    """Rank-normalised split R-hat of two chains or more; near 1 if they agree.
+    """Rank-normalised split R-hat; 1 is mixed, and above about 1.01 the chains disagree.
+
+    One chain is compared with itself, its first half against its second.
 
     Returns:
-        None for a single chain, too few states, or states that never change.
+        None under the conditions of `ess`.
     """
-    values = _values(chains)
-    if values is None or len(values) < 2:
+    values = _rectangle(chains)
+    if values is None:
         return None
-    rhat = float(_arviz().rhat(values, chain_axis=0, draw_axis=1))
-    return rhat if math.isfinite(rhat) else None
+    if len(values) == 1:  # ArviZ wants two chains at least, and splits each
+        half = values.shape[1] // 2
+        values = np.stack([values[0, :half], values[0, -half:]])
+    return _finite(_arviz().rhat(values, method="rank"))
 
 
-def standard_error(chains: Sequence[Sequence[float]]) -> float | None:
-    """Monte Carlo standard error of the mean over all states, in the unit of the values.
+def mcse(chains: Sequence[Sequence[float]]) -> float | None:
+    """Monte Carlo standard error of the mean over the states, in the quantity's unit.
 
     Returns:
-        None where `effective_states` is None.
+        None under the conditions of `ess`.
     """
-    values = _values(chains)
-    if values is None or effective_states(chains) is None:
-        return None
-    return float(_arviz().mcse(values, chain_axis=0, draw_axis=1))
+    values = _rectangle(chains)
+    return None if values is None else _finite(_arviz().mcse(values, method="mean"))
 
 
-def autocorrelation(values: Sequence[float], lags: int = 50) -> tuple[float, ...] | None:
-    """Autocorrelation of one chain at lags 0, 1, ..., at most `lags` of them.
+def autocorrelation(values: Sequence[float], max_lag: int = 50) -> tuple[float, ...] | None:
+    """Autocorrelation of one chain at lags 0 to `max_lag` (or a quarter of its length).
+
+    Raises:
+        InvalidSetting: `max_lag` is negative.
 
     Returns:
-        None if there are too few states, or if they never change.
+        None under the conditions of `ess`.
     """
-    checked = _values([values])
-    if checked is None:
+    if max_lag < 0:
+        raise InvalidSetting(f"max_lag must be 0 or more, got {max_lag}")
+    chain = _rectangle([values])
+    if chain is None:
         return None
-    most = min(lags + 1, checked.shape[1] // 2)  # a longer lag has too few pairs
-    return tuple(float(rho) for rho in _arviz().autocorr(checked[0], axis=-1)[:most])
+    lags = min(max_lag, len(values) // 4)
+    return tuple(float(r) for r in _arviz().autocorr(chain[0])[: lags + 1])
 
 
-def rank_histogram(chains: Sequence[Sequence[float]], bins: int = 10) -> Array | None:
-    """Ranks of each chain's states among all, counted in `bins`: shape [n_chains, bins].
+def ess_per_thousand_tokens(effective: float | None, generated: int) -> float | None:
+    """Effective samples per 1,000 generated tokens."""
+    return 1000 * effective / generated if effective is not None and generated > 0 else None
 
-    Chains that sample the same distribution have flat rows.
 
-    Returns:
-        None for a single chain, too few states, or states that never change.
-    """
-    values = _values(chains)
-    if values is None or len(values) < 2:
+def _rectangle(chains: Sequence[Sequence[float]]) -> NDArray[np.float64] | None:
+    """Chains as an array [chains, states]; None if there is too little to say anything."""
+    length = min((len(chain) for chain in chains), default=0)
+    if length < MIN_STATES:
         return None
-    ranks = _arviz().compute_ranks(values.ravel()).reshape(values.shape)
-    edges = np.linspace(0, values.size, bins + 1)
-    return np.array([np.histogram(row, edges)[0] for row in ranks - 0.5], dtype=np.float64)
-
-
-def _values(chains: Sequence[Sequence[float]]) -> Array | None:
-    shortest = min((len(chain) for chain in chains), default=0)
-    if shortest < MIN_STATES:
-        return None
-    values = np.array([chain[:shortest] for chain in chains], dtype=np.float64)
-    return None if np.ptp(values) == 0 else values
+    values = np.array([chain[:length] for chain in chains], dtype=np.float64)
+    stuck = np.ptp(values, axis=1) == 0
+    return None if stuck.any() or not np.isfinite(values).all() else values
 
 
 def _arviz() -> Any:
-    from arviz_stats.base import array_stats  # a third of a second, so not at start-up
+    from arviz_stats.base import array_stats  # slow to import
 
     return array_stats
+
+
+def _finite(value: object) -> float | None:
+    number = float(np.asarray(value).item())
+    return number if math.isfinite(number) else None

@@ -87,7 +87,8 @@ class Draft:
     def record(self) -> Record:
         """Everything so far, as arrays; the same whatever came first, pool or chain."""
         pool, chain = self._pool, self._chain
-        in_order = dict.fromkeys(row[1] for row in (*pool, *chain) if row[1] >= 0)
+        said = [row[1] for row in pool] + [row[1] for row in chain]
+        in_order = dict.fromkeys(answer for answer in said if answer >= 0)
         number = {old: new for new, old in enumerate(in_order)} | {-1: -1}
         texts = list(self._answers)
         answers = [texts[old] for old in in_order]

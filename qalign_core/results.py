@@ -428,9 +428,7 @@ def _pool_rows(
 
         if not {"mv", "wmv"} & set(settings.methods):
             continue
-        # all N: there is one subset only
-        k = 1 if n == len(reward) else n_subsets
-        subsets = np.argsort(rng.random((k, len(reward))), axis=1)[:, :n]
+        subsets = _subsets(len(reward), n, n_subsets, rng)
         r, a = reward[subsets], answer[subsets]
         for method in ("mv", "wmv"):
             if method not in settings.methods:
@@ -496,6 +494,13 @@ def _votes(answer: Array, weight: Array, reward: Array, n_answers: int) -> Array
     tied = votes >= best - 1e-12
     winner = np.where(tied, total(reward), -np.inf).argmax(axis=1)
     return np.where(best[:, 0] < 0, -1, winner)
+
+
+def _subsets(size: int, n: int, k: int, rng: np.random.Generator) -> Array:
+    """Draw k random subsets of n, shape [k, n]; all of them where n is 1 or everything."""
+    if n in (1, size):
+        return np.arange(size).reshape(-1, n)
+    return np.argsort(rng.random((k, size)), axis=1)[:, :n]
 
 
 def _first_of_subset(size: int, n: int) -> Array:
