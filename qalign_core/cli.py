@@ -18,17 +18,23 @@ from typing import Any, TextIO
 from tqdm import tqdm
 
 from qalign_core.answers import EXTRACTORS
-from qalign_core.compare import Comparison, Meter, draw_comparison, full_cut, outcomes
+from qalign_core.calibrate import tune_beta
+from qalign_core.compare import METHODS, Comparison, Meter, draw_comparison, full_cut, outcomes
 from qalign_core.decide import chain_states, majority_vote, minimum_bayes_risk
 from qalign_core.diagnostics import acceptance
 from qalign_core.errors import InvalidSetting, QAlignError
+from qalign_core.evaluate import evaluate
 from qalign_core.protocols import AnswerExtractor, LanguageModel, RewardModel
 from qalign_core.recording import Recorded, record
 from qalign_core.registry import ASSETS, load_language_model, load_reward_model
+from qalign_core.results import load_results, pack, summary
+from qalign_core.sampling import check_count
 from qalign_core.tasks import Problem, load_problems
 from qalign_core.trace_io import end_line
 from qalign_core.types import ScoredResponse, Step, TraceHeader
 from qalign_core.utilities import rouge1
+
+_TASK_HELP = "name of an embedded problem set, or a file of JSON lines"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -75,6 +81,33 @@ def _parser() -> argparse.ArgumentParser:
         "--budget", choices=("flops", "samples"), default="flops", help="what is made equal"
     )
     compare.set_defaults(command=_compare)
+
+    evaluate = commands.add_parser(
+        "evaluate", help="the four methods over a problem set; goes on where it was stopped"
+    )
+    evaluate.add_argument("--lm", default="embedded", help="registry id, hub id or folder")
+    evaluate.add_argument("--rm", default="embedded", help="registry id, hub id or folder")
+    evaluate.add_argument("--task", default="in_distribution", help=_TASK_HELP)
+    evaluate.add_argument("--problems", type=int, help="only the first so many")
+    evaluate.add_argument("--methods", default=",".join(METHODS), help="default: %(default)s")
+    evaluate.add_argument(
+        "--budget", type=int, default=256, help="samples a problem; the chain may cost as much"
+    )
+    evaluate.add_argument("--beta", type=float, default=1.0)
+    evaluate.add_argument("--seed", type=int, default=0)
+    evaluate.add_argument("--rows", type=int, default=128, help="requests that run at once")
+    evaluate.add_argument("--out", type=Path, required=True, help="folder of the results")
+    evaluate.add_argument("--pack", type=Path, help="also write them as one file")
+    evaluate.set_defaults(command=_evaluate)
+
+    tune = commands.add_parser("tune", help="the beta at which a share of proposals is accepted")
+    _model_options(tune)
+    tune.add_argument("--target", type=float, default=0.5, help="share of changed proposals")
+    tune.add_argument("--prompts", type=int, default=32, help="problems, from the end of the set")
+    tune.add_argument("--steps", type=int, default=64, help="proposals a problem and round")
+    tune.add_argument("--start", type=float, default=1.0, help="first beta")
+    tune.add_argument("--seed", type=int, default=0)
+    tune.set_defaults(command=_tune)
     return parser
 
 
@@ -88,9 +121,7 @@ def _model_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--max-new-tokens", type=int, help="length limit of a response")
     group = parser.add_argument_group("prompt")
     group.add_argument("--prompt", help="your own text; instead of --task")
-    group.add_argument(
-        "--task", default="in_distribution", help="name of an embedded problem set, or a file"
-    )
+    group.add_argument("--task", default="in_distribution", help=_TASK_HELP)
     group.add_argument("--problem", type=int, default=0, help="its number in the set, from 0")
     group.add_argument(
         "--extractor",
@@ -234,10 +265,10 @@ def _answer(steps: Sequence[Step], problem: Problem) -> str:
     states = chain_states(steps)
     rate = acceptance(steps)
     said = ""
-    if rate.overall is not None:
-        said = f"\nacceptance {rate.overall:.0%} of all proposals"
-    if rate.changed is not None:
-        said += f", {rate.changed:.0%} of those that differ from the state"
+    if rate.overall.value is not None:
+        said = f"\nacceptance {rate.overall.value:.0%} of all proposals"
+    if rate.changed.value is not None:
+        said += f", {rate.changed.value:.0%} of those that differ from the state"
     if problem.extract is None:
         decision = minimum_bayes_risk(states, rouge1)
         assert decision.chosen is not None
@@ -292,3 +323,70 @@ async def _compare(options: argparse.Namespace) -> None:
             f"{outcome.method:8}{answer:>8} {right:7}{outcome.n:8}{outcome.cost.generated:9,}"
             f"{outcome.spent:18,}"
         )
+
+
+async def _evaluate(options: argparse.Namespace) -> None:
+    problems = load_problems(problem_file(options.task))[: options.problems]
+    lm = load_language_model(options.lm, rows=options.rows)
+    rm = load_reward_model(options.rm)
+    said = {"lm", "rm", "task", "problems", "methods", "budget", "beta", "seed"}
+    flags = [f"--{k} {v}" for k, v in vars(options).items() if k in said and v is not None]
+    with tqdm(total=len(problems), unit="problem") as bar:
+
+        def progress(n_done: int, n: int) -> None:
+            bar.update(n_done - bar.n)
+
+        await evaluate(
+            lm,
+            rm,
+            problems,
+            beta=options.beta,
+            folder=options.out,
+            methods=options.methods.split(","),
+            budget=options.budget,
+            seed=options.seed,
+            task=options.task,
+            command=f"python -m qalign_core evaluate {' '.join(flags)} --out FOLDER",
+            concurrency=options.rows,
+            progress=progress,
+        )
+    results = load_results(options.out)
+    if options.pack:
+        pack(results, options.pack)
+    made = summary(results)
+    changed = made["acceptance"]["changed"]
+    print(f"{made['done']} problems, {made['missing']} not done yet")
+    if changed is not None:
+        print(f"acceptance {changed:.0%} of proposals that differ from the state")
+    print(f"{'method':8}{'n':>7}{'tokens':>9}{made['unit']:>10}  accuracy")
+    for row in made["table"]:
+        print(
+            f"{row['method']:8}{row['used']:7.0f}{row['tokens']:9,.0f}{row['spent']:10.2e}"
+            f"  {row['accuracy']:.3f} [{row['low']:.3f}, {row['high']:.3f}]"
+        )
+
+
+async def _tune(options: argparse.Namespace) -> None:
+    if options.prompt is not None:
+        prompts = [options.prompt]
+    else:
+        check_count("--prompts", options.prompts, 1)
+        # from the end: an evaluation of the first problems is not tuned on them
+        problems = load_problems(problem_file(options.task))[-options.prompts :]
+        prompts = [problem.prompt for problem in problems]
+    lm, rm = _models(options)
+    print(f"tuning on {len(prompts)} prompts, {options.steps} proposals each", file=sys.stderr)
+    tuned = await tune_beta(
+        lm,
+        rm,
+        prompts,
+        target=options.target,
+        start=options.start,
+        steps=options.steps,
+        seed=options.seed,
+    )
+    print(f"beta {tuned.beta:.3g}, 95 % band {tuned.low:.3g} to {tuned.high:.3g}")
+    print(
+        f"acceptance {tuned.acceptance:.0%} of proposals that differ from the state, "
+        f"{tuned.overall:.0%} of all; rounds at {', '.join(f'{b:.3g}' for b in tuned.rounds)}"
+    )
