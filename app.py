@@ -40,17 +40,23 @@ def build_app(runs: Runs | None = None) -> gr.Blocks:
     ) as demo:
         gr.HTML(HEADER, apply_default_css=False)
         with gr.Tabs() as tabs:
-            with gr.Tab("Watch", id="watch"):
+            with _tab("Watch"):
                 build_watch_page(runs, demo)
-            with gr.Tab("Compare", id="compare"):
+            with _tab("Compare"):
                 build_compare_page(runs, demo)
-        tabs.select(None, js="() => {}")
 
         def open_page(request: gr.Request) -> gr.Tabs:
             return gr.Tabs(selected=page_of(request.query_params))
 
         demo.load(open_page, None, tabs, api_visibility="private", show_progress="hidden")
     return demo.queue(max_size=256, default_concurrency_limit=None)
+
+
+def _tab(name: str) -> gr.Tab:
+    """A page whose link names it."""
+    tab = gr.Tab(name, id=name.lower())
+    tab.select(None, js=f"() => QAlignShell.page('{name.lower()}')")
+    return tab
 
 
 def launch_options() -> dict[str, object]:

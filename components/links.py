@@ -112,5 +112,5 @@ def from_query(
 
 def page_of(query: Mapping[str, str]) -> str:
     """The page that a link opens; Watch unless it names another."""
-    page = query.get("page", PAGES[0])
+    page = query.get("tab", PAGES[0])
     return page if page in PAGES else PAGES[0]

@@ -3,7 +3,7 @@
 (function (root) {
 "use strict";
 
-const PAGE = "page", STEP = "step";
+const PAGE = "tab", STEP = "step";
 const find = (selector) => document.querySelector(selector);
 const player = () => find("#watch-player .qp")?.qalign;
 
@@ -28,7 +28,7 @@ function remember(changes) {
 
 const Shell = {
   /** The link names a run of its own, so the recorded run is not what its step belongs to. */
-  get linked() { return [...opened.keys()].some((key) => !["page", "step", "__theme"].includes(key)); },
+  get linked() { return [...opened.keys()].some((key) => ![PAGE, STEP, "__theme"].includes(key)); },
   get step() { const n = Number(opened.get(STEP)); return opened.has(STEP) && Number.isInteger(n) && n >= 0 ? n : null; },
   page(name) { remember({ [PAGE]: name === "watch" ? null : name }); },
   seek(t) { if (live || !Shell.linked) remember({ [STEP]: t }); },
@@ -45,7 +45,7 @@ const Shell = {
   /** The run's settings for the address bar, as the server spelt them. */
   link(text) {
     const next = new URLSearchParams(text), kept = {};
-    for (const key of query().keys()) if (!["page", STEP, "__theme"].includes(key)) kept[key] = null;
+    for (const key of query().keys()) if (![PAGE, STEP, "__theme"].includes(key)) kept[key] = null;
     remember({ ...kept, ...Object.fromEntries(next) });
   },
   settings(...values) {
