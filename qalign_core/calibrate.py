@@ -228,26 +228,60 @@ def kl_from_base(rewards: Sequence[float], beta: float) -> float:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Proposals:
-    """Proposals as numbers: given them, the acceptance at every beta is known.
+    """Proposals of chains at one beta, as numbers: they tell the acceptance at other betas too.
+
+    Given a proposal, its acceptance probability at every beta is known; and the state that it was
+    made in, drawn from the target at `beta`, counts `exp(r (1/beta' - 1/beta))` times as much under
+    the target at `beta'`. That goes as far as enough of the states still count.
 
     Attributes:
-        lead: reward of the proposal minus that of the state, shape [n].
+        reward_old, reward_new: of state and proposal, shape [n].
         log_ratio: log of |state| / |proposal|, shape [n].
         changed: whether the proposal differs from the state, shape [n].
         prompt: number of the prompt each belongs to, shape [n].
+        beta: at which the chains ran.
     """
 
-    lead: Array
+    reward_old: Array
+    reward_new: Array
     log_ratio: Array
     changed: NDArray[np.bool_]
     prompt: NDArray[np.int64]
+    beta: float
 
-    def acceptance(self, beta: float, changed_only: bool = True) -> float | None:
-        """Mean acceptance probability at `beta`; None if there is no (changed) proposal."""
-        chosen = self.changed if changed_only else np.ones_like(self.changed)
-        if not chosen.any():
+    def acceptance(self, beta: float, *, changed_only: bool = True) -> float | None:
+        """Acceptance rate of chains at `beta`; None if these proposals cannot tell."""
+        betas = np.array([check_beta(beta)])
+        weights = self._weights(betas)
+        counted = weights * self.changed if changed_only else weights
+        total = counted.sum()
+        if total == 0 or self._effective(weights)[0] < MIN_EFFECTIVE:
             return None
-        return _mean_alpha(self.lead[chosen], self.log_ratio[chosen], check_beta(beta))
+        return float((counted * self._alpha(betas)).sum() / total)
+
+    def _alpha(self, betas: Array) -> Array:
+        """min{1, exp((r' - r) / beta) |y| / |y'|}, shape [betas, n]."""
+        with np.errstate(over="ignore"):
+            lead = (self.reward_new - self.reward_old) / betas[:, None]
+        return np.exp(np.minimum(0.0, lead + self.log_ratio))
+
+    def _weights(self, betas: Array) -> Array:
+        """Importance weights of the states, of mean 1 within each prompt, shape [betas, n]."""
+        log_w = self.reward_old * (1 / betas[:, None] - 1 / self.beta)
+        weights = np.empty_like(log_w)
+        for p in np.unique(self.prompt):
+            mine = self.prompt == p
+            w = np.exp(log_w[:, mine] - log_w[:, mine].max(axis=1, keepdims=True))
+            weights[:, mine] = w / w.mean(axis=1, keepdims=True)
+        return weights
+
+    def _effective(self, weights: Array) -> Array:
+        """Share of the states that effectively count, shape [betas]; the weights' mean is 1."""
+        return np.asarray(1 / (weights**2).mean(axis=1))
+
+
+MIN_EFFECTIVE = 0.2
+"""Share of the states that must effectively count for an acceptance at another beta."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,21 +319,21 @@ async def tune_beta(
     target: float = 0.5,
     start: float = 1.0,
     steps: int = 64,
-    rounds: int = 3,
+    rounds: int = 6,
     seed: int = 0,
-    n_bootstrap: int = 400,
+    n_bootstrap: int = 1000,
 ) -> Tuned:
     """Find the beta at which a share `target` of changed proposals is accepted.
 
-    A chain a prompt runs `steps` steps at `start`; since a proposal's acceptance is known at every
-    beta, the best beta follows from the proposals of that round. The chain's states depend on beta
-    too, so the next round runs at that beta, and so on until it stays where it was, within its
-    band. The first quarter of each chain is left out.
+    A chain a prompt makes `steps` proposals at `start`. They tell the acceptance at other betas
+    (see `Proposals`), hence the best beta, or the furthest one that they can speak of, at which
+    the next round runs; and so on until the beta of a round lies within its own band. The first
+    quarter of each chain is left out.
 
     Args:
         lm: language model, as sampled.
         rm: reward model.
-        prompts: one, or several of a problem set (not the one to be evaluated on).
+        prompts: one, or several of a problem set (not those to be evaluated on).
         target: acceptance rate wanted, in (0, 1).
         start: first beta, raw RM units.
         steps: proposals a prompt and round, >= 8.
@@ -308,12 +342,11 @@ async def tune_beta(
         n_bootstrap: resamples for the band.
 
     Raises:
-        InvalidSetting: settings out of range; or no beta reaches the target, because no proposal
-            differs from its state, or because lengths alone decide.
+        InvalidSetting: settings out of range; or no beta reaches the target: no proposal differs
+            from its state, rewards are all equal, or the last round was still too far away.
         InvalidPrompt, ModelContractError, InvalidReward: from the models.
     """
-    if isinstance(prompts, str):
-        prompts = [prompts]
+    prompts = [prompts] if isinstance(prompts, str) else list(prompts)
     if not 0 < target < 1:
         raise InvalidSetting(f"the target acceptance must be between 0 and 1, got {target}")
     if not prompts:
@@ -323,131 +356,149 @@ async def tune_beta(
     beta = check_beta(start)
     tried: list[float] = []
     cost = Cost()
-    for k in range(rounds):
+    while True:
         tried.append(beta)
-        proposals, spent = await _propose(lm, rm, prompts, beta, steps, seed + k)
+        proposals, spent = await propose(
+            lm, rm, prompts, beta=beta, steps=steps, seed=seed + len(tried) - 1
+        )
         cost = cost + spent
-        found = beta_for(proposals, target)
-        low, high = _band(proposals, target, n_bootstrap, seed)
-        settled = low <= beta <= high
-        beta = found
-        if settled:
+        found = beta_for(proposals, target, n_bootstrap=n_bootstrap, seed=seed)
+        if found.reached and (found.low <= beta <= found.high or len(tried) == rounds):
             break
-    accepted, overall = proposals.acceptance(beta), proposals.acceptance(beta, changed_only=False)
-    assert accepted is not None, "beta_for has found changed proposals"
-    assert overall is not None, "and so there are proposals"
+        if len(tried) == rounds:
+            raise InvalidSetting(
+                f"after {rounds} rounds no beta was found at which {target:g} of the changed "
+                f"proposals are accepted (last tried: {beta:.3g}); start nearer, or make more steps"
+            )
+        beta = found.beta
+    accepted = proposals.acceptance(found.beta)
+    overall = proposals.acceptance(found.beta, changed_only=False)
+    assert accepted is not None, "the proposals reach the beta that was found on them"
+    assert overall is not None, "and changed proposals are proposals"
     return Tuned(
-        beta=beta,
-        low=low,
-        high=high,
+        beta=found.beta,
+        low=found.low,
+        high=found.high,
         acceptance=accepted,
         overall=overall,
         target=target,
-        n_proposals=len(proposals.lead),
+        n_proposals=len(proposals.changed),
         n_changed=int(proposals.changed.sum()),
         cost=cost,
         rounds=tuple(tried),
     )
 
 
-def beta_for(proposals: Proposals, target: float) -> float:
-    """The beta at which these proposals would be accepted at the target rate.
-
-    Raises:
-        InvalidSetting: there is none between 1e-3 and 1e3 times the typical reward difference.
-    """
-    chosen = proposals.changed
-    if not chosen.any():
-        raise InvalidSetting(
-            f"none of {len(chosen)} proposals differs from its state, so no beta can be tuned on "
-            "them; make more steps, or sample at a higher temperature"
-        )
-    beta = _solve(proposals.lead[chosen], proposals.log_ratio[chosen], target)
-    if beta is None:
-        raise InvalidSetting(
-            f"no beta gives these {int(chosen.sum())} proposals an acceptance of {target:g}: "
-            "their rewards hardly differ, or their lengths decide alone; choose another target"
-        )
-    return beta
-
-
-async def _propose(
+async def propose(
     lm: LanguageModel,
     rm: RewardModel,
     prompts: Sequence[str],
+    *,
     beta: float,
     steps: int,
     seed: int,
 ) -> tuple[Proposals, Cost]:
-    """Run a chain a prompt and reduce what it proposed to numbers."""
+    """Run a chain a prompt, all at once, and reduce what they proposed to numbers.
 
-    async def one(prompt: str, place: int) -> tuple[list[tuple[float, float, bool, int]], Cost]:
-        rows, cost = [], Cost()
+    Raises:
+        InvalidSetting, InvalidPrompt, ModelContractError, InvalidReward.
+    """
+    Row = tuple[float, float, float, bool, int]  # noqa: N806
+
+    async def one(prompt: str, place: int) -> tuple[list[Row], Cost]:
+        rows: list[Row] = []
+        cost = Cost()
         async for step in run_chain(lm, rm, prompt, beta=beta, steps=steps, seed=seed, chain=place):
             cost = cost + step.cost
             if step.t > steps // 4:
-                rows.append(
-                    (
-                        step.proposal.reward - step.current.reward,
-                        math.log(len(step.current.response) / len(step.proposal.response)),
-                        step.changed,
-                        place,
-                    )
-                )
+                old, new = step.current, step.proposal
+                log_ratio = math.log(len(old.response) / len(new.response))
+                rows.append((old.reward, new.reward, log_ratio, step.changed, place))
         return rows, cost
 
     found = await gather(*(one(prompt, place) for place, prompt in enumerate(prompts)))
-    rows = [row for part, _ in found for row in part]
-    lead, log_ratio, changed, place = zip(*rows, strict=True)
+    old, new, log_ratio, changed, place = zip(*(r for rows, _ in found for r in rows), strict=True)
     proposals = Proposals(
-        np.array(lead), np.array(log_ratio), np.array(changed), np.array(place, dtype=np.int64)
+        reward_old=np.array(old, dtype=np.float64),
+        reward_new=np.array(new, dtype=np.float64),
+        log_ratio=np.array(log_ratio, dtype=np.float64),
+        changed=np.array(changed, dtype=np.bool_),
+        prompt=np.array(place, dtype=np.int64),
+        beta=beta,
     )
     return proposals, sum((cost for _, cost in found), Cost())
 
 
-def _mean_alpha(lead: Array, log_ratio: Array, beta: float) -> float:
-    """Mean of min{1, exp(lead / beta) |y| / |y'|}."""
-    with np.errstate(over="ignore"):
-        return float(np.exp(np.minimum(0.0, lead / beta + log_ratio)).mean())
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A beta with its 95 % band; if it was not `reached`, the furthest one in its direction."""
+
+    beta: float
+    low: float
+    high: float
+    reached: bool
 
 
-def _solve(lead: Array, log_ratio: Array, target: float) -> float | None:
-    """The beta of the target rate by bisection on a log scale, or None."""
-    scale = float(np.abs(lead).mean())
+def beta_for(
+    proposals: Proposals, target: float, *, n_bootstrap: int = 1000, seed: int = 0
+) -> Found:
+    """The beta at which chains would accept changed proposals at the target rate.
+
+    The band is by bootstrap over prompts, or over blocks of a single chain; an end is 0 or inf
+    where resamples do not reach the target.
+
+    Raises:
+        InvalidSetting: no proposal differs from its state, or all rewards are equal.
+    """
+    changed = proposals.changed
+    if not changed.any():
+        raise InvalidSetting(
+            f"none of {len(changed)} proposals differs from its state, so beta cannot be tuned on "
+            "them; make more steps, or sample at a higher temperature"
+        )
+    scale = float(np.abs(proposals.reward_new - proposals.reward_old)[changed].mean())
     if scale == 0:
-        return None
-    # The rate need not rise everywhere (with beta, good but long proposals lose); it does as a
-    # rule, and the least beta that reaches the target is what is looked for.
-    grid = scale * np.geomspace(1e-3, 1e3, 49)
-    with np.errstate(over="ignore"):
-        rates = np.exp(np.minimum(0.0, lead / grid[:, None] + log_ratio)).mean(axis=1)
-    above = np.flatnonzero(rates >= target)
-    if not len(above) or above[0] == 0:
-        return None
-    low, high = math.log(grid[above[0] - 1]), math.log(grid[above[0]])
-    while high - low > 1e-6:
-        middle = (low + high) / 2
-        if _mean_alpha(lead, log_ratio, math.exp(middle)) < target:
-            low = middle
-        else:
-            high = middle
-    return math.exp(high)
+        raise InvalidSetting(
+            f"the {int(changed.sum())} changed proposals have the rewards of their states, so beta "
+            "decides nothing; use a reward that tells responses apart"
+        )
+    middle = math.log(proposals.beta)
+    grid = np.exp(np.unique([*np.linspace(middle - 7, middle + 7, 561), middle]))
+    weights = proposals._weights(grid)
+    usable = proposals._effective(weights) >= MIN_EFFECTIVE
+    grid, weights = grid[usable], weights[usable]
+    counted = weights * changed
+    accepted = counted * proposals._alpha(grid)
 
+    groups = proposals.prompt
+    if len(np.unique(groups)) == 1:  # neighbours in a chain are related: resample blocks of eight
+        groups = np.arange(len(groups)) // 8
+    members = np.unique(groups, return_inverse=True)[1]
+    n_groups = int(members.max()) + 1
+    belongs = np.zeros((len(members), n_groups))
+    belongs[np.arange(len(members)), members] = 1
+    top, bottom = accepted @ belongs, counted @ belongs  # [betas, groups]
 
-def _band(proposals: Proposals, target: float, n_bootstrap: int, seed: int) -> tuple[float, float]:
-    """95 % band of the tuned beta; ends may be 0 or inf where resamples do not reach the target."""
+    log_beta, reached = _crossing(grid, top.sum(axis=1) / bottom.sum(axis=1), target)
     rng = np.random.default_rng(seed)
-    chosen = np.flatnonzero(proposals.changed)
-    groups = [chosen[proposals.prompt[chosen] == p] for p in np.unique(proposals.prompt[chosen])]
-    if len(groups) == 1:  # proposals of one chain: blocks of eight, since neighbours are related
-        groups = [chosen[k : k + 8] for k in range(0, len(chosen), 8)]
-    betas = []
-    for _ in range(n_bootstrap):
-        picked = np.concatenate([groups[g] for g in rng.integers(len(groups), size=len(groups))])
-        lead, log_ratio = proposals.lead[picked], proposals.log_ratio[picked]
-        beta = _solve(lead, log_ratio, target)
-        if beta is None:
-            beta = 0.0 if _mean_alpha(lead, log_ratio, 1e-9) >= target else math.inf
-        betas.append(beta)
-    low, high = np.quantile(betas, [0.025, 0.975], method="nearest")
-    return float(low), float(high)
+    picked = rng.multinomial(n_groups, np.full(n_groups, 1 / n_groups), n_bootstrap).T
+    total = bottom @ picked
+    rates = np.divide(top @ picked, total, out=np.ones_like(total), where=total > 0)
+    ends = [_crossing(grid, rate, target) for rate in rates.T]
+    logs = [x if inside else (math.inf if x > middle else -math.inf) for x, inside in ends]
+    low, high = np.quantile(logs, [0.025, 0.975], method="nearest")
+    return Found(math.exp(log_beta), float(np.exp(low)), float(np.exp(high)), reached)
+
+
+def _crossing(grid: Array, rates: Array, target: float) -> tuple[float, bool]:
+    """Log of the least beta at which the rate rises through the target, and whether there is one.
+
+    Without one: the log of the last beta in the direction where it must be.
+    """
+    above = rates >= target
+    rises = np.flatnonzero(above[1:] & ~above[:-1])
+    if len(rises):
+        k = rises[0]
+        share = (target - rates[k]) / (rates[k + 1] - rates[k])
+        return float(np.log(grid[k]) + share * np.log(grid[k + 1] / grid[k])), True
+    return float(np.log(grid[0] if above[0] else grid[-1])), False

@@ -1,85 +1,103 @@
-"""Diagnostics agree with theory where theory knows the answer, and are silent where it does not."""
-
-from __future__ import annotations
-
 import math
 
 import numpy as np
 import pytest
 from finite import TableReward, letters
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy.stats import binomtest
 
-from qalign_core import collect, run_chain
+from qalign_core.chain import run_chain
 from qalign_core.diagnostics import (
+    MIN_STATES,
+    Rate,
     acceptance,
     autocorrelation,
-    effective_states,
-    rank_histogram,
+    ess,
+    ess_per_thousand_tokens,
+    mcse,
     split_rhat,
-    standard_error,
-    wilson_interval,
 )
 from qalign_core.errors import InvalidSetting
 
 
-def ar1(rho: float, n_chains: int, n: int, seed: int = 0) -> np.ndarray:
-    """Stationary first-order autoregressions of variance 1."""
+def autoregressive(rho, n, seed, mean=0.0):
     rng = np.random.default_rng(seed)
-    noise = rng.normal(size=(n_chains, n)) * math.sqrt(1 - rho**2)
-    rows = np.empty((n_chains, n))
-    rows[:, 0] = rng.normal(size=n_chains)
-    for t in range(1, n):
-        rows[:, t] = rho * rows[:, t - 1] + noise[:, t]
-    return rows
+    x = [rng.normal()]
+    for _ in range(n - 1):
+        x.append(rho * x[-1] + math.sqrt(1 - rho * rho) * rng.normal())
+    return [mean + v for v in x]
 
 
-@pytest.mark.parametrize("rho", [0.0, 0.5, 0.9])
-def test_effective_states_and_their_error_follow_the_autocorrelation(rho: float) -> None:
-    """An AR(1) chain of n has n (1 - rho) / (1 + rho) effective states."""
-    rows = ar1(rho, 4, 4000)
-    expected = rows.size * (1 - rho) / (1 + rho)
-    assert effective_states(rows) == pytest.approx(expected, rel=0.2)
-    assert standard_error(rows) == pytest.approx(1 / math.sqrt(expected), rel=0.2)
-    assert autocorrelation(rows[0], 3) == pytest.approx([rho**k for k in range(4)], abs=0.1)
+@given(st.integers(1, 400).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
+def test_the_band_is_wilsons(counts):
+    rate = Rate(*counts)
+    expected = binomtest(*counts).proportion_ci(method="wilson")
+    assert rate.low == pytest.approx(expected.low, abs=1e-12)
+    assert rate.high == pytest.approx(expected.high, abs=1e-12)
+    assert rate.low <= rate.value <= rate.high
 
 
-def test_rhat_and_ranks_see_chains_that_disagree() -> None:
-    same = ar1(0.3, 4, 500)
-    apart = same + np.array([[0], [0], [0], [3]])
-    assert split_rhat(same) < 1.02
-    assert split_rhat(apart) > 1.3
-    assert rank_histogram(same).sum() == same.size
-    assert rank_histogram(same).min() > 20
-    assert rank_histogram(apart)[3, 0] == 0
+def test_nothing_counted_is_no_rate():
+    assert (Rate(0, 0).value, Rate(0, 0).low, Rate(0, 0).high) == (None, None, None)
 
 
-def test_too_few_states_say_nothing() -> None:
-    short, constant = [[1.0, 2.0] * 5], [[1.5] * 100] * 2
-    for estimate in (effective_states, split_rhat, standard_error, rank_histogram):
-        assert estimate(short) is None
-        assert estimate(constant) is None
-        assert estimate([]) is None
-    assert autocorrelation(short[0]) is None
-    assert split_rhat([list(range(100))]) is None
-    assert effective_states([np.r_[np.zeros(50), np.ones(50)]]) is None
+async def test_acceptance_leaves_out_the_initial_draw_and_knows_unchanged_proposals():
+    chain = run_chain(letters(), TableReward(), "x", beta=0.5, steps=300, seed=1)
+    steps = [s async for s in chain]
+    found = acceptance(steps)
+    assert found.overall.trials == 300
+    unchanged = [s for s in steps[1:] if s.proposal.response == s.current.response]
+    assert unchanged
+    assert all(s.accepted for s in unchanged)
+    assert found.changed.trials == 300 - len(unchanged)
+    assert found.changed.successes == found.overall.successes - len(unchanged)
+    assert acceptance(steps[:1]).overall.value is None
 
 
-def test_acceptance_counts_what_differs_apart() -> None:
-    steps = collect(run_chain(letters(), TableReward(), "x", beta=0.3, steps=400, seed=1))
-    rates = acceptance(steps)
-    moved = [s for s in steps[1:] if s.proposal.response.tokens != s.current.response.tokens]
-    assert (rates.n, rates.n_changed) == (400, len(moved))
-    assert rates.changed == sum(s.accepted for s in moved) / len(moved)
-    assert rates.overall > rates.changed > 0
-    nothing = acceptance(steps[:1])
-    assert nothing.overall is None
-    assert nothing.changed is None
+def test_independent_draws_count_fully_and_correlated_ones_by_their_autocorrelation():
+    # an AR(1) chain with rho = 0.6 has n (1 - rho) / (1 + rho) effective samples: 1/4 of n.
+    # Standard errors of these estimates are about 4 and 8 %; the bands are four of them.
+    n = 4000
+    assert ess([autoregressive(0.0, n, 1)]) == pytest.approx(n, rel=0.16)
+    assert ess([autoregressive(0.6, n, 2)]) == pytest.approx(n / 4, rel=0.32)
+    assert mcse([autoregressive(0.6, n, 3)]) == pytest.approx(math.sqrt(4 / n), rel=0.2)
 
 
-@pytest.mark.parametrize(("successes", "n"), [(0, 5), (3, 5), (50, 100), (1000, 1000)])
-def test_the_interval_is_wilsons(successes: int, n: int) -> None:
-    expected = binomtest(successes, n).proportion_ci(method="wilson")
-    assert wilson_interval(successes, n) == pytest.approx((expected.low, expected.high), abs=1e-6)
-    assert wilson_interval(0, 0) == (0.0, 1.0)
-    with pytest.raises(InvalidSetting):
-        wilson_interval(6, 5)
+def test_autocorrelation_is_that_of_the_process():
+    rho = autocorrelation(autoregressive(0.6, 20_000, 4), max_lag=3)
+    # standard error about 0.01
+    assert rho == pytest.approx([1, 0.6, 0.36, 0.216], abs=0.04)
+    assert len(autocorrelation(autoregressive(0.6, 40, 4))) == 11
+    with pytest.raises(InvalidSetting, match="max_lag"):
+        autocorrelation([1.0] * 100, max_lag=-1)
+
+
+def test_rhat_is_one_for_mixed_chains_and_not_for_chains_that_disagree():
+    mixed = [autoregressive(0.3, 1000, seed) for seed in range(4)]
+    assert split_rhat(mixed) < 1.02
+    apart = [*mixed[:3], autoregressive(0.3, 1000, 9, mean=3.0)]
+    assert split_rhat(apart) > 1.2
+    drifting = [v + k / 200 for k, v in enumerate(autoregressive(0.3, 1000, 5))]
+    assert split_rhat([drifting]) > 1.2
+
+
+@pytest.mark.parametrize("diagnose", [ess, split_rhat, mcse])
+def test_too_few_steps_or_a_chain_that_never_moved_give_no_number(diagnose):
+    few = [autoregressive(0.0, MIN_STATES - 1, 0)]
+    stuck = [[1.5] * 200, autoregressive(0.0, 200, 0)]
+    assert diagnose([]) is None
+    assert diagnose(few) is None
+    assert diagnose(stuck) is None
+    assert diagnose([autoregressive(0.0, MIN_STATES, 0)]) is not None
+
+
+def test_chains_of_different_lengths_are_compared_over_the_shortest():
+    long, short = autoregressive(0.3, 500, 0), autoregressive(0.3, 200, 1)
+    assert ess([long, short]) == ess([long[:200], short])
+
+
+def test_effective_samples_per_thousand_tokens():
+    assert ess_per_thousand_tokens(50.0, 25_000) == 2
+    assert ess_per_thousand_tokens(None, 25_000) is None
+    assert ess_per_thousand_tokens(50.0, 0) is None
