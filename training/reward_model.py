@@ -53,11 +53,12 @@ def train_reward_model(
     for step, batch in zip(range(steps), _batches(graded, seed), strict=False):
         if step < first:  # resume at the same place of the same stream
             continue
-        better, worse = (model([g.prompt + pair[side] for g, pair in batch]) for side in (0, 1))
-        loss = -logsigmoid(better - worse).mean()
-        loss.backward()
+        for pairs in _by_length(batch):
+            better, worse = model([c for pair in pairs for c in pair]).view(-1, 2).unbind(1)
+            loss = -logsigmoid(better - worse).sum() / PAIRS_A_STEP
+            loss.backward()
+            right, total = right + int((better > worse).sum()), total + loss.item()
         optimizers.step(step)
-        right, total = right + int((better > worse).sum()), total + loss.item()
         if (step + 1) % 20 == 0 or step + 1 == steps:
             n = step % 20 + 1
             print(
@@ -92,6 +93,14 @@ def pair_accuracy(model: RewardModel, graded: Sequence[Graded]) -> float:
     better = score(model, [prompt + one for prompt, one, _ in pairs])
     worse = score(model, [prompt + other for prompt, _, other in pairs])
     return (better > worse).float().mean().item()
+
+
+def _by_length(batch: list[tuple[Graded, tuple]], size: int = 12) -> Iterator[list[tuple]]:
+    """The batch's (better, worse) conversations in parts of about one length: half the padding."""
+    pairs = [(g.prompt + better, g.prompt + worse) for g, (better, worse) in batch]
+    pairs.sort(key=lambda pair: max(map(len, pair)))
+    for first in range(0, len(pairs), size):
+        yield pairs[first : first + size]
 
 
 def _batches(graded: Sequence[Graded], seed: int) -> Iterator[list[tuple[Graded, tuple]]]:
