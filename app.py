@@ -10,6 +10,7 @@ os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 import gradio as gr
 
 from components.compare import build_compare_page
+from components.lab import build_lab_page
 from components.links import page_of
 from components.runs import Runs
 from components.theme import head, theme
@@ -44,6 +45,8 @@ def build_app(runs: Runs | None = None) -> gr.Blocks:
                 build_watch_page(runs, demo)
             with _tab("Compare"):
                 build_compare_page(runs, demo)
+            with _tab("Lab"):
+                build_lab_page()
 
         def open_page(request: gr.Request) -> gr.Tabs:
             return gr.Tabs(selected=page_of(request.query_params))

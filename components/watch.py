@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,9 +16,12 @@ from components.links import Settings, from_query, to_query
 from components.player import beta_slider, chain_player, status_line
 from components.runs import IDLE, Feed, Runs, Snapshot, Status
 from components.theme import ASSETS
+from qalign_core.calibrate import tune_beta
 from qalign_core.problems import ProblemKind, generate_problem, generate_writing_task
+from qalign_core.protocols import LanguageModel
 from qalign_core.recording import record
 from qalign_core.registry import language_models, reward_models
+from qalign_core.types import Response
 
 RECORDED = ASSETS / "runs" / "watch.jsonl"
 BASE_SAMPLES = 64
@@ -75,6 +78,48 @@ async def sample_run(feed: Feed, runs: Runs, settings: Settings) -> None:
         feed.write(recorded.line)
         if recorded.step is not None:
             await feed.step()
+
+
+class Counted:
+    """A language model that tells how many responses it has drawn, for a progress line."""
+
+    def __init__(self, lm: LanguageModel, told: Callable[[int], None]) -> None:
+        self.id = lm.id
+        self.max_new_tokens = lm.max_new_tokens
+        self._lm = lm
+        self._told = told
+        self._n = 0
+
+    def encode(self, prompt: str) -> tuple[int, ...]:
+        """As the model does."""
+        return self._lm.encode(prompt)
+
+    async def extend(
+        self, prompt_ids: Sequence[int], prefix: Sequence[int], *, seed: int
+    ) -> Response:
+        """As the model does, and count it."""
+        response = await self._lm.extend(prompt_ids, prefix, seed=seed)
+        self._n += 1
+        self._told(self._n)
+        return response
+
+
+async def tune_run(feed: Feed, runs: Runs, settings: Settings) -> None:
+    """Find the beta at which half of the changed proposals are accepted, and write it.
+
+    Raises:
+        QAlignError: the settings or the models do not allow it, or no beta does it.
+    """
+    settings.check(runs.limits)
+    lm, rm = await runs.models(feed, settings.lm, settings.rm, settings.sampling)
+
+    def tell(n: int) -> None:
+        feed.status = Status("sampling", f"Finding β: {n} proposals tried")
+
+    tuned = await tune_beta(
+        Counted(lm, tell), rm, settings.prompt, start=settings.beta, seed=settings.seed
+    )
+    feed.write(json.dumps([float(f"{tuned.beta:.3g}"), tuned.acceptance, tuned.low, tuned.high]))
 
 
 def _status(status: Status, **more: str) -> str:
@@ -249,6 +294,21 @@ def build_watch_page(runs: Runs, demo: gr.Blocks) -> None:
     def _update(now: Snapshot, more: dict[str, str]) -> tuple[str, str]:
         return now.text or gr.skip(), _status(now.status, **more)
 
+    async def on_tune(request: gr.Request, *values: Any) -> AsyncIterator[tuple[Any, str]]:
+        try:
+            wanted = _settings(*values)
+        except (TypeError, ValueError):
+            yield gr.skip(), _status(Status("failed", "Failed: a setting is not a number."))
+            return
+        work = runs.stream(str(request.session_hash), lambda feed: tune_run(feed, runs, wanted))
+        async for now in work:
+            if now.text:
+                beta, rate, low, high = json.loads(now.text)
+                said = f"β = {beta:g} accepts {rate:.0%} (95 % band of β: {low:.2g} to {high:.2g})"
+                yield beta, _status(Status("finished", said))
+            else:
+                yield gr.skip(), _status(now.status)
+
     async def on_stop(request: gr.Request) -> str:
         await runs.stop(str(request.session_hash))
         return _status(Status("stopped", "Stopped. What was sampled stays."))
@@ -281,12 +341,13 @@ def build_watch_page(runs: Runs, demo: gr.Blocks) -> None:
         concurrency_limit=None,
         **private,
     )
+    tuning = tune.click(on_tune, widgets, [form.beta, status], concurrency_limit=None, **private)
     stop.click(
         on_stop,
         None,
         status,
         js="() => QAlignShell.stop()",
-        cancels=[running],
+        cancels=[running, tuning],
         queue=False,
         **private,
     )

@@ -24,7 +24,7 @@ ARGUMENTS = [
     "--disable-component-update",
     "--disable-sync",
 ]
-PATIENCE = 60_000
+PATIENCE = int(os.environ.get("QALIGN_PATIENCE_MS", "60000"))
 """Milliseconds that a condition may take: the tests wait for what happens, not for the clock."""
 
 
