@@ -8,7 +8,7 @@ from typing import Any
 import gradio as gr
 from gradio.components import Component
 
-from components import lab_balance, lab_beta, lab_break, lab_chain, lab_wrong
+from components import lab_balance, lab_best_of_n, lab_beta, lab_break, lab_chain, lab_wrong
 from components.lab_section import Section
 from components.lab_style import CSS, note
 from qalign_core.errors import QAlignError
@@ -27,10 +27,11 @@ SECTIONS: tuple[tuple[str, Callable[[], Section]], ...] = (
     ("Detailed balance", lab_balance.build),
     ("Break it", lab_break.build),
     ("Beta", lab_beta.build),
+    ("Best-of-n", lab_best_of_n.build),
     ("A wrong reward", lab_wrong.build),
 )
-INTRO = """<p class="lab-say">This language model is so small that every response can be written
-down: nothing below is an estimate.</p>"""
+INTRO = """<p class="lab-say">Everything here is small enough to be computed exactly; what is
+sampled or fitted says so.</p>"""
 QUIET: dict[str, Any] = {
     "api_visibility": "private",
     "show_progress": "hidden",

@@ -99,7 +99,7 @@ def verdict(here: AtBeta, guess: float, revealed: bool) -> str:
     """What became of the guess."""
     if not revealed:
         return note(
-            f"Beta is {here.beta:g} of the reward's spread: what share of proposals is accepted? "
+            f"At beta = {here.beta:g}, in spreads: what share of proposals is accepted? "
             "Set your guess, then show the rate."
         )
     off = abs(guess - here.acceptance)

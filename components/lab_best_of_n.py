@@ -1,0 +1,292 @@
+"""What has best-of-n to do with beta? The distribution of the maximum beside the tilted mixture."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from pathlib import Path
+
+import gradio as gr
+import numpy as np
+import plotly.graph_objects as go
+
+from components.lab_section import Section
+from components.lab_style import (
+    BLUE,
+    GREY,
+    ORANGE,
+    Cell,
+    block,
+    facts,
+    figure,
+    heading,
+    note,
+    number,
+    table,
+)
+from qalign_core.calibrate import MIN_REWARDS, Mixture, fit_mixture
+from qalign_core.errors import InvalidSetting
+from qalign_core.theory.best_of_n import SIZES, Matched, match
+from qalign_core.trace_io import load_trace
+
+RUNS = Path(__file__).resolve().parent.parent / "assets" / "runs"
+SLIDERS, PASTED = "The sliders", "Rewards of your own"
+MAX_REWARDS = 4096
+
+
+@lru_cache(maxsize=1)
+def recorded() -> dict[str, tuple[float, ...]]:
+    """Base rewards of the recorded runs that have enough of them, by their prompts."""
+    found = {}
+    for path in sorted(RUNS.glob("*.jsonl")):
+        trace = load_trace(path)
+        if len(trace.base_rewards) >= MIN_REWARDS:
+            prompt = trace.header.prompt
+            short = prompt if len(prompt) <= 70 else prompt[:67] + "…"
+            found[f"{len(trace.base_rewards)} base samples of “{short}”"] = trace.base_rewards
+    return found
+
+
+def rewards_in(text: str) -> tuple[float, ...]:
+    """The numbers in a pasted text, separated by spaces, commas or line ends.
+
+    Raises:
+        InvalidSetting: a word that is no finite number, or too many or too few numbers.
+    """
+    words = [word for word in re.split(r"[\s,;]+", text or "") if word]
+    values = []
+    for word in words[: MAX_REWARDS + 1]:
+        try:
+            values.append(float(word))
+        except ValueError:
+            raise InvalidSetting(
+                f"{word[:40]!r} is not a number; paste rewards separated by spaces, commas or lines"
+            ) from None
+    if not MIN_REWARDS <= len(values) <= MAX_REWARDS:
+        raise InvalidSetting(
+            f"a mixture is fitted to {MIN_REWARDS} to {MAX_REWARDS:,} rewards, got "
+            f"{len(values):,}{'' if len(values) <= MAX_REWARDS else ' or more'}; "
+            "paste the rewards of base samples of one prompt"
+        )
+    return tuple(values)
+
+
+@lru_cache(maxsize=32)
+def fitted(rewards: tuple[float, ...]) -> Mixture:
+    """The mixture of these rewards (cached).
+
+    Raises:
+        InvalidSetting: they are all the same.
+        InvalidReward: one is not finite.
+    """
+    mixture = fit_mixture(rewards)
+    if mixture is None:
+        raise InvalidSetting("these rewards are all the same; a mixture needs ones that differ")
+    return mixture
+
+
+def mixture_of(
+    source: str, pasted: str, share: float, means: tuple[float, float], sds: tuple[float, float]
+) -> tuple[Mixture, tuple[float, ...]]:
+    """The mixture that the controls describe, and the rewards behind it if it was fitted."""
+    if source == SLIDERS:
+        weight = share / 100
+        if weight in (0.0, 1.0):  # one component alone
+            k = int(weight)
+            return Mixture((1.0,), (means[k],), (sds[k],)), ()
+        return Mixture((1.0 - weight, weight), means, sds), ()
+    known = recorded()
+    rewards = known[source] if source in known else rewards_in(pasted)
+    return fitted(rewards), rewards
+
+
+def match_figure(m: Matched, rewards: tuple[float, ...]) -> go.Figure:
+    """One base reward, the largest of n with the Gumbel over it, and the target at beta*(n)."""
+    traces: list[go.Scatter | go.Bar] = []
+    if rewards:
+        heights, edges = np.histogram(rewards, bins=min(40, 6 + len(rewards) // 8), density=True)
+        traces.append(
+            go.Bar(x=(edges[1:] + edges[:-1]) / 2, y=heights, width=np.diff(edges),
+                   name="base samples", marker_color=GREY, opacity=0.45, hoverinfo="skip")
+        )  # fmt: skip
+    lines = [
+        ("base LM", m.base, GREY, "solid"),
+        (f"best of {m.n}", m.maximum, ORANGE, "solid"),
+    ]
+    if m.gumbel is not None and m.tilted is not None:
+        lines += [
+            ("Gumbel approximation", m.gumbel, ORANGE, "dash"),
+            ("target at beta*(n)", m.tilted.density(m.reward), BLUE, "solid"),
+        ]
+    traces += [
+        go.Scatter(x=m.reward[::3], y=y[::3], name=name, mode="lines", hovertemplate="%{y:.3f}",
+                   line={"color": colour, "dash": dash, "width": 2.5})
+        for name, y, colour, dash in lines
+    ]  # fmt: skip
+    fig = figure(traces, x="reward", y="density")
+    if m.alignment is not None:
+        fig.add_vline(x=m.alignment.a, line={"color": GREY, "width": 1, "dash": "dot"})
+    return fig
+
+
+def beta_figure(mixture: Mixture, here: Matched) -> go.Figure:
+    """beta*(n) in units of the dominant component's sd against n."""
+    sd = mixture.sds[mixture.dominant]
+    found = [match(mixture, n) for n in SIZES]
+    known = [m for m in found if m.alignment is not None]
+    traces = [
+        go.Scatter(x=[m.n for m in known], y=[m.alignment.beta / sd for m in known if m.alignment],
+                   name="beta*(n) / σ", mode="lines+markers", hovertemplate="%{y:.3f}",
+                   line={"color": BLUE, "width": 2.5}),
+        go.Scatter(x=[m.n for m in known], y=[m.sd / sd for m in known], hovertemplate="%{y:.3f}",
+                   name="sd of best-of-n / σ", mode="lines+markers",
+                   line={"color": ORANGE, "width": 2, "dash": "dash"}, marker_symbol="square"),
+        go.Scatter(x=[m.n for m in known], y=[(m.tilted_sd or 0) / sd for m in known],
+                   name="sd of the target / σ", mode="lines", hovertemplate="%{y:.3f}",
+                   line={"color": BLUE, "width": 1.5, "dash": "dot"}),
+    ]  # fmt: skip
+    fig = figure(
+        traces,
+        x="n",
+        y="in units of σ of the upper component",
+        xaxis_type="log",
+        xaxis_tickvals=list(SIZES),
+        yaxis_rangemode="tozero",
+    )
+    if here.alignment is not None:
+        fig.add_vline(x=here.n, line={"color": GREY, "width": 1, "dash": "dot"})
+    return fig
+
+
+def told(mixture: Mixture, m: Matched, rewards: tuple[float, ...]) -> str:
+    """The numbers that match and the one that does not, and both mixtures as a table."""
+    said = ""
+    if rewards and mixture.bic is not None and mixture.bic_other is not None:
+        k = len(mixture.weights)
+        said += note(
+            f"Fitted to {len(rewards):,} base rewards: {k} component{'s' * (k > 1)} "
+            f"(BIC {mixture.bic:.1f}; with {3 - k} it is {mixture.bic_other:.1f}, and lower is "
+            "better)."
+        )
+    d = mixture.dominant
+    if m.alignment is None or m.tilted is None or m.gap is None:
+        return said + note(m.reason)
+    from_tail = mixture.weights[d] * m.n
+    if from_tail < 32:
+        said += note(
+            f"Small for an asymptotic formula: only {from_tail:.1f} of the {m.n} samples are "
+            "expected from the component of the upper tail, and the paper finds a good fit from "
+            "about 32 on."
+        )
+    said += facts(
+        [
+            (f"beta*({m.n})", number(m.alignment.beta), "good"),
+            ("… in units of σ", number(m.alignment.beta / mixture.sds[d])),
+            ("Mode of best-of-n: formula", number(m.alignment.a), "good"),
+            ("Mode of best-of-n: exact", number(m.mode), "good"),
+            ("Gumbel: largest error in probability", f"{m.gap:.3f}"),
+            ("sd of best-of-n", number(m.sd), "bad"),
+            ("sd of the target", number(m.tilted_sd), "bad"),
+        ]
+    )
+    rows: list[list[Cell]] = []
+    for k in range(len(mixture.weights)):
+        name = f"component {k + 1}" + (" (upper tail)" if k == d else "")
+        rows.append(
+            [name, mixture.weights[k], m.tilted.weights[k], mixture.means[k], m.tilted.means[k],
+             mixture.sds[k]]
+        )  # fmt: skip
+    headers = ("", "weight", "tilted weight", "mean", "tilted mean", "sd, unchanged")
+    return said + table(headers, rows)
+
+
+def match_table(m: Matched) -> str:
+    """The densities at every thirtieth point of the grid."""
+    columns = [m.reward, m.base, m.maximum]
+    headers = ["reward", "base LM", f"best of {m.n}"]
+    if m.gumbel is not None and m.tilted is not None:
+        columns += [m.gumbel, m.tilted.density(m.reward)]
+        headers += ["Gumbel", "target at beta*"]
+    points = range(0, len(m.reward), 30)
+    return table(headers, [[float(column[i]) for column in columns] for i in points])
+
+
+def size_table(mixture: Mixture) -> str:
+    """N against beta*/sigma and what it rests on; a dash where the formula means nothing."""
+    sd = mixture.sds[mixture.dominant]
+    rows: list[list[Cell]] = []
+    for n in SIZES:
+        m = match(mixture, n)
+        if m.alignment is None:
+            rows.append([str(n), None, None, None, m.mode, None, m.sd, None])
+        else:
+            a = m.alignment
+            rows.append([str(n), a.beta / sd, a.c, a.a, m.mode, a.b, m.sd, m.gap])
+    headers = ("n", "beta*/σ", "c_n", "mode a_n", "exact mode", "b_n", "sd of the maximum",
+               "Gumbel's largest error")  # fmt: skip
+    return table(headers, rows)
+
+
+def draw(
+    source: str,
+    pasted: str,
+    share: float,
+    mean_1: float,
+    sd_1: float,
+    mean_2: float,
+    sd_2: float,
+    n: str,
+) -> tuple[object, ...]:
+    """Everything that the section shows."""
+    mixture, rewards = mixture_of(source, pasted, share, (mean_1, mean_2), (sd_1, sd_2))
+    m = match(mixture, int(n))
+    return (
+        told(mixture, m, rewards),
+        match_figure(m, rewards),
+        match_table(m),
+        beta_figure(mixture, m),
+        size_table(mixture),
+    )
+
+
+def build() -> Section:
+    """The section's widgets."""
+    heading(
+        "What has best-of-n to do with beta?",
+        "Taking the best of n samples is nearly sampling an aligned distribution whose beta falls "
+        "with n: beta*(n) puts its mode on that of the maximum. Its spread does not match: "
+        "best-of-n's shrinks with n, the target's stays.",
+    )
+    names = [SLIDERS, *recorded(), PASTED]
+    with gr.Row():
+        source = gr.Dropdown(names, value=SLIDERS, label="Rewards from", elem_id="lab-source")
+        n = gr.Radio([str(size) for size in SIZES], value="32", label="n", elem_id="lab-n")
+    with gr.Row() as sliders:
+        share = gr.Slider(0, 100, 40, step=1, label="Share of component 2, %",
+                          elem_id="lab-share", min_width=160)  # fmt: skip
+        mean_1 = gr.Slider(-4, 4, -1.5, step=0.1, label="Mean 1", elem_id="lab-mean1",
+                           min_width=130)  # fmt: skip
+        sd_1 = gr.Slider(0.2, 3, 0.8, step=0.1, label="sd 1", elem_id="lab-sd1",
+                         min_width=130)  # fmt: skip
+        mean_2 = gr.Slider(-4, 4, 1.0, step=0.1, label="Mean 2", elem_id="lab-mean2",
+                           min_width=130)  # fmt: skip
+        sd_2 = gr.Slider(0.2, 3, 1.0, step=0.1, label="sd 2", elem_id="lab-sd2",
+                         min_width=130)  # fmt: skip
+    pasted = gr.Textbox(visible=False, label="Rewards of base samples of one prompt", lines=3,
+                        placeholder="-1.2, 0.4, 2.31 …", elem_id="lab-pasted")  # fmt: skip
+    told_here = gr.HTML(elem_id="lab-bon-told", padding=False)
+    with gr.Row():
+        with gr.Column(min_width=340):
+            densities = block("Where do the rewards lie?", "densities")
+        with gr.Column(min_width=340):
+            betas = block("Which beta is best-of-n?", "betas")
+    source.change(
+        lambda name: (gr.Row(visible=name == SLIDERS), gr.Textbox(visible=name == PASTED)),
+        source, [sliders, pasted], api_visibility="private", show_progress="hidden",
+    )  # fmt: skip
+    return Section(
+        draw,
+        [source, pasted, share, mean_1, sd_1, mean_2, sd_2, n],
+        [told_here, densities.plot, densities.numbers, betas.plot, betas.numbers],
+        uses_world=False,
+    )

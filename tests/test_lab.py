@@ -1,0 +1,535 @@
+"""The Theory lab's page: its figures against the core, and its controls in a real browser."""
+
+from __future__ import annotations
+
+import base64
+import itertools
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
+
+import gradio as gr
+import numpy as np
+import plotly.graph_objects as go
+import pytest
+import pytest_asyncio
+from browser import PATIENCE, serve
+
+from components import (
+    figures,
+    lab_balance,
+    lab_best_of_n,
+    lab_beta,
+    lab_break,
+    lab_chain,
+    lab_style,
+    lab_wrong,
+)
+from components.lab import SECTIONS, build_lab_page, draw_section, parts_of, rows_of, world_of
+from components.lab_section import Section
+from qalign_core.calibrate import Mixture, best_of_n_as_alignment
+from qalign_core.errors import InvalidSetting
+from qalign_core.exact import EXACT, total_variation
+from qalign_core.theory.best_of_n import (
+    SIZES,
+    cdf,
+    gumbel_cdf,
+    gumbel_density,
+    match,
+    maximum_density,
+    normalised_maxima,
+)
+from qalign_core.theory.convergence import acceptance_rate, distances
+from qalign_core.theory.mistakes import MISTAKES
+from qalign_core.theory.temperature import at_beta
+from qalign_core.theory.world import LANGUAGE_MODELS, REWARDS, by_reward, preset
+from qalign_core.theory.wrong_reward import METHODS, Example, outcomes
+
+WORLD = preset()
+EXACTLY = next(iter(lab_chain.SHOWN))
+TWO = Mixture((0.6, 0.4), (-1.5, 1.0), (0.8, 1.0))
+
+
+def values(fig: go.Figure, name: str) -> np.ndarray:
+    """The y values of a trace by its name."""
+    trace = next(t for t in fig.data if t.name == name)
+    return np.asarray(trace.y, dtype=float)
+
+
+# --- the page's own functions prove the claim ---
+
+
+def test_the_page_falls_below_1e_minus_10_for_the_right_rule() -> None:
+    """At the settings that the page opens with, within the steps that its slider has."""
+    world = world_of(rows_of("Mixed"), *parts_of("Likes a, dislikes c"))
+    p = lab_chain.progress(world, lab_chain.FIRST_BETA, lab_chain.STEPS, 0)
+    assert p.exact[lab_chain.STEPS] < 1e-10
+    assert total_variation(p.now, p.chain.target) < 1e-10
+    assert "at t = 168" in lab_chain.facts_of(p)
+
+
+@pytest.mark.parametrize("title", [m.title for m in MISTAKES])
+def test_the_page_stays_above_1e_minus_3_for_every_mistake(title) -> None:
+    drawn = lab_break.draw(WORLD, lab_chain.FIRST_BETA, title)
+    curve = values(drawn[3], "this mistake")
+    assert curve.min() > 1e-3
+    assert values(drawn[3], "where it ends")[0] > 1e-3
+    assert np.nanmin(values(drawn[3], "right rule")) < 1e-7
+
+
+# --- figures show the core's numbers ---
+
+
+def test_the_strip_shows_target_base_and_chain_sorted_by_reward() -> None:
+    chain = WORLD.chain(0.7)
+    fig = lab_chain.strip(chain, chain.after(5), "after 5 steps")
+    order = by_reward(chain)
+    assert np.all(np.diff(chain.rewards[order]) >= 0)
+    assert values(fig, "exact target") == pytest.approx(chain.target[order])
+    assert values(fig, "base LM") == pytest.approx(chain.base[order])
+    assert values(fig, "after 5 steps") == pytest.approx(chain.after(5)[order])
+
+
+def test_the_distance_curve_and_its_table_are_the_cores() -> None:
+    p = lab_chain.progress(WORLD, 1.0, 16, 256)
+    fig = lab_chain.distance_figure(p)
+    assert values(fig, "exact chain")[:100] == pytest.approx(distances(WORLD.chain(1.0), 99))
+    assert p.empirical is not None
+    assert p.floor is not None
+    # 256 chains end near their noise floor, not at zero: what is left is not bias
+    assert 0.5 * p.floor < p.empirical[-50:].mean() < 1.5 * p.floor
+    assert lab_style.number(float(p.exact[16])) in lab_chain.distance_table(p)
+
+
+def test_the_flows_are_drawn_index_by_index_and_equal() -> None:
+    forth, back = lab_balance.pair(WORLD, 1.0, "ab·", "abca…", EXACT)
+    fig = lab_balance.flow_figure(forth, back)
+    right, left = (next(t for t in fig.data if t.name == name).x for name in ("y → y′", "y′ → y"))
+    assert np.asarray(right) == pytest.approx(-np.asarray(left))
+    assert sum(right) == pytest.approx(forth.total)
+    assert "equal" in lab_balance.told(forth, back, 1.0, 1.0, EXACT)
+    rule = MISTAKES[0].rule
+    forth, back = lab_balance.pair(WORLD, 1.0, "ab·", "abca…", rule)
+    assert "differ by" in lab_balance.told(forth, back, 1.0, 1.0, rule)
+
+
+def test_acceptance_is_not_to_be_found_before_the_guess() -> None:
+    hidden = lab_beta.draw(WORLD, 1.0, 50, lab_beta.HIDDEN)
+    shown = lab_beta.draw(WORLD, 1.0, 50, lab_beta.REVEALED)
+    here = at_beta(WORLD, 1.0)
+    rate = lab_style.percent(here.acceptance)
+    assert rate not in str(hidden[0])
+    assert rate in str(shown[0])
+    assert "acceptance" not in {t.name for t in hidden[3].data}
+    assert f">{lab_style.number(here.acceptance)}<" not in hidden[4]
+    assert f">{lab_style.number(here.acceptance)}<" in shown[4]
+
+
+def test_the_methods_curves_are_the_outcomes() -> None:
+    found = outcomes(Example())
+    fig = lab_wrong.method_figure(found, "accuracy")
+    for method in METHODS:
+        expected = [o.accuracy for o in found if o.method == method]
+        assert values(fig, method) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [((1, 3, 1.0), "prefers A"), ((1, 3, 0.3), "prefers the hack"), ((1, 3, 5), "prefers B")],
+)
+def test_the_story_follows_beta(settings, words) -> None:
+    assert words in str(lab_wrong.draw(*settings)[0])
+
+
+# --- best-of-n ---
+
+
+@pytest.mark.parametrize("n", [2, 8, 64, 1024])
+def test_the_maximum_is_that_of_n_draws_of_the_mixture(n) -> None:
+    """20,000 maxima of n draws: Kolmogorov-Smirnov, false alarm 1e-6."""
+    from scipy.stats import kstest
+
+    rng = np.random.default_rng(n)
+    n_trials = 20_000 if n <= 64 else 3000
+    upper = rng.random((n_trials, n)) < 0.4
+    draws = np.where(upper, rng.normal(1.0, 1.0, upper.shape), rng.normal(-1.5, 0.8, upper.shape))
+    assert kstest(draws.max(axis=1), lambda r: cdf(TWO, r) ** n).pvalue > 1e-6
+    m = match(TWO, n)
+    assert np.trapezoid(m.maximum, m.reward) == pytest.approx(1.0, abs=1e-4)
+    slope = np.gradient(cdf(TWO, m.reward) ** n, m.reward)
+    assert maximum_density(TWO, n, m.reward) == pytest.approx(slope, abs=2e-3)
+
+
+def test_the_gumbel_approximation_is_close_from_32_on_and_its_density_is_its_slope() -> None:
+    gaps = {n: match(figures.STANDARD, n).gap for n in SIZES if n >= 8}
+    assert all(0.0 < gap < 0.07 for gap in gaps.values())
+    late = [gaps[n] for n in gaps if n >= 32]  # it falls from there on, if slowly
+    assert late == sorted(late, reverse=True)
+    r = np.linspace(-3, 9, 4001)
+    slope = np.gradient(gumbel_cdf(0.4, 0.9, r), r)
+    assert gumbel_density(0.4, 0.9, r) == pytest.approx(slope, abs=1e-4)
+
+
+def test_beta_star_matches_the_mode_and_not_the_variance() -> None:
+    for n in (32, 256, 1024):
+        m = match(figures.STANDARD, n)
+        assert m.tilted is not None
+        tilted_mode = m.reward[np.argmax(m.tilted.density(m.reward))]
+        assert m.mode == pytest.approx(float(tilted_mode), abs=0.05)
+        assert m.tilted_sd == pytest.approx(1.0)
+        assert m.sd < 0.5
+    sds = [match(TWO, n).sd for n in (8, 64, 512)]
+    assert sds == sorted(sds, reverse=True)
+
+
+def test_where_the_formula_means_nothing_the_page_says_so() -> None:
+    drawn = lab_best_of_n.draw(lab_best_of_n.SLIDERS, "", 40, -1.5, 0.8, 1.0, 1.0, "2")
+    assert "no matching beta" in str(drawn[0])
+    assert {t.name for t in drawn[1].data} == {"base LM", "best of 2"}
+    drawn = lab_best_of_n.draw(lab_best_of_n.SLIDERS, "", 40, -1.5, 0.8, 1.0, 1.0, "8")
+    assert "Small for an asymptotic formula" in str(drawn[0])
+
+
+def test_normalised_maxima_are_maxima_of_normal_numbers() -> None:
+    from scipy.stats import kstest, norm
+
+    found = normalised_maxima(32, trials=10_000, seed=1)
+    assert kstest(found, lambda z: norm.cdf(z) ** 32).pvalue > 1e-6
+    assert np.array_equal(found, normalised_maxima(32, trials=10_000, seed=1))
+
+
+def test_pasted_and_recorded_rewards_are_fitted_and_the_choice_of_components_is_shown() -> None:
+    rng = np.random.default_rng(3)
+    rewards = np.append(rng.normal(-3, 0.5, 150), rng.normal(2, 1.0, 150))
+    pasted = ", ".join(f"{r:.4f}" for r in rewards)
+    mixture, used = lab_best_of_n.mixture_of(
+        lab_best_of_n.PASTED, pasted, 0, (0.0, 0.0), (1.0, 1.0)
+    )
+    assert len(used) == 300
+    assert mixture.means == pytest.approx((-3.0, 2.0), abs=0.3)
+    assert "2 components" in lab_best_of_n.told(mixture, match(mixture, 32), used)
+    for name, base in lab_best_of_n.recorded().items():
+        mixture, used = lab_best_of_n.mixture_of(name, "", 0, (0.0, 0.0), (1.0, 1.0))
+        assert used == base
+        assert "BIC" in lab_best_of_n.told(mixture, match(mixture, 64), used)
+
+
+@pytest.mark.parametrize(
+    ("pasted", "word"),
+    [("1 2 x", "'x' is not a number"), ("1 2 3", "got 3"), ("", "got 0"), ("1 " * 20, "same")],
+)
+def test_rewards_that_cannot_be_fitted_are_named(pasted, word) -> None:
+    with pytest.raises(InvalidSetting, match=word):
+        lab_best_of_n.mixture_of(lab_best_of_n.PASTED, pasted, 0, (0.0, 0.0), (1.0, 1.0))
+
+
+# --- figures by name ---
+
+
+@pytest.mark.parametrize("name", figures.FIGURES)
+def test_every_figure_is_made_by_its_name(name) -> None:
+    fig = figures.make(name)
+    assert fig.layout.title.text == figures.FIGURES[name][0]
+    assert fig.data
+
+
+def test_the_appendix_figures_show_the_papers_sizes_and_the_exact_densities() -> None:
+    fig = figures.maximum_against_gumbel()
+    assert [a.text for a in fig.layout.annotations] == [f"n = {n}" for n in figures.SIZES]
+    lines = [t for t in fig.data if t.name == "exact"]
+    for n, line in zip(figures.SIZES, lines, strict=True):
+        best = best_of_n_as_alignment(figures.STANDARD, n)
+        z = np.asarray(line.x)
+        exact = maximum_density(figures.STANDARD, n, best.a + best.b * z) * best.b
+        assert np.asarray(line.y) == pytest.approx(exact)
+        assert np.trapezoid(line.y, line.x) == pytest.approx(1.0, abs=0.02)
+
+
+def test_figures_are_written_from_the_command_line_as_pages_that_need_no_network(
+    tmp_path, capsys
+) -> None:
+    assert figures.main(["gumbel", "normal", "mixture", "--out", str(tmp_path)]) == 0
+    written = capsys.readouterr().out.split()
+    assert [path.rsplit("/", 1)[1] for path in written] == [
+        "gumbel.html", "normal.html", "mixture.html",
+    ]  # fmt: skip
+    page = (tmp_path / "gumbel.html").read_text(encoding="utf-8")
+    assert 'src="plotly.min.js"' in page
+    assert (tmp_path / "plotly.min.js").stat().st_size > 1_000_000
+    assert figures.main(["nonsense", "--out", str(tmp_path)]) == 2
+    assert "no figure 'nonsense'" in capsys.readouterr().err
+
+
+# --- the page as functions ---
+
+
+def test_an_invalid_edit_is_explained_and_leaves_the_figures_as_they_are() -> None:
+    with gr.Blocks():
+        section = lab_chain.build()
+    world = [rows_of("Mixed"), *parts_of("Likes a, dislikes c"), 1.0]
+    assert draw_section(section, world, [0, EXACTLY])[0] == ""
+    world[0] = [["at the start", 1, 1, "two", 1], *rows_of("Mixed")[1:]]
+    message, *rest = draw_section(section, world, [0, EXACTLY])
+    assert "not a number" in str(message)
+    assert rest == [gr.skip()] * len(section.outputs)
+
+
+def test_whatever_a_table_shows_is_escaped() -> None:
+    hostile = "<img src=x onerror=alert(1)>"
+    for text in (
+        lab_style.table((hostile,), [(hostile,)]),
+        lab_style.facts([(hostile, hostile)]),
+        lab_style.note(hostile),
+    ):
+        assert "<img" not in text
+
+
+@pytest.mark.parametrize("lm", LANGUAGE_MODELS)
+@pytest.mark.parametrize("reward", REWARDS)
+def test_every_preset_can_be_drawn_at_both_ends_of_beta(lm, reward) -> None:
+    world = preset(lm, reward)
+    for beta in (0.05, 5.0):
+        fig = lab_chain.draw(world, beta, 256, EXACTLY)[3]
+        assert np.isfinite(values(fig, "exact chain")[:1]).all()
+
+
+@pytest.mark.parametrize(
+    ("what", "draw"),
+    [
+        ("t", lambda k: lab_chain.draw(WORLD, 1.0, 3 + k, EXACTLY)),
+        ("chains", lambda k: lab_chain.draw(WORLD, 1.0, 3 + k, "256 chains")),
+        ("beta", lambda k: lab_chain.draw(WORLD, 2.1 + k / 100, 3, EXACTLY)),
+        ("balance", lambda k: lab_balance.draw(WORLD, 2.2 + k / 99, "ab·", "b·", "The right rule")),
+        ("mistake", lambda k: lab_break.draw(WORLD, 2.3 + k / 100, MISTAKES[0].title)),
+        ("guess", lambda k: lab_beta.draw(WORLD, 2.4 + k / 100, 50, lab_beta.HIDDEN)),
+        ("n", lambda k: lab_best_of_n.draw("The sliders", "", 40, -1.5, 0.8, 1, 1, str(SIZES[k]))),
+        ("hack", lambda k: lab_wrong.draw(2 + k / 10, 3, 1)),
+    ],
+)  # fmt: skip
+def test_a_control_is_answered_within_200_ms_of_processor_time(
+    what: str, draw: Callable[[int], object]
+) -> None:
+    """The best of three new settings after one that warms the caches (other work may interfere)."""
+    draw(0)
+    spent = []
+    for k in (1, 2, 3):
+        start = time.process_time()
+        draw(k)
+        spent.append(time.process_time() - start)
+    assert min(spent) < 0.2, f"{what}: {spent}"
+
+
+# --- the page in a browser ---
+
+
+@pytest.fixture(scope="session")
+def lab_app() -> Iterator[str]:
+    with gr.Blocks(analytics_enabled=False) as demo:
+        build_lab_page()
+    with serve(demo.queue(default_concurrency_limit=None), ssr_mode=False) as address:
+        yield address
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def lab(browser: Any, lab_app: str) -> AsyncIterator[Callable[..., Any]]:
+    """Open the lab as a new visitor; scripts' errors are collected in `page.errors`."""
+    contexts = []
+
+    async def open_page(width: int = 1280, height: int = 900) -> Any:
+        context = await browser.new_context(viewport={"width": width, "height": height})
+        contexts.append(context)
+        page = await context.new_page()
+        page.set_default_timeout(PATIENCE)
+        page.errors = []
+        page.on("pageerror", lambda error: page.errors.append(str(error)))
+        await page.goto(lab_app)
+        await page.wait_for_selector("#lab-distance .js-plotly-plot")
+        return page
+
+    yield open_page
+    for context in contexts:
+        await context.close()
+
+
+async def slide(page: Any, name: str, value: float) -> None:
+    """Set a slider through its number box."""
+    box = page.locator(f"#{name} input[type=number]")
+    await box.fill(str(value))
+    await box.press("Tab")
+
+
+async def open_section(page: Any, name: str) -> None:
+    await page.locator("#lab-opened").get_by_text(name, exact=True).click()
+
+
+async def text_in(page: Any, name: str, words: str) -> None:
+    """Wait until the words stand in an element of the page."""
+    await page.locator(f"#{name}").get_by_text(words, exact=False).first.wait_for()
+
+
+async def curve(page: Any, plot: str, name: str) -> np.ndarray:
+    """The y values that the browser draws for a trace."""
+    found = await page.evaluate(
+        """([plot, name]) => {
+            const trace = document.querySelector(`#${plot} .js-plotly-plot`).data
+                .find(t => t.name === name);
+            return trace && Array.from(trace.y?.bdata ? [trace.y.bdata] : trace.y);
+        }""",
+        [plot, name],
+    )
+    if found and isinstance(found[0], str):
+        return np.frombuffer(base64.b64decode(found[0]))
+    return np.array(found, dtype=float)
+
+
+async def drawn(page: Any, plot: str, name: str) -> None:
+    """Wait until a plot has a trace of this name."""
+    await page.wait_for_function(
+        """([plot, name]) => (document.querySelector(`#${plot} .js-plotly-plot`)?.data || [])
+            .some(t => t.name === name)""",
+        arg=[plot, name],
+    )
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_the_lab_opens_computed_and_t_moves_the_chain_to_the_target(lab) -> None:
+    page = await lab()
+    chain = WORLD.chain(1.0)
+    assert lab_style.number(float(distances(chain, 0)[0])) in await page.inner_text(
+        "#lab-chain-facts"
+    )
+    await slide(page, "lab-t", 64)
+    await text_in(page, "lab-chain-facts", lab_style.number(float(distances(chain, 64)[64])))
+    await drawn(page, "lab-strip", "after 64 steps")
+    shown = await curve(page, "lab-strip", "after 64 steps")
+    assert shown == pytest.approx(chain.after(64)[by_reward(chain)], abs=1e-12)
+    await page.locator("#lab-shown").get_by_text("16 chains").click()
+    await text_in(page, "lab-chain-facts", "Noise of 16 perfect draws")
+    assert not page.errors
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_play_moves_t_and_pause_stops_it(lab) -> None:
+    page = await lab()
+    await page.locator("#lab-play").click()
+    await text_in(page, "lab-chain-facts", "at t = 3")
+    await page.get_by_text("Pause").click()
+    await page.get_by_text("Play").wait_for()
+    assert float(await page.locator("#lab-t input[type=number]").input_value()) >= 3
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_beta_presets_and_edits_change_the_world(lab) -> None:
+    page = await lab()
+    await slide(page, "lab-beta", 0.5)
+    await text_in(
+        page, "lab-chain-facts", lab_style.percent(acceptance_rate(WORLD.chain(0.5)))
+    )  # fmt: skip
+    await page.locator("#lab-reward input").click()
+    await page.get_by_role("option", name="Likes short answers").click()
+    other = preset("Mixed", "Likes short answers").chain(0.5)
+    await text_in(page, "lab-chain-facts", lab_style.percent(acceptance_rate(other)))
+    await page.get_by_text("Edit the language model and the reward").click()
+    await page.locator("#lab-part-3 input").fill("0")
+    await page.locator("#lab-part-4 input").fill("0")
+    await page.locator("#lab-part-4 input").press("Tab")
+    await text_in(page, "lab-message", "prefers nothing")
+    await page.locator("#lab-part-0 input").fill("1")
+    await page.locator("#lab-part-0 input").press("Tab")
+    await page.wait_for_function("document.querySelector('#lab-message').innerText.trim() === ''")
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_both_flows_are_shown_and_a_broken_rule_unbalances_them(lab) -> None:
+    page = await lab()
+    await open_section(page, "Detailed balance")
+    await text_in(page, "lab-balance-told", "The two flows are equal")
+    forth, _ = lab_balance.pair(WORLD, 1.0, "ab·", "abca…", EXACT)
+    await text_in(page, "lab-balance-told", f"{forth.total:.6e}")
+    await page.locator("#lab-y input").click()
+    await page.get_by_role("option", name="aa·", exact=True).click()
+    forth, _ = lab_balance.pair(WORLD, 1.0, "aa·", "abca…", EXACT)
+    await text_in(page, "lab-balance-told", f"{forth.total:.6e}")
+    await page.locator("#lab-rule input").click()
+    await page.get_by_role("option", name="No length ratio").click()
+    await text_in(page, "lab-balance-told", "The flows differ by")
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_every_mistake_shows_its_distance(lab) -> None:
+    page = await lab()
+    await open_section(page, "Break it")
+    for mistake in MISTAKES:
+        await page.locator("#lab-mistake").get_by_text(mistake.title, exact=True).click()
+        distance = lab_break.broken(WORLD, 1.0, mistake.rule).distance
+        await text_in(page, "lab-break-told", lab_style.number(distance))
+        await drawn(page, "lab-wrong", mistake.title.lower())
+    assert not page.errors
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_the_acceptance_rate_is_revealed_after_the_guess(lab) -> None:
+    page = await lab()
+    await open_section(page, "Beta")
+    await text_in(page, "lab-beta-told", "what share of proposals")
+    await slide(page, "lab-guess", 62)
+    rate = f"{at_beta(WORLD, 1.0).acceptance:.1%}"
+    assert rate not in await page.inner_text("#lab-beta-told")
+    await page.locator("#lab-reveal").get_by_text("Show the acceptance rate").click()
+    await text_in(page, "lab-beta-told", f"Spot on: you guessed 62%, and {rate}")
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_n_and_the_mixture_move_beta_star(lab) -> None:
+    page = await lab()
+    await open_section(page, "Best-of-n")
+    before = best_of_n_as_alignment(TWO, 32).beta
+    await text_in(page, "lab-bon-told", lab_style.number(before))
+    await page.locator("#lab-n").get_by_text("256", exact=True).click()
+    await text_in(page, "lab-bon-told", lab_style.number(best_of_n_as_alignment(TWO, 256).beta))
+    await slide(page, "lab-sd2", 2)
+    wider = Mixture((0.6, 0.4), (-1.5, 1.0), (0.8, 2.0))
+    await text_in(page, "lab-bon-told", lab_style.number(best_of_n_as_alignment(wider, 256).beta))
+    await page.locator("#lab-source input").click()
+    await page.get_by_role("option", name="Rewards of your own").click()
+    await page.locator("#lab-pasted textarea").fill("1 2 three")
+    await text_in(page, "lab-message", "'three' is not a number")
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_the_hacks_sliders_move_the_four_methods(lab) -> None:
+    page = await lab()
+    await open_section(page, "A wrong reward")
+    assert not await page.locator("#lab-beta").is_visible()
+    await text_in(page, "lab-wrong-told", "Best-of-n looks for the highest reward")
+    await slide(page, "lab-hack-mass", 5)
+    last = {o.method: o for o in outcomes(Example(0.05)) if o.n == 128}
+    await text_in(page, "lab-wrong-told", lab_style.percent(last[METHODS[3]].accuracy))
+    await slide(page, "lab-hack-beta", 0.3)
+    await text_in(page, "lab-wrong-told", "the target itself prefers the hack")
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_every_figure_has_its_numbers_and_the_phone_needs_no_sideways_scrolling(lab) -> None:
+    page = await lab(width=360, height=740)
+    for name, _ in SECTIONS:
+        await open_section(page, name)
+        await page.locator(".lab .js-plotly-plot:visible").first.wait_for()
+        plots = await page.locator(".lab .plot-container:visible").count()
+        tables = await page.get_by_text("Show the numbers").locator("visible=true").count()
+        assert tables >= 1
+        assert plots >= 1
+        assert await page.evaluate("document.documentElement.scrollWidth") <= 360
+    await page.get_by_text("Show the numbers").locator("visible=true").first.click()
+    await page.locator(".lab-table table:visible").first.wait_for()
+    assert not page.errors
+
+
+def test_every_plot_of_a_section_is_followed_by_a_table() -> None:
+    with gr.Blocks():
+        sections: list[Section] = [build() for _, build in SECTIONS]
+    for section in sections:
+        kinds = [type(output) for output in section.outputs]
+        for here, after in itertools.pairwise(kinds):
+            assert here is not gr.Plot or after is gr.HTML
+        assert kinds[0] is gr.HTML
