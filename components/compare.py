@@ -12,13 +12,14 @@ from typing import Any, cast
 
 import gradio as gr
 
-from components.compare_figures import reward_histograms
+from components.compare_figures import compute_curves, reward_histograms
 from components.compare_view import view
 from components.links import Settings, from_query, page_of, to_query
 from components.player import status_line
 from components.runs import IDLE, Feed, Runs, Status
 from components.watch import KINDS, WRITING, new_problem, shipped_models
 from qalign_core.compare import Budget, Comparison, Cut, Meter, draw_comparison, full_cut
+from qalign_core.compare_curves import curves, measure_of
 from qalign_core.compare_file import recorded_comparison, to_csv, to_json
 from qalign_core.errors import QAlignError
 from qalign_core.types import ScoredResponse, Step, TraceHeader
@@ -49,15 +50,50 @@ samples; QAlign follows a chain that rewrites its own answer.</p>
 """
 
 
+PLAIN: dict[str, Any] = {"padding": False, "apply_default_css": False}
+PLOT: dict[str, Any] = {"show_label": False, "container": False}
+
+
 class Shown:
     """What one visitor looks at; a session has its own."""
 
     def __init__(self, comparison: Comparison | None = None, budget: Budget = "flops") -> None:
         self.comparison = comparison
         self.budget = budget
+        self.cut: Cut | None = None
 
     def __deepcopy__(self, memo: dict[int, object]) -> Shown:
         return Shown(self.comparison, self.budget)  # the comparison itself never changes
+
+    def histograms(self, mixture: bool) -> Any:
+        """The figure of the budget that is looked at; nothing while there is nothing."""
+        if self.comparison is None or not self.comparison.ready:
+            return gr.skip()
+        cut = self.cut or full_cut(self.comparison, self.budget)
+        return reward_histograms(self.comparison, cut, mixture=mixture)
+
+
+def curve_figure(comparison: Comparison, budget: Budget) -> Any:
+    """The figure of the methods against compute."""
+    return compute_curves(comparison, curves(comparison, budget), measure_of(comparison))
+
+
+def curve_note(comparison: Comparison) -> str:
+    """What the bands do not know."""
+    if len(comparison.chains) > 1:
+        text = (
+            f"QAlign’s band resamples {len(comparison.chains)} chains and blocks of their states."
+        )
+    else:
+        text = (
+            "QAlign’s band resamples blocks of one chain’s states: it cannot know what another "
+            "chain would have found. Run several chains for that."
+        )
+    return f'<p class="qc-sub">{text}</p>'
+
+
+def _heading(question: str, sentence: str) -> None:
+    gr.HTML(f'<h3 class="qc-h">{question}</h3><p class="qc-sub">{sentence}</p>', **PLAIN)
 
 
 def settings_of(header: TraceHeader) -> Settings:
@@ -266,7 +302,7 @@ def build_compare_page(runs: Runs, demo: gr.Blocks) -> None:
     recorded = recorded_comparison()
     start = settings_of(recorded.header)
     with gr.Column(elem_id="compare"):
-        gr.HTML(HEADING, padding=False, apply_default_css=False)
+        gr.HTML(HEADING, **PLAIN)
         with gr.Row(elem_id="compare-bar"):
             run = gr.Button("Compare", variant="primary", elem_id="compare-run")
             stop = gr.Button("Stop", elem_id="compare-stop")
@@ -281,47 +317,69 @@ def build_compare_page(runs: Runs, demo: gr.Blocks) -> None:
             js_on_load=PANEL,
             elem_id="compare-panel",
         )
-        gr.HTML(
-            '<h3 class="qc-h">Which rewards did they see?</h3><p class="qc-sub">The chain and the '
-            "weights aim at the same distribution; the base samples are where both start.</p>",
-            padding=False,
-            apply_default_css=False,
+        _heading(
+            "What would more compute buy?",
+            "At every budget: how often each method would be right if the draws were made again, "
+            "with 95 % bands, and below what it says with these draws (a cross is a wrong answer).",
+        )
+        compute = gr.Plot(
+            curve_figure(recorded, "flops"),
+            elem_id="compare-curves",
+            elem_classes="qc-plot",
+            **PLOT,
+        )
+        about = gr.HTML(curve_note(recorded), elem_id="compare-note", **PLAIN)
+        _heading(
+            "Which rewards did they see?",
+            "The base samples are where both start; the weights and the chain aim at the same "
+            "distribution, each in its own way.",
+        )
+        mixture = gr.Checkbox(
+            label="Show the normal mixture of the base rewards, and where exp(reward / β) tilts it",
+            container=False,
+            elem_id="compare-mixture",
         )
         histograms = gr.Plot(
             reward_histograms(recorded, full_cut(recorded)),
-            show_label=False,
-            container=False,
             elem_id="compare-histograms",
             elem_classes="qc-plot",
+            **PLOT,
         )
     saver = gr.HTML(value="", html_template="<i hidden></i>", js_on_load=SAVER)
     shown = gr.State(Shown(recorded))
 
-    def finished(shown: Shown, state: str) -> tuple[Any, Any]:
-        if shown.comparison is None or not shown.comparison.ready:
-            return gr.skip(), gr.skip()
-        cut = full_cut(shown.comparison, shown.budget)
-        return (
-            view(shown.comparison, state=state, budget=shown.budget),
-            reward_histograms(shown.comparison, cut),
-        )
+    nothing = [gr.skip()] * 4
+
+    def finished(shown: Shown, state: str, mixture: bool) -> list[Any]:
+        """Panel, curves, their note and histograms, once nothing more is drawn."""
+        comparison = shown.comparison
+        if comparison is None or not comparison.ready:
+            return nothing
+        return [
+            view(comparison, state=state, budget=shown.budget),
+            curve_figure(comparison, shown.budget),
+            curve_note(comparison),
+            shown.histograms(mixture),
+        ]
 
     async def on_run(
-        shown: Shown, *values: Any, request: gr.Request
-    ) -> AsyncIterator[tuple[Any, Any, str]]:
+        shown: Shown, mixture: bool, *values: Any, request: gr.Request
+    ) -> AsyncIterator[list[Any]]:
         try:
             settings, budget = _form_settings(*values)
         except (TypeError, ValueError):
             failed = Status("failed", "Failed: a setting is not a number.")
-            yield gr.skip(), gr.skip(), _status(failed)
+            yield [*nothing, _status(failed)]
             return
-        shown.comparison, shown.budget = None, budget
+        shown.comparison, shown.budget, shown.cut = None, budget, None
         more = {"query": link_of(settings, budget)}
         pace = Pace()
-        visitor = str(request.session_hash)
+        status = IDLE
         async for now in runs.stream(
-            visitor, lambda feed: sample_comparison(feed, runs, settings, budget, shown)
+            str(request.session_hash),
+            lambda feed: sample_comparison(feed, runs, settings, budget, shown),
         ):
+            status = now.status
             panel_now: Any = gr.skip()
             if shown.comparison is not None and pace.due():
                 began = time.monotonic()
@@ -329,22 +387,23 @@ def build_compare_page(runs: Runs, demo: gr.Blocks) -> None:
                     view, shown.comparison, state="live", budget=budget, every_rung=False
                 )
                 pace.took(time.monotonic() - began)
-            yield panel_now, gr.skip(), _status(now.status, **more)
-            last = now.status
-        yield *(await asyncio.to_thread(finished, shown, "done")), _status(last, **more)
+            yield [panel_now, *nothing[1:], _status(status, **more)]
+        all_of_it = await asyncio.to_thread(finished, shown, "done", mixture)
+        yield [*all_of_it, _status(status, **more)]
 
-    async def on_stop(shown: Shown, request: gr.Request) -> tuple[Any, Any, str]:
+    async def on_stop(shown: Shown, mixture: bool, request: gr.Request) -> list[Any]:
         await runs.stop(str(request.session_hash))
         stopped = Status("stopped", "Stopped. What was sampled stays.")
-        return *(await asyncio.to_thread(finished, shown, "stopped")), _status(stopped)
+        all_of_it = await asyncio.to_thread(finished, shown, "stopped", mixture)
+        return [*all_of_it, _status(stopped)]
 
-    def on_cut(shown: Shown, event: gr.EventData) -> Any:
-        comparison = shown.comparison
+    def on_cut(shown: Shown, mixture: bool, event: gr.EventData) -> Any:
         try:
-            cut = Cut(int(event.t), int(event.n))
-            return gr.skip() if comparison is None else reward_histograms(comparison, cut)
+            shown.cut = Cut(int(event.t), int(event.n))
+            return shown.histograms(mixture)
         except (QAlignError, AttributeError, TypeError, ValueError):
-            return gr.skip()  # a browser sent what this page never sends
+            shown.cut = None  # a browser sent what this page never sends
+            return gr.skip()
 
     def on_save(shown: Shown, event: gr.EventData) -> Any:
         comparison = shown.comparison
@@ -378,16 +437,16 @@ def build_compare_page(runs: Runs, demo: gr.Blocks) -> None:
     private: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
     running = run.click(
         on_run,
-        [shown, *form],
-        [panel, histograms, status],
+        [shown, mixture, *form],
+        [panel, compute, about, histograms, status],
         js="(...v) => { window.QAlignCompare.panel()?.start(); return v; }",
         concurrency_limit=None,
         **private,
     )
     stop.click(
         on_stop,
-        shown,
-        [panel, histograms, status],
+        [shown, mixture],
+        [panel, compute, about, histograms, status],
         js="(...v) => { window.QAlignCompare.panel()?.stop(); return v; }",
         cancels=[running],
         queue=False,
@@ -396,6 +455,7 @@ def build_compare_page(runs: Runs, demo: gr.Blocks) -> None:
     new.click(on_new, kind, [form[0], form[1], status], **private)
     form[0].input(None, None, form[1], js="() => ''")
     events = cast(Any, panel)
-    events.cut(on_cut, shown, histograms, **private)
+    events.cut(on_cut, [shown, mixture], histograms, **private)
+    mixture.change(lambda shown, on: shown.histograms(on), [shown, mixture], histograms, **private)
     events.save(on_save, shown, saver, **private)
     demo.load(on_load, None, [*form, status], **private)

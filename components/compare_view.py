@@ -22,6 +22,7 @@ from qalign_core.compare import (
     outcomes,
     recycled,
 )
+from qalign_core.diagnostics import acceptance, split_rhat
 from qalign_core.types import Decision, ScoredResponse
 
 MAX_BARS = 5
@@ -304,15 +305,14 @@ def _facts(comparison: Comparison, cut: Cut, outcome: Outcome) -> list[list[str]
         ]
     )
     if is_chain:
-        steps = [step for step in comparison.steps_to(cut.t) if step.t > 0]
-        changed = [step for step in steps if step.changed]
-        if changed:
-            rate = sum(step.accepted for step in changed) / len(changed)
+        rate = acceptance(comparison.steps_to(cut.t)).changed.value
+        if rate is not None:
             rows.append(
                 ["Accepted", f"{percent(rate)} of changes", "proposals that differ from the state"]
             )
         if len(comparison.chains) > 1:
-            rows.append(["Chains", f"{len(comparison.chains)} pooled"])
+            rows.append(["Chains", f"{len(comparison.chains)} pooled", _MIXED])
+            rows.append(["R-hat", _rhat(comparison, cut), _MIXED])
     if outcome.effective is not None:
         rows.append(
             [
@@ -328,6 +328,18 @@ _LATENCY = {
     "chain": "a proposal waits for the verdict before it: the new tokens of the whole chain",
     "pool": "samples do not wait for one another: the longest one",
 }
+
+
+_MIXED = (
+    "do the chains agree? 1 is perfect, above about 1.01 they do not yet (rewards of the states)"
+)
+
+
+def _rhat(comparison: Comparison, cut: Cut) -> str:
+    value = split_rhat(
+        [[step.state.reward for step in chain[: cut.t + 1]] for chain in comparison.chains]
+    )
+    return "too few steps to say" if value is None else f"{value:.2f}"
 
 
 def _count(n: int, noun: str) -> str:
