@@ -104,7 +104,7 @@ class Draft:
             chain_cost=_matrix([row[2] for row in chain]),
             chain_accepted=np.array([row[3] for row in chain], bool),
             chain_changed=np.array([row[4] for row in chain], bool),
-            chain_log_alpha=np.array([row[5] for row in chain], np.float32),
+            chain_log_alpha=np.array([row[5] for row in chain], np.float16),
         )
 
     def to_bytes(self) -> bytes:

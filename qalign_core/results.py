@@ -3,7 +3,7 @@
 Every sample and every step is kept as numbers (its reward, which answer, whether it was accepted,
 its cost), without texts, so that each curve can be computed again at any budget and any number of
 samples without sampling anything. A folder holds `settings.json` and one `.npz` a problem while a
-run goes on; `pack` makes one file of it. Rewards are kept as 32-bit floats.
+run goes on; `pack` makes one file of them. Rewards are kept as 32-bit floats.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import math
 import zipfile
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from qalign_core.compare import METHODS, Budget, Meter, Method
 from qalign_core.cost import n_at_budget
+from qalign_core.diagnostics import Acceptance, Rate
 from qalign_core.errors import InvalidSetting, InvalidTrace
 from qalign_core.types import Cost, Sampling
 
@@ -114,7 +115,7 @@ class Record:
         pool_answer, chain_answer: which of `answers` each has, -1 for none.
         pool_cost, chain_cost: the five counts of `Cost` for each, shapes [N, 5], [T + 1, 5].
         chain_accepted, chain_changed: of each proposal; True for the initial draw, t = 0.
-        chain_log_alpha: natural log of the acceptance probability of each proposal.
+        chain_log_alpha: natural log of the acceptance probability of each proposal, in 16 bits.
     """
 
     id: str
@@ -190,31 +191,50 @@ def load_results(path: str | Path) -> Results:
         records = [Record.from_bytes(f.read_bytes(), str(f)) for f in files if f.is_file()]
         return Results(settings, tuple(records))
     try:
-        with zipfile.ZipFile(path) as archive:
-            names = set(archive.namelist())
-            settings = Settings.from_json(archive.read(SETTINGS).decode(), f"{path}:{SETTINGS}")
-            inside = (record_name(place) for place in range(len(settings.problems)))
-            records = [
-                Record.from_bytes(archive.read(name), f"{path}:{name}")
-                for name in inside
-                if name in names
-            ]
-    except (OSError, KeyError, UnicodeDecodeError, zipfile.BadZipFile) as error:
+        with np.load(path, allow_pickle=False) as arrays:
+            settings = Settings.from_json(str(arrays["settings"]), str(path))
+            return Results(settings, _unpacked({name: arrays[name] for name in arrays.files}))
+    except (OSError, KeyError, ValueError, EOFError, AttributeError, zipfile.BadZipFile) as error:
+        if isinstance(error, InvalidTrace):
+            raise
         raise InvalidTrace(f"cannot read results from {path}: {error}") from error
-    return Results(settings, tuple(records))
 
 
 def pack(results: Results, path: str | Path) -> Path:
-    """Write results as one file; the same results give the same bytes."""
+    """Write results as one `.npz` file: every field of all records in one compressed array."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    with zipfile.ZipFile(path, "w") as archive:  # stored: the records are compressed already
-        archive.writestr(zipfile.ZipInfo(SETTINGS), results.settings.to_json())
-        places = {id_: place for place, id_ in enumerate(results.settings.problems)}
-        for record in results.records:
-            name = record_name(places[record.id])
-            archive.writestr(zipfile.ZipInfo(name), record.to_bytes())
+    arrays: dict[str, Array] = {"settings": np.array(results.settings.to_json())}
+    for name in _COLUMNS:
+        parts = [np.asarray(getattr(record, name)) for record in results.records]
+        arrays[f"{name}_n"] = np.array([len(part) for part in parts], dtype=np.int32)
+        column = np.concatenate(parts) if parts else np.zeros(0)
+        # counts one after another, and small: both make them easy to compress
+        arrays[name] = np.ascontiguousarray(_narrow(column).T)
+    arrays["id"] = np.array([record.id for record in results.records], dtype=np.str_)
+    with path.open("wb") as file:
+        np.savez_compressed(file, allow_pickle=False, **arrays)
     return path
+
+
+def _unpacked(arrays: dict[str, Array]) -> tuple[Record, ...]:
+    columns = {}
+    for name in _COLUMNS:
+        ends = np.cumsum(arrays[f"{name}_n"])[:-1]
+        columns[name] = np.split(arrays[name].T, ends) if len(arrays["id"]) else []
+    return tuple(
+        Record(id=str(id_), **{name: columns[name][k] for name in _COLUMNS})
+        for k, id_ in enumerate(arrays["id"])
+    )
+
+
+_COLUMNS = tuple(f.name for f in fields(Record) if f.name != "id")
+
+
+def _narrow(values: Array) -> Array:
+    """Whole numbers in 16 bits if they fit."""
+    fits = values.dtype.kind == "i" and np.abs(values).max(initial=0) < 2**15
+    return values.astype(np.int16) if fits else values
 
 
 def record_name(place: int) -> str:
@@ -258,7 +278,7 @@ def curves(
     budget: Budget = "flops",
     ns: Sequence[int] | None = None,
     beta: float | None = None,
-    n_subsets: int = 64,
+    n_subsets: int = 32,
     n_bootstrap: int = 2000,
     seed: int = 0,
 ) -> list[Point]:
@@ -342,33 +362,16 @@ def against_beta(
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class Acceptance:
-    """Acceptance over a set: of all proposals, and of those that differ from the state."""
-
-    n: int
-    accepted: int
-    n_changed: int
-    accepted_changed: int
-
-    @property
-    def overall(self) -> float | None:
-        """Rate over all proposals; None if there were none."""
-        return self.accepted / self.n if self.n else None
-
-    @property
-    def changed(self) -> float | None:
-        """Rate over proposals that differ from the state; None if there were none."""
-        return self.accepted_changed / self.n_changed if self.n_changed else None
-
-
 def acceptance_of(records: Iterable[Record]) -> Acceptance:
     """Count accepted proposals over all chains, initial draws left out."""
-    counts = np.zeros(4, dtype=int)
-    for r in records:
-        accepted, changed = r.chain_accepted[1:], r.chain_changed[1:]
-        counts += (len(accepted), accepted.sum(), changed.sum(), (accepted & changed).sum())
-    return Acceptance(*(int(c) for c in counts))
+    n = n_accepted = n_changed = n_both = 0
+    for record in records:
+        accepted, changed = record.chain_accepted[1:], record.chain_changed[1:]
+        n += len(accepted)
+        n_accepted += int(accepted.sum())
+        n_changed += int(changed.sum())
+        n_both += int((accepted & changed).sum())
+    return Acceptance(Rate(n_accepted, n), Rate(n_both, n_changed))
 
 
 def summary(results: Results, *, seed: int = 0) -> dict[str, Any]:
@@ -388,9 +391,10 @@ def summary(results: Results, *, seed: int = 0) -> dict[str, Any]:
         "missing": results.n_missing,
         "unit": results.settings.meter.unit,
         "acceptance": {
-            **asdict(acceptance),
-            "overall": acceptance.overall,
-            "changed": acceptance.changed,
+            "overall": acceptance.overall.value,
+            "changed": acceptance.changed.value,
+            "n": acceptance.overall.trials,
+            "n_changed": acceptance.changed.trials,
         },
         "points": [asdict(p) for p in points],
         "table": [asdict(p) for p in points if p.n == largest],
@@ -415,6 +419,7 @@ def _pool_rows(
     tokens = float(record.pool_cost[:, 0].mean())
     n_right = int(right.sum())
     best_first = np.argsort(-reward, kind="stable")
+    shuffled = np.argsort(rng.random((n_subsets, len(reward))), axis=1)
 
     rows: list[_Row] = []
     for n in ns:
@@ -428,7 +433,7 @@ def _pool_rows(
 
         if not {"mv", "wmv"} & set(settings.methods):
             continue
-        subsets = _subsets(len(reward), n, n_subsets, rng)
+        subsets = _subsets(shuffled, n)
         r, a = reward[subsets], answer[subsets]
         for method in ("mv", "wmv"):
             if method not in settings.methods:
@@ -496,13 +501,13 @@ def _votes(answer: Array, weight: Array, reward: Array, n_answers: int) -> Array
     return np.where(best[:, 0] < 0, -1, winner)
 
 
-def _subsets(size: int, n: int, k: int, rng: np.random.Generator) -> Array:
-    """Draw k random subsets of n, shape [k, n]; all of them where n is 1 or everything."""
-    if n in (1, size):
-        return np.arange(size).reshape(-1, n)
-    return np.argsort(rng.random((k, size)), axis=1)[:, :n]
+def _subsets(shuffled: Array, n: int) -> Array:
+    """Take the first n of each row of shuffled numbers; all subsets where n is 1 or everything."""
+    size = shuffled.shape[1]
+    return np.arange(size).reshape(-1, n) if n in (1, size) else shuffled[:, :n]
 
 
+@lru_cache(maxsize=256)
 def _first_of_subset(size: int, n: int) -> Array:
     """Chance that the item of rank i leads a random subset of n, C(size-1-i, n-1) / C(size, n)."""
     p = np.zeros(size)
@@ -513,7 +518,9 @@ def _first_of_subset(size: int, n: int) -> Array:
 
 
 def _prices(cost: Array, meter: Meter) -> Array:
-    return np.array([meter.price(Cost(*(int(c) for c in row))) for row in cost], dtype=np.float64)
+    """The price of each row of counts, shape [n]: linear in the counts, so one product."""
+    each = [meter.price(Cost(*row)) for row in np.eye(5, dtype=int).tolist()]
+    return cost.astype(np.float64) @ np.array(each, dtype=np.float64)
 
 
 def _powers_of_two(size: int) -> list[int]:

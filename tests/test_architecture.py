@@ -18,7 +18,7 @@ LAYERS = (
     {"kernel", "randomness", "decide", "answers", "utilities", "diagnostics", "cost", "problems"},
     {"chain", "sampling", "calibrate", "trace_io", "recording", "merge", "sync", "tasks"}
     | {"compare", "compare_curves", "compare_file"},
-    {"models", "rewards", "registry", "exact", "theory", "evaluate"},
+    {"models", "rewards", "registry", "exact", "theory"} | {"evaluate", "results", "draft"},
     {"cli", "__main__"},
 )
 HEAVY = ("torch", "transformers", "safetensors", "tokenizers", "httpx")
