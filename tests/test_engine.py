@@ -160,6 +160,18 @@ def test_the_fast_net_and_the_generic_one_agree(folder):
     assert (logits[0] - logits[1]).abs().max() < 1e-4
 
 
+def test_the_check_at_load_uses_the_threads_that_the_engine_will_use(folder):
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)  # products are then cut in other places
+    try:
+        lm = load(folder, rows=24)
+    finally:
+        torch.set_num_threads(before)
+    assert lm.exact
+    assert not lm.engine.net.fixed
+    lm.close()
+
+
 @pytest.mark.parametrize("architecture", ["mamba", "bloom"])
 def test_a_model_without_a_plain_cache_is_refused(architecture):
     if architecture == "mamba":
@@ -179,7 +191,6 @@ def test_a_uniform_depends_on_its_seed_and_position_only():
     assert (uniforms(7, 3, 10) == uniforms(7, 0, 64)[3:10]).all()
     assert (uniforms(7, 0, 4) != uniforms(8, 0, 4)).all()
     assert uniforms(12345, 0, 2).tolist() == [0.6463801884227345, 0.7742675977164786]
-
 
 
 @given(st.lists(st.floats(0, 1), min_size=2, max_size=40).filter(lambda p: sum(p) > 1e-3))

@@ -231,7 +231,7 @@ class Engine(Worker):
         row = self._rows[index]
         assert row is not None
         self.finish(row.job, error)
-        self.net.kv[:, index].zero_()  # not a number times a masked zero is not a number
+        self.net.kv[:, :, index].zero_()  # not a number times a masked zero is not a number
         self._release(index)
 
     def _release(self, index: int) -> None:

@@ -13,6 +13,7 @@ from qalign_core.models import nets
 from qalign_core.models.engine import Engine
 from qalign_core.models.loading import Loaded, load
 from qalign_core.models.text import Text
+from qalign_core.models.worker import torch_threads
 from qalign_core.types import Response, Sampling
 
 
@@ -54,7 +55,7 @@ class HFLanguageModel:
         if not eos:
             raise ModelLoadError(f"{id} names no end-of-sequence token, so responses would not end")
         try:
-            with torch.inference_mode():
+            with torch.inference_mode(), torch_threads(threads):
                 net = nets.build(loaded.model, max(rows, nets.MIN_ROWS), self.context_length)
         except ValueError as error:
             raise ModelLoadError(

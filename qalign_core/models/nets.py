@@ -34,8 +34,8 @@ class Plan:
     """Where the tokens of one step stand: `row` is None if token i belongs to row i."""
 
     positions: Tensor  # [m]
-    write: Tensor  # [m * kv_heads], slots in one layer's flattened cache
-    mask: Tensor  # [m, 1, length], 0 or -inf
+    write: Tensor  # [m * kv_heads * 2], where keys and values go in one layer's flat cache
+    mask: Tensor  # [m, 1, length], 0 or -inf; [m * kv_heads, 1, length] if row is None
     row: int | None
     length: int
 
@@ -44,7 +44,7 @@ class Net:
     """Rows of keys and values, and steps over them; subclasses implement `hidden` and `logits`.
 
     Attributes:
-        kv: [layers, rows, kv_heads, slots, 2 * head_dim], keys then values.
+        kv: [layers, 2, rows, kv_heads, slots, head_dim], keys and values.
         window: positions a sequence may have.
         exact: True if `verify` found that results do not depend on company or history.
     """
@@ -60,18 +60,18 @@ class Net:
         self._causal = torch.zeros(self.slots, self.slots, dtype=dtype, device=device)
         self._causal.masked_fill_(at[None, :] > at[:, None], -torch.inf)
 
-    def _allocate(self, layers: int, kv_heads: int, width: int) -> None:
-        shape = (layers, self.rows, kv_heads, self.slots, width)
+    def _allocate(self, layers: int, kv_heads: int, head_dim: int) -> None:
+        shape = (layers, 2, self.rows, kv_heads, self.slots, head_dim)
         self.kv = torch.zeros(shape, dtype=self.dtype, device=self.device)
-        self._flat = self.kv.view(layers, -1, width)
-        heads = torch.arange(kv_heads, device=self.device)
-        self._base = torch.arange(self.rows, device=self.device)[:, None] * kv_heads + heads
+        self._flat = self.kv.view(layers, -1, head_dim)
+        # where slot 0 of (row, head, keys or values) stands in a layer's flat cache
+        base = torch.arange(2 * self.rows * kv_heads, device=self.device) * self.slots
+        self._base = base.view(2, self.rows, kv_heads).permute(1, 2, 0).contiguous()
 
     @property
     def width(self) -> int:
         """Values of one position, all layers together."""
-        layers, _, kv_heads, _, width = self.kv.shape
-        return layers * kv_heads * width
+        return self.kv[:, :, 0, :, 0].numel()
 
     @property
     def n_bytes(self) -> int:
@@ -109,8 +109,10 @@ class Net:
         at = torch.from_numpy(np.where(idle, 0, positions)).to(self.device)
         slot = torch.from_numpy(np.where(idle, self.slots - 1, positions)).to(self.device)
         base = self._base[: len(tokens)] if row is None else self._base[row]
-        write = (base * self.slots + slot[:, None]).view(-1)
+        write = (base + slot[:, None, None]).view(-1)
         mask = self._causal[:, :length][at][:, None]
+        if row is None:
+            mask = mask.repeat_interleave(base.shape[1], 0)
         return torch.from_numpy(tokens).to(self.device), Plan(at, write, mask, row, length)
 
     def hidden(self, tokens: Tensor, plan: Plan) -> Tensor:
@@ -123,36 +125,34 @@ class Net:
 
     def copy_out(self, row: int, start: int, stop: int) -> Tensor:
         """Keys and values of positions start to stop of a row: [stop - start, width]."""
-        return self.kv[:, row, :, start:stop].permute(2, 0, 1, 3).reshape(stop - start, -1)
+        return self.kv[:, :, row, :, start:stop].permute(3, 0, 1, 2, 4).reshape(stop - start, -1)
 
     def copy_in(self, row: int, values: Tensor) -> None:
         """Put keys and values at the start of a row: the reverse of `copy_out`."""
-        layers, _, kv_heads, _, width = self.kv.shape
-        values = values.view(-1, layers, kv_heads, width).permute(1, 2, 0, 3)
-        self.kv[:, row, :, : values.shape[2]] = values
+        layers, _, _, kv_heads, _, head_dim = self.kv.shape
+        values = values.view(-1, layers, 2, kv_heads, head_dim).permute(1, 2, 3, 0, 4)
+        self.kv[:, :, row, :, : values.shape[3]] = values
 
-    def _row_views(self, layer: int, plan: Plan) -> Tensor:
-        """Keys and values that the step attends to: [m, kv_heads, length, 2 * head_dim]."""
+    def _row_views(self, layer: int, plan: Plan) -> tuple[Tensor, Tensor]:
+        """Keys and values that the step attends to: [m, kv_heads, length, head_dim] each."""
         m = len(plan.positions)
-        kv = (
-            self.kv[layer, :m]
-            if plan.row is None
-            else self.kv[layer, plan.row].expand(m, -1, -1, -1)
-        )
-        return kv[:, :, : plan.length]
+        if plan.row is None:
+            k, v = self.kv[layer, :, :m, :, : plan.length]
+        else:
+            k, v = self.kv[layer, :, plan.row, None, :, : plan.length].expand(-1, m, -1, -1, -1)
+        return k, v
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, scale: float) -> Tensor:
     """Attention of one token a row: q [m, kv, group, d], k and v [m, kv, length, d] -> like q.
 
-    If all rows are one (stride 0), heads are taken one by one, which needs no copy and gives the
-    same products, bit for bit.
+    The mask is [m * kv, 1, length]; or [m, 1, length] if all rows are views of one: then heads are
+    taken one by one, which needs no copy and gives the same products, bit for bit.
     """
     m, n_kv, group, d = q.shape
-    if k.stride(0) == 0:
+    if len(mask) == m and n_kv > 1:
         heads = [_attend(q[:, h], k[:, h], v[:, h], mask, scale) for h in range(n_kv)]
         return torch.stack(heads, 1)
-    mask = mask.repeat_interleave(n_kv, 0)
     out = _attend(q.reshape(m * n_kv, group, d), k.flatten(0, 1), v.flatten(0, 1), mask, scale)
     return out.view(m, n_kv, group, -1)
 
@@ -194,7 +194,7 @@ class LlamaNet(Net):
         self._head = None if head is None else head.weight.detach().t()
         self._layers = [self._fuse(layer) for layer in decoder.layers]
         self._rope = self._rotations(decoder.rotary_emb)
-        self._allocate(len(self._layers), n_kv, 2 * head_dim)
+        self._allocate(len(self._layers), n_kv, head_dim)
 
     @staticmethod
     def fits(model: Any) -> bool:
@@ -266,11 +266,9 @@ class LlamaNet(Net):
                 qkv[:, :, :group] = functional.rms_norm(qkv[:, :, :group], (d,), scales[0], eps)
                 qkv[:, :, group] = functional.rms_norm(qkv[:, :, group], (d,), scales[1], eps)
             torch.view_as_complex(qkv.view(m, n_kv, group + 2, d // 2, 2)).mul_(rope)
-            self._flat[layer].index_copy_(0, plan.write, qkv[:, :, group:].reshape(-1, 2 * d))
-            kv = self._row_views(layer, plan)
-            mixed = self._attend(
-                qkv[:, :, :group], kv[..., :d], kv[..., d:], plan.mask, self._scale
-            )
+            self._flat[layer].index_copy_(0, plan.write, qkv[:, :, group:].reshape(-1, d))
+            k, v = self._row_views(layer, plan)
+            mixed = self._attend(qkv[:, :, :group], k, v, plan.mask, self._scale)
             x = torch.addmm(x, mixed.reshape(m, -1), w_o)
             gate, up = torch.mm(functional.rms_norm(x, size, norm2, eps), w_gate_up).chunk(2, -1)
             x = torch.addmm(x, functional.silu(gate).mul_(up), w_down)
@@ -303,12 +301,14 @@ class HFNet(Net):
         if len(shapes) != 1:
             raise ValueError("layers with different caches")
         _, n_kv, _, d_k, d_v = shapes.pop()
+        if d_k != d_v:
+            raise ValueError("keys and values of different widths")
         n_layers = len(probe.past_key_values.layers)
-        self._allocate(n_layers, n_kv, d_k + d_v)
+        self._allocate(n_layers, n_kv, d_k)
         AttentionInterface.register("qalign_rows", _transformers_attention)
         model.set_attn_implementation(attention)
         self._model = model
-        self._cache = Cache(layers=[_row_layer(self, i, d_k) for i in range(n_layers)])
+        self._cache = Cache(layers=[_row_layer(self, i) for i in range(n_layers)])
         self.plan: Plan | None = None
 
     def hidden(self, tokens: Tensor, plan: Plan) -> Tensor:
@@ -317,7 +317,7 @@ class HFNet(Net):
         out = self._model(
             input_ids=tokens[:, None],
             position_ids=plan.positions[:, None],
-            attention_mask=plan.mask[:, None],
+            attention_mask=plan.mask.view(len(tokens), -1, 1, plan.length),
             past_key_values=self._cache,
             use_cache=True,
         )
@@ -328,7 +328,7 @@ class HFNet(Net):
         return hidden.float()
 
 
-def _row_layer(net: HFNet, layer: int, d_k: int) -> Any:
+def _row_layer(net: HFNet, layer: int) -> Any:
     """A cache layer of transformers that writes to the net's rows and returns views of them."""
     from transformers.cache_utils import CacheLayerMixin
 
@@ -336,10 +336,9 @@ def _row_layer(net: HFNet, layer: int, d_k: int) -> Any:
         def update(self, keys: Tensor, values: Tensor, *_: Any, **__: Any) -> tuple[Tensor, ...]:
             plan = net.plan
             assert plan is not None
-            both = torch.cat([keys, values], -1).view(-1, keys.shape[-1] + values.shape[-1])
+            both = torch.stack([keys, values], 2).view(-1, keys.shape[-1])  # m, head, k or v
             net._flat[layer].index_copy_(0, plan.write, both)
-            kv = net._row_views(layer, plan)
-            return kv[..., :d_k], kv[..., d_k:]
+            return net._row_views(layer, plan)
 
         def lazy_initialization(self, keys: Tensor, values: Tensor) -> None:
             self.is_initialized = True
@@ -365,7 +364,7 @@ def _transformers_attention(
     m, n_heads, _, d = query.shape
     n_kv = key.shape[1]
     q = query.reshape(m, n_kv, n_heads // n_kv, d)
-    out = attend(q, key, value, mask[:, 0], options.get("scaling") or d**-0.5)
+    out = attend(q, key, value, mask.flatten(0, 1), options.get("scaling") or d**-0.5)
     return out.reshape(m, 1, n_heads, -1), None
 
 

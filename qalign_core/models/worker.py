@@ -12,6 +12,8 @@ import atexit
 import threading
 import weakref
 from collections import OrderedDict, deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
@@ -155,6 +157,19 @@ class Worker:
             except RuntimeError:  # the loop was closed: nobody waits any more
                 continue
         self._done = {}
+
+
+@contextmanager
+def torch_threads(n: int) -> Iterator[None]:
+    """Let torch use n threads here, as in the worker: other numbers round otherwise."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(n)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _resolve(results: list[tuple[Job, Any]]) -> None:

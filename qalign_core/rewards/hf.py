@@ -18,7 +18,7 @@ from qalign_core.models.kv import PrefixCache
 from qalign_core.models.loading import Loaded, load
 from qalign_core.models.nets import TOLERANCE, LlamaNet
 from qalign_core.models.text import Text
-from qalign_core.models.worker import Job, Worker, as_engine_error
+from qalign_core.models.worker import Job, Worker, as_engine_error, torch_threads
 from qalign_core.types import Response, Reward, Work
 
 
@@ -137,7 +137,7 @@ class HFRewardModel:
         options: dict[str, Any] = {"name": id, "threads": threads, "max_queue": max_queue}
         self.worker: _Scorer = _Scorer(model, **options)
         if LlamaNet.fits(model) and hasattr(model, "score"):
-            with torch.inference_mode():
+            with torch.inference_mode(), torch_threads(threads):
                 fast = _PrefixScorer(
                     model, window=self.context_length, cache_bytes=cache_bytes, **options
                 )
