@@ -1,12 +1,11 @@
 /* The chain player: a trace (JSON lines, qalign_core/trace_io.py) in, a playable page out.
-	 No dependencies. 1 parse, 2 numbers and words, 3 drawing, 4 panels, 5 genealogy, 6 player.
-	 Model text enters the page through textContent only, never as markup. */
+   Model text enters the page through textContent only, never as markup. */
 (function (root) {
 "use strict";
 
 // ---------- 1. parse: text -> trace
 
-const LIMITS = { characters: 16e6, steps: 50000, chains: 64, tokens: 32768, rewards: 100000 };
+const LIMITS = { characters: 16e6, steps: 50000, chains: 64, tokens: 32768 };
 
 class TraceError extends Error {}
 
@@ -35,26 +34,26 @@ function feed(trace, text, whole) {
 }
 
 function readLine(trace, line) {
-	const need = (ok, what) => { if (!ok) throw new TraceError(`Line ${trace.lines}: ${what}.`); };
+	const need = (ok, what) => { if (!ok) throw new TraceError(`Line ${trace.lines}: ${/ /.test(what) ? what : `“${what}” is missing or wrong`}.`); };
 	let x;
 	try { x = JSON.parse(line); } catch { need(false, "this is not JSON; a trace is JSON lines"); }
 	need(x && typeof x === "object" && !Array.isArray(x), "expected an object");
 	if (!trace.header) {
 		need(x.type === "header", "expected a trace, whose first line is its header");
 		need(x.version === 1, `trace version ${String(x.version)} is not known, expected 1`);
-		need([x.lm, x.rm, x.prompt].every(isText), "the header lacks lm, rm or prompt");
-		need(Number.isFinite(x.beta) && x.beta > 0, "beta must be a number above 0");
-		need(isCount(x.steps) && x.steps <= LIMITS.steps, "steps must be a count, 50,000 at most");
+		need([x.lm, x.rm, x.prompt].every(isText), "the header needs lm, rm and prompt");
+		need(Number.isFinite(x.beta) && x.beta > 0, "beta");
+		need(isCount(x.steps) && x.steps <= LIMITS.steps, "steps");
 		trace.header = x;
 		return;
 	}
 	need(!trace.end, "a line after the end of the trace");
 	if (x.type === "base") {
-		need(isList(x.rewards, Number.isFinite, LIMITS.rewards), "base rewards must be finite numbers");
+		need(isList(x.rewards, Number.isFinite, LIMITS.steps), "rewards");
 		trace.base = x.rewards;
 		for (const r of x.rewards) span(trace, r);
 	} else if (x.type === "end") {
-		need(isText(x.reason), "the end has no reason");
+		need(isText(x.reason), "reason");
 		trace.end = { reason: x.reason, message: isText(x.message) ? x.message : "" };
 	} else if (x.type === "step") {
 		readStep(trace, x, need);
@@ -64,24 +63,23 @@ function readLine(trace, line) {
 const span = (trace, r) => { trace.lo = Math.min(trace.lo, r); trace.hi = Math.max(trace.hi, r); };
 
 function readStep(trace, x, need) {
-	need(isCount(x.chain) && x.chain < LIMITS.chains, "chain must be a count below 64");
+	need(isCount(x.chain) && x.chain < LIMITS.chains, "chain");
 	let chain = trace.chains.find((c) => c.id === x.chain);
 	const t = chain ? chain.steps.length : 0;
 	need(x.t === t && t <= LIMITS.steps, `step ${String(x.t)} of chain ${x.chain} came where ${t} was due`);
 	const old = t ? chain.steps[chain.stateAt[t - 1]] : null;
-	need(isCount(x.index) && (old ? x.index < old.ids.length : x.index === 0),
-		"index must lie within the current response");
-	need(isList(x.tokens, isCount, LIMITS.tokens) && x.tokens.length > 0, "tokens must be a list of ids");
-	need(isList(x.pieces, isText, LIMITS.tokens) && [0, x.tokens.length].includes(x.pieces.length), "pieces must hold one text for each token");
+	need(isCount(x.index) && (old ? x.index < old.ids.length : x.index === 0), "index");
+	need(isList(x.tokens, isCount, LIMITS.tokens) && x.tokens.length > 0, "tokens");
+	need(isList(x.pieces, isText, LIMITS.tokens) && [0, x.tokens.length].includes(x.pieces.length), "pieces");
 	const words = x.pieces.length ? x.pieces : x.tokens.map((id) => ` ${id}`);
-	need(Number.isFinite(x.reward), "reward must be a finite number");
-	need(isLog(x.log_alpha) && isLog(x.log_u), "log_alpha and log_u must be at most 0, or null");
-	need(typeof x.accepted === "boolean", "accepted must be true or false");
+	need(Number.isFinite(x.reward), "reward");
+	need(isLog(x.log_alpha) && isLog(x.log_u), "log_alpha");
+	need(typeof x.accepted === "boolean", "accepted");
 	const logAlpha = x.log_alpha ?? -Infinity, logU = x.log_u ?? -Infinity;
 	need(t === 0 ? x.accepted : x.accepted === (logAlpha === 0 || logU < logAlpha),
 		"the verdict contradicts alpha and u");
-	need(x.answer == null || isText(x.answer), "answer must be a text or null");
-	need(x.cost == null || isList(x.cost, isCount, 8), "cost must be a list of counts");
+	need(x.answer == null || isText(x.answer), "answer");
+	need(x.cost == null || isList(x.cost, isCount, 8), "cost");
 
 	const ids = old ? old.ids.slice(0, x.index).concat(x.tokens) : x.tokens;
 	const pieces = old ? old.pieces.slice(0, x.index).concat(words) : words;
@@ -116,8 +114,7 @@ function readStep(trace, x, need) {
 /** Parse a whole trace, or throw a TraceError of one sentence. */
 function parse(text) {
 	const trace = feed(newTrace(), text, true);
-	if (!trace.header) throw new TraceError("This file is empty; a trace is JSON lines, the first its header.");
-	if (!trace.chains.length) throw new TraceError("This trace has no steps.");
+	if (!trace.chains.length) throw new TraceError(trace.header ? "This trace has no steps." : "This file is empty, not a trace.");
 	return trace;
 }
 
@@ -126,18 +123,18 @@ function parse(text) {
 const MINUS = "−";
 const fixed = (x, d = 2) => x.toFixed(d).replace("-", MINUS);
 const signed = (x, d = 2) => (x >= 0 ? "+" : "") + fixed(x, d);
+const px = (x) => x.toFixed(1);
 const percent = (x) => `${Math.round(100 * x)} %`;
-const UP = { "-": "⁻", 0: "⁰", 1: "¹", 2: "²", 3: "³", 4: "⁴", 5: "⁵", 6: "⁶", 7: "⁷", 8: "⁸", 9: "⁹" };
 
 /** A non-negative number in few digits: 0.69, 12.4, 2.1 × 10⁻⁵. */
-function brief(x, digits = 2) {
+function brief(x) {
 	if (x === 0) return "0";
 	if (!Number.isFinite(x)) return "∞";
 	if (x < 0.001 || x >= 1e5) {
 		const [m, e] = x.toExponential(1).split("e");
-		return `${m} × 10${[...String(Number(e))].map((c) => UP[c]).join("")}`;
+		return `${m} × 10${[...String(Number(e))].map((c) => "⁰¹²³⁴⁵⁶⁷⁸⁹"[c] || "⁻").join("")}`;
 	}
-	return x < 0.1 ? x.toPrecision(digits) : x.toFixed(x < 10 ? digits : 1);
+	return x < 0.1 ? x.toPrecision(2) : x.toFixed(x < 10 ? 2 : 1);
 }
 const factor = (x) => (x >= 0.001 && x < 1e4 ? x.toFixed(3) : brief(x));
 
@@ -228,9 +225,9 @@ const build = (make) => (name, ...rest) => {
 	const plain = rest[0]?.constructor === Object ? rest.shift() : {};
 	for (const [key, value] of Object.entries(plain)) {
 		if (key.startsWith("on")) node.addEventListener(key.slice(2), value);
-		else if (value != null && value !== false) node.setAttribute(key, value === true ? "" : value);
+		else if (value != null && value !== false) node.setAttribute(key === "aria" ? "aria-label" : key, value === true ? "" : value);
 	}
-	node.append(...rest.filter((child) => child != null));      // strings become text nodes
+	node.append(...rest.filter((child) => child != null));	// strings become text nodes
 	return node;
 };
 const h = build((tag) => document.createElement(tag));
@@ -257,6 +254,7 @@ function ticks(lo, hi, n = 4) {
 }
 const plain = (x) => String(Number(x.toPrecision(6))).replace("-", MINUS);
 const label = (x, y, text, anchor = "middle", cls = "tick") => s(`text.${cls}`, { x, y, "text-anchor": anchor }, text);
+const box = (width, height) => `0 0 ${width} ${height}`;
 const rule = (cls, x1, x2, y) => s(`line.${cls}`, { x1, x2, y1: y, y2: y });
 
 function rewardScale(trace, from, to) {
@@ -271,27 +269,26 @@ function rewardScale(trace, from, to) {
 const tokenSpans = (x, from) => x.pieces.slice(from).map((piece, j, all) =>
 	(x.finished && j === all.length - 1 ? h("span.tok.eos", { title: "the end-of-text token, counted in the length" }, visible(piece)) : h("span.tok", visible(piece))));
 
-/** Colour class of an answer: a0 for the right one, a1, a2, ... in order of appearance, a6 for the rest. */
-function answerClass({ header, answers }, answer) {
-	if (answer === null) return "a6";
-	const others = answers.filter((a) => a !== header.reference);
-	return answer === header.reference ? "a0" : `a${Math.min(others.indexOf(answer) + 1, 6)}`;
+/** Colour of an answer, as a style: --a0 for the right one, --a1, ... in order of appearance. */
+function answerStyle({ header, answers }, answer) {
+	const k = answer === header.reference ? 0 : answers.filter((a) => a !== header.reference).indexOf(answer) + 1;
+	return `--c:var(--a${answer === null ? 6 : Math.min(k, 6)})`;
 }
 const answerText = (trace, answer) => (answer === null ? "no answer" : visible(answer).slice(0, 40)
 	+ (trace.header.reference == null ? "" : answer === trace.header.reference ? " ✓" : " ✗"));
 
 // ---------- 4. panels
-// draw(trace, chain, width) is for new data or a new size, move(t) and say(..., t) for the position:
-// what lies after t is clipped away, so scrubbing costs a few attributes, not a redraw.
+// draw() is for new data or a new size, move() and say() for the position: what lies after it is
+// clipped away, so scrubbing costs a few attributes, not a redraw.
 
 let ids = 0;
 const LEFT = 36, RIGHT = 10, TOP = 8, LOW = 18;
 
 function panel(title, height, ...key) {
-	const value = h("span.panel-value"), svg = height ? s("svg.chart", { height, role: "img" }) : null;
+	const value = h("span.value"), svg = height ? s("svg.chart", { height, role: "img" }) : null;
 	return { value, svg, height, bottom: height - LOW,
-		node: h("figure.panel", h("figcaption", h("span", title), value), svg, key.length ? h("p.key", ...key.map((k) => (Array.isArray(k) ? h(`i.${k[0]}`) : k))) : null),
-		size(width) { set(svg, { width, viewBox: `0 0 ${width} ${height}` }); },
+		node: h("figure.panel", h("figcaption", h("span", title), value), svg, key.length ? h("p.key", ...key.map((k) => (Array.isArray(k) ? h(`b.${k[0]}`, k[1]) : k))) : null),
+		size(width) { set(svg, { width, viewBox: box(width, height) }); },
 		tell(text, t) { put(value, text); if (svg) svg.setAttribute("aria-label", `${title}, up to step ${t}: ${text}.`); } };
 }
 
@@ -320,21 +317,21 @@ function timePanel(title, height, seek, ...key) {
 const ring = (x, y, r) => `M${x} ${y}m${-r} 0a${r} ${r} 0 1 0 ${2 * r} 0a${r} ${r} 0 1 0 ${-2 * r} 0`;
 
 function tracePanel(seek, settings) {
-	const p = timePanel("Reward, step by step", 144, seek, ["k-line"], "current text", ["k-ring"], "rejected proposal", ["k-bar.a0"], "final answer");
+	const p = timePanel("Reward, step by step", 144, seek, ["k-yes", "━"], "current text", ["k-no", "○"], "rejected proposal");
 	p.draw = (trace, { steps, stateAt }, width) => {
 		p.scale(trace, { steps }, width);
 		const floor = p.bottom - 10, y = rewardScale(trace, floor, TOP), few = steps.length <= 300, bands = [];
 		for (const r of ticks(y.lo, y.hi, 3)) p.level(y(r), plain(r));
 		let line = "", rings = "", dots = "";
 		steps.forEach((step, t) => {
-			const x = p.x(t).toFixed(1), state = steps[stateAt[t]], v = y(state.reward).toFixed(1), band = bands[bands.length - 1];
+			const x = px(p.x(t)), state = steps[stateAt[t]], v = px(y(state.reward)), band = bands[bands.length - 1];
 			line += t ? `H${x}V${v}` : `M${x} ${v}`;
-			if (!step.accepted) rings += ring(x, y(step.reward).toFixed(1), few ? 2.6 : 1.6); else if (few) dots += ring(x, v, 2);
+			if (!step.accepted) rings += ring(x, px(y(step.reward)), few ? 2.6 : 1.6); else if (few) dots += ring(x, v, 2);
 			if (band?.answer === state.answer) band.to = t; else bands.push({ answer: state.answer, from: t, to: t });
 		});
 		p.marks.replaceChildren(...(trace.answers.length ? bands : []).map((b) => {
 			const x = p.x(Math.max(0, b.from - 0.5));
-			return s(`rect.${answerClass(trace, b.answer)}`, { x, width: p.x(Math.min(b.to + 0.5, p.steps)) - x, y: floor + 4, height: 7 }, s("title", answerText(trace, b.answer)));
+			return s("rect.own", { style: answerStyle(trace, b.answer), x, width: p.x(Math.min(b.to + 0.5, p.steps)) - x, y: floor + 4, height: 7 }, s("title", answerText(trace, b.answer)));
 		}), s("path.state-line", { d: line }), s("path.dots", { d: dots }), s("path.rings", { d: rings }));
 		const burn = Math.min(settings.burnIn, p.steps);
 		if (burn) p.frame.append(s("rect.burn", { x: LEFT, width: p.x(burn) - LEFT, y: TOP, height: floor - TOP }, s("title", `burn-in: the first ${burn} states are not counted`)));
@@ -344,14 +341,14 @@ function tracePanel(seek, settings) {
 }
 
 function ratePanel(seek) {
-	const p = timePanel("How often proposals are accepted", 108, seek, ["k-line"], "of those that differ, 95 % band", ["k-dash"], "of all");
+	const p = timePanel("How often proposals are accepted", 108, seek, ["k-yes", "━"], "of those that differ, 95 % band", ["k-ink", "╍"], "of all");
 	p.draw = (trace, chain, width) => {
 		p.scale(trace, chain, width);
 		const y = (v) => p.bottom - (p.bottom - TOP) * v;
 		p.level(y(0), "0 %"); p.level(y(1), "100 %"); p.level(y(0.5), "50 %", "half");
 		let all = "", line = "", up = "", down = "";
 		for (let t = 1; t < chain.steps.length; t++) {
-			const at = (v) => `${p.x(t).toFixed(1)} ${y(v).toFixed(1)}`, n = chain.changed[t], k = chain.changedAccepted[t];
+			const at = (v) => `${px(p.x(t))} ${px(y(v))}`, n = chain.changed[t], k = chain.changedAccepted[t];
 			all += `${all ? "L" : "M"}${at(chain.accepted[t] / t)}`;
 			if (!n) continue;
 			const [lo, hi] = wilson(k, n), to = line ? "L" : "M";
@@ -374,13 +371,13 @@ function histogram(values, weight, lo, hi, bins) {
 }
 
 function histogramPanel(settings) {
-	const BINS = 24, p = panel("Where the chain spends its time", 122, ["k-bar"], "chain", ["k-base"], "model alone", ["k-dash"], "target, estimated");
+	const BINS = 24, p = panel("Where the chain spends its time", 122, ["k-yes", "■"], "chain", ["k-no", "━"], "model alone", ["k-ink", "╍"], "target, estimated");
 	const bars = s("path.bars"), base = s("path.base-line"), target = s("path.all-line"), frame = s("g");
 	p.svg.append(bars, base, target, frame);
 	let x, y, scale, last;
 	const states = (chain, to) => chain.stateAt.slice(Math.min(settings.burnIn, to), to + 1).map((k) => chain.steps[k].reward);
 	const mean = (v) => v.reduce((a, b) => a + b, 0) / v.length;
-	const outline = (shares) => shares && `M${LEFT} ${p.bottom}${shares.map((v, b) => `V${y(v).toFixed(1)}H${x(b + 1).toFixed(1)}`).join("")}V${p.bottom}`;
+	const outline = (shares) => shares && `M${LEFT} ${p.bottom}${shares.map((v, b) => `V${px(y(v))}H${px(x(b + 1))}`).join("")}V${p.bottom}`;
 	p.draw = (trace, chain, width) => {
 		p.size(width);
 		scale = rewardScale(trace, LEFT, width - RIGHT);
@@ -413,9 +410,9 @@ function answersPanel(settings) {
 		const from = Math.min(settings.burnIn, t), votes = new Map(), n = t - from + 1;
 		for (let k = from; k <= t; k++) { const a = chain.steps[chain.stateAt[k]].answer; votes.set(a, (votes.get(a) || 0) + 1); }
 		const sorted = [...votes].sort((a, b) => b[1] - a[1]), rest = sorted.slice(4).reduce((sum, [, k]) => sum + k, 0);
-		const row = (cls, text, k) => h("li", h("span.answer-name", h(`i.swatch.${cls}`), text),
-			h("span.answer-bar", h(`i.${cls}`, { style: `width:${(100 * k / n).toFixed(1)}%` })), h("span.answer-n", percent(k / n)));
-		list.replaceChildren(...sorted.slice(0, 4).map(([a, k]) => row(answerClass(trace, a), answerText(trace, a), k)), rest ? row("a6", "others", rest) : "");
+		const row = (style, text, k) => h("li", h("span.who", h("i.swatch.own", { style }), text),
+			h("span.share", h("i.own", { style: `${style};width:${px(100 * k / n)}%` })), h("span.much", percent(k / n)));
+		list.replaceChildren(...sorted.slice(0, 4).map(([a, k]) => row(answerStyle(trace, a), answerText(trace, a), k)), rest ? row("--c:var(--a6)", "others", rest) : "");
 		p.tell(many(n, "state"), t);
 	};
 	return p;
@@ -481,14 +478,14 @@ function drawTree(trace, chain, t, width) {
 	};
 	place(tree);
 	const height = 22 + row * leaves, x = (d) => 8 + (width - room - 8) * d / longest;
-	const svg = s("svg.chart", { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `Tree of ${many(distinct, "different text")} in ${many(t + 1, "state")}.` });
+	const svg = s("svg.chart", { width, height, viewBox: box(width, height), role: "img", aria: `Tree of ${many(distinct, "different text")} in ${many(t + 1, "state")}.` });
 	const draw = (n, y0) => {
 		const w = 1.5 + 7 * Math.sqrt(n.visits / (t + 1)), here = n.state?.key === now, { answer, pieces, finished } = chain.steps[n.at];
 		const end = x(n.to), fits = Math.floor((end - x(n.from) - 8) / 6.6), words = pieces.slice(n.from, finished ? Math.min(n.to, pieces.length - 1) : n.to).map(visible).join("").replace(/\s+/g, " ").trim();
-		svg.append(s(`path.branch.${here ? "here" : ""}`, { "stroke-width": w.toFixed(1), d: `M${x(n.from)} ${y0}V${n.y}H${end}` }));
+		svg.append(s(`path.branch.${here ? "here" : ""}`, { "stroke-width": px(w), d: `M${x(n.from)} ${y0}V${n.y}H${end}` }));
 		if (fits > 5) svg.append(label(x(n.from) + 5, n.y - w / 2 - 4, words.length > fits ? `${words.slice(0, fits - 1)}…` : words, "start"));
 		if (n.stubs) svg.append(s("path.stub", { d: `M${end - 12} ${n.y}l6 9` }), label(end - 4, n.y + 17, `${n.stubs}✕`, "end", "tick.stub-n"));
-		if (n.state) svg.append(s(`circle.leaf.${answerClass(trace, answer)}`, { cx: end, cy: n.y, r: 4.5 }), label(end + 14, n.y + 4, `${answerText(trace, answer)} ×${n.state.visits}${here ? " now" : ""}`, "start", here ? "leaf-text.now" : "leaf-text"));
+		if (n.state) svg.append(s("circle.leaf.own", { style: answerStyle(trace, answer), cx: end, cy: n.y, r: 4.5 }), label(end + 14, n.y + 4, `${answerText(trace, answer)} ×${n.state.visits}${here ? " now" : ""}`, "start", here ? "leaf-text.now" : "leaf-text"));
 		for (const c of n.children) draw(c, n.y);
 	};
 	draw(tree, tree.y);
@@ -499,7 +496,7 @@ function drawLineage(trace, chain, t) {
 	const by = writers(chain, t), step = chain.steps[chain.stateAt[t]], distinct = [...new Set(by)].sort((a, b) => a - b), text = h("p.lineage");
 	by.forEach((k, j) => {
 		if (k !== by[j - 1]) text.append(h("sup.writer", String(k)));
-		text.append(h(`span.tok.age${Math.round(5 * distinct.indexOf(k) / Math.max(1, distinct.length - 1))}`, { title: `written at step ${k}` }, visible(step.pieces[j])));
+		text.append(h("span.tok.age", { style: `--k:${Math.round(4 + 36 * distinct.indexOf(k) / Math.max(1, distinct.length - 1))}%`, title: `written at step ${k}` }, visible(step.pieces[j])));
 	});
 	const old = by.filter((k) => k === by[0]).length;
 	return [h("p.hint", `The current text, with the step that wrote each part (small numbers; darker is more recent). ${many(old, "token")} of ${by.length} still come from step ${by[0]}. An early token is only rewritten when the cut falls before it, and few cuts do: that is why chains mix slowly.`), text];
@@ -515,7 +512,7 @@ function drawTable(trace, chain, t, width, seek) {
 	});
 	const names = ["Step", "Tokens kept", "New length", "Reward now", "Reward proposed", "α", "u", "Verdict", "Proposed answer"];
 	return [h("p.hint", `Steps ${from} to ${t} of this chain; the table follows the player.`),
-		h("div.scroll", { tabindex: 0, role: "region", "aria-label": "Steps of the chain" }, h("table", h("thead", h("tr", ...names.map((v) => h("th", { scope: "col" }, v)))), h("tbody", ...rows)))];
+		h("div.scroll", { tabindex: 0, role: "region", aria: "Steps" }, h("table", h("thead", h("tr", ...names.map((v) => h("th", { scope: "col" }, v)))), h("tbody", ...rows)))];
 }
 
 // ---------- 6. the player
@@ -528,7 +525,7 @@ const TABS = { tree: ["Family tree", drawTree], lineage: ["Who wrote what", draw
 
 /**
  * Make a player inside `element` and return its API.
- * options: text (a whole trace) and its name, step to open at, autoplay, burnIn,
+ * options: text (a whole trace), its name, step to open at, autoplay, burnIn,
  * onseek(t), actions: { title: act(api) } for buttons, extra: { name: [title, draw] } for tabs, where
  * draw({ rewards of each chain's states so far, chain, generated tokens }) -> promise of nodes.
  */
@@ -544,35 +541,35 @@ function mount(element, options = {}) {
 	const finished = () => trace.end || stopped || source === "file";
 
 	// -- the page
-	const iconButton = (image, title, onclick, cls = "") => button(`button.${cls}`, { "aria-label": title, title, onclick }, icon(image));
-	const choice = (title, onchange, ...names) => h("select.select", { "aria-label": title, onchange }, ...names.map((v) => h("option", v)));
+	const iconButton = (image, title, onclick, cls = "") => button(`button.${cls}`, { aria: title, title, onclick }, icon(image));
+	const choice = (title, onchange, ...names) => h("select.select", { aria: title, onchange }, ...names.map((v) => h("option", v)));
 	const origin = h("span.origin"), facts = h("span.setup"), state = h("span"), note = h("p.note", { role: "alert", hidden: true });
 	const chains = choice("Chain", () => { chainId = Number(chains.value); go(t); });
 	const prompt = h("p.prompt", { dir: "auto" }), say = h("p.say"), spoken = h("p.hidden", { "aria-live": "polite" });
 	const kept = h("span.kept"), old = h("span.old"), neu = h("span.new"), lock = h("span"), oldName = h("span.lane"), newName = h("span.lane");
-	const text = h("div.text", { dir: "ltr", tabindex: 0, role: "region", "aria-label": "Current text and proposal" },
+	const text = h("div.text", { dir: "ltr", tabindex: 0, role: "region", aria: "Current text and proposal" },
 		h("span.lock", icon("lock"), lock), kept, h("span.old-row", oldName, old), h("span.new-row", newName, neu));
-	const beads = h("ol.beads", { "aria-label": "The chain so far" });
+	const beads = h("ol.beads", { aria: "The chain so far" });
 	const cells = PHASES.map((title, k) => {
 		const body = h("div.cell-body"), head = button("cell-head", { onclick: () => goPhase(k) }, h("b", String(k + 1)), title);
 		return { body, head, node: h(`li.cell.cell-${k}`, head, body) };
 	});
 	const ifs = h("div.ifs"), whatif = h("div.whatif", h("p", h("b", "What if?"), " The same proposal and the same u at another β. For this step only: afterwards the chains part ways."), ifs);
 	const playButton = iconButton("play", "Play", () => toggle(), "play");
-	const scrub = h("input.scrub", { type: "range", min: 0, max: 1, value: 0, "aria-label": "Step", oninput: () => { playing = false; go(Number(scrub.value), LAST, false); } });
+	const scrub = h("input.scrub", { type: "range", min: 0, max: 1, value: 0, aria: "Step", oninput: () => { playing = false; go(Number(scrub.value), LAST, false); } });
 	const count = h("span.count"), speedBox = choice("Speed", () => setSpeed(SPEEDS[speedBox.selectedIndex]), ...SPEEDS.map((v) => (v === Infinity ? "instant" : `${v}×`)));
 	speedBox.selectedIndex = 2;
 	const help = h("div.help", { hidden: true }, h("b", "Keys, while the player has the focus"), h("dl", ...KEYS.flatMap(([k, v]) => [h("dt", k), h("dd", v)])));
-	const helpButton = button("button", { "aria-label": "Keyboard help", "aria-expanded": "false", onclick: () => toggleHelp() }, "?");
+	const helpButton = button("button", { aria: "Keyboard help", "aria-expanded": "false", onclick: () => toggleHelp() }, "?");
 	const transport = h("div.transport",
 		h("div.buttons", iconButton("back", "Step back", () => move(-1)), playButton, iconButton("next", "Step forward", () => move(1)), iconButton("hop", "Next accepted", () => hop())),
 		h("div.scrub-row", scrub, count), h("div.extra", chains, speedBox, helpButton), help);
 	const panels = [tracePanel(seek, settings), ratePanel(seek), histogramPanel(settings), answersPanel(settings)], side = h("div.side", ...panels.map((x) => x.node));
-	const TABLE = { ...TABS, ...options.extra }, view = h("div.view", { role: "tabpanel", "aria-label": "More about this chain", hidden: true });
+	const TABLE = { ...TABS, ...options.extra }, view = h("div.view", { role: "tabpanel", aria: "More", hidden: true });
 	const tabs = Object.keys(TABLE).map((k) => button("tab", { role: "tab", "aria-selected": "false", "data-tab": k, onclick: () => openTab(tab === k ? "" : k) }, TABLE[k][0]));
-	const player = h("section.qp", { tabindex: 0, "aria-label": "Chain player", onkeydown: key }, h("div.top", origin, facts, state), note, prompt,
+	const player = h("section.qp", { tabindex: 0, aria: "Chain player", onkeydown: key }, h("div.top", origin, facts, state), note, prompt,
 		h("div.grid", h("div.main", say, spoken, text, beads, h("ol.cells", ...cells.map((c) => c.node)), whatif), side), transport,
-		h("div.tabs", h("div", { role: "tablist", "aria-label": "More about this chain" }, ...tabs), h("span.spacer"),
+		h("div.tabs", h("div", { role: "tablist", aria: "More about this chain" }, ...tabs), h("span.spacer"),
 			...Object.entries(options.actions || {}).map(([title, act]) => button("link", { onclick: () => act(player.qalign) }, title))), view);
 	player.className = "qp";
 	element.replaceChildren(player);
@@ -598,14 +595,15 @@ function mount(element, options = {}) {
 		changed(!on);
 	}
 	function setSpeed(v) { speed = v; speedBox.selectedIndex = SPEEDS.indexOf(v); }
+	const faster = (by) => setSpeed(SPEEDS[speedBox.selectedIndex + by] ?? speed);
 	function toggleHelp() { show(help, help.hidden); helpButton.setAttribute("aria-expanded", String(!help.hidden)); }
 	function tell(sentence) { put(note, sentence); show(note, sentence); }
 	function key(event) {
 		const { key: k, target } = event, many = event.shiftKey ? 10 : 1;
 		if (event.ctrlKey || event.metaKey || event.altKey || target.tagName === "SELECT" || (k === " " && target.tagName === "BUTTON")) return;
 		const act = { " ": () => toggle(), ArrowRight: () => move(many), ArrowLeft: () => move(-many), Home: () => seek(0), End: () => seek(last()), n: hop, N: hop, "?": toggleHelp,
-			"[": () => setSpeed(SPEEDS[Math.max(0, speedBox.selectedIndex - 1)]), "]": () => setSpeed(SPEEDS[Math.min(SPEEDS.length - 1, speedBox.selectedIndex + 1)]) }[k]
-			|| (/^[1-6]$/.test(k) && (() => goPhase(k - 1))) || (k === "Escape" && !help.hidden && toggleHelp);
+			"[": () => faster(-1), "]": () => faster(1) }[k]
+			|| (/^[1-6]$/.test(k) && (() => goPhase(k - 1)));
 		if (!act) return;
 		act();
 		event.preventDefault();
@@ -647,7 +645,6 @@ function mount(element, options = {}) {
 	function render(now) {
 		const c = chain();
 		put(origin, name);
-		player.classList.toggle("qp-empty", !c);
 		if (!c) { put(say, "Waiting for the first step…"); return; }
 		const x = c.steps[t], { beta } = trace.header, moving = playing && speed !== Infinity && !still.matches, over = phase === LAST && t > 0;
 		if (drawn !== trace.version || width !== element.clientWidth) redraw(c);
@@ -739,14 +736,14 @@ function mount(element, options = {}) {
 		whatif.classList.toggle("qp-on", over);
 		ifs.replaceChildren(...(over ? [[0.5, "β/2"], [1, "β"], [2, "2β"]].map(([m, title]) => {
 			const w = whatIf(x, beta * m), verdict = w.accepted ? "yes" : "no";
-			return h(`span.if.${verdict}`, h("b", `${title} = ${plain(Number((beta * m).toPrecision(3)))}`), ` α = ${pair(q.u, w.alpha)[1]} `, icon(verdict), w.accepted ? "accepted" : "rejected");
+			return h(`span.if.${verdict}`, h("b", `${title} = ${plain(beta * m)}`), ` α = ${pair(q.u, w.alpha)[1]} `, icon(verdict), w.accepted ? "accepted" : "rejected");
 		}) : []));
 	}
 	function scoreLine(x, q) {
 		const w = Math.max(230, cells[2].node.clientWidth - 28), y = rewardScale(trace, 8, w - 8), at = 36, a = y(x.oldReward), b = y(x.reward);
 		const name = (v, top, text, cls) => label(Math.min(Math.max(v, 48), w - 48), top, text, "middle", cls), shown = trace.base.slice(0, 400);
-		return [s("svg.chart", { width: w, height: 68, viewBox: `0 0 ${w} 68`, role: "img", "aria-label": `Reward now ${fixed(x.oldReward)}, proposed ${fixed(x.reward)}.` },
-			s("path.base-ticks", { d: shown.map((r) => `M${y(r).toFixed(1)} ${at - 5}v10`).join("") }), rule("axis", 4, w - 4, at), rule("jump", a, b, at),
+		return [s("svg.chart", { width: w, height: 68, viewBox: box(w, 68), role: "img", aria: `Reward now ${fixed(x.oldReward)}, proposed ${fixed(x.reward)}.` },
+			s("path.base-ticks", { d: shown.map((r) => `M${px(y(r))} ${at - 5}v10`).join("") }), rule("axis", 4, w - 4, at), rule("jump", a, b, at),
 			s("circle.dot-old", { cx: a, cy: at, r: 5.5 }), s("path.dot-new", { d: `M${b} ${at - 7}l7 7l-7 7l-7 -7z` }),
 			name(a, 18, `r(y) = ${fixed(x.oldReward)}`, "name"), name(b, 61, `r(y′) = ${fixed(x.reward)}`, "name.c-new")),
 		h("p.small", "difference ", h("b.c-reward", signed(q.difference)), shown.length ? `; grey: ${many(shown.length, "sample")} of the model alone` : "")];
@@ -759,7 +756,7 @@ function mount(element, options = {}) {
 	}
 	function drawBar(q, [u, alpha]) {
 		const at = (v) => ({ style: `left:${(100 * v).toFixed(2)}%` });
-		return [h("div.bar", { role: "img", "aria-label": `u = ${u}, accepted below α = ${alpha}` }, h("span.zone-yes", { style: `width:${(100 * q.alpha).toFixed(2)}%` }, q.alpha > 0.3 ? "accept" : ""),
+		return [h("div.bar", { role: "img", aria: `u = ${u}, accepted below α = ${alpha}` }, h("span.zone-yes", { style: `width:${(100 * q.alpha).toFixed(2)}%` }, q.alpha > 0.3 ? "accept" : ""),
 			h("span.zone-no", q.alpha < 0.7 ? "reject" : ""), h("i.needle", at(q.u))),
 		h("div.bar-scale", "0", h("b", at(Math.min(0.86, Math.max(0.14, q.u))), `u = ${u}`), h("span", "1"))];
 	}
@@ -773,7 +770,7 @@ function mount(element, options = {}) {
 		beads.replaceChildren(...stays.map(([at, n], k) => {
 			const x = c.steps[at];
 			return h("li", button(`bead.${k === stays.length - 1 ? "bead-now" : ""}`, { title: `from step ${at}, reward ${fixed(x.reward)}`, onclick: () => seek(at) },
-				h(`i.swatch.${answerClass(trace, x.answer)}`), trace.answers.length ? answerText(trace, x.answer) : fixed(x.reward), h("b", ` ×${n}`)));
+				h("i.swatch.own", { style: answerStyle(trace, x.answer) }), trace.answers.length ? answerText(trace, x.answer) : fixed(x.reward), h("b", ` ×${n}`)));
 		}));
 	}
 
@@ -833,7 +830,7 @@ function mount(element, options = {}) {
 	function stop() { if (source === "live" && !trace.end) { stopped = true; trace.version += 1; changed(true); } }
 
 	new ResizeObserver(() => changed(false)).observe(element);
-	player.qalign = { stream, open, stop, seek, goPhase, toggle, tell, setSpeed, openTab,
+	player.qalign = { stream, open, stop, seek, goPhase, toggle, tell, setSpeed, openTab, render,
 		expect(step) { source = "next"; want = step; }, setBurnIn(k) { settings.burnIn = k; trace.version += 1; changed(false); },
 		get position() { return { t, phase, playing, source, chain: chainId, last: last() }; }, get trace() { return trace; }, get text() { return raw; } };
 	if (options.text) open(options.text, options.name);
@@ -841,5 +838,5 @@ function mount(element, options = {}) {
 	return player.qalign;
 }
 
-root.QAlign = { LIMITS, h, s, label, rule, plain, parse, feed, newTrace, TraceError, quantities, whatIf, wilson, weights, histogram, writers, prefixTree, narrate, visible, brief, pair, fixed, signed, mount, PHASES, SECONDS };
+root.QAlign = { LIMITS, TraceError, parse, prefixTree, writers, h, s, label, rule, plain, mount };
 })(typeof window === "undefined" ? globalThis : window);

@@ -50,6 +50,7 @@ const Shell = {
   },
   settings(...values) {
     const stale = find("#watch-stale");
+    player()?.setBurnIn(Number(values[10]) || 0);
     if (stale) stale.classList.toggle("q-on", ran !== null && ran !== JSON.stringify(values));
   },
   stop() { player()?.stop(); },
@@ -111,7 +112,7 @@ const Shell = {
     const chart = ({ title, axis, values }) => {
       const lo = Math.min(0, ...values), hi = Math.max(1e-9, ...values), bar = (width - 34) / values.length;
       const y = (v) => 8 + (bottom - 8) * (hi - v) / (hi - lo), bars = values.map((v, k) => `M${32 + k * bar} ${y(0)}V${y(v)}h${Math.max(1, bar - 1)}V${y(0)}Z`).join("");
-      return h("figure.panel", h("figcaption", title), s("svg.chart", { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `${title} ${axis}` },
+      return h("figure.panel", h("figcaption", title), s("svg.chart", { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", aria: `${title} ${axis}` },
         s("path.bars", { d: bars }), rule("axis", 30, width, y(0)), label(26, y(hi) + 6, plain(Number(hi.toPrecision(2))), "end"), label(width / 2, height - 3, axis)));
     };
     return [h("p.hint", d.about), h("dl.facts", ...d.facts.flatMap((f) => [h("dt", f.name), h("dd", h("b", f.value), " ", f.meaning)])), h("div.charts", ...d.charts.map(chart))];

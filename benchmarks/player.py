@@ -1,0 +1,113 @@
+"""How fast the player draws: a step, a frame of scrubbing, and steps from the server.
+
+Run: python -m benchmarks.player     (needs Chromium; --steps 1024)
+
+Promises: a step renders in 8 ms or less, scrubbing 1,024 steps stays at 30 frames/s or better, and
+a recorded 400-step chain reaches the browser at 200 steps/s or more through the app.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import gradio as gr
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
+
+from browser import chromium, serve, standalone
+from traces import toy_trace
+
+import app
+from components.player import chain_player
+from components.runs import TICK, Feed, Runs
+
+STEP_MS = """() => {
+  const times = [];
+  for (let k = 0; k < 300; k++) {
+    const t = (k * 37) % api.position.last, start = performance.now();
+    api.seek(t);
+    api.render(start);
+    times.push(performance.now() - start);
+  }
+  times.sort((a, b) => a - b);
+  return [times[150], times[284]];
+}"""
+SCRUB_FPS = """() => new Promise((done) => {
+  const frames = [], last = api.position.last;
+  let t = 0;
+  const next = (now) => {
+    frames.push(now);
+    api.seek(t);
+    t = (t + 13) % last;
+    if (frames.length < 180) requestAnimationFrame(next);
+    else {
+      const gaps = frames.slice(1).map((x, k) => x - frames[k]).sort((a, b) => a - b);
+      const rate = 1000 * gaps.length / (frames.at(-1) - frames[0]);
+      done([rate, gaps[Math.floor(gaps.length * 0.95)]]);
+    }
+  };
+  requestAnimationFrame(next);
+})"""
+
+
+async def drawing(browser: object, steps: int) -> None:
+    """Time single renders and scrubbing on a page with the player alone."""
+    page = await browser.new_page(viewport={"width": 1280, "height": 900})  # type: ignore[attr-defined]
+    await page.set_content(standalone(toy_trace(steps), options="autoplay: false"))
+    median, p95 = await page.evaluate(STEP_MS)
+    fps, gap = await page.evaluate(SCRUB_FPS)
+    print(f"step render, {steps} steps    median {median:.1f} ms, 95 % {p95:.1f} ms   (<= 8 ms)")
+    print(f"scrubbing, {steps} steps      {fps:.0f} frames/s, 95 % gap {gap:.0f} ms  (>= 30/s)")
+    await page.close()
+
+
+async def transport(browser: object, steps: int) -> None:
+    """Time a recorded run from the press of a button to its last step in the browser."""
+    lines = toy_trace(steps).splitlines(keepends=True)
+    runs = Runs()
+
+    async def replay(feed: Feed) -> None:
+        for line in lines:
+            feed.write(line)
+            await feed.step()
+
+    async def stream() -> AsyncIterator[str]:
+        async for now in runs.stream("benchmark", replay):
+            yield now.text
+
+    with gr.Blocks() as demo:
+        start = gr.Button("Start", elem_id="start")
+        player = chain_player(toy_trace(2), diagnose=lambda data: {"error": ""})
+        start.click(stream, None, player, show_progress="hidden")
+    with serve(demo, **app.launch_options()) as address:
+        page = await browser.new_page()  # type: ignore[attr-defined]
+        await page.goto(address)
+        await page.wait_for_selector(".qp")
+        began = time.perf_counter()
+        await page.click("#start")
+        await page.wait_for_function(
+            f"document.querySelector('.qp').qalign.position.last === {steps}", polling=20
+        )
+        elapsed = time.perf_counter() - began
+    print(
+        f"transport, {steps} steps       {steps / elapsed:.0f} steps/s "
+        f"(one update each {TICK * 1000:.0f} ms at the least; >= 200/s)"
+    )
+
+
+async def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--steps", type=int, default=1024)
+    options = parser.parse_args()
+    async with chromium() as browser:
+        await drawing(browser, options.steps)
+        await transport(browser, 400)
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,67 @@
+"""Numbers for the browser: checked input, the core's values, plain words where there is none."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from components.facts import FEW, beta_facts, diagnose, rank_histograms
+from qalign_core.calibrate import best_of_n_as_alignment, fit_mixture
+from qalign_core.diagnostics import ess, split_rhat
+
+
+def chains(n=2, length=200, seed=0):
+    rng = random.Random(seed)
+    return [[rng.gauss(0, 1) for _ in range(length)] for _ in range(n)]
+
+
+def test_the_diagnostics_are_the_cores():
+    sent = chains()
+    shown = diagnose({"rewards": sent, "chain": 0, "generated": 5000})
+    values = {fact["name"]: fact["value"] for fact in shown["facts"]}
+    assert values["Effective sample size"] == f"{ess(sent):,.0f}"
+    assert values["Split R-hat"] == f"{split_rhat(sent):.3f}"
+    assert [c["title"] for c in shown["charts"]][1:] == ["Chain 0: flat is good",
+                                                         "Chain 1: flat is good"]  # fmt: skip
+
+
+def test_too_few_steps_are_said_and_not_estimated():
+    shown = diagnose({"rewards": [[0.1, 0.2]], "chain": 0, "generated": 10})
+    assert {fact["value"] for fact in shown["facts"]} == {FEW}
+    assert shown["charts"] == []
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"rewards": [], "chain": 0, "generated": 0},
+        {"rewards": [[1.0]] * 65, "chain": 0, "generated": 0},
+        {"rewards": [["x"]], "chain": 0, "generated": 0},
+        {"rewards": [[float("nan")]], "chain": 0, "generated": 0},
+        {"rewards": [[0.0] * 100_001], "chain": 0, "generated": 0},
+        {"rewards": "1", "chain": 0, "generated": 0},
+    ],
+)
+def test_what_a_visitor_forges_is_refused(data):
+    with pytest.raises(ValueError, match=r"expected|could not"):
+        diagnose(data)
+
+
+def test_rank_histograms_are_flat_for_equal_chains_and_not_for_shifted_ones():
+    same, shifted = chains(), [[x + 3 for x in c] if k else c for k, c in enumerate(chains())]
+    assert all(max(h) < 0.2 for h in rank_histograms(same))
+    assert all(max(h) > 0.12 and min(h) < 0.02 for h in rank_histograms(shifted))
+    for histogram in rank_histograms(shifted):
+        assert sum(histogram) == pytest.approx(1)
+
+
+def test_beta_facts_are_the_cores_spread_and_matching_best_of_n():
+    rng = random.Random(1)
+    rewards = [rng.gauss(-2, 1) for _ in range(60)] + [rng.gauss(3, 0.5) for _ in range(40)]
+    facts = beta_facts(rewards)
+    mixture = fit_mixture(rewards)
+    n, beta = facts["matching"][-1]
+    assert beta == best_of_n_as_alignment(mixture, n).beta
+    assert facts["spread"] > 1
+    assert "Too few" in beta_facts([1.0, 2.0])["note"]

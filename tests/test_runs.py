@@ -1,0 +1,174 @@
+"""Live runs: caps in plain words, a fair queue, one run a visitor, an end that frees the place."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from components.links import Settings, from_query, page_of, to_query
+from components.runs import Feed, Limits, Runs
+from qalign_core.errors import EngineError, InvalidPrompt, InvalidSetting
+
+MODELS = {"lm": ["embedded"], "rm": ["embedded", "embedded-weak"]}
+
+
+async def last_of(stream):
+    last = None
+    async for snapshot in stream:
+        last = snapshot
+    return last
+
+
+def counting(n, turns=None, name=None):
+    async def work(feed: Feed) -> None:
+        for k in range(n):
+            feed.write(f"{k}\n")
+            if turns is not None:
+                turns.append(name)
+            await feed.step()
+
+    return work
+
+
+async def forever(feed: Feed) -> None:
+    feed.write("started\n")
+    await asyncio.Event().wait()
+
+
+async def test_a_run_ends_with_all_of_its_text_and_says_finished():
+    last = await last_of(Runs(Limits()).stream("a", counting(50)))
+    assert last.text == "".join(f"{k}\n" for k in range(50))
+    assert last.status.state == "finished"
+
+
+async def test_runs_take_turns_step_by_step():
+    runs, turns = Runs(Limits()), []
+    await asyncio.gather(*(last_of(runs.stream(name, counting(30, turns, name))) for name in "abc"))
+    for k in range(0, 90, 3):
+        assert set(turns[k : k + 3]) == set("abc")
+
+
+async def test_over_the_cap_a_run_waits_and_says_its_number():
+    runs = Runs(Limits(runs=1))
+    first = runs.stream("first", forever)
+    while (await anext(first)).text != "started\n":
+        pass
+    second = runs.stream("second", counting(1))
+    status = (await anext(second)).status
+    while status.state != "queued":
+        status = (await anext(second)).status
+    assert status.text == "Number 1 in the queue"
+    await first.aclose()  # the visitor leaves the page
+    last = await last_of(second)
+    assert last.status.state == "finished"
+    assert runs.active == 0
+
+
+async def test_a_full_queue_is_refused_with_a_plain_message():
+    runs = Runs(Limits(runs=1, queue=1))
+    streams = [runs.stream(name, forever) for name in "abc"]
+    await anext(streams[0])
+    await asyncio.sleep(0)
+    await anext(streams[1])
+    await asyncio.sleep(0)
+    last = await last_of(streams[2])
+    assert last.status.state == "failed"
+    assert "runs are waiting already" in last.status.text
+    for stream in streams[:2]:
+        await stream.aclose()
+
+
+async def test_a_new_run_of_a_visitor_ends_the_old_one_and_keeps_others():
+    runs = Runs(Limits())
+    old, other = runs.stream("a", forever), runs.stream("b", forever)
+    for stream in (old, other):
+        while (await anext(stream)).text != "started\n":
+            pass
+    assert (await last_of(runs.stream("a", counting(2)))).status.state == "finished"
+    assert (await last_of(old)).status.state == "stopped"
+    assert runs.active == 1
+    await other.aclose()
+
+
+async def test_stop_keeps_what_was_written():
+    runs = Runs(Limits())
+    stream = runs.stream("a", forever)
+    while (await anext(stream)).text != "started\n":
+        pass
+    await runs.stop("a")
+    last = await last_of(stream)
+    assert (last.text, last.status.state) == ("started\n", "stopped")
+
+
+async def test_a_failure_says_why_and_an_unknown_one_says_nothing_of_the_inside(caplog):
+    async def refused(feed: Feed) -> None:
+        raise EngineError("the model ran out of memory")
+
+    async def broken(feed: Feed) -> None:
+        raise RuntimeError("secret path /home/me")
+
+    runs = Runs(Limits())
+    assert (await last_of(runs.stream("a", refused))).status.text == (
+        "Failed: the model ran out of memory"
+    )
+    shown = (await last_of(runs.stream("a", broken))).status
+    assert shown.state == "failed"
+    assert "secret" not in shown.text
+    assert "secret" in caplog.text
+
+
+def test_limits_come_from_the_environment_and_bad_ones_are_named():
+    assert Limits.from_environment({"QALIGN_MAX_STEPS": "32"}).steps == 32
+    for bad in ("0", "-1", "many", ""):
+        with pytest.raises(InvalidSetting, match="QALIGN_MAX_RUNS"):
+            Limits.from_environment({"QALIGN_MAX_RUNS": bad})
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "said"),
+    [
+        ({"steps": 5000}, InvalidSetting, "steps must be between 1 and 1024"),
+        ({"chains": 0}, InvalidSetting, "chains"),
+        ({"beta": 0.0}, InvalidSetting, "beta"),
+        ({"beta": float("nan")}, InvalidSetting, "beta"),
+        ({"prompt": "  "}, InvalidPrompt, "empty"),
+        ({"prompt": "x" * 5000}, InvalidPrompt, "4000"),
+        ({"seed": -1}, InvalidSetting, "seed"),
+        ({"burn_in": 65}, InvalidSetting, "burn-in"),
+    ],
+)
+def test_settings_outside_the_caps_get_one_sentence(changes, error, said):
+    with pytest.raises(error, match=said):
+        Settings(**{"prompt": "How many?", **changes}).check(Limits())
+
+
+def test_a_link_restores_every_setting():
+    settings = Settings(
+        prompt="5 + 5 & more?\n“yes”", reference="10", rm="embedded-weak", beta=0.25, steps=99,
+        chains=3, seed=123, temperature=0.7, max_new_tokens=64, burn_in=4,
+    )  # fmt: skip
+    from urllib.parse import parse_qsl
+
+    query = dict(parse_qsl(to_query(settings)))
+    assert from_query(query, Limits(), MODELS) == (settings, ())
+    assert to_query(Settings()) == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("beta", "-1"), ("beta", "nan"), ("steps", "1e9"), ("steps", "99999"), ("seed", "x"),
+     ("lm", "../../etc/passwd"), ("rm", "nonsense"), ("chains", "")],
+)  # fmt: skip
+def test_a_bad_value_in_a_link_falls_back_with_a_notice(name, value):
+    settings, notices = from_query({name: value, "beta" if name != "beta" else "seed": "2"},
+                                   Limits(), MODELS)  # fmt: skip
+    assert getattr(settings, name) == getattr(Settings(), name)
+    assert len(notices) == 1
+    assert name in notices[0]
+    assert (settings.beta, settings.seed) in ((2.0, 7), (1.0, 2))
+
+
+def test_a_link_opens_a_known_page_only():
+    assert page_of({"tab": "compare"}) == "compare"
+    assert page_of({"tab": "//evil"}) == page_of({}) == "watch"

@@ -1,0 +1,216 @@
+"""The Watch page in a real browser: live runs of toy models, links, settings, visitors apart."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from pathlib import Path
+
+import axe_playwright_python
+import pytest
+from traces import hostile_trace, toy_trace
+
+from qalign_core.trace_io import parse_trace
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+AXE = Path(axe_playwright_python.__file__).with_name("axe.min.js")
+API = "document.querySelector('#watch-player .qp').qalign"
+
+
+async def set_steps(page, steps: int) -> None:
+    await page.click("#watch-settings")
+    await page.get_by_text("More", exact=True).click()
+    box = page.get_by_label("number input for Steps")
+    await box.fill(str(steps))
+    await box.press("Enter")
+    await page.get_by_role("button", name="Close").click()
+
+
+async def run_until(page, steps: int) -> None:
+    await page.click("#watch-run")
+    await page.wait_for_function(
+        f"{API}.position.source === 'live' && {API}.position.last >= {steps}"
+    )
+
+
+async def test_the_recorded_run_moves_before_any_click_and_asks_no_outside_host(visit, toy_app):
+    page = await visit(toy_app)
+    assert await page.inner_text(".qp-origin") == "Recorded run"
+    await page.wait_for_function(f"{API}.position.t >= 1")
+    assert page.hosts <= {toy_app.split("/")[2]}
+    assert page.errors == []
+
+
+async def test_run_streams_steps_one_by_one_and_stop_keeps_them(visit, toy_app):
+    page = await visit(toy_app)
+    await set_steps(page, 512)
+    await run_until(page, 32)
+    assert "Sampling" in await page.inner_text(".q-status")
+    await page.click("#watch-stop")
+    await page.wait_for_function("document.querySelector('.q-status').dataset.state === 'stopped'")
+    last = await page.evaluate(f"{API}.position.last")
+    assert 32 <= last < 512
+    await page.evaluate(f"{API}.seek(20)")
+    await page.wait_for_function("document.querySelector('.qp').dataset.t === '20'")
+    # one step against the test's own arithmetic
+    text = await page.evaluate(f"{API}.text")
+    step = parse_trace(text).steps[20]
+    ratio = math.exp(step.proposal.reward - step.current.reward)
+    ratio *= len(step.current.response) / len(step.proposal.response)
+    assert step.log_alpha == pytest.approx(min(0.0, math.log(ratio)), abs=1e-12)
+    assert step.accepted == (math.exp(step.log_u) < ratio)
+    word = await page.inner_text(".qp-word")
+    assert word.strip() == ("Accepted" if step.accepted else "Rejected")
+    assert await page.evaluate(f"{API}.position.last") == last
+    assert page.errors == []
+
+
+async def test_two_visitors_do_not_mix(visit, toy_app):
+    pages = [await visit(toy_app), await visit(toy_app)]
+    for page, seed in zip(pages, (11, 12), strict=True):
+        await page.click("#watch-settings")
+        await page.get_by_text("More", exact=True).click()
+        await page.get_by_label("Seed").fill(str(seed))
+        await page.get_by_label("Seed").press("Tab")
+    for page in pages:
+        await page.click("#watch-run")
+    for page, seed in zip(pages, (11, 12), strict=True):
+        await page.wait_for_function(f"{API}.trace.end && {API}.position.source === 'live'")
+        trace = parse_trace(await page.evaluate(f"{API}.text"))
+        assert trace.header.seed == seed
+        assert [s.t for s in trace.steps] == list(range(65))
+        expected = parse_trace(toy_trace(64, seed=seed))
+        assert [s.proposal.reward for s in trace.steps][1:] == [
+            s.proposal.reward for s in expected.steps
+        ][1:]
+
+
+async def test_a_link_restores_run_and_step_and_reports_bad_values(visit, toy_app):
+    query = "prompt=Tom+has+5+eggs.+How+many%3F&beta=0.5&seed=99&steps=24&step=9&rm=nonsense"
+    page = await visit(f"{toy_app}?{query}")
+    await page.wait_for_function("document.querySelector('.qp-note').textContent.length > 0")
+    note = await page.inner_text(".qp-note")
+    assert "rm “nonsense” cannot be used" in note
+    assert "Run it live" in note
+    await page.click("#watch-run")
+    await page.wait_for_function(f"{API}.position.source === 'live' && {API}.position.t === 9")
+    header = parse_trace(await page.evaluate(f"{API}.text")).header
+    assert (header.prompt, header.beta, header.seed, header.steps) == (
+        "Tom has 5 eggs. How many?", 0.5, 99, 24,
+    )  # fmt: skip
+    await page.wait_for_function("location.search.includes('step=9')")
+    assert "seed=99" in await page.evaluate("location.search")
+
+
+async def test_the_address_bar_follows_the_step_of_the_recorded_run(visit, toy_app):
+    page = await visit(f"{toy_app}?step=5")
+    await page.wait_for_function(f"{API}.position.t === 5")
+    await page.evaluate(f"{API}.seek(8)")
+    await page.wait_for_function("location.search.includes('step=8')")
+
+
+async def test_changed_settings_keep_the_run_and_say_so(visit, toy_app):
+    page = await visit(toy_app)
+    await run_until(page, 3)
+    await page.click("#watch-settings")
+    await page.locator("#q-beta-slider").focus()
+    await page.keyboard.press("ArrowRight")
+    await page.wait_for_selector("#watch-stale.q-on")
+    assert await page.evaluate(f"{API}.position.source") == "live"
+    assert "times as likely" in await page.inner_text(".q-beta")
+    await page.keyboard.press("Escape")
+    await page.wait_for_function("document.activeElement.id === 'watch-settings'")
+
+
+async def test_a_new_problem_has_a_known_answer_and_is_run(visit, toy_app):
+    page = await visit(toy_app)
+    await page.click("#watch-new")
+    await page.wait_for_function(
+        "document.querySelector('.q-status').innerText.startsWith('Next run:')"
+    )
+    problem = (await page.inner_text(".q-status")).removeprefix("Next run: ").strip()
+    await run_until(page, 1)
+    header = parse_trace(await page.evaluate(f"{API}.text")).header
+    assert re.sub(r"\s+", " ", header.prompt) == re.sub(r"\s+", " ", problem)
+    assert header.reference is not None
+
+
+async def test_a_trace_is_downloaded_and_opened_again(visit, toy_app, tmp_path):
+    page = await visit(toy_app)
+    async with page.expect_download() as waiting:
+        await page.get_by_role("button", name="Download trace").click()
+    path = tmp_path / "run.jsonl"
+    await (await waiting.value).save_as(path)
+    assert parse_trace(path.read_text(encoding="utf-8")).steps
+    for text, said in ((toy_trace(6), "Opened file"), ("{}", None)):
+        path.write_text(text, encoding="utf-8")
+        async with page.expect_file_chooser() as choosing:
+            await page.get_by_role("button", name="Open a trace").click()
+        await (await choosing.value).set_files(path)
+        if said:
+            await page.wait_for_function(f"{API}.position.last === 6")
+            assert await page.inner_text(".qp-origin") == said
+        else:
+            await page.wait_for_selector(".qp-note:not([hidden])")
+            assert "was not opened" in await page.inner_text(".qp-note")
+            assert await page.evaluate(f"{API}.position.last") == 6
+
+
+async def test_a_hostile_prompt_and_upload_stay_text_in_the_app(visit, toy_app, tmp_path):
+    page = await visit(toy_app)
+    await page.click("#watch-settings")
+    hostile = json.loads(hostile_trace().splitlines()[1])["pieces"]
+    prompt = " ".join(hostile[:4])
+    await page.get_by_label("Problem", exact=True).fill(prompt)
+    await page.get_by_label("Problem", exact=True).press("Tab")
+    await run_until(page, 2)
+    assert (await page.inner_text(".qp-prompt")) == prompt
+    await page.evaluate(f"(x) => {API}.open(x, 'Opened file')", hostile_trace())
+    await page.wait_for_function(f"{API}.position.source === 'file'")
+    hit = "[window.hit ?? 0, document.querySelectorAll('img[src=x]').length]"
+    assert await page.evaluate(hit) == [0, 0]
+    assert page.errors == []
+
+
+@pytest.mark.parametrize("dark", [False, True])
+async def test_the_page_fits_a_phone(visit, toy_app, dark):
+    page = await visit(f"{toy_app}?__theme={'dark' if dark else 'light'}", width=360, height=740)
+    await page.evaluate(f"{API}.seek(6)")
+    await page.wait_for_function("document.querySelector('.qp').dataset.t === '6'")
+    wider = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+    assert await page.evaluate(wider) <= 0
+    bar = await page.locator(".qp-transport").bounding_box()
+    assert bar["y"] + bar["height"] <= 741  # the transport is in sight without scrolling
+    await page.click("#watch-settings")
+    drawer = await page.locator("#watch-drawer").bounding_box()
+    assert drawer["width"] <= 360
+
+
+async def test_reduced_motion_waits_for_play(visit, toy_app):
+    page = await visit(toy_app, reduced=True)
+    await page.wait_for_function(f"{API}.position.t === 1 && !{API}.position.playing")
+
+
+@pytest.mark.parametrize("dark", [False, True])
+async def test_axe_finds_no_serious_violation(visit, toy_app, dark):
+    page = await visit(f"{toy_app}?__theme={'dark' if dark else 'light'}", reduced=True)
+    await page.add_script_tag(path=str(AXE))
+    for prepare in (
+        f"{API}.seek(7)",
+        f"{API}.openTab('table')",
+        "QAlignShell.drawer(true)",
+    ):
+        await page.evaluate(prepare)
+        await page.wait_for_function("document.querySelector('.qp').dataset.t === '7'")
+        await page.evaluate(
+            "Promise.all(document.getAnimations().map((a) => a.finished.catch(() => 0)))"
+        )
+        found = await page.evaluate("axe.run(document, { resultTypes: ['violations'] })")
+        serious = [
+            (v["id"], [n["html"][:160] for n in v["nodes"][:4]])
+            for v in found["violations"]
+            if v["impact"] in ("serious", "critical")
+        ]
+        assert serious == []
