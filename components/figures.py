@@ -216,7 +216,7 @@ def figures(
 
     try:
         pio.write_images([fig for _, fig in drawn], paths, scale=2)
-    except (RuntimeError, ValueError, ImportError) as error:
+    except (RuntimeError, OSError, ValueError, ImportError) as error:
         raise InvalidSetting(
             "a PNG needs the package kaleido and a Chrome or Chromium on this machine; "
             f"install them, or write HTML ({type(error).__name__})"

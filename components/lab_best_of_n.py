@@ -263,15 +263,15 @@ def build() -> Section:
         n = gr.Radio([str(size) for size in SIZES], value="32", label="n", elem_id="lab-n")
     with gr.Row() as sliders:
         share = gr.Slider(0, 100, 40, step=1, label="Share of component 2, %",
-                          elem_id="lab-share", min_width=160)  # fmt: skip
+                          elem_id="lab-share", min_width=200)  # fmt: skip
         mean_1 = gr.Slider(-4, 4, -1.5, step=0.1, label="Mean 1", elem_id="lab-mean1",
-                           min_width=130)  # fmt: skip
+                           min_width=200)  # fmt: skip
         sd_1 = gr.Slider(0.2, 3, 0.8, step=0.1, label="sd 1", elem_id="lab-sd1",
-                         min_width=130)  # fmt: skip
+                         min_width=200)  # fmt: skip
         mean_2 = gr.Slider(-4, 4, 1.0, step=0.1, label="Mean 2", elem_id="lab-mean2",
-                           min_width=130)  # fmt: skip
+                           min_width=200)  # fmt: skip
         sd_2 = gr.Slider(0.2, 3, 1.0, step=0.1, label="sd 2", elem_id="lab-sd2",
-                         min_width=130)  # fmt: skip
+                         min_width=200)  # fmt: skip
     pasted = gr.Textbox(visible=False, label="Rewards of base samples of one prompt", lines=3,
                         placeholder="-1.2, 0.4, 2.31 …", elem_id="lab-pasted")  # fmt: skip
     told_here = gr.HTML(elem_id="lab-bon-told", padding=False)

@@ -67,13 +67,15 @@ def sweep_figure(points: tuple[AtBeta, ...], here: AtBeta, guess: float | None) 
         tickvals=[0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20],
         ticktext=["0.05", "0.1", "0.2", "0.5", "1", "2", "5", "10", "20"],
     )
-    fig.update_xaxes(title_text="beta, in spreads of the reward (← trust the RM, the LM →)", row=3)
+    fig.update_xaxes(title_text="beta (← trust the reward, the LM →)", row=3)
     fig.update_yaxes(gridcolor="#dfe3ea", automargin=True)
     fig.update_yaxes(range=[0, 1.02], tickformat=".0%", title_text="acceptance", row=1)
     fig.update_yaxes(title_text="KL, nats", rangemode="tozero", row=2)
     fig.update_yaxes(type="log", title_text="steps to 1 %", exponentformat="power", row=3)
     fig.add_vline(x=here.beta, line={"color": GREY, "width": 1, "dash": "dot"})
     fig.update_layout(font_color=INK)
+    fig.update_xaxes(title_font_size=13)
+    fig.update_yaxes(title_font_size=13)
     return fig
 
 

@@ -105,7 +105,7 @@ def strip(
         )  # fmt: skip
     return figure(
         traces,
-        x="responses, worst reward to best (in spreads)",
+        x="responses, worst reward to best",
         y="probability",
         xaxis_tickvals=ticks,
         xaxis_ticktext=[f"{labels[k]}<br>{chain.rewards[order[k]]:+.1f}" for k in ticks],

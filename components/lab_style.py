@@ -41,8 +41,8 @@ def figure(
         "legend": {"orientation": "h", "yanchor": "bottom", "y": 1.02, "x": 0, "xanchor": "left"},
         "hovermode": "x unified",
         "bargap": 0.15,
-        "xaxis": {**axis, "title": {"text": x}},
-        "yaxis": {**axis, "title": {"text": y}},
+        "xaxis": {**axis, "title": {"text": x, "font": {"size": 13}}},
+        "yaxis": {**axis, "title": {"text": y, "font": {"size": 13}}},
         "dragmode": False,
     }
     found = go.Figure(list(traces), frame)

@@ -339,7 +339,7 @@ async def lab(browser: Any, lab_app: str) -> AsyncIterator[Callable[..., Any]]:
         context = await browser.new_context(viewport={"width": width, "height": height})
         contexts.append(context)
         page = await context.new_page()
-        page.set_default_timeout(PATIENCE)
+        page.set_default_timeout(3 * PATIENCE)  # the plots are a bundle of 5 MB
         page.errors = []
         page.on("pageerror", lambda error: page.errors.append(str(error)))
         await page.goto(lab_app)
