@@ -11,7 +11,7 @@ import gradio as gr
 
 from components.compare import build_compare_page
 from components.lab import build_lab_page
-from components.links import page_of
+from components.results import build_results_page
 from components.runs import Runs
 from components.theme import head, theme
 from components.watch import build_watch_page
@@ -40,24 +40,22 @@ def build_app(runs: Runs | None = None) -> gr.Blocks:
         title="QAlign Explorer", analytics_enabled=False, delete_cache=(3600, 3600)
     ) as demo:
         gr.HTML(HEADER, apply_default_css=False)
-        with gr.Tabs() as tabs:
+        with gr.Tabs():
             with _tab("Watch"):
                 build_watch_page(runs, demo)
             with _tab("Compare"):
                 build_compare_page(runs, demo)
             with _tab("Lab"):
                 build_lab_page()
-
-        def open_page(request: gr.Request) -> gr.Tabs:
-            return gr.Tabs(selected=page_of(request.query_params))
-
-        demo.load(open_page, None, tabs, api_visibility="private", show_progress="hidden")
+            with _tab("Results"):
+                build_results_page(demo)
+        demo.load(None, js="() => QAlignShell.open()")
     return demo.queue(max_size=256, default_concurrency_limit=None)
 
 
 def _tab(name: str) -> gr.Tab:
     """A page whose link names it."""
-    tab = gr.Tab(name, id=name.lower())
+    tab = gr.Tab(name, id=name.lower(), elem_id=f"tab-{name.lower()}")
     tab.select(None, js=f"() => QAlignShell.page('{name.lower()}')")
     return tab
 

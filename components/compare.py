@@ -363,7 +363,7 @@ def build_compare_page(runs: Runs, demo: gr.Blocks) -> None:
         ]
 
     async def on_run(
-        shown: Shown, mixture: bool, *values: Any, request: gr.Request
+        request: gr.Request, shown: Shown, mixture: bool, *values: Any
     ) -> AsyncIterator[list[Any]]:
         try:
             settings, budget = _form_settings(*values)

@@ -30,6 +30,8 @@ const Shell = {
   /** The link names a run of its own, so the recorded run is not what its step belongs to. */
   get linked() { return [...opened.keys()].some((key) => ![PAGE, STEP, "__theme"].includes(key)); },
   get step() { const n = Number(opened.get(STEP)); return opened.has(STEP) && Number.isInteger(n) && n >= 0 ? n : null; },
+  /** Open the page that the link names. */
+  open() { if (/^[a-z]+$/.test(opened.get(PAGE) ?? "")) find(`#tab-${opened.get(PAGE)}-button`)?.click(); },
   page(name) { remember({ [PAGE]: name === "watch" ? null : name }); },
   seek(t) { if (live || !Shell.linked) remember({ [STEP]: t }); },
 

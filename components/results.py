@@ -1,0 +1,188 @@
+"""The Results page: the four methods over whole problem sets, as it came out."""
+
+from __future__ import annotations
+
+import asyncio
+import html
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+
+from components.results_figures import (
+    beta_figure,
+    error_figure,
+    facts_html,
+    findings_html,
+    paper_html,
+    points_table,
+    proxy_figure,
+)
+from components.theme import ASSETS
+from qalign_core.diagnostics import Acceptance
+from qalign_core.errors import QAlignError
+from qalign_core.results import (
+    Point,
+    Settings,
+    acceptance_of,
+    against_beta,
+    curves,
+    load_results,
+)
+
+FOLDER = ASSETS / "results"
+BETAS = (0.25, 0.5, 1.0, 2.0, 4.0)
+TITLES = {
+    "in_distribution": "Problems like those of the training",
+    "shifted": "Other wording and more events than in the training",
+    "long": "Long problems, where a right sample is rare",
+}
+EMPTY = """
+<p class="qc-sub">No results are in <code>assets/results</code> yet. Make them with
+<code>python -m qalign_core evaluate --task in_distribution --budget 512 --out runs/in_distribution
+--pack assets/results/in_distribution.zip</code>; it goes on where it was stopped.</p>
+"""
+PLAIN: dict[str, Any] = {"padding": False, "apply_default_css": False}
+PLOT: dict[str, Any] = {"show_label": False, "container": False, "elem_classes": "qc-plot"}
+PRIVATE: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What the page shows of one results file."""
+
+    settings: Settings
+    acceptance: Acceptance
+    done: int
+    missing: int
+    points: tuple[Point, ...]
+    betas: tuple[tuple[float, Point], ...]
+
+
+def results_files(folder: Path = FOLDER) -> tuple[Path, ...]:
+    """The packed results that are shipped, by name."""
+    return tuple(sorted(folder.glob("*.zip"))) if folder.is_dir() else ()
+
+
+def summarise(path: Path) -> Summary:
+    """Curves and counts of a results file; computed once a version of the file.
+
+    Raises:
+        QAlignError: it cannot be read.
+    """
+    return _summarise(path, path.stat().st_mtime_ns if path.exists() else 0)
+
+
+@lru_cache(maxsize=16)
+def _summarise(path: Path, version: int) -> Summary:
+    results = load_results(path)
+    has_weights = "wmv" in results.settings.methods
+    return Summary(
+        settings=results.settings,
+        acceptance=acceptance_of(results.records),
+        done=len(results.records),
+        missing=results.n_missing,
+        points=tuple(curves(results)),
+        betas=tuple(against_beta(results, BETAS)) if has_weights else (),
+    )
+
+
+def title_of(path: Path) -> str:
+    """What a results file is called in the list: its problem set, and its reward model if marked.
+
+    `in_distribution.zip` is the set with the usual reward model, `in_distribution-weak.zip` the
+    same with another one.
+    """
+    task, _, model = path.stem.partition("-")
+    title = TITLES.get(task, task.replace("_", " "))
+    return f"{title}; {model} reward model" if model else title
+
+
+def show(path: Path) -> list[Any]:
+    """Everything below the list: findings, three figures, table and facts."""
+    try:
+        found = summarise(path)
+    except QAlignError as error:
+        note = f'<p class="qc-sub">{html.escape(str(error))}</p>'
+        return [note, None, None, None, "", ""]
+    unit = found.settings.meter.unit
+    missing = (
+        f'<p class="qc-sub">{found.missing} problems of this run are not done yet.</p>'
+        if found.missing
+        else ""
+    )
+    return [
+        missing + findings_html(found.points),
+        error_figure(found.points, unit),
+        proxy_figure(found.points),
+        beta_figure(found.betas, found.settings.beta) if found.betas else None,
+        points_table(found.points, unit),
+        facts_html(found.settings, found.acceptance, found.done),
+    ]
+
+
+def build_results_page(demo: gr.Blocks, folder: Path = FOLDER) -> None:
+    """Build the page's widgets in the current context; curves are computed when first looked at."""
+    files = results_files(folder)
+    with gr.Column(elem_id="results"):
+        gr.HTML(
+            '<p class="qc-sub">Whole problem sets that no model was trained on, every method at '
+            "the same compute. What came out is shown as it is; bands are 95 % over problems.</p>",
+            **PLAIN,
+        )
+        if files:
+            _build_sets(demo, files)
+        else:
+            gr.HTML(EMPTY, **PLAIN)
+        _heading(
+            "And in the paper?",
+            "The paper’s own numbers, not measured here: accuracy in % at 1,024 samples, "
+            "Tülu3-8B-SFT with Tülu3-8B-RM, temperature 1.0, β = 0.5. Its task-specific runs used "
+            "Llama-3.1-8B-Instruct with a reward model of its own, β = 1, on GSM8K and "
+            "GSM-Symbolic.",
+        )
+        gr.HTML(paper_html(), elem_id="results-paper", **PLAIN)
+
+
+def _build_sets(demo: gr.Blocks, files: tuple[Path, ...]) -> None:
+    by_name = {path.name: path for path in files}
+    chosen = gr.Dropdown(
+        [(title_of(path), path.name) for path in files],
+        value=files[0].name,
+        label="Problem set",
+        filterable=False,
+        elem_id="results-set",
+    )
+    said = gr.HTML('<p class="qc-sub">Reading the results…</p>', elem_id="results-said", **PLAIN)
+    _heading("How many answers are wrong, for how much compute?", "Lower is better.")
+    error = gr.Plot(elem_id="results-error", **PLOT)
+    numbers = gr.HTML("", elem_id="results-table", **PLAIN)
+    _heading(
+        "Does more reward mean more right answers?",
+        "Each point is a budget. A curve that goes right and down follows the reward model into "
+        "its mistakes: over-optimisation.",
+    )
+    proxy = gr.Plot(elem_id="results-proxy", **PLOT)
+    _heading(
+        "What does β decide?",
+        "The weighted vote at other β, from the same samples. The chain has the same limit at the "
+        "same β.",
+    )
+    beta = gr.Plot(elem_id="results-beta", **PLOT)
+    _heading("What was run?", "The command draws the same numbers again, and goes on if stopped.")
+    facts = gr.HTML("", elem_id="results-facts", **PLAIN)
+
+    async def on_choose(name: str) -> list[Any]:
+        # the browser's word: only files of this folder are read
+        path = by_name.get(str(name), files[0])
+        return await asyncio.to_thread(show, path)
+
+    outputs = [said, error, proxy, beta, numbers, facts]
+    chosen.change(on_choose, chosen, outputs, concurrency_limit=2, **PRIVATE)
+    demo.load(on_choose, chosen, outputs, concurrency_limit=2, **PRIVATE)
+
+
+def _heading(question: str, sentence: str) -> None:
+    gr.HTML(f'<h3 class="qc-h">{question}</h3><p class="qc-sub">{sentence}</p>', **PLAIN)

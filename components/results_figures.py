@@ -1,0 +1,260 @@
+"""Figures and tables of the Results page, from an evaluation's points: plotly and HTML."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable, Sequence
+
+import plotly.graph_objects as go
+
+from components.compare_figures import COLOURS, DASHES, SYMBOLS, frame
+from components.compare_view import NAMES, number, percent, si
+from qalign_core.compare import METHODS, Method
+from qalign_core.diagnostics import Acceptance
+from qalign_core.results import Point, Settings
+
+PAPER_METHODS = ("BoN", "MV", "WMV", "QAlign", "DPO + MV")
+PAPER: tuple[tuple[str, tuple[float, ...]], ...] = (
+    ("MATH500", (31.6, 49.4, 53.0, 60.4, 55.8)),
+    ("GSM8K", (74.3, 86.3, 85.2, 88.2, 87.9)),
+    ("TQA", (45.3, 43.7, 46.1, 48.5, 45.4)),
+    ("MMLU-Redux", (57.1, 59.4, 62.2, 62.2, 62.7)),
+    ("IFEval", (59.3, 72.6, 49.5, 77.6, 76.2)),
+    ("Average", (53.5, 62.3, 59.2, 67.4, 65.6)),
+)
+"""The paper's general setting: accuracy in % at 1024 samples, Tülu3-8B-SFT with Tülu3-8B-RM."""
+
+
+def of(points: Iterable[Point], method: Method) -> list[Point]:
+    """The points of one method, by n."""
+    return sorted((p for p in points if p.method == method), key=lambda p: p.n)
+
+
+def error_figure(points: Sequence[Point], unit: str) -> go.Figure:
+    """Error rate against compute, logarithmic, with 95 % bands over problems."""
+    figure = go.Figure()
+    for method in METHODS:
+        mine = of(points, method)
+        if not mine:
+            continue
+        x = [p.spent for p in mine]
+        figure.add_scatter(
+            x=[*x, *reversed(x)],
+            y=[*(1 - p.low for p in mine), *(1 - p.high for p in reversed(mine))],
+            fill="toself",
+            fillcolor=COLOURS[method],
+            opacity=0.13,
+            line={"width": 0},
+            hoverinfo="skip",
+            showlegend=False,
+            legendgroup=method,
+        )
+        figure.add_scatter(
+            x=x,
+            y=[1 - p.accuracy for p in mine],
+            mode="lines+markers",
+            name=NAMES[method].name,
+            legendgroup=method,
+            line={"color": COLOURS[method], "width": 2.5, "dash": DASHES[method]},
+            marker={"symbol": SYMBOLS[method], "size": 8},
+            customdata=[[p.used, 1 - p.high, 1 - p.low] for p in mine],
+            hovertemplate=(
+                f"{NAMES[method].name}, %{{customdata[0]:.0f}}: %{{y:.1%}} wrong "
+                "(%{customdata[1]:.1%} to %{customdata[2]:.1%})<extra></extra>"
+            ),
+        )
+    ceiling = sorted((p for p in points if p.method == "any"), key=lambda p: p.n)
+    if ceiling:
+        figure.add_scatter(
+            x=[p.spent for p in ceiling],
+            y=[1 - p.accuracy for p in ceiling],
+            mode="lines",
+            name="no sample is right: no rule can be below",
+            line={"color": "#7c8696", "width": 1, "dash": "dot"},
+            hoverinfo="skip",
+        )
+    figure.update_layout(frame(440, hovermode="closest"))
+    figure.update_xaxes(
+        type="log", title_text=f"{unit} a problem, logarithmic", gridcolor="#dfe3ea", zeroline=False
+    )
+    figure.update_yaxes(
+        title_text="share of problems answered wrongly",
+        tickformat=".0%",
+        rangemode="tozero",
+        gridcolor="#dfe3ea",
+        zeroline=False,
+    )
+    return figure
+
+
+def proxy_figure(points: Sequence[Point]) -> go.Figure:
+    """Accuracy against the proxy reward: a curve that turns down has over-optimised."""
+    figure = go.Figure()
+    for method in METHODS:
+        mine = of(points, method)
+        if not mine:
+            continue
+        figure.add_scatter(
+            x=[p.reward for p in mine],
+            y=[p.accuracy for p in mine],
+            mode="lines+markers",
+            name=NAMES[method].name,
+            line={"color": COLOURS[method], "width": 2.5, "dash": DASHES[method]},
+            marker={"symbol": SYMBOLS[method], "size": 8},
+            customdata=[[p.n] for p in mine],
+            hovertemplate=(
+                f"{NAMES[method].name} at the price of %{{customdata[0]}} samples: "
+                "reward %{x:.2f}, %{y:.1%} right<extra></extra>"
+            ),
+        )
+    figure.update_layout(frame(400, hovermode="closest"))
+    figure.update_xaxes(title_text="mean reward that the method sees", gridcolor="#dfe3ea")
+    figure.update_yaxes(title_text="share answered rightly", tickformat=".0%", gridcolor="#dfe3ea")
+    return figure
+
+
+def beta_figure(betas: Sequence[tuple[float, Point]], chain_beta: float) -> go.Figure:
+    """Accuracy of the weighted vote at other betas, from the same samples."""
+    figure = go.Figure()
+    x = [beta for beta, _ in betas]
+    figure.add_scatter(
+        x=[*x, *reversed(x)],
+        y=[*(p.high for _, p in betas), *(p.low for _, p in reversed(betas))],
+        fill="toself",
+        fillcolor=COLOURS["wmv"],
+        opacity=0.13,
+        line={"width": 0},
+        hoverinfo="skip",
+        showlegend=False,
+    )
+    figure.add_scatter(
+        x=x,
+        y=[p.accuracy for _, p in betas],
+        mode="lines+markers",
+        name=NAMES["wmv"].name,
+        line={"color": COLOURS["wmv"], "width": 2.5},
+        marker={"symbol": SYMBOLS["wmv"], "size": 8},
+        hovertemplate="β %{x:.3g}: %{y:.1%} right<extra></extra>",
+    )
+    figure.add_vline(x=chain_beta, line={"color": "#7c8696", "dash": "dash"})
+    figure.update_layout(frame(340, showlegend=False))
+    figure.update_xaxes(
+        type="log", title_text="β, logarithmic; dashed: the β of this run", gridcolor="#dfe3ea"
+    )
+    figure.update_yaxes(title_text="share answered rightly", tickformat=".0%", gridcolor="#dfe3ea")
+    return figure
+
+
+def findings(points: Sequence[Point]) -> list[str]:
+    """What came out, in sentences that follow from the numbers alone."""
+    said = []
+    bon = of(points, "bon")
+    if bon:
+        best, last = max(bon, key=lambda p: p.accuracy), bon[-1]
+        if best.low > last.high:
+            said.append(
+                f"Best-of-n rises to {percent(best.accuracy)} at n = {best.n} and falls to "
+                f"{percent(last.accuracy)} at n = {last.n}: it over-optimises this reward."
+            )
+        elif best.n < last.n:
+            said.append(
+                f"Best-of-n is best at n = {best.n} ({percent(best.accuracy)}) and has "
+                f"{percent(last.accuracy)} at n = {last.n}; the bands overlap."
+            )
+        else:
+            said.append(
+                f"Best-of-n does not degrade here: {percent(last.accuracy)} at n = {last.n}."
+            )
+    chain = of(points, "qalign")
+    for method in METHODS[1:]:
+        other = of(points, method)
+        if not (chain and other):
+            continue
+        ours, theirs = chain[-1], other[-1]
+        if ours.low > theirs.high:
+            verdict = "is ahead of"
+        elif theirs.low > ours.high:
+            verdict = "is behind"
+        else:
+            verdict = "is level, within the bands, with"
+        said.append(
+            f"At the largest budget QAlign ({percent(ours.accuracy)}) {verdict} "
+            f"{NAMES[method].name.lower()} ({percent(theirs.accuracy)})."
+        )
+    return said
+
+
+def findings_html(points: Sequence[Point]) -> str:
+    """The findings as a list."""
+    items = "".join(f"<li>{html.escape(text)}</li>" for text in findings(points))
+    return f'<ul class="qr-said">{items}</ul>'
+
+
+def points_table(points: Sequence[Point], unit: str) -> str:
+    """All methods at a few budgets, at equal compute, with bands; accuracy in per cent."""
+    ns = sorted({p.n for p in points})
+    shown = sorted({ns[0], *ns[len(ns) // 2 :: max(1, len(ns) // 4)], ns[-1]})
+    rows = []
+    for n in shown:
+        at = {p.method: p for p in points if p.n == n}
+        spent = next(iter(at.values())).spent
+        cells = [f"{n:,}", si(spent, unit)]
+        for method in METHODS:
+            p = at.get(method)
+            cells.append(
+                "–"
+                if p is None
+                else f"{100 * p.accuracy:.1f} [{100 * p.low:.1f}, {100 * p.high:.1f}]"
+            )
+        rows.append(cells)
+    heads = ["samples", "compute a problem", *(NAMES[m].name for m in METHODS)]
+    return table(heads, rows)
+
+
+def facts_html(settings: Settings, acceptance: Acceptance, done: int) -> str:
+    """What was run, so that anyone can run it again."""
+    overall, changed = acceptance.overall.value, acceptance.changed.value
+    rows = [
+        ["Problem set", f"{settings.task or 'unnamed'}, {done:,} problems"],
+        ["Language model", _revision(settings.lm, settings.lm_revision)],
+        ["Reward model", _revision(settings.rm, settings.rm_revision)],
+        ["β, temperature", f"{number(settings.beta)}, {number(settings.sampling.temperature)}"],
+        [
+            "Accepted proposals",
+            "–"
+            if overall is None or changed is None
+            else f"{percent(overall)} of all, {percent(changed)} of those that change the state",
+        ],
+        ["Samples a problem", f"{settings.budget:,}; one chain of the same compute"],
+        ["Seed, date", f"{settings.seed}, {settings.created}"],
+        ["Command", settings.command],
+    ]
+    return table([], rows)
+
+
+def paper_html() -> str:
+    """The paper's own table, labelled as the paper's."""
+    rows = [
+        [name, *(f"{values[k]:.1f}" for _, values in PAPER)] for k, name in enumerate(PAPER_METHODS)
+    ]
+    return table(["", *(name for name, _ in PAPER)], rows)
+
+
+def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """An HTML table; every cell is escaped, and the first of a row is its head."""
+    head = "".join(f'<th scope="col">{html.escape(name)}</th>' for name in heads)
+    body = "".join(
+        f'<tr><th scope="row">{html.escape(row[0])}</th>'
+        + "".join(f"<td>{html.escape(cell)}</td>" for cell in row[1:])
+        + "</tr>"
+        for row in rows
+    )
+    top = f"<thead><tr>{head}</tr></thead>" if heads else ""
+    return (
+        '<div class="qr-table" tabindex="0" role="region" aria-label="numbers">'
+        f"<table>{top}<tbody>{body}</tbody></table></div>"
+    )
+
+
+def _revision(id_: str, revision: str) -> str:
+    return f"{id_} ({revision[:12]})" if revision else id_

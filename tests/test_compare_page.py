@@ -1,0 +1,250 @@
+"""The Compare page shows the core's numbers: in words, in figures, and in a real browser."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from browser import PATIENCE
+
+from components.compare import Shown, link_of, settings_of
+from components.compare_figures import compute_curves, reward_bins, reward_histograms, shares
+from components.compare_view import level_line, percent, rule, si, view
+from qalign_core.compare import METHODS, Comparison, full_cut, ladder, outcomes, recycled
+from qalign_core.compare_curves import curves, measure_of
+from qalign_core.compare_file import recorded_comparison
+from qalign_core.types import Cost, Response, ScoredResponse
+
+Visit = Callable[..., Awaitable[Any]]
+HOSTILE = '</script><img src=x onerror="document.title=1">${document.title=2}{{3}}'
+
+
+def shown(comparison: Comparison, **more: Any) -> dict[str, Any]:
+    data: dict[str, Any] = json.loads(view(comparison, state="done", **more))
+    return data
+
+
+def test_every_rung_of_the_slider_has_the_cores_decisions() -> None:
+    comparison = recorded_comparison()
+    data = shown(comparison)
+    for budget in ("flops", "samples"):
+        cuts = ladder(comparison, budget)
+        assert [(r["t"], r["n"]) for r in data["ladders"][budget]] == [(c.t, c.n) for c in cuts]
+        for rung, cut in zip(data["ladders"][budget], cuts, strict=True):
+            for card, outcome in zip(rung["cards"], outcomes(comparison, cut), strict=True):
+                assert card["method"] == outcome.method
+                assert card["answer"] == outcome.decision.answer
+                assert card["correct"] == outcome.correct
+                chosen = outcome.decision.chosen
+                assert chosen is not None
+                assert data["texts"][card["text"]] == chosen.response.text
+                assert dict(f[:2] for f in card["facts"])["Compute"] == si(outcome.spent, "FLOPs")
+
+
+def test_vote_bars_sum_to_the_whole_and_name_the_right_answer() -> None:
+    comparison = recorded_comparison()
+    for rung in shown(comparison)["ladders"]["flops"]:
+        for card in rung["cards"]:
+            if card["bars"]:
+                assert sum(bar["share"] for bar in card["bars"]) == pytest.approx(1.0)
+            for bar in card["bars"]:
+                if bar["right"] is not None:
+                    assert bar["right"] == (bar["name"] == comparison.header.reference)
+
+
+def test_the_rule_has_this_runs_numbers() -> None:
+    comparison = recorded_comparison()
+    found = outcomes(comparison, full_cut(comparison))
+    lines = {outcome.method: rule(comparison, outcome) for outcome in found}
+    assert f"of {found[0].n} states" in lines["qalign"].replace(",", "")
+    best, second = sorted((s.reward for s in comparison.pool[: found[1].n]), reverse=True)[:2]
+    assert f"{best:.3g}" in lines["bon"]
+    assert f"{second:.3g}" in lines["bon"]
+    share = dict(found[3].decision.shares)[found[3].decision.answer or ""]
+    assert percent(share) in lines["wmv"]
+
+
+def test_what_is_equal_and_what_is_not_is_always_said() -> None:
+    comparison = recorded_comparison()
+    equal = outcomes(comparison, full_cut(comparison))
+    line = level_line(comparison, equal, "flops")
+    apart = abs(equal[0].spent - equal[1].spent) / equal[1].spent
+    assert line.startswith("Equal compute")
+    assert percent(apart) in line
+    samples = outcomes(comparison, full_cut(comparison, "samples"))
+    assert "The compute is not equal" in level_line(comparison, samples, "samples")
+
+
+def test_recycled_votes_stand_beside_the_plain_ones() -> None:
+    comparison = recorded_comparison()
+    cut = full_cut(comparison)
+    card = shown(comparison)["ladders"]["flops"][-1]["cards"][0]
+    also = dict(recycled(comparison, cut).shares)
+    for bar in card["bars"]:
+        if bar["name"] in also:
+            assert bar["recycled"] == also[bar["name"]]
+    assert "waste recycling" in card["recycled"]
+
+
+def test_hostile_text_stays_text_in_the_view() -> None:
+    comparison = recorded_comparison()
+    bad = ScoredResponse(Response((1,), HOSTILE, True), 99.0, Cost(1, 1, 0, 1, 0))
+    text = view(replace(comparison, pool=(bad, *comparison.pool)), state="done")
+    assert "<" not in text
+    assert HOSTILE in json.loads(text)["texts"]
+
+
+def test_an_open_prompt_has_mbr_in_place_of_votes() -> None:
+    comparison = recorded_comparison()
+    header = replace(comparison.header, extractor=None, reference=None)
+    data = shown(replace(comparison, header=header), every_rung=False)
+    cards = data["ladders"]["flops"][-1]["cards"]
+    assert [card["name"] for card in cards] == ["QAlign", "Best-of-n", "MBR", "Weighted MBR"]
+    assert all(card["answer"] is None and card["correct"] is None for card in cards)
+    assert "ROUGE-1" in cards[0]["rule"]
+
+
+def test_nothing_drawn_yet_shows_progress_and_no_columns() -> None:
+    comparison = replace(recorded_comparison(), steps=(), pool=())
+    data = json.loads(view(comparison, state="live"))
+    assert data["ladders"] == {}
+    assert data["progress"]["done"] == 0
+
+
+def test_histograms_share_their_bins_and_weigh_as_the_methods_do() -> None:
+    comparison = recorded_comparison()
+    cut = full_cut(comparison)
+    figure = reward_histograms(comparison, cut)
+    bars = [trace for trace in figure.data if trace.type == "bar"]
+    assert len(bars) == 3
+    assert all(np.array_equal(bar.x, bars[0].x) for bar in bars)
+    assert [float(np.sum(bar.y)) for bar in bars] == pytest.approx([1.0, 1.0, 1.0])
+    pool = [s.reward for s in comparison.pool[: cut.n]]
+    weights = outcomes(comparison, cut)[3].decision.weights
+    everything = [s.reward for s in comparison.pool] + [s.state.reward for s in comparison.steps]
+    assert np.allclose(bars[1].y, shares(pool, weights, reward_bins(everything)))
+
+
+def test_the_mixture_can_be_laid_over_the_histograms() -> None:
+    comparison = recorded_comparison()
+    plain = reward_histograms(comparison, full_cut(comparison))
+    overlaid = reward_histograms(comparison, full_cut(comparison), mixture=True)
+    assert len(overlaid.data) == len(plain.data) + 3
+
+
+def test_the_curve_figure_has_every_method_and_its_band() -> None:
+    comparison = recorded_comparison()
+    points = curves(comparison, rungs=4, resamples=8)
+    figure = compute_curves(comparison, points, measure_of(comparison))
+    assert len(figure.data) == 3 * len(METHODS)
+    assert figure.layout.xaxis.type == "log"
+
+
+def test_a_link_draws_the_recorded_comparison_again() -> None:
+    header = recorded_comparison().header
+    query = link_of(settings_of(header), "samples")
+    assert f"steps={header.steps}" in query or header.steps == 64
+    assert query.endswith("budget=samples")
+
+
+def test_each_visitor_looks_at_their_own_comparison() -> None:
+    from copy import deepcopy
+
+    first = Shown(recorded_comparison())
+    second = deepcopy(first)
+    second.comparison = None
+    assert first.comparison is not None
+
+
+def test_figures_of_a_rung_are_ready_within_a_fifth_of_a_second() -> None:
+    from time import process_time
+
+    comparison = recorded_comparison()
+    cuts = ladder(comparison)
+    reward_histograms(comparison, cuts[-1])  # plotly's own first figure is slow
+    times = []
+    for cut in cuts:
+        began = process_time()
+        reward_histograms(comparison, cut)
+        times.append(process_time() - began)
+    assert sorted(times)[len(times) // 2] < 0.2
+
+
+# --- in a real browser ---------------------------------------------------------------------------
+
+
+async def compare_page(visit: Visit, address: str, **options: Any) -> Any:
+    page = await visit(f"{address}?tab=compare", **options)
+    await page.wait_for_selector("#compare-panel .qc-card >> nth=3")
+    return page
+
+
+async def cards(page: Any) -> list[tuple[str, str]]:
+    found: list[list[str]] = await page.eval_on_selector_all(
+        "#compare-panel .qc-card",
+        "all => all.map(c => [c.dataset.method, c.querySelector('.qc-answer b').textContent])",
+    )
+    return [(method, answer) for method, answer in found]
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_the_recorded_comparison_is_there_and_the_slider_agrees_with_the_core(
+    visit: Visit, toy_app: str
+) -> None:
+    page = await compare_page(visit, toy_app)
+    comparison = recorded_comparison()
+    slider = page.locator("#compare-panel .qc-n")
+    cuts = ladder(comparison)
+    for rung in (len(cuts) - 1, 0, len(cuts) // 2):
+        await slider.evaluate(
+            "(s, to) => { s.value = to; s.dispatchEvent(new Event('input', { bubbles: true })); }",
+            rung,
+        )
+        found = outcomes(comparison, cuts[rung])
+        assert await cards(page) == [(o.method, o.decision.answer or "no answer") for o in found]
+        line = await page.text_content("#compare-panel .qc-line")
+        assert line == level_line(comparison, found, "flops")
+    assert page.errors == []
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_a_live_run_streams_stops_and_leaves_a_fair_comparison(
+    visit: Visit, toy_app: str
+) -> None:
+    page = await compare_page(visit, toy_app)
+    await page.click("#compare-run")
+    await page.wait_for_selector("#compare-panel .qc[data-state=live] .qc-card >> nth=3")
+    seen = await page.evaluate("document.querySelector('#compare-panel .qc').dataset.n")
+    # columns fill while samples arrive
+    await page.wait_for_function(
+        "n => Number(document.querySelector('#compare-panel .qc').dataset.n) > n",
+        arg=int(seen),
+        timeout=PATIENCE,
+    )
+    await page.click("#compare-stop")
+    await page.wait_for_selector("#compare-panel .qc[data-state=stopped] .qc-card >> nth=3")
+    assert [method for method, _ in await cards(page)] == list(METHODS)
+    line = await page.text_content("#compare-panel .qc-line")
+    assert re.match(r"Equal compute: \d+ chain states? and \d+ independent samples?;", line)
+    async with page.expect_download() as download:
+        await page.click(".qc-save-json")
+    saved = await (await download.value).path()
+    from pathlib import Path
+
+    from qalign_core.compare_file import from_json
+
+    comparison = from_json(Path(saved).read_text(encoding="utf-8"))
+    found = outcomes(comparison, full_cut(comparison))
+    assert await cards(page) == [(o.method, o.decision.answer or "no answer") for o in found]
+    assert page.errors == []
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_the_page_fits_a_phone(visit: Visit, toy_app: str) -> None:
+    page = await compare_page(visit, toy_app, width=360, height=740)
+    assert await page.evaluate("document.documentElement.scrollWidth") <= 360

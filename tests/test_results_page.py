@@ -1,0 +1,135 @@
+"""The Results page says what the numbers say, whichever way they come out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from toys import ANSWER, PROMPT, ToyLM, ToyRM
+
+from components.results import results_files, show, summarise, title_of
+from components.results_figures import (
+    PAPER,
+    error_figure,
+    findings,
+    paper_html,
+    points_table,
+    proxy_figure,
+    table,
+)
+from qalign_core.evaluate import evaluate
+from qalign_core.results import Point, load_results, pack
+from qalign_core.tasks import Problem
+
+
+def point(method: str, n: int, accuracy: float, band: float = 0.02) -> Point:
+    return Point(
+        method=method,  # type: ignore[arg-type]
+        n=n,
+        used=n,
+        spent=1e9 * n,
+        tokens=50 * n,
+        accuracy=accuracy,
+        low=accuracy - band,
+        high=accuracy + band,
+        reward=float(n) ** 0.5,
+    )
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small run, packed as the shipped ones are."""
+    import asyncio
+
+    home = tmp_path_factory.mktemp("results")
+    problems = [
+        Problem(id=f"toy-{k}", prompt=f"{PROMPT} {k}", answer=ANSWER, extractor="number")
+        for k in range(6)
+    ]
+    asyncio.run(
+        evaluate(
+            ToyLM(), ToyRM(), problems, beta=1.0, folder=home / "run", budget=16, seed=3,
+            task="in_distribution", command="python -m qalign_core evaluate <b>",
+        )
+    )  # fmt: skip
+    pack(load_results(home / "run"), home / "in_distribution-weak.zip")
+    return home
+
+
+def test_a_packed_run_is_found_named_and_drawn(folder: Path) -> None:
+    (path,) = results_files(folder)
+    assert title_of(path) == "Problems like those of the training; weak reward model"
+    said, error, proxy, beta, numbers, facts = show(path)
+    assert error is not None
+    assert proxy is not None
+    assert beta is not None
+    for name in ("QAlign", "Best-of-n", "Majority vote", "Weighted vote"):
+        assert any(trace.name == name for trace in error.data)
+        assert name in numbers
+    assert "At the largest budget" in said
+    assert "evaluate &lt;b&gt;" in facts
+
+
+def test_the_curves_on_the_page_are_the_cores(folder: Path) -> None:
+    (path,) = results_files(folder)
+    found = summarise(path)
+    figure = error_figure(found.points, "FLOPs")
+    drawn = {trace.name: list(trace.y) for trace in figure.data if trace.name}
+    for method, name in (("qalign", "QAlign"), ("bon", "Best-of-n")):
+        expected = [1 - p.accuracy for p in found.points if p.method == method]
+        assert drawn[name] == pytest.approx(expected)
+    assert figure.layout.xaxis.type == "log"
+    assert proxy_figure(found.points).data
+
+
+def test_a_file_that_is_no_result_is_named_and_nothing_breaks(tmp_path: Path) -> None:
+    broken = tmp_path / "long.zip"
+    broken.write_bytes(b"no zip")
+    said, *figures, numbers, facts = show(broken)
+    assert "long.zip" in said
+    assert figures == [None, None, None]
+    assert (numbers, facts) == ("", "")
+
+
+def test_no_folder_is_no_results(tmp_path: Path) -> None:
+    assert results_files(tmp_path / "none") == ()
+
+
+def test_over_optimisation_is_said_only_where_the_bands_show_it() -> None:
+    falls = [point("bon", 16, 0.85), point("bon", 256, 0.62)]
+    assert "over-optimises" in findings(falls)[0]
+    unclear = [point("bon", 16, 0.64), point("bon", 256, 0.62)]
+    assert "the bands overlap" in findings(unclear)[0]
+    rises = [point("bon", 16, 0.62), point("bon", 256, 0.85)]
+    assert "does not degrade" in findings(rises)[0]
+
+
+@pytest.mark.parametrize(
+    ("qalign", "other", "verdict"),
+    [(0.9, 0.7, "is ahead of"), (0.7, 0.9, "is behind"), (0.8, 0.81, "is level")],
+)
+def test_the_verdict_on_qalign_follows_the_bands(qalign: float, other: float, verdict: str) -> None:
+    said = findings([point("qalign", 256, qalign), point("wmv", 256, other)])
+    assert len(said) == 1
+    assert verdict in said[0]
+
+
+def test_a_table_has_every_method_at_the_first_and_the_last_budget() -> None:
+    points = [point(m, n, 0.5) for m in ("qalign", "bon", "mv", "wmv") for n in (1, 4, 16, 64)]
+    html = points_table(points, "FLOPs")
+    assert ">1<" in html
+    assert ">64<" in html
+    assert html.count("50.0 [48.0, 52.0]") == 4 * (html.count("<tr>") - 1)
+
+
+def test_the_papers_table_is_the_papers() -> None:
+    # METHOD: general setting, accuracy in % at 1024 samples
+    assert dict(PAPER)["MATH500"] == (31.6, 49.4, 53.0, 60.4, 55.8)
+    assert dict(PAPER)["Average"] == (53.5, 62.3, 59.2, 67.4, 65.6)
+    averages = [sum(v[k] for name, v in PAPER if name != "Average") / 5 for k in range(5)]
+    assert dict(PAPER)["Average"] == pytest.approx(averages, abs=0.15)
+    assert "88.2" in paper_html()
+
+
+def test_cells_are_text() -> None:
+    assert "<script>" not in table(["<script>"], [["<script>", "<b>"]])
