@@ -39,7 +39,7 @@ BETA = 1.0
 def _panels(titles: Sequence[str], columns: int) -> go.Figure:
     rows = math.ceil(len(titles) / columns)
     fig = make_subplots(rows, columns, subplot_titles=titles, vertical_spacing=0.5 / (rows + 2))
-    fig.update_layout(height=90 + 230 * rows, margin={"l": 50, "r": 15, "t": 90, "b": 50})
+    fig.update_layout(height=90 + 230 * rows, margin={"l": 50, "r": 15, "t": 50, "b": 50})
     return fig
 
 
@@ -215,7 +215,10 @@ def figures(
     import plotly.io as pio
 
     try:
-        pio.write_images([fig for _, fig in drawn], paths, scale=2)
+        drawings = [fig for _, fig in drawn]
+        sizes = [(fig.layout.width, fig.layout.height) for fig in drawings]  # else 700 x 500
+        widths, heights = zip(*sizes, strict=True)
+        pio.write_images(drawings, paths, width=list(widths), height=list(heights), scale=2)
     except (RuntimeError, OSError, ValueError, ImportError) as error:
         raise InvalidSetting(
             "a PNG needs the package kaleido and a Chrome or Chromium on this machine; "
