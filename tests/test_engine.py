@@ -338,7 +338,7 @@ def test_what_a_model_raises_becomes_one_line():
     assert as_engine_error(known) is known
 
 
-async def test_a_full_queue_is_refused_and_an_unloaded_model_too(folder):
+async def test_a_full_queue_is_refused(folder):
     lm = load(folder, rows=4, max_queue=3)
     ids = lm.encode(PROMPT)
     asked = [lm.extend(ids, (), seed=s) for s in range(40)]
@@ -346,13 +346,21 @@ async def test_a_full_queue_is_refused_and_an_unloaded_model_too(folder):
     refused = [r for r in results if isinstance(r, EngineError)]
     assert refused
     assert all("requests are waiting already" in str(r) for r in refused)
-    task = asyncio.ensure_future(lm.extend(ids, (), seed=0))
-    await asyncio.sleep(0)
+    lm.close()
+
+
+async def test_unloading_a_model_fails_what_runs_and_what_waits_in_one_sentence(folder):
+    lm = load(folder, rows=4, limit=150)
+    ids = lm.encode(PROMPT)
+    lm.engine.eos = frozenset()  # nothing ends by itself
+    tasks = [asyncio.ensure_future(lm.extend(ids, (), seed=s)) for s in range(12)]
+    while not lm.engine.n_tokens:
+        await asyncio.sleep(0)
     await asyncio.to_thread(lm.close)
-    with pytest.raises(EngineError, match="unloaded"):
+    results = await asyncio.gather(*tasks, return_exceptions=True)
+    assert all(isinstance(r, EngineError) and "was unloaded" in str(r) for r in results)
+    with pytest.raises(EngineError, match="load the model again"):
         await lm.extend(ids, (), seed=0)
-    await asyncio.wait([task])
-    assert isinstance(task.exception(), EngineError) or len(task.result())
 
 
 # Bad input

@@ -144,11 +144,11 @@ class Worker:
                 except Exception as error:
                     self.abandon(as_engine_error(error))
                 self._deliver()
-        stopped = EngineError(f"{self.name} was unloaded while this request ran")
-        self.abandon(stopped)
-        while (job := self.take()) is not None:
-            self.finish(job, stopped)
-        self._deliver()
+            stopped = EngineError(f"{self.name} was unloaded while this request ran")
+            self.abandon(stopped)
+            while (job := self.take()) is not None:
+                self.finish(job, stopped)
+            self._deliver()
 
     def _deliver(self) -> None:
         for loop, results in self._done.items():
