@@ -21,11 +21,11 @@ API = "document.querySelector('#watch-player .qp').qalign"
 
 async def set_steps(page, steps: int) -> None:
     await page.click("#watch-settings")
-    await page.get_by_text("More", exact=True).click()
-    box = page.get_by_label("number input for Steps")
+    await page.locator("#watch-drawer").get_by_text("More", exact=True).click()
+    box = page.locator("#watch-drawer").get_by_label("number input for Steps")
     await box.fill(str(steps))
     await box.press("Enter")
-    await page.get_by_role("button", name="Close").click()
+    await page.locator("#watch-drawer").get_by_role("button", name="Close").click()
 
 
 async def run_until(page, steps: int) -> None:
@@ -71,9 +71,9 @@ async def test_two_visitors_do_not_mix(visit, toy_app):
     pages = [await visit(toy_app), await visit(toy_app)]
     for page, seed in zip(pages, (11, 12), strict=True):
         await page.click("#watch-settings")
-        await page.get_by_text("More", exact=True).click()
-        await page.get_by_label("Seed").fill(str(seed))
-        await page.get_by_label("Seed").press("Tab")
+        await page.locator("#watch-drawer").get_by_text("More", exact=True).click()
+        await page.locator("#watch-drawer").get_by_label("Seed").fill(str(seed))
+        await page.locator("#watch-drawer").get_by_label("Seed").press("Tab")
     for page in pages:
         await page.click("#watch-run")
     for page, seed in zip(pages, (11, 12), strict=True):
@@ -140,14 +140,14 @@ async def test_a_new_problem_has_a_known_answer_and_is_run(visit, toy_app):
 async def test_a_trace_is_downloaded_and_opened_again(visit, toy_app, tmp_path):
     page = await visit(toy_app)
     async with page.expect_download() as waiting:
-        await page.get_by_role("button", name="Download trace").click()
+        await page.locator("#watch-player").get_by_text("Download trace").click()
     path = tmp_path / "run.jsonl"
     await (await waiting.value).save_as(path)
     assert parse_trace(path.read_text(encoding="utf-8")).steps
     for text, said in ((toy_trace(6), "Opened file"), ("{}", None)):
         path.write_text(text, encoding="utf-8")
         async with page.expect_file_chooser() as choosing:
-            await page.get_by_role("button", name="Open a trace").click()
+            await page.locator("#watch-player").get_by_text("Open a trace").click()
         await (await choosing.value).set_files(path)
         if said:
             await page.wait_for_function(f"{API}.position.last === 6")
@@ -163,8 +163,8 @@ async def test_a_hostile_prompt_and_upload_stay_text_in_the_app(visit, toy_app, 
     await page.click("#watch-settings")
     hostile = json.loads(hostile_trace().splitlines()[1])["pieces"]
     prompt = " ".join(hostile[:4])
-    await page.get_by_label("Problem", exact=True).fill(prompt)
-    await page.get_by_label("Problem", exact=True).press("Tab")
+    await page.locator("#watch-drawer").get_by_label("Problem", exact=True).fill(prompt)
+    await page.locator("#watch-drawer").get_by_label("Problem", exact=True).press("Tab")
     await run_until(page, 2)
     assert (await page.inner_text(".qp-prompt")) == prompt
     await page.evaluate(f"(x) => {API}.open(x, 'Opened file')", hostile_trace())
