@@ -93,6 +93,9 @@ def _parser() -> argparse.ArgumentParser:
     evaluate.add_argument(
         "--budget", type=int, default=256, help="samples a problem; the chain may cost as much"
     )
+    evaluate.add_argument(
+        "--states", type=int, default=0, help="the chain has at most so many states"
+    )
     evaluate.add_argument("--beta", type=float, default=1.0)
     evaluate.add_argument("--seed", type=int, default=0)
     evaluate.add_argument("--rows", type=int, default=128, help="requests that run at once")
@@ -329,7 +332,7 @@ async def _evaluate(options: argparse.Namespace) -> None:
     problems = load_problems(problem_file(options.task))[: options.problems]
     lm = load_language_model(options.lm, rows=options.rows)
     rm = load_reward_model(options.rm)
-    said = {"lm", "rm", "task", "problems", "methods", "budget", "beta", "seed"}
+    said = {"lm", "rm", "task", "problems", "methods", "budget", "states", "beta", "seed"}
     flags = [f"--{k} {v}" for k, v in vars(options).items() if k in said and v is not None]
     with tqdm(total=len(problems), unit="problem") as bar:
 
@@ -344,6 +347,7 @@ async def _evaluate(options: argparse.Namespace) -> None:
             folder=options.out,
             methods=options.methods.split(","),
             budget=options.budget,
+            states=options.states,
             seed=options.seed,
             task=options.task,
             command=f"python -m qalign_core evaluate {' '.join(flags)} --out FOLDER",

@@ -49,6 +49,7 @@ async def evaluate(
     folder: str | Path,
     methods: Sequence[Method] = METHODS,
     budget: int = 512,
+    states: int = 0,
     seed: int = 0,
     task: str = "",
     command: str = "",
@@ -66,6 +67,7 @@ async def evaluate(
         methods: of "qalign", "bon", "mv", "wmv"; only what they need is drawn.
         budget: independent samples a problem. The chain ends where it has cost as much; alone, it
             has so many states.
+        states: the chain has at most so many states; 0 if only the budget is to end it.
         seed: address of the randomness; the problem at place k (from 0) uses `seed + k`.
         task: name of the problem set, for labels.
         command: how the run was started, for labels.
@@ -78,6 +80,7 @@ async def evaluate(
         QAlignError: a model failed; what was drawn is kept.
     """
     check_count("budget", budget, 1)
+    check_count("states", states, 0)
     check_count("concurrency", concurrency, 1)
     if not methods or any(method not in METHODS for method in methods):
         raise InvalidSetting(f"methods must be some of {', '.join(METHODS)}, got {list(methods)}")
@@ -94,6 +97,7 @@ async def evaluate(
         beta=check_beta(beta),
         seed=seed,
         budget=budget,
+        states=states,
         methods=tuple(method for method in METHODS if method in methods),
         task=task,
         problems=tuple(problem.id for problem in problems),
@@ -155,6 +159,8 @@ async def _draw(
     async def draw_chain() -> None:
         # Enough for any pool: each step costs at least one token, a sample at most all of them.
         steps = budget * lm.max_new_tokens if needs_pool else budget - 1
+        if settings.states:
+            steps = min(steps, settings.states - 1)
         spent = sum(meter.price(cost) for cost in draft.chain_costs)
         chain = run_chain(
             lm,

@@ -51,6 +51,7 @@ class Settings:
         lm_parameters, rm_parameters: sizes for FLOPs; 0 if unknown.
         created: date of the start (ISO 8601).
         command: how to run it again.
+        states: the chain has at most so many states; 0 if only the budget ends it.
     """
 
     lm: str
@@ -69,6 +70,7 @@ class Settings:
     rm_revision: str = ""
     created: str = ""
     command: str = ""
+    states: int = 0
     version: int = VERSION
 
     @property
