@@ -18,6 +18,7 @@ import torch
 from qalign_core.answers import extract_number
 from qalign_core.problems import WritingTask, constraints_met
 from training.export import load_language_model, load_reward_model, load_tokenizer
+from training.llama import Llama
 from training.on_policy import MAX_NEW_TOKENS, sample
 from training.reward_model import RewardModel, score
 from training.tasks import read_tasks
@@ -25,10 +26,11 @@ from training.tokenizer import prompt_ids
 
 ASSETS = Path(__file__).parent.parent / "assets"
 SETS = ("in_distribution", "shifted", "long", "writing")
-SAMPLES = 64
-SCORED = 32  # of the samples of a problem, those that the reward models rank
-MOVED = 4  # of the samples of a problem, those from which a proposal is drawn
-SUBSET = {"problems": 40, "samples": 8}  # small enough for a test to measure again
+SAMPLES = {"in_distribution": 64, "shifted": 16, "long": 16, "writing": 16}  # a problem
+SCORED = 16  # of the samples of a problem, those that the reward models rank
+MOVED = 4  # of the samples of a problem, those from which the chain's proposals are judged
+# Small enough for a test to measure again.
+SUBSET = {"sets": SETS[:2], "problems": 40, "samples": 8}
 
 
 def grader(task: dict) -> Callable[[str], int]:
@@ -78,16 +80,7 @@ def measure(models: Path, tasks: list[dict], *, samples: int, seed: int) -> dict
         )
 
     moved = [i for s in of_problem for i in range(s.start, s.start + min(MOVED, samples))]
-    cuts = [int(torch.randint(len(drawn[i]), (), generator=generator)) for i in moved]
-    kept = [drawn[i][:cut] for i, cut in zip(moved, cuts, strict=True)]
-    suffixes = sample(
-        model,
-        [prompts[i] + prefix for i, prefix in zip(moved, kept, strict=True)],
-        [MAX_NEW_TOKENS - cut for cut in cuts],
-        eos=eos,
-        generator=generator,
-    )
-    same = [p + s == drawn[i] for i, p, s in zip(moved, kept, suffixes, strict=True)]
+    same = [_same_proposal(model, prompts[i], drawn[i]) for i in moved]
     figures["same_proposal"] = statistics.mean(same)
 
     for name in ("rm", "rm-weak"):
@@ -100,6 +93,18 @@ def measure(models: Path, tasks: list[dict], *, samples: int, seed: int) -> dict
 def measure_subset(models: Path, tasks: list[dict], *, seed: int) -> dict:
     """The same figures on the first few problems."""
     return measure(models, tasks[: SUBSET["problems"]], samples=SUBSET["samples"], seed=seed)
+
+
+@torch.inference_mode()
+def _same_proposal(model: Llama, prompt: list[int], drawn: list[int]) -> float:
+    """The exact probability that the chain proposes the very response that it is at.
+
+    The index is uniform, and the suffix comes back with the probability that the LM gives it.
+    """
+    ids = torch.tensor([prompt + drawn])
+    log_probs = model.logits(model(ids)[0, len(prompt) - 1 : -1]).log_softmax(-1)
+    of_token = log_probs.gather(1, ids[0, len(prompt) :, None])[:, 0]
+    return of_token.flip(0).cumsum(0).exp().mean().item()
 
 
 def _pair_accuracy(
@@ -158,7 +163,10 @@ def _table(quality: dict) -> str:
         ("problems x samples", lambda f: f"{f['problems']} x {f['samples']}"),
         ("**one sample right**, %", lambda f: interval(f["single_sample"])),
         ("any sample right, %", lambda f: percent(f["any_right"])),
-        ("most common answer wrong, % of problems", lambda f: interval(f.get("most_common_wrong"))),
+        (
+            "most common answer of the samples wrong, % of problems",
+            lambda f: interval(f.get("most_common_wrong")),
+        ),
         ("**RM pair accuracy**, %", lambda f: interval(f.get("rm"))),
         ("weak RM pair accuracy, %", lambda f: interval(f.get("rm-weak"))),
         ("problems with a pair", lambda f: str(f.get("rm", {}).get("problems", ""))),
@@ -182,7 +190,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--models", type=Path, default=ASSETS / "models")
     parser.add_argument("--tasks", type=Path, default=ASSETS / "tasks")
-    parser.add_argument("--samples", type=int, default=SAMPLES, help="a problem (default 64)")
+    parser.add_argument("--samples", type=int, help=f"a problem (default {SAMPLES})")
     parser.add_argument("--problems", type=int, help="the first so many of each set (default all)")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
@@ -190,11 +198,13 @@ def main() -> None:
     for name in SETS:
         print(name)
         tasks = read_tasks(options.tasks, name)[: options.problems]
-        figures = measure(options.models, tasks, samples=options.samples, seed=options.seed)
+        samples = options.samples or SAMPLES[name]
+        figures = measure(options.models, tasks, samples=samples, seed=options.seed)
         quality["sets"][name] = figures
-        quality["subset"][name] = measure_subset(options.models, tasks, seed=options.seed)
-    path = options.models / "quality.json"
-    path.write_text(json.dumps(quality, indent=1) + "\n", encoding="utf-8")
+        if name in SUBSET["sets"]:
+            quality["subset"][name] = measure_subset(options.models, tasks, seed=options.seed)
+        path = options.models / "quality.json"  # after each set: an interrupted run is not lost
+        path.write_text(json.dumps(quality, indent=1) + "\n", encoding="utf-8")
     print(_table(quality))
     if (card := options.models / "README.md").exists():
         write_card(card, quality)
