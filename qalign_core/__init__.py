@@ -4,8 +4,16 @@ Importing it loads neither torch nor gradio; a torch model is imported when one 
 """
 
 from qalign_core.chain import run_chain, run_chains
+from qalign_core.decide import (
+    best_of_n,
+    majority_vote,
+    minimum_bayes_risk,
+    weighted_majority_vote,
+)
 from qalign_core.kernel import draw_index, log_acceptance
 from qalign_core.models.enumerable import EnumerableLM
+from qalign_core.protocols import LanguageModel, RewardModel
+from qalign_core.registry import load_language_model, load_reward_model
 from qalign_core.sampling import sample_iid
 from qalign_core.sync import collect, iterate
 from qalign_core.trace_io import load_trace, save_trace
@@ -26,21 +34,29 @@ __all__ = [
     "Cost",
     "Decision",
     "EnumerableLM",
+    "LanguageModel",
     "Response",
     "Reward",
+    "RewardModel",
     "Sampling",
     "ScoredResponse",
     "Step",
     "Trace",
     "TraceHeader",
     "Work",
+    "best_of_n",
     "collect",
     "draw_index",
     "iterate",
+    "load_language_model",
+    "load_reward_model",
     "load_trace",
     "log_acceptance",
+    "majority_vote",
+    "minimum_bayes_risk",
     "run_chain",
     "run_chains",
     "sample_iid",
     "save_trace",
+    "weighted_majority_vote",
 ]
