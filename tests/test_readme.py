@@ -1,0 +1,72 @@
+"""What the README shows, runs."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", README, re.DOTALL | re.MULTILINE)
+PYTHON = [block for language, block in BLOCKS if language == "python"]
+COMMANDS = [
+    line
+    for language, block in BLOCKS
+    if language == "sh"
+    for line in block.replace("\\\n", " ").splitlines()
+    if line.strip() and not line.startswith("#")
+]
+QUICK = [line for line in COMMANDS if line.startswith("python -m ")]
+TARGETS = [line for line in COMMANDS if line.startswith("make ")]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """An empty folder from which the project can be imported."""
+    return tmp_path
+
+
+def run(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "HF_HUB_OFFLINE": "1"}
+    return subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300
+    )
+
+
+@pytest.mark.parametrize("block", PYTHON, ids=range(len(PYTHON)))
+def test_a_python_block_of_the_readme_runs(block: str, folder: Path) -> None:
+    result = run([sys.executable, "-c", block], folder)
+    assert result.returncode == 0, result.stderr
+
+
+@pytest.mark.parametrize("line", QUICK)
+def test_a_command_of_the_readme_runs(line: str, folder: Path) -> None:
+    result = run([sys.executable, *shlex.split(line, comments=True)[1:]], folder)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.strip()
+
+
+def test_every_other_command_of_the_readme_is_a_target_of_the_makefile() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    for line in COMMANDS:
+        if line not in QUICK:
+            assert line in TARGETS
+            assert re.search(rf"^{line.split()[1]}:", makefile, re.MULTILINE), line
+
+
+def test_every_picture_of_the_readme_is_there() -> None:
+    pictures = re.findall(r"!\[.*?\]\((.*?)\)", README)
+    assert pictures
+    assert all((ROOT / picture).is_file() for picture in pictures)
+
+
+def test_there_is_something_to_run() -> None:
+    assert PYTHON
+    assert QUICK
+    assert {"make demo", "make test"} <= set(TARGETS)
