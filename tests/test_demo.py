@@ -89,7 +89,7 @@ async def test_a_visitor_watches_a_real_chain_stops_it_and_compares_four_answers
     for before, step in itertools.pairwise(trace.steps):
         old, new = before.state, step.proposal
         assert new.response.tokens[: step.index] == old.response.tokens[: step.index]
-        ratio = math.exp((new.reward - old.reward) / header.beta)
+        ratio = math.exp((new.reward - old.reward) / trace.header.beta)
         ratio *= len(old.response) / len(new.response)
         assert math.exp(step.log_alpha) == pytest.approx(min(1.0, ratio), rel=1e-9)
         assert step.accepted == (math.exp(step.log_u) < ratio)
