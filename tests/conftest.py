@@ -74,6 +74,6 @@ def toy_app() -> Iterator[str]:
     import app
     from components.runs import Limits, Runs
 
-    runs = Runs(Limits(runs=4), load=lambda lm, rm, sampling: (ToyLM(delay=0.01), ToyRM()))
+    runs = Runs(Limits(runs=4), load=lambda lm, rm, sampling: (ToyLM(delay=0.05), ToyRM()))
     with serve(app.build_app(runs), **app.launch_options()) as address:
         yield address

@@ -45,13 +45,13 @@ async def test_the_recorded_run_moves_before_any_click_and_asks_no_outside_host(
 
 async def test_run_streams_steps_one_by_one_and_stop_keeps_them(visit, toy_app):
     page = await visit(toy_app)
-    await set_steps(page, 512)
+    await set_steps(page, 1024)
     await run_until(page, 32)
     assert "Sampling" in await page.inner_text(".q-status")
     await page.click("#watch-stop")
     await page.wait_for_function("document.querySelector('.q-status').dataset.state === 'stopped'")
     last = await page.evaluate(f"{API}.position.last")
-    assert 32 <= last < 512
+    assert 32 <= last < 1024
     await page.evaluate(f"{API}.seek(20)")
     await page.wait_for_function("document.querySelector('.qp').dataset.t === '20'")
     # one step against the test's own arithmetic

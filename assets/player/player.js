@@ -718,7 +718,7 @@ function mount(element, options = {}) {
 		const q = quantities(x, beta), n = x.oldLength, fresh = x.ids.length - x.index, values = pair(q.u, q.alpha);
 		const fill = [
 			() => [h("span.num", "i = ", h("b", String(x.index)), ` of ${n}`), `, each with probability 1/${n}`],
-			() => [h("span.num", h("b", String(fresh)), fresh === 1 ? " new token" : " new tokens"), `, length ${n} → ${x.ids.length}`, !x.changed ? "; the same text again" : x.first > x.index ? `; first change at token ${x.first + 1}` : ""],
+			() => [h("span.num", h("b", String(fresh)), fresh === 1 ? " new token" : " new tokens"), `, length ${n} → ${x.ids.length}`, !x.changed ? "; the same text again" : x.first > x.index ? `; differs from ${x.first + 1} on` : ""],
 			() => scoreLine(x, q),
 			() => formula(x, q, beta, values[1]),
 			() => drawBar(q, values),
