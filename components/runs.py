@@ -19,6 +19,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Literal
 
 from qalign_core.errors import InvalidSetting, QAlignError
+from qalign_core.models.worker import RUN
 from qalign_core.protocols import LanguageModel, RewardModel
 from qalign_core.types import Sampling
 
@@ -181,7 +182,7 @@ class Runs:
         """Run `work` for a visitor and yield what it writes; closing the generator ends it."""
         await self._end(visitor)
         feed = Feed()
-        task = asyncio.create_task(self._run(feed, work), name=f"run of {visitor}")
+        task = asyncio.create_task(self._run(visitor, feed, work), name=f"run of {visitor}")
         self._tasks[visitor] = task
         text, shown = "", (0, IDLE)
         try:
@@ -209,7 +210,8 @@ class Runs:
             task.cancel()
             await asyncio.wait({task})
 
-    async def _run(self, feed: Feed, work: Work) -> None:
+    async def _run(self, visitor: str, feed: Feed, work: Work) -> None:
+        RUN.set(visitor)  # the engines take turns between visitors, not between requests
         try:
             async with self._place(feed):
                 await work(feed)

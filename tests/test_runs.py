@@ -9,6 +9,7 @@ import pytest
 from components.links import Settings, from_query, page_of, to_query
 from components.runs import Feed, Limits, Runs
 from qalign_core.errors import EngineError, InvalidPrompt, InvalidSetting
+from qalign_core.models.worker import RUN
 
 MODELS = {"lm": ["embedded"], "rm": ["embedded", "embedded-weak"]}
 
@@ -172,3 +173,17 @@ def test_a_bad_value_in_a_link_falls_back_with_a_notice(name, value):
 def test_a_link_opens_a_known_page_only():
     assert page_of({"tab": "compare"}) == "compare"
     assert page_of({"tab": "//evil"}) == page_of({}) == "watch"
+
+
+async def test_the_engines_know_whose_work_it_is():
+    runs, seen = Runs(Limits()), []
+
+    async def look(feed: Feed) -> None:
+        seen.append(await asyncio.create_task(current_run()))
+
+    async def current_run() -> str:
+        return RUN.get()
+
+    await asyncio.gather(*(last_of(runs.stream(name, look)) for name in "ab"))
+    assert sorted(seen) == ["a", "b"]
+    assert RUN.get() == ""
