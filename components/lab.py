@@ -7,6 +7,7 @@ from typing import Any
 
 import gradio as gr
 from gradio.components import Component
+from gradio.events import Dependency
 
 from components import lab_balance, lab_best_of_n, lab_beta, lab_break, lab_chain, lab_wrong
 from components.lab_section import Section
@@ -95,9 +96,8 @@ def build_lab_page() -> None:
         for name, build in SECTIONS:
             with gr.Column(visible=name == names[0]) as column:
                 sections[name] = (column, build())
-    lm.input(rows_of, lm, rows, **QUIET)
-    reward.input(parts_of, reward, parts, **QUIET)
-    _wire(sections, opened, shared, [rows, *parts, beta], message)
+    filled = (lm.input(rows_of, lm, rows, **QUIET), reward.input(parts_of, reward, parts, **QUIET))
+    _wire(sections, opened, shared, [rows, *parts, beta], message, filled)
 
 
 def _editors(lm: str, reward: str) -> tuple[gr.Dataframe, list[gr.Number]]:
@@ -122,6 +122,7 @@ def _wire(
     shared: gr.Column,
     world: list[Component],
     message: gr.HTML,
+    filled: Sequence[Dependency],
 ) -> None:
     """Draw the section that is open: when it is opened, and when one of its settings changes.
 
@@ -149,7 +150,12 @@ def _wire(
 
     inputs = [opened, *world, *controls]
     outputs = [message, *(output for _, section in sections.values() for output in section.outputs)]
-    changes = [widget.change for widget in (*world, *controls)]
-    gr.on(changes, redraw, inputs, outputs, **QUIET)
+    *editors, beta = world
+    # a preset fills all the editors: it is drawn once they all hold it, not as each one changes
+    edits = [editor.input for editor in editors]
+    changes = [widget.change for widget in (beta, *controls)]
+    gr.on([*edits, *changes], redraw, inputs, outputs, **QUIET)
+    for event in filled:
+        event.then(redraw, inputs, outputs, **QUIET)
     columns = [shared, *(column for column, _ in sections.values())]
     opened.change(open_section, opened, columns, **QUIET).then(redraw, inputs, outputs, **QUIET)
