@@ -16,7 +16,7 @@ from components.compare_figures import compute_curves, reward_histograms
 from components.compare_view import view
 from components.links import Settings, from_query, page_of, to_query
 from components.player import status_line
-from components.runs import IDLE, Feed, Runs, Status
+from components.runs import Feed, Runs, Status
 from components.watch import KINDS, WRITING, new_problem, shipped_models
 from qalign_core.compare import Budget, Comparison, Cut, Meter, draw_comparison, full_cut
 from qalign_core.compare_curves import curves, measure_of
@@ -27,6 +27,8 @@ from qalign_core.types import ScoredResponse, Step, TraceHeader
 BUDGETS: dict[str, Budget] = {"Equal compute (FLOPs)": "flops", "Equal samples": "samples"}
 SHARE_OF_TIME = 0.15
 """The most of a run's time that goes into showing it while it goes on."""
+
+IDLE = Status("idle", "A recorded comparison is shown. Press Compare to draw a new one.")
 
 PANEL = """
 const host = element.querySelector(".qc-host");

@@ -251,7 +251,7 @@ def compute_curves(
             col=1,
         )
     figure.update_layout(frame(480, hovermode="closest"))
-    figure.update_xaxes(type="log", gridcolor="#dfe3ea", zeroline=False)
+    figure.update_xaxes(type="log", exponentformat="SI", gridcolor="#dfe3ea", zeroline=False)
     figure.update_xaxes(title_text=f"compute spent ({unit}, logarithmic)", row=2, col=1)
     figure.update_yaxes(gridcolor="#dfe3ea", zeroline=False)
     figure.update_yaxes(title_text=MEASURES[measure], row=1, col=1)

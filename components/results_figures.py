@@ -75,7 +75,11 @@ def error_figure(points: Sequence[Point], unit: str) -> go.Figure:
         )
     figure.update_layout(frame(440, hovermode="closest"))
     figure.update_xaxes(
-        type="log", title_text=f"{unit} a problem, logarithmic", gridcolor="#dfe3ea", zeroline=False
+        type="log",
+        exponentformat="SI",
+        title_text=f"{unit} a problem, logarithmic",
+        gridcolor="#dfe3ea",
+        zeroline=False,
     )
     figure.update_yaxes(
         title_text="share of problems answered wrongly",

@@ -12,6 +12,7 @@ import math
 import sys
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -20,6 +21,7 @@ from tqdm import tqdm
 from qalign_core.answers import EXTRACTORS
 from qalign_core.calibrate import tune_beta
 from qalign_core.compare import METHODS, Comparison, Meter, draw_comparison, full_cut, outcomes
+from qalign_core.compare_file import to_json
 from qalign_core.decide import chain_states, majority_vote, minimum_bayes_risk
 from qalign_core.diagnostics import acceptance
 from qalign_core.errors import InvalidSetting, QAlignError
@@ -28,10 +30,10 @@ from qalign_core.protocols import AnswerExtractor, LanguageModel, RewardModel
 from qalign_core.recording import Recorded, record
 from qalign_core.registry import ASSETS, load_language_model, load_reward_model
 from qalign_core.results import load_results, pack, summary
-from qalign_core.sampling import check_count
+from qalign_core.sampling import check_count, encode_prompt
 from qalign_core.tasks import Problem, load_problems
 from qalign_core.trace_io import end_line
-from qalign_core.types import ScoredResponse, Step, TraceHeader
+from qalign_core.types import Sampling, ScoredResponse, Step, TraceHeader
 from qalign_core.utilities import rouge1
 
 _TASK_HELP = "name of an embedded problem set, or a file of JSON lines"
@@ -80,6 +82,7 @@ def _parser() -> argparse.ArgumentParser:
     compare.add_argument(
         "--budget", choices=("flops", "samples"), default="flops", help="what is made equal"
     )
+    compare.add_argument("--out", type=Path, help="also write the comparison to this file (JSON)")
     compare.set_defaults(command=_compare)
 
     evaluate = commands.add_parser(
@@ -313,10 +316,18 @@ async def _compare(options: argparse.Namespace) -> None:
         seed=options.seed,
         steps=options.steps,
         chains=options.chains,
+        sampling=getattr(lm, "sampling", Sampling(max_new_tokens=lm.max_new_tokens)),
+        prompt_tokens=len(encode_prompt(lm, problem.prompt)),
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        origin="recorded",
         reference=problem.answer,
         extractor=problem.extractor,
+        lm_revision=getattr(lm, "revision", ""),
+        rm_revision=getattr(rm, "revision", ""),
     )
     comparison = Comparison(header, tuple(steps), tuple(pool), Meter.of(lm, rm))
+    if options.out:
+        options.out.write_text(to_json(comparison), encoding="utf-8")
     print(f"{problem.prompt}\n")
     print(f"{'method':8}{'answer':>8}{'':8}{'samples':>8}{'tokens':>9}{comparison.meter.unit:>18}")
     for outcome in outcomes(comparison, full_cut(comparison, options.budget)):

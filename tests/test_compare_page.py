@@ -6,18 +6,18 @@ import json
 import re
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from browser import PATIENCE
 
 from components.compare import Shown, link_of, settings_of
 from components.compare_figures import compute_curves, reward_bins, reward_histograms, shares
 from components.compare_view import level_line, percent, rule, si, view
 from qalign_core.compare import METHODS, Comparison, full_cut, ladder, outcomes, recycled
 from qalign_core.compare_curves import curves, measure_of
-from qalign_core.compare_file import recorded_comparison
+from qalign_core.compare_file import from_json, recorded_comparison
 from qalign_core.types import Cost, Response, ScoredResponse
 
 Visit = Callable[..., Awaitable[Any]]
@@ -178,8 +178,8 @@ def test_figures_of_a_rung_are_ready_within_a_fifth_of_a_second() -> None:
 # --- in a real browser ---------------------------------------------------------------------------
 
 
-async def compare_page(visit: Visit, address: str, **options: Any) -> Any:
-    page = await visit(f"{address}?tab=compare", **options)
+async def compare_page(visit: Visit, address: str, query: str = "", **options: Any) -> Any:
+    page = await visit(f"{address}?tab=compare{query}", **options)
     await page.wait_for_selector("#compare-panel .qc-card >> nth=3")
     return page
 
@@ -216,15 +216,17 @@ async def test_the_recorded_comparison_is_there_and_the_slider_agrees_with_the_c
 async def test_a_live_run_streams_stops_and_leaves_a_fair_comparison(
     visit: Visit, toy_app: str
 ) -> None:
-    page = await compare_page(visit, toy_app)
+    # long enough to be stopped on a busy machine
+    page = await compare_page(visit, toy_app, query="&steps=1024&seed=3")
+    await page.wait_for_selector("#compare .q-status >> text=settings are in place")
     await page.click("#compare-run")
     await page.wait_for_selector("#compare-panel .qc[data-state=live] .qc-card >> nth=3")
-    seen = await page.evaluate("document.querySelector('#compare-panel .qc').dataset.n")
-    # columns fill while samples arrive
-    await page.wait_for_function(
-        "n => Number(document.querySelector('#compare-panel .qc').dataset.n) > n",
-        arg=int(seen),
-        timeout=PATIENCE,
+    await page.wait_for_function(  # columns fill while samples arrive
+        """() => {
+            const n = Number(document.querySelector("#compare-panel .qc").dataset.n);
+            window.first ??= n;
+            return n > window.first;
+        }"""
     )
     await page.click("#compare-stop")
     await page.wait_for_selector("#compare-panel .qc[data-state=stopped] .qc-card >> nth=3")
@@ -234,10 +236,6 @@ async def test_a_live_run_streams_stops_and_leaves_a_fair_comparison(
     async with page.expect_download() as download:
         await page.click(".qc-save-json")
     saved = await (await download.value).path()
-    from pathlib import Path
-
-    from qalign_core.compare_file import from_json
-
     comparison = from_json(Path(saved).read_text(encoding="utf-8"))
     found = outcomes(comparison, full_cut(comparison))
     assert await cards(page) == [(o.method, o.decision.answer or "no answer") for o in found]

@@ -62,7 +62,7 @@ function card(data, texts, recycled) {
     data.bars.length ? make("ol", { className: "qc-bars" }, ...data.bars.map((entry) => bar(entry, recycled)))
       : make("p", { className: "qc-no-bars", textContent: data.method === "bon" ? "No vote: one reward decides." : "No votes." }),
     make("div", { className: "qc-chosen" },
-      make("h4", {}, make("span", { textContent: "The response shown for it" }), data.reward === null ? null : make("span", { textContent: `reward ${data.reward}` })),
+      make("h4", {}, make("span", { textContent: "Response shown" }), data.reward === null ? null : make("span", { textContent: `reward ${data.reward}` })),
       make("div", { className: "qc-text", tabIndex: 0, role: "region", ariaLabel: `${data.name}: chosen response`, textContent: text })),
     facts(data.facts));
 }
