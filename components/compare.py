@@ -14,7 +14,7 @@ import gradio as gr
 
 from components.compare_figures import compute_curves, reward_histograms
 from components.compare_view import view
-from components.links import Settings, from_query, page_of, to_query
+from components.links import Settings, from_query, to_query
 from components.player import status_line
 from components.runs import Feed, Runs, Status
 from components.watch import KINDS, WRITING, new_problem, shipped_models
@@ -422,7 +422,7 @@ def build_compare_page(runs: Runs, demo: gr.Blocks) -> None:
     def on_load(request: gr.Request) -> list[Any]:
         query = {key: str(value) for key, value in request.query_params.items()}
         named = any(name in query for name in Settings.__dataclass_fields__)
-        if page_of(query) != "compare" or not named:
+        if not named:
             return [gr.skip()] * (len(form) + 1)
         linked, notices = from_query(query, runs.limits, shipped_models())
         if not linked.prompt:

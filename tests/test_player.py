@@ -103,9 +103,7 @@ async def test_the_verdict_is_not_in_the_page_before_its_phase(visit):
             assert "Rejected" not in text
             filled = await page.locator(".qp-cell-body").all_inner_texts()
             assert [bool(f.strip()) for f in filled] == [k <= phase for k in range(6)]
-            assert (await page.locator(".qp-value").last.inner_text()).startswith(
-                f"{step.t} state"
-            )
+            assert (await page.locator(".qp-value").last.inner_text()).startswith(f"{step.t} state")
 
 
 async def test_playing_goes_through_the_phases_in_order(visit):
