@@ -179,7 +179,8 @@ def test_figures_of_a_rung_are_ready_within_a_fifth_of_a_second() -> None:
 
 
 async def compare_page(visit: Visit, address: str, query: str = "", **options: Any) -> Any:
-    page = await visit(f"{address}?tab=compare{query}", **options)
+    page = await visit(f"{address}?{query}", **options)
+    await page.click("#tab-compare-button")
     await page.wait_for_selector("#compare-panel .qc-card >> nth=3")
     return page
 
@@ -217,7 +218,7 @@ async def test_a_live_run_streams_stops_and_leaves_a_fair_comparison(
     visit: Visit, toy_app: str
 ) -> None:
     # long enough to be stopped on a busy machine
-    page = await compare_page(visit, toy_app, query="&steps=1024&seed=3")
+    page = await compare_page(visit, toy_app, query="steps=1024&seed=3")
     await page.wait_for_selector("#compare .q-status >> text=settings are in place")
     await page.click("#compare-run")
     await page.wait_for_selector("#compare-panel .qc[data-state=live] .qc-card >> nth=3")
