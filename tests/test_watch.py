@@ -163,8 +163,8 @@ async def test_a_hostile_prompt_and_upload_stay_text_in_the_app(visit, toy_app, 
     await page.click("#watch-settings")
     hostile = json.loads(hostile_trace().splitlines()[1])["pieces"]
     prompt = " ".join(hostile[:4])
-    await page.locator("#watch-drawer").get_by_label("Problem", exact=True).fill(prompt)
-    await page.locator("#watch-drawer").get_by_label("Problem", exact=True).press("Tab")
+    await page.locator("#watch-drawer textarea").first.fill(prompt)
+    await page.locator("#watch-drawer textarea").first.press("Tab")
     await run_until(page, 2)
     assert (await page.inner_text(".qp-prompt")) == prompt
     await page.evaluate(f"(x) => {API}.open(x, 'Opened file')", hostile_trace())
