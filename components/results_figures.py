@@ -169,12 +169,12 @@ def findings(points: Sequence[Point]) -> list[str]:
             said.append(
                 f"Best-of-n does not degrade here: {percent(last.accuracy)} at n = {last.n}."
             )
-    chain = of(points, "qalign")
+    level = level_n(points)
+    at = {p.method: p for p in points if p.n == level}
     for method in METHODS[1:]:
-        other = of(points, method)
-        if not (chain and other):
+        if "qalign" not in at or method not in at:
             continue
-        ours, theirs = chain[-1], other[-1]
+        ours, theirs = at["qalign"], at[method]
         if ours.low > theirs.high:
             verdict = "is ahead of"
         elif theirs.low > ours.high:
@@ -182,10 +182,27 @@ def findings(points: Sequence[Point]) -> list[str]:
         else:
             verdict = "is level, within the bands, with"
         said.append(
-            f"At the largest budget QAlign ({percent(ours.accuracy)}) {verdict} "
+            f"At the compute of {level} samples QAlign ({percent(ours.accuracy)}) {verdict} "
             f"{NAMES[method].name.lower()} ({percent(theirs.accuracy)})."
         )
     return said
+
+
+LEVEL = 0.03
+"""How far apart, relatively, two prices may be to stand in one row of an equal-compute table."""
+
+
+def level_n(points: Sequence[Point]) -> int | None:
+    """The largest n at which the chain has spent what n samples cost; None if there is none."""
+    chain = {p.n: p for p in points if p.method == "qalign"}
+    pool = {p.n: p for p in points if p.method in ("bon", "mv", "wmv")}
+    level = [n for n in chain if n in pool and is_level(chain[n], pool[n])]
+    return max(level, default=None)
+
+
+def is_level(one: Point, other: Point) -> bool:
+    """Whether two points cost the same."""
+    return abs(one.spent - other.spent) <= LEVEL * other.spent
 
 
 def findings_html(points: Sequence[Point]) -> str:
@@ -195,24 +212,31 @@ def findings_html(points: Sequence[Point]) -> str:
 
 
 def points_table(points: Sequence[Point], unit: str) -> str:
-    """All methods at a few budgets, at equal compute, with bands; accuracy in per cent."""
-    ns = sorted({p.n for p in points})
-    shown = sorted({ns[0], *ns[len(ns) // 2 :: max(1, len(ns) // 4)], ns[-1]})
+    """All methods at every budget, with bands; accuracy in per cent, at equal compute or said."""
     rows = []
-    for n in shown:
+    for n in sorted({p.n for p in points}):
         at = {p.method: p for p in points if p.n == n}
-        spent = next(iter(at.values())).spent
-        cells = [f"{n:,}", si(spent, unit)]
+        pool = next((at[m] for m in METHODS[1:] if m in at), at.get("qalign"))
+        if pool is None:
+            continue
+        cells = [f"{n:,}", si(pool.spent, unit)]
         for method in METHODS:
             p = at.get(method)
-            cells.append(
-                "–"
-                if p is None
-                else f"{100 * p.accuracy:.1f} [{100 * p.low:.1f}, {100 * p.high:.1f}]"
-            )
+            cells.append("–" if p is None else _accuracy(p, pool, unit))
         rows.append(cells)
     heads = ["samples", "compute a problem", *(NAMES[m].name for m in METHODS)]
     return table(heads, rows)
+
+
+def _accuracy(p: Point, pool: Point, unit: str) -> str:
+    """Accuracy in per cent with its band; where the price is another one, that is said."""
+    text = f"{100 * p.accuracy:.1f} [{100 * p.low:.1f}, {100 * p.high:.1f}]"
+    return text if is_level(p, pool) else f"{text} at {si(p.spent, unit)}"
+
+
+def _chain_length(settings: Settings) -> str:
+    """How long the chain was: as much compute as the samples, or less if its states were capped."""
+    return f"at most {settings.states:,} states" if settings.states else "the same compute"
 
 
 def facts_html(settings: Settings, acceptance: Acceptance, done: int) -> str:
@@ -229,7 +253,7 @@ def facts_html(settings: Settings, acceptance: Acceptance, done: int) -> str:
             if overall is None or changed is None
             else f"{percent(overall)} of all, {percent(changed)} of those that change the state",
         ],
-        ["Samples a problem", f"{settings.budget:,}; one chain of the same compute"],
+        ["Samples a problem", f"{settings.budget:,}; one chain of {_chain_length(settings)}"],
         ["Seed, date", f"{settings.seed}, {settings.created}"],
         ["Command", settings.command],
     ]
