@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -66,7 +67,7 @@ def test_a_packed_run_is_found_named_and_drawn(folder: Path) -> None:
     for name in ("QAlign", "Best-of-n", "Majority vote", "Weighted vote"):
         assert any(trace.name == name for trace in error.data)
         assert name in numbers
-    assert "At the largest budget" in said
+    assert "QAlign (" in said
     assert "evaluate &lt;b&gt;" in facts
 
 
@@ -120,6 +121,13 @@ def test_a_table_has_every_method_at_the_first_and_the_last_budget() -> None:
     assert ">1<" in html
     assert ">64<" in html
     assert html.count("50.0 [48.0, 52.0]") == 4 * (html.count("<tr>") - 1)
+
+
+def test_a_chain_that_ended_early_is_not_compared_as_if_it_had_not() -> None:
+    points = [point(m, n, 0.8) for m in ("qalign", "wmv") for n in (16, 64)]
+    points[1] = replace(points[1], spent=0.5 * points[1].spent, accuracy=0.99, low=0.98)
+    assert "At the compute of 16 samples QAlign (80 %) is level" in findings(points)[0]
+    assert "at 32 GFLOPs" in points_table(points, "FLOPs")
 
 
 def test_the_papers_table_is_the_papers() -> None:
