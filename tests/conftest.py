@@ -58,7 +58,7 @@ async def visit(browser: Any) -> AsyncIterator[Visit]:
             await page.set_content(address)
         else:
             await page.goto(address)
-        await page.wait_for_selector(".qp")
+        await page.wait_for_selector(".qp", state="attached")  # its page may not be the open one
         return page
 
     yield open_page

@@ -150,8 +150,10 @@ async def test_a_trace_is_downloaded_and_opened_again(visit, toy_app, tmp_path):
             await page.locator("#watch-player").get_by_text("Open a trace").click()
         await (await choosing.value).set_files(path)
         if said:
-            await page.wait_for_function(f"{API}.position.last === 6")
-            assert await page.inner_text(".qp-origin") == said
+            await page.wait_for_function(
+                f"document.querySelector('.qp-origin').textContent === '{said}'"
+            )
+            assert await page.evaluate(f"{API}.position.last") == 6
         else:
             await page.wait_for_selector(".qp-note:not([hidden])")
             assert "was not opened" in await page.inner_text(".qp-note")
