@@ -7,7 +7,6 @@ import json
 import time
 from collections.abc import AsyncIterator
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any, cast
 
 import gradio as gr
@@ -22,6 +21,7 @@ from qalign_core.compare import Budget, Comparison, Cut, Meter, draw_comparison,
 from qalign_core.compare_curves import curves, measure_of
 from qalign_core.compare_file import recorded_comparison, to_csv, to_json
 from qalign_core.errors import QAlignError
+from qalign_core.recording import header_of
 from qalign_core.types import ScoredResponse, Step, TraceHeader
 
 BUDGETS: dict[str, Budget] = {"Equal compute (FLOPs)": "flops", "Equal samples": "samples"}
@@ -125,21 +125,16 @@ async def sample_comparison(
     """
     settings.check(runs.limits)
     lm, rm = await runs.models(feed, settings.lm, settings.rm, settings.sampling)
-    header = TraceHeader(
-        lm=settings.lm,
-        rm=settings.rm,
-        prompt=settings.prompt,
+    header = header_of(
+        lm,
+        rm,
+        settings.prompt,
         beta=settings.beta,
         seed=settings.seed,
         steps=settings.steps,
-        chains=settings.chains,
-        sampling=settings.sampling,
-        prompt_tokens=len(lm.encode(settings.prompt)),
-        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        n_chains=settings.chains,
         reference=settings.reference,
         extractor=settings.extractor,
-        lm_revision=getattr(lm, "revision", ""),
-        rm_revision=getattr(rm, "revision", ""),
     )
     steps: list[Step] = []
     pool: list[ScoredResponse] = []

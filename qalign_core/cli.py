@@ -12,7 +12,6 @@ import math
 import sys
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -27,13 +26,13 @@ from qalign_core.diagnostics import acceptance
 from qalign_core.errors import InvalidSetting, QAlignError
 from qalign_core.evaluate import evaluate
 from qalign_core.protocols import AnswerExtractor, LanguageModel, RewardModel
-from qalign_core.recording import Recorded, record
+from qalign_core.recording import Recorded, header_of, record
 from qalign_core.registry import ASSETS, load_language_model, load_reward_model
 from qalign_core.results import load_results, pack, summary
-from qalign_core.sampling import check_count, encode_prompt
+from qalign_core.sampling import check_count
 from qalign_core.tasks import Problem, load_problems
 from qalign_core.trace_io import end_line
-from qalign_core.types import Sampling, ScoredResponse, Step, TraceHeader
+from qalign_core.types import ScoredResponse, Step
 from qalign_core.utilities import rouge1
 
 _TASK_HELP = "name of an embedded problem set, or a file of JSON lines"
@@ -308,22 +307,17 @@ async def _compare(options: argparse.Namespace) -> None:
                 bar.update()
             else:
                 pool.append(item)
-    header = TraceHeader(
-        lm=lm.id,
-        rm=rm.id,
-        prompt=problem.prompt,
+    header = header_of(
+        lm,
+        rm,
+        problem.prompt,
         beta=options.beta,
         seed=options.seed,
         steps=options.steps,
-        chains=options.chains,
-        sampling=getattr(lm, "sampling", Sampling(max_new_tokens=lm.max_new_tokens)),
-        prompt_tokens=len(encode_prompt(lm, problem.prompt)),
-        created=datetime.now(UTC).isoformat(timespec="seconds"),
-        origin="recorded",
+        n_chains=options.chains,
         reference=problem.answer,
         extractor=problem.extractor,
-        lm_revision=getattr(lm, "revision", ""),
-        rm_revision=getattr(rm, "revision", ""),
+        origin="recorded",
     )
     comparison = Comparison(header, tuple(steps), tuple(pool), Meter.of(lm, rm))
     if options.out:

@@ -26,6 +26,43 @@ class Recorded:
     step: Step | None = None
 
 
+def header_of(
+    lm: LanguageModel,
+    rm: RewardModel,
+    prompt: str,
+    *,
+    beta: float,
+    seed: int,
+    steps: int,
+    n_chains: int = 1,
+    reference: str | None = None,
+    extractor: str | None = None,
+    origin: str = "live",
+) -> TraceHeader:
+    """The header of a run that starts now, with what the models say of themselves.
+
+    Raises:
+        InvalidPrompt: the prompt is empty, or longer than the model's context.
+    """
+    return TraceHeader(
+        lm=lm.id,
+        rm=rm.id,
+        prompt=prompt,
+        beta=float(beta),
+        seed=seed,
+        steps=steps,
+        chains=n_chains,
+        sampling=getattr(lm, "sampling", Sampling(max_new_tokens=lm.max_new_tokens)),
+        prompt_tokens=len(encode_prompt(lm, prompt)),
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        origin=origin,
+        reference=reference,
+        extractor=extractor,
+        lm_revision=getattr(lm, "revision", ""),
+        rm_revision=getattr(rm, "revision", ""),
+    )
+
+
 async def record(
     lm: LanguageModel,
     rm: RewardModel,
@@ -54,22 +91,17 @@ async def record(
         QAlignError: as `run_chains`; a line that says so is yielded first.
     """
     extract = get_extractor(extractor) if extractor else None
-    header = TraceHeader(
-        lm=lm.id,
-        rm=rm.id,
-        prompt=prompt,
-        beta=float(beta),
+    header = header_of(
+        lm,
+        rm,
+        prompt,
+        beta=beta,
         seed=seed,
         steps=steps,
-        chains=n_chains,
-        sampling=getattr(lm, "sampling", Sampling(max_new_tokens=lm.max_new_tokens)),
-        prompt_tokens=len(encode_prompt(lm, prompt)),
-        created=datetime.now(UTC).isoformat(timespec="seconds"),
-        origin=origin,
+        n_chains=n_chains,
         reference=reference,
         extractor=extractor,
-        lm_revision=getattr(lm, "revision", ""),
-        rm_revision=getattr(rm, "revision", ""),
+        origin=origin,
     )
     yield Recorded(header_line(header))
 
