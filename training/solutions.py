@@ -23,12 +23,12 @@ from qalign_core.problems import (
 
 MISCONCEPTIONS: dict[EventKind, float] = {
     "gain": 0.05,  # subtracts
-    "loss": 0.08,  # adds
-    "boxes": 0.45,  # adds the two numbers instead of multiplying them
-    "days": 0.40,  # counts one day only
-    "times": 0.30,  # adds 2 or 3
-    "half": 0.50,  # subtracts 2
-    "distractor": 0.40,  # adds a number that has nothing to do with the question
+    "loss": 0.07,  # adds
+    "boxes": 0.57,  # adds the two numbers instead of multiplying them: most do, so a vote is wrong
+    "days": 0.35,  # counts one day only
+    "times": 0.28,  # adds 2 or 3
+    "half": 0.42,  # subtracts 2
+    "distractor": 0.36,  # adds a number that has nothing to do with the question
 }
 
 _OPENINGS = (
@@ -92,17 +92,23 @@ _IGNORE = (
     "The {a} {subject} are not {things}.",
     "The number {a} is not needed.",
 )
+# Half of them end with the things: without that choice, whatever is rewritten from one of the last
+# words on comes back as it was.
 _CLOSINGS = (
     "The answer is {v}.",
+    "The answer is {v} {things}.",
     "So there are {v} {things}. The answer is {v}.",
+    "There are {v} of them. The answer is {v} {things}.",
     "{name} has {v} {things}. The answer is {v}.",
+    "{name} has {v} now. The answer is {v} {things}.",
 )
 
 
 def write_solution(rng: random.Random, problem: Problem, *, people: bool = True) -> str:
     """A worked solution, wrong as often as `MISCONCEPTIONS` says; it ends "The answer is 18.".
 
-    Without `people`, no sentence of it names the person or says "he" or "she".
+    The number follows, and every other time the things. Without `people`, no sentence of it names
+    the person or says "he" or "she".
     """
     while True:
         wrong = [rng.random() < MISCONCEPTIONS[event.kind] for event in problem.events]
