@@ -64,10 +64,10 @@ const Shell = {
     const was = drawer.classList.contains("q-open");
     drawer.classList.toggle("q-open", on);
     button?.setAttribute("aria-expanded", String(on));
-    drawer.inert = !on;
     if (on) {
+      Object.assign(drawer, { tabIndex: -1, role: "dialog", ariaLabel: "Settings of the next run" });
       drawer.dispatchEvent(new CustomEvent("q-open"));
-      drawer.querySelector("button, input, textarea, select")?.focus({ preventScroll: true });
+      drawer.focus();       // not its first widget: a drop-down list opens when it gets the focus
     } else if (was) button?.focus({ preventScroll: true });
   },
 
