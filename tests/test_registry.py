@@ -90,6 +90,18 @@ def test_a_model_is_loaded_once_and_shared_whoever_asks_first(folder):
     assert not registry.unload(str(folder))
 
 
+def test_a_folder_is_known_by_the_content_of_its_weights_and_tokenizer(folder, rm_folder, copy):
+    revision = load_lm(folder).revision
+    assert len(revision) == 12
+    assert int(revision, 16) >= 0
+    assert load_lm(copy).revision == revision
+    assert load_rm(rm_folder).revision != revision
+    weights = load_file(copy / "model.safetensors")
+    next(iter(weights.values())).view(-1)[0] += 1
+    save_file(weights, copy / "model.safetensors", {"format": "pt"})
+    assert load_lm(copy).revision != revision
+
+
 def test_the_end_tokens_are_those_of_the_generation_config_and_its_sampling_does_not_leak(folder):
     lm = load_lm(folder)
     assert lm.engine.eos == {2, 5}

@@ -5,30 +5,31 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, Self
 
 from qalign_core.errors import InvalidPrompt, InvalidSetting, ModelContractError, ModelLoadError
 from qalign_core.models import nets
 from qalign_core.models.engine import Engine
-from qalign_core.models.loading import Loaded, load
+from qalign_core.models.loading import Loaded, Pretrained
 from qalign_core.models.text import Text
 from qalign_core.models.worker import torch_threads
 from qalign_core.types import Response, Sampling
 
 
-class HFLanguageModel:
+class HFLanguageModel(Pretrained):
     """A causal LM as sampled. Views made by `with_sampling` share one engine.
 
     Attributes:
         id: the name that was loaded, for traces.
-        revision: commit of the hub repository, or "".
+        revision: commit of the hub repository, or a hash of a folder's weights and tokenizer.
         sampling: temperature, top-p, top-k and limit; nothing else is ever applied.
         n_parameters: of the model, for FLOPs.
         context_length: prompt and response together (tokens).
         exact: whether a trajectory has the same bits in any company on this machine.
         engine: what runs it.
     """
+
+    kind = "CausalLM"
 
     def __init__(
         self,
@@ -72,33 +73,6 @@ class HFLanguageModel:
             max_queue=max_queue,
         )
         self.sampling = _checked(sampling or Sampling())
-
-    @classmethod
-    def from_pretrained(
-        cls,
-        source: str | Path,
-        *,
-        id: str | None = None,
-        revision: str | None = None,
-        dtype: str | None = None,
-        device: str | None = None,
-        chat_template: str | None = None,
-        **options: Any,
-    ) -> Self:
-        """Load a folder or hub id; `options` are those of the class.
-
-        Raises:
-            ModelLoadError: one sentence that says what is wrong with it.
-        """
-        loaded = load(
-            source,
-            kind="CausalLM",
-            revision=revision,
-            dtype=dtype,
-            device=device,
-            chat_template=chat_template,
-        )
-        return cls(loaded, id=id or str(source), **options)
 
     @property
     def max_new_tokens(self) -> int:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import torch
 
@@ -21,12 +23,52 @@ _BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A model of transformers in evaluation mode, with its tokenizer."""
+    """A model of transformers in evaluation mode, with its tokenizer.
+
+    `revision` is the commit of a hub repository, or the fingerprint of a folder.
+    """
 
     model: Any
     text: Text
     revision: str
     n_parameters: int
+
+
+class Pretrained(ABC):
+    """What comes from a folder or the hub; `kind` is what `load` must find there."""
+
+    kind: ClassVar[str]
+
+    @abstractmethod
+    def __init__(self, loaded: Loaded, *, id: str, **options: Any) -> None:
+        """Take what was loaded, under the name `id`."""
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        source: str | Path,
+        *,
+        id: str | None = None,
+        revision: str | None = None,
+        dtype: str | None = None,
+        device: str | None = None,
+        chat_template: str | None = None,
+        **options: Any,
+    ) -> Self:
+        """Load a folder or hub id; `options` are those of the class, the others those of `load`.
+
+        Raises:
+            ModelLoadError: one sentence that says what is wrong with it.
+        """
+        loaded = load(
+            source,
+            kind=cls.kind,
+            revision=revision,
+            dtype=dtype,
+            device=device,
+            chat_template=chat_template,
+        )
+        return cls(loaded, id=id or str(source), **options)
 
 
 def load(
@@ -113,7 +155,7 @@ def _fetch(name: str, revision: str | None) -> tuple[Path, str]:
     """The folder of a model and its commit; hub files are downloaded, code and pickles are not."""
     folder = Path(name).expanduser()
     if folder.is_dir():
-        return folder, revision or ""
+        return folder, revision or fingerprint(folder)
     if name.startswith((".", "/", "~")) or name.count("/") > 1:
         raise ModelLoadError(
             f"there is no folder {name}; give a folder with config.json or a hub id"
@@ -145,6 +187,16 @@ def _check_safe(folder: Path, name: str) -> None:
             f"{name} has no safetensors weights (pickled ones can run code and are never loaded); "
             "convert them with save_pretrained"
         )
+
+
+def fingerprint(folder: Path) -> str:
+    """The first 12 hex digits of BLAKE2b over a folder's weights and tokenizer files."""
+    digest = hashlib.blake2b()
+    for path in sorted([*folder.glob("*.safetensors"), *folder.glob("tokenizer*")]):
+        with path.open("rb") as file:
+            each = hashlib.file_digest(file, hashlib.blake2b)
+        digest.update(path.name.encode() + b"\0" + each.digest())
+    return digest.hexdigest()[:12]
 
 
 def n_stored(folder: Path) -> int:

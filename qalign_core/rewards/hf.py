@@ -8,14 +8,13 @@ costs only its new suffix.
 from __future__ import annotations
 
 import math
-from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import torch
 
-from qalign_core.errors import InvalidPrompt, InvalidReward, ModelLoadError
+from qalign_core.errors import InvalidPrompt, InvalidReward
 from qalign_core.models.kv import PrefixCache
-from qalign_core.models.loading import Loaded, load
+from qalign_core.models.loading import Loaded, Pretrained
 from qalign_core.models.nets import TOLERANCE, LlamaNet
 from qalign_core.models.text import Text
 from qalign_core.models.worker import Job, Worker, as_engine_error, torch_threads
@@ -100,12 +99,12 @@ class _PrefixScorer(_Scorer):
         return Reward(value, Work(end - known, known))
 
 
-class HFRewardModel:
+class HFRewardModel(Pretrained):
     """A sequence-classification model with one output.
 
     Attributes:
         id: the name that was loaded, for traces.
-        revision: commit of the hub repository, or "".
+        revision: commit of the hub repository, or a hash of a folder's weights and tokenizer.
         n_parameters: of the model, for FLOPs.
         context_length: the longest conversation it can score (tokens).
 
@@ -114,6 +113,8 @@ class HFRewardModel:
             rendering the text again; only for a pair that shares tokenizer and template, and only
             where the ids decode to the response's text.
     """
+
+    kind = "SequenceClassification"
 
     def __init__(
         self,
@@ -146,35 +147,6 @@ class HFRewardModel:
                 expected, got = self.worker.compute(probe), fast.compute(probe)
             if abs(expected - got) <= TOLERANCE * max(1.0, abs(expected)):
                 self.worker = fast
-
-    @classmethod
-    def from_pretrained(
-        cls,
-        source: str | Path,
-        *,
-        id: str | None = None,
-        revision: str | None = None,
-        dtype: str | None = None,
-        device: str | None = None,
-        chat_template: str | None = None,
-        **options: Any,
-    ) -> Self:
-        """Load a folder or hub id; `options` are those of the class.
-
-        Raises:
-            ModelLoadError: one sentence that says what is wrong with it.
-        """
-        loaded = load(
-            source,
-            kind="SequenceClassification",
-            revision=revision,
-            dtype=dtype,
-            device=device,
-            chat_template=chat_template,
-        )
-        if loaded.model.config.num_labels != 1:
-            raise ModelLoadError(f"{source} has more than one output; a reward model has 1")
-        return cls(loaded, id=id or str(source), **options)
 
     async def score(self, prompt: str, response: Response) -> Reward:
         """The reward `r(x, y)` of the whole conversation, in the model's raw units.
