@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 
 from qalign_core.compare import METHODS, Budget, Comparison, Cut, Method, ladder, outcomes
 from qalign_core.types import ScoredResponse
+from qalign_core.utilities import rouge1
+from qalign_core.votes import minimum_bayes_risk, vote
 
 Array = NDArray[Any]
 Measure = Literal["right", "same", "reward"]
@@ -171,7 +173,7 @@ class _Draws:
             best = reward.argmax(axis=1)
             won = self.answer[places[np.arange(len(places)), best]]
         else:
-            won = vote(self.answer[places], reward, self._weights(method, reward), len(hit) - 1)
+            won = vote(self.answer[places], self._weights(method, reward), reward, len(hit) - 1)
         found: Array = hit[won].astype(np.float64)
         return found
 
@@ -184,18 +186,11 @@ class _Draws:
     def _chosen_reward(self, method: Method, places: Array, reward: Array) -> Array:
         if method == "bon":
             return np.asarray(reward.max(axis=1))
-        from qalign_core.utilities import rouge1
-
         if self._utility is None:
-            distinct = {text: row for row, text in enumerate(dict.fromkeys(self.texts))}
-            matrix = rouge1.matrix(list(distinct))
-            rows = [distinct[text] for text in self.texts]
-            self._utility = matrix[np.ix_(rows, rows)]
+            self._utility = rouge1.matrix(self.texts)
         weights = self._weights(method, reward)
-        total = np.zeros((len(places), len(self.reward)))
-        np.add.at(total, (np.arange(len(places))[:, None], places), weights)
-        expected = np.where(total > 0, total @ self._utility.T, -np.inf)
-        return np.asarray(self.reward[expected.argmax(axis=1)])
+        chosen = minimum_bayes_risk(places, weights, reward, self._utility)
+        return np.asarray(self.reward[chosen])
 
 
 class _Table:
@@ -240,29 +235,3 @@ class _Table:
 
     def _number(self, answer: str | None) -> int:
         return -1 if answer is None else self.numbers[answer]
-
-
-def vote(answer: Array, reward: Array, weight: Array, n_answers: int) -> Array:
-    """Winners of k votes at once, -1 for none: by weight, then by total reward.
-
-    Args:
-        answer: numbers of the voters' answers, -1 for none, shape [k, n].
-        reward, weight: of the voters, same shape.
-        n_answers: how many answers there are.
-    """
-    k = len(answer)
-    if n_answers == 0:
-        return np.full(k, -1)
-    # column n_answers collects the abstentions
-    cell = np.where(answer < 0, n_answers, answer) + (n_answers + 1) * np.arange(k)[:, None]
-
-    def total(values: Array) -> Array:
-        sums = np.bincount(cell.ravel(), values.ravel(), minlength=k * (n_answers + 1))
-        return sums.reshape(k, n_answers + 1)[:, :n_answers]
-
-    votes = np.where(total(np.ones_like(weight)) > 0, total(weight), -1.0)
-    best = votes.max(axis=1, keepdims=True)
-    tied = votes >= best - 1e-12 * np.abs(best)
-    winner = np.where(tied, total(reward), -np.inf).argmax(axis=1)
-    found: Array = np.where(best[:, 0] < 0, -1, winner)
-    return found

@@ -15,7 +15,8 @@ ROOT = Path(__file__).resolve().parent.parent
 LAYERS = (
     {"types", "errors"},
     {"protocols", "formulas", "numerals"},
-    {"kernel", "randomness", "decide", "answers", "utilities", "diagnostics", "cost", "problems"},
+    {"kernel", "randomness", "decide", "answers", "utilities", "diagnostics", "cost", "problems"}
+    | {"votes"},
     {"chain", "sampling", "calibrate", "trace_io", "recording", "merge", "sync", "tasks"}
     | {"compare", "compare_curves", "compare_file"},
     {"models", "rewards", "registry", "exact", "theory"} | {"evaluate", "results", "draft"},

@@ -25,7 +25,7 @@ from qalign_core.compare import (
     outcomes,
     recycled,
 )
-from qalign_core.compare_curves import curves, vote
+from qalign_core.compare_curves import curves
 from qalign_core.compare_file import COLUMNS, from_json, to_csv, to_json
 from qalign_core.decide import majority_vote, weighted_majority_vote
 from qalign_core.errors import InvalidSetting, InvalidTrace
@@ -250,26 +250,6 @@ async def test_hostile_text_is_no_markup_in_json_and_no_formula_in_csv() -> None
     assert json.loads(to_json(comparison))["pool"][0]["text"] == HOSTILE
     texts = [row["text"] for row in csv.DictReader(io.StringIO(to_csv(comparison)))]
     assert "'" + HOSTILE in texts
-
-
-def test_votes_at_once_are_the_votes_one_by_one() -> None:
-    rng = np.random.default_rng(5)
-    for _ in range(300):
-        n, k = int(rng.integers(1, 9)), int(rng.integers(1, 4))
-        answer = rng.integers(-1, k, size=(1, n))
-        reward = rng.integers(-2, 3, size=(1, n)).astype(float)
-        won = int(vote(answer, reward, np.ones((1, n)), k)[0])
-        samples = [
-            ScoredResponse(Response((i,), str(a), True), float(r))
-            for i, (a, r) in enumerate(zip(answer[0], reward[0], strict=True))
-        ]
-        decision = majority_vote(samples, lambda text: None if text == "-1" else text)
-        if decision.answer is None:
-            assert won == -1
-            continue
-        # the same votes and the same total reward; first appearance is the page's last resort
-        tally = {a: ((answer[0] == a).sum(), reward[0][answer[0] == a].sum()) for a in range(k)}
-        assert tally[won] == tally[int(decision.answer)]
 
 
 async def test_curves_are_level_at_one_draw_and_end_at_what_was_decided() -> None:

@@ -1,0 +1,73 @@
+"""Thousands of votes at once are the votes one by one."""
+
+import numpy as np
+import pytest
+
+from qalign_core.decide import majority_vote, minimum_bayes_risk
+from qalign_core.types import Response, ScoredResponse
+from qalign_core.utilities import rouge1
+from qalign_core.votes import minimum_bayes_risk as minimum_bayes_risks
+from qalign_core.votes import vote
+
+
+def samples_of(texts, rewards):
+    return [
+        ScoredResponse(Response((i,), text, True), float(reward))
+        for i, (text, reward) in enumerate(zip(texts, rewards, strict=True))
+    ]
+
+
+def test_a_vote_is_majority_vote():
+    rng = np.random.default_rng(5)
+    for _ in range(300):
+        n, k = int(rng.integers(1, 9)), int(rng.integers(1, 4))
+        answer = rng.integers(-1, k, size=(1, n))
+        reward = rng.integers(-2, 3, size=(1, n)).astype(float)
+        weight = rng.integers(1, 4, size=(1, n)).astype(float)
+        won = int(vote(answer, weight, reward, k)[0])
+        decision = majority_vote(
+            samples_of(answer[0].astype(str), reward[0]),
+            lambda text: None if text == "-1" else text,
+            weights=weight[0],
+        )
+        if decision.answer is None:
+            assert won == -1
+            continue
+        # the same votes and the same total reward: first appearance is the last resort
+        tally = [
+            (weight[0][answer[0] == a].sum(), reward[0][answer[0] == a].sum()) for a in range(k)
+        ]
+        assert tally[won] == tally[int(decision.answer)]
+
+
+def test_votes_do_not_depend_on_their_company():
+    rng = np.random.default_rng(6)
+    answer, reward = rng.integers(-1, 4, (50, 9)), rng.normal(size=(50, 9))
+    weight = rng.random((50, 9))
+    alone = [vote(answer[[i]], weight[[i]], reward[[i]], 4)[0] for i in range(50)]
+    assert vote(answer, weight, reward, 4).tolist() == alone
+    assert vote(np.full((2, 3), -1), np.ones((2, 3)), np.ones((2, 3)), 0).tolist() == [-1, -1]
+
+
+def test_minimum_bayes_risk_is_that_of_the_core():
+    rng = np.random.default_rng(7)
+    words = np.array(["a", "b", "c", "d"])
+    texts = [" ".join(rng.choice(words, rng.integers(1, 5))) for _ in range(12)]
+    texts = list(dict.fromkeys(texts))
+    utility = rouge1.matrix(texts)
+    for _ in range(200):
+        drawn = rng.integers(len(texts), size=(1, 7))
+        weight, reward = rng.random((1, 7)), rng.normal(size=(1, 7))
+        won = int(minimum_bayes_risks(drawn, weight, reward, utility)[0])
+        decision = minimum_bayes_risk(
+            samples_of([texts[i] for i in drawn[0]], reward[0]), rouge1, weight[0]
+        )
+        assert texts[won] == decision.chosen.response.text
+
+
+@pytest.mark.parametrize("reward", [1.0, -1.0])
+def test_equal_risk_is_decided_by_the_reward_behind_it(reward):
+    utility = np.eye(2)
+    drawn, weight = np.array([[0, 1]]), np.ones((1, 2))
+    won = minimum_bayes_risks(drawn, weight, np.array([[0.0, reward]]), utility)[0]
+    assert won == (1 if reward > 0 else 0)
