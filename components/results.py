@@ -24,6 +24,7 @@ from components.theme import ASSETS
 from qalign_core.diagnostics import Acceptance
 from qalign_core.errors import QAlignError
 from qalign_core.results import (
+    BetaPoint,
     Point,
     Settings,
     acceptance_of,
@@ -33,7 +34,8 @@ from qalign_core.results import (
 )
 
 FOLDER = ASSETS / "results"
-BETAS = (0.25, 0.5, 1.0, 2.0, 4.0)
+BETAS = (1 / 8, 1 / 4, 1 / 2, 1 / 2**0.5, 1.0, 2**0.5, 2.0, 4.0, 8.0)
+"""Multiples of the run's beta at which the page shows what another one does."""
 TITLES = {
     "in_distribution": "Problems like those of the training",
     "shifted": "Other wording and more events than in the training",
@@ -58,7 +60,7 @@ class Summary:
     done: int
     missing: int
     points: tuple[Point, ...]
-    betas: tuple[tuple[float, Point], ...]
+    betas: tuple[BetaPoint, ...]
 
 
 def results_files(folder: Path = FOLDER) -> tuple[Path, ...]:
@@ -79,13 +81,14 @@ def summarise(path: Path) -> Summary:
 def _summarise(path: Path, version: int) -> Summary:
     results = load_results(path)
     has_weights = "wmv" in results.settings.methods
+    betas = [results.settings.beta * factor for factor in BETAS]
     return Summary(
         settings=results.settings,
         acceptance=acceptance_of(results.records),
         done=len(results.records),
         missing=results.n_missing,
         points=tuple(curves(results)),
-        betas=tuple(against_beta(results, BETAS)) if has_weights else (),
+        betas=tuple(against_beta(results, betas)) if has_weights else (),
     )
 
 
@@ -117,7 +120,7 @@ def show(path: Path) -> list[Any]:
         missing + findings_html(found.points),
         error_figure(found.points, unit),
         proxy_figure(found.points),
-        beta_figure(found.betas, found.settings.beta) if found.betas else None,
+        beta_figure(found.betas, found.settings) if found.betas else None,
         points_table(found.points, unit),
         facts_html(found.settings, found.acceptance, found.done),
     ]

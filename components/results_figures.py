@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import html
+import math
 from collections.abc import Iterable, Sequence
 
 import plotly.graph_objects as go
+from plotly.subplots import make_subplots
 
-from components.compare_figures import COLOURS, DASHES, SYMBOLS, frame
+from components.compare_figures import COLOURS, DASHES, GREY, SYMBOLS, frame
 from components.compare_view import NAMES, number, percent, si
 from qalign_core.compare import METHODS, Method
 from qalign_core.diagnostics import Acceptance
-from qalign_core.results import Point, Settings
+from qalign_core.results import BetaPoint, Point, Settings
 
 PAPER_METHODS = ("BoN", "MV", "WMV", "QAlign", "DPO + MV")
 PAPER: tuple[tuple[str, tuple[float, ...]], ...] = (
@@ -117,35 +119,50 @@ def proxy_figure(points: Sequence[Point]) -> go.Figure:
     return figure
 
 
-def beta_figure(betas: Sequence[tuple[float, Point]], chain_beta: float) -> go.Figure:
-    """Accuracy of the weighted vote at other betas, from the same samples."""
-    figure = go.Figure()
-    x = [beta for beta, _ in betas]
+def beta_figure(betas: Sequence[BetaPoint], settings: Settings) -> go.Figure:
+    """What other betas do, from the same samples: accuracy, acceptance, distance from the base."""
+    figure = make_subplots(rows=3, cols=1, shared_xaxes=True, vertical_spacing=0.05)
+    x = [p.beta for p in betas]
     figure.add_scatter(
         x=[*x, *reversed(x)],
-        y=[*(p.high for _, p in betas), *(p.low for _, p in reversed(betas))],
+        y=[*(p.high for p in betas), *(p.low for p in reversed(betas))],
         fill="toself",
         fillcolor=COLOURS["wmv"],
         opacity=0.13,
         line={"width": 0},
         hoverinfo="skip",
-        showlegend=False,
+        row=1,
+        col=1,
     )
-    figure.add_scatter(
-        x=x,
-        y=[p.accuracy for _, p in betas],
-        mode="lines+markers",
-        name=NAMES["wmv"].name,
-        line={"color": COLOURS["wmv"], "width": 2.5},
-        marker={"symbol": SYMBOLS["wmv"], "size": 8},
-        hovertemplate="β %{x:.3g}: %{y:.1%} right<extra></extra>",
-    )
-    figure.add_vline(x=chain_beta, line={"color": "#7c8696", "dash": "dash"})
-    figure.update_layout(frame(340, showlegend=False))
+    told = [p for p in betas if p.acceptance is not None]
+    lines = (
+        (x, [p.accuracy for p in betas], COLOURS["wmv"], SYMBOLS["wmv"], "%{y:.1%} right"),
+        ([p.beta for p in told], [p.acceptance for p in told], COLOURS["qalign"],
+         SYMBOLS["qalign"], "%{y:.0%} accepted"),
+        (x, [p.kl for p in betas], GREY, "square", "%{y:.2f} nats from the base"),
+    )  # fmt: skip
+    for row, (at, y, colour, symbol, said) in enumerate(lines, start=1):
+        figure.add_scatter(
+            x=at,
+            y=y,
+            mode="lines+markers",
+            line={"color": colour, "width": 2.5},
+            marker={"symbol": symbol, "size": 8},
+            hovertemplate=f"β %{{x:.3g}}: {said}<extra></extra>",
+            row=row,
+            col=1,
+        )
+    figure.add_hline(y=math.log(settings.budget), line={"color": GREY, "dash": "dot"}, row=3, col=1)
+    figure.add_vline(x=settings.beta, line={"color": GREY, "dash": "dash"})
+    figure.update_layout(frame(560, showlegend=False))
     figure.update_xaxes(
-        type="log", title_text="β, logarithmic; dashed: the β of this run", gridcolor="#dfe3ea"
+        type="log", gridcolor="#dfe3ea", range=[math.log10(b) for b in (x[0], x[-1])]
     )
-    figure.update_yaxes(title_text="share answered rightly", tickformat=".0%", gridcolor="#dfe3ea")
+    figure.update_xaxes(title_text="β, logarithmic; dashed: the β of this run", row=3, col=1)
+    figure.update_yaxes(gridcolor="#dfe3ea", zeroline=False)
+    figure.update_yaxes(title_text="right (WMV)", tickformat=".0%", row=1, col=1)
+    figure.update_yaxes(title_text="accepted", tickformat=".0%", range=[0, 1], row=2, col=1)
+    figure.update_yaxes(title_text="KL, nats", rangemode="tozero", row=3, col=1)
     return figure
 
 

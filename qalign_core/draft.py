@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from qalign_core.answers import same_answer
+from qalign_core.protocols import AnswerExtractor
 from qalign_core.results import Record
 from qalign_core.tasks import Problem
 from qalign_core.types import Cost, Response, ScoredResponse, Step
@@ -23,13 +23,12 @@ class Draft:
     """A record in the making: the same numbers, without texts, and the chain's last state."""
 
     def __init__(self, problem: Problem) -> None:
-        if problem.extract is None:
-            raise ValueError(f"problem {problem.id!r} has no extractor")
         self._problem = problem
-        self._extract = problem.extract
+        # an open-ended response is its own answer
+        self._extract: AnswerExtractor = problem.extract or str
         self._answers: dict[str, int] = {}
         self._pool: list[tuple[float, int, _CostRow]] = []
-        self._chain: list[tuple[float, int, _CostRow, bool, bool, float]] = []
+        self._chain: list[tuple[float, int, _CostRow, bool, bool, int]] = []
         self._state: ScoredResponse | None = None
 
     @property
@@ -75,7 +74,7 @@ class Draft:
                 _row(step.cost),
                 step.accepted,
                 changed,
-                step.log_alpha,
+                len(step.proposal.response),
             )
         )
         self._state = step.state
@@ -95,7 +94,7 @@ class Draft:
         return Record(
             id=self._problem.id,
             answers=np.array(answers, dtype=np.str_),
-            right=np.array([same_answer(a, self._problem.answer) for a in answers], bool),
+            right=np.array([self._problem.is_right(answer) for answer in answers], bool),
             pool_reward=np.array([row[0] for row in pool], np.float32),
             pool_answer=np.array([number[row[1]] for row in pool], np.int32),
             pool_cost=_matrix([row[2] for row in pool]),
@@ -104,7 +103,7 @@ class Draft:
             chain_cost=_matrix([row[2] for row in chain]),
             chain_accepted=np.array([row[3] for row in chain], bool),
             chain_changed=np.array([row[4] for row in chain], bool),
-            chain_log_alpha=np.array([row[5] for row in chain], np.float16),
+            chain_length=np.array([row[5] for row in chain], np.int32),
         )
 
     def to_bytes(self) -> bytes:
@@ -154,7 +153,7 @@ class Draft:
                 map(tuple, record.chain_cost.tolist()),
                 record.chain_accepted.tolist(),
                 record.chain_changed.tolist(),
-                record.chain_log_alpha.tolist(),
+                record.chain_length.tolist(),
                 strict=True,
             )
         )

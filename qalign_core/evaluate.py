@@ -14,7 +14,7 @@ import os
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import fields
+from dataclasses import astuple, fields
 from datetime import UTC, datetime
 from itertools import accumulate
 from pathlib import Path
@@ -61,7 +61,8 @@ async def evaluate(
     Args:
         lm: language model, as sampled.
         rm: reward model.
-        problems: with answers; open-ended ones are refused, since nothing says what is right.
+        problems: with answers to compare with, or all open-ended with constraints to check: then
+            minimum Bayes risk with ROUGE-1 takes the place of the votes.
         beta: of the chain, raw RM units; frozen before anything is drawn.
         folder: where the results go, or where a run with the same settings was stopped.
         methods: of "qalign", "bon", "mv", "wmv"; only what they need is drawn.
@@ -76,7 +77,7 @@ async def evaluate(
 
     Raises:
         InvalidSetting: settings out of range, or the folder holds results of other settings.
-        InvalidTask: a problem has no answer to compare with.
+        InvalidTask: nothing says what is right for a problem, or only some are open-ended.
         QAlignError: a model failed; what was drawn is kept.
     """
     check_count("budget", budget, 1)
@@ -87,10 +88,15 @@ async def evaluate(
     if not problems:
         raise InvalidTask("there are no problems to evaluate; give a set with at least one")
     for problem in problems:
-        if problem.answer is None or problem.extract is None:
+        if problem.answer is None and problem.writing is None:
             raise InvalidTask(
-                f"problem {problem.id!r} has no answer to compare with; 'evaluate' needs one"
+                f"problem {problem.id!r} has neither an answer to compare with nor constraints to "
+                "check; 'evaluate' needs one of them"
             )
+    if len({problem.extractor is None for problem in problems}) > 1:
+        raise InvalidTask(
+            "some problems are open-ended and some are not; put them in two files and evaluate each"
+        )
     settings = Settings(
         lm=lm.id,
         rm=rm.id,
@@ -109,6 +115,7 @@ async def evaluate(
         rm_revision=str(getattr(rm, "revision", "")),
         created=datetime.now(UTC).date().isoformat(),
         command=command,
+        open_ended=problems[0].extractor is None,
     )
     folder = Path(folder)
     _join(folder, settings)
@@ -276,4 +283,5 @@ def _write_whole(path: Path, content: bytes) -> None:
 
 def _digest(problems: Sequence[Problem]) -> str:
     content = [[p.id, p.prompt, p.answer, p.extractor] for p in problems]
+    content += [list(astuple(p.writing)) for p in problems if p.writing is not None]
     return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]

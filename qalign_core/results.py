@@ -1,9 +1,10 @@
 """The results of an evaluation: how they are stored, and what curves and tables they give.
 
-Every sample and every step is kept as numbers (its reward, which answer, whether it was accepted,
-its cost), without texts, so that each curve can be computed again at any budget and any number of
-samples without sampling anything. A folder holds `settings.json` and one `.npz` a problem while a
-run goes on; `pack` makes one file of them. Rewards are kept as 32-bit floats.
+Every sample and every step is kept as numbers (its reward, its length, which answer, whether it was
+accepted, its cost), so that each curve can be computed again at any budget, any number of samples
+and any beta without sampling anything; texts are kept of open-ended problems only. A folder holds
+`settings.json` and one `.npz` a problem while a run goes on; `pack` makes one file of them. Rewards
+are kept as 32-bit floats.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ import io
 import json
 import math
 import zipfile
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, Literal
@@ -21,16 +22,21 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from qalign_core.calibrate import Proposals, kl_from_base
 from qalign_core.compare import METHODS, Budget, Meter, Method
 from qalign_core.cost import n_at_budget
+from qalign_core.decide import effective_sample_size, importance_weights
 from qalign_core.diagnostics import Acceptance, Rate
 from qalign_core.errors import InvalidSetting, InvalidTrace
 from qalign_core.types import Cost, Sampling
+from qalign_core.utilities import rouge1
+from qalign_core.votes import minimum_bayes_risk, vote
 
 Array = NDArray[Any]
+Rule = Callable[[Array, Array, Array], Array]
 Curve = Literal["qalign", "bon", "mv", "wmv", "any"]
 
-VERSION = 1
+VERSION = 2
 SETTINGS = "settings.json"
 
 
@@ -52,6 +58,7 @@ class Settings:
         created: date of the start (ISO 8601).
         command: how to run it again.
         states: the chain has at most so many states; 0 if only the budget ends it.
+        open_ended: minimum Bayes risk with ROUGE-1 over texts takes the place of the votes.
     """
 
     lm: str
@@ -71,6 +78,7 @@ class Settings:
     created: str = ""
     command: str = ""
     states: int = 0
+    open_ended: bool = False
     version: int = VERSION
 
     @property
@@ -91,10 +99,11 @@ class Settings:
         """
         try:
             values = json.loads(text)
-            if values.get("version") != VERSION:
+            if values.get("version") not in (1, VERSION):
                 raise InvalidTrace(
                     f"{place} has version {values.get('version')!r}, this program reads {VERSION}"
                 )
+            values["version"] = VERSION
             values["sampling"] = Sampling(**values["sampling"])
             values["methods"] = tuple(values["methods"])
             values["problems"] = tuple(values["problems"])
@@ -111,13 +120,13 @@ class Record:
 
     Attributes:
         id: of the problem.
-        answers: the distinct answers, in canonical form.
+        answers: the distinct answers, in canonical form; of an open-ended problem the texts.
         right: whether each is the right one, shape [answers].
         pool_reward, chain_reward: rewards of samples and of proposals, shapes [N], [T + 1].
         pool_answer, chain_answer: which of `answers` each has, -1 for none.
         pool_cost, chain_cost: the five counts of `Cost` for each, shapes [N, 5], [T + 1, 5].
         chain_accepted, chain_changed: of each proposal; True for the initial draw, t = 0.
-        chain_log_alpha: natural log of the acceptance probability of each proposal, in 16 bits.
+        chain_length: of each proposal, |y'| in tokens, shape [T + 1].
     """
 
     id: str
@@ -131,7 +140,7 @@ class Record:
     chain_cost: Array
     chain_accepted: Array
     chain_changed: Array
-    chain_log_alpha: Array
+    chain_length: Array
 
     @cached_property
     def state_of(self) -> Array:
@@ -142,6 +151,15 @@ class Record:
     def is_right(self, answer: Array) -> Array:
         """Whether answers (by number, -1 for none) are right, same shape."""
         return np.append(self.right, False)[answer]
+
+    def rule(self, settings: Settings) -> Rule:
+        """How many votes are decided at once: (answers, weights, rewards [k, n]) -> winners [k]."""
+        if settings.open_ended:
+            utility = rouge1.matrix(self.answers.tolist())
+            return lambda answer, weight, reward: minimum_bayes_risk(
+                answer, weight, reward, utility
+            )
+        return lambda answer, weight, reward: vote(answer, weight, reward, len(self.answers))
 
     def to_bytes(self) -> bytes:
         """The record as the content of an `.npz` file."""
@@ -210,20 +228,35 @@ def pack(results: Results, path: str | Path) -> Path:
     for name in _COLUMNS:
         parts = [np.asarray(getattr(record, name)) for record in results.records]
         arrays[f"{name}_n"] = np.array([len(part) for part in parts], dtype=np.int32)
-        column = np.concatenate(parts) if parts else np.zeros(0)
-        # counts one after another, and small: both make them easy to compress
-        arrays[name] = np.ascontiguousarray(_narrow(column).T)
+        arrays[name] = np.concatenate(parts) if parts else np.zeros(0)
+    pool, chain = (arrays[name].reshape(-1, 5) for name in ("pool_cost", "chain_cost"))
+    arrays["pool_cost"] = _differences(pool, pool[:, 0])
+    arrays["chain_cost"] = _differences(chain, arrays["chain_length"])
     arrays["id"] = np.array([record.id for record in results.records], dtype=np.str_)
-    with path.open("wb") as file:
-        np.savez_compressed(file, allow_pickle=False, **arrays)
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, array in arrays.items():
+            buffer = io.BytesIO()
+            np.save(buffer, _narrow(array), allow_pickle=False)
+            member = zipfile.ZipInfo(f"{name}.npy")  # of a fixed date: same results, same bytes
+            archive.writestr(member, buffer.getvalue(), zipfile.ZIP_LZMA)
     return path
 
 
 def _unpacked(arrays: dict[str, Array]) -> tuple[Record, ...]:
+    pool, chain = arrays["pool_cost"].astype(np.int32), arrays["chain_cost"].astype(np.int32)
+    if "chain_length" in arrays:
+        arrays["pool_cost"] = _counts(pool, pool[0])
+        arrays["chain_cost"] = _counts(chain, arrays["chain_length"])
+    else:  # version 1
+        arrays["pool_cost"], arrays["chain_cost"] = pool.T, chain.T
+        arrays["chain_length_n"] = arrays["chain_cost_n"]
+        total = chain[3] + chain[4]
+        first = np.repeat(np.r_[0, np.cumsum(arrays["chain_cost_n"])[:-1]], arrays["chain_cost_n"])
+        arrays["chain_length"] = total - total[first] + chain[0][first]
     columns = {}
     for name in _COLUMNS:
         ends = np.cumsum(arrays[f"{name}_n"])[:-1]
-        columns[name] = np.split(arrays[name].T, ends) if len(arrays["id"]) else []
+        columns[name] = np.split(arrays[name], ends) if len(arrays["id"]) else []
     return tuple(
         Record(id=str(id_), **{name: columns[name][k] for name in _COLUMNS})
         for k, id_ in enumerate(arrays["id"])
@@ -231,6 +264,20 @@ def _unpacked(arrays: dict[str, Array]) -> tuple[Record, ...]:
 
 
 _COLUMNS = tuple(f.name for f in fields(Record) if f.name != "id")
+
+
+def _differences(cost: Array, length: Array) -> Array:
+    """The counts of n draws of so many tokens as five rows, small or alike: easy to compress."""
+    generated, lm, lm_reused, rm, rm_reused = cost.T
+    lm_all, rm_all = lm + lm_reused, rm + rm_reused
+    return np.stack([generated, lm - generated, lm_all - length, rm - generated, rm_all - lm_all])
+
+
+def _counts(rows: Array, length: Array) -> Array:
+    """The inverse of `_differences`, shape [n, 5]."""
+    generated, lm, lm_all, rm, rm_all = rows
+    lm, rm, lm_all = lm + generated, rm + generated, lm_all + length
+    return np.stack([generated, lm, lm_all - lm, rm, rm_all + lm_all - rm], axis=1)
 
 
 def _narrow(values: Array) -> Array:
@@ -316,11 +363,12 @@ def curves(
     resampled = rng.multinomial(len(records), np.full(len(records), 1 / len(records)), n_bootstrap)
     per_problem: dict[tuple[Curve, int], list[tuple[float, ...]]] = {}
     for record in records:
-        rows: list[tuple[Curve, int, tuple[float, ...]]] = []
+        rows: list[_Row] = []
+        decide = record.rule(settings)
         if has_pool:
-            rows += _pool_rows(record, settings, ns, beta or settings.beta, n_subsets, rng)
+            rows += _pool_rows(record, settings, ns, beta or settings.beta, n_subsets, rng, decide)
         if "qalign" in settings.methods:
-            rows += _chain_rows(record, settings, ns, budget if has_pool else "samples")
+            rows += _chain_rows(record, settings, ns, budget if has_pool else "samples", decide)
         for method, n, row in rows:
             per_problem.setdefault((method, n), []).append(row)
 
@@ -345,23 +393,101 @@ def curves(
     return sorted(points, key=lambda p: (order.index(p.method), p.n))
 
 
-def against_beta(
-    results: Results, betas: Sequence[float], *, n: int | None = None, seed: int = 0
-) -> list[tuple[float, Point]]:
-    """Compute WMV's accuracy at other betas, from the same samples: (beta, point) of n samples.
+@dataclass(frozen=True, slots=True)
+class BetaPoint:
+    """What another beta would have made of the same samples, averaged over problems.
 
-    WMV and the chain have the same limit at the same beta, so this shows what beta does to both.
+    Attributes:
+        beta: of the target, raw RM units.
+        accuracy: share of problems that WMV decides rightly; `low`, `high` are its 95 % band.
+        reward: mean reward under WMV's weights.
+        kl: KL(pi_beta || p_LM) in nats, from the pool; n samples cannot show more than log n.
+        effective: effective sample size of WMV's weights.
+        acceptance: of a chain's proposals that differ from the state; None if the chain that ran
+            is too far away to tell.
+    """
+
+    beta: float
+    accuracy: float
+    low: float
+    high: float
+    reward: float
+    kl: float
+    effective: float
+    acceptance: float | None
+
+
+def against_beta(
+    results: Results, betas: Sequence[float], *, n_bootstrap: int = 2000, seed: int = 0
+) -> list[BetaPoint]:
+    """Compute what other betas do: to WMV's accuracy, to the acceptance, to the distance from base.
+
+    WMV and the chain have the same limit at the same beta, so its accuracy speaks for both.
 
     Raises:
-        InvalidSetting: as `curves`.
+        InvalidSetting: no problem is done, a beta is not > 0, or no samples were drawn.
     """
-    size = n or min((len(r.pool_reward) for r in results.records), default=1)
-    only = replace(results.settings, methods=("wmv",))
-    found = []
-    for beta in betas:
-        found += [(beta, p) for p in curves(Results(only, results.records), ns=[size], beta=beta,
-                                            seed=seed) if p.method == "wmv"]  # fmt: skip
-    return found
+    records, settings = results.records, results.settings
+    if not records or not all(len(record.pool_reward) for record in records):
+        raise InvalidSetting("other betas need samples of the pool; run 'evaluate' with 'wmv'")
+    rng = np.random.default_rng(seed)
+    resampled = rng.multinomial(len(records), np.full(len(records), 1 / len(records)), n_bootstrap)
+    values = np.empty((len(betas), len(records), 4))
+    for place, record in enumerate(records):
+        decide = record.rule(settings)
+        reward = record.pool_reward.astype(np.float64)
+        answer = record.pool_answer.astype(np.int64)
+        for row, beta in enumerate(betas):
+            weights = np.array(importance_weights(reward.tolist(), beta))
+            won = decide(answer[None], weights[None], reward[None])
+            values[row, place] = (
+                record.is_right(won)[0],
+                weights @ reward,
+                kl_from_base(reward.tolist(), beta),
+                effective_sample_size(weights.tolist()),
+            )
+    proposals = proposals_of(results)
+    points = []
+    for beta, (right, *others) in zip(betas, values.transpose(0, 2, 1), strict=True):
+        low, high = np.quantile(resampled @ right / len(records), [0.025, 0.975])
+        mean_reward, kl, effective = (float(other.mean()) for other in others)
+        accepted = None if proposals is None else proposals.acceptance(beta)
+        points.append(
+            BetaPoint(
+                beta=float(beta),
+                accuracy=float(right.mean()),
+                low=float(low),
+                high=float(high),
+                reward=mean_reward,
+                kl=kl,
+                effective=effective,
+                acceptance=accepted,
+            )
+        )
+    return points
+
+
+def proposals_of(results: Results) -> Proposals | None:
+    """The proposals of all chains, which tell the acceptance at other betas; None if none ran."""
+    chains = [record for record in results.records if len(record.chain_reward) > 1]
+    if not chains:
+        return None
+    states = [record.state_of[:-1] for record in chains]
+
+    def old(name: str) -> Array:
+        return np.concatenate([getattr(r, name)[s] for r, s in zip(chains, states, strict=True)])
+
+    def new(name: str) -> Array:
+        return np.concatenate([getattr(record, name)[1:] for record in chains])
+
+    return Proposals(
+        reward_old=old("chain_reward").astype(np.float64),
+        reward_new=new("chain_reward").astype(np.float64),
+        log_ratio=np.log(old("chain_length") / new("chain_length")),
+        changed=new("chain_changed").astype(bool),
+        prompt=np.repeat(np.arange(len(chains)), [len(s) for s in states]),
+        beta=results.settings.beta,
+    )
 
 
 def acceptance_of(records: Iterable[Record]) -> Acceptance:
@@ -413,6 +539,7 @@ def _pool_rows(
     beta: float,
     n_subsets: int,
     rng: np.random.Generator,
+    decide: Rule,
 ) -> list[_Row]:
     reward = record.pool_reward.astype(np.float64)
     answer = record.pool_answer.astype(np.int64)
@@ -442,14 +569,14 @@ def _pool_rows(
                 continue
             w = np.exp((r - r.max(axis=1, keepdims=True)) / beta) if method == "wmv" else r * 0 + 1
             w /= w.sum(axis=1, keepdims=True)
-            won = _votes(a, w, r, len(record.answers))
+            won = decide(a, w, r)
             result = (float(record.is_right(won).mean()), float((w * r).sum(axis=1).mean()))
             rows.append((method, n, (*result, *used)))
     return rows
 
 
 def _chain_rows(
-    record: Record, settings: Settings, ns: Sequence[int], budget: Budget
+    record: Record, settings: Settings, ns: Sequence[int], budget: Budget, decide: Rule
 ) -> list[_Row]:
     states = record.state_of
     reward = record.chain_reward.astype(np.float64)[states]
@@ -464,7 +591,7 @@ def _chain_rows(
         length = n_at_budget(spent.tolist(), n * price) if budget == "flops" else n
         length = min(length, len(states))
         r, a = reward[None, :length], answer[None, :length]
-        won = _votes(a, np.full(r.shape, 1 / length), r, len(record.answers))
+        won = decide(a, np.full(r.shape, 1 / length), r)
         row = (
             float(record.is_right(won)[0]),
             float(r.mean()),
@@ -474,33 +601,6 @@ def _chain_rows(
         )
         rows.append(("qalign", n, row))
     return rows
-
-
-def _votes(answer: Array, weight: Array, reward: Array, n_answers: int) -> Array:
-    """The winners of k votes at once, -1 for none: by weight, then by total reward.
-
-    Args:
-        answer, weight, reward: of the voters, shape [k, n].
-        n_answers: how many answers there are.
-    """
-    k = len(answer)
-    # column n_answers collects the abstentions
-    cell = np.where(answer < 0, n_answers, answer) + (n_answers + 1) * np.arange(k)[:, None]
-    shape = (k, n_answers + 1)
-
-    def total(values: Array) -> Array:
-        sums = np.bincount(cell.ravel(), values.ravel(), minlength=shape[0] * shape[1])
-        return sums.reshape(shape)[:, :n_answers]
-
-    if n_answers == 0:
-        return np.full(k, -1)
-    votes, voters = total(weight), total(np.ones_like(weight))
-    votes = np.where(voters > 0, votes, -1.0)
-    best = votes.max(axis=1, keepdims=True)
-    # equal numbers of equal weights may be rounded apart
-    tied = votes >= best - 1e-12
-    winner = np.where(tied, total(reward), -np.inf).argmax(axis=1)
-    return np.where(best[:, 0] < 0, -1, winner)
 
 
 def _subsets(shuffled: Array, n: int) -> Array:

@@ -4,7 +4,12 @@
 
 `prompt` is required. `id` is the line's number unless given. `answer` may be absent or null (an
 open-ended prompt); with an answer, `extractor` names how the final answer is read from a response
-(default "number"). Other fields are kept as they are, in `extra`.
+(default "number"). An open-ended prompt may say what is checked of a response: a word to use, the
+word to end with, and the number of sentences.
+
+    {"prompt": "Write ...", "constraints": {"use": "cat", "end": "hat", "sentences": 2}}
+
+Other fields are kept as they are, in `extra`.
 """
 
 from __future__ import annotations
@@ -16,8 +21,9 @@ from pathlib import Path
 from types import NoneType
 from typing import Any
 
-from qalign_core.answers import EXTRACTORS, canonical, get_extractor
+from qalign_core.answers import EXTRACTORS, canonical, get_extractor, same_answer
 from qalign_core.errors import InvalidTask
+from qalign_core.problems import WritingTask, check_writing
 from qalign_core.protocols import AnswerExtractor
 
 
@@ -30,6 +36,7 @@ class Problem:
         prompt: the user's text.
         answer: the right answer as the file has it, or None if there is none to compare with.
         extractor: name of the answer extractor, or None for an open-ended prompt.
+        writing: what a response to an open-ended prompt is checked against, or None.
         extra: the line's other fields.
     """
 
@@ -37,12 +44,19 @@ class Problem:
     prompt: str
     answer: str | None = None
     extractor: str | None = None
+    writing: WritingTask | None = None
     extra: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
     @property
     def extract(self) -> AnswerExtractor | None:
         """The function behind `extractor`."""
         return None if self.extractor is None else get_extractor(self.extractor)
+
+    def is_right(self, answer: str) -> bool | None:
+        """Whether an answer, or the text of an open-ended response, is right; None if unknown."""
+        if self.writing is not None:
+            return check_writing(self.writing, answer)
+        return None if self.answer is None else same_answer(answer, self.answer)
 
 
 def load_problems(path: str | Path) -> list[Problem]:
@@ -99,6 +113,7 @@ def _parse(line: str, number: int, place: str) -> Problem:
         )
     id_, prompt = fields.pop("id", None), fields.pop("prompt", None)
     answer, extractor = fields.pop("answer", None), fields.pop("extractor", None)
+    constraints = fields.pop("constraints", None)
 
     if not isinstance(prompt, str) or not prompt.strip():
         raise InvalidTask(f'{place}: "prompt" is {_shown(prompt)}; a text is needed')
@@ -110,6 +125,10 @@ def _parse(line: str, number: int, place: str) -> Problem:
         raise InvalidTask(f'{place}: "answer" is {_shown(answer)}; leave it out if there is none')
     if extractor is None and answer is not None:
         extractor = "number"
+    if constraints is not None and extractor is not None:
+        raise InvalidTask(
+            f'{place} has "constraints" and an answer or extractor; leave out the one or the other'
+        )
     if extractor is not None and (not isinstance(extractor, str) or extractor not in EXTRACTORS):
         known = ", ".join(EXTRACTORS)
         raise InvalidTask(f'{place}: "extractor" is {_shown(extractor)}; use one of {known}')
@@ -118,7 +137,18 @@ def _parse(line: str, number: int, place: str) -> Problem:
         prompt=prompt,
         answer=None if answer is None else str(answer),
         extractor=extractor,
+        writing=None if constraints is None else _writing(prompt, constraints, place),
         extra=fields,
+    )
+
+
+def _writing(prompt: str, constraints: object, place: str) -> WritingTask:
+    match constraints:
+        case {"use": str(use), "end": str(end), "sentences": int(sentences), **rest} if not rest:
+            return WritingTask(prompt, use.lower(), end.lower(), sentences)
+    raise InvalidTask(
+        f'{place}: "constraints" is {_shown(constraints)}; give "use" and "end" (a word each) and '
+        '"sentences" (a whole number)'
     )
 
 

@@ -11,10 +11,18 @@ import pytest
 
 from qalign_core import evaluate as evaluation
 from qalign_core.chain import run_chain
-from qalign_core.decide import best_of_n, chain_states, majority_vote, weighted_majority_vote
+from qalign_core.decide import (
+    best_of_n,
+    chain_states,
+    importance_weights,
+    majority_vote,
+    minimum_bayes_risk,
+    weighted_majority_vote,
+)
 from qalign_core.draft import Draft
 from qalign_core.errors import InvalidSetting, InvalidTask, InvalidTrace
 from qalign_core.evaluate import evaluate
+from qalign_core.problems import WritingTask
 from qalign_core.results import (
     SETTINGS,
     Results,
@@ -28,8 +36,13 @@ from qalign_core.results import (
 from qalign_core.sampling import sample_iid
 from qalign_core.tasks import Problem
 from qalign_core.types import Response, Work
+from qalign_core.utilities import rouge1
 
 PROBLEMS = [Problem(f"p{k}", f"prompt {k}", "18", "number") for k in range(6)]
+WRITING = [
+    Problem(f"w{k}", f"Use one word, number {k}", writing=WritingTask("", "cat", "hat", 1))
+    for k in range(3)
+]
 ANSWERS = ["The answer is 18.", "The answer is 17.", "The answer is 3.", "I give up."]
 
 
@@ -218,7 +231,8 @@ async def test_a_folder_with_other_settings_is_left_alone(tmp_path, change, name
         ({"methods": ["best"]}, InvalidSetting, "qalign, bon, mv, wmv"),
         ({"methods": []}, InvalidSetting, "methods"),
         ({"problems": []}, InvalidTask, "no problems"),
-        ({"problems": [Problem("x", "write")]}, InvalidTask, "'x' has no answer"),
+        ({"problems": [Problem("x", "write")]}, InvalidTask, "'x' has neither an answer"),
+        ({"problems": [*PROBLEMS, WRITING[0]]}, InvalidTask, "open-ended and some are not"),
     ],
 )
 async def test_bad_settings_are_refused_and_nothing_is_drawn(tmp_path, change, error, message):
@@ -276,18 +290,76 @@ def _vote_is_right(record, subset, weights):
     return bool(totals) and bool(record.right[max(totals, key=totals.get)])
 
 
+class WritingLM(AnswerLM):
+    """Writes one of four texts, of which the first meets the constraints."""
+
+    texts = ("The cat has a hat.", "The dog has a hat.", "A cat. A hat.", "the cat and the hat")
+
+    async def extend(self, prompt_ids, prefix, *, seed):
+        response = await super().extend(prompt_ids, prefix, seed=seed)
+        text = self.texts[ANSWERS.index(response.text)]
+        return Response(response.tokens, text, response.finished, work=response.work)
+
+
+async def test_open_ended_problems_are_decided_by_minimum_bayes_risk_and_checked(tmp_path):
+    lm, rm = WritingLM(), AnswerRM()
+    await run(tmp_path, lm=lm, problems=WRITING)
+    results = load_results(pack(load_results(tmp_path), tmp_path / "set.zip"))
+    assert results.settings.open_ended
+    for place, (problem, record) in enumerate(zip(WRITING, results.records, strict=True)):
+        pool = [s async for s in sample_iid(lm, rm, problem.prompt, n=32, seed=5 + place)]
+        n = len(record.chain_reward)
+        chain = run_chain(lm, rm, problem.prompt, beta=0.8, steps=n - 1, seed=5 + place)
+        states = [step.state async for step in chain]
+        weights = importance_weights([s.reward for s in pool], 0.8)
+        decided = {
+            "qalign": minimum_bayes_risk(states, rouge1),
+            "bon": best_of_n(pool),
+            "mv": minimum_bayes_risk(pool, rouge1),
+            "wmv": minimum_bayes_risk(pool, rouge1, weights),
+        }
+        one = curves(Results(results.settings, (record,)), ns=[32], n_bootstrap=2)
+        accuracy = {p.method: p.accuracy for p in one}
+        for method, decision in decided.items():
+            assert accuracy[method] == (decision.chosen.response.text == lm.texts[0]), method
+
+
 def test_bands_hold_the_accuracy_and_come_from_the_problems(results):
     for p in curves(results):
         assert 0 <= p.low <= p.accuracy <= p.high <= 1
     assert curves(results) == curves(results)
 
 
-def test_a_smaller_beta_is_greedier(results):
+def test_a_smaller_beta_is_greedier_and_further_from_the_base(results):
     found = against_beta(results, [0.05, 0.8, 50.0])
-    rewards = [point.reward for _, point in found]
-    assert rewards == sorted(rewards, reverse=True)
-    mv = next(p for p in curves(results) if (p.method, p.n) == ("mv", 32))
-    assert found[-1][1].accuracy == mv.accuracy
+    for name, falls in (("reward", True), ("kl", True), ("effective", False)):
+        values = [getattr(point, name) for point in found]
+        assert values == sorted(values, reverse=falls)
+    assert 0 <= found[-1].kl < 0.01
+    assert found[0].kl <= math.log(32)
+    last = {p.method: p for p in curves(results) if p.n == 32}
+    assert found[-1].accuracy == last["mv"].accuracy
+    assert (found[1].accuracy, found[1].low) == (last["wmv"].accuracy, last["wmv"].low)
+    assert found[1].reward == pytest.approx(last["wmv"].reward)
+
+
+async def test_acceptance_at_another_beta_is_that_of_the_steps_drawn(results):
+    """At its own beta: the mean acceptance probability of the changed proposals, step by step."""
+    alpha = []
+    for place, record in enumerate(results.records):
+        n = len(record.chain_reward)
+        chain = run_chain(
+            AnswerLM(), AnswerRM(), PROBLEMS[place].prompt, beta=0.8, steps=n - 1, seed=5 + place
+        )
+        alpha += [math.exp(s.log_alpha) async for s in chain if s.t and s.changed]
+    near, far = against_beta(results, [0.8, 1e-3])
+    assert near.acceptance == pytest.approx(np.mean(alpha), rel=1e-6)
+    assert far.acceptance is None
+
+
+def test_other_betas_need_a_pool(results):
+    with pytest.raises(InvalidSetting, match="samples of the pool"):
+        against_beta(Results(results.settings, ()), [1.0])
 
 
 def test_acceptance_leaves_the_initial_draw_out(results):
@@ -304,8 +376,8 @@ def test_a_summary_is_plain_json_and_a_packed_file_gives_the_same(tmp_path, resu
     json.dumps(summary(results), allow_nan=False)
     for one, other in zip(load_results(packed).records, results.records, strict=True):
         assert one.id == other.id
-        assert (one.chain_cost == other.chain_cost).all()
-        assert (one.answers == other.answers).all()
+        for name in ("answers", "chain_length", "pool_reward", "pool_cost", "chain_cost"):
+            assert (getattr(one, name) == getattr(other, name)).all()
     assert packed.read_bytes() == pack(results, tmp_path / "again.npz").read_bytes()
 
 
