@@ -91,7 +91,11 @@ def _parser() -> argparse.ArgumentParser:
     evaluate.add_argument("--rm", default="embedded", help="registry id, hub id or folder")
     evaluate.add_argument("--task", default="in_distribution", help=_TASK_HELP)
     evaluate.add_argument("--problems", type=int, help="only the first so many")
-    evaluate.add_argument("--methods", default=",".join(METHODS), help="default: %(default)s")
+    evaluate.add_argument(
+        "--methods",
+        default=",".join(METHODS),
+        help="default: %(default)s; open-ended, all but bon are minimum Bayes risk with ROUGE-1",
+    )
     evaluate.add_argument(
         "--budget", type=int, default=256, help="samples a problem; the chain may cost as much"
     )
@@ -365,6 +369,8 @@ async def _evaluate(options: argparse.Namespace) -> None:
     made = summary(results)
     changed = made["acceptance"]["changed"]
     print(f"{made['done']} problems, {made['missing']} not done yet")
+    if results.settings.open_ended:
+        print("open-ended: qalign, mv and wmv are minimum Bayes risk with ROUGE-1")
     if changed is not None:
         print(f"acceptance {changed:.0%} of proposals that differ from the state")
     print(f"{'method':8}{'n':>7}{'tokens':>9}{made['unit']:>10}  accuracy")
