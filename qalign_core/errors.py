@@ -25,6 +25,10 @@ class ModelLoadError(QAlignError):
     """A model cannot be loaded: not found, of the wrong kind, unsafe, or too large."""
 
 
+class NotEnoughMemory(ModelLoadError):
+    """A model is larger than the memory that is free; unloading another may help."""
+
+
 class EngineError(QAlignError):
     """A model failed while it ran (out of memory, non-finite logits, server gone)."""
 

@@ -14,7 +14,8 @@ class LanguageModel(Protocol):
 
     Optional attributes, used where present: `n_parameters: int` (for FLOPs),
     `sampling: Sampling` and `revision: str` (for the header of a trace),
-    `context_length: int` (prompt and response together).
+    `context_length: int` (prompt and response together), `notes: tuple[str, ...]` (what a trace
+    must say of it, such as that it is approximate).
     """
 
     @property

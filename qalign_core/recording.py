@@ -60,6 +60,7 @@ def header_of(
         extractor=extractor,
         lm_revision=getattr(lm, "revision", ""),
         rm_revision=getattr(rm, "revision", ""),
+        notes=tuple(getattr(lm, "notes", ())),
     )
 
 
@@ -134,4 +135,4 @@ async def record(
     except QAlignError as error:
         yield Recorded(end_line("failed", str(error)))
         raise
-    yield Recorded(end_line("finished"))
+    yield Recorded(end_line("finished", "; ".join(getattr(lm, "notes", ()))))

@@ -1,7 +1,13 @@
-"""Names to models: `assets/registry.toml`, a folder, or a hub id; each model is loaded once."""
+"""Names to models: `assets/registry.toml`, a folder, a hub id or a server's address.
+
+Each model is loaded once. Where a new one does not fit into memory, the ones that have been idle
+longest are unloaded first.
+"""
 
 from __future__ import annotations
 
+import gc
+import re
 import threading
 import tomllib
 from collections.abc import Callable
@@ -10,14 +16,18 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from qalign_core.errors import ModelLoadError
+from qalign_core.errors import ModelLoadError, NotEnoughMemory
+from qalign_core.protocols import RewardModel
 from qalign_core.types import Sampling
 
 if TYPE_CHECKING:
     from qalign_core.models.hf import HFLanguageModel
-    from qalign_core.rewards.hf import HFRewardModel
+    from qalign_core.models.served import ServedLanguageModel
 
 ASSETS = Path(__file__).resolve().parent.parent / "assets"
+
+IN_USE = 30.0
+"""Seconds after its last request during which a model is not unloaded for another."""
 
 _SETTINGS = [field.name for field in fields(Sampling)]
 
@@ -35,7 +45,7 @@ class Entry:
     Attributes:
         id: its short name.
         kind: "lm" or "rm".
-        source: folder below assets/, or hub id.
+        source: folder below assets/, hub id, or address of a server.
         title: what people call it.
         parameters: how many, in millions.
         licence: as the model's page names it.
@@ -91,28 +101,40 @@ def reward_models() -> tuple[Entry, ...]:
     return tuple(entry for entry in entries().values() if entry.kind == "rm")
 
 
+def is_address(name: str) -> bool:
+    """Whether a model's name is the address of a server."""
+    return name.startswith(("http://", "https://"))
+
+
 def load_language_model(
     id: str = "embedded", *, sampling: Sampling | None = None, **changes: Any
-) -> HFLanguageModel:
-    """A language model by registry id, folder or hub id; loaded once and shared.
+) -> HFLanguageModel | ServedLanguageModel:
+    """A language model by registry id, folder, hub id or address; loaded once and shared.
 
     Args:
         id: which one.
         sampling: how it is sampled; by default the entry's settings.
         changes: single settings to change (temperature, top_p, top_k, max_new_tokens),
-            and options that go before the entry's: rows (requests that run at once), window
-            (tokens of prompt and response together), revision, dtype, device, threads,
-            cache_bytes, max_queue.
+            and options that go before the entry's: rows (requests that run at once), revision;
+            of a local model window (tokens of prompt and response together), dtype, device,
+            threads, cache_bytes, max_queue; of a served one tokenizer, approximate, timeout,
+            patience.
 
     Raises:
         ModelLoadError: one sentence that says what is wrong and what to do.
         InvalidSetting: of the sampling.
     """
 
-    def make(source: str, given: dict[str, Any]) -> HFLanguageModel:
+    def make(
+        source: str, name: str | None, given: dict[str, Any]
+    ) -> HFLanguageModel | ServedLanguageModel:
+        if is_address(source):
+            from qalign_core.models.served import ServedLanguageModel
+
+            return ServedLanguageModel.connect(source, id=name, **given)
         from qalign_core.models.hf import HFLanguageModel
 
-        return HFLanguageModel.from_pretrained(source, id=id, **given)
+        return HFLanguageModel.from_pretrained(source, id=name, **given)
 
     settings = {name: changes.pop(name) for name in _SETTINGS if name in changes}
     lm = _shared("lm", id, changes, make)
@@ -121,19 +143,63 @@ def load_language_model(
     return lm.with_sampling(replace(sampling or default or Sampling(), **settings))
 
 
-def load_reward_model(id: str = "embedded", **options: Any) -> HFRewardModel:
-    """A reward model by registry id, folder or hub id; loaded once and shared.
+def load_reward_model(id: str = "embedded", *, code: bool = False, **options: Any) -> RewardModel:
+    """A reward model by registry id, folder, hub id or address; loaded once and shared.
+
+    "judge:LM" is a language model that grades (`JudgeReward`), "0.7*A + 0.3*B" the weighted sum
+    of others (`CompositeReward`).
+
+    Args:
+        id: which one.
+        code: "FILE.py:NAME" is allowed too: a function of prompt and response text in a file of
+            the user's own, which is run.
+        options: as for language models, of a served one tokenizer and score_ids as well.
 
     Raises:
         ModelLoadError: one sentence that says what is wrong and what to do.
     """
+    parts = reward_parts(id)
+    if parts == ((1.0, id),):
+        return _load_reward_model(id, options, code)
+    from qalign_core.rewards.rule import CompositeReward
 
-    def make(source: str, given: dict[str, Any]) -> HFRewardModel:
+    loaded = [(_load_reward_model(name, options, code), weight) for weight, name in parts]
+    return CompositeReward(loaded, id=id)
+
+
+def reward_parts(id: str) -> tuple[tuple[float, str], ...]:
+    """Weight and name of each reward in "0.7*A + 0.3*B"; one of weight 1 if it is a plain name."""
+    found = []
+    for part in re.split(r"\s\+\s", id.strip()):
+        weighted = re.fullmatch(r"(-?\d+(?:\.\d*)?)\s*\*\s*(\S.*)", part)
+        found.append((float(weighted[1]), weighted[2]) if weighted else (1.0, part))
+    return tuple(found)
+
+
+def _load_reward_model(id: str, options: dict[str, Any], code: bool) -> RewardModel:
+    def make(source: str, name: str | None, given: dict[str, Any]) -> RewardModel:
+        if is_address(source):
+            from qalign_core.rewards.served import ServedRewardModel
+
+            return ServedRewardModel.connect(source, id=name, **given)
         from qalign_core.rewards.hf import HFRewardModel
 
-        return HFRewardModel.from_pretrained(source, id=id, **given)
+        return HFRewardModel.from_pretrained(source, id=name, **given)
 
+    if id.startswith(JUDGE):
+        from qalign_core.rewards.judge import JudgeReward
+
+        judge = load_language_model(id.removeprefix(JUDGE), max_new_tokens=8, **options)
+        return JudgeReward(judge, id=id)
+    if code and ".py:" in id:
+        from qalign_core.rewards.rule import FunctionReward
+
+        return FunctionReward.from_file(id)
     return _shared("rm", id, options, make)
+
+
+JUDGE = "judge:"
+"""What the name of a language model that grades begins with."""
 
 
 def unload(id: str) -> bool:
@@ -153,7 +219,10 @@ def loaded() -> tuple[str, ...]:
 
 
 def _shared(
-    kind: str, id: str, options: dict[str, Any], make: Callable[[str, dict[str, Any]], M]
+    kind: str,
+    id: str,
+    options: dict[str, Any],
+    make: Callable[[str, str | None, dict[str, Any]], M],
 ) -> M:
     options = {name: value for name, value in options.items() if value is not None}
     key = (kind, id, *sorted(options.items()))
@@ -169,10 +238,34 @@ def _shared(
         if entry is None and "/" not in id and not Path(id).is_dir():
             known = ", ".join(name for of, name in entries() if of == kind)
             raise ModelLoadError(
-                f"there is no model called {id!r}; known are {known}, or give a folder or a hub id "
-                "(owner/name)"
+                f"there is no model called {id!r}; known are {known}, or give a folder, a hub id "
+                "(owner/name) or a server (http://HOST:PORT)"
             )
-        model = make(source, {**((entry.options if entry is not None else None) or {}), **options})
+        given = {**((entry.options if entry is not None else None) or {}), **options}
+        if entry is not None and is_address(source):
+            given.setdefault("n_parameters", round(entry.parameters * 1e6))
+        name = None if is_address(id) else id
+        while True:
+            try:
+                model = make(source, name, given)
+                break
+            except NotEnoughMemory:
+                if not _unload_idle():
+                    raise
         with _lock:
             _loaded[key] = model
         return model
+
+
+def _unload_idle() -> bool:
+    """Unload the model that has been idle longest; False if all are in use."""
+    with _lock:
+        idle = {key: getattr(model, "idle_seconds", 0.0) for key, model in _loaded.items()}
+        key = max(idle, key=lambda key: idle[key], default=None)
+        if key is None or idle[key] < IN_USE:
+            return False
+        model = _loaded.pop(key)
+    model.close()
+    del model
+    gc.collect()  # its tensors hang in cycles, and the next check asks what is free
+    return True

@@ -14,10 +14,15 @@ from typing import Any, ClassVar, Self
 
 import torch
 
-from qalign_core.errors import ModelLoadError, QAlignError
+from qalign_core.errors import ModelLoadError, NotEnoughMemory, QAlignError
+from qalign_core.models.progress import FetchBar, tell
 from qalign_core.models.text import Text
 
-_PATTERNS = ["*.json", "*.safetensors", "*.txt", "*.model", "*.jinja"]  # never code, never pickle
+CACHE_BYTES = 256 * 2**20
+"""Memory for keys and values that are kept between requests, unless an option says so."""
+_TEXT = ["*.json", "*.txt", "*.model", "*.jinja"]
+_WEIGHTS = ["*.safetensors"]  # never code, never pickle
+_SLOW = 2**27  # bytes of weights whose reading is worth a word
 _BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 
 
@@ -38,6 +43,10 @@ class Pretrained(ABC):
     """What comes from a folder or the hub; `kind` is what `load` must find there."""
 
     kind: ClassVar[str]
+    rows: ClassVar[int] = 1
+    """Requests that run at once, unless the option of the same name says so."""
+    window: ClassVar[int]
+    """Tokens that one request may hold, unless the option of the same name says so."""
 
     @abstractmethod
     def __init__(self, loaded: Loaded, *, id: str, **options: Any) -> None:
@@ -67,6 +76,8 @@ class Pretrained(ABC):
             dtype=dtype,
             device=device,
             chat_template=chat_template,
+            positions=options.get("rows", cls.rows) * (options.get("window") or cls.window),
+            beside=options.get("cache_bytes", CACHE_BYTES),
         )
         return cls(loaded, id=id or str(source), **options)
 
@@ -79,6 +90,8 @@ def load(
     dtype: str | None = None,
     device: str | None = None,
     chat_template: str | None = None,
+    positions: int = 0,
+    beside: int = 0,
 ) -> Loaded:
     """Load a folder or hub id.
 
@@ -89,11 +102,13 @@ def load(
         dtype: "float32", "bfloat16" or "float16"; by default float32 on a CPU, else the stored one.
         device: as torch names them; by default a GPU if there is one.
         chat_template: used if the tokenizer has none.
+        positions: tokens whose keys and values will be held.
+        beside: bytes that will be needed for caches.
 
     Raises:
         ModelLoadError: in one sentence: not found, unsafe, of the wrong kind, incomplete, too big.
     """
-    from transformers import AutoConfig, AutoTokenizer
+    from transformers import AutoConfig
     from transformers.models.auto import modeling_auto
 
     name = str(source)
@@ -118,7 +133,11 @@ def load(
     dtype = dtype or ("float32" if device == "cpu" else stored)
     if dtype not in _BYTES:
         raise ModelLoadError(f"dtype must be one of {', '.join(_BYTES)}, got {dtype}")
-    _check_memory(folder, name, dtype, device)
+    n_stored_bytes = n_stored(folder) * _BYTES[dtype]
+    beside += positions * _kept_width(config) * _BYTES[dtype]
+    _check_memory(n_stored_bytes, beside, name, f"{dtype} on {device}", available_memory(device))
+    if n_stored_bytes >= _SLOW:
+        tell(f"reading {_gib(n_stored_bytes)} of {name}")
     with _one_sentence(name):
         model, report = auto.from_pretrained(
             folder,
@@ -132,6 +151,44 @@ def load(
             f"{name} lacks trained weights for {missing[0]} (they would be random); "
             "choose a checkpoint that has its head"
         )
+    text = _text(folder, name, chat_template)
+    model = model.to(device).eval().requires_grad_(False)
+    n_parameters = sum(p.numel() for p in model.parameters())
+    return Loaded(model, text, commit, n_parameters)
+
+
+def load_text(
+    source: str | Path, *, revision: str | None = None, chat_template: str | None = None
+) -> tuple[Text, tuple[int, ...]]:
+    """The tokenizer of a model that runs elsewhere, and every id that ends a response.
+
+    Raises:
+        ModelLoadError: in one sentence: not found, or it lacks a part.
+    """
+    from transformers import AutoConfig, GenerationConfig
+
+    name = str(source)
+    folder, _ = _fetch(name, revision, weights=False)
+    text = _text(folder, name, chat_template)
+    if (folder / "generation_config.json").is_file():
+        with _one_sentence(name):
+            eos = eos_ids(GenerationConfig.from_pretrained(folder))
+        if eos:
+            return text, eos
+    with _one_sentence(name):
+        config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
+    return text, eos_ids(config)
+
+
+def eos_ids(config: Any) -> tuple[int, ...]:
+    """Every id that ends a response, as a model's or a generation's config names them."""
+    eos = getattr(config, "eos_token_id", None)
+    return () if eos is None else (eos,) if isinstance(eos, int) else tuple(eos)
+
+
+def _text(folder: Path, name: str, chat_template: str | None) -> Text:
+    from transformers import AutoTokenizer
+
     with _one_sentence(name, "its tokenizer cannot be loaded; put tokenizer.json beside the model"):
         tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False, use_fast=True)
         assert tokenizer.backend_tokenizer is not None
@@ -140,9 +197,7 @@ def load(
         raise ModelLoadError(
             f"{name} has no chat template; choose an instruct model, or give one (chat_template=…)"
         )
-    model = model.to(device).eval().requires_grad_(False)
-    n_parameters = sum(p.numel() for p in model.parameters())
-    return Loaded(model, Text(tokenizer), commit, n_parameters)
+    return Text(tokenizer)
 
 
 _ENDINGS = {
@@ -151,11 +206,11 @@ _ENDINGS = {
 }
 
 
-def _fetch(name: str, revision: str | None) -> tuple[Path, str]:
+def _fetch(name: str, revision: str | None, *, weights: bool = True) -> tuple[Path, str]:
     """The folder of a model and its commit; hub files are downloaded, code and pickles are not."""
     folder = Path(name).expanduser()
     if folder.is_dir():
-        return folder, revision or fingerprint(folder)
+        return folder, revision or (fingerprint(folder) if weights else "")
     if name.startswith((".", "/", "~")) or name.count("/") > 1:
         raise ModelLoadError(
             f"there is no folder {name}; give a folder with config.json or a hub id"
@@ -164,7 +219,11 @@ def _fetch(name: str, revision: str | None) -> tuple[Path, str]:
     from huggingface_hub.errors import GatedRepoError, HFValidationError, RepositoryNotFoundError
 
     try:
-        local = Path(snapshot_download(name, revision=revision, allow_patterns=_PATTERNS))
+        patterns = _TEXT + _WEIGHTS if weights else _TEXT
+        bar = FetchBar.of(name)
+        local = Path(
+            snapshot_download(name, revision=revision, allow_patterns=patterns, tqdm_class=bar)
+        )
     except GatedRepoError as error:
         raise ModelLoadError(
             f"{name} is gated: accept its licence on the hub and set HF_TOKEN, or choose another"
@@ -233,13 +292,31 @@ def available_memory(device: str) -> int | None:
     return min(candidates, default=None)
 
 
-def _check_memory(folder: Path, name: str, dtype: str, device: str) -> None:
-    needed, free = n_stored(folder) * _BYTES[dtype], available_memory(device)
-    if free is not None and needed > free:
-        raise ModelLoadError(
-            f"{name} needs {needed / 2**30:.1f} GiB as {dtype} and {free / 2**30:.1f} GiB are "
-            "free; choose a smaller model or a machine with more memory"
+def _kept_width(config: Any) -> int:
+    """Numbers that a decoder keeps for each position: keys and values of all layers."""
+    try:
+        heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
+        size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+        return int(2 * config.num_hidden_layers * heads * size)
+    except AttributeError:  # not such a decoder; it is refused elsewhere
+        return 0
+
+
+def _check_memory(weights: int, beside: int, name: str, how: str, free: int | None) -> None:
+    """Refuse a model whose weights and caches (bytes) do not fit.
+
+    Raises:
+        NotEnoughMemory: with both sizes.
+    """
+    if free is not None and weights + beside > free:
+        raise NotEnoughMemory(
+            f"{name} needs {_gib(weights + beside)} as {how} ({_gib(weights)} of weights) and "
+            f"{_gib(free)} are free; choose a smaller model or a machine with more memory"
         )
+
+
+def _gib(n: float) -> str:
+    return f"{n / 2**30:.2g} GiB" if n < 2**30 else f"{n / 2**30:.1f} GiB"
 
 
 @contextmanager

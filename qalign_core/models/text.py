@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 from qalign_core.errors import InvalidPrompt
+from qalign_core.types import Response
 
 
 class Text:
@@ -42,11 +43,27 @@ class Text:
         rendered = self._tokenizer.apply_chat_template(
             messages, tokenize=False, add_generation_prompt=response is None
         )
-        return tuple(self._tokenizer(rendered, add_special_tokens=False)["input_ids"])
+        return self.tokenize(rendered)
 
-    def decode(self, tokens: Sequence[int]) -> str:
-        """The text of the ids, special tokens left out."""
-        return str(self._backend.decode(list(tokens), skip_special_tokens=True))
+    def scored(self, prompt: str, response: Response, *, as_ids: bool = False) -> tuple[int, ...]:
+        """Ids of prompt and response as a reward model reads them.
+
+        Args:
+            prompt: the user's text.
+            response: its text is rendered again, unless `as_ids`.
+            as_ids: keep the LM's own ids, EOS included, where they decode to the response's text.
+        """
+        if as_ids and self.pieces(response.tokens)[0] == response.text:
+            return self.prompt(prompt) + response.tokens
+        return self.conversation(prompt, response.text)
+
+    def tokenize(self, text: str) -> tuple[int, ...]:
+        """Ids of a text as it stands: names of special tokens are read, none is added."""
+        return tuple(self._tokenizer(text, add_special_tokens=False)["input_ids"])
+
+    def decode(self, tokens: Sequence[int], *, special: bool = False) -> str:
+        """The text of the ids, special tokens left out unless `special`."""
+        return str(self._backend.decode(list(tokens), skip_special_tokens=not special))
 
     def pieces(self, tokens: Sequence[int]) -> tuple[str, tuple[str, ...]]:
         """The text of the ids and of each id; pieces of special tokens are their names.

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import threading
+import time
 import weakref
 from collections import OrderedDict, deque
 from collections.abc import Iterator
@@ -51,7 +52,8 @@ class Worker:
         self.threads = threads
         self.max_queue = max_queue
         self._waiting: OrderedDict[str, deque[Job]] = OrderedDict()
-        self._n_waiting = 0
+        self._n_waiting = self._n_open = 0
+        self._last_used = time.monotonic()
         self._changed = threading.Condition()
         self._done: dict[asyncio.AbstractEventLoop, list[tuple[Job, Any]]] = {}
         self._thread: threading.Thread | None = None
@@ -75,12 +77,17 @@ class Worker:
                 _alive.add(self)
             self._waiting.setdefault(job.run, deque()).append(job)
             self._n_waiting += 1
+            self._n_open += 1
             self._changed.notify()
         try:
             return await job.future
         except asyncio.CancelledError:
             job.cancelled = True
             raise
+        finally:
+            with self._changed:
+                self._n_open -= 1
+                self._last_used = time.monotonic()
 
     def close(self) -> None:
         """Stop the thread after its current turn; waiting jobs fail."""
@@ -94,6 +101,12 @@ class Worker:
     def n_waiting(self) -> int:
         """Jobs that are queued and not yet started."""
         return self._n_waiting
+
+    @property
+    def idle_seconds(self) -> float:
+        """How long no request has been open; 0 while one is."""
+        with self._changed:
+            return 0.0 if self._n_open else time.monotonic() - self._last_used
 
     # For subclasses, on the worker's thread.
 

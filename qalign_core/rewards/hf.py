@@ -14,7 +14,7 @@ import torch
 
 from qalign_core.errors import InvalidPrompt, InvalidReward
 from qalign_core.models.kv import PrefixCache
-from qalign_core.models.loading import Loaded, Pretrained
+from qalign_core.models.loading import CACHE_BYTES, Loaded, Pretrained
 from qalign_core.models.nets import TOLERANCE, LlamaNet
 from qalign_core.models.text import Text
 from qalign_core.models.worker import Job, Worker, as_engine_error, torch_threads
@@ -114,7 +114,7 @@ class HFRewardModel(Pretrained):
             where the ids decode to the response's text.
     """
 
-    kind = "SequenceClassification"
+    kind, window = "SequenceClassification", 2048
 
     def __init__(
         self,
@@ -123,7 +123,7 @@ class HFRewardModel(Pretrained):
         id: str,
         score_ids: bool = False,
         window: int | None = None,
-        cache_bytes: int = 256 * 2**20,
+        cache_bytes: int = CACHE_BYTES,
         threads: int = 1,
         max_queue: int = 4096,
     ) -> None:
@@ -134,7 +134,7 @@ class HFRewardModel(Pretrained):
         self._text: Text = loaded.text
         self._score_ids = score_ids
         longest = getattr(config, "max_position_embeddings", None) or 512
-        self.context_length = min(longest, window or 2048)
+        self.context_length = min(longest, window or type(self).window)
         options: dict[str, Any] = {"name": id, "threads": threads, "max_queue": max_queue}
         self.worker: _Scorer = _Scorer(model, **options)
         if LlamaNet.fits(model) and hasattr(model, "score"):
@@ -169,9 +169,12 @@ class HFRewardModel(Pretrained):
 
     def render(self, prompt: str, response: Response) -> tuple[int, ...]:
         """The ids that are scored."""
-        if self._score_ids and self._text.pieces(response.tokens)[0] == response.text:
-            return self._text.prompt(prompt) + response.tokens
-        return self._text.conversation(prompt, response.text)
+        return self._text.scored(prompt, response, as_ids=self._score_ids)
+
+    @property
+    def idle_seconds(self) -> float:
+        """How long no request has been open; 0 while one is."""
+        return self.worker.idle_seconds
 
     def close(self) -> None:
         """Stop the worker; requests that wait fail."""

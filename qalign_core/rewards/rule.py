@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import math
+import runpy
 from collections.abc import Callable, Sequence
+from typing import Self
 
-from qalign_core.errors import InvalidReward, InvalidSetting
+from qalign_core.errors import InvalidReward, InvalidSetting, ModelLoadError
 from qalign_core.protocols import RewardModel
 from qalign_core.types import Response, Reward, Work
 
@@ -24,9 +26,33 @@ class FunctionReward:
     def __init__(self, function: Callable[[str, str], float], *, id: str = "rule") -> None:
         self.function, self.id = function, id
 
+    @classmethod
+    def from_file(cls, place: str) -> Self:
+        """The function of a user's own file, "FILE.py:NAME"; the file is run.
+
+        Raises:
+            ModelLoadError: there is no such file or function, or running the file failed.
+        """
+        path, _, name = place.rpartition(":")
+        try:
+            function = runpy.run_path(path).get(name)
+        except Exception as error:
+            raise ModelLoadError(
+                f"{path} cannot be run ({type(error).__name__}: {error}); "
+                "a Python file with a function of prompt and response was expected"
+            ) from error
+        if not callable(function):
+            raise ModelLoadError(f"{path} has no function {name}; name one as FILE.py:NAME")
+        return cls(function, id=name)
+
     async def score(self, prompt: str, response: Response) -> Reward:
         """The function's value; anything but a finite number is an `InvalidReward`."""
-        value = self.function(prompt, response.text)
+        try:
+            value = self.function(prompt, response.text)
+        except Exception as error:
+            raise InvalidReward(
+                f"{self.id} failed with {type(error).__name__}: {error}; mend the function"
+            ) from error
         if isinstance(value, bool | int | float) and math.isfinite(value):
             return Reward(value, Work(0))
         raise InvalidReward(f"{self.id} returned {value!r}, a reward is one finite number")

@@ -1,0 +1,237 @@
+"""A model behind HTTP: requests at once are bounded, retries repeat the request, waiting ends.
+
+A retry sends the same body, seed included, so that what comes back is the draw that was asked for:
+drawing anew after a time-out would favour short responses. What repeats to fail is given up after
+`patience` seconds, for all requests of the server at once, so that a run ends with what it has.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import math
+import os
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+from weakref import WeakKeyDictionary
+
+import httpx
+
+from qalign_core.errors import EngineError, InvalidSetting, ModelLoadError, QAlignError
+
+T = TypeVar("T")
+
+KEYS = {"lm": "QALIGN_LM_KEY", "rm": "QALIGN_RM_KEY"}
+"""Where the keys of servers come from; they are never an argument, so no history has them."""
+
+KEEP_ALIVE = 3.0
+"""Seconds that an idle connection is kept: less than the 5 s after which vLLM closes it."""
+
+_LONGEST_PAUSE = 10.0
+
+
+class Garbled(Exception):
+    """A failure that may pass; the same request is sent again.
+
+    Attributes:
+        busy: the server is there, and asks to be left alone for a while.
+        wait: seconds that it asks for; 0 if it does not say.
+    """
+
+    def __init__(self, said: str, *, busy: bool = False, wait: float = 0.0) -> None:
+        super().__init__(said)
+        self.busy, self.wait = busy, wait
+
+
+class Server:
+    """One address and how it is talked to; usable from any number of event loops.
+
+    Args:
+        address: "http://host:port", with or without "/v1".
+        kind: "lm" or "rm"; says which environment variable holds the key, if there is one.
+        rows: requests that run at once.
+        timeout: seconds that one request may take.
+        patience: seconds of failing, without an answer, after which a request is given up.
+        pause: seconds before the first retry; doubles with every one, to 10 s.
+
+    Raises:
+        ModelLoadError: the address is not one, or holds a key.
+        InvalidSetting: the key cannot be sent.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        kind: str,
+        rows: int = 64,
+        timeout: float = 300.0,
+        patience: float = 120.0,
+        pause: float = 0.5,
+    ) -> None:
+        self.address = _checked(address)
+        self._variable = KEYS[kind]
+        self._key = os.environ.get(self._variable, "").strip()
+        if not (self._key.isascii() and self._key.isprintable()):
+            raise InvalidSetting(f"{self._variable} holds characters that no key has; set it again")
+        self._rows, self._patience, self._pause = rows, patience, pause
+        self._options: dict[str, Any] = {
+            "base_url": self.address,
+            "headers": {"Authorization": f"Bearer {self._key}"} if self._key else {},
+            "timeout": httpx.Timeout(timeout, connect=10.0, pool=None),
+            "limits": httpx.Limits(max_connections=rows, keepalive_expiry=KEEP_ALIVE),
+        }
+        self._loops: WeakKeyDictionary[
+            asyncio.AbstractEventLoop, tuple[httpx.AsyncClient, asyncio.Semaphore]
+        ] = WeakKeyDictionary()
+        self._failing_since = math.inf
+
+    def ask(self, path: str, body: Any, read: Callable[[Any], T]) -> T:
+        """One request while the model is being loaded: nothing is tried again.
+
+        Raises:
+            ModelLoadError: no answer, or not one that `read` can use.
+        """
+        try:
+            with httpx.Client(**self._options) as client:
+                answer = client.get(path) if body is None else client.post(path, json=body)
+            return read(self._content(answer))
+        except httpx.TransportError as error:
+            raise ModelLoadError(
+                f"no server answers at {self.address} ({_cause(error)}); start one with "
+                "'vllm serve', or check the address"
+            ) from error
+        except Garbled as error:
+            raise ModelLoadError(
+                f"{self.address} cannot be used ({error}); look at the server's log"
+            ) from error
+        except QAlignError as error:
+            raise ModelLoadError(str(error)) from error
+
+    async def post(self, path: str, body: Any, read: Callable[[Any], T]) -> T:
+        """Send a request until it is answered, and return what `read` makes of the answer.
+
+        Args:
+            path: such as "/v1/completions".
+            body: sent as JSON, the same each time.
+            read: may raise `Garbled` to have the request sent again.
+
+        Raises:
+            EngineError: refused, or failing for as long as `patience` allows.
+            QAlignError: what `read` raises.
+        """
+        client, slots = self._of_this_loop()
+        async with slots:
+            since = math.inf
+            for attempt in itertools.count():
+                try:
+                    result = read(self._content(await client.post(path, json=body)))
+                except (httpx.TransportError, Garbled) as error:
+                    now = time.monotonic()
+                    busy = isinstance(error, Garbled) and error.busy
+                    # one request may fail while others pass; a busy server is silent to all
+                    since = math.inf if busy else min(since, now)
+                    self._failing_since = min(self._failing_since, now)
+                    if now - min(since, self._failing_since) >= self._patience:
+                        raise EngineError(
+                            f"{self.address} has not answered for {self._patience:g} s "
+                            f"({_cause(error)}); what was sampled is kept, start the server and "
+                            "run again"
+                        ) from error
+                    wait = min(self._pause * 2 ** min(attempt, 10), _LONGEST_PAUSE)
+                    asked = error.wait if isinstance(error, Garbled) else 0.0
+                    await asyncio.sleep(max(wait, min(asked, self._patience)))
+                else:
+                    self._failing_since = math.inf
+                    return result
+        raise AssertionError
+
+    def _of_this_loop(self) -> tuple[httpx.AsyncClient, asyncio.Semaphore]:
+        loop = asyncio.get_running_loop()
+        if loop not in self._loops:
+            client = httpx.AsyncClient(**self._options)
+            self._loops[loop] = client, asyncio.Semaphore(self._rows)
+        return self._loops[loop]
+
+    def _content(self, answer: httpx.Response) -> Any:
+        """The JSON of a good answer.
+
+        Raises:
+            Garbled: the server failed, or the answer is not JSON.
+            EngineError: the server refused the request; the sentence says why.
+        """
+        status = answer.status_code
+        if status in (401, 403):
+            raise EngineError(
+                f"{self.address} refused the key (status {status}); "
+                f"set {self._variable} to the server's key"
+            )
+        if status == 404:
+            raise EngineError(
+                f"{self.address} has no {answer.request.url.path}; an LM is served by 'vllm serve "
+                "MODEL', an RM by 'vllm serve MODEL --runner pooling'"
+            )
+        if status >= 500 or status in (408, 429):
+            raise Garbled(
+                f"status {status}: {self._said(answer)}",
+                busy=status in (429, 503),
+                wait=_seconds(answer),
+            )
+        if status != 200:
+            raise EngineError(
+                f"{self.address} refused a request (status {status}: {self._said(answer)}); "
+                "check that it serves the model that you mean"
+            )
+        try:
+            return answer.json()
+        except ValueError as error:
+            raise Garbled("an answer that is not JSON") from error
+
+    def _said(self, answer: httpx.Response) -> str:
+        """The server's own words: one line, without the key."""
+        try:
+            content = answer.json()
+            error = content.get("error", content)
+            text = str(error.get("message", error) if isinstance(error, dict) else error)
+        except (ValueError, AttributeError):
+            text = answer.text
+        text = (text.strip().splitlines() or ["no reason given"])[0]
+        return (text.replace(self._key, "***") if self._key else text)[:200]
+
+
+def _checked(address: str) -> str:
+    """The address without "/v1"; no part of it can be a secret."""
+    try:
+        parts = urlsplit(address)
+        good = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:
+        good = False
+    if not good:
+        raise ModelLoadError(f"{address!r:.80} is no address; http://HOST:PORT was expected")
+    if "@" in parts.netloc or parts.query or parts.fragment:
+        raise ModelLoadError(
+            f"the address of {parts.hostname} holds more than host, port and path; put a key into "
+            f"{' or '.join(KEYS.values())}, where no trace shows it"
+        )
+    return f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/').removesuffix('/v1')}"
+
+
+def _cause(error: Exception) -> str:
+    if isinstance(error, httpx.TimeoutException):
+        return "no answer in time"
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+def _seconds(answer: httpx.Response) -> float:
+    """What the server asks to wait (Retry-After in seconds); 0 if it does not say."""
+    text = answer.headers.get("retry-after", "")
+    return float(text) if text.isdecimal() else 0.0
+
+
+def compact(value: object) -> str:
+    """A value that a server sent, short enough for a sentence."""
+    text = json.dumps(value, default=str)
+    return text if len(text) <= 60 else text[:57] + "..."

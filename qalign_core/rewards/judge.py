@@ -1,0 +1,77 @@
+"""A language model as a judge: its grade of a response is the reward."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from statistics import fmean
+
+from qalign_core.errors import InvalidReward
+from qalign_core.protocols import LanguageModel
+from qalign_core.randomness import derive_seed
+from qalign_core.sampling import check_count, gather
+from qalign_core.types import Response, Reward, Work
+
+CRITERION = "how correct, complete and helpful it is"
+_QUESTION = """Grade an answer to a task by {criterion}.
+
+Task:
+{prompt}
+
+Answer:
+{response}
+
+Reply with one whole number from 1 (worst) to 10 (best) and nothing else."""
+
+
+class JudgeReward:
+    """`r(x, y)` = the mean of `n` grades, 1 to 10, that a language model gives.
+
+    The grades are drawn with seeds that are made of the question itself, so that the reward is a
+    function of prompt and response, as the target needs it to be.
+
+    Args:
+        lm: the judge, as sampled; a limit of a few tokens is enough.
+        criterion: what it is asked to grade by.
+        n: grades a response; those that cannot be read are left out.
+        id: its name; by default the judge's.
+    """
+
+    def __init__(
+        self, lm: LanguageModel, *, criterion: str = CRITERION, n: int = 4, id: str | None = None
+    ) -> None:
+        self._lm, self._criterion = lm, criterion
+        self._n = check_count("n", n, 1)
+        self.id = id or f"judge:{lm.id}"
+        self.n_parameters = int(getattr(lm, "n_parameters", 0) or 0)
+
+    async def score(self, prompt: str, response: Response) -> Reward:
+        """The mean grade.
+
+        Raises:
+            InvalidReward: none of the judge's answers holds a grade.
+            QAlignError: the judge failed.
+        """
+        asked = _QUESTION.format(criterion=self._criterion, prompt=prompt, response=response.text)
+        ids = self._lm.encode(asked)
+        address = int.from_bytes(hashlib.blake2b(asked.encode(), digest_size=8).digest(), "big")
+        answers = await gather(
+            *(
+                self._lm.extend(ids, (), seed=derive_seed(address, k, 0, "sample"))
+                for k in range(self._n)
+            )
+        )
+        grades = [grade for answer in answers if (grade := read_grade(answer.text)) is not None]
+        if not grades:
+            raise InvalidReward(
+                f"{self.id} gave no grade but {answers[0].text[:60]!r}; choose a larger judge"
+            )
+        works = [answer.work or Work(len(ids) + len(answer)) for answer in answers]
+        work = Work(sum(w.processed for w in works), sum(w.reused for w in works))
+        return Reward(fmean(grades), work)
+
+
+def read_grade(text: str) -> int | None:
+    """The first whole number from 1 to 10 that stands alone; None if there is none."""
+    found = re.search(r"(?<![\d.-])(10|[1-9])(?![\d]|\.\d)", text)
+    return int(found[1]) if found else None
