@@ -25,9 +25,11 @@ from qalign_core.decide import chain_states, majority_vote, minimum_bayes_risk
 from qalign_core.diagnostics import acceptance
 from qalign_core.errors import InvalidSetting, QAlignError
 from qalign_core.evaluate import evaluate
+from qalign_core.many import run_many
+from qalign_core.models.progress import TOLD
 from qalign_core.protocols import AnswerExtractor, LanguageModel, RewardModel
 from qalign_core.recording import Recorded, header_of, record
-from qalign_core.registry import ASSETS, load_language_model, load_reward_model
+from qalign_core.registry import ASSETS, is_address, load_language_model, load_reward_model
 from qalign_core.results import load_results, pack, summary
 from qalign_core.sampling import check_count
 from qalign_core.tasks import Problem, load_problems
@@ -61,10 +63,18 @@ def _parser() -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
-    run = commands.add_parser("run", help="run one or more chains and print every step")
+    run = commands.add_parser(
+        "run", help="run one or more chains and print every step; or chains of many prompts"
+    )
     _model_options(run)
     _chain_options(run)
-    run.add_argument("--out", type=Path, help="also write the trace to this file (JSON lines)")
+    run.add_argument(
+        "--prompts", help="run every problem of this set or file; goes on where it was stopped"
+    )
+    run.add_argument("--at-once", type=int, default=64, help="chains side by side of --prompts")
+    run.add_argument(
+        "--out", type=Path, help="file of the trace (JSON lines); of --prompts, folder of traces"
+    )
     run.add_argument("--quiet", action="store_true", help="print the answer only")
     run.set_defaults(command=_run)
 
@@ -87,8 +97,7 @@ def _parser() -> argparse.ArgumentParser:
     evaluate = commands.add_parser(
         "evaluate", help="the four methods over a problem set; goes on where it was stopped"
     )
-    evaluate.add_argument("--lm", default="embedded", help="registry id, hub id or folder")
-    evaluate.add_argument("--rm", default="embedded", help="registry id, hub id or folder")
+    _pair_options(evaluate)
     evaluate.add_argument("--task", default="in_distribution", help=_TASK_HELP)
     evaluate.add_argument("--problems", type=int, help="only the first so many")
     evaluate.add_argument(
@@ -104,10 +113,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     evaluate.add_argument("--beta", type=float, default=1.0)
     evaluate.add_argument("--seed", type=int, default=0)
-    evaluate.add_argument("--rows", type=int, default=128, help="requests that run at once")
     evaluate.add_argument("--out", type=Path, required=True, help="folder of the results")
     evaluate.add_argument("--pack", type=Path, help="also write them as one file")
-    evaluate.set_defaults(command=_evaluate)
+    evaluate.set_defaults(command=_evaluate, rows=128)
 
     tune = commands.add_parser("tune", help="the beta at which a share of proposals is accepted")
     _model_options(tune)
@@ -120,10 +128,29 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _model_options(parser: argparse.ArgumentParser) -> None:
+def _pair_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("models")
-    group.add_argument("--lm", default="embedded", help="registry id, hub id or folder")
-    group.add_argument("--rm", default="embedded", help="registry id, hub id or folder")
+    known = "registry id, hub id, folder, or a server's address"
+    group.add_argument("--lm", default="embedded", help=known)
+    group.add_argument(
+        "--rm",
+        default="embedded",
+        help=f"{known}; judge:LM lets a language model grade, FILE.py:NAME is a function of prompt "
+        'and response, "0.7*A + 0.3*B" a weighted sum',
+    )
+    group.add_argument("--rows", type=int, help="requests that run at once, of each model")
+    group.add_argument("--lm-tokenizer", help="of a served LM: folder or hub id")
+    group.add_argument("--rm-tokenizer", help="of a served RM: folder or hub id")
+    group.add_argument(
+        "--approximate",
+        action="store_true",
+        help="use a server that takes text only: prefixes are re-tokenised, and counted",
+    )
+
+
+def _model_options(parser: argparse.ArgumentParser) -> None:
+    _pair_options(parser)
+    group = parser.add_argument_group("sampling")
     group.add_argument("--temperature", type=float, help="1 is the model itself")
     group.add_argument("--top-p", type=float, help="1 is off")
     group.add_argument("--top-k", type=int, help="0 is off")
@@ -151,12 +178,24 @@ def _chain_options(parser: argparse.ArgumentParser) -> None:
 
 def _sampling(options: argparse.Namespace) -> dict[str, Any]:
     names = ("temperature", "top_p", "top_k", "max_new_tokens")
-    return {name: value for name in names if (value := getattr(options, name)) is not None}
+    given = {name: getattr(options, name, None) for name in names}
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def _models(options: argparse.Namespace) -> tuple[LanguageModel, RewardModel]:
-    lm = load_language_model(options.lm, **_sampling(options))
-    return lm, load_reward_model(options.rm)
+    TOLD.set(lambda what: print(what, file=sys.stderr))
+    lm = load_language_model(options.lm, **_served(options, "lm"), **_sampling(options))
+    return lm, load_reward_model(options.rm, code=True, **_served(options, "rm"))
+
+
+def _served(options: argparse.Namespace, kind: str) -> dict[str, Any]:
+    """What of the options is for the model of a kind, where it is given."""
+    given = {"tokenizer": getattr(options, f"{kind}_tokenizer")}
+    if kind == "lm":
+        given |= {"rows": options.rows, "approximate": options.approximate or None}
+    elif is_address(options.rm):
+        given["rows"] = options.rows
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def _problem(options: argparse.Namespace) -> Problem:
@@ -179,6 +218,8 @@ def problem_file(task: str) -> Path:
 
 
 async def _run(options: argparse.Namespace) -> None:
+    if options.prompts is not None:
+        return await _run_many(options)
     lm, rm = _models(options)
     problem = _problem(options)
     steps: list[Step] = []
@@ -195,6 +236,42 @@ async def _run(options: argparse.Namespace) -> None:
                 if not options.quiet:
                     print(_row(item.step, problem.extract), flush=True)
     print(_answer(steps, problem))
+    _say_notes(lm)
+    return None
+
+
+async def _run_many(options: argparse.Namespace) -> None:
+    if options.out is None:
+        raise InvalidSetting("--prompts needs --out FOLDER, where the traces go")
+    problems = load_problems(problem_file(options.prompts))
+    lm, rm = _models(options)
+    n = len(problems) * options.chains * (options.steps + 1)
+    with tqdm(total=n, unit="step") as bar:
+        answers = await run_many(
+            lm,
+            rm,
+            problems,
+            beta=options.beta,
+            steps=options.steps,
+            seed=options.seed,
+            folder=options.out,
+            n_chains=options.chains,
+            at_once=options.at_once,
+            lookahead=options.lookahead,
+            progress=bar.update,
+        )
+    if not options.quiet:
+        for answer in answers:
+            right = "" if answer.reference is None else f"; right is {answer.reference}"
+            said = answer.text if answer.answer is None else f"{answer.answer} ({answer.share:.0%})"
+            print(f"{answer.id}: {said}{right}")
+    print(f"{options.out}: {len(answers)} prompts, {n} states")
+    _say_notes(lm)
+
+
+def _say_notes(lm: LanguageModel) -> None:
+    for note in getattr(lm, "notes", ()):
+        print(note, file=sys.stderr)
 
 
 async def _record(options: argparse.Namespace) -> None:
@@ -339,8 +416,7 @@ async def _compare(options: argparse.Namespace) -> None:
 
 async def _evaluate(options: argparse.Namespace) -> None:
     problems = load_problems(problem_file(options.task))[: options.problems]
-    lm = load_language_model(options.lm, rows=options.rows)
-    rm = load_reward_model(options.rm)
+    lm, rm = _models(options)
     said = {"lm", "rm", "task", "problems", "methods", "budget", "states", "beta", "seed"}
     flags = [f"--{k} {v}" for k, v in vars(options).items() if k in said and v is not None]
     with tqdm(total=len(problems), unit="problem") as bar:

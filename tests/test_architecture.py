@@ -19,7 +19,9 @@ LAYERS = (
     | {"votes"},
     {"chain", "sampling", "calibrate", "trace_io", "recording", "merge", "sync", "tasks"}
     | {"compare", "compare_curves", "compare_file"},
-    {"models", "rewards", "registry", "exact", "theory"} | {"evaluate", "results", "draft"},
+    {"models", "rewards", "registry", "exact", "theory"}
+    | {"evaluate", "results", "draft"}
+    | {"many"},
     {"cli", "__main__"},
 )
 HEAVY = ("torch", "transformers", "safetensors", "tokenizers", "httpx")
