@@ -1,0 +1,196 @@
+"""A fake of vLLM's HTTP interface: it draws from seeded random numbers, and fails when told to.
+
+It is no language model; what a real server samples is tested in tests/servers.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import socket
+import threading
+from collections import deque
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+from tiny_models import N_VOCABULARY, tokenizer
+
+EOS = (2, 5)
+CONTEXT = 192
+
+
+class FakeServer:
+    """Serves on a port of its own, the same after a restart.
+
+    Attributes:
+        faults: how the next POSTs to /v1/completions or /classify go wrong, one each.
+        bodies: what they carried.
+        keys: the Authorization headers of all requests.
+        most: the largest number of requests that were open at once.
+        key: if set, what it wants in that header.
+        lasting: faults that every request gets.
+    """
+
+    def __init__(self, root: Path, *, text_only: bool = False, key: str = "") -> None:
+        self.root, self.text_only, self.key = root, text_only, key
+        self.faults: deque[str] = deque()
+        self.lasting = ""
+        self.bodies: list[dict[str, Any]] = []
+        self.keys: list[str | None] = []
+        self.open = self.most = 0
+        self.hold = threading.Event()
+        self.lock = threading.Lock()
+        self._port = 0
+        self.start()
+
+    @property
+    def address(self) -> str:
+        return f"http://127.0.0.1:{self._port}"
+
+    def start(self) -> None:
+        handler = type("Handler", (_Handler,), {"fake": self})
+        self._server = _Server(("127.0.0.1", self._port), handler)
+        self._port = self._server.server_address[1]
+        # a small interval: stopping waits for the loop to look
+        run = lambda: self._server.serve_forever(poll_interval=0.005)  # noqa: E731
+        threading.Thread(target=run, daemon=True).start()
+
+    def stop(self) -> None:
+        """As if killed: no new connection, and the open ones end."""
+        self._server.shutdown()
+        self._server.server_close()
+        for connection in list(self._server.connections):
+            try:
+                connection.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                continue
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    allow_reuse_address = True
+    request_queue_size = 256
+
+    def __init__(self, *args: Any) -> None:
+        self.connections: set[socket.socket] = set()
+        super().__init__(*args)
+
+    def get_request(self) -> Any:
+        connection, address = super().get_request()
+        self.connections.add(connection)
+        return connection, address
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        pass  # a client that went away
+
+
+class _Handler(BaseHTTPRequestHandler):
+    fake: FakeServer
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *args: Any) -> None:
+        pass
+
+    def do_GET(self) -> None:
+        if self._let_in():
+            card = {"id": "fake", "root": str(self.fake.root), "max_model_len": CONTEXT}
+            self._answer({"data": [card]})
+
+    def do_POST(self) -> None:
+        content = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if not self._let_in():
+            return
+        if self.path == "/tokenize":
+            self._answer({"tokens": tokenizer()(content["prompt"])["input_ids"]})
+            return
+        fake = self.fake
+        with fake.lock:
+            fake.bodies.append(content)
+            fault = fake.lasting or (fake.faults.popleft() if fake.faults else "")
+            fake.open += 1
+            fake.most = max(fake.most, fake.open)
+        try:
+            answer = self._text if fake.text_only else self._complete
+            self._spoilt(answer(content) if "prompt" in content else self._score(content), fault)
+        finally:
+            with fake.lock:
+                fake.open -= 1
+
+    def _let_in(self) -> bool:
+        given = self.headers.get("Authorization")
+        self.fake.keys.append(given)
+        if self.fake.key and given != f"Bearer {self.fake.key}":
+            self._answer({"error": f"{given} is not the key"}, 401)
+            return False
+        return True
+
+    def _complete(self, body: dict[str, Any]) -> dict[str, Any]:
+        sent = body["prompt"]
+        rng = random.Random(f"{body['seed']} {sent[-4:]}")
+        new: list[int] = []
+        while len(new) < body["max_tokens"] and not (new and new[-1] in EOS):
+            new.append(rng.choice(EOS) if rng.random() < 0.1 else rng.randrange(70, N_VOCABULARY))
+        choice = {
+            "text": tokenizer().decode(new, skip_special_tokens=True),
+            "finish_reason": "stop" if new[-1] in EOS else "length",
+            "prompt_token_ids": sent,
+            "token_ids": new,
+        }
+        usage = {"prompt_tokens": len(sent), "completion_tokens": len(new)}
+        return {"choices": [choice], "usage": usage}
+
+    def _text(self, body: dict[str, Any]) -> dict[str, Any]:
+        ids = tokenizer()(body["prompt"])["input_ids"] if isinstance(body["prompt"], str) else []
+        answer = self._complete({**body, "prompt": ids})
+        for name in ("prompt_token_ids", "token_ids"):
+            del answer["choices"][0][name]
+        return answer
+
+    def _score(self, body: dict[str, Any]) -> dict[str, Any]:
+        (ids,) = body["input"]
+        score = 1.0 / (1 + len(ids)) if body["use_activation"] else sum(ids) / 1000 - 8
+        usage = {"prompt_tokens": len(ids)}
+        return {"data": [{"probs": [score], "num_classes": 1}], "usage": usage}
+
+    def _spoilt(self, answer: dict[str, Any], fault: str) -> None:
+        choice = answer.get("choices", [{}])[0]
+        if fault.isdecimal():
+            self._answer({"error": {"message": "told to fail"}}, int(fault))
+            return
+        if fault == "slow":
+            self.fake.hold.wait()
+        if fault in ("slow", "gone"):
+            self.close_connection = True
+            return
+        if fault == "other prompt":
+            choice["prompt_token_ids"] = [1, *choice["prompt_token_ids"]]
+        elif fault == "lost ids":
+            choice["token_ids"] = choice["token_ids"][:-1]
+        elif fault == "aborted":
+            choice["finish_reason"] = "abort"
+        elif fault == "no end":
+            choice["token_ids"], answer["usage"]["completion_tokens"] = [99], 1
+            choice["finish_reason"] = "stop"
+        elif fault == "eos within":
+            ids = [2, *choice["token_ids"]]
+            choice["token_ids"], answer["usage"]["completion_tokens"] = ids, len(ids)
+        elif fault == "two outputs":
+            answer["data"][0]["probs"] = [0.2, 0.8]
+        elif fault == "cut conversation":
+            answer["usage"]["prompt_tokens"] -= 1
+        elif fault == "not a number":
+            answer["data"][0]["probs"] = [float("nan")]
+        elif fault == "always squashed":
+            answer["data"][0]["probs"] = [0.5]
+        self._answer(answer, half=fault == "half", text="<html>" if fault == "html" else "")
+
+    def _answer(
+        self, content: dict[str, Any], status: int = 200, *, half: bool = False, text: str = ""
+    ) -> None:
+        body = (text or json.dumps(content)).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body[: len(body) // 2] if half else body)
+        self.close_connection = half

@@ -1,0 +1,331 @@
+"""Models behind HTTP, on a fake server that fails as told: what passes, what ends, what is said."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+from fake_server import EOS, FakeServer
+from tiny_models import save
+
+from qalign_core import Sampling, registry, run_chain
+from qalign_core.cli import main
+from qalign_core.errors import (
+    EngineError,
+    InvalidPrompt,
+    InvalidReward,
+    InvalidSetting,
+    ModelContractError,
+    ModelLoadError,
+)
+from qalign_core.models.served import RetokenisedLanguageModel, ServedLanguageModel
+from qalign_core.recording import record
+from qalign_core.rewards.served import ServedRewardModel
+from qalign_core.trace_io import parse_trace
+from qalign_core.types import Response
+
+PROMPT = "Mia has 12 books. How many?"
+QUICK = {"pause": 0.001, "timeout": 20.0}
+TEMPORARY = ["429", "500", "503", "gone", "half", "html", "lost ids", "aborted"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return save(tmp_path_factory.mktemp("served"), "llama")
+
+
+@pytest.fixture
+def server(folder):
+    fake = FakeServer(folder)
+    yield fake
+    fake.hold.set()
+    fake.stop()
+
+
+def connect(server, limit=14, **options):
+    sampling = Sampling(max_new_tokens=limit)
+    return ServedLanguageModel.connect(server.address, sampling=sampling, **{**QUICK, **options})
+
+
+def connect_rm(server, **options):
+    return ServedRewardModel.connect(server.address, **{**QUICK, **options})
+
+
+def sentence(raised):
+    message = str(raised.value)
+    assert "\n" not in message
+    assert len(message) < 400
+    return message
+
+
+async def steps_of(lm, rm, n=6):
+    return [s async for s in run_chain(lm, rm, PROMPT, beta=1.0, steps=n, seed=4)]
+
+
+async def test_ids_go_both_ways_and_the_eos_counts(server):
+    lm = connect(server)
+    ids = lm.encode(PROMPT)
+    drawn = await asyncio.gather(*(lm.extend(ids, (), seed=k) for k in range(40)))
+    assert drawn == [await lm.extend(ids, (), seed=k) for k in range(40)]
+    assert {r.finished for r in drawn} == {True, False}
+    for response in drawn:
+        assert response.finished == (response.tokens[-1] in EOS)
+        assert response.finished or len(response) == 14
+        assert len(response.pieces) == len(response)
+    longest = max(drawn, key=len)
+    again = await lm.extend(ids, longest.tokens[:9], seed=1)
+    assert again.tokens[:9] == longest.tokens[:9]
+    assert server.bodies[-1]["prompt"] == [*ids, *longest.tokens[:9]]
+    assert server.bodies[-1]["max_tokens"] == 5
+
+
+async def test_every_setting_is_sent_so_that_no_default_of_the_server_leaks_in(server):
+    lm = connect(server).with_sampling(Sampling(0.7, 0.8, 9, 14))
+    await lm.extend(lm.encode(PROMPT), (), seed=2**64 - 1)
+    body = server.bodies[-1]
+    assert (body["temperature"], body["top_p"], body["top_k"]) == (0.7, 0.8, 9)
+    assert (body["min_p"], body["repetition_penalty"]) == (0, 1)
+    assert (body["presence_penalty"], body["frequency_penalty"]) == (0, 0)
+    assert body["stop_token_ids"] == list(EOS)  # those of the generation config
+    assert body["return_token_ids"] is True
+    assert 0 <= body["seed"] < 2**63
+
+
+async def test_no_more_requests_are_open_than_allowed(server):
+    lm = connect(server, rows=3)
+    ids = lm.encode(PROMPT)
+    await asyncio.gather(*(lm.extend(ids, (), seed=k) for k in range(40)))
+    assert 1 <= server.most <= 3
+
+
+@pytest.mark.parametrize("fault", TEMPORARY)
+async def test_what_may_pass_is_tried_again_with_the_same_seed(server, fault):
+    lm, ids = connect(server), connect(server).encode(PROMPT)
+    expected = await lm.extend(ids, (), seed=8)
+    server.bodies.clear()
+    server.faults.extend([fault] * 3)
+    assert await lm.extend(ids, (), seed=8) == expected
+    assert len(server.bodies) == 4
+    assert all(body == server.bodies[0] for body in server.bodies)
+
+
+async def test_a_slow_answer_is_asked_for_again_with_the_same_seed(server):
+    expected = await connect(server).extend(connect(server).encode(PROMPT), (), seed=8)
+    lm = connect(server, timeout=0.5)
+    server.bodies.clear()
+    server.faults.append("slow")
+    assert await lm.extend(lm.encode(PROMPT), (), seed=8) == expected
+    assert server.bodies[0] == server.bodies[1]
+
+
+@pytest.mark.parametrize(
+    ("fault", "error", "said"),
+    [
+        ("other prompt", ModelContractError, "changes ids"),
+        ("no end", ModelContractError, "up to the first EOS"),
+        ("eos within", ModelContractError, "up to the first EOS"),
+        ("400", EngineError, "told to fail"),
+        ("404", EngineError, "has no /v1/completions; an LM is served by 'vllm serve"),
+        ("401", EngineError, "refused the key"),
+    ],
+)
+async def test_what_will_not_pass_is_not_tried_again(server, fault, error, said):
+    lm = connect(server)
+    server.bodies.clear()
+    server.lasting = fault
+    with pytest.raises(error) as raised:
+        await lm.extend(lm.encode(PROMPT), (), seed=1)
+    assert said in sentence(raised)
+    assert len(server.bodies) == 1
+
+
+async def test_a_server_that_stays_away_ends_every_request_and_is_used_when_it_is_back(
+    server,
+):
+    lm = connect(server, patience=0.2)
+    ids = lm.encode(PROMPT)
+    expected = await lm.extend(ids, (), seed=0)
+    server.stop()
+    ended = await asyncio.gather(
+        *(lm.extend(ids, (), seed=k) for k in range(100)), return_exceptions=True
+    )
+    assert {type(error) for error in ended} == {EngineError}
+    assert "what was sampled is kept" in str(ended[0])
+    server.start()
+    assert await lm.extend(ids, (), seed=0) == expected
+
+
+async def test_a_chain_is_the_same_when_the_server_is_killed_and_comes_back(server):
+    lm, rm = connect(server), connect_rm(server)
+    expected = await steps_of(lm, rm)
+    got = []
+    async for step in run_chain(lm, rm, PROMPT, beta=1.0, steps=6, seed=4):
+        got.append(step)
+        if step.t in (1, 3):
+            server.stop()
+            asyncio.get_running_loop().call_later(0.05, server.start)
+    assert got == expected
+
+
+async def test_a_run_that_fails_keeps_its_steps_and_says_why(server):
+    lm, rm = connect(server, patience=0.05), connect_rm(server, patience=0.05)
+    lines = []
+    with pytest.raises(EngineError):
+        async for item in record(lm, rm, PROMPT, beta=1.0, steps=50, seed=4):
+            lines.append(item.line)
+            if item.step is not None and item.step.t == 3:
+                server.stop()
+    trace = parse_trace("".join(lines))
+    assert len(trace.steps) >= 4
+    assert json.loads(lines[-1])["reason"] == "failed"
+    server.start()
+
+
+async def test_the_key_is_sent_and_never_shown(server, monkeypatch, capsys, tmp_path):
+    secret = "sk-not-for-your-eyes"
+    server.key = secret
+    with pytest.raises(ModelLoadError) as raised:
+        connect(server)
+    assert "set QALIGN_LM_KEY" in sentence(raised)
+    for name in ("QALIGN_LM_KEY", "QALIGN_RM_KEY"):
+        monkeypatch.setenv(name, secret)
+    lm, rm = connect(server), connect_rm(server)
+    lines = [r.line async for r in record(lm, rm, PROMPT, beta=1.0, steps=3, seed=1)]
+    assert server.keys[-1] == f"Bearer {secret}"
+    server.lasting = "400"
+    server.root = secret
+    with pytest.raises(EngineError) as failed:
+        await lm.extend(lm.encode(PROMPT), (), seed=1)
+    server.key = "another"
+    with pytest.raises(EngineError) as refused:
+        await rm.score(PROMPT, Response((9,), "x", False))
+    out = tmp_path / "run.jsonl"
+    command = ["run", "--lm", server.address, "--rm", server.address, "--out", str(out)]
+    assert await asyncio.to_thread(main, command) == 2
+    shown = [*lines, *map(str, (failed.value, refused.value)), *capsys.readouterr()]
+    shown += [repr(vars(lm)), repr(vars(rm))]
+    assert not any(secret in text for text in shown)
+
+
+@pytest.mark.parametrize(
+    "address", ["http://me:secret@host:1", "http://host:1/?key=secret", "http://", "http://x:y"]
+)
+def test_an_address_with_a_secret_or_none_at_all_is_refused(address):
+    with pytest.raises(ModelLoadError) as raised:
+        registry.load_language_model(address)
+    assert "secret" not in sentence(raised)
+
+
+def test_nobody_at_the_address_is_said_at_once(server):
+    server.stop()
+    for load in (registry.load_language_model, registry.load_reward_model):
+        with pytest.raises(ModelLoadError) as raised:
+            load(server.address)
+        assert "no server answers" in sentence(raised)
+    server.start()
+
+
+def test_a_server_with_another_tokenizer_is_refused(server, tmp_path):
+    from qalign_core.registry import ASSETS
+
+    with pytest.raises(ModelLoadError) as raised:
+        connect(server, tokenizer=str(ASSETS / "models" / "lm"))
+    assert "--lm-tokenizer" in sentence(raised)
+    with pytest.raises(ModelLoadError) as raised:
+        connect(server, tokenizer=str(tmp_path / "nothing"))
+    assert "--lm-tokenizer" in sentence(raised)
+
+
+async def test_a_prompt_or_a_temperature_that_the_server_would_change_is_refused(server):
+    with pytest.raises(InvalidPrompt, match="more than the context of 192"):
+        connect(server).encode("long " * 40)
+    with pytest.raises(InvalidSetting, match="silently raise"):
+        connect(server).with_sampling(Sampling(temperature=0.001))
+
+
+# Servers that take text only
+
+
+def test_a_server_that_takes_text_only_is_refused(folder):
+    fake = FakeServer(folder, text_only=True)
+    with pytest.raises(ModelLoadError) as raised:
+        connect(fake)
+    assert "--approximate" in sentence(raised)
+    fake.stop()
+
+
+async def test_it_is_used_if_asked_for_and_all_that_comes_of_it_is_labelled(folder):
+    fake = FakeServer(folder, text_only=True)
+    lm, rm = connect(fake, approximate=True), connect_rm(fake)
+    assert isinstance(lm, RetokenisedLanguageModel)
+    assert lm.notes == ("approximate: prefixes re-tokenised",)
+    lines = [r.line async for r in record(lm, rm, PROMPT, beta=1.0, steps=30, seed=3)]
+    trace = parse_trace("".join(lines))
+    assert trace.header.notes == ("approximate: prefixes re-tokenised",)
+    assert len(trace.steps) == 31
+    said = json.loads(lines[-1])["message"]
+    label, _, changed = said.partition(", ")
+    assert label == lm.notes[0].partition(", ")[0]
+    n_changed, _, n = changed.split()[:3]
+    # random bytes seldom are characters: most of these prefixes come back as others
+    assert 10 < int(n_changed) <= int(n) == 31
+    assert lm.with_sampling(Sampling(max_new_tokens=5)).notes == lm.notes
+    fake.stop()
+
+
+# Reward models
+
+
+async def test_the_raw_score_of_the_whole_conversation_is_asked_for(server):
+    rm = connect_rm(server)
+    response = Response((99, 2), "]", True)
+    reward = await rm.score(PROMPT, response)
+    (sent,) = server.bodies[-1]["input"]
+    assert sent == list(rm.render(PROMPT, response))
+    assert server.bodies[-1]["use_activation"] is False
+    assert reward == sum(sent) / 1000 - 8
+    assert reward.work.processed == len(sent)
+
+
+@pytest.mark.parametrize(
+    ("fault", "error", "said"),
+    [
+        ("two outputs", InvalidReward, "2 outputs, a reward model has 1"),
+        ("cut conversation", ModelContractError, "changes or cuts"),
+        ("not a number", InvalidReward, "nan"),
+    ],
+)
+async def test_a_score_that_is_none_is_refused(server, fault, error, said):
+    rm = connect_rm(server)
+    server.lasting = fault
+    with pytest.raises(error) as raised:
+        await rm.score(PROMPT, Response((99, 2), "]", True))
+    assert said in sentence(raised)
+
+
+def test_a_server_that_cannot_leave_the_activation_off_is_refused(server):
+    server.lasting = "always squashed"
+    with pytest.raises(ModelLoadError) as raised:
+        connect_rm(server)
+    assert "with and without activation" in sentence(raised)
+
+
+async def test_a_conversation_is_never_cut(server):
+    with pytest.raises(InvalidPrompt, match=r"has \d+ tokens .* reads 192"):
+        await connect_rm(server).score("long " * 60, Response((), "x", True))
+
+
+# The command line
+
+
+def test_the_command_line_takes_addresses(server, capsys, tmp_path):
+    out = tmp_path / "run.jsonl"
+    command = ["run", "--lm", server.address, "--rm", f"{server.address}/v1", "--steps", "4"]
+    assert main([*command, "--max-new-tokens", "9", "--prompt", PROMPT, "--out", str(out)]) == 0
+    trace = parse_trace(out.read_text())
+    assert (trace.header.lm, trace.header.rm) == ("fake", "fake")
+    assert len(trace.steps) == 5
+    assert "acceptance" in capsys.readouterr().out
+    registry.unload(server.address)
+    registry.unload(f"{server.address}/v1")
