@@ -12,6 +12,7 @@ from typing import Any
 import gradio as gr
 
 from components.facts import beta_facts, diagnose
+from components.fold import fold
 from components.links import Settings, from_query, to_query
 from components.player import beta_slider, chain_player, status_line
 from components.runs import IDLE, Feed, Runs, Snapshot, Status
@@ -219,7 +220,7 @@ def _drawer(
         rm = gr.Dropdown(names["rm"], value=start.rm, label="Reward model", filterable=False)
         beta = beta_slider(beta_facts, start.beta)
         tune = gr.Button("Find the β that accepts about half", elem_id="watch-tune")
-        with gr.Accordion("More", open=False):
+        with fold("More", "watch-more"):
             steps = gr.Slider(
                 8, limits.steps, value=start.steps, step=1, label="Steps", info="proposals a chain"
             )

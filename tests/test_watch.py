@@ -37,8 +37,8 @@ async def run_until(page, steps: int) -> None:
 
 async def test_the_recorded_run_moves_before_any_click_and_asks_no_outside_host(visit, toy_app):
     page = await visit(toy_app)
-    assert await page.inner_text(".qp-origin") == "Recorded run"
     await page.wait_for_function(f"{API}.position.t >= 1")
+    assert await page.inner_text(".qp-origin") == "Recorded run"
     assert page.hosts <= {toy_app.split("/")[2]}
     assert page.errors == []
 
@@ -170,7 +170,9 @@ async def test_a_hostile_prompt_and_upload_stay_text_in_the_app(visit, toy_app, 
     await page.locator("#watch-drawer textarea").first.fill(prompt)
     await page.locator("#watch-drawer textarea").first.press("Tab")
     await run_until(page, 2)
-    assert (await page.inner_text(".qp-prompt")) == prompt
+    await page.wait_for_function(
+        "(prompt) => document.querySelector('.qp-prompt').innerText === prompt", arg=prompt
+    )
     await page.evaluate(f"(x) => {API}.open(x, 'Opened file')", hostile_trace())
     await page.wait_for_function(f"{API}.position.source === 'file'")
     hit = "[window.hit ?? 0, document.querySelectorAll('img[src=x]').length]"
