@@ -321,3 +321,15 @@ async def test_a_growing_run_shows_only_what_has_arrived_and_stop_keeps_it(visit
     await shows(page, "document.querySelector('.qp-top').innerText.includes('stopped')")
     await page.evaluate("api.seek(3)")
     await at(page, 3)
+
+
+async def test_a_file_opened_while_a_run_goes_on_stays_until_the_next_run(visit):
+    run, file = toy_trace(20), toy_trace(6)
+    lines = run.splitlines(keepends=True)
+    page = await open_player(visit)
+    await page.evaluate("(x) => api.stream(x)", "".join(lines[:8]))
+    await page.evaluate("(x) => api.open(x, 'Opened file')", file)
+    await page.evaluate("(x) => api.stream(x)", "".join(lines[:14]))
+    assert await page.evaluate("[api.position.source, api.position.last]") == ["file", 6]
+    await page.evaluate("(x) => { api.expect(null); api.stream(x) }", run)
+    assert await page.evaluate("[api.position.source, api.position.last]") == ["live", 20]

@@ -531,7 +531,7 @@ const TABS = { tree: ["Family tree", drawTree], lineage: ["Who wrote what", draw
  */
 function mount(element, options = {}) {
 	let trace = newTrace(), raw = "", source = "", name = "", chainId = 0;      // source: file, live or next
-	let t = 0, phase = LAST, p = 1, playing = false, speed = 1, want = null, stopped = false;
+	let t = 0, phase = LAST, p = 1, playing = false, speed = 1, want = null, stopped = false, left = "";
 	let dirty = true, built = "", carded = "", beaded = "", typed = -1, marked = -1, drawn = -1, width = 0;
 	let clock = 0, frame = 0, tab = "", tabbed = "", tabTime = 0, asked = 0;
 	const settings = { burnIn: options.burnIn || 0 }, still = root.matchMedia("(prefers-reduced-motion: reduce)");
@@ -812,14 +812,17 @@ function mount(element, options = {}) {
 	}
 	/** Show a whole trace; a bad one throws one clear sentence and changes nothing. */
 	function open(text, called = "") {
-		adopt(parse(text), text, "file", called);
+		const next = parse(text);
+		if (source === "live") left = headOf(raw);
+		adopt(next, text, "file", called);
 		if (still.matches) go(Math.min(1, last()), LAST, false);
 		changed(false);
 	}
+	const headOf = (text) => text.slice(0, text.indexOf("\n") + 1);
 	/** Everything that a live run has sent so far. */
 	function stream(text) {
-		const head = text.slice(0, text.indexOf("\n") + 1);
-		if (!head) return;
+		const head = headOf(text);
+		if (!head || head === left) return;               // a file was opened while this run went on
 		try {
 			if (source === "live" && raw.startsWith(head) && text.length >= raw.length) { feed(trace, text); raw = text; }
 			else adopt(feed(newTrace(), text), text, "live", "Live run");
@@ -831,7 +834,7 @@ function mount(element, options = {}) {
 
 	new ResizeObserver(() => changed(false)).observe(element);
 	player.qalign = { stream, open, stop, seek, goPhase, toggle, tell, setSpeed, openTab, render,
-		expect(step) { source = "next"; want = step; }, setBurnIn(k) { settings.burnIn = k; trace.version += 1; changed(false); },
+		expect(step) { source = "next"; want = step; left = ""; }, setBurnIn(k) { settings.burnIn = k; trace.version += 1; changed(false); },
 		get position() { return { t, phase, playing, source, chain: chainId, last: last() }; }, get trace() { return trace; }, get text() { return raw; } };
 	if (options.text) open(options.text, options.name);
 	if (options.step != null) seek(options.step);
