@@ -53,7 +53,12 @@ OPEN_NAMES: dict[Method, Naming] = {
 
 def naming(comparison: Comparison) -> dict[Method, Naming]:
     """The methods' names for this kind of prompt."""
-    return OPEN_NAMES if comparison.extract is None else NAMES
+    return names_of(comparison.extract is None)
+
+
+def names_of(open_ended: bool) -> dict[Method, Naming]:
+    """The methods' names for open-ended prompts, or for those with an answer."""
+    return OPEN_NAMES if open_ended else NAMES
 
 
 def si(value: float, unit: str) -> str:

@@ -12,11 +12,13 @@ from typing import Any
 import gradio as gr
 
 from components.results_figures import (
+    beside_table,
     beta_figure,
     error_figure,
     facts_html,
     findings_html,
     paper_html,
+    paper_settings_html,
     points_table,
     proxy_figure,
 )
@@ -40,6 +42,7 @@ TITLES = {
     "in_distribution": "Problems like those of the training",
     "shifted": "Other wording and more events than in the training",
     "long": "Long problems, where a right sample is rare",
+    "writing": "Short texts to write, with constraints to meet",
 }
 EMPTY = """
 <p class="qc-sub">No results are in <code>assets/results</code> yet. Make them with
@@ -103,26 +106,39 @@ def title_of(path: Path) -> str:
     return f"{title}; {model} reward model" if model else title
 
 
+def beside(path: Path) -> dict[str, Path]:
+    """The runs over the same problem set, by their reward model: the usual one first."""
+    task = path.stem.partition("-")[0]
+    found = [p for p in results_files(path.parent) if p.stem.partition("-")[0] == task]
+    found.sort(key=lambda p: p.stem)
+    return {f"{p.stem.partition('-')[2] or 'usual'} reward model": p for p in found}
+
+
 def show(path: Path) -> list[Any]:
-    """Everything below the list: findings, three figures, table and facts."""
+    """Everything below the list: findings, figures, tables and facts."""
     try:
         found = summarise(path)
+        others = {name: summarise(other).points for name, other in beside(path).items()}
     except QAlignError as error:
         note = f'<p class="qc-sub">{html.escape(str(error))}</p>'
-        return [note, None, None, None, "", ""]
-    unit = found.settings.meter.unit
+        return [note, None, "", None, None, gr.update(visible=False), None, "", ""]
+    points, settings = found.points, found.settings
     missing = (
         f'<p class="qc-sub">{found.missing} problems of this run are not done yet.</p>'
         if found.missing
         else ""
     )
+    several = len(others) > 1
     return [
-        missing + findings_html(found.points),
-        error_figure(found.points, unit),
-        proxy_figure(found.points),
-        beta_figure(found.betas, found.settings) if found.betas else None,
-        points_table(found.points, unit),
-        facts_html(found.settings, found.acceptance, found.done),
+        missing + findings_html(points, settings),
+        error_figure({"": points}, settings),
+        points_table(points, settings),
+        proxy_figure(points, settings),
+        beta_figure(found.betas, points, settings) if found.betas else None,
+        gr.update(visible=several),
+        error_figure(others, settings) if several else None,
+        beside_table(others, settings) if several else "",
+        facts_html(settings, found.acceptance, found.done),
     ]
 
 
@@ -141,12 +157,10 @@ def build_results_page(demo: gr.Blocks, folder: Path = FOLDER) -> None:
             gr.HTML(EMPTY, **PLAIN)
         _heading(
             "And in the paper?",
-            "The paper’s own numbers, not measured here: accuracy in % at 1,024 samples, "
-            "Tülu3-8B-SFT with Tülu3-8B-RM, temperature 1.0, β = 0.5. Its task-specific runs used "
-            "Llama-3.1-8B-Instruct with a reward model of its own, β = 1, on GSM8K and "
-            "GSM-Symbolic.",
+            "The paper’s own numbers, not measured here: accuracy in % at 1,024 samples in its "
+            "general experiments, and the settings of both kinds of experiment.",
         )
-        gr.HTML(paper_html(), elem_id="results-paper", **PLAIN)
+        gr.HTML(paper_html() + paper_settings_html(), elem_id="results-paper", **PLAIN)
 
 
 def _build_sets(demo: gr.Blocks, files: tuple[Path, ...]) -> None:
@@ -170,10 +184,18 @@ def _build_sets(demo: gr.Blocks, files: tuple[Path, ...]) -> None:
     proxy = gr.Plot(elem_id="results-proxy", **PLOT)
     _heading(
         "What does β decide?",
-        "The weighted vote at other β, from the same samples. The chain has the same limit at the "
-        "same β.",
+        "At other β, from the same draws: how often the weighted vote is right (the chain aims at "
+        "the same distribution), how many changes a chain would accept, and how far the target is "
+        "from the language model. n samples cannot show a distance above log n, the dotted line.",
     )
     beta = gr.Plot(elem_id="results-beta", **PLOT)
+    with gr.Column(visible=False) as others:
+        _heading(
+            "What does a worse reward model do?",
+            "The same problems and the same language model, with another reward model.",
+        )
+        beside_error = gr.Plot(elem_id="results-beside", **PLOT)
+        beside_numbers = gr.HTML("", elem_id="results-beside-table", **PLAIN)
     _heading("What was run?", "The command draws the same numbers again, and goes on if stopped.")
     facts = gr.HTML("", elem_id="results-facts", **PLAIN)
 
@@ -182,7 +204,10 @@ def _build_sets(demo: gr.Blocks, files: tuple[Path, ...]) -> None:
         path = by_name.get(str(name), files[0])
         return await asyncio.to_thread(show, path)
 
-    outputs = [said, error, proxy, beta, numbers, facts]
+    outputs = [
+        *(said, error, numbers, proxy, beta),
+        *(others, beside_error, beside_numbers, facts),
+    ]
     chosen.change(on_choose, chosen, outputs, concurrency_limit=2, **PRIVATE)
     demo.load(on_choose, chosen, outputs, concurrency_limit=2, **PRIVATE)
 

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from components.compare_figures import COLOURS, DASHES, GREY, SYMBOLS, frame
-from components.compare_view import NAMES, number, percent, si
+from components.compare_figures import COLOURS, DASHES, GREY, INK, SYMBOLS, frame
+from components.compare_view import NAMES, Naming, names_of, number, percent, si
 from qalign_core.compare import METHODS, Method
 from qalign_core.diagnostics import Acceptance
 from qalign_core.results import BetaPoint, Point, Settings
+
+GRID = "#dfe3ea"
 
 PAPER_METHODS = ("BoN", "MV", "WMV", "QAlign", "DPO + MV")
 PAPER: tuple[tuple[str, tuple[float, ...]], ...] = (
@@ -32,14 +34,48 @@ def of(points: Iterable[Point], method: Method) -> list[Point]:
     return sorted((p for p in points if p.method == method), key=lambda p: p.n)
 
 
-def error_figure(points: Sequence[Point], unit: str) -> go.Figure:
-    """Error rate against compute, logarithmic, with 95 % bands over problems."""
-    figure = go.Figure()
+def error_figure(runs: Mapping[str, Sequence[Point]], settings: Settings) -> go.Figure:
+    """Error rate against compute, logarithmic, with 95 % bands over problems; a panel a run."""
+    names = names_of(settings.open_ended)
+    titles = list(runs) if len(runs) > 1 else None
+    figure = make_subplots(
+        rows=len(runs),
+        cols=1,
+        shared_xaxes=True,
+        shared_yaxes="all",
+        vertical_spacing=0.08,
+        subplot_titles=titles,
+    )
+    for row, points in enumerate(runs.values(), start=1):
+        _add_errors(figure, points, names, row)
+    figure.update_layout(frame(440 if len(runs) == 1 else 300 * len(runs), hovermode="closest"))
+    if titles:
+        figure.update_layout(margin={"t": 84}, legend={"y": 1.08})
+        figure.update_annotations(x=0, xanchor="left", font={"size": 13})
+    figure.update_xaxes(type="log", exponentformat="SI", gridcolor=GRID, zeroline=False)
+    figure.update_xaxes(
+        title_text=f"{settings.meter.unit} a problem, logarithmic", row=len(runs), col=1
+    )
+    figure.update_yaxes(
+        title_text="share answered wrongly",
+        tickformat=".0%",
+        rangemode="tozero",
+        gridcolor=GRID,
+        zeroline=False,
+    )
+    return figure
+
+
+def _add_errors(
+    figure: go.Figure, points: Sequence[Point], names: Mapping[Method, Naming], row: int
+) -> None:
+    """One run's lines and bands; only the first run's are in the legend."""
+    place = {"row": row, "col": 1}
     for method in METHODS:
         mine = of(points, method)
         if not mine:
             continue
-        x = [p.spent for p in mine]
+        x, name = [p.spent for p in mine], names[method].name
         figure.add_scatter(
             x=[*x, *reversed(x)],
             y=[*(1 - p.low for p in mine), *(1 - p.high for p in reversed(mine))],
@@ -50,20 +86,23 @@ def error_figure(points: Sequence[Point], unit: str) -> go.Figure:
             hoverinfo="skip",
             showlegend=False,
             legendgroup=method,
+            **place,
         )
         figure.add_scatter(
             x=x,
             y=[1 - p.accuracy for p in mine],
             mode="lines+markers",
-            name=NAMES[method].name,
+            name=name,
             legendgroup=method,
+            showlegend=row == 1,
             line={"color": COLOURS[method], "width": 2.5, "dash": DASHES[method]},
             marker={"symbol": SYMBOLS[method], "size": 8},
             customdata=[[p.used, 1 - p.high, 1 - p.low] for p in mine],
             hovertemplate=(
-                f"{NAMES[method].name}, %{{customdata[0]:.0f}}: %{{y:.1%}} wrong "
+                f"{name}, %{{customdata[0]:.0f}}: %{{y:.1%}} wrong "
                 "(%{customdata[1]:.1%} to %{customdata[2]:.1%})<extra></extra>"
             ),
+            **place,
         )
     ceiling = sorted((p for p in points if p.method == "any"), key=lambda p: p.n)
     if ceiling:
@@ -72,30 +111,17 @@ def error_figure(points: Sequence[Point], unit: str) -> go.Figure:
             y=[1 - p.accuracy for p in ceiling],
             mode="lines",
             name="no sample is right: no rule can be below",
-            line={"color": "#7c8696", "width": 1, "dash": "dot"},
+            legendgroup="any",
+            showlegend=row == 1,
+            line={"color": GREY, "width": 1, "dash": "dot"},
             hoverinfo="skip",
+            **place,
         )
-    figure.update_layout(frame(440, hovermode="closest"))
-    figure.update_xaxes(
-        type="log",
-        exponentformat="SI",
-        title_text=f"{unit} a problem, logarithmic",
-        gridcolor="#dfe3ea",
-        zeroline=False,
-    )
-    figure.update_yaxes(
-        title_text="share of problems answered wrongly",
-        tickformat=".0%",
-        rangemode="tozero",
-        gridcolor="#dfe3ea",
-        zeroline=False,
-    )
-    return figure
 
 
-def proxy_figure(points: Sequence[Point]) -> go.Figure:
+def proxy_figure(points: Sequence[Point], settings: Settings) -> go.Figure:
     """Accuracy against the proxy reward: a curve that turns down has over-optimised."""
-    figure = go.Figure()
+    figure, names = go.Figure(), names_of(settings.open_ended)
     for method in METHODS:
         mine = of(points, method)
         if not mine:
@@ -104,23 +130,26 @@ def proxy_figure(points: Sequence[Point]) -> go.Figure:
             x=[p.reward for p in mine],
             y=[p.accuracy for p in mine],
             mode="lines+markers",
-            name=NAMES[method].name,
+            name=names[method].name,
             line={"color": COLOURS[method], "width": 2.5, "dash": DASHES[method]},
             marker={"symbol": SYMBOLS[method], "size": 8},
             customdata=[[p.n] for p in mine],
             hovertemplate=(
-                f"{NAMES[method].name} at the price of %{{customdata[0]}} samples: "
+                f"{names[method].name} at the price of %{{customdata[0]}} samples: "
                 "reward %{x:.2f}, %{y:.1%} right<extra></extra>"
             ),
         )
     figure.update_layout(frame(400, hovermode="closest"))
-    figure.update_xaxes(title_text="mean reward that the method sees", gridcolor="#dfe3ea")
-    figure.update_yaxes(title_text="share answered rightly", tickformat=".0%", gridcolor="#dfe3ea")
+    figure.update_xaxes(title_text="mean reward that the method sees", gridcolor=GRID)
+    figure.update_yaxes(title_text="share answered rightly", tickformat=".0%", gridcolor=GRID)
     return figure
 
 
-def beta_figure(betas: Sequence[BetaPoint], settings: Settings) -> go.Figure:
+def beta_figure(
+    betas: Sequence[BetaPoint], points: Sequence[Point], settings: Settings
+) -> go.Figure:
     """What other betas do, from the same samples: accuracy, acceptance, distance from the base."""
+    names = names_of(settings.open_ended)
     figure = make_subplots(rows=3, cols=1, shared_xaxes=True, vertical_spacing=0.05)
     x = [p.beta for p in betas]
     figure.add_scatter(
@@ -131,42 +160,55 @@ def beta_figure(betas: Sequence[BetaPoint], settings: Settings) -> go.Figure:
         opacity=0.13,
         line={"width": 0},
         hoverinfo="skip",
+        showlegend=False,
         row=1,
         col=1,
     )
     told = [p for p in betas if p.acceptance is not None]
     lines = (
-        (x, [p.accuracy for p in betas], COLOURS["wmv"], SYMBOLS["wmv"], "%{y:.1%} right"),
-        ([p.beta for p in told], [p.acceptance for p in told], COLOURS["qalign"],
+        (names["wmv"].name, x, [p.accuracy for p in betas], COLOURS["wmv"], SYMBOLS["wmv"],
+         "%{y:.1%} right"),
+        ("accepted", [p.beta for p in told], [p.acceptance for p in told], COLOURS["qalign"],
          SYMBOLS["qalign"], "%{y:.0%} accepted"),
-        (x, [p.kl for p in betas], GREY, "square", "%{y:.2f} nats from the base"),
+        ("KL", x, [p.kl for p in betas], INK, "square", "%{y:.2f} nats from the base"),
     )  # fmt: skip
-    for row, (at, y, colour, symbol, said) in enumerate(lines, start=1):
+    for row, (name, at, y, colour, symbol, said) in enumerate(lines, start=1):
         figure.add_scatter(
             x=at,
             y=y,
             mode="lines+markers",
+            name=name,
+            showlegend=row == 1,
             line={"color": colour, "width": 2.5},
             marker={"symbol": symbol, "size": 8},
             hovertemplate=f"β %{{x:.3g}}: {said}<extra></extra>",
             row=row,
             col=1,
         )
+    for chain in of(points, "qalign")[-1:]:
+        figure.add_scatter(
+            x=[settings.beta],
+            y=[chain.accuracy],
+            mode="markers",
+            name=names["qalign"].name,
+            marker={"color": COLOURS["qalign"], "symbol": SYMBOLS["qalign"], "size": 11},
+            hovertemplate=f"{names['qalign'].name}, this run: %{{y:.1%}} right<extra></extra>",
+            row=1,
+            col=1,
+        )
     figure.add_hline(y=math.log(settings.budget), line={"color": GREY, "dash": "dot"}, row=3, col=1)
     figure.add_vline(x=settings.beta, line={"color": GREY, "dash": "dash"})
-    figure.update_layout(frame(560, showlegend=False))
-    figure.update_xaxes(
-        type="log", gridcolor="#dfe3ea", range=[math.log10(b) for b in (x[0], x[-1])]
-    )
+    figure.update_layout(frame(580))
+    figure.update_xaxes(type="log", gridcolor=GRID, range=[math.log10(b) for b in (x[0], x[-1])])
     figure.update_xaxes(title_text="β, logarithmic; dashed: the β of this run", row=3, col=1)
-    figure.update_yaxes(gridcolor="#dfe3ea", zeroline=False)
-    figure.update_yaxes(title_text="right (WMV)", tickformat=".0%", row=1, col=1)
-    figure.update_yaxes(title_text="accepted", tickformat=".0%", range=[0, 1], row=2, col=1)
-    figure.update_yaxes(title_text="KL, nats", rangemode="tozero", row=3, col=1)
+    figure.update_yaxes(gridcolor=GRID, zeroline=False)
+    figure.update_yaxes(title_text="answered rightly", tickformat=".0%", row=1, col=1)
+    figure.update_yaxes(title_text="changes accepted", tickformat=".0%", range=[0, 1], row=2, col=1)
+    figure.update_yaxes(title_text="KL from base, nats", rangemode="tozero", row=3, col=1)
     return figure
 
 
-def findings(points: Sequence[Point]) -> list[str]:
+def findings(points: Sequence[Point], names: Mapping[Method, Naming] = NAMES) -> list[str]:
     """What came out, in sentences that follow from the numbers alone."""
     said = []
     bon = of(points, "bon")
@@ -200,7 +242,7 @@ def findings(points: Sequence[Point]) -> list[str]:
             verdict = "is level, within the bands, with"
         said.append(
             f"At the compute of {level} samples QAlign ({percent(ours.accuracy)}) {verdict} "
-            f"{NAMES[method].name.lower()} ({percent(theirs.accuracy)})."
+            f"{_in_a_sentence(names[method].name)} ({percent(theirs.accuracy)})."
         )
     return said
 
@@ -222,14 +264,21 @@ def is_level(one: Point, other: Point) -> bool:
     return abs(one.spent - other.spent) <= LEVEL * other.spent
 
 
-def findings_html(points: Sequence[Point]) -> str:
+def _in_a_sentence(name: str) -> str:
+    """A name as it is written within a sentence: "best-of-n", but "MBR"."""
+    return name if name[1:2].isupper() else name[:1].lower() + name[1:]
+
+
+def findings_html(points: Sequence[Point], settings: Settings) -> str:
     """The findings as a list."""
-    items = "".join(f"<li>{html.escape(text)}</li>" for text in findings(points))
+    said = findings(points, names_of(settings.open_ended))
+    items = "".join(f"<li>{html.escape(text)}</li>" for text in said)
     return f'<ul class="qr-said">{items}</ul>'
 
 
-def points_table(points: Sequence[Point], unit: str) -> str:
+def points_table(points: Sequence[Point], settings: Settings) -> str:
     """All methods at every budget, with bands; accuracy in per cent, at equal compute or said."""
+    names, unit = names_of(settings.open_ended), settings.meter.unit
     rows = []
     for n in sorted({p.n for p in points}):
         at = {p.method: p for p in points if p.n == n}
@@ -241,14 +290,31 @@ def points_table(points: Sequence[Point], unit: str) -> str:
             p = at.get(method)
             cells.append("–" if p is None else _accuracy(p, pool, unit))
         rows.append(cells)
-    heads = ["samples", "compute a problem", *(NAMES[m].name for m in METHODS)]
+    heads = ["samples", "compute a problem", *(names[m].name for m in METHODS)]
     return table(heads, rows)
 
 
 def _accuracy(p: Point, pool: Point, unit: str) -> str:
     """Accuracy in per cent with its band; where the price is another one, that is said."""
-    text = f"{100 * p.accuracy:.1f} [{100 * p.low:.1f}, {100 * p.high:.1f}]"
-    return text if is_level(p, pool) else f"{text} at {si(p.spent, unit)}"
+    return _band(p) if is_level(p, pool) else f"{_band(p)} at {si(p.spent, unit)}"
+
+
+def _band(p: Point) -> str:
+    return f"{100 * p.accuracy:.1f} [{100 * p.low:.1f}, {100 * p.high:.1f}]"
+
+
+def beside_table(runs: Mapping[str, Sequence[Point]], settings: Settings) -> str:
+    """Every method under each of the runs' reward models, at the largest budget they all have."""
+    names = names_of(settings.open_ended)
+    level = min(level_n(points) or max(p.n for p in points) for points in runs.values())
+    rows = []
+    for method in METHODS:
+        at = [
+            next((p for p in of(points, method) if p.n == level), None) for points in runs.values()
+        ]
+        cells = ["–" if p is None else _band(p) for p in at]
+        rows.append([names[method].name, *cells])
+    return table([f"right in %, at the compute of {level:,} samples", *runs], rows)
 
 
 def _chain_length(settings: Settings) -> str:
@@ -283,6 +349,26 @@ def paper_html() -> str:
         [name, *(f"{values[k]:.1f}" for _, values in PAPER)] for k, name in enumerate(PAPER_METHODS)
     ]
     return table(["", *(name for name, _ in PAPER)], rows)
+
+
+def paper_settings_html() -> str:
+    """How the paper ran its two experiments."""
+    rows = [
+        ["Language model", "Llama-3.1-8B-Instruct", "Tülu3-8B-SFT"],
+        [
+            "Reward model",
+            "their own, Bradley–Terry, from the same model: 64 responses a prompt, one pair each",
+            "Tülu3-8B-RM",
+        ],
+        ["Temperature, β", "1.0, 1", "1.0, 0.5"],
+        ["Samples a problem", "1,024", "1,024"],
+        [
+            "Problem sets",
+            "GSM8K, GSM-Symbolic",
+            "MATH500, GSM8K, TruthfulQA (TQA), MMLU-Redux, IFEval",
+        ],
+    ]
+    return table(["", "Task-specific experiments", "General experiments (the table above)"], rows)
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -2,24 +2,36 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from toys import ANSWER, PROMPT, ToyLM, ToyRM
 
-from components.results import results_files, show, summarise, title_of
+from components.results import (
+    BETAS,
+    Summary,
+    beside,
+    results_files,
+    show,
+    summarise,
+    title_of,
+)
 from components.results_figures import (
     PAPER,
+    beta_figure,
     error_figure,
     findings,
+    findings_html,
     paper_html,
     points_table,
     proxy_figure,
     table,
 )
 from qalign_core.evaluate import evaluate
-from qalign_core.results import Point, load_results, pack
+from qalign_core.results import Point, Settings, load_results, pack
 from qalign_core.tasks import Problem
 
 
@@ -57,13 +69,19 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return home
 
 
+SETTINGS = Settings(
+    lm="toy", rm="toy", beta=1.0, seed=0, budget=64, lm_parameters=1, rm_parameters=1
+)
+
+
 def test_a_packed_run_is_found_named_and_drawn(folder: Path) -> None:
     (path,) = results_files(folder)
     assert title_of(path) == "Problems like those of the training; weak reward model"
-    said, error, proxy, beta, numbers, facts = show(path)
+    said, error, numbers, proxy, beta, others, _, _, facts = show(path)
     assert error is not None
     assert proxy is not None
     assert beta is not None
+    assert not others["visible"]
     for name in ("QAlign", "Best-of-n", "Majority vote", "Weighted vote"):
         assert any(trace.name == name for trace in error.data)
         assert name in numbers
@@ -74,22 +92,70 @@ def test_a_packed_run_is_found_named_and_drawn(folder: Path) -> None:
 def test_the_curves_on_the_page_are_the_cores(folder: Path) -> None:
     (path,) = results_files(folder)
     found = summarise(path)
-    figure = error_figure(found.points, "FLOPs")
+    figure = error_figure({"": found.points}, found.settings)
     drawn = {trace.name: list(trace.y) for trace in figure.data if trace.name}
     for method, name in (("qalign", "QAlign"), ("bon", "Best-of-n")):
         expected = [1 - p.accuracy for p in found.points if p.method == method]
         assert drawn[name] == pytest.approx(expected)
     assert figure.layout.xaxis.type == "log"
-    assert proxy_figure(found.points).data
+    assert proxy_figure(found.points, found.settings).data
+
+
+def test_the_beta_figure_shows_accuracy_acceptance_and_distance(folder: Path) -> None:
+    (path,) = results_files(folder)
+    found = summarise(path)
+    assert [p.beta for p in found.betas] == pytest.approx([1.0 * factor for factor in BETAS])
+    drawn = {trace.name: trace for trace in beta_figure(*_of(found)).data if trace.name}
+    assert list(drawn["Weighted vote"].y) == [p.accuracy for p in found.betas]
+    assert list(drawn["KL"].y) == [p.kl for p in found.betas]
+    told = [p for p in found.betas if p.acceptance is not None]
+    assert list(drawn["accepted"].x) == [p.beta for p in told]
+    assert list(drawn["accepted"].y) == [p.acceptance for p in told]
+    assert 1.0 in drawn["accepted"].x
+    last = max((p for p in found.points if p.method == "qalign"), key=lambda p: p.n)
+    assert list(drawn["QAlign"].y) == [last.accuracy]
+
+
+def _of(found: Summary) -> tuple[Any, ...]:
+    return found.betas, found.points, found.settings
+
+
+def test_runs_of_one_set_with_other_reward_models_stand_beside_one_another(
+    folder: Path, tmp_path: Path
+) -> None:
+    (weak,) = results_files(folder)
+    for name in ("in_distribution.zip", "in_distribution-weak.zip", "shifted.zip"):
+        shutil.copy(weak, tmp_path / name)
+    assert list(beside(tmp_path / "in_distribution.zip")) == [
+        "usual reward model",
+        "weak reward model",
+    ]
+    *_, others, figure, numbers, _ = show(tmp_path / "in_distribution.zip")
+    assert others["visible"]
+    assert sum(trace.name == "QAlign" for trace in figure.data) == 2
+    assert [note.text for note in figure.layout.annotations] == list(
+        beside(tmp_path / "in_distribution.zip")
+    )
+    assert "weak reward model" in numbers
+    *_, others, figure, _, _ = show(tmp_path / "shifted.zip")
+    assert not others["visible"]
+    assert figure is None
+
+
+def test_an_open_ended_set_has_its_own_names() -> None:
+    points = [point(m, 64, 0.5) for m in ("qalign", "mv", "wmv")]
+    open_ended = replace(SETTINGS, open_ended=True)
+    assert "with weighted MBR (" in findings_html(points, open_ended)
+    assert "with MBR (" in findings_html(points, open_ended)
+    assert "Majority vote" not in points_table(points, open_ended)
 
 
 def test_a_file_that_is_no_result_is_named_and_nothing_breaks(tmp_path: Path) -> None:
     broken = tmp_path / "long.zip"
     broken.write_bytes(b"no zip")
-    said, *figures, numbers, facts = show(broken)
+    said, *others = show(broken)
     assert "long.zip" in said
-    assert figures == [None, None, None]
-    assert (numbers, facts) == ("", "")
+    assert not any(other for other in others if not isinstance(other, dict))
 
 
 def test_no_folder_is_no_results(tmp_path: Path) -> None:
@@ -117,7 +183,7 @@ def test_the_verdict_on_qalign_follows_the_bands(qalign: float, other: float, ve
 
 def test_a_table_has_every_method_at_the_first_and_the_last_budget() -> None:
     points = [point(m, n, 0.5) for m in ("qalign", "bon", "mv", "wmv") for n in (1, 4, 16, 64)]
-    html = points_table(points, "FLOPs")
+    html = points_table(points, SETTINGS)
     assert ">1<" in html
     assert ">64<" in html
     assert html.count("50.0 [48.0, 52.0]") == 4 * (html.count("<tr>") - 1)
@@ -127,7 +193,7 @@ def test_a_chain_that_ended_early_is_not_compared_as_if_it_had_not() -> None:
     points = [point(m, n, 0.8) for m in ("qalign", "wmv") for n in (16, 64)]
     points[1] = replace(points[1], spent=0.5 * points[1].spent, accuracy=0.99, low=0.98)
     assert "At the compute of 16 samples QAlign (80 %) is level" in findings(points)[0]
-    assert "at 32 GFLOPs" in points_table(points, "FLOPs")
+    assert "at 32 GFLOPs" in points_table(points, SETTINGS)
 
 
 def test_the_papers_table_is_the_papers() -> None:
