@@ -77,8 +77,7 @@ def reward_histograms(comparison: Comparison, cut: Cut, *, mixture: bool = False
     rows: tuple[tuple[str, str, list[float], Sequence[float], tuple[Method, ...]], ...] = (
         (f"{len(pool):,} base samples", ORANGE, pool, [1.0] * len(pool), ("bon", "mv")),
         (
-            f"The same samples, weighted by exp(reward / β): "
-            f"as good as {found['wmv'].effective or 0:.1f}",
+            f"Weighted by exp(reward / β): as good as {found['wmv'].effective or 0:.1f}",
             TEAL,
             pool,
             weights,
@@ -204,6 +203,7 @@ def compute_curves(
         figure.add_scatter(
             x=[*x, *reversed(x)],
             y=[*(point.high for point in mine), *(point.low for point in reversed(mine))],
+            mode="lines",
             fill="toself",
             fillcolor=colour,
             opacity=0.12,

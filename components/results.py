@@ -39,11 +39,12 @@ FOLDER = ASSETS / "results"
 BETAS = (1 / 8, 1 / 4, 1 / 2, 1 / 2**0.5, 1.0, 2**0.5, 2.0, 4.0, 8.0)
 """Multiples of the run's beta at which the page shows what another one does."""
 TITLES = {
-    "in_distribution": "Problems like those of the training",
-    "shifted": "Other wording and more events than in the training",
-    "long": "Long problems, where a right sample is rare",
-    "writing": "Short texts to write, with constraints to meet",
+    "in_distribution": "Like the training problems",
+    "shifted": "Other wording, more events",
+    "long": "Long: right samples are rare",
+    "writing": "Short texts with constraints",
 }
+"""What the embedded sets are called, in the order of the list."""
 EMPTY = """
 <p class="qc-sub">No results are in <code>assets/results</code> yet. Make them with
 <code>python -m qalign_core evaluate --task in_distribution --budget 512 --out runs/in_distribution
@@ -67,8 +68,14 @@ class Summary:
 
 
 def results_files(folder: Path = FOLDER) -> tuple[Path, ...]:
-    """The packed results that are shipped, by name."""
-    return tuple(sorted(folder.glob("*.zip"))) if folder.is_dir() else ()
+    """The packed results that are shipped: embedded sets first, the usual reward model first."""
+    order = list(TITLES)
+
+    def place(path: Path) -> tuple[int, str]:
+        task = path.stem.partition("-")[0]
+        return order.index(task) if task in order else len(order), path.stem
+
+    return tuple(sorted(folder.glob("*.zip"), key=place))
 
 
 def summarise(path: Path) -> Summary:
@@ -110,7 +117,6 @@ def beside(path: Path) -> dict[str, Path]:
     """The runs over the same problem set, by their reward model: the usual one first."""
     task = path.stem.partition("-")[0]
     found = [p for p in results_files(path.parent) if p.stem.partition("-")[0] == task]
-    found.sort(key=lambda p: p.stem)
     return {f"{p.stem.partition('-')[2] or 'usual'} reward model": p for p in found}
 
 
@@ -160,7 +166,8 @@ def build_results_page(demo: gr.Blocks, folder: Path = FOLDER) -> None:
             "The paper’s own numbers, not measured here: accuracy in % at 1,024 samples in its "
             "general experiments, and the settings of both kinds of experiment.",
         )
-        gr.HTML(paper_html() + paper_settings_html(), elem_id="results-paper", **PLAIN)
+        gr.HTML(paper_html(), elem_id="results-paper", **PLAIN)
+        gr.HTML(paper_settings_html(), elem_id="results-settings", **PLAIN)
 
 
 def _build_sets(demo: gr.Blocks, files: tuple[Path, ...]) -> None:

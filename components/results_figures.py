@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from components.compare_figures import COLOURS, DASHES, GREY, INK, SYMBOLS, frame
+from components.compare_figures import COLOURS, DASHES, GREY, SYMBOLS, frame
 from components.compare_view import NAMES, Naming, names_of, number, percent, si
 from qalign_core.compare import METHODS, Method
 from qalign_core.diagnostics import Acceptance
@@ -79,6 +79,7 @@ def _add_errors(
         figure.add_scatter(
             x=[*x, *reversed(x)],
             y=[*(1 - p.low for p in mine), *(1 - p.high for p in reversed(mine))],
+            mode="lines",
             fill="toself",
             fillcolor=COLOURS[method],
             opacity=0.13,
@@ -155,6 +156,7 @@ def beta_figure(
     figure.add_scatter(
         x=[*x, *reversed(x)],
         y=[*(p.high for p in betas), *(p.low for p in reversed(betas))],
+        mode="lines",
         fill="toself",
         fillcolor=COLOURS["wmv"],
         opacity=0.13,
@@ -170,7 +172,7 @@ def beta_figure(
          "%{y:.1%} right"),
         ("accepted", [p.beta for p in told], [p.acceptance for p in told], COLOURS["qalign"],
          SYMBOLS["qalign"], "%{y:.0%} accepted"),
-        ("KL", x, [p.kl for p in betas], INK, "square", "%{y:.2f} nats from the base"),
+        ("KL", x, [p.kl for p in betas], GREY, "square", "%{y:.2f} nats from the base"),
     )  # fmt: skip
     for row, (name, at, y, colour, symbol, said) in enumerate(lines, start=1):
         figure.add_scatter(
@@ -199,7 +201,8 @@ def beta_figure(
     figure.add_hline(y=math.log(settings.budget), line={"color": GREY, "dash": "dot"}, row=3, col=1)
     figure.add_vline(x=settings.beta, line={"color": GREY, "dash": "dash"})
     figure.update_layout(frame(580))
-    figure.update_xaxes(type="log", gridcolor=GRID, range=[math.log10(b) for b in (x[0], x[-1])])
+    ends = [math.log10(x[0] / 1.1), math.log10(x[-1] * 1.1)]
+    figure.update_xaxes(type="log", gridcolor=GRID, range=ends)
     figure.update_xaxes(title_text="β, logarithmic; dashed: the β of this run", row=3, col=1)
     figure.update_yaxes(gridcolor=GRID, zeroline=False)
     figure.update_yaxes(title_text="answered rightly", tickformat=".0%", row=1, col=1)
@@ -272,7 +275,7 @@ def _in_a_sentence(name: str) -> str:
 def findings_html(points: Sequence[Point], settings: Settings) -> str:
     """The findings as a list."""
     said = findings(points, names_of(settings.open_ended))
-    items = "".join(f"<li>{html.escape(text)}</li>" for text in said)
+    items = "".join(f"<li>{html.escape(text).replace(' %', '&nbsp;%')}</li>" for text in said)
     return f'<ul class="qr-said">{items}</ul>'
 
 
@@ -314,7 +317,8 @@ def beside_table(runs: Mapping[str, Sequence[Point]], settings: Settings) -> str
         ]
         cells = ["–" if p is None else _band(p) for p in at]
         rows.append([names[method].name, *cells])
-    return table([f"right in %, at the compute of {level:,} samples", *runs], rows)
+    said = f"Right in %, with 95 % bands, at the compute of {level:,} samples:"
+    return f'<p class="qc-sub">{said}</p>' + table(["", *runs], rows)
 
 
 def _chain_length(settings: Settings) -> str:
@@ -327,6 +331,12 @@ def facts_html(settings: Settings, acceptance: Acceptance, done: int) -> str:
     overall, changed = acceptance.overall.value, acceptance.changed.value
     rows = [
         ["Problem set", f"{settings.task or 'unnamed'}, {done:,} problems"],
+        [
+            "What is right",
+            "a text that meets all constraints, which the program checks"
+            if settings.open_ended
+            else "an answer that means the same as the known one",
+        ],
         ["Language model", _revision(settings.lm, settings.lm_revision)],
         ["Reward model", _revision(settings.rm, settings.rm_revision)],
         ["β, temperature", f"{number(settings.beta)}, {number(settings.sampling.temperature)}"],

@@ -76,7 +76,7 @@ SETTINGS = Settings(
 
 def test_a_packed_run_is_found_named_and_drawn(folder: Path) -> None:
     (path,) = results_files(folder)
-    assert title_of(path) == "Problems like those of the training; weak reward model"
+    assert title_of(path) == "Like the training problems; weak reward model"
     said, error, numbers, proxy, beta, others, _, _, facts = show(path)
     assert error is not None
     assert proxy is not None
@@ -130,6 +130,11 @@ def test_runs_of_one_set_with_other_reward_models_stand_beside_one_another(
         "usual reward model",
         "weak reward model",
     ]
+    assert [path.name for path in results_files(tmp_path)] == [
+        "in_distribution.zip",
+        "in_distribution-weak.zip",
+        "shifted.zip",
+    ]
     *_, others, figure, numbers, _ = show(tmp_path / "in_distribution.zip")
     assert others["visible"]
     assert sum(trace.name == "QAlign" for trace in figure.data) == 2
@@ -145,8 +150,8 @@ def test_runs_of_one_set_with_other_reward_models_stand_beside_one_another(
 def test_an_open_ended_set_has_its_own_names() -> None:
     points = [point(m, 64, 0.5) for m in ("qalign", "mv", "wmv")]
     open_ended = replace(SETTINGS, open_ended=True)
-    assert "with weighted MBR (" in findings_html(points, open_ended)
-    assert "with MBR (" in findings_html(points, open_ended)
+    assert "with weighted MBR (50&nbsp;%)" in findings_html(points, open_ended)
+    assert "with MBR (50&nbsp;%)" in findings_html(points, open_ended)
     assert "Majority vote" not in points_table(points, open_ended)
 
 
