@@ -69,10 +69,14 @@ class Entry:
     sampling: Sampling | None = None
 
     @property
+    def shipped(self) -> bool:
+        """Whether it comes with the project."""
+        return self.source.startswith("models/")
+
+    @property
     def location(self) -> str:
-        """The folder if it is shipped with the project, else the hub id."""
-        folder = ASSETS / self.source
-        return str(folder) if folder.is_dir() or self.source.startswith("models/") else self.source
+        """The folder if it is shipped with the project, else the source itself."""
+        return str(ASSETS / self.source) if self.shipped else self.source
 
 
 @cache

@@ -1,5 +1,6 @@
 """Names to models: what is known, what is shared, and one sentence for everything that is wrong."""
 
+import asyncio
 import json
 import pickle
 import shutil
@@ -220,3 +221,83 @@ async def test_a_conversation_too_long_for_the_reward_model_is_refused_with_its_
     with pytest.raises(InvalidPrompt, match=r"has \d+ tokens.*reads 192"):
         await rm.score("word " * 60, Response((), "yes", True))
     registry.unload(str(rm_folder))
+
+
+# Memory
+
+
+class Held:
+    """A loaded model, as far as the registry knows it."""
+
+    def __init__(self, idle_seconds):
+        self.idle_seconds, self.closed = idle_seconds, False
+
+    def close(self):
+        self.closed = True
+
+
+@pytest.fixture
+def held(monkeypatch):
+    """Three models in memory: one long idle, one a little, one in use."""
+    models = {("lm", "old"): Held(900.0), ("lm", "new"): Held(60.0), ("rm", "busy"): Held(1.0)}
+    monkeypatch.setattr(registry, "_loaded", dict(models))
+    return {key[1]: model for key, model in models.items()}
+
+
+def small(monkeypatch, held, needed):
+    """Memory that has room for a model once `needed` others are unloaded."""
+
+    def free(device):
+        return 2**40 if sum(model.closed for model in held.values()) >= needed else 1000
+
+    monkeypatch.setattr(loading, "available_memory", free)
+
+
+def test_the_model_that_was_idle_longest_makes_room(folder, held, monkeypatch):
+    small(monkeypatch, held, needed=1)
+    registry.load_language_model(str(folder), device="cpu", rows=4)
+    assert {name for name, model in held.items() if model.closed} == {"old"}
+    assert "old" not in registry.loaded()
+    registry.unload(str(folder))
+
+
+def test_a_model_in_use_is_never_unloaded_for_another(folder, held, monkeypatch):
+    small(monkeypatch, held, needed=3)
+    with pytest.raises(ModelLoadError, match="GiB are free"):
+        registry.load_language_model(str(folder), device="cpu", rows=4)
+    assert {name for name, model in held.items() if model.closed} == {"old", "new"}
+
+
+async def test_an_unloaded_model_was_idle_and_a_loaded_one_knows_how_long(folder):
+    lm = registry.load_language_model(str(folder), device="cpu", rows=4, max_new_tokens=40)
+    before = lm.idle_seconds
+    response = asyncio.ensure_future(lm.extend(lm.encode("Hi"), (), seed=1))
+    await asyncio.sleep(0)  # the request is queued
+    assert before > lm.idle_seconds == 0.0
+    await response
+    assert 0 < lm.idle_seconds < before + 60
+    registry.unload(str(folder))
+
+
+def test_keys_and_values_count_as_memory_too(folder, monkeypatch):
+    weights = loading.n_stored(folder) * 4
+    monkeypatch.setattr(loading, "available_memory", lambda device: weights + 2**20)
+    with pytest.raises(ModelLoadError, match="of weights"):
+        load_lm(folder, cache_bytes=2**21)
+
+
+def test_a_load_tells_what_it_does(folder, monkeypatch):
+    from qalign_core.models.progress import TOLD, FetchBar
+
+    told = []
+    token = TOLD.set(told.append)
+    monkeypatch.setattr(loading, "_SLOW", 0)
+    load_lm(folder)
+    assert told[0].startswith("reading 0.")
+    told.clear()
+    with FetchBar.of("a/model")(total=0, unit="B", unit_scale=True, mininterval=0) as bar:
+        bar.total = 200_000_000
+        bar.update(50_000_000)
+        bar.refresh()
+    assert told[-1] == "fetching a/model: 25% of 200 MB"
+    TOLD.reset(token)

@@ -1,0 +1,115 @@
+"""A language model that grades, and rewards that are sums: as the names on the command line say."""
+
+from __future__ import annotations
+
+import pytest
+from toys import ToyLM
+
+from qalign_core import registry
+from qalign_core.errors import InvalidReward, InvalidSetting, ModelLoadError
+from qalign_core.registry import reward_parts
+from qalign_core.rewards.judge import JudgeReward, read_grade
+from qalign_core.types import Response, Work
+
+
+class Grader(ToyLM):
+    """Grades by the length of what it is shown, and sometimes talks instead."""
+
+    n_parameters = 7
+
+    def __init__(self, *answers):
+        super().__init__()
+        self.asked, self.answers = [], answers
+
+    def encode(self, prompt):
+        self.asked.append(prompt)
+        return tuple(prompt.encode())
+
+    async def extend(self, prompt_ids, prefix, *, seed):
+        text = self.answers[seed % len(self.answers)]
+        return Response((1, 2), text, True, work=Work(10, 3))
+
+
+RESPONSE = Response((5, 0), "It is 17.", True)
+
+
+@pytest.mark.parametrize(
+    ("text", "grade"),
+    [("7", 7), (" 10.", 10), ("Grade: 8/10", 8), ("I give it a 3", 3), ("0", None), ("11", None),
+     ("7.5", None), ("-4", None), ("no idea", None), ("", None)],
+)  # fmt: skip
+def test_a_grade_is_a_whole_number_from_1_to_10_that_stands_alone(text, grade):
+    assert read_grade(text) == grade
+
+
+async def test_the_reward_is_the_mean_grade_and_a_function_of_prompt_and_response():
+    judge = Grader("4", "9", "hm")
+    rm = JudgeReward(judge, n=6, criterion="wit")
+    reward = await rm.score("What is 12 + 5?", RESPONSE)
+    assert 4 <= reward <= 9
+    assert reward == await rm.score("What is 12 + 5?", RESPONSE)
+    assert "by wit" in judge.asked[0]
+    assert "What is 12 + 5?" in judge.asked[0]
+    assert RESPONSE.text in judge.asked[0]
+    assert reward.work == Work(60, 18)
+    assert rm.n_parameters == 7
+
+
+async def test_a_judge_that_never_grades_is_an_error():
+    with pytest.raises(InvalidReward, match="gave no grade but 'well'"):
+        await JudgeReward(Grader("well")).score("x", RESPONSE)
+
+
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [
+        ("embedded", ((1.0, "embedded"),)),
+        ("0.7*embedded + 0.3*a/b-c", ((0.7, "embedded"), (0.3, "a/b-c"))),
+        ("embedded + -2 * judge:toy", ((1.0, "embedded"), (-2.0, "judge:toy"))),
+        ("0.5*http://localhost:8001 + x", ((0.5, "http://localhost:8001"), (1.0, "x"))),
+    ],
+)
+def test_a_weighted_sum_is_written_as_one(name, parts):
+    assert reward_parts(name) == parts
+
+
+async def test_two_preferences_steer_at_once(tmp_path):
+    file = tmp_path / "rules.py"
+    file.write_text("def short(prompt, response):\n    return -len(response) / 10\n")
+    rm = registry.load_reward_model(f"0.5*embedded + 2*{file}:short", code=True)
+    parts = [registry.load_reward_model("embedded"), lambda text: -len(text) / 10]
+    prompt = "Tom has 5 eggs. How many?"
+    expected = 0.5 * await parts[0].score(prompt, RESPONSE) + 2 * parts[1](RESPONSE.text)
+    assert await rm.score(prompt, RESPONSE) == pytest.approx(expected)
+    assert rm.id == f"0.5*embedded + 2*{file}:short"
+
+
+@pytest.mark.parametrize(
+    ("code", "name", "said"),
+    [
+        ("def f(a, b): return 1", "g", "has no function g"),
+        ("1 +", "f", "cannot be run (SyntaxError"),
+        ("import no_such_module", "f", "cannot be run (ModuleNotFoundError"),
+    ],
+)
+def test_a_file_without_the_function_is_refused(tmp_path, code, name, said):
+    file = tmp_path / "rules.py"
+    file.write_text(code)
+    with pytest.raises(ModelLoadError) as raised:
+        registry.load_reward_model(f"{file}:{name}", code=True)
+    assert said in str(raised.value)
+
+
+async def test_a_function_that_fails_is_one_sentence(tmp_path):
+    file = tmp_path / "rules.py"
+    file.write_text("def f(prompt, response): return {}[response]")
+    rm = registry.load_reward_model(f"{file}:f", code=True)
+    with pytest.raises(InvalidReward, match="f failed with KeyError"):
+        await rm.score("x", RESPONSE)
+
+
+def test_a_file_is_run_for_its_user_only(tmp_path):
+    file = tmp_path / "rules.py"
+    file.write_text("import pytest; pytest.fail('the code was run')")
+    with pytest.raises((ModelLoadError, InvalidSetting)):
+        registry.load_reward_model(f"{file}:f")
