@@ -11,6 +11,7 @@ import gradio as gr
 from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
 
+from components.api import build_api
 from components.compare import build_compare_page
 from components.lab import build_lab_page
 from components.results import build_results_page
@@ -53,6 +54,7 @@ def build_app(runs: Runs | None = None) -> gr.Blocks:
                 build_lab_page()
             with _tab("Results"):
                 build_results_page(demo)
+        build_api(runs)
         demo.load(None, js="() => QAlignShell.open()")
     return demo.queue(max_size=256, default_concurrency_limit=None)
 
@@ -65,8 +67,12 @@ def _tab(name: str) -> gr.Tab:
 
 
 def launch_options() -> dict[str, object]:
-    """What `launch` gets: no outside host, no file of the server, no error text for the page."""
-    return {**LAUNCH, "theme": theme(), "head": head()}
+    """What `launch` gets: no outside host, no file of the server, no error text for the page.
+
+    With `QALIGN_MCP=1` (and requirements-mcp.txt) the endpoints are tools of an MCP server too.
+    """
+    mcp = {"mcp_server": True} if os.environ.get("QALIGN_MCP") == "1" else {}
+    return {**LAUNCH, **mcp, "theme": theme(), "head": head()}
 
 
 if __name__ == "__main__":

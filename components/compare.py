@@ -16,7 +16,7 @@ from components.compare_view import view
 from components.links import Settings, from_query, to_query
 from components.player import status_line
 from components.runs import Feed, Runs, Status
-from components.watch import KINDS, WRITING, new_problem, shipped_models
+from components.watch import KINDS, WRITING, new_problem
 from qalign_core.compare import Budget, Comparison, Cut, Meter, draw_comparison, full_cut
 from qalign_core.compare_curves import curves, measure_of
 from qalign_core.compare_file import recorded_comparison, to_csv, to_json
@@ -223,7 +223,7 @@ def file_name(comparison: Comparison, kind: str) -> str:
 
 
 def _form(start: Settings, runs: Runs) -> tuple[list[Any], gr.Dropdown]:
-    limits, models = runs.limits, shipped_models()
+    limits, models = runs.limits, runs.offer.models
     with gr.Accordion("Change the problem or the settings", open=False, elem_id="compare-settings"):
         with gr.Row(elem_id="compare-problem"):
             prompt = gr.Textbox(
@@ -419,7 +419,7 @@ def build_compare_page(runs: Runs, demo: gr.Blocks) -> None:
         named = any(name in query for name in Settings.__dataclass_fields__)
         if not named:
             return [gr.skip()] * (len(form) + 1)
-        linked, notices = from_query(query, runs.limits, shipped_models())
+        linked, notices = from_query(query, runs.limits, runs.offer.models)
         if not linked.prompt:
             linked = replace(linked, prompt=start.prompt, reference=start.reference)
         budget = "samples" if query.get("budget") == "samples" else "flops"

@@ -40,6 +40,12 @@ class Settings:
         """How the base model is sampled."""
         return Sampling(temperature=self.temperature, max_new_tokens=self.max_new_tokens)
 
+    @classmethod
+    def numbers(cls) -> dict[str, type[int] | type[float]]:
+        """The settings that are numbers, and of which kind."""
+        kinds = {field.name: type(getattr(cls(), field.name)) for field in fields(cls)}
+        return {name: kind for name, kind in kinds.items() if kind in (int, float)}
+
     def check(self, limits: Limits) -> Settings:
         """These settings, if a run may have them.
 

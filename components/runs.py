@@ -18,7 +18,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Literal
 
+from components.offer import Offer
 from qalign_core.errors import InvalidSetting, QAlignError
+from qalign_core.models.progress import TOLD
 from qalign_core.models.worker import RUN
 from qalign_core.protocols import LanguageModel, RewardModel
 from qalign_core.types import Sampling
@@ -102,8 +104,14 @@ class Feed:
     def __init__(self) -> None:
         self.parts: list[str] = []
         self.status = Status("loading", "Starting…")
+        self.lm: LanguageModel | None = None
         self._steps = 0
         self._since = 0.0
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the language model must have said of it, such as that it is approximate."""
+        return tuple(getattr(self.lm, "notes", ()))
 
     def write(self, line: str) -> None:
         """Append text (whole lines)."""
@@ -113,6 +121,10 @@ class Feed:
         """Say what is being loaded."""
         self.status = Status("loading", f"Loading {what}…")
 
+    def tell(self, what: str) -> None:
+        """Say what a load does now; called from its thread."""
+        self.status = Status("loading", f"Loading: {what}…")
+
     async def step(self, n: int = 1) -> None:
         """Count steps for the rate, and let the other runs have their turn."""
         now = time.monotonic()
@@ -121,7 +133,7 @@ class Feed:
         self._steps += n
         elapsed = now - self._since
         rate = f" at {self._steps / elapsed:.0f} steps/s" if elapsed > 0.3 else ""
-        self.status = Status("sampling", f"Sampling{rate}")
+        self.status = Status("sampling", "; ".join([f"Sampling{rate}", *self.notes]))
         await asyncio.sleep(0)
 
 
@@ -145,8 +157,14 @@ def _load(lm: str, rm: str, sampling: Sampling) -> tuple[LanguageModel, RewardMo
 class Runs:
     """All live runs of this process."""
 
-    def __init__(self, limits: Limits | None = None, load: ModelLoader = _load) -> None:
+    def __init__(
+        self,
+        limits: Limits | None = None,
+        load: ModelLoader = _load,
+        offer: Offer | None = None,
+    ) -> None:
         self.limits = limits or Limits.from_environment()
+        self.offer = offer or Offer.from_environment()
         self._load = load
         self._running: set[object] = set()
         self._waiting: list[object] = []
@@ -174,9 +192,17 @@ class Runs:
     async def models(
         self, feed: Feed, lm: str, rm: str, sampling: Sampling
     ) -> tuple[LanguageModel, RewardModel]:
-        """The two models, loaded in a thread if this is their first use."""
+        """The two models, loaded in a thread if this is their first use.
+
+        Raises:
+            ModelLoadError: this server does not offer them, or they cannot be loaded.
+        """
+        self.offer.check(lm, rm)
         feed.loading("the models")
-        return await asyncio.to_thread(self._load, lm, rm, sampling)
+        TOLD.set(feed.tell)
+        models = await asyncio.to_thread(self._load, lm, rm, sampling)
+        feed.lm = models[0]
+        return models
 
     async def stream(self, visitor: str, work: Work) -> AsyncIterator[Snapshot]:
         """Run `work` for a visitor and yield what it writes; closing the generator ends it."""
@@ -215,7 +241,8 @@ class Runs:
         try:
             async with self._place(feed):
                 await work(feed)
-            feed.status = replace(feed.status, state="finished", text="Finished")
+            text = "; ".join(["Finished", *feed.notes])
+            feed.status = replace(feed.status, state="finished", text=text)
         except asyncio.CancelledError:
             feed.status = Status("stopped", "Stopped. What was sampled stays.")
         except QAlignError as error:

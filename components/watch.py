@@ -21,7 +21,6 @@ from qalign_core.calibrate import tune_beta
 from qalign_core.problems import ProblemKind, generate_problem, generate_writing_task
 from qalign_core.protocols import LanguageModel
 from qalign_core.recording import record
-from qalign_core.registry import language_models, reward_models
 from qalign_core.types import Response
 
 RECORDED = ASSETS / "runs" / "watch.jsonl"
@@ -36,14 +35,6 @@ KINDS = {
 }
 WRITING = ("Write", "Please write")
 """How the prompts of writing tasks begin; they have no final answer to extract."""
-
-
-def shipped_models() -> dict[str, dict[str, str]]:
-    """Title by id of the models that are in the repository, for "lm" and "rm"."""
-    return {
-        kind: {entry.id: entry.title for entry in entries if entry.source.startswith("models/")}
-        for kind, entries in (("lm", language_models()), ("rm", reward_models()))
-    }
 
 
 def new_problem(kind: str, rng: random.Random | None = None) -> tuple[str, str]:
@@ -268,7 +259,7 @@ def _drawer(
 def build_watch_page(runs: Runs, demo: gr.Blocks) -> None:
     """Build the page's widgets in the current context and register its events."""
     text, start = recorded_run()
-    models = shipped_models()
+    models = runs.offer.models
     with gr.Column(elem_id="watch"):
         with gr.Row(elem_id="watch-bar"):
             run = gr.Button("Run it live", variant="primary", elem_id="watch-run")

@@ -2,15 +2,115 @@
 
 from __future__ import annotations
 
+import json
+import re
+import subprocess
+from itertools import pairwise
+
+import pytest
+from gradio_client import Client
+from gradio_client.exceptions import AppError
+from toys import PROMPT, ToyLM, ToyRM
+
 import app
-from components.theme import head
-from components.watch import new_problem, recorded_run, shipped_models
+from components.offer import Offer
+from components.theme import ASSETS, head
+from components.watch import new_problem, recorded_run
+from qalign_core import collect, run_chain
 from qalign_core.trace_io import parse_trace
 
 
-def test_every_handler_of_the_page_is_private():
+def test_every_handler_of_the_page_is_private_and_two_endpoints_are_typed():
     endpoints = app.build_app().get_api_info()["named_endpoints"]
-    assert endpoints == {}
+    assert set(endpoints) == {"/run_chain", "/compare"}
+    for endpoint in endpoints.values():
+        types = {p["parameter_name"]: p["python_type"]["type"] for p in endpoint["parameters"]}
+        assert types["prompt"] == types["rm"] == "str"
+        assert types["beta"] == "float"
+        assert types["steps"] == "int"
+        assert [p["parameter_has_default"] for p in endpoint["parameters"]][:2] == [False, True]
+
+
+@pytest.fixture(scope="module")
+def client(toy_app):
+    return Client(toy_app, verbose=False)
+
+
+def test_a_chain_from_a_program_is_the_one_that_the_core_draws(client):
+    text = client.predict(PROMPT, reference="18", steps=12, chains=2, seed=3, api_name="/run_chain")
+    trace = parse_trace(text)
+    assert len(trace.steps) == 26
+    assert trace.header.reference == "18"
+    expected = collect(run_chain(ToyLM(), ToyRM(), PROMPT, beta=1.0, steps=12, seed=3, chain=1))
+    assert list(trace.chain(1).steps) == expected
+
+
+def test_its_steps_arrive_while_it_runs(client):
+    job = client.submit(PROMPT, steps=40, api_name="/run_chain")
+    outputs = list(job)
+    assert len(outputs) > 3
+    assert all(new.startswith(old) for old, new in pairwise(outputs))
+    assert len(parse_trace(outputs[-1]).steps) == 41
+
+
+def test_two_calls_of_one_client_do_not_end_each_other(client):
+    jobs = [client.submit(PROMPT, steps=16, seed=k, api_name="/run_chain") for k in range(2)]
+    assert [len(parse_trace(job.result()).steps) for job in jobs] == [17, 17]
+
+
+def test_a_comparison_from_a_program_has_the_four_methods(client):
+    text = client.predict(PROMPT, reference="18", steps=16, seed=3, api_name="/compare")
+    rows = {row["method"]: row for row in json.loads(text)}
+    assert set(rows) == {"qalign", "bon", "mv", "wmv"}
+    for row in rows.values():
+        assert row["right"] == (row["answer"] == "18")
+        assert row["spent"] > 0
+
+
+BAD_CALLS = [
+    ({"prompt": "  "}, "the problem is empty; write one"),
+    ({"beta": -1.0}, "beta must be between"),
+    ({"beta": "much"}, "a setting is not a number"),
+    ({"steps": 10**6}, "steps must be between 1 and 1024"),
+    ({"extractor": "magic"}, "extractor must be one of number"),
+    ({"lm": "no-such-model"}, "this server does not offer 'no-such-model'; choose embedded"),
+    ({"rm": "http://localhost:8001"}, "this server does not offer"),
+]
+
+
+@pytest.mark.parametrize("endpoint", ["/run_chain", "/compare"])
+@pytest.mark.parametrize(("changes", "said"), BAD_CALLS)
+def test_a_bad_call_gets_one_sentence(client, endpoint, changes, said):
+    with pytest.raises(AppError, match=re.escape(said)) as raised:
+        client.predict(**{"prompt": PROMPT, "steps": 4, **changes}, api_name=endpoint)
+    assert "Traceback" not in str(raised.value)
+
+
+def test_the_curl_commands_of_the_readme_call_the_endpoints(toy_app):
+    readme = (ASSETS.parent / "README.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"```bash\n(.*?)```", readme, re.DOTALL)
+    result = subprocess.run(
+        [
+            "bash",
+            "-euo",
+            "pipefail",
+            "-c",
+            block.replace("http://127.0.0.1:7860", toy_app.rstrip("/")),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert result.returncode == 0, result.stderr
+    assert "event: complete" in result.stdout
+    data = result.stdout.strip().rsplit("data: ", 1)[1]
+    assert len(parse_trace(json.loads(data)[0]).steps) == 17
+
+
+def test_mcp_is_offered_only_if_asked_for(monkeypatch):
+    assert "mcp_server" not in app.launch_options()
+    monkeypatch.setenv("QALIGN_MCP", "1")
+    assert app.launch_options()["mcp_server"] is True
 
 
 def test_launching_shows_no_error_text_and_no_file_of_the_server():
@@ -32,8 +132,8 @@ def test_the_recorded_run_is_one_of_the_shipped_models_and_at_most_60_kb():
     trace = parse_trace(text)
     assert len(text.encode()) <= 60_000
     assert trace.header.origin == "recorded"
-    assert trace.header.lm in shipped_models()["lm"]
-    assert trace.header.rm in shipped_models()["rm"]
+    assert trace.header.lm in Offer(names=()).models["lm"]
+    assert trace.header.rm in Offer(names=()).models["rm"]
     assert settings.seed == trace.header.seed
     assert len(trace.base_rewards) >= 32
     changed = [step for step in trace.steps[1:] if step.changed]

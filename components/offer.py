@@ -1,0 +1,81 @@
+"""Which models this server offers; what a visitor or a program asks for is checked against it."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from qalign_core.errors import ModelLoadError
+from qalign_core.registry import JUDGE, Entry, language_models, reward_models, reward_parts
+
+SMALL = 700.0
+"""Millions of parameters that a free machine of two cores still runs."""
+
+_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+
+
+@dataclass(frozen=True)
+class Offer:
+    """The models of a server.
+
+    Attributes:
+        names: ids of the registry (`QALIGN_MODELS`, separated by commas), beside the shipped ones;
+            None if those that are small and ask for no licence.
+        own: any id of the hub may be asked for (`QALIGN_OWN_MODELS=1`); folders and addresses
+            never, since a visitor could look into the server or its network with them.
+    """
+
+    names: tuple[str, ...] | None = None
+    own: bool = False
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Offer:
+        """What the environment says."""
+        text = environment.get("QALIGN_MODELS")
+        names = None if text is None else tuple(name.strip() for name in text.split(","))
+        return cls(names, environment.get("QALIGN_OWN_MODELS", "") == "1")
+
+    @cached_property
+    def models(self) -> dict[str, dict[str, str]]:
+        """Title by id, for "lm" and "rm"."""
+        both = {"lm": language_models(), "rm": reward_models()}
+        return {
+            kind: {entry.id: _title(entry) for entry in entries if self._has(entry)}
+            for kind, entries in both.items()
+        }
+
+    def check(self, lm: str, rm: str) -> None:
+        """Refuse what is not offered; a reward may be a weighted sum, or "judge:LM".
+
+        Raises:
+            ModelLoadError: one sentence with what there is.
+        """
+        self._check("lm", lm)
+        for _, part in reward_parts(rm):
+            if part.startswith(JUDGE):
+                self._check("lm", part.removeprefix(JUDGE))
+            else:
+                self._check("rm", part)
+
+    def _check(self, kind: str, id: str) -> None:
+        hub_id = _HUB_ID.fullmatch(id) is not None and not Path(id).exists()
+        if id in self.models[kind] or (self.own and hub_id):
+            return
+        known = ", ".join(self.models[kind])
+        more = " or an id of the hub (owner/name)" if self.own else ""
+        raise ModelLoadError(f"this server does not offer {id!r:.80}; choose {known}{more}")
+
+    def _has(self, entry: Entry) -> bool:
+        if entry.shipped:
+            return True
+        if self.names is not None:
+            return entry.id in self.names
+        return entry.parameters <= SMALL and not entry.gated
+
+
+def _title(entry: Entry) -> str:
+    return entry.title if entry.status == "tested" else f"{entry.title}, {entry.status}"

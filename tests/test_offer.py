@@ -1,0 +1,62 @@
+"""What a server offers, and what a visitor's word cannot make it load."""
+
+from __future__ import annotations
+
+import pytest
+
+from components.offer import Offer
+from components.runs import Feed, Limits, Runs
+from qalign_core.errors import ModelLoadError
+from qalign_core.types import Sampling
+
+
+def test_the_shipped_models_and_small_open_ones_are_offered():
+    models = Offer().models
+    assert {"embedded", "smollm2-135m", "qwen3-0.6b"} <= set(models["lm"])
+    assert {"embedded", "embedded-weak", "skywork-v2-qwen3-0.6b"} <= set(models["rm"])
+    assert not {"llama-3.2-1b", "llama-3.1-8b", "tulu-3-8b-rm"} & {*models["lm"], *models["rm"]}
+    assert models["lm"]["smollm2-135m"].endswith("not yet run")
+
+
+def test_the_operator_names_others():
+    offer = Offer.from_environment({"QALIGN_MODELS": "llama-3.1-8b, tulu-3-8b-rm"})
+    assert set(offer.models["lm"]) == {"embedded", "llama-3.1-8b"}
+    assert set(offer.models["rm"]) == {"embedded", "embedded-weak", "tulu-3-8b-rm"}
+    assert set(Offer.from_environment({"QALIGN_MODELS": ""}).models["lm"]) == {"embedded"}
+
+
+FORBIDDEN = [
+    "http://169.254.169.254",
+    "../../etc/passwd",
+    "/etc",
+    "~/model",
+    "assets/models",
+    "..",
+    "",
+    "owner/name/more",
+    "rules.py:f",
+]
+
+
+@pytest.mark.parametrize("own", [False, True])
+@pytest.mark.parametrize("id", FORBIDDEN)
+def test_no_folder_no_address_and_no_code_is_ever_loaded_for_a_visitor(id, own):
+    offer = Offer(own=own)
+    for lm, rm in ((id, "embedded"), ("embedded", id), ("embedded", f"0.5*embedded + 2*{id}"),
+                   ("embedded", f"judge:{id}")):  # fmt: skip
+        with pytest.raises(ModelLoadError, match="does not offer"):
+            offer.check(lm, rm)
+
+
+def test_own_ids_of_the_hub_are_for_servers_that_allow_them():
+    with pytest.raises(ModelLoadError, match="choose embedded"):
+        Offer().check("someone/model", "embedded")
+    offer = Offer.from_environment({"QALIGN_OWN_MODELS": "1"})
+    offer.check("someone/model", "0.7*embedded + 0.3*someone/reward")
+    offer.check("embedded", "judge:someone/model")
+
+
+async def test_a_run_checks_the_offer_before_anything_is_loaded():
+    runs = Runs(Limits(), load=lambda *_: pytest.fail("it was loaded"), offer=Offer())
+    with pytest.raises(ModelLoadError):
+        await runs.models(Feed(), "someone/model", "embedded", Sampling())
