@@ -2,18 +2,23 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+SERVERS := build/servers-venv
 # one thread a library: the engine has threads of its own
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 export GRADIO_ANALYTICS_ENABLED := False
 
-.PHONY: demo test lint models clean
+.PHONY: demo test test-servers lint models clean
 
 demo: $(VENV)/.app
 	$(BIN)/python app.py
 
 test: $(VENV)/.dev lint
 	$(BIN)/python -m pytest
+
+# a real vLLM on the CPU, in an environment of its own: 5 GB, and some ten minutes the first time
+test-servers: $(VENV)/.dev $(SERVERS)/.ready
+	$(BIN)/python -m pytest -o addopts=-q tests/servers
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -36,3 +41,11 @@ $(VENV)/.app: requirements.txt | $(VENV)/bin/python
 $(VENV)/.dev: requirements.txt requirements-dev.txt | $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
 	touch $@ $(VENV)/.app
+
+# torchvision breaks vLLM's import; its command looks up a distribution called "vllm"
+$(SERVERS)/.ready: requirements-servers.txt
+	$(PYTHON) -m venv $(SERVERS)
+	$(SERVERS)/bin/python -m pip install --quiet --disable-pip-version-check -r requirements-servers.txt
+	$(SERVERS)/bin/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec triton
+	$(SERVERS)/bin/python tests/servers/name_vllm.py
+	touch $@

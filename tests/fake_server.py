@@ -1,6 +1,7 @@
 """A fake of vLLM's HTTP interface: it draws from seeded random numbers, and fails when told to.
 
-It is no language model; what a real server samples is tested in tests/servers.
+It is no language model; what a real server samples is tested in tests/servers, where a `Proxy`
+fails in the same ways in front of one.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import httpx
 from tiny_models import N_VOCABULARY, tokenizer
 
 EOS = (2, 5)
@@ -43,6 +45,16 @@ class FakeServer:
         self.lock = threading.Lock()
         self._port = 0
         self.start()
+
+    def answer(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        """What a request gets, before anything goes wrong."""
+        if path == "/v1/models":
+            return {"data": [{"id": "fake", "root": str(self.root), "max_model_len": CONTEXT}]}
+        if path == "/tokenize":
+            return {"tokens": tokenizer()(body["prompt"])["input_ids"]}
+        if path == "/classify":
+            return scored(body)
+        return as_text(body) if self.text_only else completed(body)
 
     @property
     def address(self) -> str:
@@ -94,25 +106,23 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         if self._let_in():
-            card = {"id": "fake", "root": str(self.fake.root), "max_model_len": CONTEXT}
-            self._answer({"data": [card]})
+            self._answer(self.fake.answer(self.path, {}))
 
     def do_POST(self) -> None:
-        content = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         if not self._let_in():
             return
-        if self.path == "/tokenize":
-            self._answer({"tokens": tokenizer()(content["prompt"])["input_ids"]})
-            return
         fake = self.fake
+        if self.path == "/tokenize":
+            self._answer(fake.answer(self.path, body))
+            return
         with fake.lock:
-            fake.bodies.append(content)
+            fake.bodies.append(body)
             fault = fake.lasting or (fake.faults.popleft() if fake.faults else "")
             fake.open += 1
             fake.most = max(fake.most, fake.open)
         try:
-            answer = self._text if fake.text_only else self._complete
-            self._spoilt(answer(content) if "prompt" in content else self._score(content), fault)
+            self._spoilt(fake.answer(self.path, body), fault)
         finally:
             with fake.lock:
                 fake.open -= 1
@@ -124,34 +134,6 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer({"error": f"{given} is not the key"}, 401)
             return False
         return True
-
-    def _complete(self, body: dict[str, Any]) -> dict[str, Any]:
-        sent = body["prompt"]
-        rng = random.Random(f"{body['seed']} {sent[-4:]}")
-        new: list[int] = []
-        while len(new) < body["max_tokens"] and not (new and new[-1] in EOS):
-            new.append(rng.choice(EOS) if rng.random() < 0.1 else rng.randrange(70, N_VOCABULARY))
-        choice = {
-            "text": tokenizer().decode(new, skip_special_tokens=True),
-            "finish_reason": "stop" if new[-1] in EOS else "length",
-            "prompt_token_ids": sent,
-            "token_ids": new,
-        }
-        usage = {"prompt_tokens": len(sent), "completion_tokens": len(new)}
-        return {"choices": [choice], "usage": usage}
-
-    def _text(self, body: dict[str, Any]) -> dict[str, Any]:
-        ids = tokenizer()(body["prompt"])["input_ids"] if isinstance(body["prompt"], str) else []
-        answer = self._complete({**body, "prompt": ids})
-        for name in ("prompt_token_ids", "token_ids"):
-            del answer["choices"][0][name]
-        return answer
-
-    def _score(self, body: dict[str, Any]) -> dict[str, Any]:
-        (ids,) = body["input"]
-        score = 1.0 / (1 + len(ids)) if body["use_activation"] else sum(ids) / 1000 - 8
-        usage = {"prompt_tokens": len(ids)}
-        return {"data": [{"probs": [score], "num_classes": 1}], "usage": usage}
 
     def _spoilt(self, answer: dict[str, Any], fault: str) -> None:
         choice = answer.get("choices", [{}])[0]
@@ -194,3 +176,50 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body[: len(body) // 2] if half else body)
         self.close_connection = half
+
+
+def completed(body: dict[str, Any]) -> dict[str, Any]:
+    """Ids of seeded random numbers, as /v1/completions returns them."""
+    sent = body["prompt"]
+    rng = random.Random(f"{body['seed']} {sent[-4:]}")
+    new: list[int] = []
+    while len(new) < body["max_tokens"] and not (new and new[-1] in EOS):
+        new.append(rng.choice(EOS) if rng.random() < 0.1 else rng.randrange(70, N_VOCABULARY))
+    choice = {
+        "text": tokenizer().decode(new, skip_special_tokens=True),
+        "finish_reason": "stop" if new[-1] in EOS else "length",
+        "prompt_token_ids": sent,
+        "token_ids": new,
+    }
+    usage = {"prompt_tokens": len(sent), "completion_tokens": len(new)}
+    return {"choices": [choice], "usage": usage}
+
+
+def as_text(body: dict[str, Any]) -> dict[str, Any]:
+    """The same, of a server that does not know ids."""
+    ids = tokenizer()(body["prompt"])["input_ids"] if isinstance(body["prompt"], str) else []
+    answer = completed({**body, "prompt": ids})
+    for name in ("prompt_token_ids", "token_ids"):
+        del answer["choices"][0][name]
+    return answer
+
+
+def scored(body: dict[str, Any]) -> dict[str, Any]:
+    """A number made of the ids, as /classify returns it."""
+    (ids,) = body["input"]
+    score = 1.0 / (1 + len(ids)) if body["use_activation"] else sum(ids) / 1000 - 8
+    usage = {"prompt_tokens": len(ids)}
+    return {"data": [{"probs": [score], "num_classes": 1}], "usage": usage}
+
+
+class Proxy(FakeServer):
+    """In front of a real server: what it answers is passed on, unless told to fail."""
+
+    def __init__(self, behind: str) -> None:
+        self.behind = behind
+        super().__init__(Path())
+
+    def answer(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        address = f"{self.behind}{path}"
+        answer = httpx.post(address, json=body, timeout=300) if body else httpx.get(address)
+        return dict(answer.json())

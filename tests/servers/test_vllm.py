@@ -1,0 +1,139 @@
+"""The contract of language and reward models, held by a real vLLM; and its failures in mid-run."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+import torch
+import transformers
+from fake_server import Proxy
+from test_contract import (  # noqa: F401  the suite that every language model passes
+    LIMIT,
+    PROMPT,
+    draws,
+    test_a_batch_gives_what_single_requests_give,
+    test_first_tokens_follow_the_distribution_that_the_settings_show,
+    test_the_kept_prefix_comes_back_and_both_directions_share_the_limit,
+    test_the_last_token_counts_and_is_eos_exactly_if_finished,
+    test_the_seed_decides_the_response,
+    test_there_is_a_piece_for_every_token_and_they_join_to_the_text,
+)
+
+from qalign_core import Sampling, run_chain
+from qalign_core.cli import main
+from qalign_core.errors import ModelContractError, ModelLoadError
+from qalign_core.models.served import ServedLanguageModel
+from qalign_core.rewards.hf import HFRewardModel
+from qalign_core.rewards.served import ServedRewardModel
+from qalign_core.trace_io import load_trace
+
+SAMPLING = Sampling(max_new_tokens=LIMIT)
+
+
+def connect(address, **options):
+    return ServedLanguageModel.connect(address, sampling=SAMPLING, **options)
+
+
+@pytest.fixture
+def lm(servers):
+    return connect(servers[0].address, patience=600.0)
+
+
+@pytest.fixture
+def torch_lm(servers, lm):
+    """The served model, and the plain transformers model in the same folder."""
+    folder = servers[0].folder
+    plain = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    return lm, plain.eval()
+
+
+@pytest.fixture
+def rm(servers):
+    return ServedRewardModel.connect(servers[1].address)
+
+
+@pytest.fixture
+def proxy(servers):
+    made = Proxy(servers[0].address)
+    yield made
+    made.hold.set()
+    made.stop()
+
+
+async def steps_of(lm, rm, n, **options):
+    chain = run_chain(lm, rm, PROMPT, beta=0.5, steps=n, seed=9, **options)
+    return [step async for step in chain]
+
+
+def drawn(steps):
+    """What has the same bits again; a reward may differ in the last place in other company."""
+    return [(step.t, step.index, step.proposal.response, step.accepted) for step in steps]
+
+
+async def test_scores_are_those_of_transformers_alone_and_in_a_batch(lm, rm, servers):
+    local = HFRewardModel.from_pretrained(servers[1].folder, device="cpu")
+    responses = await draws(lm, 24)
+    together = await asyncio.gather(*(rm.score(PROMPT, response) for response in responses))
+    for response, reward in zip(responses, together, strict=True):
+        expected = float(await local.score(PROMPT, response))
+        assert abs(reward - expected) < 1e-4 * max(1.0, abs(expected))
+        assert abs(await rm.score(PROMPT, response) - reward) < 1e-5
+    assert len(set(map(float, together))) > 1
+    local.close()
+
+
+async def test_a_chain_is_the_same_again_and_when_it_is_continued(lm, rm):
+    whole = await steps_of(lm, rm, 24)
+    assert [step.t for step in whole] == list(range(25))
+    assert len({step.accepted for step in whole}) == 2
+    assert drawn(await steps_of(lm, rm, 24, start=whole[10])) == drawn(whole[11:])
+
+
+def test_many_prompts_run_from_the_command_line(servers, tmp_path, capsys):
+    prompts = tmp_path / "prompts.jsonl"
+    prompts.write_text("".join(json.dumps({"prompt": f"Say {k}."}) + "\n" for k in range(8)))
+    out = tmp_path / "out"
+    command = ["run", "--lm", servers[0].address, "--rm", servers[1].address, "--chains", "4"]
+    command += ["--prompts", str(prompts), "--out", str(out), "--steps", "6"]
+    assert main([*command, "--max-new-tokens", "12", "--quiet"]) == 0
+    assert "8 prompts, 224 states" in capsys.readouterr().out
+    for path in out.glob("0*.jsonl"):
+        assert len(load_trace(path).steps) == 28
+
+
+@pytest.mark.parametrize("fault", ["429", "500", "gone", "half", "html", "lost ids", "slow"])
+async def test_a_failure_that_passes_changes_nothing(proxy, lm, rm, fault):
+    expected = await steps_of(lm, rm, 6)
+    through = connect(proxy.address, pause=0.01, timeout=5.0 if fault == "slow" else 300.0)
+    proxy.faults.extend(["", "", fault, fault])
+    assert drawn(await steps_of(through, rm, 6)) == drawn(expected)
+    assert not proxy.faults
+
+
+@pytest.mark.parametrize("fault", ["other prompt", "no end", "eos within"])
+async def test_ids_that_are_not_those_that_were_asked_for_end_the_run(proxy, rm, fault):
+    through = connect(proxy.address)
+    proxy.faults.extend(["", "", fault])
+    with pytest.raises(ModelContractError):
+        await steps_of(through, rm, 6)
+
+
+def test_each_server_is_refused_in_the_others_place(servers):
+    lm, rm = servers
+    with pytest.raises(ModelLoadError, match="vllm serve"):
+        connect(rm.address)
+    with pytest.raises(ModelLoadError, match="vllm serve"):
+        ServedRewardModel.connect(lm.address)
+
+
+async def test_a_server_killed_and_restarted_in_mid_run_does_not_change_the_chain(servers, lm, rm):
+    expected = await steps_of(lm, rm, 12)
+    steps = []
+    async for step in run_chain(lm, rm, PROMPT, beta=0.5, steps=12, seed=9):
+        steps.append(step)
+        if step.t == 5:
+            servers[0].kill()
+            servers[0].start()  # it serves again in a minute; the chain waits for it
+    assert drawn(steps) == drawn(expected)
