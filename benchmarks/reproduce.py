@@ -1,0 +1,103 @@
+"""Are the shipped results what their command draws? Problems drawn again, against their bands.
+
+    python -m benchmarks.reproduce [--results assets/results/shifted.zip] [--problems 50]
+
+The first problems are drawn again with the settings and the seed of the file, by default at a
+smaller budget: a pool and a chain begin with those of a smaller budget. The same numbers are
+expected problem for problem (on the same kind of machine), and on any machine every method's
+accuracy within the 95 % band of the shipped draws of the same problems; if one is not, the exit
+status is 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from qalign_core.cli import problem_file
+from qalign_core.evaluate import evaluate
+from qalign_core.registry import load_language_model, load_reward_model
+from qalign_core.results import Record, Results, curves, load_results
+from qalign_core.tasks import load_problems
+
+SHIPPED = Path(__file__).resolve().parent.parent / "assets" / "results" / "in_distribution.zip"
+
+
+async def draw_again(shipped: Results, n_problems: int, budget: int) -> Results:
+    """Evaluate the first problems of a results file again."""
+    settings = shipped.settings
+    lm = load_language_model(settings.lm, sampling=settings.sampling, rows=128)
+    rm = load_reward_model(settings.rm)
+    for name, model, expected in (
+        ("language", lm, settings.lm_revision),
+        ("reward", rm, settings.rm_revision),
+    ):
+        if model.revision != expected:
+            sys.exit(f"the {name} model is {model.revision}, the results are of {expected or '?'}")
+    with tempfile.TemporaryDirectory() as folder:
+        await evaluate(
+            lm,
+            rm,
+            load_problems(problem_file(settings.task))[:n_problems],
+            beta=settings.beta,
+            folder=folder,
+            methods=settings.methods,
+            budget=budget,
+            states=settings.states,
+            seed=settings.seed,
+            task=settings.task,
+            progress=lambda done, n: print(f"\r{done} of {n} problems", end="", file=sys.stderr),
+        )
+        print(file=sys.stderr)
+        return load_results(folder)
+
+
+def begins_with(shipped: Record, drawn: Record) -> bool:
+    """Whether the shipped record begins with the draws of the other one."""
+    return all(
+        np.array_equal(getattr(shipped, name)[: len(new)], new)
+        for name in ("pool_reward", "chain_reward", "chain_accepted")
+        for new in (getattr(drawn, name),)
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--results", type=Path, default=SHIPPED)
+    parser.add_argument("--problems", type=int, default=50)
+    parser.add_argument("--budget", type=int, default=64, help="samples a problem")
+    options = parser.parse_args()
+
+    whole = load_results(options.results)
+    shipped = replace(whole, records=whole.records[: options.problems])
+    budget = min(options.budget, whole.settings.budget)
+    drawn = asyncio.run(draw_again(whole, len(shipped.records), budget))
+
+    pairs = list(zip(shipped.records, drawn.records, strict=True))
+    same = sum(begins_with(old, new) for old, new in pairs)
+    print(f"{same} of {len(pairs)} problems have the same numbers")
+    ns = sorted({1, budget // 4, budget // 2, budget})
+    new = {(p.method, p.n): p for p in curves(drawn, ns=ns)}
+    outside = 0
+    print(f"{'method':8}{'n':>5}{'shipped':>9}{'band':>17}{'again':>8}")
+    for old in (p for p in curves(shipped, ns=ns) if p.method != "any"):
+        again = new[old.method, old.n].accuracy
+        is_inside = old.low <= again <= old.high
+        outside += not is_inside
+        band = f"[{old.low:.3f}, {old.high:.3f}]"
+        print(
+            f"{old.method:8}{old.n:5}{old.accuracy:9.3f}{band:>17}{again:8.3f}"
+            f"{'' if is_inside else '  outside'}"
+        )
+    if outside:
+        sys.exit(f"{outside} outside the band")
+
+
+if __name__ == "__main__":
+    main()
