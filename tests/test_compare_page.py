@@ -15,6 +15,7 @@ import pytest
 from components.compare import Shown, link_of, settings_of
 from components.compare_figures import compute_curves, reward_bins, reward_histograms, shares
 from components.compare_view import level_line, percent, rule, si, view
+from components.links import Settings, to_query
 from qalign_core.compare import METHODS, Comparison, full_cut, ladder, outcomes, recycled
 from qalign_core.compare_curves import curves, measure_of
 from qalign_core.compare_file import from_json, recorded_comparison
@@ -240,6 +241,34 @@ async def test_a_live_run_streams_stops_and_leaves_a_fair_comparison(
     comparison = from_json(Path(saved).read_text(encoding="utf-8"))
     found = outcomes(comparison, full_cut(comparison))
     assert await cards(page) == [(o.method, o.decision.answer or "no answer") for o in found]
+    assert page.errors == []
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_an_open_ended_prompt_is_decided_by_minimum_bayes_risk_in_every_column(
+    visit: Visit, toy_app: str
+) -> None:
+    query = to_query(Settings(prompt="Write two sentences about shells.", steps=12, seed=5))
+    page = await compare_page(visit, toy_app, query=query)
+    await page.wait_for_selector("#compare .q-status >> text=settings are in place")
+    await page.click("#compare-run")
+    await page.wait_for_selector("#compare-panel .qc[data-state=done] .qc-card >> nth=3")
+    async with page.expect_download() as download:
+        await page.click(".qc-save-json")
+    saved = await (await download.value).path()
+    comparison = from_json(Path(saved).read_text(encoding="utf-8"))
+    assert comparison.extract is None
+    found = outcomes(comparison, full_cut(comparison))
+    columns = await page.eval_on_selector_all(
+        "#compare-panel .qc-card",
+        "all => all.map(c => ['h3', '.qc-rule', '.qc-text'].map(at => c.querySelector(at)"
+        ".textContent))",
+    )
+    assert [name for name, _, _ in columns] == ["QAlign", "Best-of-n", "MBR", "Weighted MBR"]
+    for (_, said, text), outcome in zip(columns, found, strict=True):
+        assert rule(comparison, outcome) in said
+        assert outcome.decision.chosen is not None
+        assert text == outcome.decision.chosen.response.text
     assert page.errors == []
 
 

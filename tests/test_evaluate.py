@@ -4,7 +4,10 @@ import asyncio
 import itertools
 import math
 import os
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -204,6 +207,69 @@ async def test_an_abandoned_claim_is_taken_over_and_a_fresh_one_is_not(tmp_path)
     await run(tmp_path, problems=PROBLEMS[:1])
     assert record.read_bytes() == before
     assert not claim.exists()
+
+
+class StuckRM(AnswerRM):
+    """Says so after so many scores, and never scores again."""
+
+    def __init__(self, after):
+        self.left = after
+
+    async def score(self, prompt, response):
+        self.left -= 1
+        if self.left < 0:
+            print("stuck", flush=True)
+            await asyncio.Event().wait()
+        return await super().score(prompt, response)
+
+
+def worker(folder, after):
+    """A process of its own that evaluates into `folder`, and tells how many problems are done."""
+    code = (
+        "import asyncio, test_evaluate as t\n"
+        f"tell = lambda done, n: print(done, flush=True)\n"
+        f"asyncio.run(t.run({str(folder)!r}, rm=t.StuckRM({after}), concurrency=1, progress=tell))"
+    )
+    here = Path(__file__).parent
+    return subprocess.Popen(
+        [sys.executable, "-c", code],
+        cwd=here,
+        env={**os.environ, "PYTHONPATH": f"{here}{os.pathsep}{here.parent}"},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def read_until(process, line):
+    """Wait until the process has said `line`."""
+    for said in process.stdout:
+        if said.strip() == line:
+            return
+    pytest.fail(f"the worker ended without saying {line!r}")
+
+
+async def test_a_killed_process_is_replaced_by_one_that_shares_its_folder(tmp_path):
+    await run(tmp_path / "whole")
+    folder = tmp_path / "shared"
+    first, second = worker(folder, after=40), None
+    try:
+        read_until(first, "stuck")
+        second = worker(folder, after=10**9)
+        read_until(second, "5")  # all but the problem that the first one holds
+        (claim,) = folder.glob("*.claim")
+        first.kill()
+        first.wait()
+        long_ago = claim.stat().st_mtime - 2 * evaluation.ABANDONED
+        os.utime(claim, (long_ago, long_ago))
+        read_until(second, "6")
+        assert second.wait() == 0
+    finally:
+        for process in (first, second):
+            if process is not None:
+                process.kill()
+                process.communicate()
+    assert contents(folder) == contents(tmp_path / "whole")
+    assert not list(folder.glob("*.claim"))
 
 
 @pytest.mark.parametrize(
