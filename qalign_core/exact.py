@@ -1,21 +1,22 @@
 """The chain's law written out: target and transition matrix of an enumerable LM, and wrong rules.
 
-The matrix is built from the very functions that the chain calls (`draw_index`, `log_acceptance`,
-the model's own next-token probabilities), so a law that holds for the matrix holds for the chain.
+The matrix is built from the very functions that the chain calls (`draw_index`, `log_acceptance` of
+arrays, the model's own next-token probabilities), so a law that holds for the matrix holds for the
+chain.
 The wrong rules are negative controls: each breaks one piece and must fail the laws.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from qalign_core.kernel import check_beta, draw_index, log_acceptance
+from qalign_core.kernel import check_beta, draw_index, log_acceptances
 from qalign_core.models.enumerable import EnumerableLM, Tokens
 from qalign_core.types import Response
 
@@ -48,7 +49,7 @@ class Rule:
         name: the mistake in a few words.
         n_indices: from how many positions the index is drawn.
         length: the |y| that enters the length ratio.
-        log_alpha: the acceptance rule, with the keywords of `log_acceptance`.
+        log_alpha: the acceptance rule, with the keywords of `log_acceptances`, elementwise.
         limit: the longest proposal, from `L` and the index.
         counted: which steps the average is over: "all", "accepted" (rejected ones dropped), or
             "changed" (proposals equal to the state are drawn again).
@@ -57,27 +58,25 @@ class Rule:
     name: str = "exact"
     n_indices: Callable[[Response], int] = counted_length
     length: Callable[[Response], int] = counted_length
-    log_alpha: Callable[..., float] = log_acceptance
+    log_alpha: Callable[..., Array] = log_acceptances
     limit: Callable[[int, int], int] = shared_limit
     counted: str = "all"
 
 
-def _no_ratio(*, reward_new: float, reward_old: float, beta: float, **_: int) -> float:
-    return log_acceptance(
-        reward_new=reward_new, reward_old=reward_old, len_new=1, len_old=1, beta=beta
-    )
+def _no_ratio(*, len_new: ArrayLike, len_old: ArrayLike, **rewards: Any) -> Array:
+    return log_acceptances(len_new=1, len_old=1, **rewards)
 
 
-def _inverted_ratio(*, len_new: int, len_old: int, **rewards: float) -> float:
-    return log_acceptance(len_new=len_old, len_old=len_new, **rewards)
+def _inverted_ratio(*, len_new: ArrayLike, len_old: ArrayLike, **rewards: Any) -> Array:
+    return log_acceptances(len_new=len_old, len_old=len_new, **rewards)
 
 
-def _only_improvements(*, reward_new: float, reward_old: float, **_: float) -> float:
-    return 0.0 if reward_new >= reward_old else -math.inf
+def _only_improvements(*, reward_new: Array, reward_old: Array, **_: object) -> Array:
+    return np.where(reward_new >= reward_old, 0.0, -np.inf)
 
 
-def _always(**_: float) -> float:
-    return 0.0
+def _always(*, reward_new: Array, **_: object) -> Array:
+    return np.zeros_like(reward_new)
 
 
 def _without_eos(response: Response) -> int:
@@ -194,24 +193,22 @@ def exact_chain(
     """
     check_beta(beta)
     moves = _moves(lm, rule.n_indices, rule.limit)
-    states, n = moves.states, len(moves.states)
-    rewards = [float(reward(state)) for state in states]
-    lengths = [rule.length(state) for state in states]
-    log_alpha = [
-        rule.log_alpha(
-            reward_new=rewards[b],
-            reward_old=rewards[a],
-            len_new=lengths[b],
-            len_old=lengths[a],
-            beta=beta,
-        )
-        for a, b in zip(moves.old, moves.new, strict=True)
-    ]
+    states, old, new = moves.states, moves.old, moves.new
+    n = len(states)
+    rewards = np.array([float(reward(state)) for state in states])
+    lengths = np.array([rule.length(state) for state in states])
+    log_alpha = rule.log_alpha(
+        reward_new=rewards[new],
+        reward_old=rewards[old],
+        len_new=lengths[new],
+        len_old=lengths[old],
+        beta=beta,
+    )
     matrix = np.zeros((n, n))
-    matrix[moves.old, moves.new] = moves.p * np.exp(log_alpha)
+    matrix[old, new] = moves.p * np.exp(log_alpha)
     unchanged = np.zeros(n)
-    same = np.equal(moves.old, moves.new)
-    unchanged[np.asarray(moves.old)[same]] = moves.p[same]
+    same = old == new
+    unchanged[old[same]] = moves.p[same]
 
     acceptance = matrix.sum(axis=1)
     diagonal = np.arange(n)
@@ -224,9 +221,8 @@ def exact_chain(
         matrix[diagonal, diagonal] += 1.0 - matrix.sum(axis=1)
     base = np.zeros(n)
     base[: len(lm.support)] = lm.probabilities
-    score = np.array(rewards)
-    target = target_distribution(base, score, beta)
-    return ExactChain(states, score, base, target, matrix, acceptance, unchanged)
+    target = target_distribution(base, rewards, beta)
+    return ExactChain(states, rewards, base, target, matrix, acceptance, unchanged)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -234,8 +230,8 @@ class _Moves:
     """Every proposal that can be made, whatever the reward: `p` of proposing `new` in `old`."""
 
     states: tuple[Response, ...]
-    old: list[int]
-    new: list[int]
+    old: NDArray[np.int64]
+    new: NDArray[np.int64]
     p: Array
 
 
@@ -270,7 +266,7 @@ def _moves(
         old += [a] * len(proposed)
         new += proposed
         probabilities += proposed.values()
-    return _Moves(tuple(states), old, new, np.array(probabilities))
+    return _Moves(tuple(states), np.array(old), np.array(new), np.array(probabilities))
 
 
 def _completions(

@@ -5,6 +5,9 @@ from __future__ import annotations
 import math
 from numbers import Real
 
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
 from qalign_core.errors import InvalidSetting
 
 
@@ -55,13 +58,36 @@ def log_acceptance(
     Raises:
         InvalidSetting: if beta is not a finite number > 0, a reward is not finite, or a length < 1.
     """
+    return float(
+        log_acceptances(
+            reward_new=reward_new,
+            reward_old=reward_old,
+            len_new=len_new,
+            len_old=len_old,
+            beta=beta,
+        )
+    )
+
+
+def log_acceptances(
+    *,
+    reward_new: ArrayLike,
+    reward_old: ArrayLike,
+    len_new: ArrayLike,
+    len_old: ArrayLike,
+    beta: float,
+) -> NDArray[np.float64]:
+    """`log_acceptance` of many proposals at once: arrays that broadcast, and so is the result."""
     beta = check_beta(beta)
-    if not (math.isfinite(reward_new) and math.isfinite(reward_old)):
-        raise InvalidSetting(f"rewards must be finite, got {reward_new} and {reward_old}")
-    if len_new < 1 or len_old < 1:
-        raise InvalidSetting(f"a response has at least 1 token, got {len_new} and {len_old}")
-    # old/new: the reverse move draws its index from |y_new| positions
-    return min(0.0, (reward_new - reward_old) / beta + math.log(len_old) - math.log(len_new))
+    r_new, r_old = np.asarray(reward_new, np.float64), np.asarray(reward_old, np.float64)
+    if not (np.isfinite(r_new).all() and np.isfinite(r_old).all()):
+        raise InvalidSetting(f"rewards must be finite, got {r_new} and {r_old}")
+    if np.min(len_new) < 1 or np.min(len_old) < 1:
+        raise InvalidSetting(f"a response has at least 1 token, got {len_new!r} and {len_old!r}")
+    with np.errstate(over="ignore"):  # a tiny beta makes the lead infinite, and alpha 0 or 1
+        # old/new: the reverse move draws its index from |y_new| positions
+        lead = (r_new - r_old) / beta + np.log(len_old) - np.log(len_new)
+    return np.minimum(0.0, lead)
 
 
 def log_uniform(u: float) -> float:

@@ -26,7 +26,7 @@ from qalign_core import (
 )
 from qalign_core.errors import InvalidPrompt, InvalidReward, InvalidSetting, ModelContractError
 from qalign_core.exact import exact_chain, total_variation
-from qalign_core.kernel import accepts
+from qalign_core.kernel import accepts, log_acceptances
 
 LM, RM = letters(), TableReward()
 
@@ -152,6 +152,24 @@ def test_the_index_stays_below_the_length_and_alpha_below_one() -> None:
     )
     assert accepts(0.0, math.log(largest))
     assert not accepts(-math.inf, -math.inf)
+
+
+def test_the_acceptance_of_many_proposals_is_that_of_each() -> None:
+    rng = np.random.default_rng(0)
+    old, new = rng.normal(size=(2, 300)) * 5
+    len_old, len_new = rng.integers(1, 200, size=(2, 300))
+    found = log_acceptances(
+        reward_new=new, reward_old=old, len_new=len_new, len_old=len_old, beta=0.7
+    )
+    pairs = zip(new, old, len_new, len_old, strict=True)
+    assert found.tolist() == [
+        min(0.0, (r_new - r_old) / 0.7 + math.log(n_old) - math.log(n_new))
+        for r_new, r_old, n_new, n_old in pairs
+    ]
+    with pytest.raises(InvalidSetting, match="rewards must be finite"):
+        log_acceptances(reward_new=[1.0, math.nan], reward_old=0.0, len_new=1, len_old=1, beta=1)
+    with pytest.raises(InvalidSetting, match="at least 1 token"):
+        log_acceptances(reward_new=1.0, reward_old=0.0, len_new=[1, 0], len_old=1, beta=1)
 
 
 @pytest.mark.parametrize("beta", [0, -0.5, math.nan, math.inf, "1", None, True])

@@ -70,12 +70,14 @@ def flow(
         raise InvalidSetting(f"{rule.name}: its flows are not products of these factors")
     y, z = chain.states[old], chain.states[new]
     p_index = index_probabilities(rule.n_indices(y))
-    log_alpha = rule.log_alpha(
-        reward_new=float(chain.rewards[new]),
-        reward_old=float(chain.rewards[old]),
-        len_new=rule.length(z),
-        len_old=rule.length(y),
-        beta=beta,
+    log_alpha = float(
+        rule.log_alpha(
+            reward_new=chain.rewards[new],
+            reward_old=chain.rewards[old],
+            len_new=rule.length(z),
+            len_old=rule.length(y),
+            beta=beta,
+        )
     )
     p_suffix = tuple(_suffix(lm, y, z, index, rule) for index in range(len(p_index)))
     return Flow(
