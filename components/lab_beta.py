@@ -13,6 +13,7 @@ from components.lab_style import (
     GREY,
     INK,
     ORANGE,
+    TICKS,
     VIOLET,
     block,
     facts,
@@ -59,16 +60,16 @@ def sweep_figure(points: tuple[AtBeta, ...], here: AtBeta, guess: float | None) 
     add(3, "steps to 1 %", VIOLET, steps, None if here.steps is None else max(here.steps, 1))
     frame = figure([], x="", y="", height=480).layout
     fig.update_layout(
-        {k: frame[k] for k in ("height", "margin", "paper_bgcolor", "plot_bgcolor", "font",
-                               "legend", "hovermode", "dragmode")}
+        {k: frame[k] for k in ("template", "height", "margin", "paper_bgcolor", "plot_bgcolor",
+                               "font", "legend", "hovermode", "dragmode")}
     )  # fmt: skip
-    fig.update_xaxes(type="log", gridcolor="#dfe3ea", range=[-1.33, 1.33])
+    fig.update_xaxes(type="log", gridcolor="#dfe3ea", range=[-1.33, 1.33], **TICKS)
     fig.update_xaxes(
         tickvals=[0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20],
         ticktext=["0.05", "0.1", "0.2", "0.5", "1", "2", "5", "10", "20"],
     )
     fig.update_xaxes(title_text="beta (← trust the reward, the LM →)", row=3)
-    fig.update_yaxes(gridcolor="#dfe3ea", automargin=True)
+    fig.update_yaxes(gridcolor="#dfe3ea", **TICKS)
     fig.update_yaxes(range=[0, 1.02], tickformat=".0%", title_text="acceptance", row=1)
     fig.update_yaxes(title_text="KL, nats", rangemode="tozero", row=2)
     fig.update_yaxes(type="log", title_text="steps to 1 %", exponentformat="power", row=3)

@@ -111,7 +111,8 @@ def strip(
         xaxis_ticktext=[f"{labels[k]}<br>{chain.rewards[order[k]]:+.1f}" for k in ticks],
         xaxis_tickangle=0,
         xaxis_hoverformat=" ",
-        barcornerradius=1,
+        xaxis_title_standoff=12,
+        margin_b=72,
         bargap=0.05,
     )
 
