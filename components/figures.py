@@ -13,6 +13,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from components import lab_balance, lab_best_of_n, lab_beta, lab_break, lab_chain, lab_wrong
+from components.base_rewards import N_EVALUATED, BaseRewards, base_rewards, evaluated
 from components.lab_style import BLUE, GREY, INK, ORANGE
 from qalign_core.calibrate import MIN_REWARDS, Mixture, best_of_n_as_alignment, fit_mixture
 from qalign_core.errors import InvalidSetting, QAlignError
@@ -56,8 +57,9 @@ def _panel(
         row, col,
     )  # fmt: skip
     for name, x, y, colour, dash in lines:
+        new = name not in {trace.name for trace in fig.data}
         fig.add_trace(
-            go.Scatter(x=x, y=y, mode="lines", name=name, legendgroup=name, showlegend=k == 0,
+            go.Scatter(x=x, y=y, mode="lines", name=name, legendgroup=name, showlegend=new,
                        line={"color": colour, "dash": dash, "width": 2}),
             row, col,
         )  # fmt: skip
@@ -96,29 +98,39 @@ def maximum_against_normal() -> go.Figure:
 def fitted_mixtures(paths: Sequence[Path] = ()) -> go.Figure:
     """Rewards of base samples of up to nine prompts, each with its fitted normal mixture.
 
+    Args:
+        paths: traces with base rewards; by default the shipped evaluation of the embedded models.
+
     Raises:
-        InvalidSetting: no file holds enough base rewards.
+        InvalidSetting: no trace holds enough base rewards that differ.
     """
-    found = []
-    for path in paths or sorted(lab_best_of_n.RUNS.glob("*.jsonl")):
-        trace = load_trace(path)
-        mixture = fit_mixture(trace.base_rewards)
-        if mixture is not None:
-            found.append((trace, mixture))
+    prompts = [_base_rewards(path) for path in paths] or [*(evaluated() or base_rewards()).values()]
+    fits = [(known, fit_mixture(known.rewards)) for known in prompts]
+    found = [(known, mixture) for known, mixture in fits if mixture is not None][:N_EVALUATED]
     if not found:
         raise InvalidSetting(
             f"no trace with at least {MIN_REWARDS} different base rewards; record one with base "
             "samples, or name other files with --traces"
         )
-    found = found[:9]
     columns = min(3, len(found))
-    fig = _panels([trace.header.prompt[:44] + "…" for trace, _ in found], columns)
-    for k, (trace, mixture) in enumerate(found):
-        rewards = np.array(trace.base_rewards)
+    fig = _panels([known.title(46) for known, _ in found], columns)
+    fig.update_annotations(font_size=12)
+    for k, (known, mixture) in enumerate(found):
+        rewards = np.array(known.rewards)
         pad = 0.25 * float(np.ptp(rewards))
         r = np.linspace(rewards.min() - pad, rewards.max() + pad, 300)
-        _panel(fig, k, columns, rewards, [("fitted mixture", r, mixture.density(r), BLUE, "solid")])
+        parts = zip(mixture.weights, mixture.means, mixture.sds, strict=True)
+        _panel(fig, k, columns, rewards, [
+            ("fitted mixture", r, mixture.density(r), BLUE, "solid"),
+            *(("its components", r, Mixture((w,), (mu,), (sd,)).density(r), ORANGE, "dot")
+              for w, mu, sd in parts),
+        ])  # fmt: skip
     return fig
+
+
+def _base_rewards(path: Path) -> BaseRewards:
+    trace = load_trace(path)
+    return BaseRewards(trace.header.prompt, trace.base_rewards)
 
 
 def _chain() -> lab_chain.Progress:
@@ -143,7 +155,7 @@ FIGURES: dict[str, tuple[str, Callable[[], go.Figure]]] = {
                maximum_against_gumbel),
     "normal": ("Largest of n normal rewards against the target at beta*(n)",
                maximum_against_normal),
-    "mixture": ("Rewards of base samples and the fitted normal mixture", fitted_mixtures),
+    "mixture": ("Rewards of base samples, a prompt a panel, and the fitted normal mixture", fitted_mixtures),
     "best-of-n": ("Best-of-32 of a mixture and the target at beta*(32)", _best_of_n),
     "responses": ("All responses after 16 steps of 256 chains",
                   lambda: lab_chain.strip(_chain().chain, _chain().now, "256 chains")),
@@ -170,17 +182,18 @@ def make(name: str, traces: Sequence[Path] = ()) -> go.Figure:
         raise InvalidSetting(f"no figure {name!r}; there are {', '.join(FIGURES)} and 'all'")
     title, draw = FIGURES[name]
     fig = fitted_mixtures(traces) if name == "mixture" else draw()
-    top = (fig.layout.margin.t or 8) + 60
+    height = (fig.layout.height or 340) + 60
     fig.update_layout(
-        title={"text": title, "x": 0.02, "y": 0.98, "yanchor": "top"},
-        margin_t=top,
-        height=(fig.layout.height or 340) + 60,
+        title={"text": title, "x": 0.02, "y": 1 - 12 / height, "yanchor": "top"},
+        margin_t=(fig.layout.margin.t or 36) + 50,
+        height=height,
         width=1000,
         paper_bgcolor="white",
         plot_bgcolor="white",
         font_color=INK,
-        legend={"orientation": "h", "yanchor": "bottom", "y": 1.06, "x": 0},
-    )
+        legend={"orientation": "h", "yref": "container", "y": 1 - 44 / height, "yanchor": "top",
+                "x": 0},
+    )  # fmt: skip
     return fig
 
 
@@ -194,7 +207,7 @@ def figures(
         out: folder, made if it is not there. HTML files share one `plotly.min.js` in it, so they
             open without a network.
         format: "html" or "png"; a PNG is drawn by an installed Chrome or Chromium.
-        traces: traces whose base rewards "mixture" fits; by default the recorded runs.
+        traces: traces whose base rewards "mixture" fits; by default the shipped evaluation.
 
     Raises:
         InvalidSetting: no such name or format, or no browser for a PNG.
@@ -238,7 +251,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, default=Path("figures"), help="folder (figures)")
     parser.add_argument("--format", choices=("html", "png"), default="html")
     parser.add_argument(
-        "--traces", type=Path, nargs="*", default=[], help="traces with base rewards, for mixture"
+        "--traces",
+        type=Path,
+        nargs="*",
+        default=[],
+        help="traces with base rewards, for mixture (nine problems of the shipped results)",
     )
     options = parser.parse_args(arguments)
     try:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from pathlib import Path
 
 import gradio as gr
 import numpy as np
 import plotly.graph_objects as go
 
+from components.base_rewards import base_rewards
 from components.lab_section import Section
 from components.lab_style import (
     BLUE,
@@ -27,24 +27,9 @@ from components.lab_style import (
 from qalign_core.calibrate import MIN_REWARDS, Mixture, fit_mixture
 from qalign_core.errors import InvalidSetting
 from qalign_core.theory.best_of_n import SIZES, Matched, match
-from qalign_core.trace_io import load_trace
 
-RUNS = Path(__file__).resolve().parent.parent / "assets" / "runs"
-SLIDERS, PASTED = "The sliders", "Rewards of your own"
+SLIDERS, PASTED = "sliders", "own"
 MAX_REWARDS = 4096
-
-
-@lru_cache(maxsize=1)
-def recorded() -> dict[str, tuple[float, ...]]:
-    """Base rewards of the recorded runs that have enough of them, by their prompts."""
-    found = {}
-    for path in sorted(RUNS.glob("*.jsonl")):
-        trace = load_trace(path)
-        if len(trace.base_rewards) >= MIN_REWARDS:
-            prompt = trace.header.prompt
-            short = prompt if len(prompt) <= 70 else prompt[:67] + "…"
-            found[f"{len(trace.base_rewards)} base samples of “{short}”"] = trace.base_rewards
-    return found
 
 
 def rewards_in(text: str) -> tuple[float, ...]:
@@ -85,6 +70,13 @@ def fitted(rewards: tuple[float, ...]) -> Mixture:
     return mixture
 
 
+def fit_shipped() -> None:
+    """Fit what is shipped: scikit-learn takes a second to import, and each fit some time."""
+    for known in base_rewards().values():
+        if len(set(known.rewards)) > 1:
+            fitted(known.rewards)
+
+
 def mixture_of(
     source: str, pasted: str, share: float, means: tuple[float, float], sds: tuple[float, float]
 ) -> tuple[Mixture, tuple[float, ...]]:
@@ -95,8 +87,8 @@ def mixture_of(
             k = int(weight)
             return Mixture((1.0,), (means[k],), (sds[k],)), ()
         return Mixture((1.0 - weight, weight), means, sds), ()
-    known = recorded()
-    rewards = known[source] if source in known else rewards_in(pasted)
+    known = base_rewards()
+    rewards = known[source].rewards if source in known else rewards_in(pasted)
     return fitted(rewards), rewards
 
 
@@ -254,12 +246,16 @@ def build() -> Section:
     heading(
         "What has best-of-n to do with beta?",
         "Taking the best of n samples is nearly sampling an aligned distribution whose beta falls "
-        "with n: beta*(n) puts its mode on that of the maximum. Its spread does not match: "
-        "best-of-n's shrinks with n, the target's stays.",
+        "with n: the mode of the target at beta*(n) is that of the maximum. Their spreads do not "
+        "match: best-of-n's shrinks with n, the target's stays.",
     )
-    names = [SLIDERS, *recorded(), PASTED]
+    shipped = [
+        (f"{len(known.rewards)} base samples of “{known.title(60)}”", name)
+        for name, known in base_rewards().items()
+    ]
+    sources = [("The sliders", SLIDERS), *shipped, ("Rewards of your own", PASTED)]
     with gr.Row():
-        source = gr.Dropdown(names, value=SLIDERS, label="Rewards from", elem_id="lab-source")
+        source = gr.Dropdown(sources, value=SLIDERS, label="Rewards from", elem_id="lab-source")
         n = gr.Radio([str(size) for size in SIZES], value="32", label="n", elem_id="lab-n")
     with gr.Row() as sliders:
         share = gr.Slider(0, 100, 40, step=1, label="Share of component 2, %",
@@ -289,4 +285,5 @@ def build() -> Section:
         [source, pasted, share, mean_1, sd_1, mean_2, sd_2, n],
         [told_here, densities.plot, densities.numbers, betas.plot, betas.numbers],
         uses_world=False,
+        prepare=fit_shipped,
     )

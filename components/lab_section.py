@@ -18,9 +18,11 @@ class Section:
         controls: the section's own widgets; a change of one draws the section again.
         outputs: the widgets that it fills.
         uses_world: whether it shows the shared language model and reward.
+        prepare: run once the section is open and drawn, for what is slow the first time.
     """
 
     draw: Callable[..., Sequence[object]]
     controls: list[Component]
     outputs: list[Component]
     uses_world: bool = True
+    prepare: Callable[[], object] | None = None
