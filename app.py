@@ -51,7 +51,7 @@ def build_app(runs: Runs | None = None) -> gr.Blocks:
             with _tab("Compare"):
                 build_compare_page(runs, demo)
             with _tab("Lab"):
-                build_lab_page()
+                build_lab_page(demo)
             with _tab("Results"):
                 build_results_page(demo)
         build_api(runs)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import gradio as gr
 from gradio.components import Component
-from gradio.events import Dependency
 
 from components import lab_balance, lab_best_of_n, lab_beta, lab_break, lab_chain, lab_wrong
+from components.lab_link import from_query, to_query
 from components.lab_section import Section
 from components.lab_style import CSS, note
 from qalign_core.errors import QAlignError
@@ -73,8 +74,63 @@ def draw_section(section: Section, world: Sequence[Any], own: Sequence[Any]) -> 
         return (note(str(error)), *[gr.skip()] * len(section.outputs))
 
 
-def build_lab_page() -> None:
-    """Build the page in the current `gr.Blocks`: the shared world, the sections, the wiring."""
+@dataclass(frozen=True, slots=True)
+class _Page:
+    """The widgets of the page, and its sections by name, each with the column that holds it."""
+
+    opened: gr.Radio
+    shared: gr.Column
+    lm: gr.Dropdown
+    reward: gr.Dropdown
+    rows: gr.Dataframe
+    parts: list[gr.Number]
+    beta: gr.Slider
+    message: gr.HTML
+    link: gr.Textbox
+    sections: dict[str, tuple[gr.Column, Section]]
+
+    @property
+    def world(self) -> list[Component]:
+        """The widgets that describe the shared world, and beta."""
+        return [self.rows, *self.parts, self.beta]
+
+    @property
+    def own(self) -> list[Component]:
+        """The controls of all sections."""
+        return [control for _, section in self.sections.values() for control in section.controls]
+
+    @property
+    def controls(self) -> list[Component]:
+        """Every control of the page."""
+        return [self.opened, self.lm, self.reward, *self.world, *self.own]
+
+    @property
+    def linked(self) -> list[Component]:
+        """The controls that a link names: all but pasted text."""
+        return [control for control in self.controls if not isinstance(control, gr.Textbox)]
+
+    def unmoved(self, held: Mapping[str, Any]) -> dict[str, Any]:
+        """What the linked controls hold before they are moved, by name.
+
+        The editors hold what the presets in `held` fill them with.
+        """
+        first = {str(control.elem_id): control.value for control in self.linked}
+        parts = parts_of(held.get("lab-reward", first["lab-reward"]))
+        editors = {"lab-rows": rows_of(held.get("lab-lm", first["lab-lm"]))}
+        return first | editors | {str(p.elem_id): v for p, v in zip(self.parts, parts, strict=True)}
+
+    def link_of(self, values: Sequence[Any]) -> str:
+        """The query of a link to what the controls hold."""
+        held = {
+            str(control.elem_id): value
+            for control, value in zip(self.controls, values, strict=True)
+            if not isinstance(control, gr.Textbox)
+        }
+        return to_query(held, self.unmoved(held))
+
+
+def build_lab_page(demo: gr.Blocks) -> None:
+    """Build the page in the current context: the shared world, the sections, the wiring."""
     names = [name for name, _ in SECTIONS]
     with gr.Column(elem_classes="lab"):
         gr.HTML(f"<style>{CSS.read_text(encoding='utf-8')}</style>{INTRO}", padding=False)
@@ -92,12 +148,13 @@ def build_lab_page() -> None:
             with gr.Accordion("Edit the language model and the reward", open=False):
                 rows, parts = _editors(next(iter(LANGUAGE_MODELS)), next(iter(REWARDS)))
         message = gr.HTML(elem_id="lab-message", padding=False)
+        link = gr.Textbox(visible="hidden", elem_id="lab-link")
         sections: dict[str, tuple[gr.Column, Section]] = {}
         for name, build in SECTIONS:
             with gr.Column(visible=name == names[0]) as column:
                 sections[name] = (column, build())
-    filled = (lm.input(rows_of, lm, rows, **QUIET), reward.input(parts_of, reward, parts, **QUIET))
-    _wire(sections, opened, shared, [rows, *parts, beta], message, filled)
+    page = _Page(opened, shared, lm, reward, rows, parts, beta, message, link, sections)
+    _wire(page, demo)
 
 
 def _editors(lm: str, reward: str) -> tuple[gr.Dataframe, list[gr.Number]]:
@@ -116,31 +173,25 @@ def _editors(lm: str, reward: str) -> tuple[gr.Dataframe, list[gr.Number]]:
     return rows, parts
 
 
-def _wire(
-    sections: dict[str, tuple[gr.Column, Section]],
-    opened: gr.Radio,
-    shared: gr.Column,
-    world: list[Component],
-    message: gr.HTML,
-    filled: Sequence[Dependency],
-) -> None:
+def _wire(page: _Page, demo: gr.Blocks) -> None:
     """Draw the section that is open: when it is opened, and when one of its settings changes.
 
     The others keep what they show until they are opened, so a slider costs one section.
     """
-    controls = [control for _, section in sections.values() for control in section.controls]
+    world, sections = page.world, page.sections
 
-    def redraw(name: str, *values: Any) -> list[object]:
-        found: list[object] = [gr.skip()]
+    def redraw(name: str, lm: str, reward: str, *values: Any) -> list[object]:
+        held = (name, lm, reward, *values)
         settings, rest = values[: len(world)], values[len(world) :]
+        message, drawn = gr.skip(), []
         for title, (_, section) in sections.items():
             own, rest = rest[: len(section.controls)], rest[len(section.controls) :]
             if title == name:
-                found[0], *drawn = draw_section(section, settings, own)
-                found += drawn
+                message, *shown = draw_section(section, settings, own)
+                drawn += shown
             else:
-                found += [gr.skip()] * len(section.outputs)
-        return found
+                drawn += [gr.skip()] * len(section.outputs)
+        return [message, page.link_of(held), *drawn]
 
     def open_section(name: str) -> list[gr.Column]:
         return [
@@ -148,14 +199,36 @@ def _wire(
             *(gr.Column(visible=title == name) for title in sections),
         ]
 
-    inputs = [opened, *world, *controls]
-    outputs = [message, *(output for _, section in sections.values() for output in section.outputs)]
-    *editors, beta = world
+    def prepare(name: str) -> None:
+        section = sections[name][1]
+        if section.prepare is not None:
+            section.prepare()
+
+    def follow(request: gr.Request) -> list[Any]:
+        query = {key: str(value) for key, value in request.query_params.items()}
+        found, notices = from_query(query, page.linked)
+        for notice in notices:
+            gr.Warning(notice)
+        if not found:
+            return [gr.skip()] * (len(page.controls) + 1)
+        held = page.unmoved(found) | found
+        return [*(held.get(str(c.elem_id), gr.skip()) for c in page.controls), str(found)]
+
+    outputs = [
+        page.message,
+        page.link,
+        *(output for _, section in sections.values() for output in section.outputs),
+    ]
+    draw: dict[str, Any] = {"fn": redraw, "inputs": page.controls, "outputs": outputs, **QUIET}
+    followed = gr.State("")
     # a preset fills all the editors: it is drawn once they all hold it, not as each one changes
-    edits = [editor.input for editor in editors]
-    changes = [widget.change for widget in (beta, *controls)]
-    gr.on([*edits, *changes], redraw, inputs, outputs, **QUIET)
-    for event in filled:
-        event.then(redraw, inputs, outputs, **QUIET)
-    columns = [shared, *(column for column, _ in sections.values())]
-    opened.change(open_section, opened, columns, **QUIET).then(redraw, inputs, outputs, **QUIET)
+    edits = [editor.input for editor in (page.rows, *page.parts)]
+    changes = [widget.change for widget in (page.beta, *page.own, followed)]
+    gr.on([*edits, *changes], **draw)
+    page.lm.input(rows_of, page.lm, page.rows, **QUIET).then(**draw)
+    page.reward.input(parts_of, page.reward, page.parts, **QUIET).then(**draw)
+    columns = [page.shared, *(column for column, _ in sections.values())]
+    opening = page.opened.change(open_section, page.opened, columns, **QUIET).then(**draw)
+    opening.then(prepare, page.opened, None, **QUIET)
+    demo.load(follow, None, [*page.controls, followed], **QUIET)
+    page.link.change(None, page.link, None, js="(query) => QAlignShell.lab(query)")

@@ -3,10 +3,12 @@
 (function (root) {
 "use strict";
 
-const PAGE = "tab", STEP = "step";
+const PAGE = "tab", STEP = "step", LAB = "lab-";
 const find = (selector) => document.querySelector(selector);
 const player = () => find("#watch-player .qp")?.qalign;
 
+/** What in a link does not belong to a run. */
+const apart = (key) => [PAGE, STEP, "__theme"].includes(key) || key.startsWith(LAB);
 const query = () => new URL(root.location.href).searchParams;
 const opened = new URLSearchParams(root.location.search);       // the link as it was opened
 let ran = null, waiting = 0, position = null, live = false;
@@ -28,7 +30,7 @@ function remember(changes) {
 
 const Shell = {
   /** The link names a run of its own, so the recorded run is not what its step belongs to. */
-  get linked() { return [...opened.keys()].some((key) => ![PAGE, STEP, "__theme"].includes(key)); },
+  get linked() { return [...opened.keys()].some((key) => !apart(key)); },
   get step() { const n = Number(opened.get(STEP)); return opened.has(STEP) && Number.isInteger(n) && n >= 0 ? n : null; },
   /** Open the page that the link names. */
   open() { if (/^[a-z]+$/.test(opened.get(PAGE) ?? "")) find(`#tab-${opened.get(PAGE)}-button`)?.click(); },
@@ -47,8 +49,13 @@ const Shell = {
   /** The run's settings for the address bar, as the server spelt them. */
   link(text) {
     const next = new URLSearchParams(text), kept = {};
-    for (const key of query().keys()) if (![PAGE, STEP, "__theme"].includes(key)) kept[key] = null;
+    for (const key of query().keys()) if (!apart(key)) kept[key] = null;
     remember({ ...kept, ...Object.fromEntries(next) });
+  },
+  /** The lab's settings for the address bar. */
+  lab(text) {
+    const gone = [...query().keys(), ...Object.keys(position ?? {})].filter((key) => key.startsWith(LAB));
+    remember({ ...Object.fromEntries(gone.map((key) => [key, null])), ...Object.fromEntries(new URLSearchParams(text)) });
   },
   settings(...values) {
     const stale = find("#watch-stale");
