@@ -258,7 +258,7 @@ def build() -> Section:
         source = gr.Dropdown(sources, value=SLIDERS, label="Rewards from", elem_id="lab-source")
         n = gr.Radio([str(size) for size in SIZES], value="32", label="n", elem_id="lab-n")
     with gr.Row() as sliders:
-        share = gr.Slider(0, 100, 40, step=1, label="Share of component 2, %",
+        share = gr.Slider(0, 100, 40, step=1, label="Weight 2, %",
                           elem_id="lab-share", min_width=200)  # fmt: skip
         mean_1 = gr.Slider(-4, 4, -1.5, step=0.1, label="Mean 1", elem_id="lab-mean1",
                            min_width=200)  # fmt: skip

@@ -72,7 +72,9 @@ def sweep_figure(points: tuple[AtBeta, ...], here: AtBeta, guess: float | None) 
     fig.update_yaxes(gridcolor="#dfe3ea", **TICKS)
     fig.update_yaxes(range=[0, 1.02], tickformat=".0%", title_text="acceptance", row=1)
     fig.update_yaxes(title_text="KL, nats", rangemode="tozero", row=2)
-    fig.update_yaxes(type="log", title_text="steps to 1 %", exponentformat="power", row=3)
+    fig.update_yaxes(
+        type="log", title_text="steps to 1 %", exponentformat="power", tickfont_size=11, row=3
+    )
     fig.add_vline(x=here.beta, line={"color": GREY, "width": 1, "dash": "dot"})
     fig.update_layout(font_color=INK)
     fig.update_xaxes(title_font_size=13)

@@ -102,7 +102,7 @@ def story(example: Example, found: tuple[Outcome, ...]) -> str:
     cards = facts(
         [
             (f"Best-of-n at n = {SAMPLES[-1]}", percent(last[METHODS[0]].accuracy), "bad"),
-            ("… its best", f"{best.accuracy:.1%} at n = {best.n}"),
+            ("… its best", f"{percent(best.accuracy)} at n = {best.n}"),
             (f"QAlign chain at n = {SAMPLES[-1]}", percent(last[METHODS[3]].accuracy), "good"),
             ("Target: share of A, the right one", percent(right)),
             ("Target: share of C, the hack", percent(hack)),
