@@ -10,6 +10,7 @@ import gradio as gr
 from gradio.components import Component
 
 from components import lab_balance, lab_best_of_n, lab_beta, lab_break, lab_chain, lab_wrong
+from components.fold import fold
 from components.lab_link import from_query, to_query
 from components.lab_section import Section
 from components.lab_style import CSS, note
@@ -145,7 +146,7 @@ def build_lab_page(demo: gr.Blocks) -> None:
                 beta = gr.Slider(0.05, 5, lab_chain.FIRST_BETA, step=0.05, scale=2, min_width=260,
                                  label="beta, in spreads of the reward (← trust the reward, "
                                  "the LM →)", elem_id="lab-beta")  # fmt: skip
-            with gr.Accordion("Edit the language model and the reward", open=False):
+            with fold("Edit the language model and the reward", "lab-editors"):
                 rows, parts = _editors(next(iter(LANGUAGE_MODELS)), next(iter(REWARDS)))
         message = gr.HTML(elem_id="lab-message", padding=False)
         link = gr.Textbox(visible="hidden", elem_id="lab-link")
