@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import base64
 import itertools
-import time
-from collections.abc import AsyncIterator, Callable, Iterator
+import struct
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from typing import Any
+from urllib.parse import parse_qsl
 
 import gradio as gr
 import numpy as np
 import plotly.graph_objects as go
 import pytest
 import pytest_asyncio
-from browser import PATIENCE, serve
+from browser import PATIENCE, require_browser, serve
 
 from components import (
     figures,
@@ -25,11 +26,14 @@ from components import (
     lab_style,
     lab_wrong,
 )
+from components.base_rewards import N_EVALUATED, base_rewards, evaluated
 from components.lab import SECTIONS, build_lab_page, draw_section, parts_of, rows_of, world_of
+from components.lab_link import from_query, to_query
 from components.lab_section import Section
-from qalign_core.calibrate import Mixture, best_of_n_as_alignment
+from components.theme import head
+from qalign_core.calibrate import Mixture, best_of_n_as_alignment, fit_mixture
 from qalign_core.errors import InvalidSetting
-from qalign_core.exact import EXACT, total_variation
+from qalign_core.exact import EXACT, Rule, total_variation
 from qalign_core.theory.best_of_n import (
     SIZES,
     cdf,
@@ -39,10 +43,17 @@ from qalign_core.theory.best_of_n import (
     maximum_density,
     normalised_maxima,
 )
-from qalign_core.theory.convergence import acceptance_rate, distances
+from qalign_core.theory.convergence import (
+    acceptance_rate,
+    distances,
+    kl_divergence,
+    noise_floor,
+    shares,
+    simulate,
+)
 from qalign_core.theory.mistakes import MISTAKES
-from qalign_core.theory.temperature import at_beta
-from qalign_core.theory.world import LANGUAGE_MODELS, REWARDS, by_reward, preset
+from qalign_core.theory.temperature import at_beta, sweep
+from qalign_core.theory.world import LANGUAGE_MODELS, REWARDS, World, by_reward, preset
 from qalign_core.theory.wrong_reward import METHODS, Example, outcomes
 
 WORLD = preset()
@@ -208,9 +219,9 @@ def test_pasted_and_recorded_rewards_are_fitted_and_the_choice_of_components_is_
     assert len(used) == 300
     assert mixture.means == pytest.approx((-3.0, 2.0), abs=0.3)
     assert "2 components" in lab_best_of_n.told(mixture, match(mixture, 32), used)
-    for name, base in lab_best_of_n.recorded().items():
+    for name, known in base_rewards().items():
         mixture, used = lab_best_of_n.mixture_of(name, "", 0, (0.0, 0.0), (1.0, 1.0))
-        assert used == base
+        assert used == known.rewards
         assert "BIC" in lab_best_of_n.told(mixture, match(mixture, 64), used)
 
 
@@ -243,6 +254,35 @@ def test_the_appendix_figures_show_the_papers_sizes_and_the_exact_densities() ->
         exact = maximum_density(figures.STANDARD, n, best.a + best.b * z) * best.b
         assert np.asarray(line.y) == pytest.approx(exact)
         assert np.trapezoid(line.y, line.x) == pytest.approx(1.0, abs=0.02)
+
+
+def test_the_mixture_figure_has_nine_real_prompts_each_with_its_fitted_mixture() -> None:
+    fig = figures.fitted_mixtures()
+    known = list(evaluated().values())
+    assert len(known) == N_EVALUATED
+    assert [a.text for a in fig.layout.annotations] == [k.title(46) for k in known]
+    lines = [t for t in fig.data if t.name == "fitted mixture"]
+    for line, prompt in zip(lines, known, strict=True):
+        mixture = fit_mixture(prompt.rewards)
+        assert mixture is not None
+        assert np.asarray(line.y) == pytest.approx(mixture.density(line.x))
+        parts = [t for t in fig.data if t.name == "its components" and t.xaxis == line.xaxis]
+        assert sum(np.asarray(part.y) for part in parts) == pytest.approx(np.asarray(line.y))
+
+
+def test_without_an_evaluation_the_recorded_runs_are_fitted(monkeypatch, tmp_path) -> None:
+    monkeypatch.setattr("components.base_rewards.EVALUATED", tmp_path / "none.zip")
+    assert evaluated() == {}
+
+
+def test_a_figure_is_written_as_a_png_of_its_own_size(tmp_path, capsys) -> None:
+    require_browser()
+    assert figures.main(["balance", "--format", "png", "--out", str(tmp_path)]) == 0
+    assert capsys.readouterr().out.strip() == str(tmp_path / "balance.png")
+    content = (tmp_path / "balance.png").read_bytes()
+    assert content[:8] == b"\x89PNG\r\n\x1a\n"
+    layout = figures.make("balance").layout
+    assert struct.unpack(">II", content[16:24]) == (2 * layout.width, 2 * layout.height)
 
 
 def test_figures_are_written_from_the_command_line_as_pages_that_need_no_network(
@@ -293,30 +333,43 @@ def test_every_preset_can_be_drawn_at_both_ends_of_beta(lm, reward) -> None:
         assert np.isfinite(values(fig, "exact chain")[:1]).all()
 
 
+def test_a_link_names_what_was_moved_and_sets_it_again() -> None:
+    with gr.Blocks():
+        number = gr.Number(1.5, elem_id="lab-part-0")
+        slider = gr.Slider(0, 10, 3, step=0.5, elem_id="lab-t")
+        radio = gr.Radio(["one", "two & more"], value="one", elem_id="lab-shown")
+        table = gr.Dataframe(rows_of("Mixed"), headers=["", *"abcd"], type="array",
+                             elem_id="lab-rows")  # fmt: skip
+    controls = [number, slider, radio, table]
+    first = dict(zip((c.elem_id for c in controls), (1.5, 3, "one", rows_of("Mixed")), strict=True))
+    assert to_query(first, first) == ""
+    assert to_query({**first, "lab-t": 3.0}, first) == ""
+    moved = {"lab-part-0": -2.25, "lab-t": 7.5, "lab-shown": "two & more",
+             "lab-rows": rows_of("Sure of itself")}  # fmt: skip
+    for names in ([*moved], ["lab-t"], ["lab-shown", "lab-rows"]):
+        held = {**first, **{name: moved[name] for name in names}}
+        query = dict(parse_qsl(to_query(held, first)))
+        assert from_query(query, controls) == ({name: moved[name] for name in names}, ())
+
+
 @pytest.mark.parametrize(
-    ("what", "draw"),
-    [
-        ("t", lambda k: lab_chain.draw(WORLD, 1.0, 3 + k, EXACTLY)),
-        ("chains", lambda k: lab_chain.draw(WORLD, 1.0, 3 + k, "256 chains")),
-        ("beta", lambda k: lab_chain.draw(WORLD, 2.1 + k / 100, 3, EXACTLY)),
-        ("balance", lambda k: lab_balance.draw(WORLD, 2.2 + k / 99, "ab·", "b·", "The right rule")),
-        ("mistake", lambda k: lab_break.draw(WORLD, 2.3 + k / 100, MISTAKES[0].title)),
-        ("guess", lambda k: lab_beta.draw(WORLD, 2.4 + k / 100, 50, lab_beta.HIDDEN)),
-        ("n", lambda k: lab_best_of_n.draw("The sliders", "", 40, -1.5, 0.8, 1, 1, str(SIZES[k]))),
-        ("hack", lambda k: lab_wrong.draw(2 + k / 10, 3, 1)),
-    ],
+    ("name", "text"),
+    [("t", "11"), ("t", "-1"), ("t", "nan"), ("t", "many"), ("t", ""), ("shown", "three"),
+     ("rows", "1 2 3"), ("rows", "1 " * 17), ("rows", "inf " * 16), ("part-0", "1e999")],
 )  # fmt: skip
-def test_a_control_is_answered_within_200_ms_of_processor_time(
-    what: str, draw: Callable[[int], object]
-) -> None:
-    """The best of three new settings after one that warms the caches (other work may interfere)."""
-    draw(0)
-    spent = []
-    for k in (1, 2, 3):
-        start = time.process_time()
-        draw(k)
-        spent.append(time.process_time() - start)
-    assert min(spent) < 0.2, f"{what}: {spent}"
+def test_a_links_value_that_a_control_cannot_have_is_named_and_left_out(name, text) -> None:
+    with gr.Blocks():
+        controls = [
+            gr.Slider(0, 10, 3, elem_id="lab-t"),
+            gr.Radio(["one", "two"], value="one", elem_id="lab-shown"),
+            gr.Dataframe(rows_of("Mixed"), headers=["", *"abcd"], elem_id="lab-rows"),
+            gr.Number(0, elem_id="lab-part-0"),
+        ]
+    query = {f"lab-{name}": text, "lab-unknown": "1", "beta": "2"}
+    found, notices = from_query(query, controls)
+    assert found == {}
+    assert len(notices) == 1
+    assert f"lab-{name}" in notices[0]
 
 
 # --- the page in a browser ---
@@ -325,8 +378,8 @@ def test_a_control_is_answered_within_200_ms_of_processor_time(
 @pytest.fixture(scope="session")
 def lab_app() -> Iterator[str]:
     with gr.Blocks(analytics_enabled=False) as demo:
-        build_lab_page()
-    with serve(demo.queue(default_concurrency_limit=None), ssr_mode=False) as address:
+        build_lab_page(demo)
+    with serve(demo.queue(default_concurrency_limit=None), ssr_mode=False, head=head()) as address:
         yield address
 
 
@@ -367,6 +420,44 @@ async def text_in(page: Any, name: str, words: str) -> None:
     await page.locator(f"#{name}").get_by_text(words, exact=False).first.wait_for()
 
 
+async def pick(page: Any, name: str, option: str) -> None:
+    """Choose from a dropdown."""
+    await page.locator(f"#{name} input").click()
+    await page.get_by_role("option", name=option, exact=True).click()
+
+
+async def press(page: Any, name: str, label: str) -> None:
+    """Press a radio button."""
+    await page.locator(f"#{name}").get_by_text(label, exact=True).click()
+
+
+async def edit(page: Any, name: str, value: float) -> None:
+    """Write into a number box."""
+    box = page.locator(f"#{name} input")
+    await box.fill(str(value))
+    await box.press("Tab")
+
+
+async def edit_cell(page: Any, row: int, column: int, text: str) -> None:
+    """Write into a cell of the language model's table."""
+    cell = page.get_by_test_id(f"cell-{row}-{column}")
+    await cell.dblclick()
+    await cell.locator("textarea, input").fill(text)
+    await cell.locator("textarea, input").press("Enter")
+
+
+async def changes(page: Any, place: str, words: Sequence[str], act: Awaitable[None]) -> None:
+    """Move a control: the words do not all stand in the place before, and do after it."""
+    before = await page.inner_text(f"#{place}")
+    assert not all(word in before for word in words)
+    await act
+    await page.wait_for_function(
+        "([place, words]) => words.every("
+        "(word) => document.querySelector(`#${place}`).innerText.includes(word))",
+        arg=[place, list(words)],
+    )
+
+
 async def curve(page: Any, plot: str, name: str) -> np.ndarray:
     """The y values that the browser draws for a trace."""
     found = await page.evaluate(
@@ -380,6 +471,18 @@ async def curve(page: Any, plot: str, name: str) -> np.ndarray:
     if found and isinstance(found[0], str):
         return np.frombuffer(base64.b64decode(found[0]))
     return np.array(found, dtype=float)
+
+
+async def curve_is(page: Any, plot: str, name: str, expected: Sequence[float]) -> None:
+    """Wait until the browser draws these y values for a trace."""
+    await page.wait_for_function(
+        """([plot, name, expected]) => {
+            const traces = document.querySelector(`#${plot} .js-plotly-plot`)?.data || [];
+            const y = traces.find(t => t.name === name)?.y;
+            return y && expected.every((v, k) => Math.abs(v - y[k]) < 1e-9);
+        }""",
+        arg=[plot, name, list(expected)],
+    )
 
 
 async def drawn(page: Any, plot: str, name: str) -> None:
@@ -403,8 +506,10 @@ async def test_the_lab_opens_computed_and_t_moves_the_chain_to_the_target(lab) -
     await drawn(page, "lab-strip", "after 64 steps")
     shown = await curve(page, "lab-strip", "after 64 steps")
     assert shown == pytest.approx(chain.after(64)[by_reward(chain)], abs=1e-12)
-    await page.locator("#lab-shown").get_by_text("16 chains").click()
-    await text_in(page, "lab-chain-facts", "Noise of 16 perfect draws")
+    walked = shares(simulate(chain, n_chains=16, steps=64, seed=lab_chain.SEED), 121)[64]
+    noise = noise_floor(chain.target, 16).expected
+    expected = [lab_style.number(x) for x in (total_variation(walked, chain.target), noise)]
+    await changes(page, "lab-chain-facts", expected, press(page, "lab-shown", "16 chains"))
     assert not page.errors
 
 
@@ -418,41 +523,64 @@ async def test_play_moves_t_and_pause_stops_it(lab) -> None:
     assert float(await page.locator("#lab-t input[type=number]").input_value()) >= 3
 
 
+def chain_facts(world: World, beta: float) -> list[str]:
+    """What the page says of a chain: numbers of the core."""
+    chain = world.chain(beta)
+    kl = kl_divergence(chain.target, chain.base)
+    return [lab_style.percent(acceptance_rate(chain)), f"{kl:.3f} nats"]
+
+
 @pytest.mark.asyncio(loop_scope="session")
-async def test_beta_presets_and_edits_change_the_world(lab) -> None:
+async def test_beta_and_presets_change_the_world(lab) -> None:
     page = await lab()
-    await slide(page, "lab-beta", 0.5)
-    await text_in(
-        page, "lab-chain-facts", lab_style.percent(acceptance_rate(WORLD.chain(0.5)))
-    )  # fmt: skip
-    await page.locator("#lab-reward input").click()
-    await page.get_by_role("option", name="Likes short answers").click()
-    other = preset("Mixed", "Likes short answers").chain(0.5)
-    await text_in(page, "lab-chain-facts", lab_style.percent(acceptance_rate(other)))
-    await page.get_by_text("Edit the language model and the reward").click()
-    await page.locator("#lab-part-3 input").fill("0")
-    await page.locator("#lab-part-4 input").fill("0")
-    await page.locator("#lab-part-4 input").press("Tab")
-    await text_in(page, "lab-message", "prefers nothing")
-    await page.locator("#lab-part-0 input").fill("1")
-    await page.locator("#lab-part-0 input").press("Tab")
+    facts = "lab-chain-facts"
+    await changes(page, facts, chain_facts(WORLD, 0.5), slide(page, "lab-beta", 0.5))
+    other = preset("Sure of itself")
+    await changes(page, facts, chain_facts(other, 0.5), pick(page, "lab-lm", "Sure of itself"))
+    other = preset("Sure of itself", "Likes short answers")
+    move = pick(page, "lab-reward", "Likes short answers")
+    await changes(page, facts, chain_facts(other, 0.5), move)
+    assert not page.errors
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_every_editor_of_the_language_model_and_the_reward_changes_the_world(lab) -> None:
+    page = await lab()
+    rows, parts = rows_of("Mixed"), parts_of("Likes a, dislikes c")
+    await page.get_by_role("button", name="Edit the language model").click()
+    for k, value in enumerate((2.0, 0.5, 0.5, -0.5, 3.0, 2.0)):
+        parts[k] = value
+        expected = chain_facts(world_of(rows, *parts), 1.0)
+        await changes(page, "lab-chain-facts", expected, edit(page, f"lab-part-{k}", value))
+    rows[1][4] = 0.9
+    expected = chain_facts(world_of(rows, *parts), 1.0)
+    await changes(page, "lab-chain-facts", expected, edit_cell(page, 1, 4, "0.9"))
+    await changes(page, "lab-message", ["is not a number"], edit_cell(page, 0, 1, "often"))
+    await edit_cell(page, 0, 1, "0.4")
     await page.wait_for_function("document.querySelector('#lab-message').innerText.trim() === ''")
+    assert not page.errors
 
 
 @pytest.mark.asyncio(loop_scope="session")
 async def test_both_flows_are_shown_and_a_broken_rule_unbalances_them(lab) -> None:
     page = await lab()
+    told = "lab-balance-told"
     await open_section(page, "Detailed balance")
-    await text_in(page, "lab-balance-told", "The two flows are equal")
-    forth, _ = lab_balance.pair(WORLD, 1.0, "ab·", "abca…", EXACT)
-    await text_in(page, "lab-balance-told", f"{forth.total:.6e}")
-    await page.locator("#lab-y input").click()
-    await page.get_by_role("option", name="aa·", exact=True).click()
-    forth, _ = lab_balance.pair(WORLD, 1.0, "aa·", "abca…", EXACT)
-    await text_in(page, "lab-balance-told", f"{forth.total:.6e}")
-    await page.locator("#lab-rule input").click()
-    await page.get_by_role("option", name="No length ratio").click()
-    await text_in(page, "lab-balance-told", "The flows differ by")
+    await text_in(page, told, "The two flows are equal")
+
+    def flows(beta: float, y: str, z: str, rule: Rule = EXACT) -> list[str]:
+        return [f"{flow.total:.6e}" for flow in lab_balance.pair(WORLD, beta, y, z, rule)]
+
+    await text_in(page, told, flows(1.0, "ab·", "abca…")[0])
+    await changes(page, told, flows(1.0, "aa·", "abca…"), pick(page, "lab-y", "aa·"))
+    await changes(page, told, flows(1.0, "aa·", "b·"), pick(page, "lab-z", "b·"))
+    await changes(page, told, flows(0.7, "aa·", "b·"), slide(page, "lab-beta", 0.7))
+    no_ratio = MISTAKES[0]
+    forth, back = lab_balance.pair(WORLD, 0.7, "aa·", "b·", no_ratio.rule)
+    unequal = f"differ by {100 * lab_balance.residual(forth, back):.1f} %"
+    move = pick(page, "lab-rule", no_ratio.title)
+    await changes(page, told, [unequal, f"{back.total:.6e}"], move)
+    assert not page.errors
 
 
 @pytest.mark.asyncio(loop_scope="session")
@@ -460,10 +588,13 @@ async def test_every_mistake_shows_its_distance(lab) -> None:
     page = await lab()
     await open_section(page, "Break it")
     for mistake in MISTAKES:
-        await page.locator("#lab-mistake").get_by_text(mistake.title, exact=True).click()
+        await press(page, "lab-mistake", mistake.title)
         distance = lab_break.broken(WORLD, 1.0, mistake.rule).distance
         await text_in(page, "lab-break-told", lab_style.number(distance))
         await drawn(page, "lab-wrong", mistake.title.lower())
+    distance = lab_break.broken(WORLD, 0.5, MISTAKES[-1].rule).distance
+    move = slide(page, "lab-beta", 0.5)
+    await changes(page, "lab-break-told", [lab_style.number(distance)], move)
     assert not page.errors
 
 
@@ -472,28 +603,70 @@ async def test_the_acceptance_rate_is_revealed_after_the_guess(lab) -> None:
     page = await lab()
     await open_section(page, "Beta")
     await text_in(page, "lab-beta-told", "what share of proposals")
+    here = at_beta(WORLD, 0.6)
+    expected = [f"{lab_style.number(here.kl)} nats", f"{here.mean_reward:+.2f} spreads"]
+    await changes(page, "lab-beta-told", expected, slide(page, "lab-beta", 0.6))
     await slide(page, "lab-guess", 62)
-    rate = f"{at_beta(WORLD, 1.0).acceptance:.1%}"
+    rate = f"{here.acceptance:.1%}"
     assert rate not in await page.inner_text("#lab-beta-told")
-    await page.locator("#lab-reveal").get_by_text("Show the acceptance rate").click()
-    await text_in(page, "lab-beta-told", f"Spot on: you guessed 62%, and {rate}")
+    words = [f"you guessed 62%, and {rate}", lab_style.percent(here.acceptance_changed)]
+    await changes(page, "lab-beta-told", words, press(page, "lab-reveal", lab_beta.REVEALED))
+    await drawn(page, "lab-sweep", "acceptance")
+    shown = await curve(page, "lab-sweep", "acceptance")
+    assert shown == pytest.approx([point.acceptance for point in sweep(WORLD)])
+
+
+def alignment_facts(mixture: Mixture, n: int) -> list[str]:
+    """What the page says of best-of-n: numbers of the core."""
+    best = best_of_n_as_alignment(mixture, n)
+    return [lab_style.number(best.beta), lab_style.number(match(mixture, n).sd)]
 
 
 @pytest.mark.asyncio(loop_scope="session")
-async def test_n_and_the_mixture_move_beta_star(lab) -> None:
+async def test_n_and_every_slider_of_the_mixture_move_beta_star(lab) -> None:
     page = await lab()
     await open_section(page, "Best-of-n")
-    before = best_of_n_as_alignment(TWO, 32).beta
-    await text_in(page, "lab-bon-told", lab_style.number(before))
-    await page.locator("#lab-n").get_by_text("256", exact=True).click()
-    await text_in(page, "lab-bon-told", lab_style.number(best_of_n_as_alignment(TWO, 256).beta))
-    await slide(page, "lab-sd2", 2)
-    wider = Mixture((0.6, 0.4), (-1.5, 1.0), (0.8, 2.0))
-    await text_in(page, "lab-bon-told", lab_style.number(best_of_n_as_alignment(wider, 256).beta))
+    told = "lab-bon-told"
+    await text_in(page, told, alignment_facts(TWO, 32)[0])
+    await changes(page, told, alignment_facts(TWO, 256), press(page, "lab-n", "256"))
+    for name, value, mixture in (
+        ("lab-share", 70, Mixture((0.3, 0.7), (-1.5, 1.0), (0.8, 1.0))),
+        ("lab-sd2", 2, Mixture((0.3, 0.7), (-1.5, 1.0), (0.8, 2.0))),
+        ("lab-sd1", 2.4, Mixture((0.3, 0.7), (-1.5, 1.0), (2.4, 2.0))),
+    ):
+        await changes(page, told, alignment_facts(mixture, 256), slide(page, name, value))
+    for name, value, mixture in (  # beta*(n) does not depend on the means; the mode does
+        ("lab-mean1", -3, Mixture((0.3, 0.7), (-3.0, 1.0), (2.4, 2.0))),
+        ("lab-mean2", 2.5, Mixture((0.3, 0.7), (-3.0, 2.5), (2.4, 2.0))),
+    ):
+        mode = lab_style.number(match(mixture, 256).mode)
+        await changes(page, told, [mode], slide(page, name, value))
+    assert not page.errors
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_shipped_and_pasted_rewards_are_fitted_on_the_page(lab) -> None:
+    page = await lab()
+    await open_section(page, "Best-of-n")
+    told = "lab-bon-told"
+    await text_in(page, told, alignment_facts(TWO, 32)[0])
+    known = list(base_rewards().values())[-1]
+    mixture = fit_mixture(known.rewards)
+    assert mixture is not None
+    await page.locator("#lab-source input").click()
+    await changes(
+        page, told, [f"BIC {mixture.bic:.1f}"],
+        page.get_by_role("option", name=known.title(60)).click(),
+    )  # fmt: skip
     await page.locator("#lab-source input").click()
     await page.get_by_role("option", name="Rewards of your own").click()
     await page.locator("#lab-pasted textarea").fill("1 2 three")
     await text_in(page, "lab-message", "'three' is not a number")
+    rewards = np.random.default_rng(1).normal(size=40).round(3)
+    mixture = fit_mixture(rewards.tolist())
+    assert mixture is not None
+    own = page.locator("#lab-pasted textarea").fill(" ".join(map(str, rewards)))
+    await changes(page, told, ["40 base rewards", f"BIC {mixture.bic:.1f}"], own)
 
 
 @pytest.mark.asyncio(loop_scope="session")
@@ -502,11 +675,64 @@ async def test_the_hacks_sliders_move_the_four_methods(lab) -> None:
     await open_section(page, "A wrong reward")
     await page.locator("#lab-beta").wait_for(state="hidden")
     await text_in(page, "lab-wrong-told", "Best-of-n looks for the highest reward")
-    await slide(page, "lab-hack-mass", 5)
-    last = {o.method: o for o in outcomes(Example(0.05)) if o.n == 128}
-    await text_in(page, "lab-wrong-told", lab_style.percent(last[METHODS[3]].accuracy))
-    await slide(page, "lab-hack-beta", 0.3)
+    for name, value, example in (
+        ("lab-hack-mass", 5, Example(0.05)),
+        ("lab-hack-reward", 2, Example(0.05, 2.0)),
+        ("lab-hack-beta", 0.3, Example(0.05, 2.0, 0.3)),
+    ):
+        last = {o.method: o for o in outcomes(example) if o.n == 128}
+        words = [lab_style.percent(last[METHODS[3]].accuracy),
+                 lab_style.percent(float(example.target()[2]))]  # fmt: skip
+        await changes(page, "lab-wrong-told", words, slide(page, name, value))
+        for plot, what in (("lab-accuracy", "accuracy"), ("lab-proxy", "proxy")):
+            expected = [getattr(o, what) for o in outcomes(example) if o.method == METHODS[3]]
+            await curve_is(page, plot, METHODS[3], expected)
     await text_in(page, "lab-wrong-told", "the target itself prefers the hack")
+    assert not page.errors
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_the_numbers_under_a_figure_are_those_of_its_settings(lab) -> None:
+    page = await lab()
+    exact = distances(WORLD.chain(1.0), 64)
+    await slide(page, "lab-t", 64)
+    await text_in(page, "lab-chain-facts", "at t = 64")
+    await page.locator("#lab-strip-open").get_by_text("Show the numbers").click()
+    best = by_reward(WORLD.chain(1.0))[-1]
+    after = float(WORLD.chain(1.0).after(64)[best])
+    row = page.locator("#lab-strip-numbers tbody tr").first
+    await row.get_by_text(lab_style.number(after), exact=True).first.wait_for()
+    await page.locator("#lab-distance-open").get_by_text("Show the numbers").click()
+    await text_in(page, "lab-distance-numbers", lab_style.number(float(exact[64])))
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_a_link_shows_what_its_sender_saw(visit, toy_app) -> None:
+    page = await visit(f"{toy_app}?tab=lab")
+    await pick(page, "lab-lm", "Long-winded")
+    await open_section(page, "Beta")
+    await slide(page, "lab-beta", 0.6)
+    await slide(page, "lab-guess", 37)
+    await page.wait_for_function(
+        "['lab-opened=Beta', 'lab-lm=', 'lab-beta=0.6', 'lab-guess=37']"
+        ".every((part) => location.search.includes(part))"
+    )
+    assert "lab-rows" not in page.url  # they follow from the preset
+    other = await visit(page.url)
+    here = at_beta(preset("Long-winded"), 0.6)
+    await text_in(other, "lab-beta-told", f"{lab_style.number(here.kl)} nats")
+    assert await other.locator("#lab-guess input[type=number]").input_value() == "37"
+    assert await other.locator("#lab-lm input").input_value() == "Long-winded"
+    assert not page.errors + other.errors
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_a_links_bad_value_falls_back_and_is_told(visit, toy_app) -> None:
+    page = await visit(f"{toy_app}?tab=lab&lab-opened=Break+it&lab-beta=-3")
+    await page.get_by_text("The link's lab-beta “-3” cannot be used here.").wait_for()
+    distance = lab_break.broken(WORLD, 1.0, MISTAKES[0].rule).distance
+    await text_in(page, "lab-break-told", lab_style.number(distance))
+    assert not page.errors
 
 
 @pytest.mark.asyncio(loop_scope="session")
