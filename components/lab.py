@@ -140,9 +140,9 @@ def build_lab_page(demo: gr.Blocks) -> None:
         with gr.Column(elem_id="lab-world") as shared:
             with gr.Row():
                 lm = gr.Dropdown(list(LANGUAGE_MODELS), label="Language model", elem_id="lab-lm",
-                                 min_width=160)  # fmt: skip
+                                 min_width=200)  # fmt: skip
                 reward = gr.Dropdown(list(REWARDS), label="Reward", elem_id="lab-reward",
-                                     min_width=160)  # fmt: skip
+                                     min_width=200)  # fmt: skip
                 beta = gr.Slider(0.05, 5, lab_chain.FIRST_BETA, step=0.05, scale=2, min_width=260,
                                  label="beta, in spreads of the reward (← trust the reward, "
                                  "the LM →)", elem_id="lab-beta")  # fmt: skip

@@ -255,8 +255,10 @@ def build() -> Section:
     ]
     sources = [("The sliders", SLIDERS), *shipped, ("Rewards of your own", PASTED)]
     with gr.Row():
-        source = gr.Dropdown(sources, value=SLIDERS, label="Rewards from", elem_id="lab-source")
-        n = gr.Radio([str(size) for size in SIZES], value="32", label="n", elem_id="lab-n")
+        source = gr.Dropdown(sources, value=SLIDERS, label="Rewards from", elem_id="lab-source",
+                             min_width=260)  # fmt: skip
+        n = gr.Radio([str(size) for size in SIZES], value="32", label="n", elem_id="lab-n",
+                     min_width=260)  # fmt: skip
     with gr.Row() as sliders:
         share = gr.Slider(0, 100, 40, step=1, label="Weight 2, %",
                           elem_id="lab-share", min_width=200)  # fmt: skip

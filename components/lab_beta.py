@@ -155,9 +155,9 @@ def build() -> Section:
     )
     with gr.Row():
         guess = gr.Slider(0, 100, 50, step=1, label="Your guess: accepted proposals, %",
-                          elem_id="lab-guess", scale=3)  # fmt: skip
+                          elem_id="lab-guess", scale=3, min_width=240)  # fmt: skip
         mode = gr.Radio([HIDDEN, REVEALED], value=HIDDEN, label="Acceptance rate",
-                        elem_id="lab-reveal", scale=2)  # fmt: skip
+                        elem_id="lab-reveal", scale=2, min_width=240)  # fmt: skip
     told = gr.HTML(elem_id="lab-beta-told", padding=False)
     with gr.Row():
         with gr.Column(min_width=340):

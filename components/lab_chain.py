@@ -239,7 +239,7 @@ def build() -> Section:
         play = gr.Button("▶ Play", elem_id="lab-play", scale=1, min_width=110)
         shown = gr.Radio(
             list(SHOWN), value=next(iter(SHOWN)), label="Distribution shown", scale=3,
-            elem_id="lab-shown",
+            elem_id="lab-shown", min_width=280,
         )  # fmt: skip
     # drawn at once: the section that is open first must not wait for an event
     facts_now, strip_now, strip_rows, curve_now, curve_rows = draw(
