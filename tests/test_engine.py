@@ -71,10 +71,13 @@ def bits(steps):
 # The same bits in any company
 
 
-@pytest.mark.parametrize("architecture", ["llama", "gpt2"])
+@pytest.mark.parametrize(
+    ("architecture", "pack_from"), [("llama", nets.PACK_FROM), ("llama", 1), ("gpt2", 1)]
+)
 async def test_a_trajectory_is_the_same_bit_for_bit_alone_in_company_and_after_others(
-    architecture, tmp_path, rm
+    architecture, pack_from, tmp_path, rm, monkeypatch
 ):
+    monkeypatch.setattr(nets, "PACK_FROM", pack_from)
     lm = load(save(tmp_path, architecture), rows=32)
     assert lm.exact
     alone = await trajectory(lm, rm)

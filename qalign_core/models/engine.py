@@ -150,23 +150,27 @@ class Engine(Worker):
             row = self._rows[index]
             assert row is not None
             if not row.started:
-                slots = self.cache.match(row.tokens[: row.given - 1])
-                if spent and len(slots) < row.given - 1:
+                wanted = row.tokens[: row.given - 1]
+                slots, held = self.cache.match(wanted), self.net.n_held(index, wanted)
+                known = max(len(slots), held)
+                if spent and known < len(wanted):
                     continue  # looked up again once the row before it is kept
-                if slots:
-                    self.net.copy_in(index, self.cache.read(slots))
-                row.filled = row.reused = len(slots)
+                if held < known:
+                    self.net.copy_in(index, held, self.cache.read(slots[held:]))
+                row.filled = row.reused = known
                 row.started = True
             if row.due:
                 if spent:
                     continue
                 spent = True
                 stop = min(row.filled + self.net.chunk, row.given - 1)
-                self.net.read_in(index, row.tokens[row.filled : stop], row.filled)
+                hidden = self.net.read_in(index, row.tokens[row.filled : stop], row.filled)
                 row.filled = stop
-                if not row.due and not self._keep(index, row.given - 1):
+                if not bool(hidden.isfinite().all()):
                     self._fail(index, EngineError(_NOT_FINITE))
                     continue
+                if not row.due:
+                    self._keep(index, row)
             if not row.due:
                 self._pending.remove(index)
 
@@ -210,31 +214,30 @@ class Engine(Worker):
                 self._complete(index, row, finished)
 
     def _complete(self, index: int, row: _Row, finished: bool) -> None:
-        self._keep(index, row.filled)
+        self._keep(index, row)
         work = Work(row.filled - row.reused, row.reused)
         new = tuple(row.tokens[row.given :])
         self.finish(row.job, Completion(new, tuple(row.log_probs), finished, work))
         self._release(index)
 
-    def _keep(self, index: int, stop: int) -> bool:
-        """Copy a row's first `stop` positions to the cache; False if they are not finite."""
-        row = self._rows[index]
-        assert row is not None
-        known, slots = self.cache.reserve(row.tokens[:stop])
+    def _keep(self, index: int, row: _Row) -> None:
+        """Copy what a row holds, and the cache does not, to the cache."""
+        known, slots = self.cache.reserve(row.tokens[: row.filled])
         if len(slots):
-            values = self.net.copy_out(index, known, stop)
-            self.cache.pool[slots] = values
-            return bool(values.isfinite().all())
-        return True
+            self.cache.write(slots, self.net.copy_out(index, known, row.filled))
 
     def _fail(self, index: int, error: BaseException) -> None:
         row = self._rows[index]
         assert row is not None
         self.finish(row.job, error)
-        self.net.kv[:, :, index].zero_()  # not a number times a masked zero is not a number
         self._release(index)
+        self.net.clear(index)
 
     def _release(self, index: int) -> None:
+        row = self._rows[index]
+        assert row is not None
+        if row.started:
+            self.net.held[index] = row.tokens[: row.filled]
         self._rows[index] = None
         if index in self._pending:
             self._pending.remove(index)

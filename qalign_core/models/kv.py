@@ -54,12 +54,17 @@ class PrefixCache:
 
     def read(self, slots: list[int]) -> torch.Tensor:
         """Keys and values at `slots`: [n, width]."""
-        return self.pool[torch.tensor(slots, dtype=torch.int64, device=self.pool.device)]
+        at = torch.tensor(slots, dtype=torch.int64, device=self.pool.device)
+        return self.pool.index_select(0, at)
+
+    def write(self, slots: torch.Tensor, values: torch.Tensor) -> None:
+        """Fill `slots` [n] with keys and values [n, width]."""
+        self.pool.index_copy_(0, slots, values)
 
     def reserve(self, tokens: Sequence[int]) -> tuple[int, torch.Tensor]:
         """Make room for `tokens`: how many are kept already, and the slots to fill for the rest.
 
-        The caller must fill the slots (`pool[slots] = ...`) before it calls anything else.
+        The caller must `write` to the slots before it calls anything else.
         """
         slots = self.match(tokens)
         known = len(slots)

@@ -81,21 +81,24 @@ class _PrefixScorer(_Scorer):
         while end > 1 and tokens[end - 1] == self._pad:
             end -= 1
         tokens = tokens[:end]
-        slots = self.cache.match(tokens[:-1])
-        known = at = len(slots)
-        if known:
-            self.net.copy_in(0, self.cache.read(slots))
+        net, cache = self.net, self.cache
+        slots, held = cache.match(tokens[:-1]), net.n_held(0, tokens[:-1])
+        known = at = max(len(slots), held)
+        if held < known:
+            net.copy_in(0, held, cache.read(slots[held:]))
+        net.held[0] = tokens[:known]
         while at < end:
-            stop = min(at + self.net.chunk, end)
-            hidden = self.net.read_in(0, tokens[at:stop], at)
+            stop = min(at + net.chunk, end)
+            hidden = net.read_in(0, tokens[at:stop], at)
             at = stop
         value = float(hidden[-1].float() @ self._weight)
         if math.isfinite(value):
-            kept, new = self.cache.reserve(tokens[:-1])
+            net.held[0] = tokens
+            kept, new = cache.reserve(tokens[:-1])
             if len(new):
-                self.cache.pool[new] = self.net.copy_out(0, kept, end - 1)
+                cache.write(new, net.copy_out(0, kept, end - 1))
         else:
-            self.net.kv.zero_()  # not a number times a masked zero is not a number
+            net.clear(0)
         return Reward(value, Work(end - known, known))
 
 
