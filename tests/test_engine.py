@@ -335,6 +335,48 @@ async def test_a_step_that_fails_fails_its_requests_in_one_sentence_and_the_engi
     lm.close()
 
 
+@pytest.mark.parametrize("step", ["decode", "read_in"])
+async def test_an_error_fails_the_request_that_it_belongs_to_and_no_other(folder, step):
+    lm = load(folder, rows=8)
+    ids, net = lm.encode(PROMPT), lm.engine.net
+    clean = [await lm.extend(ids, (), seed=s) for s in range(6)]
+    culprit, compute = 200, getattr(net, step)
+
+    def no_memory(*given):
+        if culprit in next(g for g in given if not isinstance(g, int)):
+            raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
+        return compute(*given)
+
+    setattr(net, step, no_memory)
+    # the last id of a prompt is decoded, the others are read in
+    prompt = (*ids, culprit) if step == "decode" else (*ids, culprit, 9)
+    asked = [lm.extend(prompt, (), seed=0), *(lm.extend(ids, (), seed=s) for s in range(6))]
+    failed, *others = await asyncio.gather(*asked, return_exceptions=True)
+    assert isinstance(failed, EngineError)
+    assert "ran out of memory" in str(failed)
+    assert others == clean
+    lm.close()
+
+
+async def test_what_a_row_holds_already_is_not_copied_again(folder):
+    lm = load(folder, rows=4)
+    ids, net = lm.encode(PROMPT), lm.engine.net
+    first = await lm.extend(ids, (), seed=1)
+    copied, copy_in = [], net.copy_in
+    net.copy_in = lambda row, start, values: (
+        copied.append(len(values)),
+        copy_in(row, start, values),
+    )
+    again = await lm.extend(ids, first.tokens[:5], seed=2)
+    assert not copied
+    assert again.work.reused == len(ids) + 4
+    others = lm.encode(OTHER)
+    await lm.extend(others, (), seed=3)
+    assert await lm.extend(ids, first.tokens[:5], seed=2) == again
+    assert copied == [len(ids) + 4 - net.n_held(0, others[: len(ids)])]
+    lm.close()
+
+
 def test_what_a_model_raises_becomes_one_line():
     assert str(as_engine_error(ValueError("bad\nlong trace"))).endswith("ran: bad")
     known = InvalidPrompt("as it is")

@@ -22,7 +22,7 @@ from torch import Tensor
 from qalign_core.errors import EngineError
 from qalign_core.models.kv import PrefixCache
 from qalign_core.models.nets import Net
-from qalign_core.models.worker import Job, Worker
+from qalign_core.models.worker import Job, Worker, as_engine_error
 from qalign_core.types import Sampling, Work
 
 
@@ -164,11 +164,14 @@ class Engine(Worker):
                     continue
                 spent = True
                 stop = min(row.filled + self.net.chunk, row.given - 1)
-                hidden = self.net.read_in(index, row.tokens[row.filled : stop], row.filled)
-                row.filled = stop
-                if not bool(hidden.isfinite().all()):
-                    self._fail(index, EngineError(_NOT_FINITE))
+                try:
+                    hidden = self.net.read_in(index, row.tokens[row.filled : stop], row.filled)
+                    if not bool(hidden.isfinite().all()):
+                        raise EngineError(_NOT_FINITE)
+                except Exception as error:
+                    self._fail(index, as_engine_error(error))
                     continue
+                row.filled = stop
                 if not row.due:
                     self._keep(index, row)
             if not row.due:
@@ -182,6 +185,31 @@ class Engine(Worker):
         ]
         if not ready:
             return
+        try:
+            drawn = self._draw(ready)
+        except Exception:  # whose request was it? alone, each has the same result
+            drawn = {}
+            for index, row in ready:
+                try:
+                    drawn |= self._draw([(index, row)])
+                except Exception as error:
+                    self._fail(index, as_engine_error(error))
+        for index, row in ready:
+            if index not in drawn:
+                continue
+            token, log_p = drawn[index]
+            if log_p != log_p:  # NaN
+                self._fail(index, EngineError(_NOT_FINITE))
+                continue
+            row.filled += 1
+            row.tokens.append(token)
+            row.log_probs.append(log_p)
+            finished = token in self.eos
+            if finished or len(row.log_probs) == len(row.u):
+                self._complete(index, row, finished)
+
+    def _draw(self, ready: list[tuple[int, _Row]]) -> dict[int, tuple[int, float]]:
+        """The next token of each of these rows, and its ln p."""
         m = self.net.n_rows(ready[-1][0] + 1)
         tokens, positions = np.zeros(m, np.int64), np.full(m, -1)
         u, temperature = np.zeros(m), np.ones(m)
@@ -202,16 +230,7 @@ class Engine(Worker):
         self.n_steps += 1
         self.n_tokens += len(ready)
         new, log_p = drawn.tolist(), log_probs.tolist()
-        for index, row in ready:
-            if log_p[index] != log_p[index]:  # NaN
-                self._fail(index, EngineError(_NOT_FINITE))
-                continue
-            row.filled += 1
-            row.tokens.append(new[index])
-            row.log_probs.append(log_p[index])
-            finished = new[index] in self.eos
-            if finished or len(row.log_probs) == len(row.u):
-                self._complete(index, row, finished)
+        return {index: (new[index], log_p[index]) for index, _ in ready}
 
     def _complete(self, index: int, row: _Row, finished: bool) -> None:
         self._keep(index, row)
