@@ -1,9 +1,10 @@
 """Live runs, one a visitor: a place in the queue, caps, a status in plain words, and an end.
 
 A run is a coroutine that writes lines into a `Feed`; `Runs.stream` shows what it has written, at
-most ten times a second. All runs share the event loop and take turns at every step (each awaits
-the model's engine), so a run never holds a slot from another. Leaving the page, Stop and a newer
-run of the same visitor all cancel the coroutine, and with it the request that it waits for.
+most ten times a second, less often in a crowd. All runs share the event loop and take turns at
+every step (each awaits the model's engine), so a run never holds a slot from another. Leaving the
+page, Stop and a newer run of the same visitor all cancel the coroutine, and with it the request
+that it waits for.
 """
 
 from __future__ import annotations
@@ -31,7 +32,15 @@ ModelLoader = Callable[[str, str, Sampling], tuple[LanguageModel, RewardModel]]
 TICK = 0.1
 """Seconds between two updates of a page, at the least."""
 
+TICK_A_RUN = 0.015
+"""Seconds between two updates for each run that is shown: one takes 1.5 ms of the event loop."""
+
 log = logging.getLogger("qalign.runs")
+
+
+def tick(n_runs: int) -> float:
+    """Seconds between two updates of a page while so many runs are shown."""
+    return max(TICK, TICK_A_RUN * n_runs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +60,7 @@ class Limits:
     steps: int = 1024
     samples: int = 1024
     chains: int = 8
-    runs: int = 32
+    runs: int = 64
     queue: int = 64
     tokens: int = 512
     prompt: int = 4000
@@ -105,7 +114,7 @@ class Feed:
         self.parts: list[str] = []
         self.status = Status("loading", "Starting…")
         self.lm: LanguageModel | None = None
-        self._steps = 0
+        self.n_steps = 0
         self._since = 0.0
 
     @property
@@ -128,11 +137,11 @@ class Feed:
     async def step(self, n: int = 1) -> None:
         """Count steps for the rate, and let the other runs have their turn."""
         now = time.monotonic()
-        if not self._steps:
+        if not self.n_steps:
             self._since = now
-        self._steps += n
+        self.n_steps += n
         elapsed = now - self._since
-        rate = f" at {self._steps / elapsed:.0f} steps/s" if elapsed > 0.3 else ""
+        rate = f" at {self.n_steps / elapsed:.0f} steps/s" if elapsed > 0.3 else ""
         self.status = Status("sampling", "; ".join([f"Sampling{rate}", *self.notes]))
         await asyncio.sleep(0)
 
@@ -220,7 +229,9 @@ class Runs:
                     yield Snapshot(text, feed.status)
                 if done:
                     return
-                await asyncio.wait({task}, timeout=TICK)
+                # the first step is shown at once, whoever else is there
+                pause = tick(len(self._tasks)) if feed.n_steps else TICK
+                await asyncio.wait({task}, timeout=pause)
         finally:
             task.cancel()
             if self._tasks.get(visitor) is task:

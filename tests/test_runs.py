@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from components.links import Settings, from_query, page_of, to_query
-from components.runs import Feed, Limits, Runs
+from components.runs import TICK, Feed, Limits, Runs, tick
 from qalign_core.errors import EngineError, InvalidPrompt, InvalidSetting
 from qalign_core.models.worker import RUN
 
@@ -117,6 +117,11 @@ async def test_a_failure_says_why_and_an_unknown_one_says_nothing_of_the_inside(
     assert shown.state == "failed"
     assert "secret" not in shown.text
     assert "secret" in caplog.text
+
+
+def test_a_page_is_updated_ten_times_a_second_and_less_often_in_a_crowd():
+    assert tick(1) == TICK == 0.1
+    assert 0.5 < tick(50) < 1  # 50 pages at ten updates a second would fill a core
 
 
 def test_limits_come_from_the_environment_and_bad_ones_are_named():
