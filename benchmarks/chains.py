@@ -1,0 +1,176 @@
+"""Chain steps per second and their cost in multiples of the GEMV limit, side by side in one run.
+
+    python -m benchmarks.chains [--sizes embedded 20M 135M] [--published ENV/bin/python]
+
+Systems take turns, each for so many seconds of CPU time a round, so that a busy machine slows all
+alike. "Limit" is the CPU time of the bare chain of all linear layers for one token. The published
+chain needs an environment of its own:
+
+    python -m venv ENV; ENV/bin/pip install torch==2.13.0 transformers==5.23.0 numpy scipy tqdm
+    ENV/bin/pip install --no-deps quest-decoding==1.0.16
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import itertools
+import json
+import statistics
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, aclosing, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from benchmarks.baselines import LIMIT, PROMPT, Pair, lockstep, pair_folders
+from qalign_core.chain import run_chains
+from qalign_core.models.hf import HFLanguageModel
+from qalign_core.rewards.hf import HFRewardModel
+from qalign_core.types import Sampling
+
+SECONDS = {"embedded": 10.0, "20M": 30.0, "135M": 45.0}  # of CPU time, a system and round
+N_LOCKSTEP = 8
+ROWS = {8: (1, 8, 16), 16: (16, 32)}  # numbers of chains for the engine with so many rows
+
+
+@dataclass
+class Measured:
+    """What a system did in some seconds: chain steps, new tokens, CPU time of its process, time."""
+
+    steps: int = 0
+    tokens: int = 0
+    cpu: float = 0.0
+    wall: float = 0.0
+
+    def add(self, other: Measured) -> None:
+        self.steps += other.steps
+        self.tokens += other.tokens
+        self.cpu += other.cpu
+        self.wall += other.wall
+
+
+@contextmanager
+def clock(measured: Measured) -> Iterator[Callable[[], float]]:
+    """Write the CPU time of this process and the time into `measured`; yields the CPU time yet."""
+    wall, cpu = time.perf_counter(), time.process_time()
+    yield lambda: time.process_time() - cpu
+    measured.cpu, measured.wall = time.process_time() - cpu, time.perf_counter() - wall
+
+
+def run_baseline(pair: Pair, n_chains: int, seconds: float, seed: int) -> Measured:
+    measured = Measured()
+    with clock(measured) as cpu:
+        for tokens in lockstep(pair, n_chains, seed):
+            measured.add(Measured(n_chains, tokens))
+            if cpu() > seconds:
+                break
+    return measured
+
+
+def run_engine(lm: Any, rm: Any, n_chains: int, seconds: float, seed: int) -> Measured:
+    return asyncio.run(_run_engine(lm, rm, n_chains, seconds, seed))
+
+
+async def _run_engine(lm: Any, rm: Any, n_chains: int, seconds: float, seed: int) -> Measured:
+    """Chains that go on until the time is over: no row runs dry before."""
+    measured, endless = Measured(), 10**9
+    steps = run_chains(lm, rm, PROMPT, n_chains=n_chains, beta=1.0, steps=endless, seed=seed)
+    with clock(measured) as cpu:
+        async with aclosing(steps):
+            async for step in steps:
+                measured.add(Measured(1, step.cost.generated))
+                if cpu() > seconds:
+                    break
+    return measured
+
+
+class Published:
+    """The published chain in its own environment, one round at a time."""
+
+    def __init__(self, python: str, size: str, folder: Path) -> None:
+        command = [python, "-m", "benchmarks.published", size, str(folder)]
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def __call__(self, n_chains: int, seconds: float, seed: int) -> Measured:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        print(n_chains, seconds, seed, file=self._process.stdin, flush=True)
+        return Measured(**json.loads(self._process.stdout.readline()))
+
+    def close(self) -> None:
+        self._process.communicate()
+
+
+def load_pair(size: str, folder: Path, rows: int, **options: Any) -> tuple[Any, Any]:
+    """The models on this project's engines."""
+    lm_folder, rm_folder = pair_folders(size, folder)
+    sampling = Sampling(max_new_tokens=LIMIT)
+    options = {"window": 256, "device": "cpu", **options}
+    lm = HFLanguageModel.from_pretrained(lm_folder, rows=rows, sampling=sampling, **options)
+    return lm, HFRewardModel.from_pretrained(rm_folder, score_ids=True, **options)
+
+
+def measure(size: str, options: argparse.Namespace, folder: Path) -> None:
+    """Run all systems on the models of one size and print a row for each."""
+    pair = Pair(size, folder)
+    runs: dict[str, Callable[[float, int], Measured]] = {
+        "A: generate() from scratch": partial(run_baseline, pair, 1),
+        f"lockstep generate(), chains: {N_LOCKSTEP}": partial(run_baseline, pair, N_LOCKSTEP),
+    }
+    limits: list[float] = []
+    with ExitStack() as stack:
+        if options.published:
+            published = Published(options.published, size, folder)
+            stack.callback(published.close)
+            for n_chains in (1, N_LOCKSTEP):
+                runs[f"published, chains: {n_chains}"] = partial(published, n_chains)
+        for rows, counts in ROWS.items():
+            models = load_pair(size, folder, rows)
+            for model in models:
+                stack.callback(model.close)
+            for n_chains in counts:
+                name = f"engine, rows: {rows}, chains: {n_chains}"
+                runs[name] = partial(run_engine, *models, n_chains)
+        results = {name: Measured() for name in runs}
+        seconds = options.seconds or SECONDS[size]
+        for seed, (name, run) in itertools.product(range(options.rounds), runs.items()):
+            limits.append(pair.limit_s())
+            results[name].add(run(seconds, seed))
+    limit = statistics.median(limits)
+    print(f"\n{size}: the limit is {limit * 1e3:.3g} ms a token; {len(pair.prompt)} prompt tokens")
+    header = "| system | steps | new tokens | steps a CPU second | x limit a token | x over A |"
+    print(f"{header}\n|{'---|' * 6}")
+    a_token = [result.cpu / result.tokens for result in results.values()]
+    for (name, result), cost in zip(results.items(), a_token, strict=True):
+        rate, over_a = result.steps / result.cpu, a_token[0] / cost
+        cells = f"{result.steps} | {result.tokens} | {rate:.3g} | {cost / limit:.2f} | {over_a:.1f}"
+        print(f"| {name} | {cells} |", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--sizes", nargs="+", default=list(SECONDS), choices=SECONDS)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, help="of CPU time a system and round")
+    parser.add_argument("--published", help="python of an environment with quest-decoding")
+    parser.add_argument("--folder", type=Path, help="keeps the models of random weights")
+    options = parser.parse_args()
+    if not options.published:
+        print("no --published given: the published chain is missing (see --help)")
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory() as temporary:
+        for size in options.sizes:
+            measure(size, options, options.folder or Path(temporary))
+
+
+if __name__ == "__main__":
+    main()
