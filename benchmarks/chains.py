@@ -74,14 +74,18 @@ def run_baseline(pair: Pair, n_chains: int, seconds: float, seed: int) -> Measur
     return measured
 
 
-def run_engine(lm: Any, rm: Any, n_chains: int, seconds: float, seed: int) -> Measured:
-    return asyncio.run(_run_engine(lm, rm, n_chains, seconds, seed))
+def run_engine(
+    lm: Any, rm: Any, n_chains: int, seconds: float, seed: int, prompt: str = PROMPT
+) -> Measured:
+    return asyncio.run(_run_engine(lm, rm, n_chains, seconds, seed, prompt))
 
 
-async def _run_engine(lm: Any, rm: Any, n_chains: int, seconds: float, seed: int) -> Measured:
+async def _run_engine(
+    lm: Any, rm: Any, n_chains: int, seconds: float, seed: int, prompt: str
+) -> Measured:
     """Chains that go on until the time is over: no row runs dry before."""
     measured, endless = Measured(), 10**9
-    steps = run_chains(lm, rm, PROMPT, n_chains=n_chains, beta=1.0, steps=endless, seed=seed)
+    steps = run_chains(lm, rm, prompt, n_chains=n_chains, beta=1.0, steps=endless, seed=seed)
     with clock(measured) as cpu:
         async with aclosing(steps):
             async for step in steps:
