@@ -35,6 +35,9 @@ class Vllm:
             *(str(VLLM), "serve", str(self.folder), "--host", "127.0.0.1"),
             *("--port", str(self.port), "--dtype", "float32", "--max-model-len", "192"),
             *("--enforce-eager", "--generation-config", "vllm", *self._options),
+            # more than 64 requests of 192: where a prompt is read in pieces, vLLM 0.32 rewinds its
+            # generator, which a CPU's cannot, and the engine ends
+            *("--max-num-batched-tokens", "16384"),
         ]
         settings = {
             "HF_HUB_OFFLINE": "1",

@@ -38,7 +38,7 @@ def connect(address, **options):
 
 @pytest.fixture
 def lm(servers):
-    return connect(servers[0].address, patience=600.0)
+    return connect(servers[0].address)
 
 
 @pytest.fixture
@@ -128,7 +128,8 @@ def test_each_server_is_refused_in_the_others_place(servers):
         ServedRewardModel.connect(lm.address)
 
 
-async def test_a_server_killed_and_restarted_in_mid_run_does_not_change_the_chain(servers, lm, rm):
+async def test_a_server_killed_and_restarted_in_mid_run_does_not_change_the_chain(servers, rm):
+    lm = connect(servers[0].address, patience=600.0)
     expected = await steps_of(lm, rm, 12)
     steps = []
     async for step in run_chain(lm, rm, PROMPT, beta=0.5, steps=12, seed=9):
