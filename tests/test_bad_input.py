@@ -1,0 +1,110 @@
+"""Whatever a user gets wrong is one sentence that says what to do, in the page and in the shell."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+from fake_server import FakeServer
+from tiny_models import save
+
+from components.links import Settings
+from components.offer import Offer
+from components.runs import Limits, Runs
+from components.watch import sample_run
+from qalign_core import registry
+from qalign_core.cli import main
+from qalign_core.models import loading
+from qalign_core.registry import Entry
+
+PROMPT = "Tom has 5 eggs. How many?"
+SAID = {
+    "unknown id": ("lm", ("there is no model called", "does not offer")),
+    "no causal LM": ("lm", "is a LlamaForSequenceClassification, not a causal language model"),
+    "no RM": ("rm", "is a LlamaForCausalLM, not a reward model"),
+    "two outputs": ("rm", "has 2 outputs, a reward model has 1; choose another"),
+    "pickled weights": ("lm", "no safetensors weights (pickled ones can run code"),
+    "no tokenizer": ("lm", "put tokenizer.json beside the model"),
+    "no chat template": ("lm", "has no chat template; choose an instruct model"),
+    "too long a prompt": ("lm", "more than the context of 192; shorten the prompt"),
+    "server down": ("lm", "no server answers at"),
+    "wrong key": ("lm", "refused the key (status 401); set QALIGN_LM_KEY"),
+    "too big": ("lm", "are free; choose a smaller model or a machine with more memory"),
+}
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory):
+    """Where each bad model is; the good ones are in memory."""
+    registry.load_language_model("embedded")
+    registry.load_reward_model("embedded")
+    folder = tmp_path_factory.mktemp("bad")
+    good = save(folder / "good", "llama")
+    with_key, down = FakeServer(good, key="another"), FakeServer(good)
+    down.stop()
+
+    def without(name, *parts):
+        copy = shutil.copytree(good, folder / name)
+        for part in parts:
+            (copy / part).unlink()
+        return str(copy)
+
+    yield {
+        "unknown id": "no-such-model",
+        "no causal LM": str(save(folder / "rm", "llama", n_outputs=1)),
+        "no RM": str(good),
+        "two outputs": str(save(folder / "two", "llama", n_outputs=2)),
+        "pickled weights": without("pickled", "model.safetensors"),
+        "no tokenizer": without("no-tokenizer", "tokenizer.json"),
+        "no chat template": without("no-template", "chat_template.jinja"),
+        "too long a prompt": str(good),
+        "server down": down.address,
+        "wrong key": with_key.address,
+        "too big": str(good),
+    }
+    with_key.stop()
+
+
+@pytest.fixture(params=SAID)
+def case(request, sources, monkeypatch):
+    """What is asked for, and what is to be said of it."""
+    kind, said = SAID[request.param]
+    source = sources[request.param]
+    prompt = PROMPT * 8 if request.param == "too long a prompt" else PROMPT
+    if request.param == "too big":
+        monkeypatch.setattr(loading, "available_memory", lambda device: 1000)
+    before = registry.loaded()
+    yield kind, source, prompt, (said, said) if isinstance(said, str) else said
+    registry.unload(source)
+    registry.unload("bad")
+    assert set(registry.loaded()) - {"embedded"} == set(before) - {"embedded"}
+
+
+def test_the_command_line_says_it_in_one_sentence(case, capsys):
+    kind, source, prompt, (said, _) = case
+    assert main(["run", f"--{kind}", source, "--prompt", prompt, "--steps", "2"]) == 2
+    shown = capsys.readouterr().err
+    assert said in shown
+    assert shown.startswith("qalign_core: ")
+    assert shown.count("\n") == 1
+
+
+async def test_the_page_says_it_in_one_sentence_and_goes_on(case, monkeypatch):
+    kind, source, prompt, (_, said) = case
+    known = registry.entries()
+    if source != "no-such-model":  # as an operator's registry would have it
+        bad = Entry("bad", kind, source, "Bad", 0.1, "none", options={})
+        monkeypatch.setattr(registry, "entries", lambda: {**known, (kind, "bad"): bad})
+    runs = Runs(Limits(), offer=Offer(names=("bad",)))
+    asked = {kind: "bad" if source != "no-such-model" else source}
+    wanted = Settings(prompt=prompt, steps=2, **asked)
+    async for now in runs.stream("visitor", lambda feed: sample_run(feed, runs, wanted)):
+        status = now.status
+    assert status.state == "failed"
+    assert said in status.text
+    assert "\n" not in status.text
+    assert runs.active == 0
+    good = Settings(prompt=PROMPT, steps=2)
+    async for now in runs.stream("visitor", lambda feed: sample_run(feed, runs, good)):
+        status = now.status
+    assert status.state == "finished"
