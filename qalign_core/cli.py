@@ -71,6 +71,7 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument(
         "--prompts", help="run every problem of this set or file; goes on where it was stopped"
     )
+    run.add_argument("--problems", type=int, help="only the first so many of --prompts")
     run.add_argument("--at-once", type=int, default=64, help="chains side by side of --prompts")
     run.add_argument(
         "--out", type=Path, help="file of the trace (JSON lines); of --prompts, folder of traces"
@@ -243,7 +244,7 @@ async def _run(options: argparse.Namespace) -> None:
 async def _run_many(options: argparse.Namespace) -> None:
     if options.out is None:
         raise InvalidSetting("--prompts needs --out FOLDER, where the traces go")
-    problems = load_problems(problem_file(options.prompts))
+    problems = load_problems(problem_file(options.prompts))[: options.problems]
     lm, rm = _models(options)
     n = len(problems) * options.chains * (options.steps + 1)
     with tqdm(total=n, unit="step") as bar:
