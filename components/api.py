@@ -14,7 +14,6 @@ from components.compare import Shown, sample_comparison
 from components.links import Settings
 from components.runs import Runs, Work
 from components.watch import sample_run
-from qalign_core.answers import EXTRACTORS
 from qalign_core.compare import full_cut, outcomes
 from qalign_core.errors import InvalidSetting
 
@@ -116,23 +115,10 @@ def build_api(runs: Runs) -> None:
 
 def _settings(given: dict[str, Any]) -> Settings:
     """Settings from the arguments of an endpoint, which are anybody's word: checked before use."""
-    values = {name: given[name] for name in Settings.__dataclass_fields__ if name in given}
-    known = (*EXTRACTORS, "none")
     try:
-        values["extractor"] = None if given["extractor"] == "none" else str(given["extractor"])
-        if given["extractor"] not in known:
-            raise InvalidSetting(f"extractor must be one of {', '.join(known)}")
-        for name, kind in Settings.numbers().items():
-            if name in values:
-                values[name] = kind(values[name])
-        for name in ("prompt", "lm", "rm"):
-            values[name] = str(values[name] or "")
-        values["reference"] = str(given["reference"] or "").strip() or None
+        return Settings.read(given)
     except InvalidSetting as error:
         raise gr.Error(str(error), print_exception=False) from error
-    except (TypeError, ValueError, OverflowError) as error:
-        raise gr.Error("a setting is not a number", print_exception=False) from error
-    return Settings(**values)
 
 
 async def _texts(runs: Runs, work: Work) -> AsyncIterator[str]:

@@ -5,25 +5,32 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator
-from dataclasses import replace
+from collections.abc import AsyncIterator, Sequence
 from typing import Any, cast
 
 import gradio as gr
 
 from components.compare_figures import compute_curves, reward_histograms
 from components.compare_view import view
-from components.links import Settings, from_query, to_query
-from components.player import status_line
+from components.fold import fold
+from components.links import OPEN, Settings, linked, settings_of, to_query
+from components.player import status_line, status_value
 from components.runs import Feed, Runs, Status
-from components.watch import KINDS, WRITING, new_problem
+from components.watch import KINDS, new_problem
 from qalign_core.compare import Budget, Comparison, Cut, Meter, draw_comparison, full_cut
 from qalign_core.compare_curves import curves, measure_of
 from qalign_core.compare_file import recorded_comparison, to_csv, to_json
-from qalign_core.errors import QAlignError
+from qalign_core.errors import InvalidSetting, QAlignError
 from qalign_core.recording import header_of
-from qalign_core.types import ScoredResponse, Step, TraceHeader
+from qalign_core.types import ScoredResponse, Step
 
+ANSWERS = {
+    "Numbers": "number",
+    "Choice letters": "choice",
+    "LaTeX in \\boxed{}": "boxed",
+    "Short texts": "text",
+    "None: open-ended": OPEN,
+}
 BUDGETS: dict[str, Budget] = {"Equal compute (FLOPs)": "flops", "Equal samples": "samples"}
 SHARE_OF_TIME = 0.15
 """The most of a run's time that goes into showing it while it goes on."""
@@ -98,23 +105,6 @@ def _heading(question: str, sentence: str) -> None:
     gr.HTML(f'<h3 class="qc-h">{question}</h3><p class="qc-sub">{sentence}</p>', **PLAIN)
 
 
-def settings_of(header: TraceHeader) -> Settings:
-    """The settings that draw a comparison again."""
-    return Settings(
-        prompt=header.prompt,
-        reference=header.reference,
-        extractor=header.extractor,
-        lm=header.lm,
-        rm=header.rm,
-        beta=header.beta,
-        steps=header.steps,
-        chains=header.chains,
-        seed=header.seed,
-        temperature=header.sampling.temperature,
-        max_new_tokens=header.sampling.max_new_tokens,
-    )
-
-
 async def sample_comparison(
     feed: Feed, runs: Runs, settings: Settings, budget: Budget, shown: Shown
 ) -> None:
@@ -174,40 +164,29 @@ class Pace:
         self._due = time.monotonic() + max(0.25, seconds / SHARE_OF_TIME)
 
 
-def _status(status: Status, **more: str) -> str:
-    return json.dumps({"state": status.state, "text": status.text, **more})
+FIELDS = (
+    *("prompt", "reference", "extractor", "lm", "rm", "beta", "steps"),
+    *("chains", "seed", "temperature", "max_new_tokens", "burn_in"),
+)
+"""The settings that have a widget, in the order of the form; the last widget is the budget."""
 
 
-def _form_settings(
-    prompt: str,
-    reference: str,
-    lm: str,
-    rm: str,
-    beta: float,
-    steps: float,
-    chains: float,
-    seed: float,
-    temperature: float,
-    max_new_tokens: float,
-    burn_in: float,
-    budget: str,
-) -> tuple[Settings, Budget]:
-    """Settings from what the widgets sent, which is the visitor's word: checked before use."""
-    settings = Settings(
-        prompt=str(prompt or ""),
-        reference=str(reference or "").strip() or None,
-        extractor=None if str(prompt or "").startswith(WRITING) else "number",
-        lm=str(lm),
-        rm=str(rm),
-        beta=float(beta),
-        steps=int(steps),
-        chains=int(chains),
-        seed=int(seed),
-        temperature=float(temperature),
-        max_new_tokens=int(max_new_tokens),
-        burn_in=min(int(burn_in), int(steps)),
-    )
-    return settings, "samples" if budget == "samples" else "flops"
+def _read_form(values: Sequence[Any]) -> tuple[Settings, Budget]:
+    """Settings and budget from what the widgets sent.
+
+    Raises:
+        InvalidSetting: one of them cannot be.
+    """
+    *settings, budget = values
+    read = Settings.read(dict(zip(FIELDS, settings, strict=True)))
+    return read, "samples" if budget == "samples" else "flops"
+
+
+def _values(settings: Settings, budget: str) -> list[Any]:
+    """What the widgets show for settings and budget."""
+    values = {name: getattr(settings, name) for name in FIELDS}
+    values |= {"reference": settings.reference or "", "extractor": settings.extractor or OPEN}
+    return [*values.values(), budget]
 
 
 def link_of(settings: Settings, budget: Budget) -> str:
@@ -224,7 +203,7 @@ def file_name(comparison: Comparison, kind: str) -> str:
 
 def _form(start: Settings, runs: Runs) -> tuple[list[Any], gr.Dropdown]:
     limits, models = runs.limits, runs.offer.models
-    with gr.Accordion("Change the problem or the settings", open=False, elem_id="compare-settings"):
+    with fold("Change the problem or the settings", "compare-settings"):
         with gr.Row(elem_id="compare-problem"):
             prompt = gr.Textbox(
                 start.prompt,
@@ -238,12 +217,21 @@ def _form(start: Settings, runs: Runs) -> tuple[list[Any], gr.Dropdown]:
             reference = gr.Textbox(
                 start.reference or "", label="Known answer, if any", max_length=60, scale=1
             )
+        with gr.Row():
             kind = gr.Dropdown(
                 list(KINDS.items()),
                 value="in_distribution",
                 label="Kind of new problem",
+                info="what the button New problem writes",
                 filterable=False,
-                scale=2,
+            )
+            extractor = gr.Dropdown(
+                list(ANSWERS.items()),
+                value=start.extractor or OPEN,
+                label="Answers to vote on",
+                info="without any, the most typical text is chosen (minimum Bayes risk)",
+                filterable=False,
+                elem_id="compare-extractor",
             )
         with gr.Row():
             lm = gr.Dropdown(
@@ -288,7 +276,7 @@ def _form(start: Settings, runs: Runs) -> tuple[list[Any], gr.Dropdown]:
             )
             burn_in = gr.Slider(0, 200, value=0, step=1, label="Burn-in: first states left out")
     fields = [
-        *(prompt, reference, lm, rm, beta, steps),
+        *(prompt, reference, extractor, lm, rm, beta, steps),
         *(chains, seed, temperature, limit, burn_in, budget),
     ]
     return fields, kind
@@ -304,7 +292,7 @@ def build_compare_page(runs: Runs, demo: gr.Blocks) -> None:
             run = gr.Button("Compare", variant="primary", elem_id="compare-run")
             stop = gr.Button("Stop", elem_id="compare-stop")
             new = gr.Button("New problem", elem_id="compare-new")
-            status = status_line(_status(IDLE))
+            status = status_line(status_value(IDLE))
         form, kind = _form(start, runs)
         panel = gr.HTML(
             value=view(recorded, state="recorded", note=""),
@@ -363,10 +351,9 @@ def build_compare_page(runs: Runs, demo: gr.Blocks) -> None:
         request: gr.Request, shown: Shown, mixture: bool, *values: Any
     ) -> AsyncIterator[list[Any]]:
         try:
-            settings, budget = _form_settings(*values)
-        except (TypeError, ValueError):
-            failed = Status("failed", "Failed: a setting is not a number.")
-            yield [*nothing, _status(failed)]
+            settings, budget = _read_form(values)
+        except InvalidSetting as error:
+            yield [*nothing, status_value(Status("failed", f"Failed: {error}."))]
             return
         shown.comparison, shown.budget, shown.cut = None, budget, None
         more = {"query": link_of(settings, budget)}
@@ -384,15 +371,15 @@ def build_compare_page(runs: Runs, demo: gr.Blocks) -> None:
                     view, shown.comparison, state="live", budget=budget, every_rung=False
                 )
                 pace.took(time.monotonic() - began)
-            yield [panel_now, *nothing[1:], _status(status, **more)]
+            yield [panel_now, *nothing[1:], status_value(status, **more)]
         all_of_it = await asyncio.to_thread(finished, shown, "done", mixture)
-        yield [*all_of_it, _status(status, **more)]
+        yield [*all_of_it, status_value(status, **more)]
 
     async def on_stop(shown: Shown, mixture: bool, request: gr.Request) -> list[Any]:
         await runs.stop(str(request.session_hash))
         stopped = Status("stopped", "Stopped. What was sampled stays.")
         all_of_it = await asyncio.to_thread(finished, shown, "stopped", mixture)
-        return [*all_of_it, _status(stopped)]
+        return [*all_of_it, status_value(stopped)]
 
     def on_cut(shown: Shown, mixture: bool, event: gr.EventData) -> Any:
         try:
@@ -410,26 +397,20 @@ def build_compare_page(runs: Runs, demo: gr.Blocks) -> None:
         text = to_csv(comparison) if kind == "csv" else to_json(comparison)
         return json.dumps({"name": file_name(comparison, kind), "text": text})
 
-    def on_new(kind: str) -> tuple[str, str, str]:
+    def on_new(kind: str) -> tuple[str, str, str, str]:
         prompt, answer = new_problem(kind)
-        return prompt, answer, _status(Status("idle", f"Next: {prompt}"))
+        said = status_value(Status("idle", f"Next: {prompt}"))
+        return prompt, answer, OPEN if kind == "writing" else "number", said
 
     def on_load(request: gr.Request) -> list[Any]:
-        query = {key: str(value) for key, value in request.query_params.items()}
-        named = any(name in query for name in Settings.__dataclass_fields__)
-        if not named:
+        query = request.query_params
+        found = linked(query, runs.limits, runs.offer.models, start)
+        if found is None:
             return [gr.skip()] * (len(form) + 1)
-        linked, notices = from_query(query, runs.limits, runs.offer.models)
-        if not linked.prompt:
-            linked = replace(linked, prompt=start.prompt, reference=start.reference)
+        settings, said = found
         budget = "samples" if query.get("budget") == "samples" else "flops"
-        said = " ".join([*notices, "This link's settings are in place: press Compare."])
-        values = [
-            *(linked.prompt, linked.reference or "", linked.lm, linked.rm, linked.beta),
-            *(linked.steps, linked.chains, linked.seed, linked.temperature),
-            *(linked.max_new_tokens, linked.burn_in, budget),
-        ]
-        return [*values, _status(Status("idle", said))]
+        status = Status("idle", f"{said} Press Compare to draw it.")
+        return [*_values(settings, budget), status_value(status)]
 
     private: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
     running = run.click(
@@ -449,7 +430,7 @@ def build_compare_page(runs: Runs, demo: gr.Blocks) -> None:
         queue=False,
         **private,
     )
-    new.click(on_new, kind, [form[0], form[1], status], **private)
+    new.click(on_new, kind, [*form[:3], status], **private)
     form[0].input(None, None, form[1], js="() => ''")
     events = cast(Any, panel)
     events.cut(on_cut, [shown, mixture], histograms, **private)

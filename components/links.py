@@ -1,4 +1,4 @@
-"""A run's settings as the query of a link, and back; bad values fall back with a notice."""
+"""A run's settings: from widgets and programs, as the query of a link, and back from one."""
 
 from __future__ import annotations
 
@@ -9,8 +9,14 @@ from typing import Any
 from urllib.parse import urlencode
 
 from components.runs import Limits
+from qalign_core.answers import EXTRACTORS
 from qalign_core.errors import InvalidPrompt, InvalidSetting
-from qalign_core.types import Sampling
+from qalign_core.types import Sampling, TraceHeader
+
+WRITING = ("Write", "Please write")
+"""How the prompts of writing tasks begin; they have no final answer to extract."""
+OPEN = "none"
+"""What stands for no extractor in a link or a widget: the prompt is open-ended."""
 
 PAGES = ("watch", "compare", "lab", "results")
 
@@ -46,6 +52,32 @@ class Settings:
         kinds = {field.name: type(getattr(cls(), field.name)) for field in fields(cls)}
         return {name: kind for name, kind in kinds.items() if kind in (int, float)}
 
+    @classmethod
+    def read(cls, given: Mapping[str, Any]) -> Settings:
+        """Settings from what a browser or a program sent: anybody's word, each read as its kind.
+
+        Without an `extractor` the prompt decides: a writing task is open-ended.
+
+        Raises:
+            InvalidSetting: a number is none, or there is no such extractor.
+        """
+        values: dict[str, Any] = {name: str(given[name] or "") for name in ("prompt", "lm", "rm")}
+        extractor = given.get("extractor")
+        if extractor is None:
+            extractor = OPEN if values["prompt"].startswith(WRITING) else "number"
+        if extractor not in (*EXTRACTORS, OPEN):
+            raise InvalidSetting(f"extractor must be one of {', '.join((*EXTRACTORS, OPEN))}")
+        try:
+            values |= {n: kind(given[n]) for n, kind in cls.numbers().items() if n in given}
+        except (TypeError, ValueError, OverflowError) as error:
+            raise InvalidSetting("a setting is not a number") from error
+        read = cls(
+            **values,
+            reference=str(given["reference"] or "").strip() or None,
+            extractor=None if extractor == OPEN else extractor,
+        )
+        return replace(read, burn_in=min(read.burn_in, read.steps))
+
     def check(self, limits: Limits) -> Settings:
         """These settings, if a run may have them.
 
@@ -72,16 +104,57 @@ class Settings:
         return self
 
 
+def settings_of(header: TraceHeader) -> Settings:
+    """The settings that draw a recorded run again."""
+    return Settings(
+        prompt=header.prompt,
+        reference=header.reference,
+        extractor=header.extractor,
+        lm=header.lm,
+        rm=header.rm,
+        beta=header.beta,
+        steps=header.steps,
+        chains=header.chains,
+        seed=header.seed,
+        temperature=header.sampling.temperature,
+        max_new_tokens=header.sampling.max_new_tokens,
+    )
+
+
 def to_query(settings: Settings) -> str:
     """The query string of a link: what differs from the defaults, readable."""
     default = Settings()
     pairs = [
-        (field.name, f"{value:g}" if isinstance(value, float) else str(value))
+        (field.name, _shown(value))
         for field in fields(Settings)
         if (value := getattr(settings, field.name)) != getattr(default, field.name)
-        and value is not None
     ]
     return urlencode(pairs)
+
+
+def _shown(value: object) -> str:
+    if value is None:
+        return OPEN
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def linked(
+    query: Mapping[str, object],
+    limits: Limits,
+    models: Mapping[str, Collection[str]],
+    start: Settings,
+) -> tuple[Settings, str] | None:
+    """What a page's own address asks for, with what to say of it; None if it names no setting.
+
+    A link without a prompt has that of `start`.
+    """
+    texts = {key: str(value) for key, value in query.items()}
+    if not any(name in texts for name in Settings.__dataclass_fields__):
+        return None
+    settings, notices = from_query(texts, limits, models)
+    if not settings.prompt:
+        settings = replace(settings, prompt=start.prompt, reference=start.reference)
+    return settings, " ".join(notices) or "This link's settings are in place."
 
 
 def from_query(
@@ -106,6 +179,10 @@ def from_query(
             changes[field.name] = read(text)
             if field.name in models and text not in models[field.name]:
                 raise ValueError
+            if field.name == "extractor":
+                if text not in (*EXTRACTORS, OPEN):
+                    raise ValueError
+                changes["extractor"] = None if text == OPEN else text
             changed = replace(settings, **changes)
             replace(changed, prompt=changed.prompt or "-").check(limits)
         except (ValueError, OverflowError):

@@ -7,10 +7,13 @@ as text only.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
 import gradio as gr
+
+from components.runs import Status
 
 TEMPLATE = '<div class="qp-host"></div>'
 
@@ -55,8 +58,13 @@ def chain_player(
     )
 
 
+def status_value(status: Status, **more: str) -> str:
+    """The value of the status line; `more` is "query" of the run's link, or a "notice"."""
+    return json.dumps({"state": status.state, "text": status.text, **more})
+
+
 def status_line(value: str) -> gr.HTML:
-    """One line that says what the run is doing; its value is JSON: state, text, query, notice."""
+    """One line that says what the run is doing; its value comes from `status_value`."""
     return gr.HTML(
         value=value,
         html_template='<div class="q-status" role="status"><i></i><span></span></div>',

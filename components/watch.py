@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +13,16 @@ import gradio as gr
 
 from components.facts import beta_facts, diagnose
 from components.fold import fold
-from components.links import Settings, from_query, to_query
-from components.player import beta_slider, chain_player, status_line
+from components.links import Settings, linked, settings_of, to_query
+from components.player import beta_slider, chain_player, status_line, status_value
 from components.runs import IDLE, Feed, Runs, Snapshot, Status
 from components.theme import ASSETS
 from qalign_core.calibrate import tune_beta
+from qalign_core.errors import InvalidSetting
 from qalign_core.problems import ProblemKind, generate_problem, generate_writing_task
 from qalign_core.protocols import LanguageModel
 from qalign_core.recording import record
+from qalign_core.trace_io import parse_trace
 from qalign_core.types import Response
 
 RECORDED = ASSETS / "runs" / "watch.jsonl"
@@ -33,8 +35,6 @@ KINDS = {
     "Long: six events or more": "long",
     "Writing: words and sentences to use": "writing",
 }
-WRITING = ("Write", "Please write")
-"""How the prompts of writing tasks begin; they have no final answer to extract."""
 
 
 def new_problem(kind: str, rng: random.Random | None = None) -> tuple[str, str]:
@@ -114,10 +114,6 @@ async def tune_run(feed: Feed, runs: Runs, settings: Settings) -> None:
     feed.write(json.dumps([float(f"{tuned.beta:.3g}"), tuned.acceptance, tuned.low, tuned.high]))
 
 
-def _status(status: Status, **more: str) -> str:
-    return json.dumps({"state": status.state, "text": status.text, **more})
-
-
 @dataclass(frozen=True, slots=True)
 class _Form:
     """The widgets of the settings drawer, in the order of the run's arguments."""
@@ -137,52 +133,14 @@ class _Form:
     def widgets(self) -> list[Any]:
         return [getattr(self, name) for name in self.__slots__]
 
-
-def _settings(
-    prompt: str,
-    reference: str,
-    lm: str,
-    rm: str,
-    beta: Any,
-    steps: float,
-    chains: float,
-    seed: float,
-    temperature: float,
-    max_new_tokens: float,
-    burn_in: float,
-) -> Settings:
-    """Settings from what the widgets sent, which is the visitor's word: checked before use."""
-    return Settings(
-        prompt=str(prompt or ""),
-        reference=str(reference).strip() or None,
-        extractor=None if str(prompt or "").startswith(WRITING) else "number",
-        lm=str(lm),
-        rm=str(rm),
-        beta=float(beta),
-        steps=int(steps),
-        chains=int(chains),
-        seed=int(seed),
-        temperature=float(temperature),
-        max_new_tokens=int(max_new_tokens),
-        burn_in=min(int(burn_in), int(steps)),
-    )
+    def read(self, values: tuple[Any, ...]) -> Settings:
+        return Settings.read(dict(zip(self.__slots__, values, strict=True)))
 
 
 def recorded_run(path: Path = RECORDED) -> tuple[str, Settings]:
     """The recorded run that plays before any click, and the settings that would draw it again."""
     text = path.read_text(encoding="utf-8")
-    header = json.loads(text[: text.index("\n")])
-    return text, Settings(
-        prompt=header["prompt"],
-        reference=header["reference"],
-        extractor=header["extractor"],
-        lm=header["lm"],
-        rm=header["rm"],
-        beta=header["beta"],
-        steps=header["steps"],
-        seed=header["seed"],
-        max_new_tokens=header["sampling"]["max_new_tokens"],
-    )
+    return text, settings_of(parse_trace(text).header)
 
 
 def _drawer(
@@ -266,7 +224,7 @@ def build_watch_page(runs: Runs, demo: gr.Blocks) -> None:
             stop = gr.Button("Stop", elem_id="watch-stop")
             new = gr.Button("New problem", elem_id="watch-new")
             settings = gr.Button("Settings", elem_id="watch-settings")
-            status = status_line(_status(IDLE))
+            status = status_line(status_value(IDLE))
         gr.HTML("Settings changed: run again to see them.", elem_id="watch-stale")
         player = chain_player(text, diagnose=diagnose)
     form, kind, new_in_drawer, tune = _drawer(start, runs, models)
@@ -274,9 +232,9 @@ def build_watch_page(runs: Runs, demo: gr.Blocks) -> None:
 
     async def on_run(request: gr.Request, *values: Any) -> AsyncIterator[tuple[str, str]]:
         try:
-            wanted = _settings(*values)
-        except (TypeError, ValueError):
-            yield gr.skip(), _status(Status("failed", "Failed: a setting is not a number."))
+            wanted = form.read(values)
+        except InvalidSetting as error:
+            yield gr.skip(), status_value(Status("failed", f"Failed: {error}."))
             return
         more = {"query": to_query(wanted)}
         visitor = str(request.session_hash)
@@ -284,44 +242,40 @@ def build_watch_page(runs: Runs, demo: gr.Blocks) -> None:
             yield _update(now, more)
 
     def _update(now: Snapshot, more: dict[str, str]) -> tuple[str, str]:
-        return now.text or gr.skip(), _status(now.status, **more)
+        return now.text or gr.skip(), status_value(now.status, **more)
 
     async def on_tune(request: gr.Request, *values: Any) -> AsyncIterator[tuple[Any, str]]:
         try:
-            wanted = _settings(*values)
-        except (TypeError, ValueError):
-            yield gr.skip(), _status(Status("failed", "Failed: a setting is not a number."))
+            wanted = form.read(values)
+        except InvalidSetting as error:
+            yield gr.skip(), status_value(Status("failed", f"Failed: {error}."))
             return
         work = runs.stream(str(request.session_hash), lambda feed: tune_run(feed, runs, wanted))
         async for now in work:
             if now.text:
                 beta, rate, low, high = json.loads(now.text)
                 said = f"β = {beta:g} accepts {rate:.0%} (95 % band of β: {low:.2g} to {high:.2g})"
-                yield beta, _status(Status("finished", said))
+                yield beta, status_value(Status("finished", said))
             else:
-                yield gr.skip(), _status(now.status)
+                yield gr.skip(), status_value(now.status)
 
     async def on_stop(request: gr.Request) -> str:
         await runs.stop(str(request.session_hash))
-        return _status(Status("stopped", "Stopped. What was sampled stays."))
+        return status_value(Status("stopped", "Stopped. What was sampled stays."))
 
     def on_new(kind: str) -> tuple[str, str, str]:
         prompt, answer = new_problem(kind)
-        return prompt, answer, _status(Status("idle", f"Next run: {prompt}"))
+        return prompt, answer, status_value(Status("idle", f"Next run: {prompt}"))
 
     def on_load(request: gr.Request) -> list[Any]:
-        query = {key: str(value) for key, value in request.query_params.items()}
-        linked, notices = from_query(query, runs.limits, models)
-        if not any(name in query for name in Settings.__dataclass_fields__):
+        found = linked(request.query_params, runs.limits, models, start)
+        if found is None:
             return [gr.skip()] * (len(widgets) + 1)
-        said = " ".join(notices) or "This link's settings are in place."
-        values = [getattr(linked, name) for name in form.__slots__]
-        values[1] = linked.reference or ""
-        if not linked.prompt:
-            values[0], values[1] = start.prompt, start.reference or ""
+        wanted, said = found
+        wanted = replace(wanted, reference=wanted.reference or "")
         return [
-            *values,
-            _status(IDLE, notice=f"{said} Press “Run it live” to draw that run again."),
+            *(getattr(wanted, name) for name in form.__slots__),
+            status_value(IDLE, notice=f"{said} Press “Run it live” to draw that run again."),
         ]
 
     private: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}

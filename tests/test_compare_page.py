@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from components.compare import Shown, link_of, settings_of
+from components.compare import Shown, link_of
 from components.compare_figures import compute_curves, reward_bins, reward_histograms, shares
 from components.compare_view import level_line, percent, rule, si, view
-from components.links import Settings, to_query
+from components.links import Settings, settings_of, to_query
 from qalign_core.compare import METHODS, Comparison, full_cut, ladder, outcomes, recycled
 from qalign_core.compare_curves import curves, measure_of
 from qalign_core.compare_file import from_json, recorded_comparison
@@ -248,7 +248,7 @@ async def test_a_live_run_streams_stops_and_leaves_a_fair_comparison(
 async def test_an_open_ended_prompt_is_decided_by_minimum_bayes_risk_in_every_column(
     visit: Visit, toy_app: str
 ) -> None:
-    query = to_query(Settings(prompt="Write two sentences about shells.", steps=12, seed=5))
+    query = to_query(Settings(prompt="Tell me of shells.", extractor=None, steps=12, seed=5))
     page = await compare_page(visit, toy_app, query=query)
     await page.wait_for_selector("#compare .q-status >> text=settings are in place")
     await page.click("#compare-run")

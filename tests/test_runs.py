@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
-from components.links import Settings, from_query, page_of, to_query
+from components.links import Settings, from_query, linked, page_of, to_query
 from components.runs import TICK, Feed, Limits, Runs, tick
 from qalign_core.errors import EngineError, InvalidPrompt, InvalidSetting
 from qalign_core.models.worker import RUN
@@ -158,12 +159,42 @@ def test_a_link_restores_every_setting():
 
     query = dict(parse_qsl(to_query(settings)))
     assert from_query(query, Limits(), MODELS) == (settings, ())
+    open_ended = replace(settings, extractor=None, seed=0)
+    query = dict(parse_qsl(to_query(open_ended)))
+    assert query["extractor"] == "none"
+    assert from_query(query, Limits(), MODELS) == (open_ended, ())
     assert to_query(Settings()) == ""
+
+
+def test_a_page_opens_with_what_its_link_names_and_else_as_it_is():
+    start = Settings(prompt="How many?", reference="4")
+    assert linked({"tab": "compare"}, Limits(), MODELS, start) is None
+    found, said = linked({"beta": "2"}, Limits(), MODELS, start) or (None, "")
+    assert found == replace(start, beta=2.0)
+    assert "in place" in said
+    _, said = linked({"beta": "x"}, Limits(), MODELS, start) or (None, "")
+    assert "cannot be used" in said
+
+
+SENT = {"prompt": "How many?", "reference": " 4 ", "lm": "embedded", "rm": "embedded"}
+
+
+def test_what_a_browser_sends_is_read_as_its_kind():
+    read = Settings.read({**SENT, "beta": "0.5", "steps": 20.0, "burn_in": 30})
+    assert (read.reference, read.beta, read.steps, read.burn_in) == ("4", 0.5, 20, 20)
+    assert isinstance(read.steps, int)
+    assert read.extractor == "number"
+    assert Settings.read({**SENT, "prompt": "Write one sentence."}).extractor is None
+    assert Settings.read({**SENT, "extractor": "none"}).extractor is None
+    for wrong in ({"beta": "x"}, {"steps": None}, {"seed": float("inf")}, {"extractor": "all"}):
+        with pytest.raises(InvalidSetting):
+            Settings.read({**SENT, **wrong})
 
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("beta", "-1"), ("beta", "nan"), ("steps", "1e9"), ("steps", "99999"), ("seed", "x"),
+    [("extractor", "x"),
+     ("beta", "-1"), ("beta", "nan"), ("steps", "1e9"), ("steps", "99999"), ("seed", "x"),
      ("lm", "../../etc/passwd"), ("rm", "nonsense"), ("chains", "")],
 )  # fmt: skip
 def test_a_bad_value_in_a_link_falls_back_with_a_notice(name, value):
