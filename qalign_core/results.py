@@ -101,7 +101,8 @@ class Settings:
             values = json.loads(text)
             if values.get("version") not in (1, VERSION):
                 raise InvalidTrace(
-                    f"{place} has version {values.get('version')!r}, this program reads {VERSION}"
+                    f"{place} has version {values.get('version')!r}, "
+                    f"this program reads 1 to {VERSION}"
                 )
             values["version"] = VERSION
             values["sampling"] = Sampling(**values["sampling"])
@@ -247,12 +248,10 @@ def _unpacked(arrays: dict[str, Array]) -> tuple[Record, ...]:
     if "chain_length" in arrays:
         arrays["pool_cost"] = _counts(pool, pool[0])
         arrays["chain_cost"] = _counts(chain, arrays["chain_length"])
-    else:  # version 1
+    else:
         arrays["pool_cost"], arrays["chain_cost"] = pool.T, chain.T
         arrays["chain_length_n"] = arrays["chain_cost_n"]
-        total = chain[3] + chain[4]
-        first = np.repeat(np.r_[0, np.cumsum(arrays["chain_cost_n"])[:-1]], arrays["chain_cost_n"])
-        arrays["chain_length"] = total - total[first] + chain[0][first]
+        arrays["chain_length"] = _lengths(chain.T, arrays["chain_cost_n"])
     columns = {}
     for name in _COLUMNS:
         ends = np.cumsum(arrays[f"{name}_n"])[:-1]
@@ -278,6 +277,14 @@ def _counts(rows: Array, length: Array) -> Array:
     generated, lm, lm_all, rm, rm_all = rows
     lm, rm, lm_all = lm + generated, rm + generated, lm_all + length
     return np.stack([generated, lm, lm_all - lm, rm, rm_all + lm_all - rm], axis=1)
+
+
+def _lengths(cost: Array, n_steps: Array) -> Array:
+    """The lengths that files of version 1 lack: an RM reads the prompt, alike for all, and y'."""
+    read = cost[:, 3] + cost[:, 4]
+    initial = np.repeat(np.cumsum(n_steps) - n_steps, n_steps)
+    lengths: Array = read - read[initial] + cost[initial, 0]
+    return lengths
 
 
 def _narrow(values: Array) -> Array:

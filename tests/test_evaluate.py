@@ -6,7 +6,7 @@ import math
 import os
 import subprocess
 import sys
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +28,7 @@ from qalign_core.evaluate import evaluate
 from qalign_core.problems import WritingTask
 from qalign_core.results import (
     SETTINGS,
+    Record,
     Results,
     acceptance_of,
     against_beta,
@@ -445,6 +446,22 @@ def test_a_summary_is_plain_json_and_a_packed_file_gives_the_same(tmp_path, resu
         for name in ("answers", "chain_length", "pool_reward", "pool_cost", "chain_cost"):
             assert (getattr(one, name) == getattr(other, name)).all()
     assert packed.read_bytes() == pack(results, tmp_path / "again.npz").read_bytes()
+
+
+def test_a_file_of_the_first_version_still_tells_what_other_betas_do(tmp_path, results):
+    """It has log alpha in place of lengths, and counts as they are."""
+    settings = results.settings.to_json().replace('"version": 2', '"version": 1')
+    arrays = {"settings": np.array(settings), "id": np.array([r.id for r in results.records])}
+    for name in [f.name for f in fields(Record) if f.name not in ("id", "chain_length")]:
+        parts = [getattr(record, name) for record in results.records]
+        arrays[f"{name}_n"] = np.array([len(part) for part in parts])
+        arrays[name] = np.concatenate(parts).T
+    np.savez_compressed(tmp_path / "old.npz", **arrays)
+    old = load_results(tmp_path / "old.npz")
+    for one, other in zip(old.records, results.records, strict=True):
+        assert (one.chain_length == other.chain_length).all()
+    assert summary(old) == summary(results)
+    assert against_beta(old, [0.8, 1.0]) == against_beta(results, [0.8, 1.0])
 
 
 def test_what_is_no_result_is_refused(tmp_path):
