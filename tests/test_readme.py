@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from qalign_core.tasks import parse_problems
+
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", README, re.DOTALL | re.MULTILINE)
@@ -50,6 +52,14 @@ def test_a_command_of_the_readme_runs(line: str, folder: Path) -> None:
     result = run([sys.executable, *shlex.split(line, comments=True)[1:]], folder)
     assert result.returncode == 0, result.stderr
     assert result.stdout.strip()
+
+
+def test_the_problem_set_of_the_readme_is_one() -> None:
+    (block,) = [block for language, block in BLOCKS if language == "json"]
+    vote, text = parse_problems(block.splitlines())
+    assert vote.is_right("18")
+    assert text.is_right("The cat has a hat.")
+    assert not text.is_right("The hat has a cat.")
 
 
 def test_every_other_command_of_the_readme_is_a_target_of_the_makefile() -> None:

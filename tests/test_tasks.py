@@ -44,6 +44,8 @@ def test_the_extractor_reads_a_response():
         ('{"prompt": "p", "answer": ""}', '"answer" is ""'),
         ('{"prompt": "p", "answer": "1", "extractor": "numbr"}', "number, choice, boxed, text"),
         ('{"prompt": "p", "extractor": ["number"]}', '"extractor" is'),
+        ('{"prompt": "p", "constraints": {"use": "cat"}}', 'give "use" and "end"'),
+        ('{"prompt": "p", "answer": "1", "constraints": {}}', "leave out the one or the other"),
     ],
 )
 def test_a_bad_line_is_named_by_number(line, message):
@@ -77,3 +79,5 @@ def test_the_embedded_sets_load_and_their_answers_are_canonical(path):
         if problem.answer is not None:
             said = problem.extract(f"The answer is {problem.answer}.")
             assert same_answer(said, problem.answer)
+        else:
+            assert problem.writing is not None
