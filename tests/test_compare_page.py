@@ -234,7 +234,7 @@ async def test_a_live_run_streams_stops_and_leaves_a_fair_comparison(
     await page.wait_for_selector("#compare-panel .qc[data-state=stopped] .qc-card >> nth=3")
     assert [method for method, _ in await cards(page)] == list(METHODS)
     line = await page.text_content("#compare-panel .qc-line")
-    assert re.match(r"Equal compute: \d+ chain states? and \d+ independent samples?;", line)
+    assert re.match(r"Equal compute: [\d,]+ chain states? and [\d,]+ independent samples?;", line)
     async with page.expect_download() as download:
         await page.click(".qc-save-json")
     saved = await (await download.value).path()
