@@ -3,11 +3,13 @@
 import asyncio
 import json
 import pickle
+import re
 import shutil
 import threading
 
 import pytest
 import torch
+from jinja2 import Template
 from safetensors.torch import load_file, save_file
 from tiny_models import save
 
@@ -65,6 +67,24 @@ def test_the_registry_names_the_embedded_models_and_says_what_was_not_run():
         assert entry.location.endswith(entry.source)
     assert lms["tulu-3-8b-sft"].beta == rms["tulu-3-8b-rm"].beta == 0.5
     assert lms["llama-3.2-1b"].gated
+
+
+def test_a_pair_of_texts_is_joined_as_deberta_reads_it():
+    (entry,) = (entry for entry in registry.reward_models() if entry.id == "deberta-v3-large")
+    template = Template(entry.options["chat_template"])
+    pair = [{"role": "user", "content": "Q?"}, {"role": "assistant", "content": "A."}]
+    assert template.render(messages=pair) == "[CLS]Q?[SEP]A.[SEP]"
+
+
+def test_the_readme_names_the_models_of_the_hub_that_a_space_offers():
+    from components.offer import Offer
+
+    front = (registry.ASSETS.parent / "README.md").read_text("utf-8").split("---")[1]
+    named = set(re.findall(r"^  - (\S+/\S+)$", front, re.MULTILINE))
+    models = Offer().models
+    entries = [*registry.language_models(), *registry.reward_models()]
+    offered = {e.source for e in entries if e.id in models[e.kind] and not e.shipped}
+    assert named == offered
 
 
 def test_a_model_is_loaded_once_and_shared_whoever_asks_first(folder):

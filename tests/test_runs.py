@@ -6,11 +6,14 @@ import asyncio
 from dataclasses import replace
 
 import pytest
+from toys import ToyLM, ToyRM
 
 from components.links import Settings, from_query, linked, page_of, to_query
-from components.runs import TICK, Feed, Limits, Runs, tick
+from components.runs import TICK, Feed, Limits, Runs, Status, tick
 from qalign_core.errors import EngineError, InvalidPrompt, InvalidSetting
+from qalign_core.models.progress import tell
 from qalign_core.models.worker import RUN
+from qalign_core.types import Sampling
 
 MODELS = {"lm": ["embedded"], "rm": ["embedded", "embedded-weak"]}
 
@@ -223,3 +226,30 @@ async def test_the_engines_know_whose_work_it_is():
     await asyncio.gather(*(last_of(runs.stream(name, look)) for name in "ab"))
     assert sorted(seen) == ["a", "b"]
     assert RUN.get() == ""
+
+
+async def test_what_must_be_said_of_a_model_stands_in_the_status():
+    class Approximate(ToyLM):
+        notes = ("approximate: prefixes re-tokenised",)
+
+    runs = Runs(Limits(), load=lambda *_: (Approximate(), ToyRM()))
+
+    async def work(feed: Feed) -> None:
+        await runs.models(feed, "embedded", "embedded", Sampling())
+        await feed.step()
+        assert "approximate" in feed.status.text
+
+    last = await last_of(runs.stream("a", work))
+    assert last.status.text == "Finished; approximate: prefixes re-tokenised"
+
+
+async def test_a_load_says_how_far_it_is():
+    feed, said = Feed(), []
+
+    def load(*_):
+        tell("fetching a/model: 25% of 270 MB")
+        said.append(feed.status)
+        return ToyLM(), ToyRM()
+
+    await Runs(Limits(), load=load).models(feed, "embedded", "embedded", Sampling())
+    assert said == [Status("loading", "Loading: fetching a/model: 25% of 270 MB…")]
