@@ -25,7 +25,7 @@ const api = window.QAlign.mount(element.querySelector(".qp-host"), {
   step: shell.linked ? null : shell.step,
   onseek: (t) => shell.seek(t),
   actions: shell.actions,
-  extra: { diagnostics: ["Can I trust it?", (d) => shell.diagnostics(d, server.diagnose)] },
+  extra: { diagnostics: ["Can I trust it?", (...at) => shell.diagnostics(server.diagnose, ...at)] },
 });
 watch("value", () => api.stream(props.value));
 """

@@ -8,7 +8,7 @@ from browser import ROOT
 def test_script_and_style_fit_in_60_kb():
     sizes = [p.stat().st_size for p in (ROOT / "assets/player").glob("*.*")]
     assert len(sizes) == 2
-    assert sum(sizes) <= 60 * 1024
+    assert sum(sizes) <= 60_000
 
 
 def test_the_script_depends_on_nothing_and_builds_no_markup_from_text():

@@ -114,8 +114,11 @@ const Shell = {
   },
 
   /** What the server says of a chain: { facts: [{ name, value, meaning }], charts: [{ title, axis, values }] }. */
-  async diagnostics(data, ask) {
-    const { h, s, label, rule, plain } = root.QAlign, d = await ask(data).catch(() => ({ error: "The server did not answer." }));
+  async diagnostics(ask, trace, chain, t, burnIn) {
+    const { h, s, label, rule, plain } = root.QAlign, upto = (c) => Math.min(t, c.steps.length - 1);
+    const rewards = trace.chains.map((c) => c.stateAt.slice(burnIn, upto(c) + 1).map((k) => c.steps[k].reward));
+    const generated = trace.chains.reduce((n, c) => n + c.generated[upto(c)], 0);
+    const d = await ask({ chain: trace.chains.indexOf(chain), generated, rewards }).catch(() => ({ error: "The server did not answer." }));
     if (d.error) return [h("p.hint", d.error)];
     const width = 300, height = 116, bottom = height - 20;
     const chart = ({ title, axis, values }) => {
