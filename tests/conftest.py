@@ -31,9 +31,10 @@ async def visit(browser: Any) -> AsyncIterator[Visit]:
     """Open a page as a new visitor: `await visit(address, width=360, dark=True, reduced=True)`.
 
     An address that begins with "<" is the page itself. `page.errors` collects what the page's
-    scripts throw, `page.hosts` the hosts that it asked.
+    scripts throw and the errors on its console, `page.hosts` the hosts that it asked. No page may
+    end with an error.
     """
-    contexts = []
+    contexts, errors = [], []
 
     async def open_page(
         address: str,
@@ -51,8 +52,9 @@ async def visit(browser: Any) -> AsyncIterator[Visit]:
         contexts.append(context)
         page = await context.new_page()
         page.set_default_timeout(PATIENCE)
-        page.errors, page.hosts = [], set()
-        page.on("pageerror", lambda error: page.errors.append(str(error)))
+        page.errors, page.hosts = errors, set()
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        page.on("console", lambda said: errors.append(said.text) if said.type == "error" else None)
         page.on("request", lambda request: page.hosts.add(request.url.split("/")[2:3][0]))
         if address.startswith("<"):
             await page.set_content(address)
@@ -64,6 +66,7 @@ async def visit(browser: Any) -> AsyncIterator[Visit]:
     yield open_page
     for context in contexts:
         await context.close()
+    assert errors == []
 
 
 @pytest.fixture(scope="session")

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 
 import pytest
 from browser import standalone
 from traces import HOSTILE, hostile_trace, numbers, toy_trace
 
+from qalign_core.answers import extract_number
 from qalign_core.errors import InvalidTrace
 from qalign_core.trace_io import parse_trace
 
@@ -75,6 +77,92 @@ async def test_each_phase_shows_its_numbers_and_they_agree_with_the_trace(visit)
         )
         assert cells[5].startswith("Accepted" if step.accepted else "Rejected")
         assert await page.get_attribute(".qp", "data-verdict") == ("yes" if step.accepted else "no")
+
+
+async def test_a_ratio_above_one_stands_beside_alpha_one(visit):
+    trace = toy_trace()
+    page = await open_player(visit, trace)
+    for step in parse_trace(trace).steps[1:]:
+        old, new = step.current, step.proposal
+        ratio = math.exp(new.reward - old.reward) * len(old.response) / len(new.response)
+        await page.evaluate(f"api.seek({step.t})")
+        await at(page, step.t)
+        told = (await page.locator(".qp-cell-body").nth(3).inner_text()).partition(
+            "the ratio itself is "
+        )
+        assert bool(told[1]) == (ratio >= 1)
+        if ratio >= 1:
+            assert numbers(told[2])[0] == pytest.approx(ratio, abs=5.1e-4)
+
+
+async def test_a_rewrite_that_begins_as_before_says_how_far(visit):
+    trace = toy_trace(64)
+    page = await open_player(visit, trace)
+    later = 0
+    for step in parse_trace(trace).steps[1:]:
+        old, new = step.current.response.tokens, step.proposal.response.tokens
+        both = zip(old, new, strict=False)
+        same = next((k for k, (a, b) in enumerate(both) if a != b), len(new)) - step.index
+        if not step.changed or same < 2:
+            continue
+        later += 1
+        await page.evaluate(f"(api.seek({step.t}), api.goPhase(1))")
+        await at(page, step.t, 1)
+        assert f"the first {same} come out the same" in await page.inner_text(".qp-say")
+        assert f"the first {same} as before" in await page.inner_text(".qp-current")
+        assert await page.locator(".qp-same").count() == same
+    assert later
+
+
+async def test_the_panels_agree_with_the_chain_up_to_the_step(visit):
+    trace = toy_trace()
+    parsed = parse_trace(trace)
+    page = await open_player(visit, trace)
+    for t in (1, 7, 32):
+        await page.evaluate(f"api.seek({t})")
+        await at(page, t)
+        done, states = parsed.steps[1 : t + 1], parsed.states[: t + 1]
+        differ = [step.accepted for step in done if step.changed]
+        said = await page.locator(".qp-value").all_inner_texts()
+        assert said[0] == f"now {states[-1].reward:.2f}".replace("-", "−")
+        overall = 100 * sum(step.accepted for step in done) / t
+        assert numbers(said[1])[0] == pytest.approx(overall, abs=0.51)
+        if differ:
+            rate = 100 * sum(differ) / len(differ)
+            assert numbers(said[1])[1] == pytest.approx(rate, abs=0.51)
+        mean, alone = numbers(said[2])
+        assert mean == pytest.approx(sum(s.reward for s in states) / len(states), abs=5.1e-3)
+        base = parsed.base_rewards
+        assert alone == pytest.approx(sum(base) / len(base), abs=5.1e-3)
+        shares = await page.locator(".qp-much").all_inner_texts()
+        votes = Counter(extract_number(s.response.text) for s in states).most_common(4)
+        assert [numbers(x)[0] for x in shares[: len(votes)]] == pytest.approx(
+            [100 * n / len(states) for _, n in votes], abs=0.51
+        )
+
+
+async def test_a_click_on_the_reward_trace_goes_there_and_burn_in_is_shaded(visit):
+    page = await open_player(visit)
+    await page.evaluate("api.setBurnIn(8)")
+    await page.wait_for_selector(".qp-burn")
+    box = await page.locator(".qp-seek").first.bounding_box()
+    await page.mouse.click(box["x"] + box["width"] / 2, box["y"] + 40)
+    await shows(page, "api.position.t > 10 && api.position.t < 22")
+    t = await page.evaluate("api.position.t")
+    assert (await page.locator(".qp-value").last.inner_text()) == f"{t - 7} states"
+
+
+async def test_a_player_in_a_hidden_part_is_drawn_to_size_when_it_is_shown(visit):
+    text = standalone(toy_trace(), options=STILL).replace('id="here"', 'id="here" hidden')
+    page = await visit(text)
+    await page.evaluate("api.seek(3)")
+    await at(page, 3)
+    await page.evaluate("document.getElementById('here').hidden = false")
+    await page.wait_for_function(  # as wide as its panel, less the padding
+        """() => { const svg = document.querySelector('.qp-seek');
+        const room = svg.parentElement.clientWidth - 28 - svg.getAttribute('width');
+        return room >= 0 && room <= 2 }"""
+    )
 
 
 async def test_what_if_shows_the_verdict_of_the_same_u_at_half_and_double_beta(visit):
