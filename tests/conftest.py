@@ -64,9 +64,10 @@ async def visit(browser: Any) -> AsyncIterator[Visit]:
         return page
 
     yield open_page
+    found = list(errors)  # closing a page breaks its requests off
     for context in contexts:
         await context.close()
-    assert errors == []
+    assert found == []
 
 
 @pytest.fixture(scope="session")
