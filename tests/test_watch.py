@@ -126,6 +126,49 @@ async def test_changed_settings_keep_the_run_and_say_so(visit, toy_app):
     await page.wait_for_function("document.activeElement.id === 'watch-settings'")
 
 
+async def test_beta_is_told_in_units_of_the_spread_and_tuned_with_its_progress(visit, toy_app):
+    page = await visit(toy_app)
+    await page.click("#watch-settings")
+    for words in ("times the spread of this problem’s rewards", "best-of-"):
+        await page.wait_for_function(
+            "(words) => document.querySelector('.q-beta').innerText.includes(words)", arg=words
+        )
+    await page.evaluate(
+        """() => { window.said = []; const line = document.querySelector('.q-status');
+        new MutationObserver(() => said.push(line.innerText)).observe(line,
+          { subtree: true, childList: true, characterData: true }); }"""
+    )
+    await page.click("#watch-tune")
+    await page.wait_for_function("document.querySelector('.q-status').dataset.state === 'finished'")
+    assert any("proposals tried" in said for said in await page.evaluate("said"))
+    beta, rate = re.match(r"β = (\S+) accepts (\d+)%", await page.inner_text(".q-status")).groups()
+    assert 35 <= int(rate) <= 65
+    await page.wait_for_function(
+        "(beta) => Number(document.querySelector('.q-beta [type=number]').value) === beta",
+        arg=float(beta),
+    )
+
+
+async def test_diagnostics_say_too_few_steps_and_then_compare_the_chains(visit, toy_app):
+    page = await visit(f"{toy_app}?chains=2&steps=64&seed=5")
+    await page.wait_for_selector(".qp-note:not([hidden])")
+    await run_until(page, 2)
+    await page.evaluate(f"({API}.seek(2), {API}.openTab('diagnostics'))")
+    await page.wait_for_selector(".qp-facts >> text=too few steps")
+    await page.wait_for_function(f"{API}.trace.end")
+    await page.evaluate(f"{API}.seek(64)")
+    await page.wait_for_selector(".qp-view >> text=Chain 1: flat is good")
+    assert "Split R-hat" in await page.inner_text(".qp-facts")
+
+
+async def test_a_link_to_another_page_leaves_a_player_that_draws_when_it_is_seen(visit, toy_app):
+    page = await visit(f"{toy_app}?tab=compare")
+    await page.wait_for_selector("#compare-panel .qc-card >> nth=3")
+    await page.click("#tab-watch-button")
+    await page.wait_for_function(f"{API}.position.t >= 1")
+    assert page.errors == []
+
+
 async def test_a_new_problem_has_a_known_answer_and_is_run(visit, toy_app):
     page = await visit(toy_app)
     await page.click("#watch-new")
