@@ -141,6 +141,5 @@ def test_the_models_are_what_the_project_promises():
     assert sets["long"]["single_sample"]["mean"] < 0.10
     assert sets["long"]["any_right"] > 0.2, "long, but not hopeless (of a few samples)"
     for name, figures in sets.items():
-        # A third was the aim; short responses end in six tokens that leave no choice (.35).
-        assert figures["same_proposal"] < (0.37 if name == "in_distribution" else 1 / 3), name
+        assert figures["same_proposal"] < 1 / 3, name
         assert figures["cut_off"] < 0.01
