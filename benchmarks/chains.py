@@ -83,15 +83,20 @@ def run_engine(
 async def _run_engine(
     lm: Any, rm: Any, n_chains: int, seconds: float, seed: int, prompt: str
 ) -> Measured:
-    """Chains that go on until the time is over: no row runs dry before."""
+    """Chains that go on until the time is over: no row runs dry before.
+
+    All drawn tokens count, those of proposals that the end cuts off too.
+    """
     measured, endless = Measured(), 10**9
     steps = run_chains(lm, rm, prompt, n_chains=n_chains, beta=1.0, steps=endless, seed=seed)
+    drawn = lm.engine.n_tokens
     with clock(measured) as cpu:
         async with aclosing(steps):
-            async for step in steps:
-                measured.add(Measured(1, step.cost.generated))
+            async for _ in steps:
+                measured.steps += 1
                 if cpu() > seconds:
                     break
+    measured.tokens = lm.engine.n_tokens - drawn
     return measured
 
 
@@ -108,7 +113,10 @@ class Published:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         print(n_chains, seconds, seed, file=self._process.stdin, flush=True)
-        return Measured(**json.loads(self._process.stdout.readline()))
+        line = self._process.stdout.readline()
+        if not line:
+            raise SystemExit("the published chain ended early: does ENV hold what --help says?")
+        return Measured(**json.loads(line))
 
     def close(self) -> None:
         self._process.communicate()
@@ -168,6 +176,8 @@ def main() -> None:
     parser.add_argument("--published", help="python of an environment with quest-decoding")
     parser.add_argument("--folder", type=Path, help="keeps the models of random weights")
     options = parser.parse_args()
+    if options.published and not Path(options.published).is_file():
+        parser.error(f"--published: there is no {options.published}; --help says how to make it")
     if not options.published:
         print("no --published given: the published chain is missing (see --help)")
     torch.set_num_threads(1)
