@@ -145,6 +145,7 @@ def lockstep(pair: Pair, n_chains: int, seed: int) -> Iterator[int]:
     torch.manual_seed(seed)
     states = pair.extend([[]] * n_chains, [LIMIT] * n_chains)
     rewards = pair.score(states)
+    yield sum(map(len, states))
     while True:
         prefixes = [state[: rng.integers(len(state))] for state in states]
         new = pair.extend(prefixes, [LIMIT - len(prefix) for prefix in prefixes])
