@@ -214,8 +214,12 @@ def rule(comparison: Comparison, outcome: Outcome) -> str:
             f"{decision.answer}."
         )
     votes = round(share * n)
+    tied = sum(other == share for _, other in decision.shares) > 1
     more = ", all of them" if votes == n else "" if votes * 2 > n else ", the largest group"
-    return f"{votes:,} of {_count(n, what)} say {decision.answer}{more}."
+    if tied:
+        more = ", no more than others: the reward decides"
+    say = "says" if votes == 1 else "say"
+    return f"{votes:,} of {_count(n, what)} {say} {decision.answer}{more}."
 
 
 def _best_rule(rewards: Sequence[float], n: int) -> str:

@@ -70,6 +70,14 @@ def test_the_rule_has_this_runs_numbers() -> None:
     assert percent(share) in lines["wmv"]
 
 
+def test_a_tie_is_said_to_be_one() -> None:
+    comparison = recorded_comparison()
+    by_answer = {comparison.extract(s.response.text): s for s in comparison.pool}  # type: ignore[misc]
+    tied = replace(comparison, pool=tuple(by_answer.values())[:3])
+    found = outcomes(tied, full_cut(tied))[2]
+    assert "no more than others: the reward decides" in rule(tied, found)
+
+
 def test_what_is_equal_and_what_is_not_is_always_said() -> None:
     comparison = recorded_comparison()
     equal = outcomes(comparison, full_cut(comparison))
