@@ -120,8 +120,8 @@ def minimum_bayes_risk(
     """Minimum Bayes risk: `argmax_y sum_t w_t u(y, y^t)` over the samples (paper, Eq. mbr).
 
     Ties break by the total reward of what supports a candidate, `sum_t u(y, y^t) r_t`, then by
-    its own reward, then by first appearance; with exact match as the utility the decision is that
-    of `majority_vote`, ties included.
+    its first supporter (`u > 0`), its own reward and its first appearance; with exact match as the
+    utility the decision is that of `majority_vote`, ties included.
 
     Args:
         samples: independent samples, or the states of a chain with their repeats.
@@ -146,7 +146,10 @@ def minimum_bayes_risk(
 
     best = max(expected)
     tied = [row for row, value in enumerate(expected) if value == best]
-    support = {row: math.fsum((u[row] * np.asarray(rewards)).tolist()) for row in tied}
+    support = {
+        row: (math.fsum((u[row] * np.asarray(rewards)).tolist()), -int((u[row] > 0).argmax()))
+        for row in tied
+    }
     chosen = max(
         (i for i, row in enumerate(rows) if row in support),
         key=lambda i: (support[rows[i]], rewards[i], -i),

@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from finite import TableReward, letters
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from qalign_core.chain import run_chain
@@ -110,6 +110,7 @@ def test_a_weighted_vote_is_the_rule_in_exact_arithmetic(samples, data):
 
 @settings(max_examples=200, deadline=None)
 @given(samples_lists)
+@example([sample("b1", -1.0), sample("a1", -1.0), sample("a2"), sample("b2")])
 def test_minimum_bayes_risk_with_exact_match_is_majority_voting_ties_included(samples):
     vote = majority_vote(samples, extract)
     risk = minimum_bayes_risk(samples, exact_match(extract), extract=extract)
