@@ -6,7 +6,7 @@ The first problems are drawn again with the settings and the seed of the file, b
 smaller budget: a pool and a chain begin with those of a smaller budget. The same numbers are
 expected problem for problem (on the same kind of machine), and on any machine every method's
 accuracy within the 95 % band of the shipped draws of the same problems; if one is not, the exit
-status is 1.
+status is 1. n is the number of samples or states: what a state costs depends on what a cache holds.
 """
 
 from __future__ import annotations
@@ -89,11 +89,11 @@ def main() -> None:
     same = sum(begins_with(old, new) for old, new in pairs)
     print(f"{same} of {len(pairs)} problems have the same numbers")
     ns = sorted({1, budget // 4, budget // 2, budget})
-    new = {(p.method, p.n): p for p in curves(drawn, ns=ns)}
+    new = {(p.method, p.n): p for p in curves(drawn, budget="samples", ns=ns)}
     outside = 0
     print(f"{'method':8}{'n':>5}{'shipped':>9}{'band':>17}{'again':>8}")
     alike = replace(shipped, records=tuple(cut(old, again) for old, again in pairs))
-    for old in (p for p in curves(alike, ns=ns) if p.method != "any"):
+    for old in (p for p in curves(alike, budget="samples", ns=ns) if p.method != "any"):
         again = new[old.method, old.n].accuracy
         is_inside = old.low <= again <= old.high
         outside += not is_inside
