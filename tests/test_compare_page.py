@@ -230,7 +230,8 @@ async def test_a_live_run_streams_stops_and_leaves_a_fair_comparison(
     page = await compare_page(visit, toy_app, query="steps=1024&seed=3")
     await page.wait_for_selector("#compare .q-status >> text=settings are in place")
     await page.click("#compare-run")
-    await page.wait_for_selector("#compare-panel .qc[data-state=live] .qc-card >> nth=3")
+    live = "#compare-panel .qc[data-state=live] .qc-card >> nth=3"
+    await page.wait_for_selector(live, state="attached")  # a busy page draws it anew all the time
     await page.wait_for_function(  # columns fill while samples arrive
         """() => {
             const n = Number(document.querySelector("#compare-panel .qc").dataset.n);

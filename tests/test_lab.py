@@ -519,7 +519,7 @@ async def test_play_moves_t_and_pause_stops_it(lab) -> None:
     await page.locator("#lab-play").click()
     await text_in(page, "lab-chain-facts", "at t = 3")
     await page.get_by_text("Pause").click()
-    await page.get_by_text("Play").wait_for()
+    await page.locator("#lab-play", has_text="Play").wait_for()
     assert float(await page.locator("#lab-t input[type=number]").input_value()) >= 3
 
 

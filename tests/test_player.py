@@ -149,7 +149,7 @@ async def test_a_click_on_the_reward_trace_goes_there_and_burn_in_is_shaded(visi
     await page.mouse.click(box["x"] + box["width"] / 2, box["y"] + 40)
     await shows(page, "api.position.t > 10 && api.position.t < 22")
     t = await page.evaluate("api.position.t")
-    assert (await page.locator(".qp-value").last.inner_text()) == f"{t - 7} states"
+    await page.locator(".qp-value", has_text=f"{t - 7} states").wait_for()
 
 
 async def test_a_player_in_a_hidden_part_is_drawn_to_size_when_it_is_shown(visit):
