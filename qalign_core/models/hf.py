@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any
 
 from qalign_core.errors import InvalidPrompt, ModelLoadError
 from qalign_core.models import nets
 from qalign_core.models.engine import Engine
-from qalign_core.models.limits import check_length, check_prefix, check_sampling
+from qalign_core.models.limits import check_length, check_prefix
 from qalign_core.models.loading import CACHE_BYTES, Loaded, Pretrained, eos_ids
+from qalign_core.models.templated import TemplatedLanguageModel
 from qalign_core.models.text import Text
 from qalign_core.models.worker import torch_threads
 from qalign_core.types import Response, Sampling
 
 
-class HFLanguageModel(Pretrained):
+class HFLanguageModel(TemplatedLanguageModel, Pretrained):
     """A causal LM as sampled. Views made by `with_sampling` share one engine.
 
     Attributes:
@@ -72,28 +72,7 @@ class HFLanguageModel(Pretrained):
             threads=threads,
             max_queue=max_queue,
         )
-        self.sampling = check_sampling(sampling or Sampling())
-
-    @property
-    def max_new_tokens(self) -> int:
-        """The limit `L` on the length of a response, EOS included."""
-        return self.sampling.max_new_tokens
-
-    def with_sampling(self, sampling: Sampling) -> Self:
-        """The same engine under other settings: another base distribution."""
-        view = copy.copy(self)
-        view.sampling = check_sampling(sampling)
-        return view
-
-    def encode(self, prompt: str) -> tuple[int, ...]:
-        """The prompt `x`: chat template applied once, ending where the response begins.
-
-        Raises:
-            InvalidPrompt: empty, or prompt and response together exceed the context.
-        """
-        ids = self._text.prompt(prompt)
-        check_length(len(ids), self.max_new_tokens, self.context_length)
-        return ids
+        self.sampling = self._checked(sampling or Sampling())
 
     async def extend(
         self, prompt_ids: Sequence[int], prefix: Sequence[int], *, seed: int

@@ -7,15 +7,15 @@ A server that takes text only can be used if that is asked for, and everything i
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 from qalign_core.errors import InvalidSetting, ModelContractError, ModelLoadError
 from qalign_core.models.limits import check_length, check_prefix, check_sampling
 from qalign_core.models.loading import load_text
 from qalign_core.models.server import Garbled, Server, compact
+from qalign_core.models.templated import TemplatedLanguageModel
 from qalign_core.models.text import Text
 from qalign_core.types import Response, Sampling, Work
 
@@ -38,7 +38,7 @@ class Card:
         return self.name.rstrip("/").rsplit("/", 1)[-1] if self.name[:1] in "/." else self.name
 
 
-class ServedLanguageModel:
+class ServedLanguageModel(TemplatedLanguageModel):
     """A causal LM as sampled, on a server. Views made by `with_sampling` share one client.
 
     Attributes:
@@ -72,7 +72,7 @@ class ServedLanguageModel:
         self.context_length = card.context
         self.eos = tuple(eos)
         self._server, self._name, self._text = server, card.name, text
-        self.sampling = _checked(sampling or Sampling())
+        self.sampling = self._checked(sampling or Sampling())
 
     @classmethod
     def connect(
@@ -114,26 +114,14 @@ class ServedLanguageModel:
         lm._probe()
         return lm
 
-    @property
-    def max_new_tokens(self) -> int:
-        """The limit `L` on the length of a response, EOS included."""
-        return self.sampling.max_new_tokens
-
-    def with_sampling(self, sampling: Sampling) -> Self:
-        """The same server under other settings: another base distribution."""
-        view = copy.copy(self)
-        view.sampling = _checked(sampling)
-        return view
-
-    def encode(self, prompt: str) -> tuple[int, ...]:
-        """The prompt `x`: chat template applied once, ending where the response begins.
-
-        Raises:
-            InvalidPrompt: empty, or prompt and response together exceed the context.
-        """
-        ids = self._text.prompt(prompt)
-        check_length(len(ids), self.max_new_tokens, self.context_length)
-        return ids
+    @staticmethod
+    def _checked(sampling: Sampling) -> Sampling:
+        if sampling.temperature < _COLDEST:
+            raise InvalidSetting(
+                f"temperature must be >= {_COLDEST:g} on a server, which would silently raise a "
+                f"lower one, got {sampling.temperature}"
+            )
+        return check_sampling(sampling)
 
     async def extend(
         self, prompt_ids: Sequence[int], prefix: Sequence[int], *, seed: int
@@ -348,12 +336,3 @@ def check_tokenizer(server: Server, name: str, text: Text) -> None:
             f"{server.address} tokenizes in another way than the tokenizer here; give the served "
             "model's own (--lm-tokenizer or --rm-tokenizer)"
         )
-
-
-def _checked(sampling: Sampling) -> Sampling:
-    if sampling.temperature < _COLDEST:
-        raise InvalidSetting(
-            f"temperature must be >= {_COLDEST:g} on a server, which would silently raise a lower "
-            f"one, got {sampling.temperature}"
-        )
-    return check_sampling(sampling)
