@@ -34,6 +34,8 @@ LAUNCH = {
     "ssr_mode": False,
     "share": False,
     "footer_links": [],
+    # of events at a time: each run holds one from its first step to its last, waiting ones too
+    "max_threads": 256,
     # the page carries its recorded runs and figures: 630 kB as text, a fifth of that on the wire
     "app_kwargs": {"middleware": [Middleware(GZipMiddleware, minimum_size=2048)]},
 }

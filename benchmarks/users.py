@@ -3,9 +3,10 @@
     python -m benchmarks.users [--users 1 10 30 50] [--seconds 30]
     python -m benchmarks.users --users 50 --minutes 10      # is memory flat?
 
-Every user starts a run of a problem of their own on the embedded models; who ends one starts the
-next. Wanted with 50 users on two cores: the first step within 3 s for 95 %, at least a tenth of the
-mean rate for everyone, flat memory, and a full queue refused in plain words.
+Every user opens the page, then all start a run of a problem of their own on the embedded models at
+the same moment; who ends one starts the next. Wanted with 50 users on two cores: the first step
+within 3 s for 95 %, at least a tenth of the mean rate for everyone, flat memory, and a full queue
+refused in plain words.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import statistics
 import subprocess
 import sys
 import time
+import uuid
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -37,17 +39,27 @@ STEP = '{"type":"step"'
 
 @dataclass
 class User:
-    """What one user saw: seconds from the click to the first step, and steps."""
+    """What one user saw: seconds from the first click to the first step, and steps."""
 
+    session: str = field(default_factory=lambda: uuid.uuid4().hex)
+    clicked: float = 0.0
     first: float = float("inf")
     steps: int = 0
-    started: float = field(default_factory=time.perf_counter)
 
     def see(self, text: str) -> None:
         n = text.count(STEP)
         if n and not self.steps:
-            self.first = time.perf_counter() - self.started
+            self.first = time.perf_counter() - self.clicked
         self.steps += n
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """What a browser learns of the page: its events, and the settings as they stand."""
+
+    load: list[int]
+    run: int
+    settings: list[Any]
 
 
 class Server:
@@ -82,8 +94,8 @@ class Server:
         fields = Path(f"/proc/{self._process.pid}/stat").read_text().rsplit(")", 1)[1].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
-    async def ready(self, client: httpx.AsyncClient) -> tuple[int, list[Any]]:
-        """The number of the page's "run" event and its settings as they stand, once it serves."""
+    async def ready(self, client: httpx.AsyncClient) -> Page:
+        """The page, once it is served."""
         while True:
             with contextlib.suppress(httpx.TransportError):
                 config = (
@@ -93,25 +105,34 @@ class Server:
             await asyncio.sleep(0.5)
         named = {c["id"]: c["props"] for c in config["components"]}
         button = next(id for id, props in named.items() if props.get("elem_id") == "watch-run")
-        event = next(d for d in config["dependencies"] if [button, "click"] in d["targets"])
-        return event["id"], [named[id].get("value") for id in event["inputs"]]
+        events = config["dependencies"]
+        run = next(d for d in events if [button, "click"] in d["targets"])
+        bare = [d for d in events if d["backend_fn"] and not d["inputs"]]
+        load = [d["id"] for d in bare if any(name == "load" for _, name in d["targets"])]
+        return Page(load, run["id"], [named[id].get("value") for id in run["inputs"]])
 
 
-async def run(
-    client: httpx.AsyncClient, server: Server, event: tuple[int, list[Any]], user: User, **form: Any
+async def call(
+    client: httpx.AsyncClient, server: Server, event: int, user: User, data: list[Any]
 ) -> None:
-    """One run as the page asks for it, to its end."""
-    number, values = event
-    names = ("prompt", "reference", "lm", "rm", "beta", "steps", "chains", "seed")
-    data = [form.get(name, value) for name, value in zip(names, values, strict=False)]
-    session = f"{id(user)}-{form['seed']}"
-    body = {"data": data + values[len(names) :], "fn_index": number, "session_hash": session}
+    """One event of a user's page, to its end."""
+    body = {"data": data, "fn_index": event, "session_hash": user.session}
     (await client.post(f"{server.address}/queue/join", json=body)).raise_for_status()
-    async for message in _messages(client, f"{server.address}/queue/data?session_hash={session}"):
+    stream = f"{server.address}/queue/data?session_hash={user.session}"
+    async for message in _messages(client, stream):
         if message["msg"] == "process_generating" and message["success"]:
             user.see(_added(message["output"]["data"][0]))
         elif message["msg"] == "process_completed":
             return
+
+
+async def run(
+    client: httpx.AsyncClient, server: Server, page: Page, user: User, **form: Any
+) -> None:
+    """One run as the page asks for it."""
+    names = ("prompt", "reference", "lm", "rm", "beta", "steps", "chains", "seed")
+    data = [form.get(name, value) for name, value in zip(names, page.settings, strict=False)]
+    await call(client, server, page.run, user, data + page.settings[len(names) :])
 
 
 def _added(value: Any) -> str:
@@ -132,15 +153,20 @@ async def crowd(server: Server, n_users: int, seconds: float) -> tuple[list[User
     """So many users for so long, who start a run when one ends; and the server's CPU time (s)."""
     limits = httpx.Limits(max_connections=None)
     async with httpx.AsyncClient(timeout=None, limits=limits) as client:
-        event = await server.ready(client)
-        await run(client, server, event, User(), prompt=PROBLEMS[0].prompt, steps=8, seed=0)  # warm
-        users, cpu = [User() for _ in range(n_users)], server.cpu
+        page = await server.ready(client)
+        users = [User() for _ in range(n_users)]
+        for user in users:
+            for event in page.load:
+                await call(client, server, event, user, [])
+        await run(client, server, page, User(), prompt=PROBLEMS[0].prompt, steps=8, seed=0)  # warm
+        cpu = server.cpu
 
         async def play(k: int) -> None:
+            users[k].clicked = time.perf_counter()
             for seed in range(1, 10**6):
                 problem = PROBLEMS[(k + seed) % len(PROBLEMS)]
                 form = {"prompt": problem.prompt, "steps": STEPS, "seed": seed}
-                await run(client, server, event, users[k], **form)
+                await run(client, server, page, users[k], **form)
 
         tasks = [asyncio.create_task(play(k)) for k in range(n_users)]
         done, _ = await asyncio.wait(tasks, timeout=seconds)

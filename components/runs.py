@@ -22,8 +22,8 @@ from typing import Literal
 from components.offer import Offer
 from qalign_core.errors import InvalidSetting, QAlignError
 from qalign_core.models.progress import TOLD
-from qalign_core.models.worker import RUN
 from qalign_core.protocols import LanguageModel, RewardModel
+from qalign_core.schedule import RUN
 from qalign_core.types import Sampling
 
 State = Literal["idle", "loading", "queued", "sampling", "finished", "stopped", "failed"]

@@ -12,6 +12,7 @@ from qalign_core.errors import QAlignError
 from qalign_core.merge import merge
 from qalign_core.protocols import LanguageModel, RewardModel
 from qalign_core.sampling import encode_prompt, sample_iid
+from qalign_core.schedule import ASIDE
 from qalign_core.trace_io import base_line, end_line, header_line, step_line
 from qalign_core.types import Sampling, Step, TraceHeader
 
@@ -121,6 +122,7 @@ async def record(
             yield Recorded(step_line(step, answer), step)
 
     async def base_lines() -> AsyncIterator[Recorded]:
+        ASIDE.set(True)  # `merge` follows these lines in a task of their own
         rewards: list[float] = []
         async for sample in sample_iid(
             lm, rm, prompt, n=n_base, seed=seed, concurrency=_BASE_CONCURRENCY

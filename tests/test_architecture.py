@@ -17,7 +17,17 @@ LAYERS = (
     {"protocols", "formulas", "numerals"},
     {"kernel", "randomness", "decide", "answers", "utilities", "diagnostics", "cost", "problems"}
     | {"votes"},
-    {"chain", "sampling", "calibrate", "trace_io", "recording", "merge", "sync", "tasks"}
+    {
+        "chain",
+        "sampling",
+        "calibrate",
+        "trace_io",
+        "recording",
+        "merge",
+        "sync",
+        "tasks",
+        "schedule",
+    }
     | {"compare", "compare_curves", "compare_file"},
     {"models", "rewards", "registry", "exact", "theory"}
     | {"evaluate", "results", "draft"}

@@ -20,9 +20,10 @@ from qalign_core.models.engine import Engine, draw, restrict, uniforms
 from qalign_core.models.hf import HFLanguageModel
 from qalign_core.models.kv import PrefixCache
 from qalign_core.models.text import Text
-from qalign_core.models.worker import RUN, as_engine_error
+from qalign_core.models.worker import ASIDE_SHARE, as_engine_error
 from qalign_core.registry import ASSETS
 from qalign_core.rewards.hf import HFRewardModel
+from qalign_core.schedule import ASIDE, RUN
 from qalign_core.types import Sampling
 
 PROMPT = "What is 12 + 5?"
@@ -276,6 +277,26 @@ async def test_one_request_does_not_wait_for_all_of_another_run(folder):
     await asyncio.gather(*(ask("crowd", s) for s in range(100)), ask("one", 0))
     # it waits for the rows that are taken, at most one request each, and for its own turn
     assert order.index("one") < 30
+    lm.close()
+
+
+async def test_what_is_drawn_aside_comes_second_but_goes_on(folder):
+    lm = load(folder, rows=4, limit=4)
+    ids = lm.encode(PROMPT)
+    order = []
+
+    async def ask(run, aside, seed):
+        RUN.set(run)
+        ASIDE.set(aside)
+        await lm.extend(ids, (), seed=seed)
+        order.append(aside)
+
+    # the samples beside each run's chain are asked for first, as the page does
+    asked = [(run, aside, s) for run in "abcd" for aside in (True, False) for s in range(10)]
+    await asyncio.gather(*(ask(*each) for each in asked))
+    last_watched = max(place for place, aside in enumerate(order) if not aside)
+    assert 0 < order[:last_watched].count(True) <= 4 + 40 / (ASIDE_SHARE - 1) + 4
+    assert len(order) == 80
     lm.close()
 
 

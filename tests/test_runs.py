@@ -12,7 +12,7 @@ from components.links import Settings, from_query, linked, page_of, to_query
 from components.runs import TICK, Feed, Limits, Runs, Status, tick
 from qalign_core.errors import EngineError, InvalidPrompt, InvalidSetting
 from qalign_core.models.progress import tell
-from qalign_core.models.worker import RUN
+from qalign_core.schedule import RUN
 from qalign_core.types import Sampling
 
 MODELS = {"lm": ["embedded"], "rm": ["embedded", "embedded-weak"]}

@@ -1,8 +1,9 @@
 """One thread that owns a model, and a queue that is fair between runs: what the engines stand on.
 
 Coroutines `submit` jobs and wait; the thread takes them round robin over runs (not first come
-first served, so 32 chains of one user do not hold up the one chain of another) and hands results
-back with one call per event loop and turn. Nothing here knows what a job computes.
+first served, so 32 chains of one user do not hold up the one chain of another; what is drawn aside
+comes second) and hands results back with one call per event loop and turn. Nothing here knows what
+a job computes.
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ import weakref
 from collections import OrderedDict, deque
 from collections.abc import Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
 from typing import Any
 
 from qalign_core.errors import EngineError, QAlignError
+from qalign_core.schedule import ASIDE, RUN
 
-RUN: ContextVar[str] = ContextVar("qalign_run", default="")
-"""Whose work this is; set it (`RUN.set(session_id)`) so that runs share a model fairly."""
+ASIDE_SHARE = 8
+"""While both wait, one job in so many is of those drawn aside: they are slow then, not stopped."""
 
 _alive: weakref.WeakSet[Worker] = weakref.WeakSet()
 
@@ -29,13 +30,37 @@ _alive: weakref.WeakSet[Worker] = weakref.WeakSet()
 class Job:
     """A unit of work on its way through a worker; subclasses add what is to be computed."""
 
-    __slots__ = ("cancelled", "future", "loop", "run")
+    __slots__ = ("aside", "cancelled", "future", "loop", "run")
 
     def __init__(self) -> None:
-        self.run = RUN.get()
+        self.run, self.aside = RUN.get(), ASIDE.get()
         self.loop = asyncio.get_running_loop()
         self.future: asyncio.Future[Any] = self.loop.create_future()
         self.cancelled = False
+
+
+class _Lane:
+    """Jobs that wait, round robin over runs."""
+
+    def __init__(self) -> None:
+        self._runs: OrderedDict[str, deque[Job]] = OrderedDict()
+
+    def __bool__(self) -> bool:
+        return bool(self._runs)
+
+    def push(self, job: Job) -> None:
+        """Put a job behind those of its run."""
+        self._runs.setdefault(job.run, deque()).append(job)
+
+    def pop(self) -> Job:
+        """The next run's oldest job; the run goes to the end."""
+        run, jobs = next(iter(self._runs.items()))
+        job = jobs.popleft()
+        if jobs:
+            self._runs.move_to_end(run)
+        else:
+            del self._runs[run]
+        return job
 
 
 class Worker:
@@ -51,8 +76,8 @@ class Worker:
         self.name = name
         self.threads = threads
         self.max_queue = max_queue
-        self._waiting: OrderedDict[str, deque[Job]] = OrderedDict()
-        self._n_waiting = self._n_open = 0
+        self._watched, self._aside = _Lane(), _Lane()
+        self._n_waiting = self._n_open = self._n_taken = 0
         self._last_used = time.monotonic()
         self._changed = threading.Condition()
         self._done: dict[asyncio.AbstractEventLoop, list[tuple[Job, Any]]] = {}
@@ -75,7 +100,7 @@ class Worker:
                 self._thread = threading.Thread(target=self._work, name=self.name, daemon=True)
                 self._thread.start()
                 _alive.add(self)
-            self._waiting.setdefault(job.run, deque()).append(job)
+            (self._aside if job.aside else self._watched).push(job)
             self._n_waiting += 1
             self._n_open += 1
             self._changed.notify()
@@ -125,14 +150,12 @@ class Worker:
     def take(self) -> Job | None:
         """The next job, round robin over runs; None if none waits."""
         with self._changed:
-            while self._waiting:
-                run, jobs = next(iter(self._waiting.items()))
-                job = jobs.popleft()
+            while self._n_waiting:
+                self._n_taken += 1
+                turn_aside = not self._watched or self._n_taken % ASIDE_SHARE == 0
+                lane = self._aside if self._aside and turn_aside else self._watched
+                job = lane.pop()
                 self._n_waiting -= 1
-                if jobs:
-                    self._waiting.move_to_end(run)
-                else:
-                    del self._waiting[run]
                 if not job.cancelled:
                     return job
         return None
@@ -148,7 +171,7 @@ class Worker:
         with torch.inference_mode():
             while True:
                 with self._changed:
-                    while not (self._closed or self._waiting or self.busy()):
+                    while not (self._closed or self._n_waiting or self.busy()):
                         self._changed.wait()
                     if self._closed:
                         break
