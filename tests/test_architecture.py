@@ -17,18 +17,8 @@ LAYERS = (
     {"protocols", "formulas", "numerals"},
     {"kernel", "randomness", "decide", "answers", "utilities", "diagnostics", "cost", "problems"}
     | {"votes"},
-    {
-        "chain",
-        "sampling",
-        "calibrate",
-        "trace_io",
-        "recording",
-        "merge",
-        "sync",
-        "tasks",
-        "schedule",
-    }
-    | {"compare", "compare_curves", "compare_file"},
+    {"chain", "sampling", "calibrate", "trace_io", "recording", "merge", "sync", "tasks"}
+    | {"compare", "compare_curves", "compare_file", "schedule"},
     {"models", "rewards", "registry", "exact", "theory"}
     | {"evaluate", "results", "draft"}
     | {"many"},
