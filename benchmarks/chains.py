@@ -145,11 +145,11 @@ def measure(size: str, options: argparse.Namespace, folder: Path) -> None:
             stack.callback(published.close)
             for n_chains in (1, N_LOCKSTEP):
                 runs[f"published, chains: {n_chains}"] = partial(published, n_chains)
-        for rows, counts in ROWS.items():
+        for rows in options.rows:
             models = load_pair(size, folder, rows)
             for model in models:
                 stack.callback(model.close)
-            for n_chains in counts:
+            for n_chains in ROWS[rows]:
                 name = f"engine, rows: {rows}, chains: {n_chains}"
                 runs[name] = partial(run_engine, *models, n_chains)
         results = {name: Measured() for name in runs}
@@ -171,6 +171,7 @@ def measure(size: str, options: argparse.Namespace, folder: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--sizes", nargs="+", default=list(SECONDS), choices=SECONDS)
+    parser.add_argument("--rows", nargs="+", type=int, default=list(ROWS), choices=ROWS)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, help="of CPU time a system and round")
     parser.add_argument("--published", help="python of an environment with quest-decoding")

@@ -1,4 +1,4 @@
-"""Keys and values that are kept: a trie over token ids, one slot of a fixed pool per token.
+"""Keys and values that are kept: a radix tree over token ids, one slot of a fixed pool per token.
 
 Two responses that share a prefix share its slots, so a prompt is held once for all its chains and
 a proposal costs only its new suffix. The pool is allocated once; when it is full the least
@@ -12,7 +12,18 @@ from collections.abc import Sequence
 
 import torch
 
-_ROOT = -1
+
+class _Run:
+    """Tokens that follow one another in every sequence kept so far, and their slots.
+
+    `after` holds the runs that come next, by their first token.
+    """
+
+    __slots__ = ("after", "parent", "slots", "tokens")
+
+    def __init__(self, tokens: tuple[int, ...], slots: list[int], parent: _Run | None) -> None:
+        self.tokens, self.slots, self.parent = tokens, slots, parent
+        self.after: dict[int, _Run] = {}
 
 
 class PrefixCache:
@@ -26,13 +37,13 @@ class PrefixCache:
     def __init__(self, n_slots: int, width: int, *, dtype: torch.dtype, device: torch.device):
         self.pool = torch.empty(n_slots, width, dtype=dtype, device=device)
         self._free = list(range(n_slots - 1, -1, -1))
-        self._child: dict[tuple[int, int], int] = {}  # (parent's slot, token) -> slot
-        # slot -> its key in _child, least recently used first. A path is always touched from its
-        # end to its start, so a parent is younger than its children and the oldest is a leaf.
-        self._age: OrderedDict[int, tuple[int, int]] = OrderedDict()
+        self._root = _Run((), [], None)
+        # Least recently used first. A path is always touched from its end to its start, so a
+        # parent is younger than its children and the oldest is a leaf.
+        self._age: OrderedDict[_Run, None] = OrderedDict()
 
     def __len__(self) -> int:
-        return len(self._age)
+        return len(self.pool) - len(self._free)
 
     @property
     def n_bytes(self) -> int:
@@ -41,16 +52,9 @@ class PrefixCache:
 
     def match(self, tokens: Sequence[int]) -> list[int]:
         """Slots of the longest prefix of `tokens` that is kept."""
-        slots: list[int] = []
-        parent, child = _ROOT, self._child
-        for token in tokens:
-            slot = child.get((parent, token))
-            if slot is None:
-                break
-            slots.append(slot)
-            parent = slot
-        self._touch(slots)
-        return slots
+        path, n = self._walk(tuple(tokens))
+        self._touch(path)
+        return [slot for run in path for slot in run.slots][:n]
 
     def read(self, slots: list[int]) -> torch.Tensor:
         """Keys and values at `slots`: [n, width]."""
@@ -66,25 +70,60 @@ class PrefixCache:
 
         The caller must `write` to the slots before it calls anything else.
         """
-        slots = self.match(tokens)
-        known = len(slots)
-        if len(tokens) > self.pool.shape[0]:
-            return known, torch.empty(0, dtype=torch.int64)
-        while len(self._free) < len(tokens) - known:
-            oldest, key = self._age.popitem(last=False)
-            del self._child[key]
-            self._free.append(oldest)
-        parent = slots[-1] if slots else _ROOT
-        for token in tokens[known:]:
-            slot = self._free.pop()
-            self._child[parent, token] = slot
-            self._age[slot] = (parent, token)
-            slots.append(slot)
-            parent = slot
-        self._touch(slots)
-        return known, torch.tensor(slots[known:], dtype=torch.int64, device=self.pool.device)
+        tokens = tuple(tokens)
+        path, known = self._walk(tokens)
+        n_new = len(tokens) - known
+        slots: list[int] = []
+        if n_new and len(tokens) <= len(self.pool):
+            held = sum(len(run.slots) for run in path)
+            if held > known:
+                path[-1] = self._split(path[-1], len(path[-1].slots) - (held - known))
+            self._touch(path)  # or it might be evicted for its own continuation
+            slots = self._take(n_new)
+            parent = path[-1] if path else self._root
+            run = parent.after[tokens[known]] = _Run(tokens[known:], slots, parent)
+            self._age[run] = None
+            path.append(run)
+        self._touch(path)
+        return known, torch.tensor(slots, dtype=torch.int64, device=self.pool.device)
 
-    def _touch(self, slots: list[int]) -> None:
-        move = self._age.move_to_end
-        for slot in reversed(slots):
-            move(slot)
+    def _walk(self, tokens: tuple[int, ...]) -> tuple[list[_Run], int]:
+        """The runs that `tokens` begin with, the last maybe in part, and how many tokens agree."""
+        path: list[_Run] = []
+        run, at = self._root, 0
+        while at < len(tokens) and (found := run.after.get(tokens[at])) is not None:
+            path.append(found)
+            here = tokens[at : at + len(found.tokens)]
+            if here != found.tokens:
+                pairs = enumerate(zip(here, found.tokens, strict=False))
+                return path, at + next((k for k, (a, b) in pairs if a != b), len(here))
+            run, at = found, at + len(here)
+        return path, at
+
+    def _split(self, run: _Run, n: int) -> _Run:
+        """Cut a run in two after `n` of its tokens: the first part."""
+        assert run.parent is not None
+        first = _Run(run.tokens[:n], run.slots[:n], run.parent)
+        first.after = {run.tokens[n]: run}
+        run.parent.after[run.tokens[0]] = first
+        run.tokens, run.slots, run.parent = run.tokens[n:], run.slots[n:], first
+        self._age[first] = None
+        return first
+
+    def _take(self, n: int) -> list[int]:
+        """`n` free slots, after the oldest tokens made room."""
+        while (missing := n - len(self._free)) > 0:
+            oldest = next(iter(self._age))
+            self._free += oldest.slots[-missing:]
+            if missing < len(oldest.slots):
+                oldest.tokens, oldest.slots = oldest.tokens[:-missing], oldest.slots[:-missing]
+            else:
+                assert oldest.parent is not None
+                del oldest.parent.after[oldest.tokens[0]], self._age[oldest]
+        slots = self._free[-n:]
+        del self._free[-n:]
+        return slots
+
+    def _touch(self, path: list[_Run]) -> None:
+        for run in reversed(path):
+            self._age.move_to_end(run)
