@@ -397,6 +397,19 @@ async def test_what_a_row_holds_already_is_not_copied_again(folder):
     lm.close()
 
 
+async def test_a_request_goes_to_the_row_that_holds_its_prefix(folder):
+    lm = load(folder, rows=8)
+    prompts = [lm.encode(text) for text in (PROMPT, OTHER, "Say no.")]
+    first = await asyncio.gather(*(lm.extend(ids, (), seed=1) for ids in prompts))
+    copied, net = [], lm.engine.net
+    net.copy_in = lambda row, start, kept: copied.append((row, start))
+    for ids, response in reversed(list(zip(prompts, first, strict=True))):
+        again = await lm.extend(ids, response.tokens[:2], seed=2)
+        assert again.work.reused == len(ids) + 1
+    assert not copied
+    lm.close()
+
+
 def test_what_a_model_raises_becomes_one_line():
     assert str(as_engine_error(ValueError("bad\nlong trace"))).endswith("ran: bad")
     known = InvalidPrompt("as it is")

@@ -126,14 +126,11 @@ class Engine(Worker):
         for index, row in enumerate(self._rows):
             if row is not None and row.job.cancelled:
                 self._release(index)
-        for index, row in enumerate(self._rows):
-            if row is None:
-                job = self.take()
-                if job is None:
-                    break
-                assert isinstance(job, Request)
-                self._rows[index] = _Row(job)
-                self._pending.append(index)
+        while None in self._rows and (job := self.take()) is not None:
+            assert isinstance(job, Request)
+            index = self._place(job)
+            self._rows[index] = _Row(job)
+            self._pending.append(index)
         self._read_in()
         self._decode()
 
@@ -142,6 +139,13 @@ class Engine(Worker):
         for index, row in enumerate(self._rows):
             if row is not None:
                 self._fail(index, error)
+
+    def _place(self, request: Request) -> int:
+        """A free row for a request: of those that make no step larger, the one that holds most."""
+        n_busy = sum(row is not None for row in self._rows)
+        rows = self._rows[: self.net.n_rows(n_busy + 1)]
+        free = (index for index, row in enumerate(rows) if row is None)
+        return max(free, key=lambda index: self.net.n_held(index, request.tokens))
 
     def _read_in(self) -> None:
         """Advance rows that are not yet read in, by at most one chunk in all."""
