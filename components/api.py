@@ -89,7 +89,9 @@ def build_api(runs: Runs) -> None:
             text, and what it took.
         """
         settings, shown = _settings(locals()), Shown()
-        work = _texts(runs, lambda feed: sample_comparison(feed, runs, settings, "flops", shown))
+        work = _texts(
+            runs, lambda feed: sample_comparison(shown.follow(feed), runs, settings, "flops")
+        )
         async for _ in work:
             pass
         comparison = shown.comparison

@@ -13,6 +13,7 @@ import gradio as gr
 from components.compare_figures import compute_curves, reward_histograms
 from components.compare_view import view
 from components.fold import fold
+from components.gpu import with_gpu
 from components.links import OPEN, Settings, linked, settings_of, to_query
 from components.player import status_line, status_value
 from components.runs import Feed, Runs, Status
@@ -67,9 +68,20 @@ class Shown:
     """What one visitor looks at; a session has its own."""
 
     def __init__(self, comparison: Comparison | None = None, budget: Budget = "flops") -> None:
-        self.comparison = comparison
         self.budget = budget
         self.cut: Cut | None = None
+        self._feed = Feed()
+        self._feed.result = comparison
+
+    @property
+    def comparison(self) -> Comparison | None:
+        """The one that is shown; that of a run grows with every step and sample."""
+        return cast(Comparison | None, self._feed.result)
+
+    def follow(self, feed: Feed) -> Feed:
+        """Show what this feed's run draws."""
+        self._feed = feed
+        return feed
 
     def __deepcopy__(self, memo: dict[int, object]) -> Shown:
         return Shown(self.comparison, self.budget)  # the comparison itself never changes
@@ -105,10 +117,9 @@ def _heading(question: str, sentence: str) -> None:
     gr.HTML(f'<h3 class="qc-h">{question}</h3><p class="qc-sub">{sentence}</p>', **PLAIN)
 
 
-async def sample_comparison(
-    feed: Feed, runs: Runs, settings: Settings, budget: Budget, shown: Shown
-) -> None:
-    """One live comparison; `shown.comparison` grows with every step and sample.
+@with_gpu
+async def sample_comparison(feed: Feed, runs: Runs, settings: Settings, budget: Budget) -> None:
+    """One live comparison; the feed's result is all of it that was drawn.
 
     Raises:
         QAlignError: the settings or the models do not allow it.
@@ -145,7 +156,7 @@ async def sample_comparison(
             await feed.step()
         else:
             pool.append(drawn)
-        shown.comparison = Comparison(header, tuple(steps), tuple(pool), meter, settings.burn_in)
+        feed.result = Comparison(header, tuple(steps), tuple(pool), meter, settings.burn_in)
         feed.write("\n")
 
 
@@ -355,13 +366,14 @@ def build_compare_page(runs: Runs, demo: gr.Blocks) -> None:
         except InvalidSetting as error:
             yield [*nothing, status_value(Status("failed", f"Failed: {error}."))]
             return
-        shown.comparison, shown.budget, shown.cut = None, budget, None
+        shown.follow(Feed())
+        shown.budget, shown.cut = budget, None
         more = {"query": link_of(settings, budget)}
         pace = Pace()
         status = IDLE
         async for now in runs.stream(
             str(request.session_hash),
-            lambda feed: sample_comparison(feed, runs, settings, budget, shown),
+            lambda feed: sample_comparison(shown.follow(feed), runs, settings, budget),
         ):
             status = now.status
             panel_now: Any = gr.skip()

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 from qalign_core.errors import ModelLoadError
-from qalign_core.registry import JUDGE, Entry, language_models, reward_models, reward_parts
+from qalign_core.registry import (
+    JUDGE,
+    Entry,
+    entries,
+    is_address,
+    language_models,
+    reward_models,
+    reward_parts,
+)
 
 SMALL = 700.0
 """Millions of parameters that a free machine of two cores still runs."""
@@ -44,8 +52,8 @@ class Offer:
         """Title by id, for "lm" and "rm"."""
         both = {"lm": language_models(), "rm": reward_models()}
         return {
-            kind: {entry.id: _title(entry) for entry in entries if self._has(entry)}
-            for kind, entries in both.items()
+            kind: {entry.id: _title(entry) for entry in known if self._has(entry)}
+            for kind, known in both.items()
         }
 
     def check(self, lm: str, rm: str) -> None:
@@ -54,12 +62,8 @@ class Offer:
         Raises:
             ModelLoadError: one sentence with what there is.
         """
-        self._check("lm", lm)
-        for _, part in reward_parts(rm):
-            if part.startswith(JUDGE):
-                self._check("lm", part.removeprefix(JUDGE))
-            else:
-                self._check("rm", part)
+        for kind, id in _parts(lm, rm):
+            self._check(kind, id)
 
     def _check(self, kind: str, id: str) -> None:
         hub_id = _HUB_ID.fullmatch(id) is not None and not Path(id).exists()
@@ -75,6 +79,20 @@ class Offer:
         if self.names is not None:
             return entry.id in self.names
         return entry.parameters <= SMALL and not entry.gated
+
+
+def needs_gpu(lm: str, rm: str) -> bool:
+    """Whether a run has a model that neither comes with the project nor runs on another server."""
+    found = [entries().get(part) for part in _parts(lm, rm)]
+    return not all(entry and (entry.shipped or is_address(entry.source)) for entry in found)
+
+
+def _parts(lm: str, rm: str) -> Iterator[tuple[str, str]]:
+    """Kind and id of every model that a run asks for."""
+    yield "lm", lm
+    for _, part in reward_parts(rm):
+        judge = part.startswith(JUDGE)
+        yield ("lm", part.removeprefix(JUDGE)) if judge else ("rm", part)
 
 
 def _title(entry: Entry) -> str:

@@ -17,7 +17,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Literal
+from typing import Any, Literal
 
 from components.offer import Offer
 from qalign_core.errors import InvalidSetting, QAlignError
@@ -108,12 +108,13 @@ IDLE = Status("idle", "Idle. The model loads when you press Run.")
 
 
 class Feed:
-    """Where a run writes: trace lines, and what it is doing."""
+    """Where a run writes: trace lines, what it is doing, and what else its page shows."""
 
     def __init__(self) -> None:
         self.parts: list[str] = []
         self.status = Status("loading", "Starting…")
         self.lm: LanguageModel | None = None
+        self.result: Any = None
         self.n_steps = 0
         self._since = 0.0
 

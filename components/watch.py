@@ -13,6 +13,7 @@ import gradio as gr
 
 from components.facts import beta_facts, diagnose
 from components.fold import fold
+from components.gpu import with_gpu
 from components.links import Settings, linked, settings_of, to_query
 from components.player import beta_slider, chain_player, status_line, status_value
 from components.runs import IDLE, Feed, Runs, Snapshot, Status
@@ -47,6 +48,7 @@ def new_problem(kind: str, rng: random.Random | None = None) -> tuple[str, str]:
     return problem.prompt, problem.answer
 
 
+@with_gpu
 async def sample_run(feed: Feed, runs: Runs, settings: Settings) -> None:
     """One live run: the models, then the chains and the base samples side by side.
 
@@ -96,6 +98,7 @@ class Counted:
         return response
 
 
+@with_gpu
 async def tune_run(feed: Feed, runs: Runs, settings: Settings) -> None:
     """Find the beta at which half of the changed proposals are accepted, and write it.
 

@@ -7,6 +7,7 @@ longest are unloaded first.
 from __future__ import annotations
 
 import gc
+import os
 import re
 import threading
 import tomllib
@@ -259,6 +260,18 @@ def _shared(
         with _lock:
             _loaded[key] = model
         return model
+
+
+def _forget() -> None:
+    """Begin anew in a forked process, which has none of the threads that own the loaded models."""
+    global _lock
+    _lock = threading.Lock()
+    _loaded.clear()
+    _locks.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)
 
 
 def _unload_idle() -> bool:

@@ -16,6 +16,7 @@ from components.compare import Shown, link_of
 from components.compare_figures import compute_curves, reward_bins, reward_histograms, shares
 from components.compare_view import level_line, percent, rule, si, view
 from components.links import Settings, settings_of, to_query
+from components.runs import Feed
 from qalign_core.compare import METHODS, Comparison, full_cut, ladder, outcomes, recycled
 from qalign_core.compare_curves import curves, measure_of
 from qalign_core.compare_file import from_json, recorded_comparison
@@ -166,7 +167,8 @@ def test_each_visitor_looks_at_their_own_comparison() -> None:
 
     first = Shown(recorded_comparison())
     second = deepcopy(first)
-    second.comparison = None
+    second.follow(Feed())
+    assert second.comparison is None
     assert first.comparison is not None
 
 

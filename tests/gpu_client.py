@@ -1,0 +1,71 @@
+"""Runs with a package `spaces` on the path, and what became of them, as JSON.
+
+`gpu_client.py FOLDER`: the folder of a model of which the registry does not say that it is shipped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from dataclasses import asdict
+
+import gradio  # noqa: F401  spaces wants to be imported after it
+import spaces
+
+from components import gpu
+from components.compare import Shown, sample_comparison
+from components.links import Settings
+from components.offer import Offer
+from components.runs import Limits, Runs
+from components.watch import sample_run
+from qalign_core import registry
+from qalign_core.registry import Entry
+
+
+async def main(folder: str) -> dict[str, object]:
+    registry.entries()["lm", "tiny"] = Entry("tiny", "lm", folder, "Tiny", 0.1, "none")
+    runs = Runs(Limits(), offer=Offer(names=("tiny",)))
+    tiny = Settings(prompt="Hi", lm="tiny", steps=4, max_new_tokens=8)
+    forked = getattr(spaces, "calls", [])
+    said: dict[str, object] = {}
+
+    async def run(name: str, settings: Settings) -> None:
+        before = len(forked)
+        async for now in runs.stream("visitor", lambda feed: sample_run(feed, runs, settings)):
+            last = now
+        said[name] = {
+            "text": last.text,
+            "status": asdict(last.status),
+            "forked": len(forked) - before,
+            "loaded": registry.loaded(),
+        }
+
+    await run("embedded", Settings(prompt="Tom has 5 eggs. How many?", steps=2))
+    await run("tiny", tiny)
+    if forked:
+        shown = Shown()
+        work = runs.stream(
+            "visitor", lambda feed: sample_comparison(shown.follow(feed), runs, tiny, "samples")
+        )
+        async for _ in work:
+            pass
+        said["compared"] = [len(shown.comparison.steps), len(shown.comparison.pool)]
+        registry.load_language_model("tiny")  # here too, with an engine of this process
+        await run("again", tiny)
+        await run("too long", Settings(prompt="Hi " * 100, lm="tiny", steps=2))
+        spaces.quota.append("You have exceeded your ZeroGPU quota")
+        await run("quota", tiny)
+        endless = Settings(prompt="Hi", lm="tiny", steps=1024, chains=8, max_new_tokens=64)
+        stream = runs.stream("visitor", lambda feed: sample_run(feed, runs, endless))
+        while (await anext(stream)).status.state != "sampling":
+            pass
+        await runs.stop("visitor")
+        await asyncio.to_thread(forked[-1].join, 60)
+        said["over"] = not forked[-1].is_alive()
+    said["decorated"] = gpu._draw_on_gpu is not gpu.draw
+    return said
+
+
+if __name__ == "__main__":
+    print(json.dumps(asyncio.run(main(sys.argv[1]))))

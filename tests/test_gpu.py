@@ -1,0 +1,106 @@
+"""A GPU that is lent for a run: asked for where it is needed, and the run is the same.
+
+No GPU and no ZeroGPU hardware is here: `tests/zero_gpu/spaces.py` stands in for the package.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tiny_models import save
+
+from components.gpu import draw, on_gpu
+from components.offer import needs_gpu
+
+TESTS = Path(__file__).resolve().parent
+ASIDE = """import sys, types
+sys.modules["spaces"] = types.SimpleNamespace(GPU=lambda function: function)
+sys.argv = sys.argv[1:]
+import runpy; runpy.run_path(sys.argv[0], run_name="__main__")"""
+
+
+def ran(*command, spaces):
+    """What `gpu_client.py` said."""
+    path = os.pathsep.join(map(str, [*spaces, TESTS, TESTS.parent]))
+    result = subprocess.run(
+        [sys.executable, *map(str, command)],
+        cwd=TESTS.parent,
+        env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert result.returncode == 0, result.stderr[-4000:]
+    return json.loads(result.stdout.splitlines()[-1])
+
+
+@pytest.fixture(scope="module")
+def said(tmp_path_factory):
+    """On ZeroGPU hardware, and with the package on any other."""
+    folder = save(tmp_path_factory.mktemp("lm"), "llama")
+    client = TESTS / "gpu_client.py"
+    return (
+        ran(client, folder, spaces=[TESTS / "zero_gpu"]),
+        ran("-c", ASIDE, client, folder, spaces=[]),
+    )
+
+
+def steps_of(run):
+    lines = [json.loads(line) for line in run["text"].splitlines()]
+    return [line for line in lines if line["type"] == "step"]
+
+
+def test_a_run_that_needs_a_gpu_is_drawn_whole_in_the_process_that_has_it(said):
+    lent, here = said
+    assert lent["tiny"]["forked"] == 1
+    assert "tiny" not in lent["tiny"]["loaded"]
+    assert lent["tiny"]["status"]["state"] == "finished"
+    assert "tiny" in here["tiny"]["loaded"]
+    assert len(steps_of(here["tiny"])) == 5
+    assert steps_of(lent["tiny"]) == steps_of(here["tiny"])
+
+
+def test_a_process_forked_from_one_with_engines_loads_its_own(said):
+    lent, here = said
+    assert "tiny" in lent["again"]["loaded"]
+    assert steps_of(lent["again"]) == steps_of(here["tiny"])
+
+
+def test_a_comparison_comes_back_too(said):
+    assert said[0]["compared"] == [5, 5]
+
+
+def test_the_embedded_models_never_ask_for_a_gpu(said):
+    assert said[0]["embedded"]["forked"] == 0
+    assert said[0]["embedded"]["status"]["state"] == "finished"
+    assert not needs_gpu("embedded", "0.7*embedded + 0.3*judge:embedded")
+    assert needs_gpu("smollm2-135m", "embedded")
+    assert needs_gpu("embedded", "0.5*embedded + judge:smollm2-135m")
+
+
+def test_what_goes_wrong_there_is_the_same_sentence_here(said):
+    assert "shorten the prompt" in said[0]["too long"]["status"]["text"]
+
+
+def test_a_refused_gpu_is_said_in_one_sentence(said):
+    status = said[0]["quota"]["status"]
+    assert status["text"] == "Failed: no GPU for this run: You have exceeded your ZeroGPU quota"
+
+
+def test_stop_gives_the_gpu_back(said):
+    assert said[0]["over"]
+
+
+def test_elsewhere_the_package_changes_nothing(said):
+    assert said[0]["decorated"]
+    assert not said[1]["decorated"]
+
+
+def test_without_the_package_a_function_stays_what_it_is(monkeypatch):
+    monkeypatch.setitem(sys.modules, "spaces", None)
+    assert on_gpu(draw) is draw
