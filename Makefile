@@ -3,12 +3,13 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 SERVERS := build/servers-venv
+MCP := build/mcp-venv
 # one thread a library: the engine has threads of its own
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 export GRADIO_ANALYTICS_ENABLED := False
 
-.PHONY: demo test test-servers lint models clean
+.PHONY: demo test test-servers test-mcp lint models clean
 
 demo: $(VENV)/.app
 	$(BIN)/python app.py
@@ -19,6 +20,10 @@ test: $(VENV)/.dev lint
 # a real vLLM on the CPU, in an environment of its own: 5 GB, and some ten minutes the first time
 test-servers: $(VENV)/.dev $(SERVERS)/.ready
 	$(BIN)/python -m pytest -o addopts=-q tests/servers
+
+# the endpoints as tools, called by a real client; apart, since the extra pins other versions
+test-mcp: $(MCP)/.ready
+	$(MCP)/bin/python -m pytest -o addopts=-q tests/mcp_client
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -48,4 +53,10 @@ $(SERVERS)/.ready: requirements-servers.txt
 	$(SERVERS)/bin/python -m pip install --quiet --disable-pip-version-check -r requirements-servers.txt
 	$(SERVERS)/bin/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec triton
 	$(SERVERS)/bin/python tests/servers/name_vllm.py
+	touch $@
+
+$(MCP)/.ready: requirements.txt requirements-dev.txt requirements-mcp.txt
+	$(PYTHON) -m venv $(MCP)
+	$(MCP)/bin/python -m pip install --quiet --disable-pip-version-check \
+		-r requirements-dev.txt -r requirements-mcp.txt
 	touch $@

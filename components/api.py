@@ -39,18 +39,18 @@ def build_api(runs: Runs) -> None:
         Args:
             prompt: the task, in plain words.
             reference: the known answer, if there is one.
-            extractor: how answers are read; "number", "text" and so on, or "none".
+            extractor: what is read as the answer; "number", "choice", "boxed" or "text", or "none".
             lm: id of a language model that this server offers.
             rm: id of a reward model, or a weighted sum such as "0.7*embedded + 0.3*embedded-weak".
             beta: temperature of the target in the reward's units; smaller is greedier.
             steps: proposals a chain.
             chains: independent chains.
             seed: the same seed draws the same chains.
-            temperature: of the language model.
+            temperature: of the language model's sampling.
             max_new_tokens: length limit of a response.
 
         Returns:
-            The trace so far, JSON lines: a header, a line a step, and how it ended.
+            The trace, JSON lines: a header, a line for every proposal, and how it ended.
         """
         settings = _settings(locals())
         async for text in _texts(runs, lambda feed: sample_run(feed, runs, settings)):
@@ -74,19 +74,18 @@ def build_api(runs: Runs) -> None:
         Args:
             prompt: the task, in plain words.
             reference: the known answer, if there is one.
-            extractor: how answers are read; "number", "text" and so on, or "none".
+            extractor: what is read as the answer; "number", "choice", "boxed" or "text", or "none".
             lm: id of a language model that this server offers.
             rm: id of a reward model, or a weighted sum such as "0.7*embedded + 0.3*embedded-weak".
             beta: temperature of the target in the reward's units; smaller is greedier.
             steps: proposals a chain.
             chains: independent chains.
             seed: the same seed draws the same chains and samples.
-            temperature: of the language model.
+            temperature: of the language model's sampling.
             max_new_tokens: length limit of a response.
 
         Returns:
-            JSON: for each method its answer, whether that is right (null if nobody knows), its
-            text, and what it took.
+            JSON: each method's answer, whether it is right (null: unknown), its text, its cost.
         """
         settings, shown = _settings(locals()), Shown()
         work = _texts(
