@@ -96,4 +96,6 @@ def _parts(lm: str, rm: str) -> Iterator[tuple[str, str]]:
 
 
 def _title(entry: Entry) -> str:
-    return entry.title if entry.status == "tested" else f"{entry.title}, {entry.status}"
+    gated = ["gated"] if entry.gated else []
+    status = [entry.status] if entry.status != "tested" else []
+    return ", ".join([entry.title, *gated, *status])

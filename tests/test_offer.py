@@ -23,6 +23,7 @@ def test_the_operator_names_others():
     assert set(offer.models["lm"]) == {"embedded", "llama-3.1-8b"}
     assert set(offer.models["rm"]) == {"embedded", "embedded-weak", "tulu-3-8b-rm"}
     assert set(Offer.from_environment({"QALIGN_MODELS": ""}).models["lm"]) == {"embedded"}
+    assert offer.models["lm"]["llama-3.1-8b"].endswith(", gated, not yet run")
 
 
 FORBIDDEN = [

@@ -69,6 +69,47 @@ def test_the_registry_names_the_embedded_models_and_says_what_was_not_run():
     assert lms["llama-3.2-1b"].gated
 
 
+SHAPES = {
+    "smollm2-135m": ("Llama", 49152, 576, 1536, 30, 9, 3, 64, True),
+    "smollm2-360m": ("Llama", 49152, 960, 2560, 32, 15, 5, 64, True),
+    "qwen2.5-0.5b": ("Qwen2", 151936, 896, 4864, 24, 14, 2, 64, True),
+    "qwen3-0.6b": ("Qwen3", 151936, 1024, 3072, 28, 16, 8, 128, True),
+    "llama-3.2-1b": ("Llama", 128256, 2048, 8192, 16, 32, 8, 64, True),
+    "llama-3.1-8b": ("Llama", 128256, 4096, 14336, 32, 32, 8, 128, False),
+    "tulu-3-8b-sft": ("Llama", 128264, 4096, 14336, 32, 32, 8, 128, False),
+    "tulu-3-8b-dpo": ("Llama", 128264, 4096, 14336, 32, 32, 8, 128, False),
+    "skywork-v2-qwen3-0.6b": ("Qwen3", 151936, 1024, 3072, 28, 16, 8, 128, True),
+    "skywork-v2-llama-3.2-1b": ("Llama", 128256, 2048, 8192, 16, 32, 8, 64, True),
+    "tulu-3-8b-rm": ("Llama", 128256, 4096, 14336, 32, 32, 8, 128, False),
+}
+"""The published shapes: family, vocabulary, width, inner width, layers, heads, tied or not."""
+
+
+@pytest.mark.parametrize("id", SHAPES)
+def test_the_registry_counts_the_parameters_that_a_model_of_that_shape_has(id):
+    import transformers
+
+    family, vocabulary, width, inner, layers, heads, kv_heads, size, tied = SHAPES[id]
+    (entry,) = (e for e in registry.entries().values() if e.id == id)
+    config = getattr(transformers, f"{family}Config")(
+        vocab_size=vocabulary,
+        hidden_size=width,
+        intermediate_size=inner,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        num_key_value_heads=kv_heads,
+        head_dim=size,
+        tie_word_embeddings=tied,
+        num_labels=1,
+    )
+    kind = "CausalLM" if entry.kind == "lm" else "SequenceClassification"
+    with torch.device("meta"):
+        model = getattr(transformers, f"{family}For{kind}")(config)
+    assert entry.parameters == pytest.approx(
+        sum(p.numel() for p in model.parameters()) / 1e6, abs=0.1
+    )
+
+
 def test_a_pair_of_texts_is_joined_as_deberta_reads_it():
     (entry,) = (entry for entry in registry.reward_models() if entry.id == "deberta-v3-large")
     template = Template(entry.options["chat_template"])
