@@ -15,7 +15,9 @@ from components.compare_view import view
 from components.fold import fold
 from components.gpu import with_gpu
 from components.links import OPEN, Settings, linked, settings_of, to_query
+from components.offer import Offer
 from components.player import status_line, status_value
+from components.reward import mixed, model_list, reward_shown, second_reward, unmixed
 from components.runs import Feed, Runs, Status
 from components.watch import KINDS, new_problem
 from qalign_core.compare import Budget, Comparison, Cut, Meter, draw_comparison, full_cut
@@ -177,7 +179,7 @@ class Pace:
 
 FIELDS = (
     *("prompt", "reference", "extractor", "lm", "rm", "beta", "steps"),
-    *("chains", "seed", "temperature", "max_new_tokens", "burn_in"),
+    *("chains", "seed", "temperature", "max_new_tokens", "burn_in", "second", "share"),
 )
 """The settings that have a widget, in the order of the form; the last widget is the budget."""
 
@@ -189,14 +191,17 @@ def _read_form(values: Sequence[Any]) -> tuple[Settings, Budget]:
         InvalidSetting: one of them cannot be.
     """
     *settings, budget = values
-    read = Settings.read(dict(zip(FIELDS, settings, strict=True)))
+    given = dict(zip(FIELDS, settings, strict=True))
+    rm = mixed(given["rm"], given.pop("second"), given.pop("share"))
+    read = Settings.read({**given, "rm": rm})
     return read, "samples" if budget == "samples" else "flops"
 
 
-def _values(settings: Settings, budget: str) -> list[Any]:
+def _values(settings: Settings, budget: str, offer: Offer) -> list[Any]:
     """What the widgets show for settings and budget."""
-    values = {name: getattr(settings, name) for name in FIELDS}
+    values = {name: getattr(settings, name, None) for name in FIELDS}
     values |= {"reference": settings.reference or "", "extractor": settings.extractor or OPEN}
+    values |= reward_shown(settings.rm, offer)
     return [*values.values(), budget]
 
 
@@ -213,7 +218,7 @@ def file_name(comparison: Comparison, kind: str) -> str:
 
 
 def _form(start: Settings, runs: Runs) -> tuple[list[Any], gr.Dropdown]:
-    limits, models = runs.limits, runs.offer.models
+    limits, offer = runs.limits, runs.offer
     with fold("Change the problem or the settings", "compare-settings"):
         with gr.Row(elem_id="compare-problem"):
             prompt = gr.Textbox(
@@ -245,17 +250,12 @@ def _form(start: Settings, runs: Runs) -> tuple[list[Any], gr.Dropdown]:
                 elem_id="compare-extractor",
             )
         with gr.Row():
-            lm = gr.Dropdown(
-                [(title, key) for key, title in models["lm"].items()],
-                value=start.lm,
-                label="Language model",
-                filterable=False,
-            )
-            rm = gr.Dropdown(
-                [(title, key) for key, title in models["rm"].items()],
-                value=start.rm,
+            lm = model_list(offer, "lm", start.lm, label="Language model")
+            rm = model_list(
+                offer,
+                "rm",
+                unmixed(start.rm, offer)[0],
                 label="Reward model",
-                filterable=False,
                 elem_id="compare-rm",
             )
             beta = gr.Number(
@@ -265,6 +265,8 @@ def _form(start: Settings, runs: Runs) -> tuple[list[Any], gr.Dropdown]:
                 minimum=0.001,
                 maximum=1000,
             )
+        with gr.Row():
+            second, share = second_reward(offer, start.rm, elem_id="compare-second")
         with gr.Row():
             steps = gr.Slider(
                 8,
@@ -288,7 +290,7 @@ def _form(start: Settings, runs: Runs) -> tuple[list[Any], gr.Dropdown]:
             burn_in = gr.Slider(0, 200, value=0, step=1, label="Burn-in: first states left out")
     fields = [
         *(prompt, reference, extractor, lm, rm, beta, steps),
-        *(chains, seed, temperature, limit, burn_in, budget),
+        *(chains, seed, temperature, limit, burn_in, second, share, budget),
     ]
     return fields, kind
 
@@ -416,13 +418,13 @@ def build_compare_page(runs: Runs, demo: gr.Blocks) -> None:
 
     def on_load(request: gr.Request) -> list[Any]:
         query = request.query_params
-        found = linked(query, runs.limits, runs.offer.models, start)
+        found = linked(query, runs.limits, runs.offer, start)
         if found is None:
             return [gr.skip()] * (len(form) + 1)
         settings, said = found
         budget = "samples" if query.get("budget") == "samples" else "flops"
         status = Status("idle", f"{said} Press Compare to draw it.")
-        return [*_values(settings, budget), status_value(status)]
+        return [*_values(settings, budget, runs.offer), status_value(status)]
 
     private: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
     running = run.click(

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 from urllib.parse import urlencode
 
+from components.offer import Offer
 from components.runs import Limits
 from qalign_core.answers import EXTRACTORS
-from qalign_core.errors import InvalidPrompt, InvalidSetting
+from qalign_core.errors import InvalidPrompt, InvalidSetting, ModelLoadError
 from qalign_core.types import Sampling, TraceHeader
 
 WRITING = ("Write", "Please write")
@@ -141,7 +142,7 @@ def _shown(value: object) -> str:
 def linked(
     query: Mapping[str, object],
     limits: Limits,
-    models: Mapping[str, Collection[str]],
+    offer: Offer,
     start: Settings,
 ) -> tuple[Settings, str] | None:
     """What a page's own address asks for, with what to say of it; None if it names no setting.
@@ -151,21 +152,21 @@ def linked(
     texts = {key: str(value) for key, value in query.items()}
     if not any(name in texts for name in Settings.__dataclass_fields__):
         return None
-    settings, notices = from_query(texts, limits, models)
+    settings, notices = from_query(texts, limits, offer)
     if not settings.prompt:
         settings = replace(settings, prompt=start.prompt, reference=start.reference)
     return settings, " ".join(notices) or "This link's settings are in place."
 
 
 def from_query(
-    query: Mapping[str, str], limits: Limits, models: Mapping[str, Collection[str]]
+    query: Mapping[str, str], limits: Limits, offer: Offer
 ) -> tuple[Settings, tuple[str, ...]]:
     """Settings from a link's query, and a notice for each value that could not be used.
 
     Args:
         query: the address bar's parameters; what is unknown is ignored.
         limits: caps of this server.
-        models: the ids that "lm" and "rm" may have.
+        offer: what "lm" and "rm" may be.
     """
     settings, notices = Settings(), []
     for field in fields(Settings):
@@ -177,15 +178,14 @@ def from_query(
         changes: dict[str, Any] = {}
         try:
             changes[field.name] = read(text)
-            if field.name in models and text not in models[field.name]:
-                raise ValueError
             if field.name == "extractor":
                 if text not in (*EXTRACTORS, OPEN):
                     raise ValueError
                 changes["extractor"] = None if text == OPEN else text
             changed = replace(settings, **changes)
             replace(changed, prompt=changed.prompt or "-").check(limits)
-        except (ValueError, OverflowError):
+            offer.check(changed.lm, changed.rm)
+        except (ValueError, OverflowError, ModelLoadError):
             shown = text if len(text) <= 24 else f"{text[:24]}…"
             notices.append(f"The link's {field.name} “{shown}” cannot be used here.")
         else:

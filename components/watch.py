@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,9 @@ from components.facts import beta_facts, diagnose
 from components.fold import fold
 from components.gpu import with_gpu
 from components.links import Settings, linked, settings_of, to_query
+from components.offer import Offer
 from components.player import beta_slider, chain_player, status_line, status_value
+from components.reward import mixed, model_list, reward_shown, second_reward, unmixed
 from components.runs import IDLE, Feed, Runs, Snapshot, Status
 from components.theme import ASSETS
 from qalign_core.calibrate import tune_beta
@@ -132,12 +134,21 @@ class _Form:
     temperature: gr.Slider
     max_new_tokens: gr.Slider
     burn_in: gr.Slider
+    second: gr.Dropdown
+    share: gr.Slider
 
     def widgets(self) -> list[Any]:
         return [getattr(self, name) for name in self.__slots__]
 
     def read(self, values: tuple[Any, ...]) -> Settings:
-        return Settings.read(dict(zip(self.__slots__, values, strict=True)))
+        given = dict(zip(self.__slots__, values, strict=True))
+        rm = mixed(given["rm"], given.pop("second"), given.pop("share"))
+        return Settings.read({**given, "rm": rm})
+
+    def show(self, settings: Settings, offer: Offer) -> list[Any]:
+        values = {name: getattr(settings, name, None) for name in self.__slots__}
+        values |= {"reference": settings.reference or "", **reward_shown(settings.rm, offer)}
+        return list(values.values())
 
 
 def recorded_run(path: Path = RECORDED) -> tuple[str, Settings]:
@@ -146,11 +157,8 @@ def recorded_run(path: Path = RECORDED) -> tuple[str, Settings]:
     return text, settings_of(parse_trace(text).header)
 
 
-def _drawer(
-    start: Settings, runs: Runs, models: dict[str, dict[str, str]]
-) -> tuple[_Form, gr.Dropdown, gr.Button, gr.Button]:
-    limits = runs.limits
-    names = {role: [(title, id_) for id_, title in known.items()] for role, known in models.items()}
+def _drawer(start: Settings, runs: Runs) -> tuple[_Form, gr.Dropdown, gr.Button, gr.Button]:
+    limits, offer = runs.limits, runs.offer
     with gr.Column(elem_id="watch-drawer"):
         gr.HTML('<h2 class="q-drawer-title">Settings of the next run</h2>')
         kind = gr.Dropdown(
@@ -168,8 +176,9 @@ def _drawer(
         reference = gr.Textbox(
             start.reference or "", label="Known answer, if any", max_length=60, lines=1
         )
-        lm = gr.Dropdown(names["lm"], value=start.lm, label="Language model", filterable=False)
-        rm = gr.Dropdown(names["rm"], value=start.rm, label="Reward model", filterable=False)
+        lm = model_list(offer, "lm", start.lm, label="Language model")
+        rm = model_list(offer, "rm", unmixed(start.rm, offer)[0], label="Reward model")
+        second, share = second_reward(offer, start.rm)
         beta = beta_slider(beta_facts, start.beta)
         tune = gr.Button("Find the β that accepts about half", elem_id="watch-tune")
         with fold("More", "watch-more"):
@@ -213,6 +222,8 @@ def _drawer(
         temperature=temperature,
         max_new_tokens=max_new_tokens,
         burn_in=burn_in,
+        second=second,
+        share=share,
     )
     return form, kind, new, tune
 
@@ -220,7 +231,6 @@ def _drawer(
 def build_watch_page(runs: Runs, demo: gr.Blocks) -> None:
     """Build the page's widgets in the current context and register its events."""
     text, start = recorded_run()
-    models = runs.offer.models
     with gr.Column(elem_id="watch"):
         with gr.Row(elem_id="watch-bar"):
             run = gr.Button("Run it live", variant="primary", elem_id="watch-run")
@@ -230,7 +240,7 @@ def build_watch_page(runs: Runs, demo: gr.Blocks) -> None:
             status = status_line(status_value(IDLE))
         gr.HTML("Settings changed: run again to see them.", elem_id="watch-stale")
         player = chain_player(text, diagnose=diagnose)
-    form, kind, new_in_drawer, tune = _drawer(start, runs, models)
+    form, kind, new_in_drawer, tune = _drawer(start, runs)
     widgets = form.widgets()
 
     async def on_run(request: gr.Request, *values: Any) -> AsyncIterator[tuple[str, str]]:
@@ -271,13 +281,12 @@ def build_watch_page(runs: Runs, demo: gr.Blocks) -> None:
         return prompt, answer, status_value(Status("idle", f"Next run: {prompt}"))
 
     def on_load(request: gr.Request) -> list[Any]:
-        found = linked(request.query_params, runs.limits, models, start)
+        found = linked(request.query_params, runs.limits, runs.offer, start)
         if found is None:
             return [gr.skip()] * (len(widgets) + 1)
         wanted, said = found
-        wanted = replace(wanted, reference=wanted.reference or "")
         return [
-            *(getattr(wanted, name) for name in form.__slots__),
+            *form.show(wanted, runs.offer),
             status_value(IDLE, notice=f"{said} Press “Run it live” to draw that run again."),
         ]
 

@@ -73,11 +73,11 @@ async def visit(browser: Any) -> AsyncIterator[Visit]:
 @pytest.fixture(scope="session")
 def toy_app() -> Iterator[str]:
     """The whole app with toy models (they load at once and draw real chains)."""
-    from toys import ToyLM, ToyRM
+    from toys import ToyLM, toy_reward
 
     import app
     from components.runs import Limits, Runs
 
-    runs = Runs(Limits(runs=4), load=lambda lm, rm, sampling: (ToyLM(delay=0.05), ToyRM()))
+    runs = Runs(Limits(runs=4), load=lambda lm, rm, sampling: (ToyLM(delay=0.05), toy_reward(rm)))
     with serve(app.build_app(runs), **app.launch_options()) as address:
         yield address

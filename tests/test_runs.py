@@ -9,13 +9,14 @@ import pytest
 from toys import ToyLM, ToyRM
 
 from components.links import Settings, from_query, linked, page_of, to_query
+from components.offer import Offer
 from components.runs import TICK, Feed, Limits, Runs, Status, tick
 from qalign_core.errors import EngineError, InvalidPrompt, InvalidSetting
 from qalign_core.models.progress import tell
 from qalign_core.schedule import RUN
 from qalign_core.types import Sampling
 
-MODELS = {"lm": ["embedded"], "rm": ["embedded", "embedded-weak"]}
+OFFER = Offer(names=())
 
 
 async def last_of(stream):
@@ -161,21 +162,23 @@ def test_a_link_restores_every_setting():
     from urllib.parse import parse_qsl
 
     query = dict(parse_qsl(to_query(settings)))
-    assert from_query(query, Limits(), MODELS) == (settings, ())
+    assert from_query(query, Limits(), OFFER) == (settings, ())
+    two = replace(settings, rm="0.7*embedded + 0.3*embedded-weak")
+    assert from_query(dict(parse_qsl(to_query(two))), Limits(), OFFER) == (two, ())
     open_ended = replace(settings, extractor=None, seed=0)
     query = dict(parse_qsl(to_query(open_ended)))
     assert query["extractor"] == "none"
-    assert from_query(query, Limits(), MODELS) == (open_ended, ())
+    assert from_query(query, Limits(), OFFER) == (open_ended, ())
     assert to_query(Settings()) == ""
 
 
 def test_a_page_opens_with_what_its_link_names_and_else_as_it_is():
     start = Settings(prompt="How many?", reference="4")
-    assert linked({"tab": "compare"}, Limits(), MODELS, start) is None
-    found, said = linked({"beta": "2"}, Limits(), MODELS, start) or (None, "")
+    assert linked({"tab": "compare"}, Limits(), OFFER, start) is None
+    found, said = linked({"beta": "2"}, Limits(), OFFER, start) or (None, "")
     assert found == replace(start, beta=2.0)
     assert "in place" in said
-    _, said = linked({"beta": "x"}, Limits(), MODELS, start) or (None, "")
+    _, said = linked({"beta": "x"}, Limits(), OFFER, start) or (None, "")
     assert "cannot be used" in said
 
 
@@ -198,11 +201,12 @@ def test_what_a_browser_sends_is_read_as_its_kind():
     ("name", "value"),
     [("extractor", "x"),
      ("beta", "-1"), ("beta", "nan"), ("steps", "1e9"), ("steps", "99999"), ("seed", "x"),
-     ("lm", "../../etc/passwd"), ("rm", "nonsense"), ("chains", "")],
+     ("lm", "../../etc/passwd"), ("rm", "nonsense"), ("chains", ""),
+     ("rm", "0.5*embedded + 0.5*nonsense"), ("rm", "judge:../lm")],
 )  # fmt: skip
 def test_a_bad_value_in_a_link_falls_back_with_a_notice(name, value):
     settings, notices = from_query({name: value, "beta" if name != "beta" else "seed": "2"},
-                                   Limits(), MODELS)  # fmt: skip
+                                   Limits(), OFFER)  # fmt: skip
     assert getattr(settings, name) == getattr(Settings(), name)
     assert len(notices) == 1
     assert name in notices[0]

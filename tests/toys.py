@@ -11,6 +11,8 @@ import random
 import re
 from collections.abc import Sequence
 
+from qalign_core.registry import reward_parts
+from qalign_core.rewards.rule import CompositeReward
 from qalign_core.types import Response
 
 PROMPT = (
@@ -87,3 +89,11 @@ class ToyRM:
     async def score(self, prompt: str, response: Response) -> float:
         rewards = [r for place in PLACES for _, r, text in place if text.strip() in response.text]
         return float(sum(rewards)) + 0.001 * len(response)
+
+
+def toy_reward(id: str) -> ToyRM | CompositeReward:
+    """The toy reward model, or as many of it as a weighted sum names."""
+    parts = reward_parts(id)
+    if len(parts) == 1:
+        return ToyRM()
+    return CompositeReward([(ToyRM(), weight) for weight, _ in parts], id=id)

@@ -76,9 +76,17 @@ class CompositeReward:
         self.n_parameters = sum(getattr(rm, "n_parameters", 0) for rm, _ in parts)
 
     async def score(self, prompt: str, response: Response) -> Reward:
-        """The weighted sum; the parts are scored at the same time, and their work adds up."""
+        """The weighted sum; the parts are scored at the same time.
+
+        Its work is the mean of theirs by their parameters, so that times the parameters of all it
+        is what they cost together.
+        """
         values = await asyncio.gather(*(rm.score(prompt, response) for rm, _ in self.parts))
-        works = [work for value in values if (work := getattr(value, "work", None)) is not None]
         total = sum(weight * value for (_, weight), value in zip(self.parts, values, strict=True))
-        work = Work(sum(w.processed for w in works), sum(w.reused for w in works))
-        return Reward(total, work)
+        processed = reused = 0.0
+        for (rm, _), value in zip(self.parts, values, strict=True):
+            work = getattr(value, "work", None)
+            if work is not None and self.n_parameters:
+                share = getattr(rm, "n_parameters", 0) / self.n_parameters
+                processed, reused = processed + share * work.processed, reused + share * work.reused
+        return Reward(total, Work(round(processed), round(reused)))
