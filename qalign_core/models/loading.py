@@ -5,10 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -22,6 +24,11 @@ CACHE_BYTES = 256 * 2**20
 """Memory for keys and values that are kept between requests, unless an option says so."""
 _TEXT = ["*.json", "*.txt", "*.model", "*.jinja"]
 _WEIGHTS = ["*.safetensors"]  # never code, never pickle
+_ASIDE = ["*/*", "consolidated*"]  # the same weights again, for other libraries
+_NO_WEIGHTS = (
+    "{name} has no safetensors weights (pickled ones can run code and are never loaded); "
+    "convert them with save_pretrained"
+)
 _SLOW = 2**27  # bytes of weights whose reading is worth a word
 _BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 
@@ -113,7 +120,7 @@ def load(
 
     name = str(source)
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
-    folder, commit = _fetch(name, revision)
+    folder, commit = _fetch(name, revision, dtype=dtype, device=device)
     _check_safe(folder, name)
     with _one_sentence(name):
         config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
@@ -206,7 +213,14 @@ _ENDINGS = {
 }
 
 
-def _fetch(name: str, revision: str | None, *, weights: bool = True) -> tuple[Path, str]:
+def _fetch(
+    name: str,
+    revision: str | None,
+    *,
+    weights: bool = True,
+    dtype: str | None = None,
+    device: str = "cpu",
+) -> tuple[Path, str]:
     """The folder of a model and its commit; hub files are downloaded, code and pickles are not."""
     folder = Path(name).expanduser()
     if folder.is_dir():
@@ -215,21 +229,48 @@ def _fetch(name: str, revision: str | None, *, weights: bool = True) -> tuple[Pa
         raise ModelLoadError(
             f"there is no folder {name}; give a folder with config.json or a hub id"
         )
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import GatedRepoError, HFValidationError, RepositoryNotFoundError
+    from huggingface_hub import HfApi, snapshot_download
+    from huggingface_hub.errors import (
+        GatedRepoError,
+        HFValidationError,
+        LocalEntryNotFoundError,
+        RepositoryNotFoundError,
+        RevisionNotFoundError,
+    )
 
+    wanted: dict[str, Any] = {
+        "revision": revision,  # by its name, so that it is found without the hub too
+        "allow_patterns": _TEXT + _WEIGHTS if weights else _TEXT,
+        "ignore_patterns": _ASIDE,
+    }
     try:
-        patterns = _TEXT + _WEIGHTS if weights else _TEXT
-        bar = FetchBar.of(name)
-        local = Path(
-            snapshot_download(name, revision=revision, allow_patterns=patterns, tqdm_class=bar)
-        )
+        try:
+            found = HfApi().model_info(name, revision=revision, files_metadata=True)
+        except (GatedRepoError, HFValidationError, RepositoryNotFoundError, RevisionNotFoundError):
+            raise
+        except Exception:  # no hub to ask: what was fetched before may still be there
+            local = Path(snapshot_download(name, local_files_only=True, **wanted))
+            return local, local.name
+        if weights:
+            _check_listed(found, name, dtype, device)
+        local = Path(snapshot_download(name, tqdm_class=FetchBar.of(name), **wanted))
+    except QAlignError:
+        raise
     except GatedRepoError as error:
         raise ModelLoadError(
             f"{name} is gated: accept its licence on the hub and set HF_TOKEN, or choose another"
         ) from error
+    except RevisionNotFoundError as error:
+        raise ModelLoadError(
+            f"{name} has no revision {revision}; leave it out or name a commit, branch or tag"
+        ) from error
     except (RepositoryNotFoundError, HFValidationError) as error:
         raise ModelLoadError(f"{name} is neither a folder nor a model on the hub") from error
+    except LocalEntryNotFoundError as error:
+        raise ModelLoadError(
+            f"{name} is not on this machine and no hub answers; check the connection, or give a "
+            "folder"
+        ) from error
     except Exception as error:
         raise ModelLoadError(
             f"{name} could not be fetched from the hub ({type(error).__name__}); "
@@ -238,14 +279,44 @@ def _fetch(name: str, revision: str | None, *, weights: bool = True) -> tuple[Pa
     return local, local.name
 
 
+def _check_listed(found: Any, name: str, dtype: str | None, device: str) -> None:
+    """Refuse a repository before its weights are fetched: none that is safe, or too many."""
+    from huggingface_hub import try_to_load_from_cache
+    from huggingface_hub.constants import HF_HUB_CACHE
+
+    sizes = {
+        file.rfilename: file.size or 0
+        for file in found.siblings or ()
+        if file.rfilename.endswith(".safetensors")
+        and not any(fnmatch(file.rfilename, pattern) for pattern in _ASIDE)
+    }
+    if not sizes:
+        raise ModelLoadError(_NO_WEIGHTS.format(name=name))
+    missing = sum(
+        size
+        for file, size in sizes.items()
+        if not isinstance(try_to_load_from_cache(name, file, revision=found.sha), str)
+    )
+    cache = Path(HF_HUB_CACHE)
+    cache = next(path for path in (cache, *cache.parents) if path.is_dir())
+    if missing > (free := shutil.disk_usage(cache).free):
+        raise ModelLoadError(
+            f"{name} is {_gib(missing)} to fetch and {_gib(free)} of disk are free; choose a "
+            "smaller model, or set HF_HOME to a larger disk"
+        )
+    # where the hub has not counted: as few as if all were stored in float32; `load` counts again
+    counted = found.safetensors.total if found.safetensors else sum(sizes.values()) // 4
+    how = dtype or ("float32" if device == "cpu" else "bfloat16")
+    if how in _BYTES:
+        weights = counted * _BYTES[how]
+        _check_memory(weights, 0, name, f"{how} on {device}", available_memory(device))
+
+
 def _check_safe(folder: Path, name: str) -> None:
     if not (folder / "config.json").is_file():
         raise ModelLoadError(f"{name} holds no config.json, so it is not a model of transformers")
     if not any(folder.glob("*.safetensors")):
-        raise ModelLoadError(
-            f"{name} has no safetensors weights (pickled ones can run code and are never loaded); "
-            "convert them with save_pretrained"
-        )
+        raise ModelLoadError(_NO_WEIGHTS.format(name=name))
 
 
 def fingerprint(folder: Path) -> str:

@@ -24,6 +24,7 @@ class FetchBar(tqdm):  # type: ignore[misc]
     """The progress bar that a download from the hub moves: told instead of drawn."""
 
     source = ""
+    last = ""
 
     @classmethod
     def of(cls, source: str) -> type[FetchBar]:
@@ -41,7 +42,10 @@ class FetchBar(tqdm):  # type: ignore[misc]
         """Tell the share of bytes; the bar of whole files says less."""
         if self.unit == "B" and self.total:
             size = f"{self.total / 1e6:.0f} MB"
-            self.told(f"fetching {self.source}: {self.n / self.total:.0%} of {size}")
+            text = f"fetching {self.source}: {self.n / self.total:.0%} of {size}"
+            if text != self.last:  # a shell shows a line for each
+                self.told(text)
+            self.last = text
 
 
 def _no(what: str) -> None:

@@ -1,0 +1,160 @@
+"""Models by hub id, fetched by the hub's own client from a stand-in for the hub on this machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from fake_hub import COMMIT, FakeHub
+from tiny_models import save
+
+from qalign_core.errors import ModelLoadError
+from qalign_core.models import loading
+
+ROOT = Path(__file__).resolve().parent.parent
+RUN = ["run", "--prompt", "Hi", "--steps", "2", "--max-new-tokens", "8", "--lm"]
+PLENTY = 2**33
+CASES = {
+    "fetched": [*RUN, "owner/tiny", "--rm", "owner/tiny-rm"],
+    "again": [*RUN, "owner/tiny", "--rm", "owner/tiny-rm"],
+    "unknown": [*RUN, "owner/other"],
+    "gated": [*RUN, "owner/gated"],
+    "pickled": [*RUN, "owner/pickled"],
+    "malformed": [*RUN, "owner/-.bad--name"],
+    "too large": [*RUN, "owner/large"],
+}
+REVISION = """
+import sys
+from qalign_core.errors import ModelLoadError
+from qalign_core.registry import load_language_model
+print(load_language_model("owner/tiny", revision=sys.argv[1]).revision)
+try:
+    load_language_model("owner/tiny", revision="no-such-branch")
+except ModelLoadError as error:
+    print(error)
+"""
+
+
+def python(*arguments, hub, home):
+    """What a fresh Python prints that knows no other hub."""
+    environment = {
+        **{k: v for k, v in os.environ.items() if not k.startswith(("HF_", "HUGGING"))},
+        "HF_ENDPOINT": hub.address,
+        "HF_HOME": str(home),
+        "OMP_NUM_THREADS": "1",
+        "PYTHONPATH": os.pathsep.join(map(str, [ROOT, ROOT / "tests"])),
+    }
+    result = subprocess.run(
+        [sys.executable, *map(str, arguments)],
+        cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr[-4000:]
+    return result.stdout
+
+
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("hub")
+    lm = save(folder / "tiny", "llama")
+    # what repositories have beside the model
+    (lm / "README.md").write_text("# A model")
+    (lm / "modeling_tiny.py").write_text("raise SystemExit('this code must never run')")
+    (lm / "pytorch_model.bin").write_bytes(b"pickled")
+    (lm / "consolidated.safetensors").write_bytes(b"the same weights")
+    (lm / "onnx").mkdir()
+    (lm / "onnx" / "config.json").write_text("{}")
+    (lm / "onnx" / "model.safetensors").write_bytes(b"once more")
+    rm = save(folder / "tiny-rm", "llama", n_outputs=1)
+    pickled = folder / "pickled"
+    pickled.mkdir()
+    (pickled / "config.json").write_bytes((lm / "config.json").read_bytes())
+    (pickled / "pytorch_model.bin").write_bytes(b"pickled")
+    repositories = {"tiny": lm, "tiny-rm": rm, "gated": lm, "pickled": pickled, "large": lm}
+    made = FakeHub(
+        {f"owner/{name}": path for name, path in repositories.items()},
+        gated=("owner/gated",),
+        parameters={"owner/large": 70_000_000_000},
+    )
+    yield made
+    made.stop()
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    """Where the hub's client keeps what it fetched."""
+    return tmp_path_factory.mktemp("home")
+
+
+@pytest.fixture(scope="module")
+def said(hub, home):
+    """What the command line said in each case, with nothing fetched before the first."""
+    client = ROOT / "tests" / "hub_client.py"
+    cases = json.dumps([(arguments, PLENTY) for arguments in CASES.values()])
+    found = json.loads(python(client, cases, hub=hub, home=home).splitlines()[-1])
+    return dict(zip(CASES, found, strict=True))
+
+
+def sentence(case):
+    assert case["status"] == 2
+    assert case["error"].startswith("qalign_core: ")
+    assert case["error"].count("\n") == 1
+    return case["error"]
+
+
+def test_a_run_with_both_models_from_the_hub(said):
+    assert said["fetched"]["status"] == 0, said["fetched"]["error"]
+    assert said["again"]["out"] == said["fetched"]["out"]
+
+
+def test_only_the_models_own_safetensors_and_text_are_fetched(hub, said):
+    fetched = hub.fetched("owner/tiny")
+    assert {"config.json", "model.safetensors", "tokenizer.json"} <= fetched
+    assert not {name for name in fetched if not name.endswith((".json", ".jinja", ".safetensors"))}
+    assert not {name for name in fetched if "/" in name or name.startswith("consolidated")}
+
+
+def test_the_download_is_told_in_bytes(said):
+    told = re.findall(r"fetching owner/tiny: (\d+)% of \d+ MB", said["fetched"]["error"])
+    assert told[-1] == "100"
+
+
+def test_what_is_refused_is_one_sentence_and_nothing_was_fetched(hub, said):
+    assert "owner/other is neither a folder nor a model on the hub" in sentence(said["unknown"])
+    assert "accept its licence on the hub and set HF_TOKEN" in sentence(said["gated"])
+    assert "no safetensors weights" in sentence(said["pickled"])
+    assert "is neither a folder nor a model on the hub" in sentence(said["malformed"])
+    assert "owner/large needs 260.8 GiB as float32 on cpu" in sentence(said["too large"])
+    for name in ("other", "gated", "pickled", "large"):
+        assert not hub.fetched(f"owner/{name}")
+
+
+def test_a_revision_is_pinned_to_its_commit_and_an_unknown_one_is_refused(hub, tmp_path):
+    revision, error = python("-c", REVISION, "main", hub=hub, home=tmp_path).splitlines()
+    assert revision == COMMIT
+    assert error == (
+        "owner/tiny has no revision no-such-branch; leave it out or name a commit, branch or tag"
+    )
+
+
+def test_what_was_fetched_serves_without_the_hub_and_nothing_else_does(home, said):
+    gone = FakeHub({})
+    gone.stop()
+    cases = json.dumps([(CASES["again"], PLENTY), ([*RUN, "owner/never"], PLENTY)])
+    client = ROOT / "tests" / "hub_client.py"
+    cached, missing = json.loads(python(client, cases, hub=gone, home=home).splitlines()[-1])
+    assert cached["out"] == said["fetched"]["out"], cached["error"]
+    assert "owner/never is not on this machine and no hub answers" in sentence(missing)
+
+
+def test_a_model_larger_than_the_disk_is_refused(monkeypatch):
+    file = SimpleNamespace(rfilename="model.safetensors", size=2**34)
+    found = SimpleNamespace(siblings=[file], sha=COMMIT, safetensors=None)
+    monkeypatch.setattr(loading.shutil, "disk_usage", lambda path: SimpleNamespace(free=2**30))
+    with pytest.raises(ModelLoadError, match=r"is 16.0 GiB to fetch and 1.0 GiB of disk are free"):
+        loading._check_listed(found, "owner/large", None, "cpu")
