@@ -52,7 +52,7 @@ def python(*arguments, hub, home):
     }
     result = subprocess.run(
         [sys.executable, *map(str, arguments)],
-        cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300,
+        cwd=ROOT, env=environment, capture_output=True, text=True, timeout=900,
     )  # fmt: skip
     assert result.returncode == 0, result.stderr[-4000:]
     return result.stdout
