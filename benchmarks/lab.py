@@ -70,24 +70,29 @@ SECTIONS = (
 )  # fmt: skip
 STILL = {"#lab-guess": ("target",)}  # figures that a control leaves as they are
 WATCH = """(plots) => {
-  const place = (name) => document.querySelector(`#lab-${name}`);
-  const plot = (name) => place(name)?.querySelector('.js-plotly-plot');
-  const before = plots.map((name) => [plot(name), plot(name)?.data]);
-  const fresh = (name, k) => plot(name)?.querySelector('.main-svg') &&
-    (plot(name) !== before[k][0] || plot(name).data !== before[k][1]);
+  const graph = (name) => document.querySelector(`#lab-${name}.js-plotly-plot`);
+  const before = plots.map((name) => graph(name)?.data), waiting = new Set(plots);
   let start = 0;
   const begin = () => { start ||= performance.now(); };
   for (const event of ['input', 'change', 'mousedown', 'click'])
     document.addEventListener(event, begin, { capture: true, once: true });
   window.drawn = new Promise((done, failed) => {
-    setTimeout(() => failed(new Error(`not drawn in a minute: ${plots}`)), 60000);
-    const look = () => {
-      if (!plots.every(fresh)) return;
-      observer.disconnect();
-      requestAnimationFrame(() => done(performance.now() - start));
-    };
-    const observer = new MutationObserver(look);  // a loop over frames would cost what it measures
+    setTimeout(() => failed(new Error(`not drawn in a minute: ${[...waiting]}`)), 60000);
+    const listened = new Set();
+    const listen = () => plots.forEach((name, k) => {
+      const plot = graph(name);
+      if (!plot?.on || listened.has(plot)) return;
+      listened.add(plot);
+      plot.on('plotly_afterplot', () => {
+        if (plot.data === before[k] || !waiting.delete(name) || waiting.size) return;
+        observer.disconnect();
+        requestAnimationFrame(() => done(performance.now() - start));
+      });
+    });
+    // a section's graphs are made when it is opened
+    const observer = new MutationObserver(listen);
     observer.observe(document.querySelector('.lab'), { childList: true, subtree: true });
+    listen();
   });
 }"""
 SLIDE = """([selector, value]) => {
@@ -156,7 +161,7 @@ async def main() -> None:
             page.set_default_timeout(60_000)
             start = time.perf_counter()
             await page.goto(address)
-            await page.wait_for_selector("#lab-distance .js-plotly-plot .main-svg")
+            await page.wait_for_selector("#lab-distance .main-svg")
             print(
                 f"lab opened in {time.perf_counter() - start:.1f} s, load {os.getloadavg()[0]:.1f}"
             )

@@ -14,7 +14,7 @@ from plotly.subplots import make_subplots
 
 from components import lab_balance, lab_best_of_n, lab_beta, lab_break, lab_chain, lab_wrong
 from components.base_rewards import N_EVALUATED, BaseRewards, base_rewards, evaluated
-from components.lab_style import BLUE, GREY, INK, ORANGE
+from components.lab_style import BLUE, GREY, INK, ORANGE, Figure
 from qalign_core.calibrate import MIN_REWARDS, Mixture, best_of_n_as_alignment, fit_mixture
 from qalign_core.errors import InvalidSetting, QAlignError
 from qalign_core.exact import EXACT, Array
@@ -137,20 +137,20 @@ def _chain() -> lab_chain.Progress:
     return lab_chain.progress(preset(), BETA, 16, 256)
 
 
-def _balance() -> go.Figure:
+def _balance() -> Figure:
     return lab_balance.flow_figure(*lab_balance.pair(preset(), BETA, "ab·", "abca…", EXACT))
 
 
-def _mistake() -> go.Figure:
+def _mistake() -> Figure:
     return lab_break.wrong_figure(broken(preset(), BETA, MISTAKES[0].rule), MISTAKES[0].title)
 
 
-def _best_of_n() -> go.Figure:
+def _best_of_n() -> Figure:
     mixture = Mixture((0.6, 0.4), (-1.5, 1.0), (0.8, 1.0))
     return lab_best_of_n.match_figure(match(mixture, 32), ())
 
 
-FIGURES: dict[str, tuple[str, Callable[[], go.Figure]]] = {
+FIGURES: dict[str, tuple[str, Callable[[], go.Figure | Figure]]] = {
     "gumbel": ("Largest of n normal rewards against the Gumbel distribution",
                maximum_against_gumbel),
     "normal": ("Largest of n normal rewards against the target at beta*(n)",
@@ -182,7 +182,7 @@ def make(name: str, traces: Sequence[Path] = ()) -> go.Figure:
     if name not in FIGURES:
         raise InvalidSetting(f"no figure {name!r}; there are {', '.join(FIGURES)} and 'all'")
     title, draw = FIGURES[name]
-    fig = fitted_mixtures(traces) if name == "mixture" else draw()
+    fig = go.Figure(fitted_mixtures(traces) if name == "mixture" else draw())
     height = (fig.layout.height or 340) + 60
     fig.update_layout(
         title={"text": title, "x": 0.02, "y": 1 - 12 / height, "yanchor": "top"},

@@ -13,7 +13,7 @@ from components import lab_balance, lab_best_of_n, lab_beta, lab_break, lab_chai
 from components.fold import fold
 from components.lab_link import from_query, to_query
 from components.lab_section import Section
-from components.lab_style import CSS, note
+from components.lab_style import note
 from qalign_core.errors import QAlignError
 from qalign_core.theory.world import (
     LANGUAGE_MODELS,
@@ -64,15 +64,15 @@ def parts_of(name: str) -> list[float]:
     return [*spec.letters, spec.length, spec.roughness, spec.gem]
 
 
-def draw_section(section: Section, world: Sequence[Any], own: Sequence[Any]) -> tuple[object, ...]:
-    """What a section shows, after a message that is empty unless the settings are invalid."""
+def draw_section(section: Section, world: Sequence[Any], own: Sequence[Any]) -> tuple[str, Any]:
+    """A message, empty unless the settings are invalid, and the value of the section's view."""
     rows, parts, beta = world[0], world[1:-1], world[-1]
     try:
         if section.uses_world:
-            return ("", *section.draw(world_of(rows, *parts), float(beta), *own))
-        return ("", *section.draw(*own))
+            return "", section.draw(world_of(rows, *parts), float(beta), *own).value()
+        return "", section.draw(*own).value()
     except QAlignError as error:
-        return (note(str(error)), *[gr.skip()] * len(section.outputs))
+        return note(str(error)), gr.skip()
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +134,7 @@ def build_lab_page(demo: gr.Blocks) -> None:
     """Build the page in the current context: the shared world, the sections, the wiring."""
     names = [name for name, _ in SECTIONS]
     with gr.Column(elem_classes="lab"):
-        gr.HTML(f"<style>{CSS.read_text(encoding='utf-8')}</style>{INTRO}", padding=False)
+        gr.HTML(INTRO, padding=False)
         # a radio, not tabs: on a phone all the sections stay in sight
         opened = gr.Radio(names, value=names[0], label="What to show", elem_id="lab-opened")
         with gr.Column(elem_id="lab-world") as shared:
@@ -188,10 +188,10 @@ def _wire(page: _Page, demo: gr.Blocks) -> None:
         for title, (_, section) in sections.items():
             own, rest = rest[: len(section.controls)], rest[len(section.controls) :]
             if title == name:
-                message, *shown = draw_section(section, settings, own)
-                drawn += shown
+                message, shown = draw_section(section, settings, own)
+                drawn.append(shown)
             else:
-                drawn += [gr.skip()] * len(section.outputs)
+                drawn.append(gr.skip())
         return [message, page.link_of(held), *drawn]
 
     def open_section(name: str) -> list[gr.Column]:
@@ -215,11 +215,7 @@ def _wire(page: _Page, demo: gr.Blocks) -> None:
         held = page.unmoved(found) | found
         return [*(held.get(str(c.elem_id), gr.skip()) for c in page.controls), str(found)]
 
-    outputs = [
-        page.message,
-        page.link,
-        *(output for _, section in sections.values() for output in section.outputs),
-    ]
+    outputs = [page.message, page.link, *(section.view for _, section in sections.values())]
     draw: dict[str, Any] = {"fn": redraw, "inputs": page.controls, "outputs": outputs, **QUIET}
     followed = gr.State("")
     # a preset fills all the editors: it is drawn once they all hold it, not as each one changes

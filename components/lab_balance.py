@@ -5,10 +5,10 @@ from __future__ import annotations
 import html
 
 import gradio as gr
-import plotly.graph_objects as go
 
 from components.lab_section import Section
-from components.lab_style import BLUE, ORANGE, block, figure, heading, number, table
+from components.lab_style import BLUE, LEGEND, ORANGE, Figure, bar, figure, heading, number, table
+from components.lab_view import View, view
 from qalign_core.errors import InvalidSetting
 from qalign_core.exact import EXACT, Rule
 from qalign_core.theory.balance import Flow, flow
@@ -49,7 +49,7 @@ def residual(forth: Flow, back: Flow) -> float:
     return abs(forth.total - back.total) / larger if larger > 0 else 0.0
 
 
-def flow_figure(forth: Flow, back: Flow) -> go.Figure:
+def flow_figure(forth: Flow, back: Flow) -> Figure:
     """Both flows, index by index: to the right y to y', to the left y' to y."""
     n = max(len(forth.p_index), len(back.p_index))
     places = [f"i = {i}" for i in range(n)]
@@ -57,10 +57,10 @@ def flow_figure(forth: Flow, back: Flow) -> go.Figure:
     left = [back.through(i) for i in range(n)]
     widest = max(*right, *left, 1e-300) * 1.1
     traces = [
-        go.Bar(y=places, x=[-v for v in left], orientation="h", name="y′ → y",
+        bar(y=places, x=[-v for v in left], orientation="h", name="y′ → y",
                marker={"color": ORANGE, "pattern": {"shape": "/", "size": 6}},
                customdata=left, hovertemplate="y′ → y: %{customdata:.3e}<extra></extra>"),
-        go.Bar(y=places, x=right, orientation="h", name="y → y′", marker={"color": BLUE},
+        bar(y=places, x=right, orientation="h", name="y → y′", marker={"color": BLUE},
                hovertemplate="y → y′: %{x:.3e}<extra></extra>"),
     ]  # fmt: skip
     return figure(
@@ -70,11 +70,13 @@ def flow_figure(forth: Flow, back: Flow) -> go.Figure:
         height=280,
         barmode="relative",
         hovermode="closest",
-        xaxis_range=[-widest, widest],
-        xaxis_tickvals=[-widest / 1.1, 0, widest / 1.1],
-        xaxis_ticktext=[number(widest / 1.1), "0", number(widest / 1.1)],
-        yaxis_autorange="reversed",
-        legend_traceorder="normal",
+        xaxis={
+            "range": [-widest, widest],
+            "tickvals": [-widest / 1.1, 0, widest / 1.1],
+            "ticktext": [number(widest / 1.1), "0", number(widest / 1.1)],
+        },
+        yaxis={"autorange": "reversed"},
+        legend={**LEGEND, "traceorder": "normal"},
     )
 
 
@@ -150,12 +152,13 @@ def flow_table(forth: Flow, back: Flow) -> str:
     )  # fmt: skip
 
 
-def draw(world: World, beta: float, y: str, z: str, title: str) -> tuple[object, ...]:
+def draw(world: World, beta: float, y: str, z: str, title: str) -> View:
     """Everything that the section shows."""
     rule = rule_named(title)
     forth, back = pair(world, beta, y, z, rule)
     gain = world.score(forth.new) - world.score(forth.old)
-    return told(forth, back, gain, beta, rule), flow_figure(forth, back), flow_table(forth, back)
+    bars = flow_figure(forth, back), flow_table(forth, back)
+    return View(told(forth, back, gain, beta, rule), (bars,))
 
 
 def build() -> Section:
@@ -172,6 +175,5 @@ def build() -> Section:
         z = gr.Dropdown(names, value="abca…", label="y′", elem_id="lab-z", min_width=120)
         rule = gr.Dropdown(list(RULES), value=RIGHT, label="Rule", elem_id="lab-rule",
                            min_width=200)  # fmt: skip
-    words = gr.HTML(elem_id="lab-balance-told", padding=False)
-    bars = block("Flow through each place to rewrite from", "flow")
-    return Section(draw, [y, z, rule], [words, bars.plot, bars.numbers])
+    drawn = view("lab-balance-told", {"flow": "Flow through each place to rewrite from"})
+    return Section(draw, [y, z, rule], drawn)

@@ -7,23 +7,28 @@ from functools import lru_cache
 
 import gradio as gr
 import numpy as np
-import plotly.graph_objects as go
 
 from components.base_rewards import base_rewards
 from components.lab_section import Section
 from components.lab_style import (
     BLUE,
+    DOTTED,
     GREY,
     ORANGE,
     Cell,
-    block,
+    Figure,
+    Trace,
+    bar,
     facts,
     figure,
     heading,
+    line_at,
     note,
     number,
+    scatter,
     table,
 )
+from components.lab_view import View, view
 from qalign_core.calibrate import MIN_REWARDS, Mixture, fit_mixture
 from qalign_core.errors import InvalidSetting
 from qalign_core.theory.best_of_n import SIZES, Matched, match
@@ -92,14 +97,14 @@ def mixture_of(
     return fitted(rewards), rewards
 
 
-def match_figure(m: Matched, rewards: tuple[float, ...]) -> go.Figure:
+def match_figure(m: Matched, rewards: tuple[float, ...]) -> Figure:
     """One base reward, the largest of n with the Gumbel over it, and the target at beta*(n)."""
-    traces: list[go.Scatter | go.Bar] = []
+    traces: list[Trace] = []
     if rewards:
         heights, edges = np.histogram(rewards, bins=min(40, 6 + len(rewards) // 8), density=True)
         traces.append(
-            go.Bar(x=(edges[1:] + edges[:-1]) / 2, y=heights, width=np.diff(edges),
-                   name="base samples", marker_color=GREY, opacity=0.45, hoverinfo="skip")
+            bar(x=(edges[1:] + edges[:-1]) / 2, y=heights, width=np.diff(edges),
+                   name="base samples", marker={"color": GREY}, opacity=0.45, hoverinfo="skip")
         )  # fmt: skip
     lines = [
         ("base LM", m.base, GREY, "solid"),
@@ -111,43 +116,38 @@ def match_figure(m: Matched, rewards: tuple[float, ...]) -> go.Figure:
             ("target at beta*(n)", m.tilted.density(m.reward), BLUE, "solid"),
         ]
     traces += [
-        go.Scatter(x=m.reward[::3], y=y[::3], name=name, mode="lines", hovertemplate="%{y:.3f}",
+        scatter(x=m.reward[::3], y=y[::3], name=name, mode="lines", hovertemplate="%{y:.3f}",
                    line={"color": colour, "dash": dash, "width": 2.5})
         for name, y, colour, dash in lines
     ]  # fmt: skip
-    fig = figure(traces, x="reward", y="density")
-    if m.alignment is not None:
-        fig.add_vline(x=m.alignment.a, line={"color": GREY, "width": 1, "dash": "dot"})
-    return fig
+    mode = [] if m.alignment is None else [line_at(m.alignment.a, **DOTTED)]
+    return figure(traces, x="reward", y="density", shapes=mode)
 
 
-def beta_figure(mixture: Mixture, here: Matched) -> go.Figure:
+def beta_figure(mixture: Mixture, here: Matched) -> Figure:
     """beta*(n) in units of the dominant component's sd against n."""
     sd = mixture.sds[mixture.dominant]
     found = [match(mixture, n) for n in SIZES]
     known = [m for m in found if m.alignment is not None]
     traces = [
-        go.Scatter(x=[m.n for m in known], y=[m.alignment.beta / sd for m in known if m.alignment],
+        scatter(x=[m.n for m in known], y=[m.alignment.beta / sd for m in known if m.alignment],
                    name="beta*(n) / σ", mode="lines+markers", hovertemplate="%{y:.3f}",
                    line={"color": BLUE, "width": 2.5}),
-        go.Scatter(x=[m.n for m in known], y=[m.sd / sd for m in known], hovertemplate="%{y:.3f}",
+        scatter(x=[m.n for m in known], y=[m.sd / sd for m in known], hovertemplate="%{y:.3f}",
                    name="sd of best-of-n / σ", mode="lines+markers",
-                   line={"color": ORANGE, "width": 2, "dash": "dash"}, marker_symbol="square"),
-        go.Scatter(x=[m.n for m in known], y=[(m.tilted_sd or 0) / sd for m in known],
+                   line={"color": ORANGE, "width": 2, "dash": "dash"}, marker={"symbol": "square"}),
+        scatter(x=[m.n for m in known], y=[(m.tilted_sd or 0) / sd for m in known],
                    name="sd of the target / σ", mode="lines", hovertemplate="%{y:.3f}",
                    line={"color": BLUE, "width": 1.5, "dash": "dot"}),
     ]  # fmt: skip
-    fig = figure(
+    return figure(
         traces,
         x="n",
         y="in units of σ of the upper component",
-        xaxis_type="log",
-        xaxis_tickvals=list(SIZES),
-        yaxis_rangemode="tozero",
+        xaxis={"type": "log", "tickvals": SIZES},
+        yaxis={"rangemode": "tozero"},
+        shapes=[] if here.alignment is None else [line_at(here.n, **DOTTED)],
     )
-    if here.alignment is not None:
-        fig.add_vline(x=here.n, line={"color": GREY, "width": 1, "dash": "dot"})
-    return fig
 
 
 def told(mixture: Mixture, m: Matched, rewards: tuple[float, ...]) -> str:
@@ -228,17 +228,13 @@ def draw(
     mean_2: float,
     sd_2: float,
     n: str,
-) -> tuple[object, ...]:
+) -> View:
     """Everything that the section shows."""
     mixture, rewards = mixture_of(source, pasted, share, (mean_1, mean_2), (sd_1, sd_2))
     m = match(mixture, int(n))
-    return (
-        told(mixture, m, rewards),
-        match_figure(m, rewards),
-        match_table(m),
-        beta_figure(mixture, m),
-        size_table(mixture),
-    )
+    densities = match_figure(m, rewards), match_table(m)
+    betas = beta_figure(mixture, m), size_table(mixture)
+    return View(told(mixture, m, rewards), (densities, betas))
 
 
 def build() -> Section:
@@ -272,12 +268,10 @@ def build() -> Section:
                          min_width=200)  # fmt: skip
     pasted = gr.Textbox(visible=False, label="Rewards of base samples of one prompt", lines=3,
                         placeholder="-1.2, 0.4, 2.31 …", elem_id="lab-pasted")  # fmt: skip
-    told_here = gr.HTML(elem_id="lab-bon-told", padding=False)
-    with gr.Row():
-        with gr.Column(min_width=340):
-            densities = block("Where do the rewards lie?", "densities")
-        with gr.Column(min_width=340):
-            betas = block("Which beta is best-of-n?", "betas")
+    drawn = view(
+        "lab-bon-told",
+        {"densities": "Where do the rewards lie?", "betas": "Which beta is best-of-n?"},
+    )
     source.change(
         lambda name: (gr.Row(visible=name == SLIDERS), gr.Textbox(visible=name == PASTED)),
         source, [sliders, pasted], api_visibility="private", show_progress="hidden",
@@ -285,7 +279,7 @@ def build() -> Section:
     return Section(
         draw,
         [source, pasted, share, mean_1, sd_1, mean_2, sd_2, n],
-        [told_here, densities.plot, densities.numbers, betas.plot, betas.numbers],
+        drawn,
         uses_world=False,
         prepare=fit_shipped,
     )

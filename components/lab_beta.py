@@ -2,84 +2,83 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import gradio as gr
-import plotly.graph_objects as go
-from plotly.subplots import make_subplots
 
 from components.lab_chain import strip, strip_table
 from components.lab_section import Section
 from components.lab_style import (
+    AXIS,
     BLUE,
+    DOTTED,
     GREY,
-    INK,
     ORANGE,
-    TICKS,
+    POWERS,
     VIOLET,
-    block,
+    Figure,
+    Trace,
     facts,
     figure,
     heading,
+    line_at,
     note,
     number,
     percent,
+    scatter,
     table,
+    title,
 )
+from components.lab_view import View, view
 from qalign_core.theory.temperature import AtBeta, at_beta, sweep
 from qalign_core.theory.world import World
 
 HIDDEN, REVEALED = "Guess first", "Show the acceptance rate"
+TICKS = (0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20)
 
 
-def sweep_figure(points: tuple[AtBeta, ...], here: AtBeta, guess: float | None) -> go.Figure:
+def sweep_figure(points: tuple[AtBeta, ...], here: AtBeta, guess: float | None) -> Figure:
     """Acceptance, KL and steps to 1 % against beta; without acceptance while it is guessed."""
-    fig = make_subplots(rows=3, cols=1, shared_xaxes=True, vertical_spacing=0.05)
     betas = [p.beta for p in points]
+    traces: list[Trace] = []
 
-    def add(row: int, name: str, colour: str, values: list[float | None], at: float | None) -> None:
-        line = go.Scatter(x=betas, y=values, name=name, line={"color": colour, "width": 2.5},
-                          hovertemplate="%{y:.3g}")  # fmt: skip
-        dot = go.Scatter(x=[here.beta], y=[at], mode="markers", showlegend=False,
-                         hoverinfo="skip",
-                         marker={"size": 11, "color": colour,
-                                 "line": {"color": "white", "width": 2}})  # fmt: skip
-        fig.add_traces([line, dot], rows=[row, row], cols=[1, 1])
+    def add(name: str, values: Sequence[float | None], yaxis: str, **line: object) -> None:
+        traces.append(scatter(x=betas, y=values, name=name, yaxis=yaxis, line=line, mode="lines",
+                              hovertemplate="%{y:.3g}"))  # fmt: skip
+
+    def dot(at: float | None, yaxis: str, colour: str) -> None:
+        traces.append(scatter(x=[here.beta], y=[at], yaxis=yaxis, mode="markers",
+                              showlegend=False, hoverinfo="skip",
+                              marker={"size": 11, "color": colour,
+                                      "line": {"color": "white", "width": 2}}))  # fmt: skip
 
     if guess is None:
-        add(1, "acceptance", BLUE, [p.acceptance for p in points], here.acceptance)
+        add("acceptance", [p.acceptance for p in points], "y", color=BLUE, width=2.5)
+        dot(here.acceptance, "y", BLUE)
         changed = [p.acceptance_changed for p in points]
-        fig.add_trace(
-            go.Scatter(x=betas, y=changed, name="over proposals that differ",
-                       hovertemplate="%{y:.3g}",
-                       line={"color": BLUE, "width": 1.5, "dash": "dot"}), 1, 1)  # fmt: skip
+        add("over proposals that differ", changed, "y", color=BLUE, width=1.5, dash="dot")
     else:
-        fig.add_trace(
-            go.Scatter(x=[betas[0], betas[-1]], y=[guess, guess], name="your guess", mode="lines",
-                       line={"color": GREY, "dash": "dash"}, hoverinfo="skip"), 1, 1)  # fmt: skip
-    add(2, "KL(target‖base)", ORANGE, [p.kl for p in points], here.kl)
-    steps: list[float | None] = [None if p.steps is None else max(p.steps, 1) for p in points]
-    add(3, "steps to 1 %", VIOLET, steps, None if here.steps is None else max(here.steps, 1))
-    frame = figure([], x="", y="", height=480).layout
-    fig.update_layout(
-        {k: frame[k] for k in ("template", "height", "margin", "paper_bgcolor", "plot_bgcolor",
-                               "font", "legend", "hovermode", "dragmode")}
+        traces.append(scatter(x=[betas[0], betas[-1]], y=[guess, guess], name="your guess",
+                              mode="lines", line={"color": GREY, "dash": "dash"},
+                              hoverinfo="skip"))  # fmt: skip
+    add("KL(target‖base)", [p.kl for p in points], "y2", color=ORANGE, width=2.5)
+    dot(here.kl, "y2", ORANGE)
+    steps = [None if p.steps is None else max(p.steps, 1) for p in points]
+    add("steps to 1 %", steps, "y3", color=VIOLET, width=2.5)
+    dot(None if here.steps is None else max(here.steps, 1), "y3", VIOLET)
+    return figure(
+        traces,
+        x="beta (← trust the reward, the LM →)",
+        y="acceptance",
+        height=480,
+        # one axis of beta under three stacked ones
+        xaxis={"type": "log", "range": [-1.33, 1.33], "tickvals": TICKS, "ticktext": TICKS,
+               "anchor": "y3"},
+        yaxis={"range": [0, 1.02], "tickformat": ".0%", "domain": [0.7, 1]},
+        yaxis2={**AXIS, "title": title("KL, nats"), "rangemode": "tozero", "domain": [0.35, 0.65]},
+        yaxis3={**AXIS, **POWERS, "title": title("steps to 1 %"), "domain": [0, 0.3]},
+        shapes=[line_at(here.beta, **DOTTED)],
     )  # fmt: skip
-    fig.update_xaxes(type="log", gridcolor="#dfe3ea", range=[-1.33, 1.33], **TICKS)
-    fig.update_xaxes(
-        tickvals=[0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20],
-        ticktext=["0.05", "0.1", "0.2", "0.5", "1", "2", "5", "10", "20"],
-    )
-    fig.update_xaxes(title_text="beta (← trust the reward, the LM →)", row=3)
-    fig.update_yaxes(gridcolor="#dfe3ea", **TICKS)
-    fig.update_yaxes(range=[0, 1.02], tickformat=".0%", title_text="acceptance", row=1)
-    fig.update_yaxes(title_text="KL, nats", rangemode="tozero", row=2)
-    fig.update_yaxes(
-        type="log", title_text="steps to 1 %", exponentformat="power", tickfont_size=11, row=3
-    )
-    fig.add_vline(x=here.beta, line={"color": GREY, "width": 1, "dash": "dot"})
-    fig.update_layout(font_color=INK)
-    fig.update_xaxes(title_font_size=13)
-    fig.update_yaxes(title_font_size=13)
-    return fig
 
 
 def facts_of(here: AtBeta, guess: float | None) -> str:
@@ -130,18 +129,16 @@ def sweep_table(points: tuple[AtBeta, ...], revealed: bool) -> str:
     )  # fmt: skip
 
 
-def draw(world: World, beta: float, guess: float, mode: str) -> tuple[object, ...]:
+def draw(world: World, beta: float, guess: float, mode: str) -> View:
     """Everything that the section shows."""
     revealed = mode == REVEALED
     here, chain, share = at_beta(world, beta), world.chain(beta), guess / 100
     hidden = None if revealed else share
     points = sweep(world)
-    return (
+    curve = sweep_figure(points, here, hidden), sweep_table(points, revealed)
+    return View(
         verdict(here, share, revealed) + facts_of(here, hidden),
-        strip(chain),
-        strip_table(chain),
-        sweep_figure(points, here, hidden),
-        sweep_table(points, revealed),
+        ((strip(chain), strip_table(chain)), curve),
     )
 
 
@@ -158,11 +155,11 @@ def build() -> Section:
                           elem_id="lab-guess", scale=3, min_width=240)  # fmt: skip
         mode = gr.Radio([HIDDEN, REVEALED], value=HIDDEN, label="Acceptance rate",
                         elem_id="lab-reveal", scale=2, min_width=240)  # fmt: skip
-    told = gr.HTML(elem_id="lab-beta-told", padding=False)
-    with gr.Row():
-        with gr.Column(min_width=340):
-            bars = block("The target at this beta", "target")
-        with gr.Column(min_width=340):
-            curve = block("Acceptance, distance and patience, at every beta", "sweep")
-    return Section(draw, [guess, mode], [told, bars.plot, bars.numbers, curve.plot,
-                   curve.numbers])  # fmt: skip
+    drawn = view(
+        "lab-beta-told",
+        {
+            "target": "The target at this beta",
+            "sweep": "Acceptance, distance and patience, at every beta",
+        },
+    )
+    return Section(draw, [guess, mode], drawn)

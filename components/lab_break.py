@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gradio as gr
 import numpy as np
-import plotly.graph_objects as go
 
 from components.lab_chain import strip_table
 from components.lab_section import Section
@@ -12,14 +11,18 @@ from components.lab_style import (
     BLUE,
     GREY,
     ORANGE,
-    block,
+    POWERS,
+    Figure,
+    bar,
     facts,
     figure,
     heading,
     note,
     number,
+    scatter,
     table,
 )
+from components.lab_view import View, view
 from qalign_core.theory.convergence import distances
 from qalign_core.theory.mistakes import MISTAKES, Broken, broken, mistake
 from qalign_core.theory.world import World, by_reward, label
@@ -28,7 +31,7 @@ STEPS = 128
 SHOWN = 40
 
 
-def wrong_figure(b: Broken, title: str) -> go.Figure:
+def wrong_figure(b: Broken, title: str) -> Figure:
     """The responses that differ most: the exact target beside what the wrong rule samples."""
     gap = np.abs(b.limit - b.chain.target)
     largest = set(np.argsort(-gap, kind="stable")[:SHOWN].tolist())
@@ -36,9 +39,9 @@ def wrong_figure(b: Broken, title: str) -> go.Figure:
     names = [label(b.chain.states[a]) for a in order]
     place = list(range(len(order)))
     traces = [
-        go.Bar(x=place, y=b.chain.target[order], name="exact target", marker_color=BLUE,
+        bar(x=place, y=b.chain.target[order], name="exact target", marker={"color": BLUE},
                customdata=names, hovertemplate="%{customdata}: %{y:.4f}"),
-        go.Bar(x=place, y=b.limit[order], name=title.lower(),
+        bar(x=place, y=b.limit[order], name=title.lower(),
                marker={"color": ORANGE, "pattern": {"shape": "/", "size": 5}},
                hovertemplate="%{y:.4f}"),
     ]  # fmt: skip
@@ -49,9 +52,11 @@ def wrong_figure(b: Broken, title: str) -> go.Figure:
         y="probability",
         barmode="group",
         bargap=0.2,
-        xaxis_tickvals=place[::every],
-        xaxis_ticktext=names[::every],
-        xaxis_hoverformat=" ",
+        xaxis={
+            "tickvals": place[::every],
+            "ticktext": names[::every],
+            "hoverformat": " ",
+        },
     )
 
 
@@ -60,24 +65,22 @@ def both_distances(world: World, beta: float, b: Broken) -> tuple[np.ndarray, np
     return distances(world.chain(beta), STEPS), distances(b.chain, STEPS)
 
 
-def wrong_distance_figure(right: np.ndarray, wrong: np.ndarray, b: Broken) -> go.Figure:
+def wrong_distance_figure(right: np.ndarray, wrong: np.ndarray, b: Broken) -> Figure:
     """The right rule goes on falling; the wrong one levels off at its distance."""
     t = np.arange(len(right))
     traces = [
-        go.Scatter(x=t, y=np.where(right > 1e-15, right, np.nan), name="right rule",
+        scatter(x=t, y=np.where(right > 1e-15, right, np.nan), name="right rule",
                    line={"color": BLUE, "width": 2.5}, hovertemplate="%{y:.2e}"),
-        go.Scatter(x=t, y=wrong, name="this mistake", line={"color": ORANGE, "width": 2.5},
+        scatter(x=t, y=wrong, name="this mistake", line={"color": ORANGE, "width": 2.5},
                    hovertemplate="%{y:.2e}"),
-        go.Scatter(x=[0, len(t) - 1], y=[b.distance] * 2, name="where it ends", mode="lines",
+        scatter(x=[0, len(t) - 1], y=[b.distance] * 2, name="where it ends", mode="lines",
                    line={"color": GREY, "width": 1.5, "dash": "dash"}, hoverinfo="skip"),
     ]  # fmt: skip
     return figure(
         traces,
         x="step t",
         y="total variation to the target",
-        yaxis_type="log",
-        yaxis_exponentformat="power",
-        yaxis_tickfont_size=11,  # powers are drawn a quarter larger
+        yaxis=POWERS,
     )
 
 
@@ -100,22 +103,16 @@ def facts_of(b: Broken) -> str:
     return cards
 
 
-def draw(world: World, beta: float, title: str) -> tuple[object, ...]:
+def draw(world: World, beta: float, title: str) -> View:
     """Everything that the section shows."""
     chosen = mistake(title)
     b = broken(world, beta, chosen.rule)
     right, wrong = both_distances(world, beta, b)
     stops = (0, 1, 2, 4, 8, 16, 32, 64, STEPS)
-    return (
-        f'<p class="lab-say">{chosen.why}</p>{facts_of(b)}',
-        wrong_figure(b, title),
-        strip_table(b.chain, b.limit, "this mistake"),
-        wrong_distance_figure(right, wrong, b),
-        table(
-            ("t", "right rule", "this mistake"),
-            [(str(t), float(right[t]), float(wrong[t])) for t in stops],
-        ),
-    )
+    rows = [(str(t), float(right[t]), float(wrong[t])) for t in stops]
+    bars = wrong_figure(b, title), strip_table(b.chain, b.limit, "this mistake")
+    curve = wrong_distance_figure(right, wrong, b), table(("t", "right rule", "this mistake"), rows)
+    return View(f'<p class="lab-say">{chosen.why}</p>{facts_of(b)}', (bars, curve))
 
 
 def build() -> Section:
@@ -127,11 +124,8 @@ def build() -> Section:
     )
     titles = [m.title for m in MISTAKES]
     which = gr.Radio(titles, value=titles[0], label="Break it", elem_id="lab-mistake")
-    told = gr.HTML(elem_id="lab-break-told", padding=False)
-    with gr.Row():
-        with gr.Column(min_width=340):
-            bars = block("What it samples instead", "wrong")
-        with gr.Column(min_width=340):
-            curve = block("It never gets there", "wrong-distance")
-    return Section(draw, [which], [told, bars.plot, bars.numbers, curve.plot,
-                   curve.numbers])  # fmt: skip
+    drawn = view(
+        "lab-break-told",
+        {"wrong": "What it samples instead", "wrong-distance": "It never gets there"},
+    )
+    return Section(draw, [which], drawn)

@@ -6,24 +6,28 @@ from dataclasses import dataclass
 
 import gradio as gr
 import numpy as np
-import plotly.graph_objects as go
 
 from components.lab_section import Section
 from components.lab_style import (
     BLUE,
     GREY,
     ORANGE,
+    POWERS,
     TEAL,
     VIOLET,
     Cell,
-    block,
+    Figure,
+    bar,
     facts,
     figure,
     heading,
     number,
     percent,
+    scatter,
     table,
+    title,
 )
+from components.lab_view import View, view
 from qalign_core.exact import Array, ExactChain, total_variation
 from qalign_core.theory.convergence import (
     acceptance_rate,
@@ -81,7 +85,7 @@ def progress(world: World, beta: float, t: int, n_chains: int) -> Progress:
 
 def strip(
     chain: ExactChain, shown: Array | None = None, name: str = "", colour: str = VIOLET
-) -> go.Figure:
+) -> Figure:
     """All responses from the lowest reward to the highest: base LM, exact target, and `shown`."""
     order = by_reward(chain)
     place = np.arange(len(order))
@@ -91,15 +95,15 @@ def strip(
         f"{text} · reward {r:+.2f}" for text, r in zip(labels, chain.rewards[order], strict=True)
     ]
     traces = [
-        go.Bar(x=place, y=chain.target[order], name="exact target", marker_color=BLUE,
+        bar(x=place, y=chain.target[order], name="exact target", marker={"color": BLUE},
                customdata=hover, hovertemplate="%{customdata}<br>target %{y:.4f}"),
-        go.Scatter(x=place, y=chain.base[order], name="base LM", mode="lines",
+        scatter(x=place, y=chain.base[order], name="base LM", mode="lines",
                    line={"color": ORANGE, "width": 1.5, "shape": "hvh"},
                    hovertemplate="%{y:.4f}"),
     ]  # fmt: skip
     if shown is not None:
         traces.append(
-            go.Scatter(x=place, y=shown[order], name=name, mode="markers",
+            scatter(x=place, y=shown[order], name=name, mode="markers",
                        marker={"color": colour, "size": 6, "symbol": "diamond"},
                        hovertemplate="%{y:.4f}")
         )  # fmt: skip
@@ -107,17 +111,19 @@ def strip(
         traces,
         x="responses, worst reward to best",
         y="probability",
-        xaxis_tickvals=ticks,
-        xaxis_ticktext=[f"{labels[k]}<br>{chain.rewards[order[k]]:+.1f}" for k in ticks],
-        xaxis_tickangle=0,
-        xaxis_hoverformat=" ",
-        xaxis_title_standoff=12,
-        margin_b=72,
+        xaxis={
+            "tickvals": ticks,
+            "ticktext": [f"{labels[k]}<br>{chain.rewards[order[k]]:+.1f}" for k in ticks],
+            "tickangle": 0,
+            "hoverformat": " ",
+            "title": {**title("responses, worst reward to best"), "standoff": 12},
+        },
+        margin={"b": 72},
         bargap=0.05,
     )
 
 
-def distance_figure(p: Progress) -> go.Figure:
+def distance_figure(p: Progress) -> Figure:
     """Total variation against t on a log axis, with the slope and the noise floor."""
     t = np.arange(len(p.exact))
     resolved = np.where(p.exact > 1e-15, p.exact, np.nan)  # below this it is rounding
@@ -125,24 +131,24 @@ def distance_figure(p: Progress) -> go.Figure:
     anchor = int(np.nonzero(p.exact > 1e-11)[0][-1])
     slope = p.exact[anchor] * np.power(p.eigenvalue, (t - anchor).astype(float))
     traces = [
-        go.Scatter(x=t, y=resolved, name="exact chain", line={"color": VIOLET, "width": 2.5},
+        scatter(x=t, y=resolved, name="exact chain", line={"color": VIOLET, "width": 2.5},
                    hovertemplate="%{y:.2e}"),
-        go.Scatter(x=t, y=np.where((slope < 3) & (slope > 1e-15), slope, np.nan),
+        scatter(x=t, y=np.where((slope < 3) & (slope > 1e-15), slope, np.nan),
                    name=f"second eigenvalue: {p.eigenvalue:.3f}ᵗ",
                    line={"color": GREY, "width": 1.5, "dash": "dash"}, hoverinfo="skip"),
     ]  # fmt: skip
     if p.empirical is not None and p.floor is not None:
         traces += [
-            go.Scatter(x=t, y=p.empirical, name=_chains(p.n_chains),
+            scatter(x=t, y=p.empirical, name=_chains(p.n_chains),
                        line={"color": TEAL, "width": 1.5}, hovertemplate="%{y:.3f}"),
-            go.Scatter(x=[0, len(t) - 1], y=[p.floor, p.floor],
+            scatter(x=[0, len(t) - 1], y=[p.floor, p.floor],
                        name=f"noise of {p.n_chains} perfect draws", mode="lines",
                        line={"color": ORANGE, "width": 1.5, "dash": "dot"},
                        hovertemplate="%{y:.3f}"),
         ]  # fmt: skip
     here = p.exact[p.t] if p.empirical is None else p.empirical[p.t]
     traces.append(
-        go.Scatter(x=[p.t], y=[max(here, 1e-15)], name=f"t = {p.t}", mode="markers",
+        scatter(x=[p.t], y=[max(here, 1e-15)], name=f"t = {p.t}", mode="markers",
                    marker={"color": VIOLET if p.empirical is None else TEAL, "size": 12,
                            "line": {"color": "white", "width": 2}}, hoverinfo="skip")
     )  # fmt: skip
@@ -150,11 +156,7 @@ def distance_figure(p: Progress) -> go.Figure:
         traces,
         x="step t",
         y="total variation to the target",
-        yaxis_type="log",
-        yaxis_range=[-15.2, 0.4],
-        yaxis_dtick=3,
-        yaxis_exponentformat="power",
-        yaxis_tickfont_size=11,  # powers are drawn a quarter larger
+        yaxis={**POWERS, "range": [-15.2, 0.4], "dtick": 3},
     )
 
 
@@ -205,19 +207,13 @@ def distance_table(p: Progress) -> str:
     return table(headers, rows)
 
 
-def draw(
-    world: World, beta: float, t: float, shown: str
-) -> tuple[str, go.Figure, str, go.Figure, str]:
+def draw(world: World, beta: float, t: float, shown: str) -> View:
     """Everything that the section shows."""
     p = progress(world, beta, int(t), SHOWN[shown])
     name = f"after {p.t} steps" if not p.n_chains else f"{_chains(p.n_chains)} after {p.t} steps"
-    return (
-        facts_of(p),
-        strip(p.chain, p.now, name, VIOLET if not p.n_chains else TEAL),
-        strip_table(p.chain, p.now, name),
-        distance_figure(p),
-        distance_table(p),
-    )
+    colour = TEAL if p.n_chains else VIOLET
+    bars = strip(p.chain, p.now, name, colour), strip_table(p.chain, p.now, name)
+    return View(facts_of(p), (bars, (distance_figure(p), distance_table(p))))
 
 
 def next_stop(t: float) -> int:
@@ -242,15 +238,11 @@ def build() -> Section:
             elem_id="lab-shown", min_width=280,
         )  # fmt: skip
     # drawn at once: the section that is open first must not wait for an event
-    facts_now, strip_now, strip_rows, curve_now, curve_rows = draw(
-        preset(), FIRST_BETA, 0, next(iter(SHOWN))
+    drawn = view(
+        "lab-chain-facts",
+        {"strip": "Which responses, how often?", "distance": "How far from the target?"},
+        draw(preset(), FIRST_BETA, 0, next(iter(SHOWN))),
     )
-    told = gr.HTML(facts_now, elem_id="lab-chain-facts", padding=False)
-    with gr.Row():
-        with gr.Column(min_width=340):
-            bars = block("Which responses, how often?", "strip", strip_now, strip_rows)
-        with gr.Column(min_width=340):
-            curve = block("How far from the target?", "distance", curve_now, curve_rows)
     timer = gr.Timer(0.4, active=False)
 
     def toggle(label: str, at: float) -> tuple[object, object, object]:
@@ -266,5 +258,4 @@ def build() -> Section:
     quiet = {"api_visibility": "private", "show_progress": "hidden"}
     play.click(toggle, [play, t], [t, timer, play], **quiet)
     timer.tick(tick, t, [t, timer, play], **quiet)
-    return Section(draw, [t, shown], [told, bars.plot, bars.numbers, curve.plot,
-                   curve.numbers])  # fmt: skip
+    return Section(draw, [t, shown], drawn)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
+import gradio as gr
 from gradio.components import Component
+
+from components.lab_view import View
 
 
 @dataclass(frozen=True)
@@ -13,16 +16,16 @@ class Section:
     """A section of the lab.
 
     Attributes:
-        draw: from (world, beta, *values of `controls`) to the values of `outputs`, in order; a
-            section with a world of its own gets only the values.
+        draw: from (world, beta, *values of `controls`) to what the section shows; a section with a
+            world of its own gets only the values.
         controls: the section's own widgets; a change of one draws the section again.
-        outputs: the widgets that it fills.
+        view: the component that shows it.
         uses_world: whether it shows the shared language model and reward.
         prepare: run once the section is open and drawn, for what is slow the first time.
     """
 
-    draw: Callable[..., Sequence[object]]
+    draw: Callable[..., View]
     controls: list[Component]
-    outputs: list[Component]
+    view: gr.HTML
     uses_world: bool = True
     prepare: Callable[[], object] | None = None

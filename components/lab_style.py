@@ -8,54 +8,86 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import gradio as gr
-import plotly.graph_objects as go
 
 BLUE, ORANGE, VIOLET, TEAL, GREY = "#2f73d2", "#d97a1d", "#8a5cf0", "#0f8a7e", "#7c8696"
 INK = "#1d2430"
-CSS = Path(__file__).resolve().parent.parent / "assets" / "lab" / "lab.css"
 
 Cell = str | float | int | None
 
-TICKS = {"ticks": "outside", "ticklen": 5, "tickcolor": "rgba(0,0,0,0)"}
-"""Ticks that are not drawn: they keep an axis' words off the axis."""
+Trace = dict[str, object]
+Figure = dict[str, Any]
+"""plotly's "data" and "layout" as plain values; `go.Figure` takes it as it is."""
+
+POWERS = {"type": "log", "exponentformat": "power", "tickfont": {"size": 11}}
+"""A log axis of small numbers; powers are drawn a quarter larger than their font says."""
+DOTTED = {"color": GREY, "width": 1, "dash": "dot"}
+"""The line that says: here."""
+LEGEND = {"orientation": "h", "yanchor": "bottom", "y": 1.02, "x": 0, "xanchor": "left"}
+AXIS = {
+    "gridcolor": "#dfe3ea",
+    "zerolinecolor": "#c3cad5",
+    # ticks that are not drawn: they keep an axis' words off the axis
+    "ticks": "outside",
+    "ticklen": 5,
+    "tickcolor": "rgba(0,0,0,0)",
+}
+
+
+def bar(**trace: object) -> Trace:
+    """A bar trace."""
+    return {"type": "bar", **trace}
+
+
+def scatter(**trace: object) -> Trace:
+    """A trace of points, lines or both."""
+    return {"type": "scatter", **trace}
+
+
+def line_at(x: float, **line: object) -> dict[str, object]:
+    """A vertical line through the whole figure, a shape of its layout."""
+    return {"type": "line", "x0": x, "x1": x, "yref": "paper", "y0": 0, "y1": 1, "line": line}
+
+
+def title(text: str) -> dict[str, object]:
+    """An axis' title."""
+    return {"text": text, "font": {"size": 13}}
 
 
 def figure(
-    traces: Sequence[go.Scatter | go.Bar],
+    traces: Sequence[Trace],
     *,
     x: str,
     y: str,
-    height: int = 340,
+    xaxis: Mapping[str, object] | None = None,
+    yaxis: Mapping[str, object] | None = None,
+    margin: Mapping[str, float] | None = None,
     **layout: object,
-) -> go.Figure:
+) -> Figure:
     """A figure in the lab's frame: no title (the page has headings), legend above, both themes.
 
-    The browser draws it anew at each change, so it is kept light: no template, and margins that
-    are wide enough, since measuring them takes a second drawing.
+    It is drawn at each change, so it is kept light: plain values, which plotly.js checks itself
+    (`go.Figure` takes longer than the mathematics), no template, and margins that are wide enough,
+    since measuring them takes a second drawing.
     """
-    axis = {"gridcolor": "#dfe3ea", "zerolinecolor": "#c3cad5", **TICKS}
     frame = {
-        "template": "none",
-        "height": height,
-        "margin": {"l": 64, "r": 12, "t": 36, "b": 48},
+        "template": {},
+        "height": 340,
+        "margin": {"l": 64, "r": 12, "t": 36, "b": 48, **(margin or {})},
         "paper_bgcolor": "rgba(0,0,0,0)",
         "plot_bgcolor": "rgba(0,0,0,0)",
         "font": {"size": 13, "color": INK},
-        "legend": {"orientation": "h", "yanchor": "bottom", "y": 1.02, "x": 0, "xanchor": "left"},
+        "legend": LEGEND,
         "hovermode": "x unified",
         "bargap": 0.15,
-        "xaxis": {**axis, "title": {"text": x, "font": {"size": 13}}},
-        "yaxis": {**axis, "title": {"text": y, "font": {"size": 13}}},
+        "xaxis": {**AXIS, "title": title(x), **(xaxis or {})},
+        "yaxis": {**AXIS, "title": title(y), **(yaxis or {})},
         "dragmode": False,
     }
-    found = go.Figure(list(traces), frame)
-    found.update_layout(layout)
-    return found
+    return {"data": list(traces), "layout": {**frame, **layout}}
 
 
 def number(value: Cell) -> str:
@@ -118,20 +150,3 @@ def heading(question: str, sentence: str) -> gr.HTML:
         f'<h2>{html.escape(question)}</h2><p class="lab-say">{html.escape(sentence)}</p>',
         padding=False,
     )
-
-
-@dataclass(frozen=True)
-class Block:
-    """A figure on the page with its table of numbers."""
-
-    plot: gr.Plot
-    numbers: gr.HTML
-
-
-def block(title: str, name: str, plot: go.Figure | None = None, numbers: str = "") -> Block:
-    """A figure under its title, with "show the numbers" beneath it; empty until it is drawn."""
-    gr.HTML(f"<h3>{html.escape(title)}</h3>", padding=False)
-    drawn = gr.Plot(plot, show_label=False, container=False, elem_id=f"lab-{name}")
-    with gr.Accordion("Show the numbers", open=False, elem_id=f"lab-{name}-open"):
-        told = gr.HTML(numbers, elem_id=f"lab-{name}-numbers", padding=False)
-    return Block(drawn, told)

@@ -6,7 +6,6 @@ import math
 
 import gradio as gr
 import numpy as np
-import plotly.graph_objects as go
 
 from components.lab_section import Section
 from components.lab_style import (
@@ -15,15 +14,18 @@ from components.lab_style import (
     ORANGE,
     TEAL,
     VIOLET,
-    block,
+    Figure,
     facts,
     figure,
     heading,
+    line_at,
     note,
     number,
     percent,
+    scatter,
     table,
 )
+from components.lab_view import View, view
 from qalign_core.theory.wrong_reward import (
     ANSWERS,
     MEANINGS,
@@ -35,6 +37,7 @@ from qalign_core.theory.wrong_reward import (
     target_over_beta,
 )
 
+SHARES = {"tickformat": ".0%", "range": [0, 1.03]}
 BETAS = tuple(float(b) for b in np.geomspace(0.1, 10.0, 80))
 # the chain is blue and best-of-n orange on every page; marks and dashes say the same without colour
 STYLE = {
@@ -45,13 +48,13 @@ STYLE = {
 }
 
 
-def method_figure(found: tuple[Outcome, ...], what: str) -> go.Figure:
+def method_figure(found: tuple[Outcome, ...], what: str) -> Figure:
     """Expected accuracy or proxy reward of every method against n ("accuracy" or "proxy")."""
     traces = []
     for method, (colour, symbol, dash) in STYLE.items():
         mine = [o for o in found if o.method == method]
         traces.append(
-            go.Scatter(x=[o.n for o in mine], y=[getattr(o, what) for o in mine], name=method,
+            scatter(x=[o.n for o in mine], y=[getattr(o, what) for o in mine], name=method,
                        mode="lines+markers", marker={"symbol": symbol, "size": 8},
                        line={"color": colour, "dash": dash, "width": 2.5},
                        hovertemplate="%{y:.3f}")
@@ -61,37 +64,33 @@ def method_figure(found: tuple[Outcome, ...], what: str) -> go.Figure:
         traces,
         x="n: samples, or states of one chain",
         y="accuracy: P(answer is A)" if accuracy else "proxy reward of the answer",
-        xaxis_type="log",
-        xaxis_tickvals=list(SAMPLES),
-        xaxis_ticktext=[str(n) for n in SAMPLES],
-        yaxis_tickformat=".0%" if accuracy else None,
-        yaxis_range=[0, 1.03] if accuracy else None,
+        xaxis={"type": "log", "tickvals": SAMPLES, "ticktext": [str(n) for n in SAMPLES]},
+        yaxis=SHARES if accuracy else None,
     )
 
 
-def target_figure(example: Example) -> go.Figure:
+def target_figure(example: Example) -> Figure:
     """Share of A, B and C under the target against beta, with this beta and where C takes over."""
     shares = target_over_beta(example, BETAS)
     looks = ((BLUE, "solid"), (GREY, "dot"), (ORANGE, "dash"))
     traces = [
-        go.Scatter(x=BETAS, y=shares[:, k], name=f"{ANSWERS[k]}: {MEANINGS[k]}",
+        scatter(x=BETAS, y=shares[:, k], name=f"{ANSWERS[k]}: {MEANINGS[k]}",
                    line={"color": colour, "dash": dash, "width": 2.5}, hovertemplate="%{y:.3f}")
         for k, (colour, dash) in enumerate(looks)
     ]  # fmt: skip
-    fig = figure(
+    shapes = [line_at(example.beta, color=VIOLET, width=2)]
+    if BETAS[0] < example.hack_beta < BETAS[-1]:
+        shapes.append({"type": "rect", "x0": BETAS[0], "x1": example.hack_beta, "yref": "paper",
+                       "y0": 0, "y1": 1, "fillcolor": ORANGE, "opacity": 0.12,
+                       "line": {"width": 0}})  # fmt: skip
+    return figure(
         traces,
         x="beta (← trust the reward, the LM →)",
         y="share of the target",
-        xaxis_type="log",
-        xaxis_tickvals=[0.1, 0.2, 0.5, 1, 2, 5, 10],
-        yaxis_tickformat=".0%",
-        yaxis_range=[0, 1.03],
+        xaxis={"type": "log", "tickvals": [0.1, 0.2, 0.5, 1, 2, 5, 10]},
+        yaxis=SHARES,
+        shapes=shapes,
     )
-    fig.add_vline(x=example.beta, line={"color": VIOLET, "width": 2})
-    if BETAS[0] < example.hack_beta < BETAS[-1]:
-        fig.add_vrect(x0=BETAS[0], x1=example.hack_beta, fillcolor=ORANGE, opacity=0.12,
-                      line_width=0)  # fmt: skip
-    return fig
 
 
 def story(example: Example, found: tuple[Outcome, ...]) -> str:
@@ -146,19 +145,13 @@ def target_table(example: Example) -> str:
     )
 
 
-def draw(hack_percent: float, hack_reward: float, beta: float) -> tuple[object, ...]:
+def draw(hack_percent: float, hack_reward: float, beta: float) -> View:
     """Everything that the section shows."""
     example = Example(hack_percent / 100, hack_reward, beta)
     found = outcomes(example)
-    return (
-        story(example, found),
-        method_figure(found, "accuracy"),
-        outcome_table(found),
-        method_figure(found, "proxy"),
-        outcome_table(found),
-        target_figure(example),
-        target_table(example),
-    )
+    rows = outcome_table(found)
+    methods = [(method_figure(found, what), rows) for what in ("accuracy", "proxy")]
+    return View(story(example, found), (*methods, (target_figure(example), target_table(example))))
 
 
 def build() -> Section:
@@ -176,14 +169,12 @@ def build() -> Section:
                            elem_id="lab-hack-reward")  # fmt: skip
         beta = gr.Slider(0.1, 5, 1, step=0.05, label="beta, in units of this reward",
                          elem_id="lab-hack-beta")  # fmt: skip
-    told = gr.HTML(elem_id="lab-wrong-told", padding=False)
-    with gr.Row():
-        with gr.Column(min_width=320):
-            accuracy = block("Accuracy: is the answer right?", "accuracy")
-        with gr.Column(min_width=320):
-            proxy = block("Proxy reward: what the reward model sees", "proxy")
-        with gr.Column(min_width=320):
-            target = block("What the target itself prefers (line: this beta)", "hack-target")
-    outputs = [told, accuracy.plot, accuracy.numbers, proxy.plot, proxy.numbers, target.plot,
-               target.numbers]  # fmt: skip
-    return Section(draw, [mass, reward, beta], outputs, uses_world=False)
+    drawn = view(
+        "lab-wrong-told",
+        {
+            "accuracy": "Accuracy: is the answer right?",
+            "proxy": "Proxy reward: what the reward model sees",
+            "hack-target": "What the target itself prefers (line: this beta)",
+        },
+    )
+    return Section(draw, [mass, reward, beta], drawn, uses_world=False)

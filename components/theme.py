@@ -51,9 +51,9 @@ def theme() -> gr.themes.Base:
 
 
 def head() -> str:
-    """The page's head: the player and the shell, both style and script, in the page itself."""
+    """The page's head: what the pages bring of their own, style and script, in the page itself."""
     parts = []
-    for folder in ("player", "shell", "compare"):
+    for folder in ("player", "shell", "compare", "lab"):
         css = (ASSETS / folder / f"{folder}.css").read_text(encoding="utf-8")
         js = (ASSETS / folder / f"{folder}.js").read_text(encoding="utf-8")
         parts.append(f"<style>{css}</style><script>{js}</script>")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import base64
-import itertools
+import json
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from typing import Any
@@ -11,7 +10,6 @@ from urllib.parse import parse_qsl
 
 import gradio as gr
 import numpy as np
-import plotly.graph_objects as go
 import pytest
 import pytest_asyncio
 from browser import PATIENCE, require_browser, serve
@@ -30,6 +28,7 @@ from components.base_rewards import N_EVALUATED, base_rewards, evaluated
 from components.lab import SECTIONS, build_lab_page, draw_section, parts_of, rows_of, world_of
 from components.lab_link import from_query, to_query
 from components.lab_section import Section
+from components.lab_style import Figure
 from components.theme import head
 from qalign_core.calibrate import Mixture, best_of_n_as_alignment, fit_mixture
 from qalign_core.errors import InvalidSetting
@@ -61,10 +60,15 @@ EXACTLY = next(iter(lab_chain.SHOWN))
 TWO = Mixture((0.6, 0.4), (-1.5, 1.0), (0.8, 1.0))
 
 
-def values(fig: go.Figure, name: str) -> np.ndarray:
-    """The y values of a trace by its name."""
-    trace = next(t for t in fig.data if t.name == name)
-    return np.asarray(trace.y, dtype=float)
+def values(fig: Figure, name: str, axis: str = "y") -> np.ndarray:
+    """The values of a trace by its name."""
+    trace = next(t for t in fig["data"] if t.get("name") == name)
+    return np.asarray(trace[axis], dtype=float)
+
+
+def names_in(fig: Figure) -> set[str | None]:
+    """The names of a figure's traces."""
+    return {t.get("name") for t in fig["data"]}
 
 
 # --- the page's own functions prove the claim ---
@@ -82,10 +86,10 @@ def test_the_page_falls_below_1e_minus_10_for_the_right_rule() -> None:
 @pytest.mark.parametrize("title", [m.title for m in MISTAKES])
 def test_the_page_stays_above_1e_minus_3_for_every_mistake(title) -> None:
     drawn = lab_break.draw(WORLD, lab_chain.FIRST_BETA, title)
-    curve = values(drawn[3], "this mistake")
-    assert curve.min() > 1e-3
-    assert values(drawn[3], "where it ends")[0] > 1e-3
-    assert np.nanmin(values(drawn[3], "right rule")) < 1e-7
+    fig, _ = drawn.figures[1]
+    assert values(fig, "this mistake").min() > 1e-3
+    assert values(fig, "where it ends")[0] > 1e-3
+    assert np.nanmin(values(fig, "right rule")) < 1e-7
 
 
 # --- figures show the core's numbers ---
@@ -115,8 +119,8 @@ def test_the_distance_curve_and_its_table_are_the_cores() -> None:
 def test_the_flows_are_drawn_index_by_index_and_equal() -> None:
     forth, back = lab_balance.pair(WORLD, 1.0, "ab·", "abca…", EXACT)
     fig = lab_balance.flow_figure(forth, back)
-    right, left = (next(t for t in fig.data if t.name == name).x for name in ("y → y′", "y′ → y"))
-    assert np.asarray(right) == pytest.approx(-np.asarray(left))
+    right, left = values(fig, "y → y′", "x"), values(fig, "y′ → y", "x")
+    assert right == pytest.approx(-left)
     assert sum(right) == pytest.approx(forth.total)
     assert "equal" in lab_balance.told(forth, back, 1.0, 1.0, EXACT)
     rule = MISTAKES[0].rule
@@ -129,11 +133,11 @@ def test_acceptance_is_not_to_be_found_before_the_guess() -> None:
     shown = lab_beta.draw(WORLD, 1.0, 50, lab_beta.REVEALED)
     here = at_beta(WORLD, 1.0)
     rate = lab_style.percent(here.acceptance)
-    assert rate not in str(hidden[0])
-    assert rate in str(shown[0])
-    assert "acceptance" not in {t.name for t in hidden[3].data}
-    assert f">{lab_style.number(here.acceptance)}<" not in hidden[4]
-    assert f">{lab_style.number(here.acceptance)}<" in shown[4]
+    assert rate not in hidden.told
+    assert rate in shown.told
+    assert "acceptance" not in names_in(hidden.figures[1][0])
+    assert f">{lab_style.number(here.acceptance)}<" not in hidden.figures[1][1]
+    assert f">{lab_style.number(here.acceptance)}<" in shown.figures[1][1]
 
 
 def test_the_methods_curves_are_the_outcomes() -> None:
@@ -149,7 +153,7 @@ def test_the_methods_curves_are_the_outcomes() -> None:
     [((1, 3, 1.0), "prefers A"), ((1, 3, 0.3), "prefers the hack"), ((1, 3, 5), "prefers B")],
 )
 def test_the_story_follows_beta(settings, words) -> None:
-    assert words in str(lab_wrong.draw(*settings)[0])
+    assert words in lab_wrong.draw(*settings).told
 
 
 # --- best-of-n ---
@@ -195,10 +199,10 @@ def test_beta_star_matches_the_mode_and_not_the_variance() -> None:
 
 def test_where_the_formula_means_nothing_the_page_says_so() -> None:
     drawn = lab_best_of_n.draw(lab_best_of_n.SLIDERS, "", 40, -1.5, 0.8, 1.0, 1.0, "2")
-    assert "no matching beta" in str(drawn[0])
-    assert {t.name for t in drawn[1].data} == {"base LM", "best of 2"}
+    assert "no matching beta" in drawn.told
+    assert names_in(drawn.figures[0][0]) == {"base LM", "best of 2"}
     drawn = lab_best_of_n.draw(lab_best_of_n.SLIDERS, "", 40, -1.5, 0.8, 1.0, 1.0, "8")
-    assert "Small for an asymptotic formula" in str(drawn[0])
+    assert "Small for an asymptotic formula" in drawn.told
 
 
 def test_normalised_maxima_are_maxima_of_normal_numbers() -> None:
@@ -309,9 +313,9 @@ def test_an_invalid_edit_is_explained_and_leaves_the_figures_as_they_are() -> No
     world = [rows_of("Mixed"), *parts_of("Likes a, dislikes c"), 1.0]
     assert draw_section(section, world, [0, EXACTLY])[0] == ""
     world[0] = [["at the start", 1, 1, "two", 1], *rows_of("Mixed")[1:]]
-    message, *rest = draw_section(section, world, [0, EXACTLY])
-    assert "not a number" in str(message)
-    assert rest == [gr.skip()] * len(section.outputs)
+    message, shown = draw_section(section, world, [0, EXACTLY])
+    assert "not a number" in message
+    assert shown == gr.skip()
 
 
 def test_whatever_a_table_shows_is_escaped() -> None:
@@ -329,7 +333,7 @@ def test_whatever_a_table_shows_is_escaped() -> None:
 def test_every_preset_can_be_drawn_at_both_ends_of_beta(lm, reward) -> None:
     world = preset(lm, reward)
     for beta in (0.05, 5.0):
-        fig = lab_chain.draw(world, beta, 256, EXACTLY)[3]
+        fig, _ = lab_chain.draw(world, beta, 256, EXACTLY).figures[1]
         assert np.isfinite(values(fig, "exact chain")[:1]).all()
 
 
@@ -396,7 +400,7 @@ async def lab(browser: Any, lab_app: str) -> AsyncIterator[Callable[..., Any]]:
         page.errors = []
         page.on("pageerror", lambda error: page.errors.append(str(error)))
         await page.goto(lab_app)
-        await page.wait_for_selector("#lab-distance .js-plotly-plot")
+        await page.wait_for_selector("#lab-distance .main-svg")
         return page
 
     yield open_page
@@ -461,15 +465,10 @@ async def changes(page: Any, place: str, words: Sequence[str], act: Awaitable[No
 async def curve(page: Any, plot: str, name: str) -> np.ndarray:
     """The y values that the browser draws for a trace."""
     found = await page.evaluate(
-        """([plot, name]) => {
-            const trace = document.querySelector(`#${plot} .js-plotly-plot`).data
-                .find(t => t.name === name);
-            return trace && Array.from(trace.y?.bdata ? [trace.y.bdata] : trace.y);
-        }""",
+        """([plot, name]) =>
+            document.querySelector(`#${plot}`).data.find(t => t.name === name)?.y""",
         [plot, name],
     )
-    if found and isinstance(found[0], str):
-        return np.frombuffer(base64.b64decode(found[0]))
     return np.array(found, dtype=float)
 
 
@@ -477,7 +476,7 @@ async def curve_is(page: Any, plot: str, name: str, expected: Sequence[float]) -
     """Wait until the browser draws these y values for a trace."""
     await page.wait_for_function(
         """([plot, name, expected]) => {
-            const traces = document.querySelector(`#${plot} .js-plotly-plot`)?.data || [];
+            const traces = document.querySelector(`#${plot}`)?.data || [];
             const y = traces.find(t => t.name === name)?.y;
             return y && expected.every((v, k) => Math.abs(v - y[k]) < 1e-9);
         }""",
@@ -488,7 +487,7 @@ async def curve_is(page: Any, plot: str, name: str, expected: Sequence[float]) -
 async def drawn(page: Any, plot: str, name: str) -> None:
     """Wait until a plot has a trace of this name."""
     await page.wait_for_function(
-        """([plot, name]) => (document.querySelector(`#${plot} .js-plotly-plot`)?.data || [])
+        """([plot, name]) => (document.querySelector(`#${plot}`)?.data || [])
             .some(t => t.name === name)""",
         arg=[plot, name],
     )
@@ -521,6 +520,70 @@ async def test_play_moves_t_and_pause_stops_it(lab) -> None:
     await page.get_by_text("Pause").click()
     await page.locator("#lab-play", has_text="Play").wait_for()
     assert float(await page.locator("#lab-t input[type=number]").input_value()) >= 3
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_a_graph_stays_in_the_page_and_takes_new_data(lab) -> None:
+    page = await lab()
+    await page.evaluate("window.kept = document.querySelector('#lab-strip .main-svg')")
+    for t in (4, 64):
+        await slide(page, "lab-t", t)
+        await drawn(page, "lab-strip", f"after {t} steps")
+        shown = await curve(page, "lab-strip", f"after {t} steps")
+        chain = WORLD.chain(1.0)
+        assert shown == pytest.approx(chain.after(t)[by_reward(chain)], abs=1e-12)
+        await page.wait_for_function(f"location.search === '?lab-t={t}'")
+    assert await page.evaluate("kept === document.querySelector('#lab-strip .main-svg')")
+    # the address has changed: what is drawn must not refer to it as it was
+    assert await page.evaluate(
+        """[...document.querySelectorAll('#lab-strip [clip-path]')].map(
+            (clipped) => clipped.getAttribute('clip-path').match(/^url\\(#(.+)\\)$/))
+            .every((found) => found && document.getElementById(found[1]))"""
+    )
+    assert not page.errors
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_quick_moves_end_on_the_last_one(lab) -> None:
+    page = await lab()
+    await page.evaluate(
+        """() => {
+            const slider = document.querySelector('#lab-t input[type=range]');
+            for (const t of [1, 2, 4, 8, 16, 32]) {
+                slider.value = t;
+                slider.dispatchEvent(new Event('input', { bubbles: true }));
+            }
+        }"""
+    )
+    await text_in(page, "lab-chain-facts", "at t = 32")
+    await drawn(page, "lab-strip", "after 32 steps")
+    assert not page.errors
+
+
+FITS = """(plot) => {
+    const graph = document.querySelector(`#${plot}`);
+    const drawing = graph?.querySelector('.main-svg');
+    return drawing && graph.offsetWidth > 0 && drawing.width.baseVal.value === graph.offsetWidth;
+}"""
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_what_was_hidden_is_drawn_at_its_full_width(visit, toy_app) -> None:
+    page = await visit(f"{toy_app}?tab=lab")
+    await page.wait_for_function(FITS, arg="lab-strip")
+    await page.locator("#lab-play").click()
+    await page.locator("#tab-watch-button").click()
+    await page.wait_for_function(
+        "/at t = [4-9]/.test(document.querySelector('#lab-chain-facts').textContent)"
+    )
+    await page.set_viewport_size({"width": 700, "height": 900})
+    await page.locator("#tab-lab-button").click()
+    await page.wait_for_function(FITS, arg="lab-strip")
+    await drawn(page, "lab-strip", "after 256 steps")
+    for name, plot in (("Beta", "lab-sweep"), ("A wrong reward", "lab-proxy")):
+        await open_section(page, name)
+        await page.wait_for_function(FITS, arg=plot)
+    assert not page.errors
 
 
 def chain_facts(world: World, beta: float) -> list[str]:
@@ -741,7 +804,7 @@ async def test_every_figure_has_its_numbers_and_the_phone_needs_no_sideways_scro
     plots = ("strip", "flow", "wrong", "sweep", "betas", "accuracy")
     for (name, _), plot in zip(SECTIONS, plots, strict=True):
         await open_section(page, name)
-        await page.locator(f"#lab-{plot} .js-plotly-plot").wait_for()
+        await page.locator(f"#lab-{plot}.js-plotly-plot").wait_for()
         await page.locator(f"#lab-{plot}-open").get_by_text("Show the numbers").wait_for()
         assert await page.evaluate("document.documentElement.scrollWidth") <= 360
     await page.get_by_text("Show the numbers").locator("visible=true").first.click()
@@ -749,11 +812,17 @@ async def test_every_figure_has_its_numbers_and_the_phone_needs_no_sideways_scro
     assert not page.errors
 
 
-def test_every_plot_of_a_section_is_followed_by_a_table() -> None:
+def test_every_figure_has_a_place_and_a_table() -> None:
     with gr.Blocks():
         sections: list[Section] = [build() for _, build in SECTIONS]
+    world = [rows_of("Mixed"), *parts_of("Likes a, dislikes c"), 1.0]
     for section in sections:
-        kinds = [type(output) for output in section.outputs]
-        for here, after in itertools.pairwise(kinds):
-            assert here is not gr.Plot or after is gr.HTML
-        assert kinds[0] is gr.HTML
+        own = [control.value for control in section.controls]
+        message, shown = draw_section(section, world, own)
+        assert message == ""
+        figures = json.loads(shown)["figures"]
+        places = section.view.html_template
+        assert places.count('class="lab-plot"') == places.count("<details") == len(figures)
+        for drawing, table in figures:
+            assert json.loads(drawing)["data"]
+            assert table.startswith('<div class="lab-table"')
