@@ -40,6 +40,8 @@ QUIET: dict[str, Any] = {
     "show_progress": "hidden",
     "trigger_mode": "always_last",
 }
+DIRECT = {**QUIET, "queue": False}
+"""For what is drawn at once: the queue's own stream takes longer than most of the mathematics."""
 
 
 def world_of(rows: Sequence[Sequence[object]], *parts: float) -> World:
@@ -194,6 +196,14 @@ def _wire(page: _Page, demo: gr.Blocks) -> None:
                 drawn.append(gr.skip())
         return [message, page.link_of(held), *drawn]
 
+    def of_lm(name: str, lm: str, reward: str, _: object, *values: Any) -> list[object]:
+        rows = rows_of(lm)
+        return [rows, *redraw(name, lm, reward, rows, *values)]
+
+    def of_reward(name: str, lm: str, reward: str, rows: object, *values: Any) -> list[object]:
+        parts = parts_of(reward)
+        return [*parts, *redraw(name, lm, reward, rows, *parts, *values[len(parts) :])]
+
     def open_section(name: str) -> list[gr.Column]:
         return [
             gr.Column(visible=sections[name][1].uses_world),
@@ -216,16 +226,16 @@ def _wire(page: _Page, demo: gr.Blocks) -> None:
         return [*(held.get(str(c.elem_id), gr.skip()) for c in page.controls), str(found)]
 
     outputs = [page.message, page.link, *(section.view for _, section in sections.values())]
-    draw: dict[str, Any] = {"fn": redraw, "inputs": page.controls, "outputs": outputs, **QUIET}
+    draw: dict[str, Any] = {"fn": redraw, "inputs": page.controls, "outputs": outputs, **DIRECT}
     followed = gr.State("")
-    # a preset fills all the editors: it is drawn once they all hold it, not as each one changes
+    # a preset fills all the editors and is drawn in the same event, not as each of them changes
     edits = [editor.input for editor in (page.rows, *page.parts)]
     changes = [widget.change for widget in (page.beta, *page.own, followed)]
     gr.on([*edits, *changes], **draw)
-    page.lm.input(rows_of, page.lm, page.rows, **QUIET).then(**draw)
-    page.reward.input(parts_of, page.reward, page.parts, **QUIET).then(**draw)
+    page.lm.input(of_lm, page.controls, [page.rows, *outputs], **DIRECT)
+    page.reward.input(of_reward, page.controls, [*page.parts, *outputs], **DIRECT)
     columns = [page.shared, *(column for column, _ in sections.values())]
-    opening = page.opened.change(open_section, page.opened, columns, **QUIET).then(**draw)
+    opening = page.opened.change(open_section, page.opened, columns, **DIRECT).then(**draw)
     opening.then(prepare, page.opened, None, **QUIET)
     demo.load(follow, None, [*page.controls, followed], **QUIET)
     page.link.change(None, page.link, None, js="(query) => QAlignShell.lab(query)")
