@@ -8,6 +8,7 @@ from typing import Any
 
 import gradio as gr
 from gradio.components import Component
+from threadpoolctl import threadpool_limits
 
 from components import lab_balance, lab_best_of_n, lab_beta, lab_break, lab_chain, lab_wrong
 from components.fold import fold
@@ -134,6 +135,8 @@ class _Page:
 
 def build_lab_page(demo: gr.Blocks) -> None:
     """Build the page in the current context: the shared world, the sections, the wiring."""
+    # 121 responses: a second thread waits for the first longer than it multiplies
+    threadpool_limits(1, user_api="blas")
     names = [name for name, _ in SECTIONS]
     with gr.Column(elem_classes="lab"):
         gr.HTML(INTRO, padding=False)
