@@ -58,10 +58,10 @@ def flow_figure(forth: Flow, back: Flow) -> Figure:
     widest = max(*right, *left, 1e-300) * 1.1
     traces = [
         bar(y=places, x=[-v for v in left], orientation="h", name="y′ → y",
-               marker={"color": ORANGE, "pattern": {"shape": "/", "size": 6}},
-               customdata=left, hovertemplate="y′ → y: %{customdata:.3e}<extra></extra>"),
+            marker={"color": ORANGE, "pattern": {"shape": "/", "size": 6}},
+            customdata=left, hovertemplate="y′ → y: %{customdata:.3e}<extra></extra>"),
         bar(y=places, x=right, orientation="h", name="y → y′", marker={"color": BLUE},
-               hovertemplate="y → y′: %{x:.3e}<extra></extra>"),
+            hovertemplate="y → y′: %{x:.3e}<extra></extra>"),
     ]  # fmt: skip
     return figure(
         traces,
@@ -175,5 +175,5 @@ def build() -> Section:
         z = gr.Dropdown(names, value="abca…", label="y′", elem_id="lab-z", min_width=120)
         rule = gr.Dropdown(list(RULES), value=RIGHT, label="Rule", elem_id="lab-rule",
                            min_width=200)  # fmt: skip
-    drawn = view("lab-balance-told", {"flow": "Flow through each place to rewrite from"})
-    return Section(draw, [y, z, rule], drawn)
+    panel = view("lab-balance-told", {"flow": "Flow through each place to rewrite from"})
+    return Section(draw, [y, z, rule], panel)

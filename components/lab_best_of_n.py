@@ -19,6 +19,7 @@ from components.lab_style import (
     Figure,
     Trace,
     bar,
+    drawn,
     facts,
     figure,
     heading,
@@ -104,7 +105,7 @@ def match_figure(m: Matched, rewards: tuple[float, ...]) -> Figure:
         heights, edges = np.histogram(rewards, bins=min(40, 6 + len(rewards) // 8), density=True)
         traces.append(
             bar(x=(edges[1:] + edges[:-1]) / 2, y=heights, width=np.diff(edges),
-                   name="base samples", marker={"color": GREY}, opacity=0.45, hoverinfo="skip")
+                name="base samples", marker={"color": GREY}, opacity=0.45, hoverinfo="skip")
         )  # fmt: skip
     lines = [
         ("base LM", m.base, GREY, "solid"),
@@ -116,8 +117,9 @@ def match_figure(m: Matched, rewards: tuple[float, ...]) -> Figure:
             ("target at beta*(n)", m.tilted.density(m.reward), BLUE, "solid"),
         ]
     traces += [
-        scatter(x=m.reward[::3], y=y[::3], name=name, mode="lines", hovertemplate="%{y:.3f}",
-                   line={"color": colour, "dash": dash, "width": 2.5})
+        scatter(x=drawn(m.reward[::3]), y=drawn(y[::3]), name=name, mode="lines",
+                hovertemplate="%{y:.3f}",
+                line={"color": colour, "dash": dash, "width": 2.5})
         for name, y, colour, dash in lines
     ]  # fmt: skip
     mode = [] if m.alignment is None else [line_at(m.alignment.a, **DOTTED)]
@@ -131,14 +133,14 @@ def beta_figure(mixture: Mixture, here: Matched) -> Figure:
     known = [m for m in found if m.alignment is not None]
     traces = [
         scatter(x=[m.n for m in known], y=[m.alignment.beta / sd for m in known if m.alignment],
-                   name="beta*(n) / σ", mode="lines+markers", hovertemplate="%{y:.3f}",
-                   line={"color": BLUE, "width": 2.5}),
+                name="beta*(n) / σ", mode="lines+markers", hovertemplate="%{y:.3f}",
+                line={"color": BLUE, "width": 2.5}),
         scatter(x=[m.n for m in known], y=[m.sd / sd for m in known], hovertemplate="%{y:.3f}",
-                   name="sd of best-of-n / σ", mode="lines+markers",
-                   line={"color": ORANGE, "width": 2, "dash": "dash"}, marker={"symbol": "square"}),
+                name="sd of best-of-n / σ", mode="lines+markers",
+                line={"color": ORANGE, "width": 2, "dash": "dash"}, marker={"symbol": "square"}),
         scatter(x=[m.n for m in known], y=[(m.tilted_sd or 0) / sd for m in known],
-                   name="sd of the target / σ", mode="lines", hovertemplate="%{y:.3f}",
-                   line={"color": BLUE, "width": 1.5, "dash": "dot"}),
+                name="sd of the target / σ", mode="lines", hovertemplate="%{y:.3f}",
+                line={"color": BLUE, "width": 1.5, "dash": "dot"}),
     ]  # fmt: skip
     return figure(
         traces,
@@ -268,7 +270,7 @@ def build() -> Section:
                          min_width=200)  # fmt: skip
     pasted = gr.Textbox(visible=False, label="Rewards of base samples of one prompt", lines=3,
                         placeholder="-1.2, 0.4, 2.31 …", elem_id="lab-pasted")  # fmt: skip
-    drawn = view(
+    panel = view(
         "lab-bon-told",
         {"densities": "Where do the rewards lie?", "betas": "Which beta is best-of-n?"},
     )
@@ -279,7 +281,7 @@ def build() -> Section:
     return Section(
         draw,
         [source, pasted, share, mean_1, sd_1, mean_2, sd_2, n],
-        drawn,
+        panel,
         uses_world=False,
         prepare=fit_shipped,
     )

@@ -155,11 +155,11 @@ def build() -> Section:
                           elem_id="lab-guess", scale=3, min_width=240)  # fmt: skip
         mode = gr.Radio([HIDDEN, REVEALED], value=HIDDEN, label="Acceptance rate",
                         elem_id="lab-reveal", scale=2, min_width=240)  # fmt: skip
-    drawn = view(
+    panel = view(
         "lab-beta-told",
         {
             "target": "The target at this beta",
             "sweep": "Acceptance, distance and patience, at every beta",
         },
     )
-    return Section(draw, [guess, mode], drawn)
+    return Section(draw, [guess, mode], panel)

@@ -40,10 +40,10 @@ def wrong_figure(b: Broken, title: str) -> Figure:
     place = list(range(len(order)))
     traces = [
         bar(x=place, y=b.chain.target[order], name="exact target", marker={"color": BLUE},
-               customdata=names, hovertemplate="%{customdata}: %{y:.4f}"),
+            customdata=names, hovertemplate="%{customdata}: %{y:.4f}"),
         bar(x=place, y=b.limit[order], name=title.lower(),
-               marker={"color": ORANGE, "pattern": {"shape": "/", "size": 5}},
-               hovertemplate="%{y:.4f}"),
+            marker={"color": ORANGE, "pattern": {"shape": "/", "size": 5}},
+            hovertemplate="%{y:.4f}"),
     ]  # fmt: skip
     every = max(1, len(order) // 6)
     return figure(
@@ -70,11 +70,11 @@ def wrong_distance_figure(right: np.ndarray, wrong: np.ndarray, b: Broken) -> Fi
     t = np.arange(len(right))
     traces = [
         scatter(x=t, y=np.where(right > 1e-15, right, np.nan), name="right rule",
-                   line={"color": BLUE, "width": 2.5}, hovertemplate="%{y:.2e}"),
+                line={"color": BLUE, "width": 2.5}, hovertemplate="%{y:.2e}"),
         scatter(x=t, y=wrong, name="this mistake", line={"color": ORANGE, "width": 2.5},
-                   hovertemplate="%{y:.2e}"),
+                hovertemplate="%{y:.2e}"),
         scatter(x=[0, len(t) - 1], y=[b.distance] * 2, name="where it ends", mode="lines",
-                   line={"color": GREY, "width": 1.5, "dash": "dash"}, hoverinfo="skip"),
+                line={"color": GREY, "width": 1.5, "dash": "dash"}, hoverinfo="skip"),
     ]  # fmt: skip
     return figure(
         traces,
@@ -124,8 +124,8 @@ def build() -> Section:
     )
     titles = [m.title for m in MISTAKES]
     which = gr.Radio(titles, value=titles[0], label="Break it", elem_id="lab-mistake")
-    drawn = view(
+    panel = view(
         "lab-break-told",
         {"wrong": "What it samples instead", "wrong-distance": "It never gets there"},
     )
-    return Section(draw, [which], drawn)
+    return Section(draw, [which], panel)

@@ -18,6 +18,7 @@ from components.lab_style import (
     Cell,
     Figure,
     bar,
+    drawn,
     facts,
     figure,
     heading,
@@ -96,16 +97,16 @@ def strip(
     ]
     traces = [
         bar(x=place, y=chain.target[order], name="exact target", marker={"color": BLUE},
-               customdata=hover, hovertemplate="%{customdata}<br>target %{y:.4f}"),
+            customdata=hover, hovertemplate="%{customdata}<br>target %{y:.4f}"),
         scatter(x=place, y=chain.base[order], name="base LM", mode="lines",
-                   line={"color": ORANGE, "width": 1.5, "shape": "hvh"},
-                   hovertemplate="%{y:.4f}"),
+                line={"color": ORANGE, "width": 1.5, "shape": "hvh"},
+                hovertemplate="%{y:.4f}"),
     ]  # fmt: skip
     if shown is not None:
         traces.append(
             scatter(x=place, y=shown[order], name=name, mode="markers",
-                       marker={"color": colour, "size": 6, "symbol": "diamond"},
-                       hovertemplate="%{y:.4f}")
+                    marker={"color": colour, "size": 6, "symbol": "diamond"},
+                    hovertemplate="%{y:.4f}")
         )  # fmt: skip
     return figure(
         traces,
@@ -131,26 +132,26 @@ def distance_figure(p: Progress) -> Figure:
     anchor = int(np.nonzero(p.exact > 1e-11)[0][-1])
     slope = p.exact[anchor] * np.power(p.eigenvalue, (t - anchor).astype(float))
     traces = [
-        scatter(x=t, y=resolved, name="exact chain", line={"color": VIOLET, "width": 2.5},
-                   hovertemplate="%{y:.2e}"),
-        scatter(x=t, y=np.where((slope < 3) & (slope > 1e-15), slope, np.nan),
-                   name=f"second eigenvalue: {p.eigenvalue:.3f}ᵗ",
-                   line={"color": GREY, "width": 1.5, "dash": "dash"}, hoverinfo="skip"),
+        scatter(x=t, y=drawn(resolved), name="exact chain", line={"color": VIOLET, "width": 2.5},
+                hovertemplate="%{y:.2e}"),
+        scatter(x=t, y=drawn(np.where((slope < 3) & (slope > 1e-15), slope, np.nan)),
+                name=f"second eigenvalue: {p.eigenvalue:.3f}ᵗ",
+                line={"color": GREY, "width": 1.5, "dash": "dash"}, hoverinfo="skip"),
     ]  # fmt: skip
     if p.empirical is not None and p.floor is not None:
         traces += [
-            scatter(x=t, y=p.empirical, name=_chains(p.n_chains),
-                       line={"color": TEAL, "width": 1.5}, hovertemplate="%{y:.3f}"),
+            scatter(x=t, y=drawn(p.empirical), name=_chains(p.n_chains),
+                    line={"color": TEAL, "width": 1.5}, hovertemplate="%{y:.3f}"),
             scatter(x=[0, len(t) - 1], y=[p.floor, p.floor],
-                       name=f"noise of {p.n_chains} perfect draws", mode="lines",
-                       line={"color": ORANGE, "width": 1.5, "dash": "dot"},
-                       hovertemplate="%{y:.3f}"),
+                    name=f"noise of {p.n_chains} perfect draws", mode="lines",
+                    line={"color": ORANGE, "width": 1.5, "dash": "dot"},
+                    hovertemplate="%{y:.3f}"),
         ]  # fmt: skip
     here = p.exact[p.t] if p.empirical is None else p.empirical[p.t]
     traces.append(
         scatter(x=[p.t], y=[max(here, 1e-15)], name=f"t = {p.t}", mode="markers",
-                   marker={"color": VIOLET if p.empirical is None else TEAL, "size": 12,
-                           "line": {"color": "white", "width": 2}}, hoverinfo="skip")
+                marker={"color": VIOLET if p.empirical is None else TEAL, "size": 12,
+                        "line": {"color": "white", "width": 2}}, hoverinfo="skip")
     )  # fmt: skip
     return figure(
         traces,
@@ -238,7 +239,7 @@ def build() -> Section:
             elem_id="lab-shown", min_width=280,
         )  # fmt: skip
     # drawn at once: the section that is open first must not wait for an event
-    drawn = view(
+    panel = view(
         "lab-chain-facts",
         {"strip": "Which responses, how often?", "distance": "How far from the target?"},
         draw(preset(), FIRST_BETA, 0, next(iter(SHOWN))),
@@ -258,4 +259,4 @@ def build() -> Section:
     quiet = {"api_visibility": "private", "show_progress": "hidden"}
     play.click(toggle, [play, t], [t, timer, play], **quiet)
     timer.tick(tick, t, [t, timer, play], **quiet)
-    return Section(draw, [t, shown], drawn)
+    return Section(draw, [t, shown], panel)

@@ -12,6 +12,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import gradio as gr
+import numpy as np
+from numpy.typing import NDArray
+
+from qalign_core.exact import Array
 
 BLUE, ORANGE, VIOLET, TEAL, GREY = "#2f73d2", "#d97a1d", "#8a5cf0", "#0f8a7e", "#7c8696"
 INK = "#1d2430"
@@ -45,6 +49,11 @@ def bar(**trace: object) -> Trace:
 def scatter(**trace: object) -> Trace:
     """A trace of points, lines or both."""
     return {"type": "scatter", **trace}
+
+
+def drawn(values: Array) -> NDArray[np.float32]:
+    """Values of a long curve to the seven digits that a drawing can show; half the bytes."""
+    return values.astype(np.float32)
 
 
 def line_at(x: float, **line: object) -> dict[str, object]:

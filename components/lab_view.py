@@ -46,9 +46,12 @@ class View:
 
 
 def _text(value: object) -> str:
-    # by tolist, because an array that is a slice of another is not contiguous
-    option = orjson.OPT_SERIALIZE_NUMPY
-    return orjson.dumps(value, default=np.ndarray.tolist, option=option).decode()
+    return orjson.dumps(value, default=_plain, option=orjson.OPT_SERIALIZE_NUMPY).decode()
+
+
+def _plain(array: np.ndarray) -> object:
+    # orjson asks for what it cannot write: an array that is a slice of another is not contiguous
+    return np.ascontiguousarray(array)
 
 
 def view(told: str, figures: Mapping[str, str], first: View | None = None) -> gr.HTML:

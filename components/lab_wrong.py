@@ -55,9 +55,9 @@ def method_figure(found: tuple[Outcome, ...], what: str) -> Figure:
         mine = [o for o in found if o.method == method]
         traces.append(
             scatter(x=[o.n for o in mine], y=[getattr(o, what) for o in mine], name=method,
-                       mode="lines+markers", marker={"symbol": symbol, "size": 8},
-                       line={"color": colour, "dash": dash, "width": 2.5},
-                       hovertemplate="%{y:.3f}")
+                    mode="lines+markers", marker={"symbol": symbol, "size": 8},
+                    line={"color": colour, "dash": dash, "width": 2.5},
+                    hovertemplate="%{y:.3f}")
         )  # fmt: skip
     accuracy = what == "accuracy"
     return figure(
@@ -75,7 +75,7 @@ def target_figure(example: Example) -> Figure:
     looks = ((BLUE, "solid"), (GREY, "dot"), (ORANGE, "dash"))
     traces = [
         scatter(x=BETAS, y=shares[:, k], name=f"{ANSWERS[k]}: {MEANINGS[k]}",
-                   line={"color": colour, "dash": dash, "width": 2.5}, hovertemplate="%{y:.3f}")
+                line={"color": colour, "dash": dash, "width": 2.5}, hovertemplate="%{y:.3f}")
         for k, (colour, dash) in enumerate(looks)
     ]  # fmt: skip
     shapes = [line_at(example.beta, color=VIOLET, width=2)]
@@ -169,7 +169,7 @@ def build() -> Section:
                            elem_id="lab-hack-reward")  # fmt: skip
         beta = gr.Slider(0.1, 5, 1, step=0.05, label="beta, in units of this reward",
                          elem_id="lab-hack-beta")  # fmt: skip
-    drawn = view(
+    panel = view(
         "lab-wrong-told",
         {
             "accuracy": "Accuracy: is the answer right?",
@@ -177,4 +177,4 @@ def build() -> Section:
             "hack-target": "What the target itself prefers (line: this beta)",
         },
     )
-    return Section(draw, [mass, reward, beta], drawn, uses_world=False)
+    return Section(draw, [mass, reward, beta], panel, uses_world=False)
