@@ -65,7 +65,7 @@ def flow_figure(forth: Flow, back: Flow) -> Figure:
     ]  # fmt: skip
     return figure(
         traces,
-        x="flow through each index (left: y′ → y, right: y → y′)",
+        x="flow (left: y′ → y, right: y → y′)",
         y="",
         height=280,
         barmode="relative",

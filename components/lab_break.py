@@ -45,7 +45,7 @@ def wrong_figure(b: Broken, title: str) -> Figure:
             marker={"color": ORANGE, "pattern": {"shape": "/", "size": 5}},
             hovertemplate="%{y:.4f}"),
     ]  # fmt: skip
-    every = max(1, len(order) // 6)
+    every = max(1, len(order) // 4)  # so few that a phone need not turn them
     return figure(
         traces,
         x=f"the {len(order)} responses that differ most",
