@@ -61,8 +61,7 @@ async def main(folder: str) -> dict[str, object]:
         while (await anext(stream)).status.state != "sampling":
             pass
         await runs.stop("visitor")
-        await asyncio.to_thread(forked[-1].join, 60)
-        said["over"] = not forked[-1].is_alive()
+        said["over"] = await asyncio.to_thread(forked[-1].wait, 60)
     said["decorated"] = gpu._draw_on_gpu is not gpu.draw
     return said
 

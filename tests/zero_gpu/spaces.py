@@ -10,13 +10,14 @@ from __future__ import annotations
 import inspect
 import multiprocessing
 import pickle
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from functools import wraps
 
 import gradio as gr
 
 calls = []
-"""The processes that were forked."""
+"""For every process that was forked an event: it has ended, and the caller knows."""
 quota = []
 """What to refuse the next call with."""
 
@@ -34,20 +35,26 @@ def GPU(task):  # noqa: N802  the package's name
         process = context.Process(target=_child, args=(task, theirs, stop), daemon=True)
         process.start()
         theirs.close()
-        calls.append(process)
+        over = threading.Event()
+        calls.append(over)
         ours.send_bytes(pickle.dumps(args))
-        while True:
-            kind, value = pickle.loads(ours.recv_bytes())
-            if kind == "end":
-                return
-            if kind == "failed":
-                raise gr.Error(value, print_exception=False)
-            try:
-                yield value
-            except GeneratorExit:
-                stop.set()
-                process.join()
-                raise
+        try:
+            while True:
+                kind, value = pickle.loads(ours.recv_bytes())
+                if kind == "end":
+                    return
+                if kind == "failed":
+                    raise gr.Error(value, print_exception=False)
+                try:
+                    yield value
+                except GeneratorExit:
+                    stop.set()
+                    while pickle.loads(ours.recv_bytes())[0] == "value":
+                        pass  # on its way: unread, it could fill the pipe and hold the process
+                    raise
+        finally:
+            process.join()
+            over.set()
 
     return handler
 
