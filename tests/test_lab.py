@@ -425,9 +425,10 @@ async def text_in(page: Any, name: str, words: str) -> None:
 
 
 async def pick(page: Any, name: str, option: str) -> None:
-    """Choose from a dropdown."""
+    """Choose from a dropdown, and wait until its list, which fades, is not beside the next one."""
     await page.locator(f"#{name} input").click()
     await page.get_by_role("option", name=option, exact=True).click()
+    await page.get_by_role("option").first.wait_for(state="detached")
 
 
 async def press(page: Any, name: str, label: str) -> None:
