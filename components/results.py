@@ -25,15 +25,8 @@ from components.results_figures import (
 from components.theme import ASSETS
 from qalign_core.diagnostics import Acceptance
 from qalign_core.errors import QAlignError
-from qalign_core.results import (
-    BetaPoint,
-    Point,
-    Settings,
-    acceptance_of,
-    against_beta,
-    curves,
-    load_results,
-)
+from qalign_core.results import Settings, load_results
+from qalign_core.results_curves import BetaPoint, Point, acceptance_of, against_beta, curves
 
 FOLDER = ASSETS / "results"
 BETAS = (1 / 8, 1 / 4, 1 / 2, 1 / 2**0.5, 1.0, 2**0.5, 2.0, 4.0, 8.0)

@@ -13,7 +13,8 @@ from components.compare_figures import COLOURS, DASHES, GREY, SYMBOLS, frame
 from components.compare_view import NAMES, Naming, names_of, number, percent, si
 from qalign_core.compare import METHODS, Method
 from qalign_core.diagnostics import Acceptance
-from qalign_core.results import BetaPoint, Point, Settings
+from qalign_core.results import Settings
+from qalign_core.results_curves import BetaPoint, Point
 
 GRID = "#dfe3ea"
 

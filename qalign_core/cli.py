@@ -30,7 +30,8 @@ from qalign_core.models.progress import TOLD
 from qalign_core.protocols import AnswerExtractor, LanguageModel, RewardModel
 from qalign_core.recording import Recorded, header_of, record
 from qalign_core.registry import ASSETS, is_address, load_language_model, load_reward_model
-from qalign_core.results import load_results, pack, summary
+from qalign_core.results import load_results, pack
+from qalign_core.results_curves import summary
 from qalign_core.sampling import check_count
 from qalign_core.tasks import Problem, load_problems
 from qalign_core.trace_io import end_line

@@ -20,7 +20,7 @@ LAYERS = (
     {"chain", "sampling", "calibrate", "trace_io", "recording", "merge", "sync", "tasks"}
     | {"compare", "compare_curves", "compare_file", "schedule"},
     {"models", "rewards", "registry", "exact", "theory"}
-    | {"evaluate", "results", "draft"}
+    | {"evaluate", "results", "results_curves", "draft"}
     | {"many"},
     {"cli", "__main__"},
 )

@@ -26,17 +26,8 @@ from qalign_core.draft import Draft
 from qalign_core.errors import InvalidSetting, InvalidTask, InvalidTrace
 from qalign_core.evaluate import evaluate
 from qalign_core.problems import WritingTask
-from qalign_core.results import (
-    SETTINGS,
-    Record,
-    Results,
-    acceptance_of,
-    against_beta,
-    curves,
-    load_results,
-    pack,
-    summary,
-)
+from qalign_core.results import SETTINGS, Record, Results, load_results, pack
+from qalign_core.results_curves import acceptance_of, against_beta, curves, summary
 from qalign_core.sampling import sample_iid
 from qalign_core.tasks import Problem
 from qalign_core.types import Response, Work

@@ -31,7 +31,8 @@ from components.results_figures import (
     table,
 )
 from qalign_core.evaluate import evaluate
-from qalign_core.results import Point, Settings, load_results, pack
+from qalign_core.results import Settings, load_results, pack
+from qalign_core.results_curves import Point
 from qalign_core.tasks import Problem
 
 
