@@ -14,10 +14,12 @@ from tiny_models import TEMPLATE, save
 
 from qalign_core.chain import run_chain, run_chains
 from qalign_core.errors import EngineError, InvalidPrompt, InvalidSetting, ModelContractError
-from qalign_core.models import nets
+from qalign_core.models import net_llama, nets
 from qalign_core.models.engine import Engine, draw, restrict, uniforms
 from qalign_core.models.hf import HFLanguageModel
 from qalign_core.models.kv import PrefixCache
+from qalign_core.models.net import Net
+from qalign_core.models.net_transformers import HFNet
 from qalign_core.models.text import Text
 from qalign_core.models.worker import ASIDE_SHARE, as_engine_error
 from qalign_core.registry import ASSETS
@@ -72,12 +74,12 @@ def bits(steps):
 
 
 @pytest.mark.parametrize(
-    ("architecture", "pack_from"), [("llama", nets.PACK_FROM), ("llama", 1), ("gpt2", 1)]
+    ("architecture", "pack_from"), [("llama", net_llama.PACK_FROM), ("llama", 1), ("gpt2", 1)]
 )
 async def test_a_trajectory_is_the_same_bit_for_bit_alone_in_company_and_after_others(
     architecture, pack_from, tmp_path, rm, monkeypatch
 ):
-    monkeypatch.setattr(nets, "PACK_FROM", pack_from)
+    monkeypatch.setattr(net_llama, "PACK_FROM", pack_from)
     lm = load(save(tmp_path, architecture), rows=32)
     assert lm.exact
     alone = await trajectory(lm, rm)
@@ -130,19 +132,19 @@ async def test_the_embedded_pair_gives_the_same_bits_in_another_process(tmp_path
 def test_the_check_at_load_notices_a_net_whose_results_depend_on_company(folder):
     model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
 
-    class Leaky(nets.LlamaNet):
+    class Leaky(net_llama.LlamaNet):
         def hidden(self, tokens, plan):
             return super().hidden(tokens, plan) * (1 + 2.0**-22 * int(tokens.sum() % 3))
 
     with torch.inference_mode():
-        assert nets.verify(nets.LlamaNet(model, 8, 128), range(20, 32))
+        assert nets.verify(net_llama.LlamaNet(model, 8, 128), range(20, 32))
         assert not nets.verify(Leaky(model, 8, 128), range(20, 32))
 
 
 def test_a_net_that_needs_constant_shapes_gets_them(folder):
     model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
 
-    class ShapeSensitive(nets.LlamaNet):
+    class ShapeSensitive(net_llama.LlamaNet):
         def hidden(self, tokens, plan):
             return super().hidden(tokens, plan) * (1 + 2.0**-20 * (len(tokens) + plan.length))
 
@@ -157,8 +159,8 @@ def test_the_fast_net_and_the_generic_one_agree(folder):
     model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
     tokens = list(range(10, 70))
     with torch.inference_mode():
-        fast = nets.LlamaNet(model, 8, 128)
-        slow = nets.HFNet(model, 8, 128, attention="qalign_rows")
+        fast = net_llama.LlamaNet(model, 8, 128)
+        slow = HFNet(model, 8, 128, attention="qalign_rows")
         logits = [net.logits(net.read_in(2, tokens, 0)) for net in (fast, slow)]
     assert (logits[0] - logits[1]).abs().max() < 1e-4
 
@@ -503,7 +505,7 @@ def test_pieces_of_a_sentencepiece_like_tokenizer_join_too():
 
 def test_a_row_takes_no_more_time_than_it_must():
     """Idle rows are not computed: one request costs the smallest step that is exact."""
-    net = nets.Net(64, 128, torch.device("cpu"), torch.float32)
+    net = Net(64, 128, torch.device("cpu"), torch.float32)
     assert [net.n_rows(n) for n in (1, 4, 5, 33)] == [4, 4, 8, 36]
     net.fixed = True
     assert net.n_rows(1) == 64

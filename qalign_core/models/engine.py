@@ -21,7 +21,7 @@ from torch import Tensor
 
 from qalign_core.errors import EngineError
 from qalign_core.models.kv import PrefixCache
-from qalign_core.models.nets import Net
+from qalign_core.models.net import Net
 from qalign_core.models.worker import Job, Worker, as_engine_error
 from qalign_core.types import Sampling, Work
 

@@ -10,6 +10,7 @@ from qalign_core.models import nets
 from qalign_core.models.engine import Engine
 from qalign_core.models.limits import check_length, check_prefix
 from qalign_core.models.loading import CACHE_BYTES, Loaded, Pretrained, eos_ids
+from qalign_core.models.net import MIN_ROWS
 from qalign_core.models.templated import TemplatedLanguageModel
 from qalign_core.models.text import Text
 from qalign_core.models.worker import torch_threads
@@ -57,7 +58,7 @@ class HFLanguageModel(TemplatedLanguageModel, Pretrained):
             raise ModelLoadError(f"{id} names no end-of-sequence token, so responses would not end")
         try:
             with torch.inference_mode(), torch_threads(threads):
-                net = nets.build(loaded.model, max(rows, nets.MIN_ROWS), self.context_length)
+                net = nets.build(loaded.model, max(rows, MIN_ROWS), self.context_length)
         except ValueError as error:
             raise ModelLoadError(
                 f"{id} is not a decoder with full attention over a plain cache ({error}); "

@@ -15,7 +15,8 @@ import torch
 from qalign_core.errors import InvalidPrompt, InvalidReward
 from qalign_core.models.kv import PrefixCache
 from qalign_core.models.loading import CACHE_BYTES, Loaded, Pretrained
-from qalign_core.models.nets import TOLERANCE, LlamaNet
+from qalign_core.models.net_llama import LlamaNet
+from qalign_core.models.nets import TOLERANCE
 from qalign_core.models.text import Text
 from qalign_core.models.worker import Job, Worker, as_engine_error, torch_threads
 from qalign_core.types import Response, Reward, Work
