@@ -12,7 +12,7 @@ import pytest
 import torch
 import transformers
 from scipy.stats import chisquare
-from tiny_models import LANGUAGE_MODELS, REWARD_MODELS, save
+from tiny_models import KEEPING, LANGUAGE_MODELS, REWARD_MODELS, save
 
 from qalign_core.models.enumerable import EnumerableLM
 from qalign_core.models.hf import HFLanguageModel
@@ -86,8 +86,8 @@ def torch_lm(request, language_models, folders):
     return language_models(name), plain.eval()
 
 
-async def draws(lm, n, prefix=(), first_seed=0):
-    ids = lm.encode(PROMPT)
+async def draws(lm, n, prefix=(), first_seed=0, prompt=PROMPT):
+    ids = lm.encode(prompt)
     return await asyncio.gather(
         *(lm.extend(ids, prefix, seed=first_seed + seed) for seed in range(n))
     )
@@ -136,8 +136,9 @@ async def test_there_is_a_piece_for_every_token_and_they_join_to_the_text(lm):
         assert "".join(piece for piece in shown if piece not in names) == response.text
 
 
-async def test_a_continued_prefix_is_never_computed_twice(torch_lm):
-    lm, _ = torch_lm
+@pytest.mark.parametrize("name", [*KEEPING, *EMBEDDED])
+async def test_a_continued_prefix_is_never_computed_twice(name, language_models):
+    lm = language_models(name)
     ids = lm.encode(PROMPT)
     first = max(await draws(lm, 8, first_seed=300), key=len)
     index = len(first) // 2
@@ -145,6 +146,15 @@ async def test_a_continued_prefix_is_never_computed_twice(torch_lm):
     # every new id costs one position; of the kept ones the last is run again for its logits
     assert again.work.processed == len(again) - index
     assert again.work.reused == len(ids) + index - 1
+
+
+@pytest.mark.parametrize("name", sorted({*LANGUAGE_MODELS} - {*KEEPING}))
+async def test_where_no_prefix_can_be_kept_all_of_it_is_counted(name, language_models):
+    lm = language_models(name)
+    response = max(await draws(lm, 4), key=len)
+    again = await lm.extend(lm.encode(PROMPT), response.tokens[:1], seed=99)
+    assert again.work.reused == 0
+    assert again.work.processed == len(lm.encode(PROMPT)) + len(again) - 1
 
 
 async def test_log_probabilities_are_those_of_a_full_forward(torch_lm):
@@ -194,9 +204,9 @@ def chi_square(counts, p, n):
 async def test_first_tokens_follow_the_distribution_that_the_settings_show(torch_lm, sampling):
     lm, plain = torch_lm
     n = 800
-    ids = lm.encode(PROMPT)
+    ids = lm.encode("Hi")
     logits = plain(torch.tensor([ids])).logits[0, -1]
-    responses = await draws(lm.with_sampling(sampling), n)
+    responses = await draws(lm.with_sampling(sampling), n, prompt="Hi")
     counts = np.bincount([r.tokens[0] for r in responses], minlength=len(logits))
     assert chi_square(counts, as_shown(logits, sampling), n) > FALSE_ALARM
     if sampling == SETTINGS[0]:  # the test can tell: a temperature of 0.6 is refused

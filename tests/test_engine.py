@@ -14,12 +14,10 @@ from tiny_models import TEMPLATE, save
 
 from qalign_core.chain import run_chain, run_chains
 from qalign_core.errors import EngineError, InvalidPrompt, InvalidSetting, ModelContractError
-from qalign_core.models import net_llama, nets
+from qalign_core.models import net_llama
 from qalign_core.models.engine import Engine, draw, restrict, uniforms
 from qalign_core.models.hf import HFLanguageModel
 from qalign_core.models.kv import PrefixCache
-from qalign_core.models.net import Net
-from qalign_core.models.net_transformers import HFNet
 from qalign_core.models.text import Text
 from qalign_core.models.worker import ASIDE_SHARE, as_engine_error
 from qalign_core.registry import ASSETS
@@ -129,42 +127,6 @@ async def test_the_embedded_pair_gives_the_same_bits_in_another_process(tmp_path
     assert len(runs[0].stdout) > 100
 
 
-def test_the_check_at_load_notices_a_net_whose_results_depend_on_company(folder):
-    model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
-
-    class Leaky(net_llama.LlamaNet):
-        def hidden(self, tokens, plan):
-            return super().hidden(tokens, plan) * (1 + 2.0**-22 * int(tokens.sum() % 3))
-
-    with torch.inference_mode():
-        assert nets.verify(net_llama.LlamaNet(model, 8, 128), range(20, 32))
-        assert not nets.verify(Leaky(model, 8, 128), range(20, 32))
-
-
-def test_a_net_that_needs_constant_shapes_gets_them(folder):
-    model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
-
-    class ShapeSensitive(net_llama.LlamaNet):
-        def hidden(self, tokens, plan):
-            return super().hidden(tokens, plan) * (1 + 2.0**-20 * (len(tokens) + plan.length))
-
-    with torch.inference_mode():
-        net = ShapeSensitive(model, 8, 128)
-        assert nets.verify(net, range(20, 32))
-        assert net.fixed
-        assert (net.n_rows(1), net.chunk) == (8, 8)
-
-
-def test_the_fast_net_and_the_generic_one_agree(folder):
-    model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
-    tokens = list(range(10, 70))
-    with torch.inference_mode():
-        fast = net_llama.LlamaNet(model, 8, 128)
-        slow = HFNet(model, 8, 128, attention="qalign_rows")
-        logits = [net.logits(net.read_in(2, tokens, 0)) for net in (fast, slow)]
-    assert (logits[0] - logits[1]).abs().max() < 1e-4
-
-
 def test_the_check_at_load_uses_the_threads_that_the_engine_will_use(folder):
     before = torch.get_num_threads()
     torch.set_num_threads(2)  # products are then cut in other places
@@ -175,18 +137,6 @@ def test_the_check_at_load_uses_the_threads_that_the_engine_will_use(folder):
     assert lm.exact
     assert not lm.engine.net.fixed
     lm.close()
-
-
-@pytest.mark.parametrize("architecture", ["mamba", "bloom"])
-def test_a_model_without_a_plain_cache_is_refused(architecture):
-    if architecture == "mamba":
-        config = transformers.MambaConfig(vocab_size=50, hidden_size=32, num_hidden_layers=1)
-        model = transformers.MambaForCausalLM(config)
-    else:  # its attention is biased by distance, outside transformers' attention interface
-        config = transformers.BloomConfig(vocab_size=50, hidden_size=32, n_layer=1, n_head=2)
-        model = transformers.BloomForCausalLM(config)
-    with torch.inference_mode(), pytest.raises(ValueError):  # noqa: PT011
-        nets.build(model.eval(), 4, 64)
 
 
 # Randomness and the distribution function
@@ -501,14 +451,6 @@ def test_pieces_of_a_sentencepiece_like_tokenizer_join_too():
     decoded, pieces = Text(fast).pieces([2, 3, 4, 5, 6, 7, 1])
     assert decoded == "The answer is 18."
     assert pieces == ("The", " answer", " is", " 1", "8", ".", "<eos>")
-
-
-def test_a_row_takes_no_more_time_than_it_must():
-    """Idle rows are not computed: one request costs the smallest step that is exact."""
-    net = Net(64, 128, torch.device("cpu"), torch.float32)
-    assert [net.n_rows(n) for n in (1, 4, 5, 33)] == [4, 4, 8, 36]
-    net.fixed = True
-    assert net.n_rows(1) == 64
 
 
 def test_engine_is_a_worker_that_states_its_memory(lm):

@@ -30,8 +30,39 @@ WIDE: dict[str, Any] = {
     "bos_token_id": 1,
     "pad_token_id": 0,
 }
-LANGUAGE_MODELS = ("llama", "qwen2", "qwen3", "phi3", "gpt2")
-REWARD_MODELS = ("llama", "qwen3", "gpt2", "deberta-v2")
+SLIDING: dict[str, Any] = {"sliding_window": 16}
+TWO_KINDS: dict[str, Any] = {
+    **SLIDING,
+    "tie_word_embeddings": False,  # or a model this small says one token for ever
+    "layer_types": ["sliding_attention", "full_attention"],
+}
+MAKERS: dict[str, tuple[str, dict[str, Any]]] = {
+    "llama": ("Llama", {}),
+    "qwen2": ("Qwen2", {}),
+    "qwen3": ("Qwen3", {}),
+    "phi3": ("Phi3", {}),
+    "gpt2": ("GPT2", {}),
+    "mistral": ("Mistral", SLIDING),
+    "gemma2": ("Gemma2", {**TWO_KINDS, "query_pre_attn_scalar": 32}),
+    "gemma3": ("Gemma3", {**TWO_KINDS, "query_pre_attn_scalar": 32}),
+    "gpt-oss": ("GptOss", {**TWO_KINDS, "num_local_experts": 4}),
+    "bloom": ("Bloom", {}),
+    "rwkv": ("Rwkv", {}),
+    "jamba": ("Jamba", {}),
+    "deepseek-v3": ("DeepseekV3", {}),
+    "mamba": ("Mamba", {"state_size": 8, "tie_word_embeddings": False}),
+    "lfm2": ("Lfm2", {"layer_types": ["conv", "full_attention"], "tie_word_embeddings": False}),
+    "deberta-v2": (
+        "DebertaV2",
+        {"relative_attention": True, "pos_att_type": ["c2p", "p2c"], "position_buckets": 8},
+    ),
+    "roberta": ("Roberta", {"pad_token_id": 1, "max_position_embeddings": 194}),
+}
+"""Class in transformers, and what is set beside `WIDE`."""
+KEEPING = ("llama", "qwen2", "qwen3", "phi3", "gpt2", "mistral", "gemma2", "gemma3", "gpt-oss")
+"""Language models whose keys and values can be kept at any position."""
+LANGUAGE_MODELS = (*KEEPING, "mamba")
+REWARD_MODELS = ("llama", "qwen2", "qwen3", "gpt2", "mistral", "gemma2", "deberta-v2", "roberta")
 
 
 @cache
@@ -58,6 +89,16 @@ N_VOCABULARY = len(SPECIALS) + 256
 
 def save(path: Path, architecture: str, *, n_outputs: int = 0, **changes: Any) -> Path:
     """Save a random model (a reward model if `n_outputs`), its tokenizer and two EOS ids."""
+    model_of(architecture, n_outputs=n_outputs, **changes).save_pretrained(path)
+    tokenizer().save_pretrained(path)
+    if not n_outputs:  # settings that must not leak into sampling, and EOS ids that must
+        settings = {"eos_token_id": [2, 5], "do_sample": True, "top_k": 3, "temperature": 0.1}
+        (path / "generation_config.json").write_text(json.dumps(settings))
+    return path
+
+
+def model_of(architecture: str, *, n_outputs: int = 0, **changes: Any) -> Any:
+    """A random model in evaluation mode, the same each time."""
     torch.manual_seed(sum(map(ord, architecture)) + n_outputs)
     model = _model(architecture, n_outputs, changes).eval()
     with torch.no_grad():
@@ -66,16 +107,12 @@ def save(path: Path, architecture: str, *, n_outputs: int = 0, **changes: Any) -
                 parameter.normal_(0, 0.3 if "embed" in name or "wte" in name else 0.15)
             else:
                 parameter.add_(torch.randn_like(parameter) * 0.1)
-    model.save_pretrained(path)
-    tokenizer().save_pretrained(path)
-    if not n_outputs:  # settings that must not leak into sampling, and EOS ids that must
-        settings = {"eos_token_id": [2, 5], "do_sample": True, "top_k": 3, "temperature": 0.1}
-        (path / "generation_config.json").write_text(json.dumps(settings))
-    return path
+    return model
 
 
 def _model(architecture: str, n_outputs: int, changes: dict[str, Any]) -> Any:
-    sizes = {"vocab_size": N_VOCABULARY, "eos_token_id": 2, **WIDE, **changes}
+    prefix, extra = MAKERS[architecture]
+    sizes = {"vocab_size": N_VOCABULARY, "eos_token_id": 2, **WIDE, **extra, **changes}
     if n_outputs:
         sizes["num_labels"] = n_outputs
     if architecture == "gpt2":
@@ -86,19 +123,11 @@ def _model(architecture: str, n_outputs: int, changes: dict[str, Any]) -> Any:
             "n_positions": sizes.pop("max_position_embeddings"),
         }
         sizes = {k: v for k, v in sizes.items() if k not in WIDE or k.endswith("_id")} | renamed
-    if architecture == "deberta-v2":
-        sizes |= {"relative_attention": True, "pos_att_type": ["c2p", "p2c"], "position_buckets": 8}
+    if architecture in ("deberta-v2", "roberta"):
         for name in ("num_key_value_heads", "head_dim"):
             sizes.pop(name)
-    prefix = {
-        "llama": "Llama",
-        "qwen2": "Qwen2",
-        "qwen3": "Qwen3",
-        "phi3": "Phi3",
-        "gpt2": "GPT2",
-        "deberta-v2": "DebertaV2",
-    }[architecture]
-    config = getattr(transformers, f"{prefix}Config")(**sizes)
+    config_name = f"{prefix}TextConfig" if architecture == "gemma3" else f"{prefix}Config"
+    config = getattr(transformers, config_name)(**sizes)
     kind = "ForCausalLM" if architecture != "gpt2" else "LMHeadModel"
     kind = "ForSequenceClassification" if n_outputs else kind
     return getattr(transformers, f"{prefix}{kind}")(config)

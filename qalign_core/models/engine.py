@@ -98,7 +98,8 @@ class Engine(Worker):
     ) -> None:
         super().__init__(name, threads=threads, max_queue=max_queue)
         self.net, self.eos = net, eos
-        n_slots = max(net.window, cache_bytes // (net.width * net.dtype.itemsize))
+        position = net.width * net.dtype.itemsize
+        n_slots = max(net.window, cache_bytes // position) if position else 0
         self.cache = PrefixCache(n_slots, net.width, dtype=net.dtype, device=net.device)
         self._rows: list[_Row | None] = [None] * net.rows
         self._pending: list[int] = []  # rows that are not yet read in, oldest first

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from qalign_core.errors import InvalidPrompt, ModelLoadError
 from qalign_core.models import nets
@@ -50,7 +49,9 @@ class HFLanguageModel(TemplatedLanguageModel, Pretrained):
         self.id = id
         self.revision = loaded.revision
         self.n_parameters = loaded.n_parameters
-        self.context_length = _context(config, window or type(self).window)
+        wanted = window or type(self).window
+        longest = getattr(config, "max_position_embeddings", None) or wanted
+        self.context_length = min(wanted, longest)
         self._text: Text = loaded.text
         self._n_vocabulary = loaded.model.get_input_embeddings().weight.shape[0]
         eos = frozenset(eos_ids(loaded.model.generation_config) or eos_ids(config))
@@ -61,7 +62,7 @@ class HFLanguageModel(TemplatedLanguageModel, Pretrained):
                 net = nets.build(loaded.model, max(rows, MIN_ROWS), self.context_length)
         except ValueError as error:
             raise ModelLoadError(
-                f"{id} is not a decoder with full attention over a plain cache ({error}); "
+                f"{id} does not give the same logits token by token as at once ({error}); "
                 "choose another model"
             ) from error
         self.exact = net.exact
@@ -102,13 +103,3 @@ class HFLanguageModel(TemplatedLanguageModel, Pretrained):
     def close(self) -> None:
         """Stop the engine and free its memory; requests that run or wait fail."""
         self.engine.close()
-
-
-def _context(config: Any, wanted: int) -> int:
-    """Positions that the model can attend to in full, at most `wanted`."""
-    limits = [wanted, getattr(config, "max_position_embeddings", None) or wanted]
-    types = getattr(config, "layer_types", None) or ["sliding_attention"]
-    window = getattr(config, "sliding_window", None)
-    if window and "sliding_attention" in types and getattr(config, "use_sliding_window", True):
-        limits.append(window)
-    return min(limits)

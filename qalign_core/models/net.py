@@ -17,8 +17,10 @@ from __future__ import annotations
 import contextlib
 import math
 import mmap
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -43,8 +45,72 @@ class Plan:
     values_at: Tensor  # the same for values
 
 
-class Net:
-    """Rows of keys and values, and steps over them; subclasses implement `hidden` and `logits`.
+class Net(ABC):
+    """Rows of sequences and steps over them, as the engine calls them.
+
+    Attributes:
+        rows: sequences that run at once.
+        window: positions a sequence may have.
+        held: for each row the ids whose keys and values stand at its start.
+        exact: True if results do not depend on company or history.
+    """
+
+    exact = False
+
+    def __init__(self, rows: int, window: int, device: torch.device, dtype: torch.dtype) -> None:
+        self.rows, self.window, self.device, self.dtype = rows, window, device, dtype
+        self.held: list[Sequence[int]] = [()] * rows
+
+    @property
+    @abstractmethod
+    def width(self) -> int:
+        """Numbers kept for one position, all layers together; 0 if nothing can be kept."""
+
+    @property
+    @abstractmethod
+    def chunk(self) -> int:
+        """The most tokens that one `read_in` takes."""
+
+    @property
+    @abstractmethod
+    def n_bytes(self) -> int:
+        """Memory that is allocated for the rows (bytes)."""
+
+    @abstractmethod
+    def n_rows(self, n: int) -> int:
+        """How many tokens a step has that must hold `n`."""
+
+    @abstractmethod
+    def read_in(self, row: int, tokens: Sequence[int], start: int) -> Tensor:
+        """Run consecutive tokens of a row through the network: hidden states, the last one last."""
+
+    @abstractmethod
+    def decode(self, tokens: np.ndarray, positions: np.ndarray) -> Tensor:
+        """Logits [m, vocabulary] after token i of row i; a position of -1 marks an idle row."""
+
+    @abstractmethod
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Next-token logits in float32: [m, vocabulary]."""
+
+    @abstractmethod
+    def copy_out(self, row: int, start: int, stop: int) -> Tensor:
+        """Keys and values of positions start to stop of a row: [stop - start, width]."""
+
+    @abstractmethod
+    def copy_in(self, row: int, start: int, kept: Tensor) -> None:
+        """Put keys and values at positions from `start` on: the reverse of `copy_out`."""
+
+    @abstractmethod
+    def n_held(self, row: int, tokens: Sequence[int]) -> int:
+        """How many of the first `tokens` the row holds already, from the sequence before."""
+
+    @abstractmethod
+    def clear(self, row: int) -> None:
+        """Forget a row that failed."""
+
+
+class KVNet(Net):
+    """Rows of keys and values of one shape; subclasses implement `hidden` and `logits`.
 
     Keys lie side by side for one number of all positions ([head_dim, slots]), values the other way
     round: so both products of attention read memory in order. On cold memory at 16 rows of the
@@ -53,23 +119,16 @@ class Net:
     Attributes:
         keys: [layers, rows, kv_heads, head_dim, slots].
         values: [layers, rows, kv_heads, slots, head_dim].
-        window: positions a sequence may have.
-        held: for each row the ids whose keys and values stand at its start.
-        exact: True if `verify` found that results do not depend on company or history.
     """
 
     keys: Tensor
     values: Tensor
-    exact = False
 
     def __init__(self, rows: int, window: int, device: torch.device, dtype: torch.dtype) -> None:
-        self.rows, self.window, self.device, self.dtype = rows, window, device, dtype
-        self.held: list[Sequence[int]] = [()] * rows
+        super().__init__(rows, window, device, dtype)
         self.fixed = False  # True: the number of rows and the attended length never change
         self.slots = (window // QUANTUM + 1) * QUANTUM  # the last one takes what nobody reads
-        at = torch.arange(self.slots, device=device)
-        self._causal = torch.zeros(self.slots, self.slots, dtype=dtype, device=device)
-        self._causal.masked_fill_(at[None, :] > at[:, None], -torch.inf)
+        self._every = torch.arange(self.slots, device=device)
 
     def _allocate(self, layers: int, kv_heads: int, head_dim: int) -> None:
         shape = (layers, self.rows, kv_heads, head_dim, self.slots)
@@ -86,7 +145,7 @@ class Net:
 
     @property
     def width(self) -> int:
-        """Values of one position, all layers together."""
+        """Numbers of one position, all layers together."""
         return 2 * self.keys[:, 0, :, :, 0].numel()
 
     @property
@@ -123,7 +182,7 @@ class Net:
         length = -(-longest // QUANTUM) * QUANTUM
         idle = positions < 0
         at = torch.from_numpy(np.where(idle, 0, positions)).to(self.device)
-        mask = self._causal[:, :length][at][:, None]
+        mask = self._mask(at, length)
         keys_at = values_at = at[:0]
         if row is None:
             slot = torch.from_numpy(np.where(idle, self.slots - 1, positions)).to(self.device)
@@ -135,13 +194,16 @@ class Net:
         plan = Plan(at, mask, length, row, span, keys_at, values_at)
         return torch.from_numpy(tokens).to(self.device), plan
 
+    def _mask(self, positions: Tensor, length: int, reach: int | None = None) -> Tensor:
+        """[m, 1, length], 0 or -inf: hidden are later positions, and those `reach` or more ago."""
+        before = positions[:, None] - self._every[:length]
+        hidden = before < 0 if reach is None else (before < 0) | (before >= reach)
+        mask = torch.zeros(hidden.shape, dtype=self.dtype, device=self.device)
+        return mask.masked_fill_(hidden, -torch.inf)[:, None]
+
+    @abstractmethod
     def hidden(self, tokens: Tensor, plan: Plan) -> Tensor:
         """Final hidden states [m, hidden size]; writes the tokens' keys and values."""
-        raise NotImplementedError
-
-    def logits(self, hidden: Tensor) -> Tensor:
-        """Next-token logits in float32: [m, vocabulary]."""
-        raise NotImplementedError
 
     def copy_out(self, row: int, start: int, stop: int) -> Tensor:
         """Keys and values of positions start to stop of a row: [stop - start, width]."""
@@ -187,6 +249,13 @@ class Net:
         else:
             k, v = (rows[plan.row, None].expand(m, -1, -1, -1) for rows in (k, v))
         return k[..., : plan.length], v[:, :, : plan.length]
+
+
+def sliding_window(config: Any) -> int | None:
+    """The reach of layers that see only the last positions; None if all layers see everything."""
+    kinds = getattr(config, "layer_types", None) or ["sliding_attention"]
+    used = "sliding_attention" in kinds and getattr(config, "use_sliding_window", True)
+    return (getattr(config, "sliding_window", None) or None) if used else None
 
 
 def _zeros(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:

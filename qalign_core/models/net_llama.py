@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from qalign_core.models.net import Net, Plan, attend, attend_jointly
+from qalign_core.models.net import KVNet, Plan, attend, attend_jointly, sliding_window
 
 PACK_FROM = 2**17  # weights; smaller matrices take less time than the call of a packed product
 LLAMA_SHAPED = ("llama", "mistral", "qwen2", "qwen3")
@@ -51,7 +51,7 @@ def _packs(weight: Tensor) -> bool:
     )
 
 
-class LlamaNet(Net):
+class LlamaNet(KVNet):
     """The Llama shape (also Qwen2's biases and Qwen3's head norms), written out over fused weights.
 
     Args:
@@ -80,10 +80,12 @@ class LlamaNet(Net):
         self._allocate(len(self._layers), n_kv, head_dim)
 
     @staticmethod
-    def fits(model: Any) -> bool:
-        """Whether this class computes what `model` does (`verify` checks the numbers)."""
+    def fits(model: Any, window: int) -> bool:
+        """Whether this class computes what `model` does within `window` (numbers are checked)."""
         config = model.config
         if config.model_type not in LLAMA_SHAPED or config.hidden_act != "silu":
+            return False
+        if (sliding_window(config) or window) < window:
             return False
         first = model.base_model.layers[0]
         unbiased = (first.self_attn.o_proj, first.mlp.gate_proj, first.mlp.down_proj)

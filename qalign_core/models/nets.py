@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from qalign_core.models.net import Net
+from qalign_core.models.net import KVNet, Net, sliding_window
 from qalign_core.models.net_llama import LlamaNet
-from qalign_core.models.net_transformers import HFNet
+from qalign_core.models.net_transformers import HFNet, PlainNet, last_logits
 
 TOLERANCE = 2e-3  # largest difference to transformers' own logits at load, relative to their size
 
@@ -19,32 +21,62 @@ def build(model: Any, rows: int, window: int) -> Net:
     """The fastest net that computes what `model` does, checked against its own forward.
 
     Raises:
-        ValueError: none does (not a decoder with full attention over a plain cache).
+        ValueError: none does.
     """
-    n = min(12, window - 1)
+    reach = sliding_window(model.config) or window
+    n = min(max(12, reach + 8 if reach < window else 0), window - 1)
     vocabulary = model.get_input_embeddings().weight.shape[0]
     probe = [(7 * i + 1) % vocabulary for i in range(n)]
-    expected = model(torch.tensor([probe], device=model.device)).logits[0].float()
-    ways: list[Any] = [lambda: LlamaNet(model, rows, window)] if LlamaNet.fits(model) else []
+    ids = torch.tensor([probe], device=model.device)
+    expected = model(ids, **last_logits(model, 12)).logits[0, -12:].float()
+    attention = model.config._attn_implementation
+
+    def plain(stateful: bool) -> Net:
+        model.set_attn_implementation(attention)
+        return PlainNet(model, rows, window, stateful=stateful)
+
+    ways: list[Any] = []
+    if LlamaNet.fits(model, window):
+        ways.append(lambda: LlamaNet(model, rows, window))
     ways += [lambda: HFNet(model, rows, window, attention="qalign_rows")]
     ways += [lambda: HFNet(model, rows, window, attention="eager")]
+    ways += [lambda: plain(True), lambda: plain(False)]
     reasons = []
     for way in ways:
         try:
             net: Net = way()
-            error = (net.logits(net.read_in(0, probe, 0)) - expected).abs().max().item()
+            error = _error(net, probe, expected)
         except (ValueError, TypeError, RuntimeError, AttributeError, IndexError) as reason:
             reasons.append(str(reason).splitlines()[0] if str(reason) else type(reason).__name__)
             continue
         precision = TOLERANCE if net.dtype == torch.float32 else 0.1
         if error <= precision * max(1.0, expected.abs().max().item()):
-            net.exact = verify(net, probe)
+            if isinstance(net, KVNet):
+                net.exact = verify(net, probe[:12])
             return net
         reasons.append(f"logits differ by {error:.2g}")
     raise ValueError("; ".join(dict.fromkeys(reasons)))
 
 
-def verify(net: Net, tokens: Sequence[int]) -> bool:
+def _error(net: Net, probe: Sequence[int], expected: Tensor) -> float:
+    """Largest difference to the last logits expected, some after reading in, some decoded."""
+    n, decoded = len(probe), len(expected) // 2
+    for start in range(0, n - decoded, net.chunk):
+        read = net.read_in(0, probe[start : min(start + net.chunk, n - decoded)], start)
+    found = [net.logits(read[-1:])[0]]
+    found += [_decode_alone(net, probe[i], i) for i in range(n - decoded, n)]
+    net.clear(0)
+    return (torch.stack(found) - expected[-len(found) :]).abs().max().item()
+
+
+def _decode_alone(net: Net, token: int, at: int) -> Tensor:
+    """Logits [vocabulary] after one token of row 0."""
+    tokens, positions = np.zeros(net.n_rows(1), np.int64), np.full(net.n_rows(1), -1)
+    tokens[0], positions[0] = token, at
+    return net.decode(tokens, positions)[0].clone()
+
+
+def verify(net: KVNet, tokens: Sequence[int]) -> bool:
     """Whether results are the same bits in any company; if not, hold all shapes constant first."""
     if not _same_in_any_company(net, tokens):
         net.fixed = True
@@ -53,20 +85,14 @@ def verify(net: Net, tokens: Sequence[int]) -> bool:
     return True
 
 
-def _same_in_any_company(net: Net, tokens: Sequence[int]) -> bool:
+def _same_in_any_company(net: KVNet, tokens: Sequence[int]) -> bool:
     """Compare a sequence decoded in the last row, in company, with row 0 read in and alone."""
     n, last = len(tokens), net.rows - 1
-    first = net.chunk if net.fixed else n // 2
-    for start, stop in ((0, min(first, n)), (min(first, n), n)):
-        if stop > start:
-            read = net.logits(net.read_in(0, tokens[start:stop], start))[-1]
+    starts = range(8 if net.chunk >= 8 else 4, n, 4)  # fours: the logits too have no fewer rows
+    for start, stop in itertools.pairwise((0, *starts, n)):
+        read = net.logits(net.read_in(0, tokens[start:stop], start))[-1]
     kept = net.copy_out(0, 0, n).clone()
-    alone = []
-    for i, token in enumerate(tokens):
-        m = net.n_rows(1)
-        batch, at = np.zeros(m, np.int64), np.full(m, -1)
-        batch[0], at[0] = token, i
-        alone.append(net.decode(batch, at)[0].clone())
+    alone = [_decode_alone(net, token, i) for i, token in enumerate(tokens)]
     same = torch.equal(net.copy_out(0, 0, n), kept) and torch.equal(alone[-1], read)
     for i, token in enumerate(tokens):
         company = (np.arange(net.rows) * 5 + i) % n

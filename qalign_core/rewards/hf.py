@@ -141,7 +141,7 @@ class HFRewardModel(Pretrained):
         self.context_length = min(longest, window or type(self).window)
         options: dict[str, Any] = {"name": id, "threads": threads, "max_queue": max_queue}
         self.worker: _Scorer = _Scorer(model, **options)
-        if LlamaNet.fits(model) and hasattr(model, "score"):
+        if LlamaNet.fits(model, self.context_length) and hasattr(model, "score"):
             with torch.inference_mode(), torch_threads(threads):
                 fast = _PrefixScorer(
                     model, window=self.context_length, cache_bytes=cache_bytes, **options
