@@ -14,6 +14,7 @@ import transformers
 from scipy.stats import chisquare
 from tiny_models import KEEPING, LANGUAGE_MODELS, REWARD_MODELS, save
 
+from qalign_core.errors import InvalidPrompt
 from qalign_core.models.enumerable import EnumerableLM
 from qalign_core.models.hf import HFLanguageModel
 from qalign_core.registry import ASSETS, load_language_model, load_reward_model
@@ -296,3 +297,16 @@ async def test_shared_ids_are_scored_as_they_are_and_foreign_ones_as_text(
     assert rm.render(PROMPT, response) == lm.encode(PROMPT) + response.tokens
     foreign = replace(response, tokens=(9, 9, 9))
     assert rm.render(PROMPT, foreign) == reward_models("llama").render(PROMPT, foreign)
+
+
+@pytest.mark.parametrize("name", [*REWARD_MODELS, *EMBEDDED_RM])
+async def test_the_longest_conversation_is_scored_whole_and_a_longer_one_refused(
+    name, reward_models
+):
+    rm = reward_models(name)
+    text = ""
+    while len(rm.render(PROMPT, Response((), text, True))) < rm.context_length:
+        text += "a"
+    assert math.isfinite(await rm.score(PROMPT, Response((), text, True)))
+    with pytest.raises(InvalidPrompt, match=str(rm.context_length)):
+        await rm.score(PROMPT, Response((), f"{text}a", True))

@@ -131,14 +131,13 @@ class HFRewardModel(Pretrained):
         threads: int = 1,
         max_queue: int = 4096,
     ) -> None:
-        model, config = loaded.model, loaded.model.config
+        model = loaded.model
         self.id = id
         self.revision = loaded.revision
         self.n_parameters = loaded.n_parameters
         self._text: Text = loaded.text
         self._score_ids = score_ids
-        longest = getattr(config, "max_position_embeddings", None) or 512
-        self.context_length = min(longest, window or type(self).window)
+        self.context_length = int(min(_positions(model), window or type(self).window))
         options: dict[str, Any] = {"name": id, "threads": threads, "max_queue": max_queue}
         self.worker: _Scorer = _Scorer(model, **options)
         if LlamaNet.fits(model, self.context_length) and hasattr(model, "score"):
@@ -183,3 +182,12 @@ class HFRewardModel(Pretrained):
     def close(self) -> None:
         """Stop the worker; requests that wait fail."""
         self.worker.close()
+
+
+def _positions(model: Any) -> float:
+    """How many tokens the model has positions for."""
+    for name, module in model.named_modules():
+        padding = getattr(module, "padding_idx", None)
+        if name.endswith("position_embeddings") and padding is not None:
+            return int(module.num_embeddings - padding - 1)  # RoBERTa counts from behind padding
+    return getattr(model.config, "max_position_embeddings", None) or math.inf
