@@ -23,7 +23,7 @@ from qalign_core.registry import (
 SMALL = 700.0
 """Millions of parameters that a free machine of two cores still runs."""
 
-_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*(@\w[\w.-]*(/\w[\w.-]*)*)?")
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Offer:
         if id in self.models[kind] or (self.own and hub_id):
             return
         known = ", ".join(self.models[kind])
-        more = " or an id of the hub (owner/name)" if self.own else ""
+        more = " or an id of the hub (owner/name or owner/name@revision)" if self.own else ""
         raise ModelLoadError(f"this server does not offer {id!r:.80}; choose {known}{more}")
 
     def _has(self, entry: Entry) -> bool:

@@ -50,7 +50,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"qalign_core: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("qalign_core: stopped; what was sampled is kept", file=sys.stderr)
+        kept = "; what was sampled is kept" if getattr(options, "out", None) else ""
+        print(f"qalign_core: stopped{kept}", file=sys.stderr)
         return 130
     except BrokenPipeError:  # the reader (head, less) has seen enough
         sys.stderr.close()
@@ -130,9 +131,13 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+_OF_EACH = ("device", "dtype", "window", "tokenizer")
+"""Options that there are for the LM and for the RM."""
+
+
 def _pair_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("models")
-    known = "registry id, hub id, folder, or a server's address"
+    known = "registry id, hub id (owner/name or owner/name@revision), folder, or a server's address"
     group.add_argument("--lm", default="embedded", help=known)
     group.add_argument(
         "--rm",
@@ -141,8 +146,19 @@ def _pair_options(parser: argparse.ArgumentParser) -> None:
         'and response, "0.7*A + 0.3*B" a weighted sum',
     )
     group.add_argument("--rows", type=int, help="requests that run at once, of each model")
-    group.add_argument("--lm-tokenizer", help="of a served LM: folder or hub id")
-    group.add_argument("--rm-tokenizer", help="of a served RM: folder or hub id")
+    for kind in ("lm", "rm"):
+        name = kind.upper()
+        group.add_argument(
+            f"--{kind}-device", help=f"of a local {name}, as torch names it; default: a GPU if any"
+        )
+        group.add_argument(
+            f"--{kind}-dtype",
+            help=f"of a local {name}: float32 (the default on a CPU), bfloat16 or float16",
+        )
+        group.add_argument(
+            f"--{kind}-window", type=int, help=f"tokens that a local {name} holds of one sequence"
+        )
+        group.add_argument(f"--{kind}-tokenizer", help=f"of a served {name}: folder or hub id")
     group.add_argument(
         "--approximate",
         action="store_true",
@@ -186,13 +202,13 @@ def _sampling(options: argparse.Namespace) -> dict[str, Any]:
 
 def _models(options: argparse.Namespace) -> tuple[LanguageModel, RewardModel]:
     TOLD.set(lambda what: print(what, file=sys.stderr))
-    lm = load_language_model(options.lm, **_served(options, "lm"), **_sampling(options))
-    return lm, load_reward_model(options.rm, code=True, **_served(options, "rm"))
+    lm = load_language_model(options.lm, **_of(options, "lm"), **_sampling(options))
+    return lm, load_reward_model(options.rm, code=True, **_of(options, "rm"))
 
 
-def _served(options: argparse.Namespace, kind: str) -> dict[str, Any]:
+def _of(options: argparse.Namespace, kind: str) -> dict[str, Any]:
     """What of the options is for the model of a kind, where it is given."""
-    given = {"tokenizer": getattr(options, f"{kind}_tokenizer")}
+    given = {name: getattr(options, f"{kind}_{name}") for name in _OF_EACH}
     if kind == "lm":
         given |= {"rows": options.rows, "approximate": options.approximate or None}
     elif is_address(options.rm):
@@ -211,6 +227,12 @@ def _problem(options: argparse.Namespace) -> Problem:
             f"--problem {number}: {options.task} has problems 0 to {len(problems) - 1}"
         )
     return problems[number]
+
+
+def _first_problems(task: str, n: int | None) -> tuple[Problem, ...]:
+    if n is not None:
+        check_count("--problems", n, 1)
+    return tuple(load_problems(problem_file(task))[:n])
 
 
 def problem_file(task: str) -> Path:
@@ -245,7 +267,7 @@ async def _run(options: argparse.Namespace) -> None:
 async def _run_many(options: argparse.Namespace) -> None:
     if options.out is None:
         raise InvalidSetting("--prompts needs --out FOLDER, where the traces go")
-    problems = load_problems(problem_file(options.prompts))[: options.problems]
+    problems = _first_problems(options.prompts, options.problems)
     lm, rm = _models(options)
     n = len(problems) * options.chains * (options.steps + 1)
     with tqdm(total=n, unit="step") as bar:
@@ -315,16 +337,19 @@ def _recorded(
     )
 
 
-@contextmanager
-def _trace_file(path: Path) -> Iterator[TextIO]:
-    """A trace file that is written line by line; if the run is stopped, its last line says so."""
+def _writable(path: Path) -> TextIO:
     try:
-        file = path.open("w", encoding="utf-8", buffering=1)
+        return path.open("w", encoding="utf-8", buffering=1)
     except OSError as error:
         raise InvalidSetting(
             f"{path} cannot be written ({error.strerror}); give another path with --out"
         ) from error
-    with file:
+
+
+@contextmanager
+def _trace_file(path: Path) -> Iterator[TextIO]:
+    """A trace file that is written line by line; if the run is stopped, its last line says so."""
+    with _writable(path) as file:
         try:
             yield file
         except asyncio.CancelledError:
@@ -373,23 +398,6 @@ async def _compare(options: argparse.Namespace) -> None:
     problem = _problem(options)
     steps: list[Step] = []
     pool: list[ScoredResponse] = []
-    drawn = draw_comparison(
-        lm,
-        rm,
-        problem.prompt,
-        beta=options.beta,
-        steps=options.steps,
-        seed=options.seed,
-        n_chains=options.chains,
-        budget=options.budget,
-    )
-    with tqdm(total=options.chains * (options.steps + 1), unit="step") as bar:
-        async for item in drawn:
-            if isinstance(item, Step):
-                steps.append(item)
-                bar.update()
-            else:
-                pool.append(item)
     header = header_of(
         lm,
         rm,
@@ -402,9 +410,30 @@ async def _compare(options: argparse.Namespace) -> None:
         extractor=problem.extractor,
         origin="recorded",
     )
-    comparison = Comparison(header, tuple(steps), tuple(pool), Meter.of(lm, rm))
-    if options.out:
-        options.out.write_text(to_json(comparison), encoding="utf-8")
+    drawn = draw_comparison(
+        lm,
+        rm,
+        problem.prompt,
+        beta=options.beta,
+        steps=options.steps,
+        seed=options.seed,
+        n_chains=options.chains,
+        budget=options.budget,
+    )
+    with ExitStack() as stack:
+        out = stack.enter_context(_writable(options.out)) if options.out else None
+        bar = stack.enter_context(tqdm(total=options.chains * (options.steps + 1), unit="step"))
+        try:
+            async for item in drawn:
+                if isinstance(item, Step):
+                    steps.append(item)
+                    bar.update()
+                else:
+                    pool.append(item)
+        finally:  # stopped and failed ones too
+            comparison = Comparison(header, tuple(steps), tuple(pool), Meter.of(lm, rm))
+            if out is not None and (steps or pool):
+                out.write(to_json(comparison))
     print(f"{problem.prompt}\n")
     print(f"{'method':8}{'answer':>8}{'':8}{'samples':>8}{'tokens':>9}{comparison.meter.unit:>18}")
     for outcome in outcomes(comparison, full_cut(comparison, options.budget)):
@@ -417,10 +446,12 @@ async def _compare(options: argparse.Namespace) -> None:
 
 
 async def _evaluate(options: argparse.Namespace) -> None:
-    problems = load_problems(problem_file(options.task))[: options.problems]
+    problems = _first_problems(options.task, options.problems)
     lm, rm = _models(options)
     said = {"lm", "rm", "task", "problems", "methods", "budget", "states", "beta", "seed"}
-    flags = [f"--{k} {v}" for k, v in vars(options).items() if k in said and v is not None]
+    said |= {f"{kind}_{name}" for kind in ("lm", "rm") for name in _OF_EACH}
+    given = [(k.replace("_", "-"), v) for k, v in vars(options).items() if k in said]
+    flags = [f"--{name} {value}" for name, value in given if value is not None]
     with tqdm(total=len(problems), unit="problem") as bar:
 
         def progress(n_done: int, n: int) -> None:

@@ -205,7 +205,12 @@ async def _draw(
 
 def _join(folder: Path, settings: Settings) -> None:
     """Start a results folder, or make sure that the one there is of the same settings."""
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InvalidSetting(
+            f"{folder} cannot be used ({error.strerror}); give another folder with --out"
+        ) from error
     path = folder / SETTINGS
     if not path.exists():
         if any(folder.glob("*.npz")):

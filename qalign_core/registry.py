@@ -14,6 +14,7 @@ import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from functools import cache
+from inspect import Parameter, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -29,6 +30,9 @@ ASSETS = Path(__file__).resolve().parent.parent / "assets"
 
 IN_USE = 30.0
 """Seconds after its last request during which a model is not unloaded for another."""
+
+_AT_REVISION = re.compile(r"([\w.-]+/[\w.-]+)@([\w./-]+)")
+"""A hub id and a branch, tag or commit of it."""
 
 _SETTINGS = [field.name for field in fields(Sampling)]
 
@@ -117,7 +121,7 @@ def load_language_model(
     """A language model by registry id, folder, hub id or address; loaded once and shared.
 
     Args:
-        id: which one.
+        id: which one; "owner/name@revision" is a branch, tag or commit of a hub repository.
         sampling: how it is sampled; by default the entry's settings.
         changes: single settings to change (temperature, top_p, top_k, max_new_tokens),
             and options that go before the entry's: rows (requests that run at once), revision;
@@ -142,6 +146,7 @@ def load_language_model(
         return HFLanguageModel.from_pretrained(source, id=name, **given)
 
     settings = {name: changes.pop(name) for name in _SETTINGS if name in changes}
+    _check_taken(id, changes, _takes("lm", id))
     lm = _shared("lm", id, changes, make)
     entry = entries().get(("lm", id))
     default = entry.sampling if entry is not None else None
@@ -158,24 +163,30 @@ def load_reward_model(id: str = "embedded", *, code: bool = False, **options: An
         id: which one.
         code: "FILE.py:NAME" is allowed too: a function of prompt and response text in a file of
             the user's own, which is run.
-        options: as for language models, of a served one tokenizer and score_ids as well.
+        options: as for language models, and score_ids; of a sum, each for the parts that take it.
 
     Raises:
         ModelLoadError: one sentence that says what is wrong and what to do.
     """
     parts = reward_parts(id)
+    taken = {name: _takes("rm", name) for _, name in parts}
+    _check_taken(id, options, frozenset().union(*taken.values()))
+
+    def load(name: str) -> RewardModel:
+        fitting = {option: value for option, value in options.items() if option in taken[name]}
+        return _load_reward_model(name, fitting, code)
+
     if parts == ((1.0, id),):
-        return _load_reward_model(id, options, code)
+        return load(id)
     from qalign_core.rewards.rule import CompositeReward
 
-    loaded = [(_load_reward_model(name, options, code), weight) for weight, name in parts]
-    return CompositeReward(loaded, id=id)
+    return CompositeReward([(load(name), weight) for weight, name in parts], id=id)
 
 
 def reward_parts(id: str) -> tuple[tuple[float, str], ...]:
     """Weight and name of each reward in "0.7*A + 0.3*B"; one of weight 1 if it is a plain name."""
     found = []
-    for part in re.split(r"\s\+\s", id.strip()):
+    for part in re.split(r"\s\+\s|\+(?=-?\d+(?:\.\d*)?\s*\*)", id.strip()):
         weighted = re.fullmatch(r"(-?\d+(?:\.\d*)?)\s*\*\s*(\S.*)", part)
         found.append((float(weighted[1]), weighted[2]) if weighted else (1.0, part))
     return tuple(found)
@@ -201,6 +212,43 @@ def _load_reward_model(id: str, options: dict[str, Any], code: bool) -> RewardMo
 
         return FunctionReward.from_file(id)
     return _shared("rm", id, options, make)
+
+
+def _takes(kind: str, id: str) -> frozenset[str]:
+    """The options that a model takes when it is loaded."""
+    if id.startswith(JUDGE):
+        return _takes("lm", id.removeprefix(JUDGE))
+    if ".py:" in id:
+        return frozenset()
+    entry = entries().get((kind, id))
+    made_by: tuple[Any, Any]
+    if is_address(entry.source if entry is not None else id):
+        from qalign_core.models.served import ServedLanguageModel
+        from qalign_core.models.server import Server
+        from qalign_core.rewards.served import ServedRewardModel
+
+        made_by = (ServedLanguageModel if kind == "lm" else ServedRewardModel).connect, Server
+    else:
+        from qalign_core.models.hf import HFLanguageModel
+        from qalign_core.rewards.hf import HFRewardModel
+
+        cls = HFLanguageModel if kind == "lm" else HFRewardModel
+        made_by = cls.from_pretrained, cls
+    names = [
+        n for made in made_by for n, p in signature(made).parameters.items() if p.kind is _NAMED
+    ]
+    return frozenset(names) - {"id", "kind", "sampling"}
+
+
+_NAMED = Parameter.KEYWORD_ONLY
+
+
+def _check_taken(id: str, options: dict[str, Any], taken: frozenset[str]) -> None:
+    for name, value in options.items():
+        if value is not None and name not in taken:
+            raise ModelLoadError(
+                f"{id} has no option {name}; it has {', '.join(sorted(taken)) or 'none'}"
+            )
 
 
 JUDGE = "judge:"
@@ -246,6 +294,9 @@ def _shared(
                 f"there is no model called {id!r}; known are {known}, or give a folder, a hub id "
                 "(owner/name) or a server (http://HOST:PORT)"
             )
+        at = _AT_REVISION.fullmatch(id)
+        if entry is None and at is not None and not Path(id).is_dir():
+            source, options = at[1], {"revision": at[2], **options}
         given = {**((entry.options if entry is not None else None) or {}), **options}
         if entry is not None and is_address(source):
             given.setdefault("n_parameters", round(entry.parameters * 1e6))

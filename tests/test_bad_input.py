@@ -14,6 +14,7 @@ from components.runs import Limits, Runs
 from components.watch import sample_run
 from qalign_core import registry
 from qalign_core.cli import main
+from qalign_core.compare_file import from_json
 from qalign_core.models import loading
 from qalign_core.registry import Entry
 
@@ -108,3 +109,53 @@ async def test_the_page_says_it_in_one_sentence_and_goes_on(case, monkeypatch):
     async for now in runs.stream("visitor", lambda feed: sample_run(feed, runs, good)):
         status = now.status
     assert status.state == "finished"
+
+
+OPTIONS = {
+    "--lm-device cuda:9": "there is no device cuda:9 here; there is cpu",
+    "--rm-device typo": "there is no device typo here; there is cpu",
+    "--lm-dtype int8": "dtype must be one of float32, bfloat16, float16, got int8",
+    "--lm-window 0": "window must be at least 2, got 0",
+    "--rows 0": "rows must be at least 1, got 0",
+    "--lm-tokenizer some": "embedded has no option tokenizer; it has",
+    "--rm-tokenizer some": "embedded has no option tokenizer; it has",
+    "--approximate": "embedded has no option approximate; it has",
+    "--rm http://localhost:9 --rm-device cpu": "http://localhost:9 has no option device; it has",
+    "--rm 0.5*embedded+0.5*embedded-weak --rm-tokenizer some": "has no option tokenizer; it has",
+    "--rm 0.5*embedded+0.5*no-such-model": "there is no model called 'no-such-model'",
+    "--lm owner/name@../other": "'../other' is no revision of owner/name",
+    "--prompts in_distribution --problems 0 --out x": "--problems must be a whole number >= 1",
+    "--prompts in_distribution --out /proc/x": "cannot be used (No such file or directory); give",
+    "--out /proc/x": "cannot be written (No such file or directory); give another path",
+}
+
+
+@pytest.mark.parametrize("given", OPTIONS)
+def test_an_option_that_cannot_be_met_is_named_in_one_sentence(given, capsys):
+    assert main(["run", "--steps", "1", *given.split()]) == 2
+    shown = capsys.readouterr().err
+    assert OPTIONS[given] in shown
+    assert shown.splitlines()[-1].startswith("qalign_core: ")
+    assert "Traceback" not in shown
+
+
+@pytest.mark.parametrize("command", ["compare", "evaluate"])
+def test_where_nothing_can_be_written_nothing_is_drawn(command, capsys):
+    assert main([command, "--out", "/proc/x"]) == 2
+    assert "(No such file or directory); give another" in capsys.readouterr().err
+
+
+def test_a_comparison_that_fails_half_way_keeps_what_it_had(tmp_path, capsys):
+    rule = tmp_path / "rule.py"
+    rule.write_text(
+        "scored = []\n"
+        "def reward(prompt, response):\n"
+        "    scored.append(response)\n"
+        "    return 0.0 if len(scored) < 9 else float('nan')\n"
+    )
+    out = tmp_path / "compare.json"
+    command = ["compare", "--rm", f"{rule}:reward", "--steps", "40", "--out", str(out)]
+    assert main(command) == 2
+    assert "returned nan" in capsys.readouterr().err
+    kept = from_json(out.read_text())
+    assert 1 <= len(kept.steps) + len(kept.pool) <= 8

@@ -225,7 +225,9 @@ def reward_models(folders, language_models):
     def load(name):
         if name not in made:
             if name == "rule":
-                made[name] = FunctionReward(lambda prompt, text: len(text) - len(prompt))
+                made[name] = FunctionReward(
+                    lambda prompt, text: np.float32(len(text) - len(prompt))
+                )
             elif name == "composite":
                 made[name] = CompositeReward([(load("rule"), 0.5), (load("llama"), -2.0)])
             elif name == "embedded":

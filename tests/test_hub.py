@@ -34,10 +34,12 @@ import sys
 from qalign_core.errors import ModelLoadError
 from qalign_core.registry import load_language_model
 print(load_language_model("owner/tiny", revision=sys.argv[1]).revision)
-try:
-    load_language_model("owner/tiny", revision="no-such-branch")
-except ModelLoadError as error:
-    print(error)
+print(load_language_model("owner/tiny@" + sys.argv[1]).revision)
+for wrong in ("no-such-branch", "../main"):
+    try:
+        load_language_model("owner/tiny@" + wrong)
+    except ModelLoadError as error:
+        print(error)
 """
 
 
@@ -135,11 +137,12 @@ def test_what_is_refused_is_one_sentence_and_nothing_was_fetched(hub, said):
 
 
 def test_a_revision_is_pinned_to_its_commit_and_an_unknown_one_is_refused(hub, tmp_path):
-    revision, error = python("-c", REVISION, "main", hub=hub, home=tmp_path).splitlines()
-    assert revision == COMMIT
-    assert error == (
-        "owner/tiny has no revision no-such-branch; leave it out or name a commit, branch or tag"
-    )
+    said = python("-c", REVISION, "main", hub=hub, home=tmp_path).splitlines()
+    assert said == [
+        *(COMMIT, COMMIT),
+        "owner/tiny has no revision no-such-branch; leave it out or name a commit, branch or tag",
+        "'../main' is no revision of owner/tiny; name a commit, branch or tag",
+    ]
 
 
 def test_what_was_fetched_serves_without_the_hub_and_nothing_else_does(home, said):

@@ -170,9 +170,10 @@ def test_the_end_tokens_are_those_of_the_generation_config_and_its_sampling_does
     assert lm.sampling == Sampling()
 
 
-def test_the_context_ends_where_attention_would_slide(tmp_path):
+def test_the_context_is_whole_where_attention_slides_and_as_wide_as_asked_for(tmp_path):
     path = save(tmp_path, "phi3", sliding_window=80)
-    assert load_lm(path).context_length == 80
+    assert load_lm(path).context_length == 192
+    assert load_lm(path, window=100).context_length == 100
 
 
 @pytest.mark.parametrize("name", ["embeded", "no/such/folder", "./missing"])

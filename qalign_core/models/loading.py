@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -29,6 +30,7 @@ _NO_WEIGHTS = (
     "{name} has no safetensors weights (pickled ones can run code and are never loaded); "
     "convert them with save_pretrained"
 )
+_REVISION = re.compile(r"\w[\w.-]*(/\w[\w.-]*)*")  # the cache has a file of that name
 _SLOW = 2**27  # bytes of weights whose reading is worth a word
 _BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 
@@ -76,6 +78,11 @@ class Pretrained(ABC):
         Raises:
             ModelLoadError: one sentence that says what is wrong with it.
         """
+        options = {name: value for name, value in options.items() if value is not None}
+        rows, window = options.get("rows", cls.rows), options.get("window", cls.window)
+        for name, value, least in (("rows", rows, 1), ("window", window, 2)):
+            if value < least:
+                raise ModelLoadError(f"{name} must be at least {least}, got {value}")
         loaded = load(
             source,
             kind=cls.kind,
@@ -83,7 +90,7 @@ class Pretrained(ABC):
             dtype=dtype,
             device=device,
             chat_template=chat_template,
-            positions=options.get("rows", cls.rows) * (options.get("window") or cls.window),
+            positions=rows * window,
             beside=options.get("cache_bytes", CACHE_BYTES),
         )
         return cls(loaded, id=id or str(source), **options)
@@ -120,6 +127,7 @@ def load(
 
     name = str(source)
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    _check_device(device)
     folder, commit = _fetch(name, revision, dtype=dtype, device=device)
     _check_safe(folder, name)
     with _one_sentence(name):
@@ -162,6 +170,15 @@ def load(
     model = model.to(device).eval().requires_grad_(False)
     n_parameters = sum(p.numel() for p in model.parameters())
     return Loaded(model, text, commit, n_parameters)
+
+
+def _check_device(device: str) -> None:
+    try:
+        torch.zeros(1, device=device).item()
+    except Exception as error:  # torch has a kind of its own for each way
+        n = torch.cuda.device_count()
+        there = ", ".join(["cpu", *(f"cuda:{i}" for i in range(n))])
+        raise ModelLoadError(f"there is no device {device} here; there is {there}") from error
 
 
 def load_text(
@@ -238,6 +255,10 @@ def _fetch(
         RevisionNotFoundError,
     )
 
+    if revision and not _REVISION.fullmatch(revision):
+        raise ModelLoadError(
+            f"{revision!r:.80} is no revision of {name}; name a commit, branch or tag"
+        )
     wanted: dict[str, Any] = {
         "revision": revision,  # by its name, so that it is found without the hub too
         "allow_patterns": _TEXT + _WEIGHTS if weights else _TEXT,

@@ -6,6 +6,7 @@ import asyncio
 import math
 import runpy
 from collections.abc import Callable, Sequence
+from numbers import Real
 from typing import Self
 
 from qalign_core.errors import InvalidReward, InvalidSetting, ModelLoadError
@@ -53,8 +54,8 @@ class FunctionReward:
             raise InvalidReward(
                 f"{self.id} failed with {type(error).__name__}: {error}; mend the function"
             ) from error
-        if isinstance(value, bool | int | float) and math.isfinite(value):
-            return Reward(value, Work(0))
+        if isinstance(value, Real) and math.isfinite(value):
+            return Reward(float(value), Work(0))
         raise InvalidReward(f"{self.id} returned {value!r}, a reward is one finite number")
 
 
