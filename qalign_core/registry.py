@@ -55,7 +55,7 @@ class Entry:
         parameters: how many, in millions.
         licence: as the model's page names it.
         gated: the hub asks to accept a licence first.
-        status: "tested" or "not yet run", by this project.
+        status: "tested", "tested with 4-bit weights" or "not yet run", by this project.
         beta: the paper's beta, or one that suits the model; 0 if none is known.
         options: passed on when it is loaded (dtype, device, rows, window, score_ids, ...).
         sampling: default settings of an LM.

@@ -15,7 +15,8 @@ def test_the_shipped_models_and_small_open_ones_are_offered():
     assert {"embedded", "smollm2-135m", "qwen3-0.6b"} <= set(models["lm"])
     assert {"embedded", "embedded-weak", "skywork-v2-qwen3-0.6b"} <= set(models["rm"])
     assert not {"llama-3.2-1b", "llama-3.1-8b", "tulu-3-8b-rm"} & {*models["lm"], *models["rm"]}
-    assert models["lm"]["smollm2-135m"].endswith("not yet run")
+    assert models["lm"]["smollm2-135m"].endswith(", tested with 4-bit weights")
+    assert models["lm"]["smollm2-360m"].endswith(", not yet run")
 
 
 def test_the_operator_names_others():
