@@ -57,6 +57,11 @@ class FakeServer:
         return as_text(body) if self.text_only else completed(body)
 
     @property
+    def connections(self) -> set[socket.socket]:
+        """All that were ever made."""
+        return self._server.connections
+
+    @property
     def address(self) -> str:
         return f"http://127.0.0.1:{self._port}"
 

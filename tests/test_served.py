@@ -99,6 +99,28 @@ async def test_no_more_requests_are_open_than_allowed(server):
     assert 1 <= server.most <= 3
 
 
+async def test_a_connection_serves_one_request_after_the_other(server):
+    lm = connect(server, rows=3)
+    before = len(server.connections)
+    await asyncio.gather(*(lm.extend(lm.encode(PROMPT), (), seed=k) for k in range(40)))
+    assert len(server.connections) - before == 3
+
+
+async def test_a_request_that_is_given_up_leaves_its_place_to_others(server):
+    lm = connect(server, rows=2)
+    ids = lm.encode(PROMPT)
+    server.faults.extend(["slow", "slow"])
+    given_up = [asyncio.ensure_future(lm.extend(ids, (), seed=k)) for k in range(2)]
+    while server.open < 2:
+        await asyncio.sleep(0)
+    for request in given_up:
+        request.cancel()
+    await asyncio.gather(*given_up, return_exceptions=True)
+    assert all(request.cancelled() for request in given_up)
+    found = await asyncio.gather(*(lm.extend(ids, (), seed=k) for k in range(4)))
+    assert len({response.tokens for response in found}) == 4
+
+
 @pytest.mark.parametrize("fault", TEMPORARY)
 async def test_what_may_pass_is_tried_again_with_the_same_seed(server, fault):
     lm, ids = connect(server), connect(server).encode(PROMPT)
