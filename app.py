@@ -19,6 +19,7 @@ from components.results import build_results_page
 from components.runs import Runs
 from components.theme import head, theme
 from components.watch import build_watch_page
+from qalign_core.errors import QAlignError
 
 HEADER = """
 <div class="q-head"><h1>QAlign Explorer</h1>
@@ -83,7 +84,10 @@ if __name__ == "__main__":
     # would wait 5 ms each time to have it back (measured: a quarter more tokens a second)
     sys.setswitchinterval(0.0005)
     runs = Runs()
-    demo = build_app(runs)
+    try:
+        demo = build_app(runs)
+    except QAlignError as error:  # the operator's own registry
+        sys.exit(f"app.py: {error}")
     demo.launch(**launch_options(), prevent_thread_lock=True)
     runs.warm_up()  # only now: importing torch would starve the launch's own check of the address
     demo.block_thread()

@@ -14,7 +14,7 @@ from components.compare_figures import compute_curves, reward_histograms
 from components.compare_view import view
 from components.fold import fold
 from components.gpu import with_gpu
-from components.links import OPEN, Settings, linked, settings_of, to_query
+from components.links import ANSWERS, OPEN, Settings, linked, settings_of, to_query
 from components.offer import Offer
 from components.player import status_line, status_value
 from components.reward import mixed, model_list, reward_shown, second_reward, unmixed
@@ -27,13 +27,6 @@ from qalign_core.errors import InvalidSetting, QAlignError
 from qalign_core.recording import header_of
 from qalign_core.types import ScoredResponse, Step
 
-ANSWERS = {
-    "Numbers": "number",
-    "Choice letters": "choice",
-    "LaTeX in \\boxed{}": "boxed",
-    "Short texts": "text",
-    "None: open-ended": OPEN,
-}
 BUDGETS: dict[str, Budget] = {"Equal compute (FLOPs)": "flops", "Equal samples": "samples"}
 SHARE_OF_TIME = 0.15
 """The most of a run's time that goes into showing it while it goes on."""

@@ -19,6 +19,17 @@ WRITING = ("Write", "Please write")
 OPEN = "none"
 """What stands for no extractor in a link or a widget: the prompt is open-ended."""
 
+ANSWERS = {
+    "Numbers": "number",
+    "Choice letters": "choice",
+    "LaTeX in \\boxed{}": "boxed",
+    "Short texts": "text",
+    "None: open-ended": OPEN,
+}
+"""How answers can be read, as people call it."""
+USUAL = ""
+"""What stands for the extractor that suits the prompt."""
+
 PAGES = ("watch", "compare", "lab", "results")
 
 
@@ -57,15 +68,13 @@ class Settings:
     def read(cls, given: Mapping[str, Any]) -> Settings:
         """Settings from what a browser or a program sent: anybody's word, each read as its kind.
 
-        Without an `extractor` the prompt decides: a writing task is open-ended.
+        Without an `extractor`, or with the `USUAL` one, the prompt decides.
 
         Raises:
             InvalidSetting: a number is none, or there is no such extractor.
         """
         values: dict[str, Any] = {name: str(given[name] or "") for name in ("prompt", "lm", "rm")}
-        extractor = given.get("extractor")
-        if extractor is None:
-            extractor = OPEN if values["prompt"].startswith(WRITING) else "number"
+        extractor = given.get("extractor") or usual_extractor(values["prompt"])
         if extractor not in (*EXTRACTORS, OPEN):
             raise InvalidSetting(f"extractor must be one of {', '.join((*EXTRACTORS, OPEN))}")
         try:
@@ -103,6 +112,11 @@ class Settings:
         if not 0 <= self.burn_in <= self.steps:
             raise InvalidSetting(f"burn-in must be 0 to {self.steps} steps, got {self.burn_in}")
         return self
+
+
+def usual_extractor(prompt: str) -> str:
+    """How the answers to a prompt are read unless somebody says otherwise."""
+    return OPEN if prompt.startswith(WRITING) else "number"
 
 
 def settings_of(header: TraceHeader) -> Settings:

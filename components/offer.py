@@ -31,8 +31,9 @@ class Offer:
     """The models of a server.
 
     Attributes:
-        names: ids of the registry (`QALIGN_MODELS`, separated by commas), beside the shipped ones;
-            None if those that are small and ask for no licence.
+        names: ids of the registry (`QALIGN_MODELS`, separated by commas), beside the shipped ones
+            and those of the operator's own registry; None if those that are small and ask for no
+            licence.
         own: any id of the hub may be asked for (`QALIGN_OWN_MODELS=1`); folders and addresses
             never, since a visitor could look into the server or its network with them.
     """
@@ -74,7 +75,7 @@ class Offer:
         raise ModelLoadError(f"this server does not offer {id!r:.80}; choose {known}{more}")
 
     def _has(self, entry: Entry) -> bool:
-        if entry.shipped:
+        if entry.shipped or entry.own:
             return True
         if self.names is not None:
             return entry.id in self.names
@@ -96,6 +97,8 @@ def _parts(lm: str, rm: str) -> Iterator[tuple[str, str]]:
 
 
 def _title(entry: Entry) -> str:
+    if entry.own:
+        return entry.title
     gated = ["gated"] if entry.gated else []
     status = [entry.status] if entry.status != "tested" else []
     return ", ".join([entry.title, *gated, *status])

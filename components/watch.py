@@ -14,7 +14,16 @@ import gradio as gr
 from components.facts import beta_facts, diagnose
 from components.fold import fold
 from components.gpu import with_gpu
-from components.links import Settings, linked, settings_of, to_query
+from components.links import (
+    ANSWERS,
+    OPEN,
+    USUAL,
+    Settings,
+    linked,
+    settings_of,
+    to_query,
+    usual_extractor,
+)
 from components.offer import Offer
 from components.player import beta_slider, chain_player, status_line, status_value
 from components.reward import mixed, model_list, reward_shown, second_reward, unmixed
@@ -136,6 +145,7 @@ class _Form:
     burn_in: gr.Slider
     second: gr.Dropdown
     share: gr.Slider
+    extractor: gr.Dropdown
 
     def widgets(self) -> list[Any]:
         return [getattr(self, name) for name in self.__slots__]
@@ -147,6 +157,8 @@ class _Form:
 
     def show(self, settings: Settings, offer: Offer) -> list[Any]:
         values = {name: getattr(settings, name, None) for name in self.__slots__}
+        asked = settings.extractor or OPEN
+        values["extractor"] = USUAL if asked == usual_extractor(settings.prompt) else asked
         values |= {"reference": settings.reference or "", **reward_shown(settings.rm, offer)}
         return list(values.values())
 
@@ -175,6 +187,13 @@ def _drawer(start: Settings, runs: Runs) -> tuple[_Form, gr.Dropdown, gr.Button,
         )
         reference = gr.Textbox(
             start.reference or "", label="Known answer, if any", max_length=60, lines=1
+        )
+        extractor = gr.Dropdown(
+            [("As the problem asks", USUAL), *ANSWERS.items()],
+            value=USUAL,
+            label="Answers to vote on",
+            filterable=False,
+            elem_id="watch-extractor",
         )
         lm = model_list(offer, "lm", start.lm, label="Language model")
         rm = model_list(offer, "rm", unmixed(start.rm, offer)[0], label="Reward model")
@@ -224,6 +243,7 @@ def _drawer(start: Settings, runs: Runs) -> tuple[_Form, gr.Dropdown, gr.Button,
         burn_in=burn_in,
         second=second,
         share=share,
+        extractor=extractor,
     )
     return form, kind, new, tune
 
@@ -276,9 +296,9 @@ def build_watch_page(runs: Runs, demo: gr.Blocks) -> None:
         await runs.stop(str(request.session_hash))
         return status_value(Status("stopped", "Stopped. What was sampled stays."))
 
-    def on_new(kind: str) -> tuple[str, str, str]:
+    def on_new(kind: str) -> tuple[str, str, str, str]:
         prompt, answer = new_problem(kind)
-        return prompt, answer, status_value(Status("idle", f"Next run: {prompt}"))
+        return prompt, answer, USUAL, status_value(Status("idle", f"Next run: {prompt}"))
 
     def on_load(request: gr.Request) -> list[Any]:
         found = linked(request.query_params, runs.limits, runs.offer, start)
@@ -311,7 +331,7 @@ def build_watch_page(runs: Runs, demo: gr.Blocks) -> None:
     )
     settings.click(None, js="() => QAlignShell.drawer()")
     for button in (new, new_in_drawer):
-        button.click(on_new, kind, [form.prompt, form.reference, status], **private)
+        button.click(on_new, kind, [form.prompt, form.reference, form.extractor, status], **private)
     form.prompt.input(None, None, form.reference, js="() => ''")
     gr.on(
         [widget.change for widget in widgets],

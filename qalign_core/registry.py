@@ -1,5 +1,7 @@
 """Names to models: `assets/registry.toml`, a folder, a hub id or a server's address.
 
+`QALIGN_REGISTRY` names a file of the same form with models of one's own; they come on top.
+
 Each model is loaded once. Where a new one does not fit into memory, the ones that have been idle
 longest are unloaded first.
 """
@@ -50,33 +52,36 @@ class Entry:
     Attributes:
         id: its short name.
         kind: "lm" or "rm".
-        source: folder below assets/, hub id, or address of a server.
+        source: folder below assets/, hub id, or address of a server; in a file of one's own also
+            any folder (from where that file is), and for a reward what `load_reward_model` takes.
         title: what people call it.
-        parameters: how many, in millions.
+        parameters: how many, in millions; 0 if that was not said.
         licence: as the model's page names it.
         gated: the hub asks to accept a licence first.
         status: "tested", "tested with 4-bit weights" or "not yet run", by this project.
         beta: the paper's beta, or one that suits the model; 0 if none is known.
         options: passed on when it is loaded (dtype, device, rows, window, score_ids, ...).
         sampling: default settings of an LM.
+        own: from the file that `QALIGN_REGISTRY` names.
     """
 
     id: str
     kind: str
     source: str
     title: str
-    parameters: float
-    licence: str
+    parameters: float = 0.0
+    licence: str = ""
     gated: bool = False
     status: str = "not yet run"
     beta: float = 0.0
     options: dict[str, Any] | None = None
     sampling: Sampling | None = None
+    own: bool = False
 
     @property
     def shipped(self) -> bool:
         """Whether it comes with the project."""
-        return self.source.startswith("models/")
+        return self.source.startswith("models/") and not self.own
 
     @property
     def location(self) -> str:
@@ -86,18 +91,52 @@ class Entry:
 
 @cache
 def entries() -> dict[tuple[str, str], Entry]:
-    """Every entry of `assets/registry.toml` by (kind, id)."""
-    with (ASSETS / "registry.toml").open("rb") as file:
+    """Every entry of `assets/registry.toml`, and of one's own registry, by (kind, id).
+
+    Raises:
+        ModelLoadError: one's own registry cannot be read.
+    """
+    found = _read(ASSETS / "registry.toml")
+    if own := os.environ.get("QALIGN_REGISTRY"):
+        found |= _read_own(Path(own).expanduser())
+    return found
+
+
+def _read(path: Path, **more: Any) -> dict[tuple[str, str], Entry]:
+    with path.open("rb") as file:
         tables = tomllib.load(file)
     found = {}
     for kind in ("lm", "rm"):
-        for table in tables.get(kind, []):
-            values = dict(table)
+        for table in tables.pop(kind, []):
+            values = {"title": table.get("id"), **more, **table}
             if "sampling" in values:
                 values["sampling"] = Sampling(**values["sampling"])
             entry = Entry(kind=kind, **values)
             found[kind, entry.id] = entry
+    if tables:
+        raise ValueError(f"{next(iter(tables))!r} is neither [[lm]] nor [[rm]]")
     return found
+
+
+def _read_own(path: Path) -> dict[tuple[str, str], Entry]:
+    try:
+        found = _read(path, status="tested", own=True)
+    except (OSError, ValueError, TypeError) as error:  # not there, no TOML, other fields
+        said = str(error).splitlines()[0].replace("Entry.__init__() got an", "an")
+        raise ModelLoadError(
+            f"QALIGN_REGISTRY={path} cannot be read ({said}); it has [[lm]] and [[rm]] tables like "
+            "assets/registry.toml"
+        ) from error
+    at = path.parent.resolve()
+    return {key: replace(e, source=_from(at, e.source)) for key, e in found.items()}
+
+
+def _from(folder: Path, source: str) -> str:
+    """A folder or a FILE.py:NAME as seen from `folder`; any other source as it is."""
+    file, colon, name = source.rpartition(":")
+    if file.endswith(".py") and (folder / file).is_file():
+        return f"{folder / file}{colon}{name}"
+    return str(folder / source) if (folder / source).is_dir() else source
 
 
 def language_models() -> tuple[Entry, ...]:
@@ -168,19 +207,40 @@ def load_reward_model(id: str = "embedded", *, code: bool = False, **options: An
     Raises:
         ModelLoadError: one sentence that says what is wrong and what to do.
     """
-    parts = reward_parts(id)
-    taken = {name: _takes("rm", name) for _, name in parts}
-    _check_taken(id, options, frozenset().union(*taken.values()))
+    _check_taken(id, options, _takes("rm", id))
+    return _reward(id, id, options, code)
 
-    def load(name: str) -> RewardModel:
-        fitting = {option: value for option, value in options.items() if option in taken[name]}
-        return _load_reward_model(name, fitting, code)
 
-    if parts == ((1.0, id),):
-        return load(id)
-    from qalign_core.rewards.rule import CompositeReward
+def _reward(source: str, name: str, options: dict[str, Any], code: bool) -> RewardModel:
+    """The reward that `source` says, under a name; of the options, those that it takes."""
+    from qalign_core.rewards.rule import CompositeReward, FunctionReward
 
-    return CompositeReward([(load(name), weight) for weight, name in parts], id=id)
+    parts = reward_parts(source)
+    if parts != ((1.0, source),):
+        loaded = [(_reward(part, part, options, code), weight) for weight, part in parts]
+        return CompositeReward(loaded, id=name)
+    if (made := _made_of(source)) is not None:
+        return _reward(made, name, options, True)
+    taken = _takes("rm", source)
+    options = {option: value for option, value in options.items() if option in taken}
+    if source.startswith(JUDGE):
+        from qalign_core.rewards.judge import JudgeReward
+
+        judge = load_language_model(source.removeprefix(JUDGE), max_new_tokens=8, **options)
+        return JudgeReward(judge, id=name)
+    if code and ".py:" in source:
+        return FunctionReward.from_file(source, id=None if name == source else name)
+
+    def make(source: str, name: str | None, given: dict[str, Any]) -> RewardModel:
+        if is_address(source):
+            from qalign_core.rewards.served import ServedRewardModel
+
+            return ServedRewardModel.connect(source, id=name, **given)
+        from qalign_core.rewards.hf import HFRewardModel
+
+        return HFRewardModel.from_pretrained(source, id=name, **given)
+
+    return _shared("rm", source, options, make)
 
 
 def reward_parts(id: str) -> tuple[tuple[float, str], ...]:
@@ -192,30 +252,22 @@ def reward_parts(id: str) -> tuple[tuple[float, str], ...]:
     return tuple(found)
 
 
-def _load_reward_model(id: str, options: dict[str, Any], code: bool) -> RewardModel:
-    def make(source: str, name: str | None, given: dict[str, Any]) -> RewardModel:
-        if is_address(source):
-            from qalign_core.rewards.served import ServedRewardModel
-
-            return ServedRewardModel.connect(source, id=name, **given)
-        from qalign_core.rewards.hf import HFRewardModel
-
-        return HFRewardModel.from_pretrained(source, id=name, **given)
-
-    if id.startswith(JUDGE):
-        from qalign_core.rewards.judge import JudgeReward
-
-        judge = load_language_model(id.removeprefix(JUDGE), max_new_tokens=8, **options)
-        return JudgeReward(judge, id=id)
-    if code and ".py:" in id:
-        from qalign_core.rewards.rule import FunctionReward
-
-        return FunctionReward.from_file(id)
-    return _shared("rm", id, options, make)
+def _made_of(id: str) -> str | None:
+    """What a reward of one's own registry is made of: a judge, a function or a sum of others."""
+    entry = entries().get(("rm", id))
+    if entry is None or not entry.own:
+        return None
+    source = entry.source
+    plain = reward_parts(source) == ((1.0, source),)
+    return source if not plain or source.startswith(JUDGE) or ".py:" in source else None
 
 
 def _takes(kind: str, id: str) -> frozenset[str]:
     """The options that a model takes when it is loaded."""
+    if kind == "rm":
+        parts = reward_parts(_made_of(id) or id)
+        if parts != ((1.0, id),):
+            return frozenset().union(*(_takes(kind, name) for _, name in parts))
     if id.startswith(JUDGE):
         return _takes("lm", id.removeprefix(JUDGE))
     if ".py:" in id:
@@ -234,13 +286,9 @@ def _takes(kind: str, id: str) -> frozenset[str]:
 
         cls = HFLanguageModel if kind == "lm" else HFRewardModel
         made_by = cls.from_pretrained, cls
-    names = [
-        n for made in made_by for n, p in signature(made).parameters.items() if p.kind is _NAMED
-    ]
-    return frozenset(names) - {"id", "kind", "sampling"}
-
-
-_NAMED = Parameter.KEYWORD_ONLY
+    options = [option for made in made_by for option in signature(made).parameters.values()]
+    names = {option.name for option in options if option.kind is Parameter.KEYWORD_ONLY}
+    return frozenset(names - {"id", "kind", "sampling"})
 
 
 def _check_taken(id: str, options: dict[str, Any], taken: frozenset[str]) -> None:

@@ -55,6 +55,20 @@ async def test_the_reward_is_the_mean_grade_and_a_function_of_prompt_and_respons
     assert rm.n_parameters == 7
 
 
+async def test_a_judge_that_does_not_grade_is_asked_again_and_with_other_seeds():
+    seeds = []
+
+    class Hesitant(Grader):
+        async def extend(self, prompt_ids, prefix, *, seed):
+            seeds.append(seed)
+            text = "8" if len(seeds) == 5 else "well"
+            return Response((1, 2), text, True, work=Work(10, 3))
+
+    reward = await JudgeReward(Hesitant(), n=2).score("x", RESPONSE)
+    assert (reward, reward.work) == (8.0, Work(60, 18))
+    assert len(set(seeds)) == 6
+
+
 async def test_a_judge_that_never_grades_is_an_error():
     with pytest.raises(InvalidReward, match="gave no grade but 'well'"):
         await JudgeReward(Grader("well")).score("x", RESPONSE)

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tiny_models import save
 
 from qalign_core.tasks import parse_problems
 
@@ -60,6 +61,20 @@ def test_the_problem_set_of_the_readme_is_one() -> None:
     assert vote.is_right("18")
     assert text.is_right("The cat has a hat.")
     assert not text.is_right("The hat has a cat.")
+
+
+def test_the_registry_of_the_readme_runs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (block,) = [block for language, block in BLOCKS if language == "toml"]
+    (folder / "own.toml").write_text(block)
+    save(folder / "my-model", "llama", max_position_embeddings=2048)
+    (rule,) = re.findall(r"# (def short.*)", block)
+    (folder / "rules.py").write_text(rule)
+    monkeypatch.setenv("QALIGN_REGISTRY", "own.toml")
+    command = "-m qalign_core run --lm mine --rm short --prompt Hi --steps 2 --max-new-tokens 8"
+    result = run([sys.executable, *command.split()], folder)
+    assert result.returncode == 0, result.stderr
+    names = "from qalign_core import registry as r; print(r.load_reward_model('short-and-good').id)"
+    assert run([sys.executable, "-c", names], folder).stdout == "short-and-good\n"
 
 
 def test_every_other_command_of_the_readme_is_a_target_of_the_makefile() -> None:

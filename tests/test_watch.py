@@ -111,6 +111,26 @@ async def test_the_address_bar_follows_the_step_of_the_recorded_run(visit, toy_a
     await page.wait_for_function("location.search.includes('step=8')")
 
 
+async def test_how_answers_are_read_is_chosen_linked_and_left_to_the_problem(visit, toy_app):
+    live = f"{API}.trace.end && {API}.position.source === 'live'"
+    page = await visit(f"{toy_app}?steps=8&prompt=Which+one%3F&extractor=choice")
+    await page.wait_for_function("document.querySelector('.qp-note').textContent.length > 0")
+    await page.click("#watch-settings")
+    field = page.locator("#watch-extractor input")
+    assert await field.input_value() == "Choice letters"
+    await page.locator("#watch-drawer").get_by_role("button", name="Close").click()
+    await page.click("#watch-run")
+    await page.wait_for_function(live)
+    assert parse_trace(await page.evaluate(f"{API}.text")).header.extractor == "choice"
+    await page.wait_for_function("location.search.includes('extractor=choice')")
+    await page.click("#watch-new")  # a problem of ours: its answers are read as it asks
+    await page.wait_for_function(
+        "document.querySelector('#watch-extractor input').value === 'As the problem asks'"
+    )
+    await page.click("#watch-run")
+    await page.wait_for_function(f"{live} && {API}.trace.header.extractor === 'number'")
+
+
 async def test_changed_settings_keep_the_run_and_say_so(visit, toy_app):
     page = await visit(toy_app)
     await run_until(page, 3)

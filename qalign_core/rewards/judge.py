@@ -22,6 +22,7 @@ Answer:
 {response}
 
 Reply with one whole number from 1 (worst) to 10 (best) and nothing else."""
+_ROUNDS = 4
 
 
 class JudgeReward:
@@ -33,7 +34,8 @@ class JudgeReward:
     Args:
         lm: the judge, as sampled; a limit of a few tokens is enough.
         criterion: what it is asked to grade by.
-        n: grades a response; those that cannot be read are left out.
+        n: grades a response; those that cannot be read are left out, and if none of them can, as
+            many are asked for again, three times.
         id: its name; by default the judge's.
     """
 
@@ -55,13 +57,13 @@ class JudgeReward:
         asked = _QUESTION.format(criterion=self._criterion, prompt=prompt, response=response.text)
         ids = self._lm.encode(asked)
         address = int.from_bytes(hashlib.blake2b(asked.encode(), digest_size=8).digest(), "big")
-        answers = await gather(
-            *(
-                self._lm.extend(ids, (), seed=derive_seed(address, k, 0, "sample"))
-                for k in range(self._n)
-            )
-        )
-        grades = [grade for answer in answers if (grade := read_grade(answer.text)) is not None]
+        answers: list[Response] = []
+        grades: list[int] = []
+        while not grades and len(answers) < _ROUNDS * self._n:
+            places = range(len(answers), len(answers) + self._n)
+            seeds = [derive_seed(address, place, 0, "sample") for place in places]
+            answers += await gather(*(self._lm.extend(ids, (), seed=seed) for seed in seeds))
+            grades = [grade for answer in answers if (grade := read_grade(answer.text)) is not None]
         if not grades:
             raise InvalidReward(
                 f"{self.id} gave no grade but {answers[0].text[:60]!r}; choose a larger judge"

@@ -28,8 +28,12 @@ class FunctionReward:
         self.function, self.id = function, id
 
     @classmethod
-    def from_file(cls, place: str) -> Self:
+    def from_file(cls, place: str, *, id: str | None = None) -> Self:
         """The function of a user's own file, "FILE.py:NAME"; the file is run.
+
+        Args:
+            place: the file and the function.
+            id: its name; by default the function's.
 
         Raises:
             ModelLoadError: there is no such file or function, or running the file failed.
@@ -44,7 +48,7 @@ class FunctionReward:
             ) from error
         if not callable(function):
             raise ModelLoadError(f"{path} has no function {name}; name one as FILE.py:NAME")
-        return cls(function, id=name)
+        return cls(function, id=id or name)
 
     async def score(self, prompt: str, response: Response) -> Reward:
         """The function's value; anything but a finite number is an `InvalidReward`."""

@@ -1,0 +1,108 @@
+"""Models of one's own on the page: a file that the operator names."""
+
+from __future__ import annotations
+
+import pytest
+from tiny_models import save
+
+from components.links import Settings
+from components.offer import Offer
+from components.runs import Limits, Runs
+from components.watch import sample_run
+from qalign_core import registry
+from qalign_core.cli import main
+from qalign_core.errors import ModelLoadError
+from qalign_core.registry import load_language_model, load_reward_model
+from qalign_core.types import Response
+
+OWN = """
+[[lm]]
+id = "mine"
+source = "lm"
+title = "My model"
+sampling = { temperature = 0.8, max_new_tokens = 12 }
+options = { device = "cpu", window = 160, rows = 4 }
+
+[[rm]]
+id = "short"
+source = "rules.py:short"
+
+[[rm]]
+id = "both"
+source = "0.5*short + 0.5*embedded"
+
+[[rm]]
+id = "graded"
+source = "judge:mine"
+"""
+RULES = "def short(prompt, response):\n    return -len(response) / 10\n"
+
+
+@pytest.fixture
+def own(tmp_path, monkeypatch):
+    """A folder with a model, a rule and a registry of them."""
+    save(tmp_path / "lm", "llama")
+    (tmp_path / "rules.py").write_text(RULES)
+    path = tmp_path / "own.toml"
+    path.write_text(OWN)
+    monkeypatch.setenv("QALIGN_REGISTRY", str(path))
+    registry.entries.cache_clear()
+    yield path
+    registry.unload("mine")
+    registry.entries.cache_clear()
+
+
+async def test_models_rules_and_sums_load_by_their_names(own):
+    lm = load_language_model("mine")
+    assert (lm.id, lm.context_length, lm.sampling.temperature) == ("mine", 160, 0.8)
+    response = Response((), "ten chars!", True)
+    short = load_reward_model("short")
+    both = load_reward_model("both")
+    embedded = load_reward_model("embedded")
+    assert (short.id, both.id) == ("short", "both")
+    assert await short.score("x", response) == -1.0
+    expected = 0.5 * -1.0 + 0.5 * await embedded.score("x", response)
+    assert await both.score("x", response) == pytest.approx(expected)
+    assert load_reward_model("graded").id == "graded"
+
+
+async def test_the_page_offers_them_and_runs_them(own):
+    offer = Offer()
+    assert offer.models["lm"]["mine"] == "My model"
+    assert {"short", "both", "graded"} <= set(offer.models["rm"])
+    runs = Runs(Limits(), offer=offer)
+    wanted = Settings(prompt="Hi", lm="mine", rm="both", steps=3, max_new_tokens=12)
+    async for now in runs.stream("visitor", lambda feed: sample_run(feed, runs, wanted)):
+        status = now.status
+    assert status.state == "finished"
+
+
+@pytest.mark.parametrize("rm", ["other.py:short", "judge:/etc", "0.5*short + 0.5*/etc"])
+def test_a_visitor_still_loads_nothing_else(own, rm):
+    with pytest.raises(ModelLoadError, match="does not offer"):
+        Offer().check("mine", rm)
+
+
+def test_the_command_line_knows_them_too(own, capsys):
+    command = ["run", "--lm", "mine", "--rm", "short", "--prompt", "Hi", "--steps", "2", "--quiet"]
+    assert main(command) == 0
+    assert "of 3 states" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[[lm]\n", "Expected ']]'"),
+        ('[[lm]]\nid = "a"\n', "source"),
+        ('[[lm]]\nid = "a"\nsource = "b"\nsize = 3\n', "size"),
+        ('[[model]]\nid = "a"\n', "'model' is neither [[lm]] nor [[rm]]"),
+        (None, "No such file"),
+    ],
+)
+def test_a_registry_that_cannot_be_read_is_one_sentence(own, text, said, capsys):
+    own.unlink() if text is None else own.write_text(text)
+    assert main(["run", "--steps", "1"]) == 2
+    shown = capsys.readouterr().err
+    assert said in shown
+    assert shown.startswith(f"qalign_core: QALIGN_REGISTRY={own} cannot be read (")
+    assert shown.count("\n") == 1
