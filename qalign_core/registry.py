@@ -220,7 +220,7 @@ def _reward(source: str, name: str, options: dict[str, Any], code: bool) -> Rewa
         loaded = [(_reward(part, part, options, code), weight) for weight, part in parts]
         return CompositeReward(loaded, id=name)
     if (made := _made_of(source)) is not None:
-        return _reward(made, name, options, True)
+        return _reward(made, name, {**_entry_options("rm", source), **options}, True)
     taken = _takes("rm", source)
     options = {option: value for option, value in options.items() if option in taken}
     if source.startswith(JUDGE):
@@ -260,6 +260,14 @@ def _made_of(id: str) -> str | None:
     source = entry.source
     plain = reward_parts(source) == ((1.0, source),)
     return source if not plain or source.startswith(JUDGE) or ".py:" in source else None
+
+
+def _entry_options(kind: str, id: str) -> dict[str, Any]:
+    """The options of the registry; in a file of one's own they may be anything."""
+    entry = entries().get((kind, id))
+    options = (entry.options if entry is not None else None) or {}
+    _check_taken(id, options, _takes(kind, id))
+    return options
 
 
 def _takes(kind: str, id: str) -> frozenset[str]:
@@ -345,7 +353,7 @@ def _shared(
         at = _AT_REVISION.fullmatch(id)
         if entry is None and at is not None and not Path(id).is_dir():
             source, options = at[1], {"revision": at[2], **options}
-        given = {**((entry.options if entry is not None else None) or {}), **options}
+        given = {**_entry_options(kind, id), **options}
         if entry is not None and is_address(source):
             given.setdefault("n_parameters", round(entry.parameters * 1e6))
         name = None if is_address(id) else id

@@ -77,6 +77,16 @@ async def test_the_page_offers_them_and_runs_them(own):
     assert status.state == "finished"
 
 
+def test_the_options_of_an_entry_reach_what_it_is_made_of_and_unknown_ones_are_named(own):
+    own.write_text(OWN.replace('"judge:mine"', '"judge:mine"\noptions = { rows = 6 }'))
+    registry.entries.cache_clear()
+    assert load_reward_model("graded")._lm.engine.net.rows == 6
+    own.write_text(OWN.replace("rows = 4", "rows = 4, lines = 3"))
+    registry.entries.cache_clear()
+    with pytest.raises(ModelLoadError, match="mine has no option lines; it has cache_bytes, "):
+        load_language_model("mine")
+
+
 @pytest.mark.parametrize("rm", ["other.py:short", "judge:/etc", "0.5*short + 0.5*/etc"])
 def test_a_visitor_still_loads_nothing_else(own, rm):
     with pytest.raises(ModelLoadError, match="does not offer"):

@@ -91,16 +91,17 @@ async def test_a_chain_is_the_same_again_and_when_it_is_continued(lm, rm):
     assert drawn(await steps_of(lm, rm, 24, start=whole[10])) == drawn(whole[11:])
 
 
-def test_many_prompts_run_from_the_command_line(servers, tmp_path, capsys):
+def test_hundreds_of_chains_run_side_by_side_from_the_command_line(servers, tmp_path, capsys):
     prompts = tmp_path / "prompts.jsonl"
-    prompts.write_text("".join(json.dumps({"prompt": f"Say {k}."}) + "\n" for k in range(8)))
+    prompts.write_text("".join(json.dumps({"prompt": f"Say {k}."}) + "\n" for k in range(64)))
     out = tmp_path / "out"
     command = ["run", "--lm", servers[0].address, "--rm", servers[1].address, "--chains", "4"]
-    command += ["--prompts", str(prompts), "--out", str(out), "--steps", "6"]
+    command += ["--prompts", str(prompts), "--out", str(out), "--steps", "3"]
+    command += ["--at-once", "256", "--rows", "256"]
     assert main([*command, "--max-new-tokens", "12", "--quiet"]) == 0
-    assert "8 prompts, 224 states" in capsys.readouterr().out
+    assert "64 prompts, 1024 states" in capsys.readouterr().out
     for path in out.glob("0*.jsonl"):
-        assert len(load_trace(path).steps) == 28
+        assert len(load_trace(path).steps) == 16
 
 
 @pytest.mark.parametrize("fault", ["429", "500", "gone", "half", "html", "lost ids", "slow"])
