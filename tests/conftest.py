@@ -78,6 +78,6 @@ def toy_app() -> Iterator[str]:
     import app
     from components.runs import Limits, Runs
 
-    runs = Runs(Limits(runs=4), load=lambda lm, rm, sampling: (ToyLM(delay=0.05), toy_reward(rm)))
+    runs = Runs(Limits(runs=4), load=lambda lm, rm, sampling: (ToyLM(delay=0.04), toy_reward(rm)))
     with serve(app.build_app(runs), **app.launch_options()) as address:
         yield address

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -48,8 +49,40 @@ def test_a_python_block_of_the_readme_runs(block: str, folder: Path) -> None:
     assert result.returncode == 0, result.stderr
 
 
-@pytest.mark.parametrize("line", QUICK)
-def test_a_command_of_the_readme_runs(line: str, folder: Path) -> None:
+# Every command in a process of its own would import torch a dozen times; so they share one, each in
+# a folder of its own, started as `python -m` starts a module.
+STARTER = """
+import contextlib, io, json, os, runpy, shlex, sys
+
+ended = []
+for place, line in enumerate(json.loads(sys.argv[1])):
+    os.mkdir(str(place))
+    os.chdir(str(place))
+    module, *sys.argv[1:] = shlex.split(line, comments=True)[2:]
+    said, status = io.StringIO(), None
+    with contextlib.redirect_stdout(said):
+        try:
+            runpy.run_module(module, run_name="__main__", alter_sys=True)
+        except SystemExit as exit:
+            status = exit.code
+    ended.append([line, status, bool(said.getvalue().strip())])
+    os.chdir("..")
+print(json.dumps(ended))
+"""
+
+
+def test_every_command_of_the_readme_runs_and_says_something(folder: Path) -> None:
+    result = run([sys.executable, "-c", STARTER, json.dumps(QUICK)], folder)
+    assert result.returncode == 0, result.stderr
+    ended = json.loads(result.stdout)
+    assert [line for line, _, _ in ended] == QUICK
+    for line, status, spoke in ended:
+        assert status in (None, 0), f"{line}: {status}\n{result.stderr}"
+        assert spoke, line
+
+
+def test_a_command_of_the_readme_runs_in_a_process_of_its_own(folder: Path) -> None:
+    line = next(line for line in QUICK if line.startswith("python -m qalign_core run"))
     result = run([sys.executable, *shlex.split(line, comments=True)[1:]], folder)
     assert result.returncode == 0, result.stderr
     assert result.stdout.strip()
@@ -70,11 +103,12 @@ def test_the_registry_of_the_readme_runs(folder: Path, monkeypatch: pytest.Monke
     (rule,) = re.findall(r"# (def short.*)", block)
     (folder / "rules.py").write_text(rule)
     monkeypatch.setenv("QALIGN_REGISTRY", "own.toml")
-    command = "-m qalign_core run --lm mine --rm short --prompt Hi --steps 2 --max-new-tokens 8"
-    result = run([sys.executable, *command.split()], folder)
-    assert result.returncode == 0, result.stderr
     names = "from qalign_core import registry as r; print(r.load_reward_model('short-and-good').id)"
-    assert run([sys.executable, "-c", names], folder).stdout == "short-and-good\n"
+    command = "run --lm mine --rm short --prompt Hi --steps 2 --max-new-tokens 8 --quiet"
+    program = f"{names}\nfrom qalign_core.cli import main\nassert main({command.split()}) == 0"
+    result = run([sys.executable, "-c", program], folder)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.startswith("short-and-good\n")
 
 
 def test_every_other_command_of_the_readme_is_a_target_of_the_makefile() -> None:

@@ -85,7 +85,8 @@ async def choose(page, scope, label, option):
 
 @pytest.mark.asyncio(loop_scope="session")
 async def test_two_rewards_are_chosen_run_named_and_linked(visit, toy_app):
-    page = await visit(toy_app)
+    page = await visit(f"{toy_app}?steps=8")
+    await page.wait_for_function("document.querySelector('.qp-note').textContent.length > 0")
     await page.click("#watch-settings")
     drawer = page.locator("#watch-drawer")
     share = drawer.get_by_label("number input for Share of the second")
