@@ -112,17 +112,19 @@ async def test_the_embedded_pair_gives_the_same_bits_in_another_process(tmp_path
         "print([(s.t, s.proposal.response.tokens, float(s.proposal.reward).hex())"
         " for s in steps if s.chain == 1])\n"
     )
-    runs = [
-        await asyncio.to_thread(
-            subprocess.run,
-            [sys.executable, "-c", program, rows, chains],
-            capture_output=True,
-            check=True,
-            text=True,
-            env={**os.environ, "PYTHONPATH": str(ASSETS.parent), "OMP_NUM_THREADS": threads},
+    runs = await asyncio.gather(
+        *(
+            asyncio.to_thread(
+                subprocess.run,
+                [sys.executable, "-c", program, rows, chains],
+                capture_output=True,
+                check=True,
+                text=True,
+                env={**os.environ, "PYTHONPATH": str(ASSETS.parent), "OMP_NUM_THREADS": threads},
+            )
+            for rows, chains, threads in (("4", "2", "1"), ("24", "20", "2"))
         )
-        for rows, chains, threads in (("4", "2", "1"), ("24", "20", "2"))
-    ]
+    )
     assert runs[0].stdout == runs[1].stdout
     assert len(runs[0].stdout) > 100
 

@@ -91,6 +91,19 @@ def test_the_check_at_load_notices_a_window_that_does_not_slide(monkeypatch):
     assert isinstance(net, PlainNet)
 
 
+def test_the_check_at_load_notices_a_net_that_is_wrong_only_in_company(monkeypatch):
+    """Not just in other bits: those it may have, and the model is then said not to be exact."""
+    sound = HFNet.hidden
+
+    def hidden(self, tokens, plan):
+        beside_longer = plan.row is None and plan.length > self.slots // 2
+        return sound(self, tokens, plan) * (0.5 if beside_longer else 1.0)
+
+    monkeypatch.setattr(HFNet, "hidden", hidden)
+    with torch.inference_mode():
+        assert isinstance(nets.build(model_of("gemma3"), 4, 64), PlainNet)
+
+
 def test_a_model_that_is_not_causal_is_refused(llama):
     forward = llama.forward
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +12,8 @@ from pathlib import Path
 import pytest
 from tiny_models import save
 
+from qalign_core import registry
+from qalign_core.cli import main
 from qalign_core.tasks import parse_problems
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -43,49 +44,43 @@ def run(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize("block", PYTHON, ids=range(len(PYTHON)))
-def test_a_python_block_of_the_readme_runs(block: str, folder: Path) -> None:
-    result = run([sys.executable, "-c", block], folder)
-    assert result.returncode == 0, result.stderr
-
-
-# Every command in a process of its own would import torch a dozen times; so they share one, each in
-# a folder of its own, started as `python -m` starts a module.
+# In a process of its own every block and command would import torch again; so they share one, each
+# with a folder of its own: a block as `python -c` runs it, a command as `python -m` does.
 STARTER = """
-import contextlib, io, json, os, runpy, shlex, sys
+import contextlib, io, json, os, runpy, shlex, sys, traceback
 
 ended = []
-for place, line in enumerate(json.loads(sys.argv[1])):
+for place, text in enumerate(json.loads(sys.argv[1])):
     os.mkdir(str(place))
     os.chdir(str(place))
-    module, *sys.argv[1:] = shlex.split(line, comments=True)[2:]
     said, status = io.StringIO(), None
     with contextlib.redirect_stdout(said):
         try:
-            runpy.run_module(module, run_name="__main__", alter_sys=True)
+            if text.startswith("python -m "):
+                module, *sys.argv[1:] = shlex.split(text, comments=True)[2:]
+                runpy.run_module(module, run_name="__main__", alter_sys=True)
+            else:
+                exec(compile(text, "block", "exec"), {"__name__": "__main__"})
         except SystemExit as exit:
             status = exit.code
-    ended.append([line, status, bool(said.getvalue().strip())])
+        except Exception:
+            status = traceback.format_exc()
+    ended.append([text, status, bool(said.getvalue().strip())])
     os.chdir("..")
-print(json.dumps(ended))
+print(json.dumps(ended), flush=True)
+os._exit(0)  # a block may have left a server
 """
 
 
-def test_every_command_of_the_readme_runs_and_says_something(folder: Path) -> None:
-    result = run([sys.executable, "-c", STARTER, json.dumps(QUICK)], folder)
+def test_every_command_and_every_python_block_of_the_readme_runs(folder: Path) -> None:
+    shown = [*QUICK, *PYTHON]
+    result = run([sys.executable, "-c", STARTER, json.dumps(shown)], folder)
     assert result.returncode == 0, result.stderr
     ended = json.loads(result.stdout)
-    assert [line for line, _, _ in ended] == QUICK
-    for line, status, spoke in ended:
-        assert status in (None, 0), f"{line}: {status}\n{result.stderr}"
-        assert spoke, line
-
-
-def test_a_command_of_the_readme_runs_in_a_process_of_its_own(folder: Path) -> None:
-    line = next(line for line in QUICK if line.startswith("python -m qalign_core run"))
-    result = run([sys.executable, *shlex.split(line, comments=True)[1:]], folder)
-    assert result.returncode == 0, result.stderr
-    assert result.stdout.strip()
+    assert [text for text, _, _ in ended] == shown
+    for text, status, spoke in ended:
+        assert status in (None, 0), f"{text}: {status}\n{result.stderr}"
+        assert spoke, text
 
 
 def test_the_problem_set_of_the_readme_is_one() -> None:
@@ -102,13 +97,17 @@ def test_the_registry_of_the_readme_runs(folder: Path, monkeypatch: pytest.Monke
     save(folder / "my-model", "llama", max_position_embeddings=2048)
     (rule,) = re.findall(r"# (def short.*)", block)
     (folder / "rules.py").write_text(rule)
+    monkeypatch.chdir(folder)
     monkeypatch.setenv("QALIGN_REGISTRY", "own.toml")
-    names = "from qalign_core import registry as r; print(r.load_reward_model('short-and-good').id)"
-    command = "run --lm mine --rm short --prompt Hi --steps 2 --max-new-tokens 8 --quiet"
-    program = f"{names}\nfrom qalign_core.cli import main\nassert main({command.split()}) == 0"
-    result = run([sys.executable, "-c", program], folder)
-    assert result.returncode == 0, result.stderr
-    assert result.stdout.startswith("short-and-good\n")
+    registry.entries.cache_clear()
+    try:
+        assert registry.load_reward_model("short-and-good").id == "short-and-good"
+        command = "run --lm mine --rm short --prompt Hi --steps 2 --max-new-tokens 8 --quiet"
+        assert main(command.split()) == 0
+    finally:
+        registry.unload("mine")
+        monkeypatch.delenv("QALIGN_REGISTRY")
+        registry.entries.cache_clear()
 
 
 def test_every_other_command_of_the_readme_is_a_target_of_the_makefile() -> None:

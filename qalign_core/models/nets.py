@@ -59,20 +59,25 @@ def build(model: Any, rows: int, window: int) -> Net:
 
 
 def _error(net: Net, probe: Sequence[int], expected: Tensor) -> float:
-    """Largest difference to the last logits expected, some after reading in, some decoded."""
+    """Largest difference to the last logits expected, read in, decoded alone and in company."""
     n, decoded = len(probe), len(expected) // 2
     for start in range(0, n - decoded, net.chunk):
         read = net.read_in(0, probe[start : min(start + net.chunk, n - decoded)], start)
     found = [net.logits(read[-1:])[0]]
-    found += [_decode_alone(net, probe[i], i) for i in range(n - decoded, n)]
-    net.clear(0)
+    kept = isinstance(net, KVNet)
+    found += [_decode(net, probe[i], i, beside=kept and i % 2 == 0) for i in range(n - decoded, n)]
+    for row in (0, 1):
+        net.clear(row)
     return (torch.stack(found) - expected[-len(found) :]).abs().max().item()
 
 
-def _decode_alone(net: Net, token: int, at: int) -> Tensor:
-    """Logits [vocabulary] after one token of row 0."""
-    tokens, positions = np.zeros(net.n_rows(1), np.int64), np.full(net.n_rows(1), -1)
-    tokens[0], positions[0] = token, at
+def _decode(net: Net, token: int, at: int, *, beside: bool = False) -> Tensor:
+    """Logits [vocabulary] after one token of row 0, alone or beside a row as long as can be."""
+    m = net.n_rows(2 if beside else 1)
+    tokens, positions = np.full(m, token), np.full(m, -1)
+    positions[0] = at
+    if beside:
+        positions[1] = net.window - 1
     return net.decode(tokens, positions)[0].clone()
 
 
@@ -92,7 +97,7 @@ def _same_in_any_company(net: KVNet, tokens: Sequence[int]) -> bool:
     for start, stop in itertools.pairwise((0, *starts, n)):
         read = net.logits(net.read_in(0, tokens[start:stop], start))[-1]
     kept = net.copy_out(0, 0, n).clone()
-    alone = [_decode_alone(net, token, i) for i, token in enumerate(tokens)]
+    alone = [_decode(net, token, i) for i, token in enumerate(tokens)]
     same = torch.equal(net.copy_out(0, 0, n), kept) and torch.equal(alone[-1], read)
     for i, token in enumerate(tokens):
         company = (np.arange(net.rows) * 5 + i) % n
