@@ -129,6 +129,7 @@ class KVNet(Net):
         self.fixed = False  # True: the number of rows and the attended length never change
         self.slots = (window // QUANTUM + 1) * QUANTUM  # the last one takes what nobody reads
         self._every = torch.arange(self.slots, device=device)
+        self._seen, self._hidden = torch.tensor([0.0, -torch.inf], dtype=dtype, device=device)
 
     def _allocate(self, layers: int, kv_heads: int, head_dim: int) -> None:
         shape = (layers, self.rows, kv_heads, head_dim, self.slots)
@@ -196,10 +197,9 @@ class KVNet(Net):
 
     def _mask(self, positions: Tensor, length: int, reach: int | None = None) -> Tensor:
         """[m, 1, length], 0 or -inf: hidden are later positions, and those `reach` or more ago."""
-        before = positions[:, None] - self._every[:length]
-        hidden = before < 0 if reach is None else (before < 0) | (before >= reach)
-        mask = torch.zeros(hidden.shape, dtype=self.dtype, device=self.device)
-        return mask.masked_fill_(hidden, -torch.inf)[:, None]
+        at, every = positions[:, None], self._every[:length]
+        hidden = every > at if reach is None else (every > at) | (every <= at - reach)
+        return torch.where(hidden, self._hidden, self._seen)[:, None]
 
     @abstractmethod
     def hidden(self, tokens: Tensor, plan: Plan) -> Tensor:
