@@ -116,13 +116,17 @@ def same_answer(a: str | None, b: str | None) -> bool:
     """Whether two answers mean the same; no answer is never the same as anything.
 
     Canonical forms are compared first; formulas that are spelt differently ("(x+1)^2" and
-    "x^2+2x+1") are then compared by their values.
+    "x^2+2x+1") are then compared by their values, unless both are whole numbers.
     """
     if a is None or b is None:
         return False
-    return a == b or canonical(a) == canonical(b) or same_values(a, b)
+    if a == b:
+        return True
+    forms = canonical(a), canonical(b)
+    return forms[0] == forms[1] or (not all(map(_WHOLE.fullmatch, forms)) and same_values(a, b))
 
 
+_WHOLE = re.compile(r"-?\d+")
 _PLAIN = re.compile(r"[Tt]he (?:final )?answer is \$?([0-9]{1,15})(?:\.00?)?\.?\s*\Z")
 _MARKER = re.compile(
     r"(?P<boxed>\\f?boxed\s*\{)|####"

@@ -1,5 +1,7 @@
 """Every line of answer_cases.tsv is a way in which models really end a response."""
 
+import subprocess
+import sys
 import threading
 import time
 from fractions import Fraction
@@ -151,3 +153,15 @@ def test_a_plain_answer_takes_microseconds():
     for _ in range(1000):
         extract_number(text)
     assert time.process_time() - start < 0.1
+
+
+def test_whole_numbers_are_compared_without_loading_a_computer_algebra_system():
+    program = (
+        "import sys\n"
+        "from qalign_core.answers import same_answer\n"
+        "assert not same_answer('76', '83') and same_answer('18', '$18.00')\n"
+        "assert not same_answer(str(10**12), str(10**12 + 1))\n"
+        "assert 'sympy' not in sys.modules\n"
+        "assert same_answer('(x+1)^2', 'x^2+2x+1') and 'sympy' in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, cwd=Path(__file__).parents[1])
