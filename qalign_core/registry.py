@@ -18,7 +18,7 @@ from dataclasses import dataclass, fields, replace
 from functools import cache
 from inspect import Parameter, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from qalign_core.errors import ModelLoadError, NotEnoughMemory
 from qalign_core.protocols import RewardModel
@@ -37,8 +37,6 @@ _AT_REVISION = re.compile(r"([\w.-]+/[\w.-]+)@([\w./-]+)")
 """A hub id and a branch, tag or commit of it."""
 
 _SETTINGS = [field.name for field in fields(Sampling)]
-
-M = TypeVar("M")
 
 _loaded: dict[tuple[Any, ...], Any] = {}
 _lock = threading.Lock()
@@ -172,21 +170,9 @@ def load_language_model(
         ModelLoadError: one sentence that says what is wrong and what to do.
         InvalidSetting: of the sampling.
     """
-
-    def make(
-        source: str, name: str | None, given: dict[str, Any]
-    ) -> HFLanguageModel | ServedLanguageModel:
-        if is_address(source):
-            from qalign_core.models.served import ServedLanguageModel
-
-            return ServedLanguageModel.connect(source, id=name, **given)
-        from qalign_core.models.hf import HFLanguageModel
-
-        return HFLanguageModel.from_pretrained(source, id=name, **given)
-
     settings = {name: changes.pop(name) for name in _SETTINGS if name in changes}
-    _check_taken(id, changes, _takes("lm", id))
-    lm = _shared("lm", id, changes, make)
+    _check_taken("lm", id, changes)
+    lm: HFLanguageModel | ServedLanguageModel = _shared("lm", id, changes)
     entry = entries().get(("lm", id))
     default = entry.sampling if entry is not None else None
     return lm.with_sampling(replace(sampling or default or Sampling(), **settings))
@@ -207,7 +193,7 @@ def load_reward_model(id: str = "embedded", *, code: bool = False, **options: An
     Raises:
         ModelLoadError: one sentence that says what is wrong and what to do.
     """
-    _check_taken(id, options, _takes("rm", id))
+    _check_taken("rm", id, options)
     return _reward(id, id, options, code)
 
 
@@ -221,8 +207,9 @@ def _reward(source: str, name: str, options: dict[str, Any], code: bool) -> Rewa
         return CompositeReward(loaded, id=name)
     if (made := _made_of(source)) is not None:
         return _reward(made, name, {**_entry_options("rm", source), **options}, True)
-    taken = _takes("rm", source)
-    options = {option: value for option, value in options.items() if option in taken}
+    if options:
+        taken = _takes("rm", source)
+        options = {option: value for option, value in options.items() if option in taken}
     if source.startswith(JUDGE):
         from qalign_core.rewards.judge import JudgeReward
 
@@ -231,16 +218,8 @@ def _reward(source: str, name: str, options: dict[str, Any], code: bool) -> Rewa
     if code and ".py:" in source:
         return FunctionReward.from_file(source, id=None if name == source else name)
 
-    def make(source: str, name: str | None, given: dict[str, Any]) -> RewardModel:
-        if is_address(source):
-            from qalign_core.rewards.served import ServedRewardModel
-
-            return ServedRewardModel.connect(source, id=name, **given)
-        from qalign_core.rewards.hf import HFRewardModel
-
-        return HFRewardModel.from_pretrained(source, id=name, **given)
-
-    return _shared("rm", source, options, make)
+    rm: RewardModel = _shared("rm", source, options)
+    return rm
 
 
 def reward_parts(id: str) -> tuple[tuple[float, str], ...]:
@@ -266,7 +245,7 @@ def _entry_options(kind: str, id: str) -> dict[str, Any]:
     """The options of the registry; in a file of one's own they may be anything."""
     entry = entries().get((kind, id))
     options = (entry.options if entry is not None else None) or {}
-    _check_taken(id, options, _takes(kind, id))
+    _check_taken(kind, id, options)
     return options
 
 
@@ -281,27 +260,32 @@ def _takes(kind: str, id: str) -> frozenset[str]:
     if ".py:" in id:
         return frozenset()
     entry = entries().get((kind, id))
-    made_by: tuple[Any, Any]
-    if is_address(entry.source if entry is not None else id):
-        from qalign_core.models.served import ServedLanguageModel
-        from qalign_core.models.server import Server
-        from qalign_core.rewards.served import ServedRewardModel
-
-        made_by = (ServedLanguageModel if kind == "lm" else ServedRewardModel).connect, Server
-    else:
-        from qalign_core.models.hf import HFLanguageModel
-        from qalign_core.rewards.hf import HFRewardModel
-
-        cls = HFLanguageModel if kind == "lm" else HFRewardModel
-        made_by = cls.from_pretrained, cls
-    options = [option for made in made_by for option in signature(made).parameters.values()]
+    cls, load = _loader(kind, entry.source if entry is not None else id)
+    options = [option for made in (cls, load) for option in signature(made).parameters.values()]
     names = {option.name for option in options if option.kind is Parameter.KEYWORD_ONLY}
     return frozenset(names - {"id", "kind", "sampling"})
 
 
-def _check_taken(id: str, options: dict[str, Any], taken: frozenset[str]) -> None:
-    for name, value in options.items():
-        if value is not None and name not in taken:
+def _loader(kind: str, source: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """What takes the options of a model from there, and what loads it (and takes the others)."""
+    if is_address(source):
+        from qalign_core.models.served import ServedLanguageModel
+        from qalign_core.models.server import Server
+        from qalign_core.rewards.served import ServedRewardModel
+
+        return Server, (ServedLanguageModel if kind == "lm" else ServedRewardModel).connect
+    from qalign_core.models.hf import HFLanguageModel
+    from qalign_core.rewards.hf import HFRewardModel
+
+    cls = HFLanguageModel if kind == "lm" else HFRewardModel
+    return cls, cls.from_pretrained
+
+
+def _check_taken(kind: str, id: str, options: dict[str, Any]) -> None:
+    given = [name for name, value in options.items() if value is not None]
+    taken = _takes(kind, id) if given else frozenset()  # only then: it imports what would load it
+    for name in given:
+        if name not in taken:
             raise ModelLoadError(
                 f"{id} has no option {name}; it has {', '.join(sorted(taken)) or 'none'}"
             )
@@ -327,12 +311,7 @@ def loaded() -> tuple[str, ...]:
         return tuple(dict.fromkeys(key[1] for key in _loaded))
 
 
-def _shared(
-    kind: str,
-    id: str,
-    options: dict[str, Any],
-    make: Callable[[str, str | None, dict[str, Any]], M],
-) -> M:
+def _shared(kind: str, id: str, options: dict[str, Any]) -> Any:
     options = {name: value for name, value in options.items() if value is not None}
     key = (kind, id, *sorted(options.items()))
     with _lock:
@@ -341,7 +320,7 @@ def _shared(
         with _lock:
             if key in _loaded:
                 _loaded[key] = _loaded.pop(key)
-                return _loaded[key]  # type: ignore[no-any-return]
+                return _loaded[key]
         entry = entries().get((kind, id))
         source = entry.location if entry is not None else id
         if entry is None and "/" not in id and not Path(id).is_dir():
@@ -359,7 +338,7 @@ def _shared(
         name = None if is_address(id) else id
         while True:
             try:
-                model = make(source, name, given)
+                model = _loader(kind, source)[1](source, id=name, **given)
                 break
             except NotEnoughMemory:
                 if not _unload_idle():
