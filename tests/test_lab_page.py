@@ -1,0 +1,477 @@
+"""The lab in a real browser: every control against the core, links, and what is drawn when."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from typing import Any
+
+import gradio as gr
+import numpy as np
+import pytest
+import pytest_asyncio
+from browser import PATIENCE, serve
+
+from components import (
+    lab_balance,
+    lab_beta,
+    lab_break,
+    lab_chain,
+    lab_style,
+)
+from components.base_rewards import base_rewards
+from components.lab import SECTIONS, build_lab_page, parts_of, rows_of, world_of
+from components.theme import head
+from qalign_core.calibrate import Mixture, best_of_n_as_alignment, fit_mixture
+from qalign_core.exact import EXACT, Rule, total_variation
+from qalign_core.theory.best_of_n import (
+    match,
+)
+from qalign_core.theory.convergence import (
+    acceptance_rate,
+    distances,
+    kl_divergence,
+    noise_floor,
+    shares,
+    simulate,
+)
+from qalign_core.theory.mistakes import MISTAKES
+from qalign_core.theory.temperature import at_beta, sweep
+from qalign_core.theory.world import World, by_reward, preset
+from qalign_core.theory.wrong_reward import METHODS, Example, outcomes
+
+WORLD = preset()
+TWO = Mixture((0.6, 0.4), (-1.5, 1.0), (0.8, 1.0))
+
+
+@pytest.fixture(scope="session")
+def lab_app() -> Iterator[str]:
+    with gr.Blocks(analytics_enabled=False) as demo:
+        build_lab_page(demo)
+    with serve(demo.queue(default_concurrency_limit=None), ssr_mode=False, head=head()) as address:
+        yield address
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def lab(browser: Any, lab_app: str) -> AsyncIterator[Callable[..., Any]]:
+    """Open the lab as a new visitor; scripts' errors are collected in `page.errors`."""
+    contexts = []
+
+    async def open_page(width: int = 1280, height: int = 900) -> Any:
+        context = await browser.new_context(viewport={"width": width, "height": height})
+        contexts.append(context)
+        page = await context.new_page()
+        page.set_default_timeout(3 * PATIENCE)  # the plots are a bundle of 5 MB
+        page.errors = []
+        page.on("pageerror", lambda error: page.errors.append(str(error)))
+        await page.goto(lab_app)
+        await page.wait_for_selector("#lab-distance .main-svg")
+        return page
+
+    yield open_page
+    for context in contexts:
+        await context.close()
+
+
+async def slide(page: Any, name: str, value: float) -> None:
+    """Set a slider through its number box."""
+    box = page.locator(f"#{name} input[type=number]")
+    await box.fill(str(value))
+    await box.press("Tab")
+
+
+async def open_section(page: Any, name: str) -> None:
+    await page.locator("#lab-opened").get_by_text(name, exact=True).click()
+
+
+async def text_in(page: Any, name: str, words: str) -> None:
+    """Wait until the words stand in an element of the page."""
+    await page.locator(f"#{name}").get_by_text(words, exact=False).first.wait_for()
+
+
+async def pick(page: Any, name: str, option: str) -> None:
+    """Choose from a dropdown, and wait until its list, which fades, is not beside the next one."""
+    await page.locator(f"#{name} input").click()
+    await page.get_by_role("option", name=option, exact=True).click()
+    await page.get_by_role("option").first.wait_for(state="detached")
+
+
+async def press(page: Any, name: str, label: str) -> None:
+    """Press a radio button."""
+    await page.locator(f"#{name}").get_by_text(label, exact=True).click()
+
+
+async def edit(page: Any, name: str, value: float) -> None:
+    """Write into a number box."""
+    box = page.locator(f"#{name} input")
+    await box.fill(str(value))
+    await box.press("Tab")
+
+
+async def edit_cell(page: Any, row: int, column: int, text: str) -> None:
+    """Write into a cell of the language model's table."""
+    cell = page.get_by_test_id(f"cell-{row}-{column}")
+    await cell.dblclick()
+    await cell.locator("textarea, input").fill(text)
+    await cell.locator("textarea, input").press("Enter")
+
+
+async def changes(page: Any, place: str, words: Sequence[str], act: Awaitable[None]) -> None:
+    """Move a control: the words do not all stand in the place before, and do after it."""
+    before = await page.inner_text(f"#{place}")
+    assert not all(word in before for word in words)
+    await act
+    await page.wait_for_function(
+        "([place, words]) => words.every("
+        "(word) => document.querySelector(`#${place}`).innerText.includes(word))",
+        arg=[place, list(words)],
+    )
+
+
+async def curve(page: Any, plot: str, name: str) -> np.ndarray:
+    """The y values that the browser draws for a trace."""
+    found = await page.evaluate(
+        """([plot, name]) =>
+            document.querySelector(`#${plot}`).data.find(t => t.name === name)?.y""",
+        [plot, name],
+    )
+    return np.array(found, dtype=float)
+
+
+async def curve_is(page: Any, plot: str, name: str, expected: Sequence[float]) -> None:
+    """Wait until the browser draws these y values for a trace."""
+    await page.wait_for_function(
+        """([plot, name, expected]) => {
+            const traces = document.querySelector(`#${plot}`)?.data || [];
+            const y = traces.find(t => t.name === name)?.y;
+            return y && expected.every((v, k) => Math.abs(v - y[k]) < 1e-9);
+        }""",
+        arg=[plot, name, list(expected)],
+    )
+
+
+async def drawn(page: Any, plot: str, name: str) -> None:
+    """Wait until a plot has a trace of this name."""
+    await page.wait_for_function(
+        """([plot, name]) => (document.querySelector(`#${plot}`)?.data || [])
+            .some(t => t.name === name)""",
+        arg=[plot, name],
+    )
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_the_lab_opens_computed_and_t_moves_the_chain_to_the_target(lab) -> None:
+    page = await lab()
+    chain = WORLD.chain(1.0)
+    assert lab_style.number(float(distances(chain, 0)[0])) in await page.inner_text(
+        "#lab-chain-facts"
+    )
+    await slide(page, "lab-t", 64)
+    await text_in(page, "lab-chain-facts", lab_style.number(float(distances(chain, 64)[64])))
+    await drawn(page, "lab-strip", "after 64 steps")
+    shown = await curve(page, "lab-strip", "after 64 steps")
+    assert shown == pytest.approx(chain.after(64)[by_reward(chain)], abs=1e-12)
+    walked = shares(simulate(chain, n_chains=16, steps=64, seed=lab_chain.SEED), 121)[64]
+    noise = noise_floor(chain.target, 16).expected
+    expected = [lab_style.number(x) for x in (total_variation(walked, chain.target), noise)]
+    await changes(page, "lab-chain-facts", expected, press(page, "lab-shown", "16 chains"))
+    assert not page.errors
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_play_moves_t_and_pause_stops_it(lab) -> None:
+    page = await lab()
+    await page.locator("#lab-play").click()
+    await text_in(page, "lab-chain-facts", "at t = 3")
+    await page.get_by_text("Pause").click()
+    await page.locator("#lab-play", has_text="Play").wait_for()
+    assert float(await page.locator("#lab-t input[type=number]").input_value()) >= 3
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_a_graph_stays_in_the_page_and_takes_new_data(lab) -> None:
+    page = await lab()
+    await page.evaluate("window.kept = document.querySelector('#lab-strip .main-svg')")
+    for t in (4, 64):
+        await slide(page, "lab-t", t)
+        await drawn(page, "lab-strip", f"after {t} steps")
+        shown = await curve(page, "lab-strip", f"after {t} steps")
+        chain = WORLD.chain(1.0)
+        assert shown == pytest.approx(chain.after(t)[by_reward(chain)], abs=1e-12)
+        await page.wait_for_function(f"location.search === '?lab-t={t}'")
+    assert await page.evaluate("kept === document.querySelector('#lab-strip .main-svg')")
+    # the address has changed: what is drawn must not refer to it as it was
+    assert await page.evaluate(
+        """[...document.querySelectorAll('#lab-strip [clip-path]')].map(
+            (clipped) => clipped.getAttribute('clip-path').match(/^url\\(#(.+)\\)$/))
+            .every((found) => found && document.getElementById(found[1]))"""
+    )
+    assert not page.errors
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_quick_moves_end_on_the_last_one(lab) -> None:
+    page = await lab()
+    await page.evaluate(
+        """() => {
+            const slider = document.querySelector('#lab-t input[type=range]');
+            for (const t of [1, 2, 4, 8, 16, 32]) {
+                slider.value = t;
+                slider.dispatchEvent(new Event('input', { bubbles: true }));
+            }
+        }"""
+    )
+    await text_in(page, "lab-chain-facts", "at t = 32")
+    await drawn(page, "lab-strip", "after 32 steps")
+    assert not page.errors
+
+
+FITS = """(plot) => {
+    const graph = document.querySelector(`#${plot}`);
+    const drawing = graph?.querySelector('.main-svg');
+    return drawing && graph.offsetWidth > 0 && drawing.width.baseVal.value === graph.offsetWidth;
+}"""
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_what_was_hidden_is_drawn_at_its_full_width(visit, toy_app) -> None:
+    page = await visit(f"{toy_app}?tab=lab")
+    await page.wait_for_function(FITS, arg="lab-strip")
+    await page.locator("#lab-play").click()
+    await page.locator("#tab-watch-button").click()
+    await page.wait_for_function(
+        "/at t = [4-9]/.test(document.querySelector('#lab-chain-facts').textContent)"
+    )
+    await page.set_viewport_size({"width": 700, "height": 900})
+    await page.locator("#tab-lab-button").click()
+    await page.wait_for_function(FITS, arg="lab-strip")
+    await drawn(page, "lab-strip", "after 256 steps")
+    for name, plot in (("Beta", "lab-sweep"), ("A wrong reward", "lab-proxy")):
+        await open_section(page, name)
+        await page.wait_for_function(FITS, arg=plot)
+    assert not page.errors
+
+
+def chain_facts(world: World, beta: float) -> list[str]:
+    """What the page says of a chain: numbers of the core."""
+    chain = world.chain(beta)
+    kl = kl_divergence(chain.target, chain.base)
+    return [lab_style.percent(acceptance_rate(chain)), f"{kl:.3f} nats"]
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_beta_and_presets_change_the_world(lab) -> None:
+    page = await lab()
+    facts = "lab-chain-facts"
+    await changes(page, facts, chain_facts(WORLD, 0.5), slide(page, "lab-beta", 0.5))
+    other = preset("Sure of itself")
+    await changes(page, facts, chain_facts(other, 0.5), pick(page, "lab-lm", "Sure of itself"))
+    other = preset("Sure of itself", "Likes short answers")
+    move = pick(page, "lab-reward", "Likes short answers")
+    await changes(page, facts, chain_facts(other, 0.5), move)
+    assert not page.errors
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_every_editor_of_the_language_model_and_the_reward_changes_the_world(lab) -> None:
+    page = await lab()
+    rows, parts = rows_of("Mixed"), parts_of("Likes a, dislikes c")
+    await page.get_by_role("button", name="Edit the language model").click()
+    for k, value in enumerate((2.0, 0.5, 0.5, -0.5, 3.0, 2.0)):
+        parts[k] = value
+        expected = chain_facts(world_of(rows, *parts), 1.0)
+        await changes(page, "lab-chain-facts", expected, edit(page, f"lab-part-{k}", value))
+    rows[1][4] = 0.9
+    expected = chain_facts(world_of(rows, *parts), 1.0)
+    await changes(page, "lab-chain-facts", expected, edit_cell(page, 1, 4, "0.9"))
+    await changes(page, "lab-message", ["is not a number"], edit_cell(page, 0, 1, "often"))
+    await edit_cell(page, 0, 1, "0.4")
+    await page.wait_for_function("document.querySelector('#lab-message').innerText.trim() === ''")
+    assert not page.errors
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_both_flows_are_shown_and_a_broken_rule_unbalances_them(lab) -> None:
+    page = await lab()
+    told = "lab-balance-told"
+    await open_section(page, "Detailed balance")
+    await text_in(page, told, "The two flows are equal")
+
+    def flows(beta: float, y: str, z: str, rule: Rule = EXACT) -> list[str]:
+        return [f"{flow.total:.6e}" for flow in lab_balance.pair(WORLD, beta, y, z, rule)]
+
+    await text_in(page, told, flows(1.0, "ab·", "abca…")[0])
+    await changes(page, told, flows(1.0, "aa·", "abca…"), pick(page, "lab-y", "aa·"))
+    await changes(page, told, flows(1.0, "aa·", "b·"), pick(page, "lab-z", "b·"))
+    await changes(page, told, flows(0.7, "aa·", "b·"), slide(page, "lab-beta", 0.7))
+    no_ratio = MISTAKES[0]
+    forth, back = lab_balance.pair(WORLD, 0.7, "aa·", "b·", no_ratio.rule)
+    unequal = f"differ by {100 * lab_balance.residual(forth, back):.1f} %"
+    move = pick(page, "lab-rule", no_ratio.title)
+    await changes(page, told, [unequal, f"{back.total:.6e}"], move)
+    assert not page.errors
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_every_mistake_shows_its_distance(lab) -> None:
+    page = await lab()
+    await open_section(page, "Break it")
+    for mistake in MISTAKES:
+        await press(page, "lab-mistake", mistake.title)
+        distance = lab_break.broken(WORLD, 1.0, mistake.rule).distance
+        await text_in(page, "lab-break-told", lab_style.number(distance))
+        await drawn(page, "lab-wrong", mistake.title.lower())
+    distance = lab_break.broken(WORLD, 0.5, MISTAKES[-1].rule).distance
+    move = slide(page, "lab-beta", 0.5)
+    await changes(page, "lab-break-told", [lab_style.number(distance)], move)
+    assert not page.errors
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_the_acceptance_rate_is_revealed_after_the_guess(lab) -> None:
+    page = await lab()
+    await open_section(page, "Beta")
+    await text_in(page, "lab-beta-told", "what share of proposals")
+    here = at_beta(WORLD, 0.6)
+    expected = [f"{lab_style.number(here.kl)} nats", f"{here.mean_reward:+.2f} spreads"]
+    await changes(page, "lab-beta-told", expected, slide(page, "lab-beta", 0.6))
+    await slide(page, "lab-guess", 62)
+    rate = f"{here.acceptance:.1%}"
+    assert rate not in await page.inner_text("#lab-beta-told")
+    words = [f"you guessed 62%, and {rate}", lab_style.percent(here.acceptance_changed)]
+    await changes(page, "lab-beta-told", words, press(page, "lab-reveal", lab_beta.REVEALED))
+    await drawn(page, "lab-sweep", "acceptance")
+    shown = await curve(page, "lab-sweep", "acceptance")
+    assert shown == pytest.approx([point.acceptance for point in sweep(WORLD)])
+
+
+def alignment_facts(mixture: Mixture, n: int) -> list[str]:
+    """What the page says of best-of-n: numbers of the core."""
+    best = best_of_n_as_alignment(mixture, n)
+    return [lab_style.number(best.beta), lab_style.number(match(mixture, n).sd)]
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_n_and_every_slider_of_the_mixture_move_beta_star(lab) -> None:
+    page = await lab()
+    await open_section(page, "Best-of-n")
+    told = "lab-bon-told"
+    await text_in(page, told, alignment_facts(TWO, 32)[0])
+    await changes(page, told, alignment_facts(TWO, 256), press(page, "lab-n", "256"))
+    for name, value, mixture in (
+        ("lab-share", 70, Mixture((0.3, 0.7), (-1.5, 1.0), (0.8, 1.0))),
+        ("lab-sd2", 2, Mixture((0.3, 0.7), (-1.5, 1.0), (0.8, 2.0))),
+        ("lab-sd1", 2.4, Mixture((0.3, 0.7), (-1.5, 1.0), (2.4, 2.0))),
+    ):
+        await changes(page, told, alignment_facts(mixture, 256), slide(page, name, value))
+    for name, value, mixture in (  # beta*(n) does not depend on the means; the mode does
+        ("lab-mean1", -3, Mixture((0.3, 0.7), (-3.0, 1.0), (2.4, 2.0))),
+        ("lab-mean2", 2.5, Mixture((0.3, 0.7), (-3.0, 2.5), (2.4, 2.0))),
+    ):
+        mode = lab_style.number(match(mixture, 256).mode)
+        await changes(page, told, [mode], slide(page, name, value))
+    assert not page.errors
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_shipped_and_pasted_rewards_are_fitted_on_the_page(lab) -> None:
+    page = await lab()
+    await open_section(page, "Best-of-n")
+    told = "lab-bon-told"
+    await text_in(page, told, alignment_facts(TWO, 32)[0])
+    known = list(base_rewards().values())[-1]
+    mixture = fit_mixture(known.rewards)
+    assert mixture is not None
+    await page.locator("#lab-source input").click()
+    await changes(
+        page, told, [f"BIC {mixture.bic:.1f}"],
+        page.get_by_role("option", name=known.title(60)).click(),
+    )  # fmt: skip
+    await page.locator("#lab-source input").click()
+    await page.get_by_role("option", name="Rewards of your own").click()
+    await page.locator("#lab-pasted textarea").fill("1 2 three")
+    await text_in(page, "lab-message", "'three' is not a number")
+    rewards = np.random.default_rng(1).normal(size=40).round(3)
+    mixture = fit_mixture(rewards.tolist())
+    assert mixture is not None
+    own = page.locator("#lab-pasted textarea").fill(" ".join(map(str, rewards)))
+    await changes(page, told, ["40 base rewards", f"BIC {mixture.bic:.1f}"], own)
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_the_hacks_sliders_move_the_four_methods(lab) -> None:
+    page = await lab()
+    await open_section(page, "A wrong reward")
+    await page.locator("#lab-beta").wait_for(state="hidden")
+    await text_in(page, "lab-wrong-told", "Best-of-n looks for the highest reward")
+    for name, value, example in (
+        ("lab-hack-mass", 5, Example(0.05)),
+        ("lab-hack-reward", 2, Example(0.05, 2.0)),
+        ("lab-hack-beta", 0.3, Example(0.05, 2.0, 0.3)),
+    ):
+        last = {o.method: o for o in outcomes(example) if o.n == 128}
+        words = [lab_style.percent(last[METHODS[3]].accuracy),
+                 lab_style.percent(float(example.target()[2]))]  # fmt: skip
+        await changes(page, "lab-wrong-told", words, slide(page, name, value))
+        for plot, what in (("lab-accuracy", "accuracy"), ("lab-proxy", "proxy")):
+            expected = [getattr(o, what) for o in outcomes(example) if o.method == METHODS[3]]
+            await curve_is(page, plot, METHODS[3], expected)
+    await text_in(page, "lab-wrong-told", "the target itself prefers the hack")
+    assert not page.errors
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_the_numbers_under_a_figure_are_those_of_its_settings(lab) -> None:
+    page = await lab()
+    exact = distances(WORLD.chain(1.0), 64)
+    await slide(page, "lab-t", 64)
+    await text_in(page, "lab-chain-facts", "at t = 64")
+    await page.locator("#lab-strip-open").get_by_text("Show the numbers").click()
+    best = by_reward(WORLD.chain(1.0))[-1]
+    after = float(WORLD.chain(1.0).after(64)[best])
+    row = page.locator("#lab-strip-numbers tbody tr").first
+    await row.get_by_text(lab_style.number(after), exact=True).first.wait_for()
+    await page.locator("#lab-distance-open").get_by_text("Show the numbers").click()
+    await text_in(page, "lab-distance-numbers", lab_style.number(float(exact[64])))
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_a_link_shows_what_its_sender_saw(visit, toy_app) -> None:
+    page = await visit(f"{toy_app}?tab=lab")
+    await pick(page, "lab-lm", "Long-winded")
+    await open_section(page, "Beta")
+    await slide(page, "lab-beta", 0.6)
+    await slide(page, "lab-guess", 37)
+    await page.wait_for_function(
+        "['lab-opened=Beta', 'lab-lm=', 'lab-beta=0.6', 'lab-guess=37']"
+        ".every((part) => location.search.includes(part))"
+    )
+    assert "lab-rows" not in page.url  # they follow from the preset
+    other = await visit(page.url)
+    here = at_beta(preset("Long-winded"), 0.6)
+    await text_in(other, "lab-beta-told", f"{lab_style.number(here.kl)} nats")
+    assert await other.locator("#lab-guess input[type=number]").input_value() == "37"
+    assert await other.locator("#lab-lm input").input_value() == "Long-winded"
+    assert not page.errors + other.errors
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_a_links_bad_value_falls_back_and_is_told(visit, toy_app) -> None:
+    page = await visit(f"{toy_app}?tab=lab&lab-opened=Break+it&lab-beta=-3")
+    await page.get_by_text("The link's lab-beta “-3” cannot be used here.").wait_for()
+    distance = lab_break.broken(WORLD, 1.0, MISTAKES[0].rule).distance
+    await text_in(page, "lab-break-told", lab_style.number(distance))
+    assert not page.errors
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_every_figure_has_its_numbers_and_the_phone_needs_no_sideways_scrolling(lab) -> None:
+    page = await lab(width=360, height=740)
+    plots = ("strip", "flow", "wrong", "sweep", "betas", "accuracy")
+    for (name, _), plot in zip(SECTIONS, plots, strict=True):
+        await open_section(page, name)
+        await page.locator(f"#lab-{plot}.js-plotly-plot").wait_for()
+        await page.locator(f"#lab-{plot}-open").get_by_text("Show the numbers").wait_for()
+        assert await page.evaluate("document.documentElement.scrollWidth") <= 360
+    await page.get_by_text("Show the numbers").locator("visible=true").first.click()
+    await page.locator(".lab-table table:visible").first.wait_for()
+    assert not page.errors
