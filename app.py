@@ -12,13 +12,13 @@ import gradio as gr
 from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
 
-from components.api import build_api
-from components.compare import build_compare_page
-from components.lab import build_lab_page
-from components.results import build_results_page
-from components.runs import Runs
-from components.theme import head, theme
-from components.watch import build_watch_page
+from components.common.theme import head, theme
+from components.compare.page import build_compare_page
+from components.endpoints import build_api
+from components.lab.page import build_lab_page
+from components.results.page import build_results_page
+from components.session.runs import Runs
+from components.watch.page import build_watch_page
 from qalign_core.errors import QAlignError
 
 HEADER = """

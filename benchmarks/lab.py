@@ -27,8 +27,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
 from browser import chromium, serve
 
-from components.lab import build_lab_page
-from components.theme import head, theme
+from components.common.theme import head, theme
+from components.lab.page import build_lab_page
 
 # section, its figures, and its controls: (name, selector, values)
 SHARED = ("beta", "#lab-beta", (0.4, 0.55, 0.7, 0.85, 1.3, 1.6, 1.9, 2.2))

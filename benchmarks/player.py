@@ -23,8 +23,8 @@ from browser import chromium, serve, standalone
 from traces import toy_trace
 
 import app
-from components.player import chain_player
-from components.runs import TICK, Feed, Runs
+from components.session.runs import TICK, Feed, Runs
+from components.watch.player import chain_player
 
 STEP_MS = """() => {
   const times = [];

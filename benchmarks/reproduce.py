@@ -21,11 +21,11 @@ from pathlib import Path
 import numpy as np
 
 from qalign_core.cli import problem_file
-from qalign_core.evaluate import evaluate
 from qalign_core.registry import load_language_model, load_reward_model
-from qalign_core.results import Record, Results, load_results
-from qalign_core.results_curves import curves
-from qalign_core.tasks import load_problems
+from qalign_core.runs.evaluation import evaluate
+from qalign_core.runs.problem_sets import load_problems
+from qalign_core.runs.results import Record, Results, load_results
+from qalign_core.runs.results_curves import curves
 
 SHIPPED = Path(__file__).resolve().parent.parent / "assets" / "results" / "in_distribution.zip"
 

@@ -20,9 +20,10 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
-from qalign_core.many import run_many
-from qalign_core.registry import ASSETS, load_language_model, load_reward_model
-from qalign_core.tasks import Problem
+from qalign_core.assets import ASSETS
+from qalign_core.registry import load_language_model, load_reward_model
+from qalign_core.runs.many import run_many
+from qalign_core.runs.problem_sets import Problem
 
 LM = ASSETS / "models" / "lm"
 EOS = 2

@@ -17,26 +17,34 @@ from typing import Any, TextIO
 
 from tqdm import tqdm
 
-from qalign_core.answers import EXTRACTORS
-from qalign_core.calibrate import tune_beta
-from qalign_core.compare import METHODS, Comparison, Meter, draw_comparison, full_cut, outcomes
-from qalign_core.compare_file import to_json
-from qalign_core.decide import chain_states, majority_vote, minimum_bayes_risk
-from qalign_core.diagnostics import acceptance
+from qalign_core.analysis.comparisons import (
+    METHODS,
+    Comparison,
+    Meter,
+    draw_comparison,
+    full_cut,
+    outcomes,
+)
+from qalign_core.analysis.diagnostics import acceptance
+from qalign_core.analysis.tuning import tune_beta
+from qalign_core.assets import ASSETS
+from qalign_core.chain.sampling import check_count
+from qalign_core.decide.answers.extraction import EXTRACTORS
+from qalign_core.decide.rules import chain_states, majority_vote, minimum_bayes_risk
+from qalign_core.decide.utilities import rouge1
 from qalign_core.errors import InvalidSetting, QAlignError
-from qalign_core.evaluate import evaluate
-from qalign_core.many import run_many
 from qalign_core.models.progress import TOLD
 from qalign_core.protocols import AnswerExtractor, LanguageModel, RewardModel
-from qalign_core.recording import Recorded, header_of, record
-from qalign_core.registry import ASSETS, is_address, load_language_model, load_reward_model
-from qalign_core.results import load_results, pack
-from qalign_core.results_curves import summary
-from qalign_core.sampling import check_count
-from qalign_core.tasks import Problem, load_problems
-from qalign_core.trace_io import end_line
+from qalign_core.registry import is_address, load_language_model, load_reward_model
+from qalign_core.runs.comparison_file import to_json
+from qalign_core.runs.evaluation import evaluate
+from qalign_core.runs.many import run_many
+from qalign_core.runs.problem_sets import Problem, load_problems
+from qalign_core.runs.recording import Recorded, header_of, record
+from qalign_core.runs.results import load_results, pack
+from qalign_core.runs.results_curves import summary
+from qalign_core.runs.trace import end_line
 from qalign_core.types import ScoredResponse, Step
-from qalign_core.utilities import rouge1
 
 _TASK_HELP = "name of an embedded problem set, or a file of JSON lines"
 

@@ -20,15 +20,14 @@ from inspect import Parameter, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from qalign_core.assets import ASSETS
 from qalign_core.errors import ModelLoadError, NotEnoughMemory
 from qalign_core.protocols import RewardModel
 from qalign_core.types import Sampling
 
 if TYPE_CHECKING:
-    from qalign_core.models.hf import HFLanguageModel
-    from qalign_core.models.served import ServedLanguageModel
-
-ASSETS = Path(__file__).resolve().parent.parent / "assets"
+    from qalign_core.models.local.language_model import HFLanguageModel
+    from qalign_core.models.served.language_model import ServedLanguageModel
 
 IN_USE = 30.0
 """Seconds after its last request during which a model is not unloaded for another."""
@@ -199,7 +198,7 @@ def load_reward_model(id: str = "embedded", *, code: bool = False, **options: An
 
 def _reward(source: str, name: str, options: dict[str, Any], code: bool) -> RewardModel:
     """The reward that `source` says, under a name; of the options, those that it takes."""
-    from qalign_core.rewards.rule import CompositeReward, FunctionReward
+    from qalign_core.rewards.functions import CompositeReward, FunctionReward
 
     parts = reward_parts(source)
     if parts != ((1.0, source),):
@@ -269,13 +268,13 @@ def _takes(kind: str, id: str) -> frozenset[str]:
 def _loader(kind: str, source: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
     """What takes the options of a model from there, and what loads it (and takes the others)."""
     if is_address(source):
-        from qalign_core.models.served import ServedLanguageModel
-        from qalign_core.models.server import Server
+        from qalign_core.models.served.client import Server
+        from qalign_core.models.served.language_model import ServedLanguageModel
         from qalign_core.rewards.served import ServedRewardModel
 
         return Server, (ServedLanguageModel if kind == "lm" else ServedRewardModel).connect
-    from qalign_core.models.hf import HFLanguageModel
-    from qalign_core.rewards.hf import HFRewardModel
+    from qalign_core.models.local.language_model import HFLanguageModel
+    from qalign_core.rewards.classifier import HFRewardModel
 
     cls = HFLanguageModel if kind == "lm" else HFRewardModel
     return cls, cls.from_pretrained

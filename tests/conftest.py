@@ -76,7 +76,7 @@ def toy_app() -> Iterator[str]:
     from toys import ToyLM, toy_reward
 
     import app
-    from components.runs import Limits, Runs
+    from components.session.runs import Limits, Runs
 
     runs = Runs(Limits(runs=4), load=lambda lm, rm, sampling: (ToyLM(delay=0.04), toy_reward(rm)))
     with serve(app.build_app(runs), **app.launch_options()) as address:

@@ -13,12 +13,12 @@ from dataclasses import asdict
 import gradio  # noqa: F401  spaces wants to be imported after it
 import spaces
 
-from components import gpu
-from components.compare import Shown, sample_comparison
-from components.links import Settings
-from components.offer import Offer
-from components.runs import Limits, Runs
-from components.watch import sample_run
+from components.compare.page import Shown, sample_comparison
+from components.session import gpu
+from components.session.links import Settings
+from components.session.offer import Offer
+from components.session.runs import Limits, Runs
+from components.watch.page import sample_run
 from qalign_core import registry
 from qalign_core.registry import Entry
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from toys import ANSWER, PROMPT, ToyLM, ToyRM
 
-from qalign_core.many import Answer, run_many
-from qalign_core.tasks import Problem
+from qalign_core.runs.many import Answer, run_many
+from qalign_core.runs.problem_sets import Problem
 
 PROBLEMS = [
     Problem("with an answer", PROMPT, ANSWER, "number"),

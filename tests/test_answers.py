@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qalign_core.answers import (
+from qalign_core.decide.answers.extraction import (
     EXTRACTORS,
     canonical,
     extract_boxed,
@@ -158,7 +158,7 @@ def test_a_plain_answer_takes_microseconds():
 def test_whole_numbers_are_compared_without_loading_a_computer_algebra_system():
     program = (
         "import sys\n"
-        "from qalign_core.answers import same_answer\n"
+        "from qalign_core.decide.answers.extraction import same_answer\n"
         "assert not same_answer('76', '83') and same_answer('18', '$18.00')\n"
         "assert not same_answer(str(10**12), str(10**12 + 1))\n"
         "assert 'sympy' not in sys.modules\n"

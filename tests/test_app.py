@@ -13,11 +13,13 @@ from gradio_client.exceptions import AppError
 from toys import PROMPT, ToyLM, ToyRM
 
 import app
-from components.offer import Offer
-from components.theme import ASSETS, head
-from components.watch import new_problem, recorded_run
+from components.common.new_problem import new_problem
+from components.common.theme import head
+from components.session.offer import Offer
+from components.watch.page import recorded_run
 from qalign_core import collect, run_chain
-from qalign_core.trace_io import parse_trace
+from qalign_core.assets import ASSETS
+from qalign_core.runs.trace import parse_trace
 
 
 def test_every_handler_of_the_page_is_private_and_two_endpoints_are_typed():

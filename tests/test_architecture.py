@@ -5,35 +5,39 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# a module may import from its own layer and from those above it
-LAYERS = (
-    {"types", "errors"},
-    {"protocols", "formulas", "numerals"},
-    {"kernel", "randomness", "decide", "answers", "utilities", "diagnostics", "cost", "problems"}
-    | {"votes"},
-    {"chain", "sampling", "calibrate", "trace_io", "recording", "merge", "sync", "tasks"}
-    | {"compare", "compare_curves", "compare_file", "schedule"},
-    {"models", "rewards", "registry", "exact", "theory"}
-    | {"evaluate", "results", "results_curves", "draft"}
-    | {"many"},
-    {"cli", "__main__"},
+# the floors, from the ground up: a module may import from its own room and from lower floors
+FLOORS = (
+    {"types", "errors", "assets"},
+    {"protocols"},
+    {"chain"},
+    {"decide"},
+    {"models"},
+    {"rewards"},
+    {"registry"},
+    {"analysis"},
+    {"exact"},
+    {"runs"},
+    {"cli"},
+    {"__main__"},
 )
 HEAVY = ("torch", "transformers", "safetensors", "tokenizers", "httpx")
 HEAVY_ALLOWED = ("models", "rewards")
+PAGES = {"watch", "compare", "lab", "results"}
 
 
 def modules(package: str) -> list[Path]:
     return sorted((ROOT / package).rglob("*.py"))
 
 
-def name_of(path: Path) -> str:
-    parts = path.relative_to(ROOT).with_suffix("").parts
+def name_of(path: Path, root: Path = ROOT) -> str:
+    parts = path.relative_to(root).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
@@ -45,30 +49,72 @@ def imports_of(path: Path) -> set[str]:
             found.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: relative import"
-            found.add(node.module or "")
+            module = node.module or ""
+            found |= {module} | {f"{module}.{alias.name}" for alias in node.names}
     return found
 
 
-def layer_of(module: str) -> int:
-    part = module.split(".")[1]
-    for number, layer in enumerate(LAYERS):
-        if part in layer:
+def room_of(module: str) -> str:
+    return module.split(".")[1]
+
+
+def floor_of(module: str) -> int:
+    for number, rooms in enumerate(FLOORS):
+        if room_of(module) in rooms:
             return number
-    raise AssertionError(f"{module} has no layer: add it to LAYERS where it belongs")
+    raise AssertionError(f"{module} has no floor: add it to FLOORS where it belongs")
+
+
+def graph(package: str, root: Path = ROOT) -> dict[str, set[str]]:
+    """Every module of a package with the modules of it that it imports."""
+    paths = {name_of(path, root): path for path in sorted((root / package).rglob("*.py"))}
+    return {name: {m for m in imports_of(path) if m in paths} for name, path in paths.items()}
+
+
+def cycle_in(imports: dict[str, set[str]]) -> list[str]:
+    """The modules of one circle of imports, the first again at the end; empty if there is none."""
+    try:
+        tuple(TopologicalSorter(imports).static_order())
+    except CycleError as error:
+        return list(error.args[1])
+    return []
 
 
 @pytest.mark.parametrize("path", modules("qalign_core"), ids=name_of)
-def test_the_core_imports_only_from_its_own_layer_and_those_above(path: Path) -> None:
+def test_the_core_imports_only_from_its_own_room_and_from_lower_floors(path: Path) -> None:
     name = name_of(path)
     imported = imports_of(path)
     foreign = {module.split(".")[0] for module in imported}
     assert not foreign & {"gradio", "plotly", "components", "app", "training"}
     if name != "qalign_core":
         for module in imported:
-            if module.startswith("qalign_core."):
-                assert layer_of(module) <= layer_of(name), f"{name} imports {module}"
+            if module.startswith("qalign_core.") and room_of(module) != room_of(name):
+                assert floor_of(module) < floor_of(name), f"{name} imports {module}"
         if name.split(".")[1] not in HEAVY_ALLOWED:
             assert not foreign & set(HEAVY), f"{name} imports {foreign & set(HEAVY)}"
+
+
+@pytest.mark.parametrize("package", ["qalign_core", "components"])
+def test_no_module_imports_itself_by_way_of_others(package: str) -> None:
+    assert cycle_in(graph(package)) == []
+
+
+def test_the_import_tests_see_a_circle_within_a_room(tmp_path: Path) -> None:
+    (tmp_path / "house").mkdir()
+    for name, other in (("a", "b"), ("b", "c"), ("c", "a"), ("d", "a")):
+        (tmp_path / "house" / f"{name}.py").write_text(f"from house import {other}\n")
+    found = cycle_in(graph("house", tmp_path))
+    assert found[0] == found[-1]
+    assert set(found) == {"house.a", "house.b", "house.c"}
+
+
+@pytest.mark.parametrize("path", modules("components"), ids=name_of)
+def test_pages_do_not_import_pages(path: Path) -> None:
+    name = name_of(path)
+    if name != "components" and room_of(name) in PAGES:
+        imported = {m for m in imports_of(path) if m.startswith("components.")}
+        others = {room_of(m) for m in imported} - {room_of(name), "common", "session"}
+        assert not others, f"{name} imports the pages {others}"
 
 
 @pytest.mark.parametrize("path", modules("components"), ids=name_of)
@@ -80,8 +126,8 @@ def test_pages_and_panels_never_import_a_model_library(path: Path) -> None:
 def test_the_import_test_sees_a_forbidden_import(tmp_path: Path) -> None:
     file = tmp_path / "bad.py"
     file.write_text("def f():\n    import torch\n    from gradio import Blocks\n")
-    assert imports_of(file) == {"torch", "gradio"}
-    assert layer_of("qalign_core.kernel") < layer_of("qalign_core.chain")
+    assert imports_of(file) == {"torch", "gradio", "gradio.Blocks"}
+    assert floor_of("qalign_core.chain.kernel") < floor_of("qalign_core.runs.trace")
 
 
 @pytest.mark.parametrize("module", ["qalign_core", "app"])

@@ -8,15 +8,14 @@ import pytest
 from fake_server import FakeServer
 from tiny_models import save
 
-from components.links import Settings
-from components.offer import Offer
-from components.runs import Limits, Runs
-from components.watch import sample_run
-from qalign_core import registry
+from components.session.links import Settings
+from components.session.offer import Offer
+from components.session.runs import Limits, Runs
+from components.watch.page import sample_run
 from qalign_core.cli import main
-from qalign_core.compare_file import from_json
-from qalign_core.models import loading
+from qalign_core.models import loading, registry
 from qalign_core.registry import Entry
+from qalign_core.runs.comparison_file import from_json
 
 PROMPT = "Tom has 5 eggs. How many?"
 SAID = {

@@ -6,7 +6,7 @@ from finite import TableReward, correlated_reward, letters
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qalign_core.calibrate import (
+from qalign_core.analysis.tuning import (
     Mixture,
     Proposals,
     best_of_n_as_alignment,
@@ -18,9 +18,9 @@ from qalign_core.calibrate import (
     tilt,
     tune_beta,
 )
-from qalign_core.chain import run_chain
+from qalign_core.chain.chain import run_chain
 from qalign_core.errors import InvalidReward, InvalidSetting
-from qalign_core.exact import exact_chain
+from qalign_core.exact.law import exact_chain
 
 NORMAL = Mixture((1.0,), (0.0,), (1.0,))
 BIMODAL = Mixture((0.6, 0.4), (-4.0, 3.0), (2.5, 1.0))

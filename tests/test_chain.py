@@ -24,9 +24,9 @@ from qalign_core import (
     run_chains,
     sample_iid,
 )
+from qalign_core.chain.kernel import accepts, log_acceptances
 from qalign_core.errors import InvalidPrompt, InvalidReward, InvalidSetting, ModelContractError
-from qalign_core.exact import exact_chain, total_variation
-from qalign_core.kernel import accepts, log_acceptances
+from qalign_core.exact.law import exact_chain, total_variation
 
 LM, RM = letters(), TableReward()
 

@@ -12,7 +12,7 @@ import pytest
 from finite import TableReward, letters
 from toys import ANSWER, PROMPT, ToyLM, ToyRM
 
-from qalign_core.compare import (
+from qalign_core.analysis.comparisons import (
     METHODS,
     TOLERANCE,
     Budget,
@@ -25,10 +25,10 @@ from qalign_core.compare import (
     outcomes,
     recycled,
 )
-from qalign_core.compare_curves import curves
-from qalign_core.compare_file import COLUMNS, from_json, to_csv, to_json
-from qalign_core.decide import majority_vote, weighted_majority_vote
+from qalign_core.analysis.curves import curves
+from qalign_core.decide.rules import majority_vote, weighted_majority_vote
 from qalign_core.errors import InvalidSetting, InvalidTrace
+from qalign_core.runs.comparison_file import COLUMNS, from_json, to_csv, to_json
 from qalign_core.types import Cost, Response, Sampling, ScoredResponse, Step, TraceHeader
 
 HOSTILE = '=1+1</script><img src=x onerror="alert(1)">${alert(2)}'

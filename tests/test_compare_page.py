@@ -12,14 +12,22 @@ from typing import Any
 import numpy as np
 import pytest
 
-from components.compare import Shown, link_of
-from components.compare_figures import compute_curves, reward_bins, reward_histograms, shares
-from components.compare_view import level_line, percent, rule, si, view
-from components.links import Settings, settings_of, to_query
-from components.runs import Feed
-from qalign_core.compare import METHODS, Comparison, full_cut, ladder, outcomes, recycled
-from qalign_core.compare_curves import curves, measure_of
-from qalign_core.compare_file import from_json, recorded_comparison
+from components.common.words import percent, si
+from components.compare.figures import compute_curves, reward_bins, reward_histograms, shares
+from components.compare.page import Shown, link_of
+from components.compare.view import level_line, rule, view
+from components.session.links import Settings, settings_of, to_query
+from components.session.runs import Feed
+from qalign_core.analysis.comparisons import (
+    METHODS,
+    Comparison,
+    full_cut,
+    ladder,
+    outcomes,
+    recycled,
+)
+from qalign_core.analysis.curves import curves, measure_of
+from qalign_core.runs.comparison_file import from_json, recorded_comparison
 from qalign_core.types import Cost, Response, ScoredResponse
 
 Visit = Callable[..., Awaitable[Any]]

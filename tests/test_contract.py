@@ -14,12 +14,13 @@ import transformers
 from scipy.stats import chisquare
 from tiny_models import KEEPING, LANGUAGE_MODELS, REWARD_MODELS, save
 
+from qalign_core.assets import ASSETS
 from qalign_core.errors import InvalidPrompt
 from qalign_core.models.enumerable import EnumerableLM
-from qalign_core.models.hf import HFLanguageModel
-from qalign_core.registry import ASSETS, load_language_model, load_reward_model
-from qalign_core.rewards.hf import HFRewardModel
-from qalign_core.rewards.rule import CompositeReward, FunctionReward
+from qalign_core.models.local.language_model import HFLanguageModel
+from qalign_core.registry import load_language_model, load_reward_model
+from qalign_core.rewards.classifier import HFRewardModel
+from qalign_core.rewards.functions import CompositeReward, FunctionReward
 from qalign_core.types import Response, Sampling
 
 PROMPT = "Mia has 12 books. She buys 5 more. How many books does Mia have now?"

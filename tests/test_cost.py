@@ -2,7 +2,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qalign_core.cost import draw_cost, flops, n_at_budget, n_to_draw, parameters_of, running_flops
+from qalign_core.chain.cost import (
+    draw_cost,
+    flops,
+    n_at_budget,
+    n_to_draw,
+    parameters_of,
+    running_flops,
+)
 from qalign_core.errors import InvalidSetting
 from qalign_core.types import Cost, Response, Reward, Work
 

@@ -10,8 +10,9 @@ from finite import TableReward, letters
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from qalign_core.chain import run_chain
-from qalign_core.decide import (
+from qalign_core.chain.chain import run_chain
+from qalign_core.chain.kernel import log_acceptance
+from qalign_core.decide.rules import (
     accepted_only,
     best_of_n,
     chain_states,
@@ -22,11 +23,10 @@ from qalign_core.decide import (
     waste_recycling,
     weighted_majority_vote,
 )
+from qalign_core.decide.utilities import exact_match, rouge1
 from qalign_core.errors import InvalidReward, InvalidSetting
-from qalign_core.exact import exact_chain
-from qalign_core.kernel import log_acceptance
+from qalign_core.exact.law import exact_chain
 from qalign_core.types import Response, ScoredResponse, Step
-from qalign_core.utilities import exact_match, rouge1
 
 
 def sample(text, reward=0.0):

@@ -15,8 +15,8 @@ from collections.abc import Iterator
 import pytest
 from browser import ROOT
 
-from qalign_core.answers import extract_number
-from qalign_core.trace_io import parse_trace
+from qalign_core.decide.answers.extraction import extract_number
+from qalign_core.runs.trace import parse_trace
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

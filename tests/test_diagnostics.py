@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest
 
-from qalign_core.chain import run_chain
-from qalign_core.diagnostics import (
+from qalign_core.analysis.diagnostics import (
     MIN_STATES,
     Rate,
     acceptance,
@@ -18,6 +17,7 @@ from qalign_core.diagnostics import (
     mcse,
     split_rhat,
 )
+from qalign_core.chain.chain import run_chain
 from qalign_core.errors import InvalidSetting
 
 

@@ -12,17 +12,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tiny_models import TEMPLATE, save
 
-from qalign_core.chain import run_chain, run_chains
+from qalign_core.assets import ASSETS
+from qalign_core.chain.chain import run_chain, run_chains
+from qalign_core.chain.priority import ASIDE, RUN
 from qalign_core.errors import EngineError, InvalidPrompt, InvalidSetting, ModelContractError
-from qalign_core.models import net_llama
-from qalign_core.models.engine import Engine, draw, restrict, uniforms
-from qalign_core.models.hf import HFLanguageModel
-from qalign_core.models.kv import PrefixCache
+from qalign_core.models.local import llama_net as net_llama
+from qalign_core.models.local.engine import Engine, draw, restrict, uniforms
+from qalign_core.models.local.language_model import HFLanguageModel
+from qalign_core.models.local.prefix_cache import PrefixCache
+from qalign_core.models.local.worker import ASIDE_SHARE, as_engine_error
 from qalign_core.models.text import Text
-from qalign_core.models.worker import ASIDE_SHARE, as_engine_error
-from qalign_core.registry import ASSETS
-from qalign_core.rewards.hf import HFRewardModel
-from qalign_core.schedule import ASIDE, RUN
+from qalign_core.rewards.classifier import HFRewardModel
 from qalign_core.types import Sampling
 
 PROMPT = "What is 12 + 5?"
@@ -104,8 +104,8 @@ async def test_the_embedded_pair_gives_the_same_bits_in_another_process(tmp_path
     program = (
         "import sys; from qalign_core import *\n"
         "from qalign_core.registry import load_language_model, load_reward_model\n"
-        "from qalign_core.sync import collect\n"
-        "from qalign_core.chain import run_chains\n"
+        "from qalign_core.chain.blocking import collect\n"
+        "from qalign_core.chain.chain import run_chains\n"
         "lm, rm = load_language_model(rows=int(sys.argv[1])), load_reward_model()\n"
         f"steps = collect(run_chains(lm, rm, {PROMPT!r}, n_chains=int(sys.argv[2]), beta=1.0,"
         " steps=12, seed=3))\n"

@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from qalign_core import evaluate as evaluation
-from qalign_core.chain import run_chain
-from qalign_core.decide import (
+from qalign_core.chain.chain import run_chain
+from qalign_core.chain.sampling import sample_iid
+from qalign_core.decide.rules import (
     best_of_n,
     chain_states,
     importance_weights,
@@ -22,16 +22,16 @@ from qalign_core.decide import (
     minimum_bayes_risk,
     weighted_majority_vote,
 )
-from qalign_core.draft import Draft
+from qalign_core.decide.utilities import rouge1
 from qalign_core.errors import InvalidSetting, InvalidTask, InvalidTrace
-from qalign_core.evaluate import evaluate
-from qalign_core.problems import WritingTask
-from qalign_core.results import SETTINGS, Record, Results, load_results, pack
-from qalign_core.results_curves import acceptance_of, against_beta, curves, summary
-from qalign_core.sampling import sample_iid
-from qalign_core.tasks import Problem
+from qalign_core.runs import evaluation
+from qalign_core.runs.draft import Draft
+from qalign_core.runs.evaluation import evaluate
+from qalign_core.runs.generated import WritingTask
+from qalign_core.runs.problem_sets import Problem
+from qalign_core.runs.results import SETTINGS, Record, Results, load_results, pack
+from qalign_core.runs.results_curves import acceptance_of, against_beta, curves, summary
 from qalign_core.types import Response, Work
-from qalign_core.utilities import rouge1
 
 PROBLEMS = [Problem(f"p{k}", f"prompt {k}", "18", "number") for k in range(6)]
 WRITING = [

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 from tiny_models import save
 
-from components.gpu import draw, on_gpu
-from components.offer import needs_gpu
+from components.session.gpu import draw, on_gpu
+from components.session.offer import needs_gpu
 
 TESTS = Path(__file__).resolve().parent
 ASIDE = """import sys, types

@@ -11,25 +11,24 @@ import numpy as np
 import pytest
 from browser import require_browser
 
-from components import (
+from components.lab import (
+    balance,
+    best_of_n,
+    beta,
+    break_it,
+    chain,
     figures,
-    lab_balance,
-    lab_best_of_n,
-    lab_beta,
-    lab_break,
-    lab_chain,
-    lab_style,
-    lab_wrong,
+    style,
+    wrong,
 )
-from components.base_rewards import N_EVALUATED, base_rewards, evaluated
-from components.lab import SECTIONS, draw_section, parts_of, rows_of, world_of
-from components.lab_link import from_query, to_query
-from components.lab_section import Section
-from components.lab_style import Figure
-from qalign_core.calibrate import Mixture, best_of_n_as_alignment, fit_mixture
+from components.lab.base_rewards import N_EVALUATED, base_rewards, evaluated
+from components.lab.link import from_query, to_query
+from components.lab.page import SECTIONS, draw_section, parts_of, rows_of, world_of
+from components.lab.section import Section
+from components.lab.style import Figure
+from qalign_core.analysis.tuning import Mixture, best_of_n_as_alignment, fit_mixture
 from qalign_core.errors import InvalidSetting
-from qalign_core.exact import EXACT, total_variation
-from qalign_core.theory.best_of_n import (
+from qalign_core.exact.best_of_n import (
     SIZES,
     cdf,
     gumbel_cdf,
@@ -38,16 +37,17 @@ from qalign_core.theory.best_of_n import (
     maximum_density,
     normalised_maxima,
 )
-from qalign_core.theory.convergence import (
+from qalign_core.exact.convergence import (
     distances,
 )
-from qalign_core.theory.mistakes import MISTAKES
-from qalign_core.theory.temperature import at_beta
-from qalign_core.theory.world import LANGUAGE_MODELS, REWARDS, by_reward, preset
-from qalign_core.theory.wrong_reward import METHODS, Example, outcomes
+from qalign_core.exact.law import EXACT, total_variation
+from qalign_core.exact.mistakes import MISTAKES
+from qalign_core.exact.temperature import at_beta
+from qalign_core.exact.world import LANGUAGE_MODELS, REWARDS, by_reward, preset
+from qalign_core.exact.wrong_reward import METHODS, Example, outcomes
 
 WORLD = preset()
-EXACTLY = next(iter(lab_chain.SHOWN))
+EXACTLY = next(iter(chain.SHOWN))
 TWO = Mixture((0.6, 0.4), (-1.5, 1.0), (0.8, 1.0))
 
 
@@ -68,15 +68,15 @@ def names_in(fig: Figure) -> set[str | None]:
 def test_the_page_falls_below_1e_minus_10_for_the_right_rule() -> None:
     """At the settings that the page opens with, within the steps that its slider has."""
     world = world_of(rows_of("Mixed"), *parts_of("Likes a, dislikes c"))
-    p = lab_chain.progress(world, lab_chain.FIRST_BETA, lab_chain.STEPS, 0)
-    assert p.exact[lab_chain.STEPS] < 1e-10
+    p = chain.progress(world, chain.FIRST_BETA, chain.STEPS, 0)
+    assert p.exact[chain.STEPS] < 1e-10
     assert total_variation(p.now, p.chain.target) < 1e-10
-    assert "at t = 168" in lab_chain.facts_of(p)
+    assert "at t = 168" in chain.facts_of(p)
 
 
 @pytest.mark.parametrize("title", [m.title for m in MISTAKES])
 def test_the_page_stays_above_1e_minus_3_for_every_mistake(title) -> None:
-    drawn = lab_break.draw(WORLD, lab_chain.FIRST_BETA, title)
+    drawn = break_it.draw(WORLD, chain.FIRST_BETA, title)
     fig, _ = drawn.figures[1]
     assert values(fig, "this mistake").min() > 1e-3
     assert values(fig, "where it ends")[0] > 1e-3
@@ -88,7 +88,7 @@ def test_the_page_stays_above_1e_minus_3_for_every_mistake(title) -> None:
 
 def test_the_strip_shows_target_base_and_chain_sorted_by_reward() -> None:
     chain = WORLD.chain(0.7)
-    fig = lab_chain.strip(chain, chain.after(5), "after 5 steps")
+    fig = chain.strip(chain, chain.after(5), "after 5 steps")
     order = by_reward(chain)
     assert np.all(np.diff(chain.rewards[order]) >= 0)
     assert values(fig, "exact target") == pytest.approx(chain.target[order])
@@ -97,43 +97,43 @@ def test_the_strip_shows_target_base_and_chain_sorted_by_reward() -> None:
 
 
 def test_the_distance_curve_and_its_table_are_the_cores() -> None:
-    p = lab_chain.progress(WORLD, 1.0, 16, 256)
-    fig = lab_chain.distance_figure(p)
+    p = chain.progress(WORLD, 1.0, 16, 256)
+    fig = chain.distance_figure(p)
     assert values(fig, "exact chain")[:100] == pytest.approx(distances(WORLD.chain(1.0), 99))
     assert p.empirical is not None
     assert p.floor is not None
     # 256 chains end near their noise floor, not at zero: what is left is not bias
     assert 0.5 * p.floor < p.empirical[-50:].mean() < 1.5 * p.floor
-    assert lab_style.number(float(p.exact[16])) in lab_chain.distance_table(p)
+    assert style.number(float(p.exact[16])) in chain.distance_table(p)
 
 
 def test_the_flows_are_drawn_index_by_index_and_equal() -> None:
-    forth, back = lab_balance.pair(WORLD, 1.0, "ab·", "abca…", EXACT)
-    fig = lab_balance.flow_figure(forth, back)
+    forth, back = balance.pair(WORLD, 1.0, "ab·", "abca…", EXACT)
+    fig = balance.flow_figure(forth, back)
     right, left = values(fig, "y → y′", "x"), values(fig, "y′ → y", "x")
     assert right == pytest.approx(-left)
     assert sum(right) == pytest.approx(forth.total)
-    assert "equal" in lab_balance.told(forth, back, 1.0, 1.0, EXACT)
+    assert "equal" in balance.told(forth, back, 1.0, 1.0, EXACT)
     rule = MISTAKES[0].rule
-    forth, back = lab_balance.pair(WORLD, 1.0, "ab·", "abca…", rule)
-    assert "differ by" in lab_balance.told(forth, back, 1.0, 1.0, rule)
+    forth, back = balance.pair(WORLD, 1.0, "ab·", "abca…", rule)
+    assert "differ by" in balance.told(forth, back, 1.0, 1.0, rule)
 
 
 def test_acceptance_is_not_to_be_found_before_the_guess() -> None:
-    hidden = lab_beta.draw(WORLD, 1.0, 50, lab_beta.HIDDEN)
-    shown = lab_beta.draw(WORLD, 1.0, 50, lab_beta.REVEALED)
+    hidden = beta.draw(WORLD, 1.0, 50, beta.HIDDEN)
+    shown = beta.draw(WORLD, 1.0, 50, beta.REVEALED)
     here = at_beta(WORLD, 1.0)
-    rate = lab_style.percent(here.acceptance)
+    rate = style.percent(here.acceptance)
     assert rate not in hidden.told
     assert rate in shown.told
     assert "acceptance" not in names_in(hidden.figures[1][0])
-    assert f">{lab_style.number(here.acceptance)}<" not in hidden.figures[1][1]
-    assert f">{lab_style.number(here.acceptance)}<" in shown.figures[1][1]
+    assert f">{style.number(here.acceptance)}<" not in hidden.figures[1][1]
+    assert f">{style.number(here.acceptance)}<" in shown.figures[1][1]
 
 
 def test_the_methods_curves_are_the_outcomes() -> None:
     found = outcomes(Example())
-    fig = lab_wrong.method_figure(found, "accuracy")
+    fig = wrong.method_figure(found, "accuracy")
     for method in METHODS:
         expected = [o.accuracy for o in found if o.method == method]
         assert values(fig, method) == pytest.approx(expected)
@@ -144,7 +144,7 @@ def test_the_methods_curves_are_the_outcomes() -> None:
     [((1, 3, 1.0), "prefers A"), ((1, 3, 0.3), "prefers the hack"), ((1, 3, 5), "prefers B")],
 )
 def test_the_story_follows_beta(settings, words) -> None:
-    assert words in lab_wrong.draw(*settings).told
+    assert words in wrong.draw(*settings).told
 
 
 # --- best-of-n ---
@@ -189,10 +189,10 @@ def test_beta_star_matches_the_mode_and_not_the_variance() -> None:
 
 
 def test_where_the_formula_means_nothing_the_page_says_so() -> None:
-    drawn = lab_best_of_n.draw(lab_best_of_n.SLIDERS, "", 40, -1.5, 0.8, 1.0, 1.0, "2")
+    drawn = best_of_n.draw(best_of_n.SLIDERS, "", 40, -1.5, 0.8, 1.0, 1.0, "2")
     assert "no matching beta" in drawn.told
     assert names_in(drawn.figures[0][0]) == {"base LM", "best of 2"}
-    drawn = lab_best_of_n.draw(lab_best_of_n.SLIDERS, "", 40, -1.5, 0.8, 1.0, 1.0, "8")
+    drawn = best_of_n.draw(best_of_n.SLIDERS, "", 40, -1.5, 0.8, 1.0, 1.0, "8")
     assert "Small for an asymptotic formula" in drawn.told
 
 
@@ -208,16 +208,14 @@ def test_pasted_and_recorded_rewards_are_fitted_and_the_choice_of_components_is_
     rng = np.random.default_rng(3)
     rewards = np.append(rng.normal(-3, 0.5, 150), rng.normal(2, 1.0, 150))
     pasted = ", ".join(f"{r:.4f}" for r in rewards)
-    mixture, used = lab_best_of_n.mixture_of(
-        lab_best_of_n.PASTED, pasted, 0, (0.0, 0.0), (1.0, 1.0)
-    )
+    mixture, used = best_of_n.mixture_of(best_of_n.PASTED, pasted, 0, (0.0, 0.0), (1.0, 1.0))
     assert len(used) == 300
     assert mixture.means == pytest.approx((-3.0, 2.0), abs=0.3)
-    assert "2 components" in lab_best_of_n.told(mixture, match(mixture, 32), used)
+    assert "2 components" in best_of_n.told(mixture, match(mixture, 32), used)
     for name, known in base_rewards().items():
-        mixture, used = lab_best_of_n.mixture_of(name, "", 0, (0.0, 0.0), (1.0, 1.0))
+        mixture, used = best_of_n.mixture_of(name, "", 0, (0.0, 0.0), (1.0, 1.0))
         assert used == known.rewards
-        assert "BIC" in lab_best_of_n.told(mixture, match(mixture, 64), used)
+        assert "BIC" in best_of_n.told(mixture, match(mixture, 64), used)
 
 
 @pytest.mark.parametrize(
@@ -226,7 +224,7 @@ def test_pasted_and_recorded_rewards_are_fitted_and_the_choice_of_components_is_
 )
 def test_rewards_that_cannot_be_fitted_are_named(pasted, word) -> None:
     with pytest.raises(InvalidSetting, match=word):
-        lab_best_of_n.mixture_of(lab_best_of_n.PASTED, pasted, 0, (0.0, 0.0), (1.0, 1.0))
+        best_of_n.mixture_of(best_of_n.PASTED, pasted, 0, (0.0, 0.0), (1.0, 1.0))
 
 
 # --- figures by name ---
@@ -266,7 +264,7 @@ def test_the_mixture_figure_has_nine_real_prompts_each_with_its_fitted_mixture()
 
 
 def test_without_an_evaluation_the_recorded_runs_are_fitted(monkeypatch, tmp_path) -> None:
-    monkeypatch.setattr("components.base_rewards.EVALUATED", tmp_path / "none.zip")
+    monkeypatch.setattr("components.lab.base_rewards.EVALUATED", tmp_path / "none.zip")
     assert evaluated() == {}
 
 
@@ -300,7 +298,7 @@ def test_figures_are_written_from_the_command_line_as_pages_that_need_no_network
 
 def test_an_invalid_edit_is_explained_and_leaves_the_figures_as_they_are() -> None:
     with gr.Blocks():
-        section = lab_chain.build()
+        section = chain.build()
     world = [rows_of("Mixed"), *parts_of("Likes a, dislikes c"), 1.0]
     assert draw_section(section, world, [0, EXACTLY])[0] == ""
     world[0] = [["at the start", 1, 1, "two", 1], *rows_of("Mixed")[1:]]
@@ -312,9 +310,9 @@ def test_an_invalid_edit_is_explained_and_leaves_the_figures_as_they_are() -> No
 def test_whatever_a_table_shows_is_escaped() -> None:
     hostile = "<img src=x onerror=alert(1)>"
     for text in (
-        lab_style.table((hostile,), [(hostile,)]),
-        lab_style.facts([(hostile, hostile)]),
-        lab_style.note(hostile),
+        style.table((hostile,), [(hostile,)]),
+        style.facts([(hostile, hostile)]),
+        style.note(hostile),
     ):
         assert "<img" not in text
 
@@ -323,8 +321,8 @@ def test_whatever_a_table_shows_is_escaped() -> None:
 @pytest.mark.parametrize("reward", REWARDS)
 def test_every_preset_can_be_drawn_at_both_ends_of_beta(lm, reward) -> None:
     world = preset(lm, reward)
-    for beta in (0.05, 5.0):
-        fig, _ = lab_chain.draw(world, beta, 256, EXACTLY).figures[1]
+    for at in (0.05, 5.0):
+        fig, _ = chain.draw(world, at, 256, EXACTLY).figures[1]
         assert np.isfinite(values(fig, "exact chain")[:1]).all()
 
 

@@ -11,22 +11,20 @@ import pytest
 import pytest_asyncio
 from browser import PATIENCE, serve
 
-from components import (
-    lab_balance,
-    lab_beta,
-    lab_break,
-    lab_chain,
-    lab_style,
+from components.common.theme import head
+from components.lab import (
+    balance,
+    beta,
+    break_it,
+    style,
 )
-from components.base_rewards import base_rewards
-from components.lab import SECTIONS, build_lab_page, parts_of, rows_of, world_of
-from components.theme import head
-from qalign_core.calibrate import Mixture, best_of_n_as_alignment, fit_mixture
-from qalign_core.exact import EXACT, Rule, total_variation
-from qalign_core.theory.best_of_n import (
+from components.lab.base_rewards import base_rewards
+from components.lab.page import SECTIONS, build_lab_page, parts_of, rows_of, world_of
+from qalign_core.analysis.tuning import Mixture, best_of_n_as_alignment, fit_mixture
+from qalign_core.exact.best_of_n import (
     match,
 )
-from qalign_core.theory.convergence import (
+from qalign_core.exact.convergence import (
     acceptance_rate,
     distances,
     kl_divergence,
@@ -34,10 +32,11 @@ from qalign_core.theory.convergence import (
     shares,
     simulate,
 )
-from qalign_core.theory.mistakes import MISTAKES
-from qalign_core.theory.temperature import at_beta, sweep
-from qalign_core.theory.world import World, by_reward, preset
-from qalign_core.theory.wrong_reward import METHODS, Example, outcomes
+from qalign_core.exact.law import EXACT, Rule, total_variation
+from qalign_core.exact.mistakes import MISTAKES
+from qalign_core.exact.temperature import at_beta, sweep
+from qalign_core.exact.world import World, by_reward, preset
+from qalign_core.exact.wrong_reward import METHODS, Example, outcomes
 
 WORLD = preset()
 TWO = Mixture((0.6, 0.4), (-1.5, 1.0), (0.8, 1.0))
@@ -162,17 +161,15 @@ async def drawn(page: Any, plot: str, name: str) -> None:
 async def test_the_lab_opens_computed_and_t_moves_the_chain_to_the_target(lab) -> None:
     page = await lab()
     chain = WORLD.chain(1.0)
-    assert lab_style.number(float(distances(chain, 0)[0])) in await page.inner_text(
-        "#lab-chain-facts"
-    )
+    assert style.number(float(distances(chain, 0)[0])) in await page.inner_text("#lab-chain-facts")
     await slide(page, "lab-t", 64)
-    await text_in(page, "lab-chain-facts", lab_style.number(float(distances(chain, 64)[64])))
+    await text_in(page, "lab-chain-facts", style.number(float(distances(chain, 64)[64])))
     await drawn(page, "lab-strip", "after 64 steps")
     shown = await curve(page, "lab-strip", "after 64 steps")
     assert shown == pytest.approx(chain.after(64)[by_reward(chain)], abs=1e-12)
-    walked = shares(simulate(chain, n_chains=16, steps=64, seed=lab_chain.SEED), 121)[64]
+    walked = shares(simulate(chain, n_chains=16, steps=64, seed=chain.SEED), 121)[64]
     noise = noise_floor(chain.target, 16).expected
-    expected = [lab_style.number(x) for x in (total_variation(walked, chain.target), noise)]
+    expected = [style.number(x) for x in (total_variation(walked, chain.target), noise)]
     await changes(page, "lab-chain-facts", expected, press(page, "lab-shown", "16 chains"))
     assert not page.errors
 
@@ -255,7 +252,7 @@ def chain_facts(world: World, beta: float) -> list[str]:
     """What the page says of a chain: numbers of the core."""
     chain = world.chain(beta)
     kl = kl_divergence(chain.target, chain.base)
-    return [lab_style.percent(acceptance_rate(chain)), f"{kl:.3f} nats"]
+    return [style.percent(acceptance_rate(chain)), f"{kl:.3f} nats"]
 
 
 @pytest.mark.asyncio(loop_scope="session")
@@ -297,15 +294,15 @@ async def test_both_flows_are_shown_and_a_broken_rule_unbalances_them(lab) -> No
     await text_in(page, told, "The two flows are equal")
 
     def flows(beta: float, y: str, z: str, rule: Rule = EXACT) -> list[str]:
-        return [f"{flow.total:.6e}" for flow in lab_balance.pair(WORLD, beta, y, z, rule)]
+        return [f"{flow.total:.6e}" for flow in balance.pair(WORLD, beta, y, z, rule)]
 
     await text_in(page, told, flows(1.0, "ab·", "abca…")[0])
     await changes(page, told, flows(1.0, "aa·", "abca…"), pick(page, "lab-y", "aa·"))
     await changes(page, told, flows(1.0, "aa·", "b·"), pick(page, "lab-z", "b·"))
     await changes(page, told, flows(0.7, "aa·", "b·"), slide(page, "lab-beta", 0.7))
     no_ratio = MISTAKES[0]
-    forth, back = lab_balance.pair(WORLD, 0.7, "aa·", "b·", no_ratio.rule)
-    unequal = f"differ by {100 * lab_balance.residual(forth, back):.1f} %"
+    forth, back = balance.pair(WORLD, 0.7, "aa·", "b·", no_ratio.rule)
+    unequal = f"differ by {100 * balance.residual(forth, back):.1f} %"
     move = pick(page, "lab-rule", no_ratio.title)
     await changes(page, told, [unequal, f"{back.total:.6e}"], move)
     assert not page.errors
@@ -317,12 +314,12 @@ async def test_every_mistake_shows_its_distance(lab) -> None:
     await open_section(page, "Break it")
     for mistake in MISTAKES:
         await press(page, "lab-mistake", mistake.title)
-        distance = lab_break.broken(WORLD, 1.0, mistake.rule).distance
-        await text_in(page, "lab-break-told", lab_style.number(distance))
+        distance = break_it.broken(WORLD, 1.0, mistake.rule).distance
+        await text_in(page, "lab-break-told", style.number(distance))
         await drawn(page, "lab-wrong", mistake.title.lower())
-    distance = lab_break.broken(WORLD, 0.5, MISTAKES[-1].rule).distance
+    distance = break_it.broken(WORLD, 0.5, MISTAKES[-1].rule).distance
     move = slide(page, "lab-beta", 0.5)
-    await changes(page, "lab-break-told", [lab_style.number(distance)], move)
+    await changes(page, "lab-break-told", [style.number(distance)], move)
     assert not page.errors
 
 
@@ -332,13 +329,13 @@ async def test_the_acceptance_rate_is_revealed_after_the_guess(lab) -> None:
     await open_section(page, "Beta")
     await text_in(page, "lab-beta-told", "what share of proposals")
     here = at_beta(WORLD, 0.6)
-    expected = [f"{lab_style.number(here.kl)} nats", f"{here.mean_reward:+.2f} spreads"]
+    expected = [f"{style.number(here.kl)} nats", f"{here.mean_reward:+.2f} spreads"]
     await changes(page, "lab-beta-told", expected, slide(page, "lab-beta", 0.6))
     await slide(page, "lab-guess", 62)
     rate = f"{here.acceptance:.1%}"
     assert rate not in await page.inner_text("#lab-beta-told")
-    words = [f"you guessed 62%, and {rate}", lab_style.percent(here.acceptance_changed)]
-    await changes(page, "lab-beta-told", words, press(page, "lab-reveal", lab_beta.REVEALED))
+    words = [f"you guessed 62%, and {rate}", style.percent(here.acceptance_changed)]
+    await changes(page, "lab-beta-told", words, press(page, "lab-reveal", beta.REVEALED))
     await drawn(page, "lab-sweep", "acceptance")
     shown = await curve(page, "lab-sweep", "acceptance")
     assert shown == pytest.approx([point.acceptance for point in sweep(WORLD)])
@@ -347,7 +344,7 @@ async def test_the_acceptance_rate_is_revealed_after_the_guess(lab) -> None:
 def alignment_facts(mixture: Mixture, n: int) -> list[str]:
     """What the page says of best-of-n: numbers of the core."""
     best = best_of_n_as_alignment(mixture, n)
-    return [lab_style.number(best.beta), lab_style.number(match(mixture, n).sd)]
+    return [style.number(best.beta), style.number(match(mixture, n).sd)]
 
 
 @pytest.mark.asyncio(loop_scope="session")
@@ -367,7 +364,7 @@ async def test_n_and_every_slider_of_the_mixture_move_beta_star(lab) -> None:
         ("lab-mean1", -3, Mixture((0.3, 0.7), (-3.0, 1.0), (2.4, 2.0))),
         ("lab-mean2", 2.5, Mixture((0.3, 0.7), (-3.0, 2.5), (2.4, 2.0))),
     ):
-        mode = lab_style.number(match(mixture, 256).mode)
+        mode = style.number(match(mixture, 256).mode)
         await changes(page, told, [mode], slide(page, name, value))
     assert not page.errors
 
@@ -409,8 +406,8 @@ async def test_the_hacks_sliders_move_the_four_methods(lab) -> None:
         ("lab-hack-beta", 0.3, Example(0.05, 2.0, 0.3)),
     ):
         last = {o.method: o for o in outcomes(example) if o.n == 128}
-        words = [lab_style.percent(last[METHODS[3]].accuracy),
-                 lab_style.percent(float(example.target()[2]))]  # fmt: skip
+        words = [style.percent(last[METHODS[3]].accuracy),
+                 style.percent(float(example.target()[2]))]  # fmt: skip
         await changes(page, "lab-wrong-told", words, slide(page, name, value))
         for plot, what in (("lab-accuracy", "accuracy"), ("lab-proxy", "proxy")):
             expected = [getattr(o, what) for o in outcomes(example) if o.method == METHODS[3]]
@@ -429,9 +426,9 @@ async def test_the_numbers_under_a_figure_are_those_of_its_settings(lab) -> None
     best = by_reward(WORLD.chain(1.0))[-1]
     after = float(WORLD.chain(1.0).after(64)[best])
     row = page.locator("#lab-strip-numbers tbody tr").first
-    await row.get_by_text(lab_style.number(after), exact=True).first.wait_for()
+    await row.get_by_text(style.number(after), exact=True).first.wait_for()
     await page.locator("#lab-distance-open").get_by_text("Show the numbers").click()
-    await text_in(page, "lab-distance-numbers", lab_style.number(float(exact[64])))
+    await text_in(page, "lab-distance-numbers", style.number(float(exact[64])))
 
 
 @pytest.mark.asyncio(loop_scope="session")
@@ -448,7 +445,7 @@ async def test_a_link_shows_what_its_sender_saw(visit, toy_app) -> None:
     assert "lab-rows" not in page.url  # they follow from the preset
     other = await visit(page.url)
     here = at_beta(preset("Long-winded"), 0.6)
-    await text_in(other, "lab-beta-told", f"{lab_style.number(here.kl)} nats")
+    await text_in(other, "lab-beta-told", f"{style.number(here.kl)} nats")
     assert await other.locator("#lab-guess input[type=number]").input_value() == "37"
     assert await other.locator("#lab-lm input").input_value() == "Long-winded"
     assert not page.errors + other.errors
@@ -458,8 +455,8 @@ async def test_a_link_shows_what_its_sender_saw(visit, toy_app) -> None:
 async def test_a_links_bad_value_falls_back_and_is_told(visit, toy_app) -> None:
     page = await visit(f"{toy_app}?tab=lab&lab-opened=Break+it&lab-beta=-3")
     await page.get_by_text("The link's lab-beta “-3” cannot be used here.").wait_for()
-    distance = lab_break.broken(WORLD, 1.0, MISTAKES[0].rule).distance
-    await text_in(page, "lab-break-told", lab_style.number(distance))
+    distance = break_it.broken(WORLD, 1.0, MISTAKES[0].rule).distance
+    await text_in(page, "lab-break-told", style.number(distance))
     assert not page.errors
 
 

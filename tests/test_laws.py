@@ -8,7 +8,7 @@ from finite import coin, correlated_reward, letters, uneven
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qalign_core.exact import (
+from qalign_core.exact.law import (
     ALWAYS_ACCEPTED,
     EOS_NOT_COUNTED,
     EXACT,

@@ -16,10 +16,10 @@ from many_client import CHAINS, PROBLEMS, STEPS, TOTAL, run
 from toys import ToyLM, ToyRM
 
 from qalign_core.cli import main
-from qalign_core.decide import majority_vote
+from qalign_core.decide.rules import majority_vote
 from qalign_core.errors import InvalidPrompt, InvalidSetting
-from qalign_core.many import ANSWERS, run_many
-from qalign_core.trace_io import load_trace
+from qalign_core.runs.many import ANSWERS, run_many
+from qalign_core.runs.trace import load_trace
 
 CLIENT = Path(__file__).with_name("many_client.py")
 

@@ -10,10 +10,11 @@ import transformers
 from tiny_models import N_VOCABULARY, model_of, save, tokenizer
 
 from qalign_core.errors import EngineError
-from qalign_core.models import net_llama, nets
-from qalign_core.models.hf import HFLanguageModel
 from qalign_core.models.loading import Loaded
-from qalign_core.models.net_transformers import HFNet, PlainNet
+from qalign_core.models.local import choice as nets
+from qalign_core.models.local import llama_net as net_llama
+from qalign_core.models.local.language_model import HFLanguageModel
+from qalign_core.models.local.transformers_net import HFNet, PlainNet
 from qalign_core.models.text import Text
 from qalign_core.types import Sampling
 
@@ -85,7 +86,8 @@ def test_each_shape_has_the_fastest_net_that_computes_it(llama):
 
 
 def test_the_check_at_load_notices_a_window_that_does_not_slide(monkeypatch):
-    monkeypatch.setattr("qalign_core.models.net_transformers.sliding_window", lambda config: None)
+    net = "qalign_core.models.local.transformers_net"
+    monkeypatch.setattr(f"{net}.sliding_window", lambda config: None)
     with torch.inference_mode():
         net = nets.build(model_of("gemma3"), 4, 64)
     assert isinstance(net, PlainNet)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from components.offer import Offer
-from components.runs import Feed, Limits, Runs
+from components.session.offer import Offer
+from components.session.runs import Feed, Limits, Runs
 from qalign_core.errors import ModelLoadError
 from qalign_core.types import Sampling
 

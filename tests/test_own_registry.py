@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from tiny_models import save
 
-from components.links import Settings
-from components.offer import Offer
-from components.runs import Limits, Runs
-from components.watch import sample_run
+from components.session.links import Settings
+from components.session.offer import Offer
+from components.session.runs import Limits, Runs
+from components.watch.page import sample_run
 from qalign_core import registry
 from qalign_core.cli import main
 from qalign_core.errors import ModelLoadError

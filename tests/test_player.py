@@ -10,9 +10,9 @@ import pytest
 from browser import standalone
 from traces import HOSTILE, hostile_trace, numbers, toy_trace
 
-from qalign_core.answers import extract_number
+from qalign_core.decide.answers.extraction import extract_number
 from qalign_core.errors import InvalidTrace
-from qalign_core.trace_io import parse_trace
+from qalign_core.runs.trace import parse_trace
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

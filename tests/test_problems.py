@@ -8,9 +8,9 @@ from typing import get_args
 
 import pytest
 
-from qalign_core.answers import extract_number
+from qalign_core.decide.answers.extraction import extract_number
 from qalign_core.errors import InvalidSetting
-from qalign_core.problems import (
+from qalign_core.runs.generated import (
     LARGEST,
     PHRASINGS,
     SHIFTED_PHRASINGS,

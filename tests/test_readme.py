@@ -14,7 +14,7 @@ from tiny_models import save
 
 from qalign_core import registry
 from qalign_core.cli import main
-from qalign_core.tasks import parse_problems
+from qalign_core.runs.problem_sets import parse_problems
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")

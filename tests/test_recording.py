@@ -7,8 +7,8 @@ from finite import TableReward, letters
 
 from qalign_core import collect, run_chains, sample_iid
 from qalign_core.errors import InvalidReward, InvalidSetting
-from qalign_core.recording import record
-from qalign_core.trace_io import parse_trace
+from qalign_core.runs.recording import record
+from qalign_core.runs.trace import parse_trace
 
 LM, RM = letters(), TableReward()
 RUN = {"beta": 0.8, "steps": 12, "seed": 5, "n_chains": 2}

@@ -13,9 +13,8 @@ from jinja2 import Template
 from safetensors.torch import load_file, save_file
 from tiny_models import save
 
-from qalign_core import registry
 from qalign_core.errors import ModelLoadError
-from qalign_core.models import loading
+from qalign_core.models import loading, registry
 from qalign_core.types import Sampling
 
 
@@ -118,7 +117,7 @@ def test_a_pair_of_texts_is_joined_as_deberta_reads_it():
 
 
 def test_the_readme_names_the_models_of_the_hub_that_a_space_offers():
-    from components.offer import Offer
+    from components.session.offer import Offer
 
     front = (registry.ASSETS.parent / "README.md").read_text("utf-8").split("---")[1]
     named = set(re.findall(r"^  - (\S+/\S+)$", front, re.MULTILINE))

@@ -10,16 +10,7 @@ from typing import Any
 import pytest
 from toys import ANSWER, PROMPT, ToyLM, ToyRM
 
-from components.results import (
-    BETAS,
-    Summary,
-    beside,
-    results_files,
-    show,
-    summarise,
-    title_of,
-)
-from components.results_figures import (
+from components.results.figures import (
     PAPER,
     beta_figure,
     error_figure,
@@ -30,10 +21,19 @@ from components.results_figures import (
     proxy_figure,
     table,
 )
-from qalign_core.evaluate import evaluate
-from qalign_core.results import Settings, load_results, pack
-from qalign_core.results_curves import Point
-from qalign_core.tasks import Problem
+from components.results.page import (
+    BETAS,
+    Summary,
+    beside,
+    results_files,
+    show,
+    summarise,
+    title_of,
+)
+from qalign_core.runs.evaluation import evaluate
+from qalign_core.runs.problem_sets import Problem
+from qalign_core.runs.results import Settings, load_results, pack
+from qalign_core.runs.results_curves import Point
 
 
 def point(method: str, n: int, accuracy: float, band: float = 0.02) -> Point:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from toys import ToyRM
 
-from components.offer import Offer
-from components.reward import mixed, model_list, reward_shown, unmixed
-from qalign_core.cost import flops
+from components.common.reward import mixed, model_list, reward_shown, unmixed
+from components.session.offer import Offer
+from qalign_core.chain.cost import flops
 from qalign_core.errors import InvalidSetting
 from qalign_core.registry import load_reward_model
-from qalign_core.rewards.rule import CompositeReward
-from qalign_core.trace_io import parse_trace
+from qalign_core.rewards.functions import CompositeReward
+from qalign_core.runs.trace import parse_trace
 from qalign_core.types import Cost, Response, Reward, Work
 
 OFFER = Offer(names=())

@@ -8,12 +8,12 @@ from dataclasses import replace
 import pytest
 from toys import ToyLM, ToyRM
 
-from components.links import Settings, from_query, linked, page_of, to_query
-from components.offer import Offer
-from components.runs import TICK, Feed, Limits, Runs, Status, tick
+from components.session.links import Settings, from_query, linked, page_of, to_query
+from components.session.offer import Offer
+from components.session.runs import TICK, Feed, Limits, Runs, Status, tick
+from qalign_core.chain.priority import RUN
 from qalign_core.errors import EngineError, InvalidPrompt, InvalidSetting
 from qalign_core.models.progress import tell
-from qalign_core.schedule import RUN
 from qalign_core.types import Sampling
 
 OFFER = Offer(names=())

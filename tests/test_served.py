@@ -19,10 +19,10 @@ from qalign_core.errors import (
     ModelContractError,
     ModelLoadError,
 )
-from qalign_core.models.served import RetokenisedLanguageModel, ServedLanguageModel
-from qalign_core.recording import record
+from qalign_core.models.served.language_model import RetokenisedLanguageModel, ServedLanguageModel
 from qalign_core.rewards.served import ServedRewardModel
-from qalign_core.trace_io import parse_trace
+from qalign_core.runs.recording import record
+from qalign_core.runs.trace import parse_trace
 from qalign_core.types import Response
 
 PROMPT = "Mia has 12 books. How many?"
@@ -249,7 +249,7 @@ def test_nobody_at_the_address_is_said_at_once(server):
 
 
 def test_a_server_with_another_tokenizer_is_refused(server, tmp_path):
-    from qalign_core.registry import ASSETS
+    from qalign_core.assets import ASSETS
 
     with pytest.raises(ModelLoadError) as raised:
         connect(server, tokenizer=str(ASSETS / "models" / "lm"))

@@ -8,13 +8,12 @@ import math
 import numpy as np
 import pytest
 
-from qalign_core.chain import run_chain
-from qalign_core.decide import best_of_n, majority_vote, weighted_majority_vote
+from qalign_core.chain.blocking import collect
+from qalign_core.chain.chain import run_chain
+from qalign_core.decide.rules import best_of_n, majority_vote, weighted_majority_vote
 from qalign_core.errors import InvalidSetting
-from qalign_core.exact import EXACT, exact_chain, total_variation
-from qalign_core.sync import collect
-from qalign_core.theory.balance import flow
-from qalign_core.theory.convergence import (
+from qalign_core.exact.balance import flow
+from qalign_core.exact.convergence import (
     acceptance_rate,
     acceptance_rate_changed,
     distances,
@@ -25,9 +24,10 @@ from qalign_core.theory.convergence import (
     simulate,
     steps_within,
 )
-from qalign_core.theory.mistakes import MISTAKES, broken
-from qalign_core.theory.temperature import at_beta, sweep
-from qalign_core.theory.world import (
+from qalign_core.exact.law import EXACT, exact_chain, total_variation
+from qalign_core.exact.mistakes import MISTAKES, broken
+from qalign_core.exact.temperature import at_beta, sweep
+from qalign_core.exact.world import (
     LANGUAGE_MODELS,
     REWARDS,
     RewardSpec,
@@ -36,7 +36,7 @@ from qalign_core.theory.world import (
     make_world,
     preset,
 )
-from qalign_core.theory.wrong_reward import (
+from qalign_core.exact.wrong_reward import (
     ANSWERS,
     METHODS,
     Example,

@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rouge_score import rouge_scorer
 
-from qalign_core.answers import extract_number
-from qalign_core.decide import minimum_bayes_risk
+from qalign_core.decide.answers.extraction import extract_number
+from qalign_core.decide.rules import minimum_bayes_risk
+from qalign_core.decide.utilities import exact_match, rouge1
 from qalign_core.types import Response, ScoredResponse
-from qalign_core.utilities import exact_match, rouge1
 
 REFERENCE = rouge_scorer.RougeScorer(["rouge1"], use_stemmer=False)
 

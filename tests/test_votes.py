@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from qalign_core.decide import majority_vote, minimum_bayes_risk
+from qalign_core.decide.arrays import minimum_bayes_risk as minimum_bayes_risks
+from qalign_core.decide.arrays import vote
+from qalign_core.decide.rules import majority_vote, minimum_bayes_risk
+from qalign_core.decide.utilities import rouge1
 from qalign_core.types import Response, ScoredResponse
-from qalign_core.utilities import rouge1
-from qalign_core.votes import minimum_bayes_risk as minimum_bayes_risks
-from qalign_core.votes import vote
 
 
 def samples_of(texts, rewards):

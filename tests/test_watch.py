@@ -11,7 +11,7 @@ import axe_playwright_python
 import pytest
 from traces import hostile_trace, toy_trace
 
-from qalign_core.trace_io import parse_trace
+from qalign_core.runs.trace import parse_trace
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

@@ -12,7 +12,7 @@ import re
 from collections.abc import Sequence
 
 from qalign_core.registry import reward_parts
-from qalign_core.rewards.rule import CompositeReward
+from qalign_core.rewards.functions import CompositeReward
 from qalign_core.types import Response
 
 PROMPT = (

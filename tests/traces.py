@@ -8,7 +8,7 @@ import re
 from toys import ANSWER, PROMPT, ToyLM, ToyRM
 
 from qalign_core import collect
-from qalign_core.recording import record
+from qalign_core.runs.recording import record
 
 HOSTILE = (
     "</script><script>window.hit=1</script>",

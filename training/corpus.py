@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from qalign_core.problems import generate_problem, generate_writing_task
+from qalign_core.runs.generated import generate_problem, generate_writing_task
 from training.solutions import write_drill, write_solution, write_text
 
 MIX = {"in_distribution": 0.30, "shifted": 0.10, "long": 0.22, "writing": 0.25, "drill": 0.13}

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerFast
 
-from qalign_core.answers import extract_number
-from qalign_core.problems import constraints_met, generate_problem, generate_writing_task
+from qalign_core.decide.answers.extraction import extract_number
+from qalign_core.runs.generated import constraints_met, generate_problem, generate_writing_task
 from training.llama import Llama
 from training.tokenizer import prompt_ids
 

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import torch
 
-from qalign_core.answers import extract_number
-from qalign_core.problems import WritingTask, constraints_met
+from qalign_core.decide.answers.extraction import extract_number
+from qalign_core.runs.generated import WritingTask, constraints_met
 from training.export import load_language_model, load_reward_model, load_tokenizer
 from training.llama import Llama
 from training.on_policy import MAX_NEW_TOKENS, sample

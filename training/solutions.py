@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 from functools import cache
 
-from qalign_core.problems import (
+from qalign_core.runs.generated import (
     BOYS,
     GIRLS,
     LARGEST,

@@ -7,7 +7,7 @@ import random
 from pathlib import Path
 from typing import get_args
 
-from qalign_core.problems import ProblemKind, generate_problem, generate_writing_task
+from qalign_core.runs.generated import ProblemKind, generate_problem, generate_writing_task
 
 N_PROBLEMS = 250
 N_WRITING = 100

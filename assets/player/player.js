@@ -1,4 +1,4 @@
-/* The chain player: a trace (JSON lines, qalign_core/trace_io.py) in, a playable page out.
+/* The chain player: a trace (JSON lines, qalign_core/runs/trace.py) in, a playable page out.
    Model text enters the page through textContent only, never as markup. */
 (function (root) {
 "use strict";

@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from qalign_core.chain.randomness import uniform
 from qalign_core.errors import InvalidSetting, ModelContractError
-from qalign_core.randomness import uniform
 from qalign_core.types import Response, Sampling, Work
 
 Tokens = tuple[int, ...]

@@ -6,10 +6,10 @@ import hashlib
 import re
 from statistics import fmean
 
+from qalign_core.chain.randomness import derive_seed
+from qalign_core.chain.sampling import check_count, gather
 from qalign_core.errors import InvalidReward
 from qalign_core.protocols import LanguageModel
-from qalign_core.randomness import derive_seed
-from qalign_core.sampling import check_count, gather
 from qalign_core.types import Response, Reward, Work
 
 CRITERION = "how correct, complete and helpful it is"

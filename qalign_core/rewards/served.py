@@ -12,8 +12,8 @@ from collections.abc import Callable
 from typing import Any, Self
 
 from qalign_core.errors import InvalidPrompt, InvalidReward, ModelContractError, ModelLoadError
-from qalign_core.models.served import Card, check_tokenizer, read_card, served_text
-from qalign_core.models.server import Garbled, Server
+from qalign_core.models.served.client import Garbled, Server
+from qalign_core.models.served.language_model import Card, check_tokenizer, read_card, served_text
 from qalign_core.models.text import Text
 from qalign_core.types import Response, Reward, Work
 

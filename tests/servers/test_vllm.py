@@ -24,10 +24,10 @@ from test_contract import (  # noqa: F401  the suite that every language model p
 from qalign_core import Sampling, run_chain
 from qalign_core.cli import main
 from qalign_core.errors import ModelContractError, ModelLoadError
-from qalign_core.models.served import ServedLanguageModel
-from qalign_core.rewards.hf import HFRewardModel
+from qalign_core.models.served.language_model import ServedLanguageModel
+from qalign_core.rewards.classifier import HFRewardModel
 from qalign_core.rewards.served import ServedRewardModel
-from qalign_core.trace_io import load_trace
+from qalign_core.runs.trace import load_trace
 
 SAMPLING = Sampling(max_new_tokens=LIMIT)
 

@@ -1,0 +1,24 @@
+"""New problems of the kinds that the embedded models know."""
+
+from __future__ import annotations
+
+import random
+
+from qalign_core.runs.generated import ProblemKind, generate_problem, generate_writing_task
+
+KINDS = {
+    "Short: two or three events": "in_distribution",
+    "Unfamiliar: more events, other wording": "shifted",
+    "Long: six events or more": "long",
+    "Writing: words and sentences to use": "writing",
+}
+
+
+def new_problem(kind: str, rng: random.Random | None = None) -> tuple[str, str]:
+    """A problem that no embedded model was trained on: its text and known answer ("" if none)."""
+    rng = rng or random.Random()
+    if kind == "writing":
+        return generate_writing_task(rng).prompt, ""
+    kinds: dict[str, ProblemKind] = {"shifted": "shifted", "long": "long"}
+    problem = generate_problem(rng, kinds.get(kind, "in_distribution"))
+    return problem.prompt, problem.answer

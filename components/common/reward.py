@@ -1,0 +1,105 @@
+"""The reward of a run on the page: one reward model, or the weighted sum of two.
+
+A run has it as one text, "0.7*embedded + 0.3*embedded-weak", in traces and links as well; a sum of
+another shape, which a link or a file may have, stands in the list of reward models as it is.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import gradio as gr
+
+from components.session.offer import Offer
+from qalign_core.errors import InvalidSetting
+from qalign_core.registry import reward_parts
+
+SHARE = 0.3
+"""Share of the second reward, until somebody moves it."""
+
+
+def mixed(first: object, second: object, share: object) -> str:
+    """The reward that two lists and a slider name; only the first without a second.
+
+    Raises:
+        InvalidSetting: the share is no number from 0 to 1.
+    """
+    if not second:
+        return str(first or "")
+    try:
+        part = float(str(share))
+    except ValueError:
+        part = math.nan
+    if not 0 <= part <= 1:
+        raise InvalidSetting(f"the second reward's share must be 0 to 1, got {share!r:.40}")
+    parts = [(weight * (1 - part), name) for weight, name in reward_parts(str(first or ""))]
+    parts += [(weight * part, name) for weight, name in reward_parts(str(second))]
+    return " + ".join(f"{weight:.6g}*{name}" for weight, name in parts)
+
+
+def unmixed(rm: str, offer: Offer) -> tuple[str, str, float]:
+    """First and second reward and the second's share, as `mixed` takes them."""
+    parts = reward_parts(rm)
+    if len(parts) == 2 and all(name in offer.models["rm"] for _, name in parts):
+        (one, first), (two, second) = parts
+        if min(one, two) >= 0 and math.isclose(one + two, 1):
+            return first, second, two
+    return rm, "", SHARE
+
+
+def model_list(offer: Offer, kind: str, value: str, **options: Any) -> gr.Dropdown:
+    """A list of the models that are offered; where any id of the hub is, it can be typed."""
+    return gr.Dropdown(
+        _choices(offer, kind),
+        value=value,
+        filterable=offer.own,
+        allow_custom_value=offer.own,
+        info="or any id of the hub: owner/name" if offer.own else None,
+        **options,
+    )
+
+
+def second_reward(offer: Offer, rm: str, **options: Any) -> tuple[gr.Dropdown, gr.Slider]:
+    """The list of second rewards, "None" first, and the slider for its share."""
+    _, second, share = unmixed(rm, offer)
+    chosen = gr.Dropdown(
+        [("None", ""), *_choices(offer, "rm")],
+        value=second,
+        label="And a second reward model",
+        info="steers by two preferences: the reward is their weighted sum",
+        filterable=offer.own,
+        allow_custom_value=offer.own,
+        **options,
+    )
+    slider = gr.Slider(
+        0.05,
+        0.95,
+        value=share,
+        step=0.05,
+        label="Share of the second",
+        info="0.3: the sum is 0.7 × the first + 0.3 × the second",
+        visible=bool(second),
+    )
+    chosen.change(
+        lambda second: gr.Slider(visible=bool(second)),
+        chosen,
+        slider,
+        api_visibility="private",
+        show_progress="hidden",
+        queue=False,
+    )
+    return chosen, slider
+
+
+def reward_shown(rm: str, offer: Offer) -> dict[str, Any]:
+    """What the three widgets show for a run's reward, by the name of their setting."""
+    first, second, share = unmixed(rm, offer)
+    known = _choices(offer, "rm")
+    if first not in offer.models["rm"]:
+        known.append((first, first))
+    return {"rm": gr.Dropdown(known, value=first), "second": second, "share": share}
+
+
+def _choices(offer: Offer, kind: str) -> list[tuple[str, str]]:
+    return [(title, id_) for id_, title in offer.models[kind].items()]

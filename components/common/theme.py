@@ -1,0 +1,58 @@
+"""The look of the app: Gradio's theme in the player's colours, and the page's head."""
+
+from __future__ import annotations
+
+import gradio as gr
+
+from qalign_core.assets import ASSETS
+
+
+def theme() -> gr.themes.Base:
+    """Calm and typographic; the font is one that Gradio carries, so no outside host is asked."""
+    colour = gr.themes.Color(
+        *("#eef4fd", "#e3edfb", "#c3d9f8", "#93bbf1", "#6aa5ff", "#2f73d2"),
+        *("#1659b8", "#124a99", "#0f3d7e", "#0c3165", "#08234a"),
+        name="qalign",
+    )
+    # the bundled semi-bold cuts lack most letters; the regular and the bold are whole
+    font = gr.themes.LocalFont("IBM Plex Sans", weights=(400, 700))
+    return gr.themes.Default(
+        primary_hue=colour,
+        secondary_hue=colour,
+        neutral_hue="slate",
+        font=(font, "system-ui", "sans-serif"),
+        font_mono=("ui-monospace", "Consolas", "monospace"),
+    ).set(
+        body_background_fill="#f6f7f9",
+        body_background_fill_dark="#0f141d",
+        block_background_fill_dark="#171e2a",
+        body_text_color="#1d2430",
+        body_text_color_dark="#e9edf4",
+        body_text_color_subdued="#545d6b",
+        body_text_color_subdued_dark="#a7b1c2",
+        block_label_text_color="#545d6b",
+        block_label_text_color_dark="#a7b1c2",
+        block_info_text_color="#545d6b",
+        block_info_text_color_dark="#a7b1c2",
+        button_primary_background_fill="*primary_600",
+        button_primary_background_fill_hover="*primary_700",
+        button_primary_background_fill_dark="*primary_500",
+        button_primary_background_fill_hover_dark="*primary_600",
+        button_primary_text_color="white",
+        button_primary_text_color_dark="white",
+        button_secondary_background_fill="white",
+        button_secondary_background_fill_dark="#171e2a",
+        button_border_width="1px",
+        button_secondary_border_color="#cfd5df",
+        button_secondary_border_color_dark="#3b4657",
+    )
+
+
+def head() -> str:
+    """The page's head: what the pages bring of their own, style and script, in the page itself."""
+    parts = []
+    for folder in ("player", "shell", "compare", "lab"):
+        css = (ASSETS / folder / f"{folder}.css").read_text(encoding="utf-8")
+        js = (ASSETS / folder / f"{folder}.js").read_text(encoding="utf-8")
+        parts.append(f"<style>{css}</style><script>{js}</script>")
+    return "".join(parts)

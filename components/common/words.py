@@ -1,0 +1,56 @@
+"""What the methods are called, and how numbers are written, on every page."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from qalign_core.analysis.comparisons import Method
+
+
+@dataclass(frozen=True, slots=True)
+class Naming:
+    """What a method is called on the page, and what it does in a few words."""
+
+    name: str
+    says: str
+
+
+NAMES: dict[Method, Naming] = {
+    "qalign": Naming("QAlign", "Follow a chain of rewrites, then vote over its states"),
+    "bon": Naming("Best-of-n", "Take the sample with the highest reward"),
+    "mv": Naming("Majority vote", "Take the most frequent answer; no reward"),
+    "wmv": Naming("Weighted vote", "Vote with weights that the reward gives"),
+}
+OPEN_NAMES: dict[Method, Naming] = {
+    "qalign": Naming("QAlign", "Follow a chain of rewrites, then take its most typical state"),
+    "bon": NAMES["bon"],
+    "mv": Naming("MBR", "Take the most typical sample (minimum Bayes risk); no reward"),
+    "wmv": Naming("Weighted MBR", "Take the most typical sample, weighted by the reward"),
+}
+
+
+def names_of(open_ended: bool) -> dict[Method, Naming]:
+    """The methods' names for open-ended prompts, or for those with an answer."""
+    return OPEN_NAMES if open_ended else NAMES
+
+
+def si(value: float, unit: str) -> str:
+    """A large count with its prefix: 11.9 GFLOPs; tokens in full."""
+    if unit != "FLOPs":
+        return f"{value:,.0f} {unit}"
+    for factor, prefix in ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if value >= factor:
+            return f"{value / factor:.3g} {prefix}FLOPs"
+    return f"{value:.0f} FLOPs"
+
+
+def percent(share: float) -> str:
+    """A share as a percentage, with a decimal only where it is small."""
+    if 0 < share < 0.001:
+        return "<0.1 %"
+    return f"{100 * share:.1f} %" if 0 < share < 0.1 else f"{100 * share:.0f} %"
+
+
+def number(value: float) -> str:
+    """A reward or a beta: three significant digits, a true minus sign."""
+    return f"{value:.3g}".replace("-", "−")

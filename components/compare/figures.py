@@ -1,0 +1,258 @@
+"""Figures of the Compare page, drawn from core values: plotly, no Gradio."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
+
+from components.common.style import BLUE, COLOURS, DASHES, GREY, ORANGE, SYMBOLS, TEAL, frame
+from components.common.words import number
+from components.compare.view import naming
+from qalign_core.analysis.comparisons import METHODS, Comparison, Cut, Method, outcomes
+from qalign_core.analysis.curves import CurvePoint, Measure
+from qalign_core.analysis.tuning import fit_mixture, tilt
+
+MEASURES: dict[Measure, str] = {
+    "right": "chance of the right answer",
+    "same": "chance of the final answer",
+    "reward": "reward of the chosen response",
+}
+BINS = 36
+
+
+def reward_bins(rewards: Sequence[float]) -> npt.NDArray[np.float64]:
+    """Edges of the bins that all histograms share, shape [BINS + 1]."""
+    low, high = min(rewards), max(rewards)
+    pad = 0.03 * (high - low) or 0.5
+    return np.linspace(low - pad, high + pad, BINS + 1)
+
+
+def shares(
+    rewards: Sequence[float], weights: Sequence[float], edges: npt.NDArray[np.float64]
+) -> npt.NDArray[np.float64]:
+    """The share of the weight in each bin, shape [BINS]; they sum to 1."""
+    counts, _ = np.histogram(rewards, bins=edges, weights=weights)
+    found: npt.NDArray[np.float64] = counts / counts.sum()
+    return found
+
+
+def reward_histograms(comparison: Comparison, cut: Cut, *, mixture: bool = False) -> go.Figure:
+    """Rewards of base samples, of weighted samples and of chain states (repeats counted).
+
+    Three rows on the same axes; a marker stands where each method's chosen response is. `mixture`
+    adds the normal mixture fitted to all base samples, and its tilt by exp(reward / beta) over
+    the two rows that aim at it.
+    """
+    found = {outcome.method: outcome for outcome in outcomes(comparison, cut)}
+    states = [step.state.reward for step in comparison.steps_to(cut.t)]
+    pool = [sample.reward for sample in comparison.pool[: cut.n]]
+    weights = found["wmv"].decision.weights
+    names = naming(comparison)
+    rows: tuple[tuple[str, str, list[float], Sequence[float], tuple[Method, ...]], ...] = (
+        (f"{len(pool):,} base samples", ORANGE, pool, [1.0] * len(pool), ("bon", "mv")),
+        (
+            f"Weighted by exp(reward / β): as good as {found['wmv'].effective or 0:.1f}",
+            TEAL,
+            pool,
+            weights,
+            ("wmv",),
+        ),
+        (
+            f"{len(states):,} chain states, repeats counted",
+            BLUE,
+            states,
+            [1.0] * len(states),
+            ("qalign",),
+        ),
+    )
+    edges = reward_bins(
+        [s.reward for s in comparison.pool] + [s.state.reward for s in comparison.steps]
+    )
+    centres = (edges[:-1] + edges[1:]) / 2
+    figure = make_subplots(
+        rows=3,
+        cols=1,
+        shared_xaxes=True,
+        shared_yaxes="all",
+        vertical_spacing=0.11,
+        subplot_titles=[row[0] for row in rows],
+    )
+    top = 0.0
+    for place, (title, colour, rewards, weight, methods) in enumerate(rows, start=1):
+        share = shares(rewards, weight, edges)
+        top = max(top, float(share.max()))
+        figure.add_bar(
+            x=centres,
+            y=share,
+            width=edges[1] - edges[0],
+            marker={"color": colour, "opacity": 0.75, "line": {"width": 0}},
+            name=title,
+            showlegend=False,
+            hovertemplate="reward %{x:.2f}<br>%{y:.1%}<extra></extra>",
+            row=place,
+            col=1,
+        )
+        for method in methods:
+            chosen = found[method].decision.chosen
+            if chosen is not None:
+                figure.add_scatter(
+                    x=[chosen.reward],
+                    y=[0.0],
+                    mode="markers",
+                    marker={
+                        "symbol": SYMBOLS[method],
+                        "size": 15,
+                        "color": COLOURS[method],
+                        "line": {"color": "#ffffff", "width": 2},
+                    },
+                    name=f"chosen by {names[method].name}",
+                    cliponaxis=False,
+                    hovertemplate=f"{names[method].name}: {number(chosen.reward)}<extra></extra>",
+                    row=place,
+                    col=1,
+                )
+    if mixture:
+        top = max(top, _overlay(figure, comparison, edges))
+    figure.update_layout(frame(470, bargap=0, margin={"l": 52, "r": 12, "t": 74, "b": 44}))
+    figure.update_layout(legend={"y": 1.12})
+    figure.update_annotations(x=0, xanchor="left", font={"size": 13})
+    figure.update_yaxes(
+        gridcolor="#dfe3ea",
+        zeroline=False,
+        tickformat=".0%",
+        range=[-0.03 * top, 1.08 * top],
+        nticks=4,
+    )
+    figure.update_xaxes(gridcolor="#dfe3ea", zeroline=False, range=[edges[0], edges[-1]])
+    figure.update_xaxes(title_text="reward (raw units of the reward model)", row=3, col=1)
+    return figure
+
+
+def _overlay(figure: go.Figure, comparison: Comparison, edges: npt.NDArray[np.float64]) -> float:
+    """Draw the fitted mixture and its tilt; returns the height of the highest point."""
+    fitted = fit_mixture([sample.reward for sample in comparison.pool])
+    if fitted is None:
+        return 0.0
+    aimed = tilt(fitted, comparison.header.beta)
+    x = np.linspace(edges[0], edges[-1], 400)
+    width = edges[1] - edges[0]
+    top = 0.0
+    for row, law, title in (
+        (1, fitted, "normal mixture of the base rewards"),
+        (2, aimed, "the same, tilted by exp(reward / β)"),
+        (3, aimed, ""),
+    ):
+        y = law.density(x) * width
+        top = max(top, float(y.max()))
+        figure.add_scatter(
+            x=x,
+            y=y,
+            mode="lines",
+            line={"color": GREY if row == 1 else "#8a5cf0", "width": 2.5},
+            name=title,
+            showlegend=bool(title),
+            hoverinfo="skip",
+            row=row,
+            col=1,
+        )
+    return top
+
+
+def compute_curves(
+    comparison: Comparison, points: Sequence[CurvePoint], measure: Measure
+) -> go.Figure:
+    """What each method gives as the budget grows: its measure with a band, and below its answer.
+
+    Filled markers in the lower rows are right answers, crosses wrong ones.
+    """
+    names = naming(comparison)
+    unit = comparison.meter.unit
+    figure = make_subplots(
+        rows=2, cols=1, shared_xaxes=True, row_heights=[0.62, 0.38], vertical_spacing=0.06
+    )
+    for place, method in enumerate(METHODS):
+        mine = [point for point in points if point.method == method]
+        x = [point.spent for point in mine]
+        colour = COLOURS[method]
+        figure.add_scatter(
+            x=[*x, *reversed(x)],
+            y=[*(point.high for point in mine), *(point.low for point in reversed(mine))],
+            mode="lines",
+            fill="toself",
+            fillcolor=colour,
+            opacity=0.12,
+            line={"width": 0},
+            hoverinfo="skip",
+            showlegend=False,
+            legendgroup=method,
+            row=1,
+            col=1,
+        )
+        figure.add_scatter(
+            x=x,
+            y=[point.value for point in mine],
+            mode="lines+markers",
+            line={"color": colour, "width": 2.5, "dash": DASHES[method]},
+            marker={"symbol": SYMBOLS[method], "size": 8, "color": colour},
+            name=names[method].name,
+            legendgroup=method,
+            customdata=[[point.low, point.high, point.n] for point in mine],
+            hovertemplate=(
+                f"{names[method].name}, %{{customdata[2]:,}}: %{{y:.2f}} "
+                "(%{customdata[0]:.2f} to %{customdata[1]:.2f})<extra></extra>"
+            ),
+            row=1,
+            col=1,
+        )
+        figure.add_scatter(
+            x=x,
+            y=[len(METHODS) - 1 - place] * len(x),
+            mode="markers+text",
+            text=[_short(point.answer) for point in mine],
+            textposition="top center",
+            textfont={"size": 11},
+            marker={
+                "symbol": [_mark(point) for point in mine],
+                "size": 9,
+                "color": colour,
+                "line": {"width": 1.5, "color": colour},
+            },
+            showlegend=False,
+            legendgroup=method,
+            hovertemplate=f"{names[method].name}: %{{text}}<extra></extra>",
+            cliponaxis=False,
+            row=2,
+            col=1,
+        )
+    figure.update_layout(frame(480, hovermode="closest"))
+    figure.update_xaxes(type="log", exponentformat="SI", gridcolor="#dfe3ea", zeroline=False)
+    figure.update_xaxes(title_text=f"compute spent ({unit}, logarithmic)", row=2, col=1)
+    figure.update_yaxes(gridcolor="#dfe3ea", zeroline=False)
+    figure.update_yaxes(title_text=MEASURES[measure], row=1, col=1)
+    if measure != "reward":
+        figure.update_yaxes(range=[-0.03, 1.06], tickformat=".0%", row=1, col=1)
+    figure.update_yaxes(
+        tickvals=list(range(len(METHODS))),
+        ticktext=[names[method].name for method in reversed(METHODS)],
+        range=[-0.5, len(METHODS) - 0.2],
+        showgrid=False,
+        row=2,
+        col=1,
+    )
+    return figure
+
+
+def _mark(point: CurvePoint) -> str:
+    return "circle-open" if point.correct is None else "circle" if point.correct else "x-thin-open"
+
+
+def _short(answer: str | None) -> str:
+    """An answer that fits above a marker, safe in plotly's own markup."""
+    if answer is None:
+        return ""
+    text = answer if len(answer) <= 7 else answer[:6] + "…"
+    return text.replace("<", "‹").replace(">", "›").replace("&", "＆")

@@ -1,0 +1,312 @@
+"""A comparison in the words and numbers that the page shows: JSON for the browser, nothing else.
+
+Every number is formatted here, from the core's values; the browser only lays them out, and puts
+every text into the page as text.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from components.common.words import Naming, names_of, number, percent, si
+from qalign_core.analysis.comparisons import (
+    Budget,
+    Comparison,
+    Cut,
+    Method,
+    Outcome,
+    full_cut,
+    ladder,
+    outcomes,
+    recycled,
+)
+from qalign_core.analysis.diagnostics import acceptance, split_rhat
+from qalign_core.types import Decision, ScoredResponse
+
+MAX_BARS = 5
+"""Answers with a bar of their own; the rest is summed up."""
+
+
+def naming(comparison: Comparison) -> dict[Method, Naming]:
+    """The methods' names for this kind of prompt."""
+    return names_of(comparison.extract is None)
+
+
+def view(
+    comparison: Comparison,
+    *,
+    state: str,
+    budget: Budget = "flops",
+    note: str = "",
+    every_rung: bool = True,
+) -> str:
+    """All that the panel shows, as JSON.
+
+    Args:
+        comparison: what has been drawn so far.
+        state: "live", "done", "stopped" or "recorded".
+        budget: which of the two comparisons is shown first.
+        note: a sentence above the columns.
+        every_rung: False leaves out all budgets but the largest, while a run goes on.
+    """
+    header = comparison.header
+    texts: dict[str, int] = {}
+    ladders: dict[str, list[dict[str, Any]]] = {}
+    if comparison.ready:
+        budgets: tuple[Budget, ...] = ("flops", "samples")
+        for kind in budgets if every_rung else (budget,):
+            cuts = ladder(comparison, kind) if every_rung else (full_cut(comparison, kind),)
+            ladders[kind] = [_rung(comparison, cut, kind, texts) for cut in cuts]
+    goal = header.chains * (header.steps + 1)
+    n_states = len(comparison.steps)
+    return json.dumps(
+        {
+            "state": state,
+            "note": note,
+            "prompt": header.prompt,
+            "reference": header.reference,
+            "budget": budget,
+            "progress": {"done": min(n_states, goal), "of": goal, "text": _progress(comparison)},
+            "ladders": ladders,
+            "texts": list(texts),
+        },
+        ensure_ascii=False,
+    ).replace("<", "\\u003c")
+
+
+def _progress(comparison: Comparison) -> str:
+    header = comparison.header
+    states = f"{_count(len(comparison.steps), 'chain state')} of {_goal(comparison):,}"
+    return f"{states}, {_count(len(comparison.pool), 'independent sample')}; seed {header.seed}"
+
+
+def _goal(comparison: Comparison) -> int:
+    planned = comparison.header.chains * (comparison.header.steps + 1)
+    return max(planned, len(comparison.steps))
+
+
+def _rung(
+    comparison: Comparison, cut: Cut, budget: Budget, texts: dict[str, int]
+) -> dict[str, Any]:
+    found = outcomes(comparison, cut)
+    with_waste = recycled(comparison, cut)
+    return {
+        "t": cut.t,
+        "n": cut.n,
+        "line": level_line(comparison, found, budget),
+        "cards": [_card(comparison, cut, outcome, with_waste, texts) for outcome in found],
+    }
+
+
+def level_line(comparison: Comparison, found: Sequence[Outcome], budget: Budget) -> str:
+    """What is made equal, in one sentence with both sides' numbers."""
+    chain, pool = found[0], found[1]
+    unit = comparison.meter.unit
+    apart = abs(chain.spent - pool.spent) / max(pool.spent, 1)
+    if unit == "FLOPs":
+        spent = f"{si(chain.spent, unit)} against {si(pool.spent, unit)}"
+    else:
+        spent = f"{chain.spent:,} against {pool.spent:,} {unit}"
+    sides = f"{_count(chain.n, 'chain state')} and {_count(pool.n, 'independent sample')}"
+    if budget == "samples":
+        return f"Equal samples: {sides}. The compute is not equal: {spent}."
+    return f"Equal compute: {sides}; {spent}, {percent(apart)} apart."
+
+
+def _card(
+    comparison: Comparison,
+    cut: Cut,
+    outcome: Outcome,
+    with_waste: Decision,
+    texts: dict[str, int],
+) -> dict[str, Any]:
+    decision, chosen = outcome.decision, outcome.decision.chosen
+    name = naming(comparison)[outcome.method]
+    is_open = comparison.extract is None
+    waste = with_waste if outcome.method == "qalign" else None
+    return {
+        "method": outcome.method,
+        "name": name.name,
+        "says": name.says,
+        "answer": None if is_open else decision.answer,
+        "open": is_open,
+        "correct": outcome.correct,
+        "rule": rule(comparison, outcome),
+        "bars": _typical(outcome, waste) if is_open else _votes(comparison, decision, waste),
+        "recycled": _recycled_line(comparison, decision, waste),
+        "text": None if chosen is None else texts.setdefault(chosen.response.text, len(texts)),
+        "reward": None if chosen is None else number(chosen.reward),
+        "facts": _facts(comparison, cut, outcome),
+    }
+
+
+def rule(comparison: Comparison, outcome: Outcome) -> str:
+    """The rule in one line, with this run's numbers."""
+    decision, n = outcome.decision, outcome.n
+    if outcome.method == "bon":
+        return _best_rule(decision.scores, n)
+    what = "state" if outcome.method == "qalign" else "sample"
+    if comparison.extract is None:
+        weighted = " by weight" if outcome.method == "wmv" else ""
+        score = decision.scores[decision.index] if decision.index is not None else 0.0
+        return (
+            f"Of {_count(n, what)}, this text shares most words with the others{weighted}: "
+            f"mean ROUGE-1 {score:.2f}."
+        )
+    if decision.answer is None:
+        return f"None of the {_count(n, what)} states an answer, so there is no vote."
+    share = dict(decision.shares)[decision.answer]
+    if outcome.method == "wmv":
+        return (
+            f"Each of {_count(n, what)} weighs exp(reward / β) with β = "
+            f"{number(comparison.header.beta)}: {percent(share)} of the weight says "
+            f"{decision.answer}."
+        )
+    votes = round(share * n)
+    tied = sum(other == share for _, other in decision.shares) > 1
+    more = ", all of them" if votes == n else "" if votes * 2 > n else ", the largest group"
+    if tied:
+        more = ", no more than others: the reward decides"
+    say = "says" if votes == 1 else "say"
+    return f"{votes:,} of {_count(n, what)} {say} {decision.answer}{more}."
+
+
+def _best_rule(rewards: Sequence[float], n: int) -> str:
+    top = sorted(rewards, reverse=True)[:2]
+    if len(top) < 2:
+        return f"The only sample has reward {number(top[0])}."
+    return f"The highest reward of {n:,} samples is {number(top[0])}; the next is {number(top[1])}."
+
+
+def _votes(
+    comparison: Comparison, decision: Decision, waste: Decision | None
+) -> list[dict[str, Any]]:
+    """The largest answers and their share, then all others, then those without an answer."""
+    shares = decision.shares
+    if not shares:
+        return []
+    also = dict(waste.shares) if waste else {}
+    bars = [
+        {
+            "name": answer,
+            "share": share,
+            "label": percent(share),
+            "right": comparison.is_right(answer),
+            "won": answer == decision.answer,
+            "recycled": also.get(answer, 0.0) if waste else None,
+            "recycled_label": percent(also.get(answer, 0.0)) if waste else None,
+        }
+        for answer, share in shares[:MAX_BARS]
+    ]
+    rest = sum(share for _, share in shares[MAX_BARS:])
+    if rest > 0:
+        bars.append(_summed(_count(len(shares) - MAX_BARS, "other answer"), rest))
+    silent = 1.0 - sum(share for _, share in shares)
+    if silent > 1e-9:
+        bars.append(_summed("no answer", silent))
+    return bars
+
+
+def _summed(name: str, share: float) -> dict[str, Any]:
+    return {"name": name, "share": share, "label": percent(share), "right": None, "won": False}
+
+
+def _typical(outcome: Outcome, waste: Decision | None) -> list[dict[str, Any]]:
+    """How typical the chosen text is, beside the median and the least typical one."""
+    if outcome.method == "bon":
+        return []
+    scores = sorted(outcome.decision.scores)
+    shown = (
+        ("this one", scores[-1]),
+        ("the median", scores[len(scores) // 2]),
+        ("the least", scores[0]),
+    )
+    bars = [
+        {"name": name, "share": score, "label": f"{score:.2f}", "right": None, "won": not place}
+        for place, (name, score) in enumerate(shown)
+    ]
+    if waste is not None:
+        bars[0] |= {"recycled": max(waste.scores), "recycled_label": f"{max(waste.scores):.2f}"}
+    return bars
+
+
+def _recycled_line(
+    comparison: Comparison, decision: Decision, waste: Decision | None
+) -> str | None:
+    if waste is None:
+        return None
+    start = "With rejected proposals counted by the chance they had (waste recycling)"
+    if comparison.extract is None:
+        same = (
+            waste.chosen is not None
+            and decision.chosen is not None
+            and (waste.chosen.response.text == decision.chosen.response.text)
+        )
+        return f"{start}: {'the same text' if same else 'another text'}."
+    if waste.answer is None:
+        return f"{start}: no answer."
+    share = dict(waste.shares)[waste.answer]
+    plain = dict(decision.shares).get(waste.answer, 0.0)
+    return f"{start}: {waste.answer}, {100 * share:.1f} %; plain {100 * plain:.1f} %."
+
+
+def _facts(comparison: Comparison, cut: Cut, outcome: Outcome) -> list[list[str]]:
+    is_chain = outcome.method == "qalign"
+    rows = [["Generated tokens", f"{outcome.cost.generated:,}"]]
+    if comparison.meter.unit == "FLOPs":
+        rows.append(["Compute", si(outcome.spent, "FLOPs")])
+    rows.append(
+        [
+            "One after another",
+            f"{outcome.sequential:,} tokens",
+            _LATENCY["chain" if is_chain else "pool"],
+        ]
+    )
+    if is_chain:
+        rate = acceptance(comparison.steps_to(cut.t)).changed.value
+        if rate is not None:
+            rows.append(
+                ["Accepted", f"{percent(rate)} of changes", "proposals that differ from the state"]
+            )
+        if len(comparison.chains) > 1:
+            rows.append(["Chains", f"{len(comparison.chains)} pooled", _MIXED])
+            rows.append(["R-hat", _rhat(comparison, cut), _MIXED])
+    if outcome.effective is not None:
+        rows.append(
+            [
+                "Effective samples",
+                f"{outcome.effective:.1f} of {outcome.n:,}",
+                "as many equally weighted samples would be as precise: 1 / Σw²",
+            ]
+        )
+    return rows
+
+
+_LATENCY = {
+    "chain": "a proposal waits for the verdict before it: the new tokens of the whole chain",
+    "pool": "samples do not wait for one another: the longest one",
+}
+
+
+_MIXED = (
+    "do the chains agree? 1 is perfect, above about 1.01 they do not yet (rewards of the states)"
+)
+
+
+def _rhat(comparison: Comparison, cut: Cut) -> str:
+    value = split_rhat(
+        [[step.state.reward for step in chain[: cut.t + 1]] for chain in comparison.chains]
+    )
+    return "too few steps to say" if value is None else f"{value:.2f}"
+
+
+def _count(n: int, noun: str) -> str:
+    return f"{n:,} {noun}{'' if n == 1 else 's'}"
+
+
+def answers_of(samples: Iterable[ScoredResponse], comparison: Comparison) -> list[str | None]:
+    """The extracted answer of each sample; all None for an open-ended prompt."""
+    extract = comparison.extract
+    return [extract(sample.response.text) if extract else None for sample in samples]

@@ -1,0 +1,179 @@
+"""Why does it stay there? Detailed balance of one pair, with every factor."""
+
+from __future__ import annotations
+
+import html
+
+import gradio as gr
+
+from components.lab.section import Section
+from components.lab.style import BLUE, LEGEND, ORANGE, Figure, bar, figure, heading, number, table
+from components.lab.view import View, view
+from qalign_core.errors import InvalidSetting
+from qalign_core.exact.balance import Flow, flow
+from qalign_core.exact.law import EXACT, Rule
+from qalign_core.exact.mistakes import MISTAKES, mistake
+from qalign_core.exact.world import LANGUAGE_MODELS, World, label, preset
+
+RIGHT = "The right rule"
+# a rule that counts only some steps has flows that are no product of these factors
+RULES = (RIGHT, *(m.title for m in MISTAKES if m.rule.counted == "all"))
+
+
+def rule_named(title: str) -> Rule:
+    """The rule behind a name in the list."""
+    return EXACT if title == RIGHT else mistake(title).rule
+
+
+def pair(world: World, beta: float, y: str, z: str, rule: Rule) -> tuple[Flow, Flow]:
+    """Both flows between two responses, by their labels.
+
+    Raises:
+        InvalidSetting: a label is not a response of this LM, or both are the same.
+    """
+    chain = world.chain(beta, rule)
+    number_of = {label(state): a for a, state in enumerate(chain.states)}
+    for name in (y, z):
+        if name not in number_of:
+            raise InvalidSetting(
+                f"{name!r} is not a response of this language model; choose one from the list"
+            )
+    a, b = number_of[y], number_of[z]
+    lm = world.lm()
+    return flow(lm, chain, a, b, beta, rule), flow(lm, chain, b, a, beta, rule)
+
+
+def residual(forth: Flow, back: Flow) -> float:
+    """How unequal the flows are, as a share of the larger: 0 if they balance."""
+    larger = max(forth.total, back.total)
+    return abs(forth.total - back.total) / larger if larger > 0 else 0.0
+
+
+def flow_figure(forth: Flow, back: Flow) -> Figure:
+    """Both flows, index by index: to the right y to y', to the left y' to y."""
+    n = max(len(forth.p_index), len(back.p_index))
+    places = [f"i = {i}" for i in range(n)]
+    right = [forth.through(i) for i in range(n)]
+    left = [back.through(i) for i in range(n)]
+    widest = max(*right, *left, 1e-300) * 1.1
+    traces = [
+        bar(y=places, x=[-v for v in left], orientation="h", name="y′ → y",
+            marker={"color": ORANGE, "pattern": {"shape": "/", "size": 6}},
+            customdata=left, hovertemplate="y′ → y: %{customdata:.3e}<extra></extra>"),
+        bar(y=places, x=right, orientation="h", name="y → y′", marker={"color": BLUE},
+            hovertemplate="y → y′: %{x:.3e}<extra></extra>"),
+    ]  # fmt: skip
+    return figure(
+        traces,
+        x="flow (left: y′ → y, right: y → y′)",
+        y="",
+        height=280,
+        barmode="relative",
+        hovermode="closest",
+        xaxis={
+            "range": [-widest, widest],
+            "tickvals": [-widest / 1.1, 0, widest / 1.1],
+            "ticktext": [number(widest / 1.1), "0", number(widest / 1.1)],
+        },
+        yaxis={"autorange": "reversed"},
+        legend={**LEGEND, "traceorder": "normal"},
+    )
+
+
+def factors(old: str, new: str, f: Flow, reward_gain: float, beta: float) -> str:
+    """One flow as a product, a line a factor."""
+    rows = (
+        ("p<sub>LM</sub>(old)", "how often the language model says it", number(f.base)),
+        ("π(old)", "the exact target: p<sub>LM</sub> · exp(r/β) / Z", number(f.target)),
+        ("q(new | old)", "propose it, summed over the index", number(f.proposal)),
+        (
+            "α(old → new)",
+            f"min(1, exp({reward_gain:+.2f} / {beta:.2f}) · {len(f.old)} / {len(f.new)})".replace(
+                "-", "−"
+            ),
+            number(f.alpha),
+        ),
+    )
+    body = "".join(
+        f"<tr><td>{name}<br><small>{what}</small></td><td>{html.escape(value)}</td></tr>"
+        for name, what, value in rows
+    )
+    return (
+        f'<div class="lab-flow"><h4>{html.escape(old)} → {html.escape(new)}</h4><table>{body}'
+        f'<tr class="lab-total"><td>flow = π · q · α</td><td>{f.total:.6e}</td></tr>'
+        "</table></div>"
+    )
+
+
+def told(forth: Flow, back: Flow, gain: float, beta: float, rule: Rule) -> str:
+    """Both products side by side and the verdict."""
+    y, z = label(forth.old), label(forth.new)
+    unequal = residual(forth, back)
+    if forth.total == back.total == 0.0:
+        verdict = "Neither flow exists: this rule never moves between these two."
+    elif unequal < 1e-10:
+        verdict = (
+            f"The two flows are equal (difference {unequal:.0e} of their size, which is rounding): "
+            "whatever leaves y for y′ comes back, so the target stays as it is."
+        )
+    else:
+        verdict = (
+            f"The flows differ by {100 * unequal:.1f} % of the larger one: this rule "
+            f"({rule.name}) moves the chain away from the target."
+        )
+    kept = sum(1 for p in forth.p_suffix if p > 0)
+    shared = (
+        f"They share a beginning of {kept - 1} token{'s' * (kept != 2)}, so "
+        f"{kept} place{'s' * (kept != 1)} to rewrite from lead from one to the other."
+        if kept
+        else ""
+    )
+    return (
+        f'<div class="lab-flows">{factors(y, z, forth, gain, beta)}'
+        f"{factors(z, y, back, -gain, beta)}</div>"
+        f'<p class="lab-verdict" role="status">{html.escape(verdict)}</p><p>{shared}</p>'
+    )
+
+
+def flow_table(forth: Flow, back: Flow) -> str:
+    """Both flows, factor by factor, a row an index."""
+    rows = []
+    for i in range(max(len(forth.p_index), len(back.p_index))):
+        row: list[str | float] = [str(i)]
+        for f in (forth, back):
+            inside = i < len(f.p_index)
+            row += [f.p_index[i] if inside else 0.0, f.p_suffix[i] if inside else 0.0,
+                    f.through(i)]  # fmt: skip
+        rows.append(row)
+    return table(
+        ("index i", "P(i | y)", "p(rest of y′)", "flow y → y′", "P(i | y′)", "p(rest of y)",
+         "flow y′ → y"),
+        rows,
+    )  # fmt: skip
+
+
+def draw(world: World, beta: float, y: str, z: str, title: str) -> View:
+    """Everything that the section shows."""
+    rule = rule_named(title)
+    forth, back = pair(world, beta, y, z, rule)
+    gain = world.score(forth.new) - world.score(forth.old)
+    bars = flow_figure(forth, back), flow_table(forth, back)
+    return View(told(forth, back, gain, beta, rule), (bars,))
+
+
+def build() -> Section:
+    """The section's widgets; the responses are those of an LM that can say everything."""
+    heading(
+        "Why does it stay there?",
+        "Pick two responses. The right rule makes the flow from one to the other equal to the flow "
+        "back, factor by factor and even index by index; then the target cannot drift.",
+    )
+    everything = preset(next(iter(LANGUAGE_MODELS)))
+    names = [label(y) for y in everything.lm().support]
+    with gr.Row():
+        y = gr.Dropdown(names, value="ab·", label="y", elem_id="lab-y", min_width=120)
+        z = gr.Dropdown(names, value="abca…", label="y′", elem_id="lab-z", min_width=120)
+        rule = gr.Dropdown(list(RULES), value=RIGHT, label="Rule", elem_id="lab-rule",
+                           min_width=200)  # fmt: skip
+    panel = view("lab-balance-told", {"flow": "Flow through each place to rewrite from"})
+    return Section(draw, [y, z, rule], panel)

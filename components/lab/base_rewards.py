@@ -1,0 +1,58 @@
+"""Rewards of base samples of real prompts, as they are shipped: what a mixture is fitted to."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from functools import lru_cache
+
+from qalign_core.analysis.tuning import MIN_REWARDS
+from qalign_core.assets import ASSETS
+from qalign_core.errors import InvalidTask, InvalidTrace
+from qalign_core.runs.problem_sets import load_problems
+from qalign_core.runs.results import load_results
+from qalign_core.runs.trace import load_trace
+
+EVALUATED = ASSETS / "results" / "in_distribution.zip"
+N_EVALUATED = 9  # as in the paper's figure
+SEED = 7
+
+
+@dataclass(frozen=True, slots=True)
+class BaseRewards:
+    """Rewards (raw RM units) of independent samples of the base LM for one prompt."""
+
+    prompt: str
+    rewards: tuple[float, ...]
+
+    def title(self, length: int) -> str:
+        """The prompt's beginning, at most `length` characters."""
+        return self.prompt if len(self.prompt) <= length else f"{self.prompt[: length - 1]}…"
+
+
+@lru_cache(maxsize=1)
+def base_rewards() -> dict[str, BaseRewards]:
+    """What is shipped, by name: the recorded runs that have enough, then nine problems' samples."""
+    traces = {path.stem: load_trace(path) for path in sorted((ASSETS / "runs").glob("*.jsonl"))}
+    recorded = {
+        name: BaseRewards(trace.header.prompt, trace.base_rewards)
+        for name, trace in traces.items()
+        if len(trace.base_rewards) >= MIN_REWARDS
+    }
+    return recorded | evaluated()
+
+
+def evaluated() -> dict[str, BaseRewards]:
+    """Nine problems of the shipped evaluation, drawn at random but always the same, by their ids.
+
+    Nothing if there is no evaluation that can be read: the Results page tells why.
+    """
+    try:
+        results = load_results(EVALUATED)
+        problems = load_problems(ASSETS / "tasks" / f"{results.settings.task}.jsonl")
+    except (InvalidTrace, InvalidTask):
+        return {}
+    prompts = {problem.id: problem.prompt for problem in problems}
+    records = [record for record in results.records if record.id in prompts]
+    drawn = random.Random(SEED).sample(records, min(N_EVALUATED, len(records)))
+    return {r.id: BaseRewards(prompts[r.id], tuple(map(float, r.pool_reward))) for r in drawn}

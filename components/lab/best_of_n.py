@@ -1,0 +1,287 @@
+"""What has best-of-n to do with beta? The distribution of the maximum beside the tilted mixture."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+import gradio as gr
+import numpy as np
+
+from components.lab.base_rewards import base_rewards
+from components.lab.section import Section
+from components.lab.style import (
+    BLUE,
+    DOTTED,
+    GREY,
+    ORANGE,
+    Cell,
+    Figure,
+    Trace,
+    bar,
+    drawn,
+    facts,
+    figure,
+    heading,
+    line_at,
+    note,
+    number,
+    scatter,
+    table,
+)
+from components.lab.view import View, view
+from qalign_core.analysis.tuning import MIN_REWARDS, Mixture, fit_mixture
+from qalign_core.errors import InvalidSetting
+from qalign_core.exact.best_of_n import SIZES, Matched, match
+
+SLIDERS, PASTED = "sliders", "own"
+MAX_REWARDS = 4096
+
+
+def rewards_in(text: str) -> tuple[float, ...]:
+    """The numbers in a pasted text, separated by spaces, commas or line ends.
+
+    Raises:
+        InvalidSetting: a word that is no finite number, or too many or too few numbers.
+    """
+    words = [word for word in re.split(r"[\s,;]+", text or "") if word]
+    values = []
+    for word in words[: MAX_REWARDS + 1]:
+        try:
+            values.append(float(word))
+        except ValueError:
+            raise InvalidSetting(
+                f"{word[:40]!r} is not a number; paste rewards separated by spaces, commas or lines"
+            ) from None
+    if not MIN_REWARDS <= len(values) <= MAX_REWARDS:
+        raise InvalidSetting(
+            f"a mixture is fitted to {MIN_REWARDS} to {MAX_REWARDS:,} rewards, got "
+            f"{len(values):,}{'' if len(values) <= MAX_REWARDS else ' or more'}; "
+            "paste the rewards of base samples of one prompt"
+        )
+    return tuple(values)
+
+
+@lru_cache(maxsize=32)
+def fitted(rewards: tuple[float, ...]) -> Mixture:
+    """The mixture of these rewards (cached).
+
+    Raises:
+        InvalidSetting: they are all the same.
+        InvalidReward: one is not finite.
+    """
+    mixture = fit_mixture(rewards)
+    if mixture is None:
+        raise InvalidSetting("these rewards are all the same; a mixture needs ones that differ")
+    return mixture
+
+
+def fit_shipped() -> None:
+    """Fit what is shipped: scikit-learn takes a second to import, and each fit some time."""
+    for known in base_rewards().values():
+        if len(set(known.rewards)) > 1:
+            fitted(known.rewards)
+
+
+def mixture_of(
+    source: str, pasted: str, share: float, means: tuple[float, float], sds: tuple[float, float]
+) -> tuple[Mixture, tuple[float, ...]]:
+    """The mixture that the controls describe, and the rewards behind it if it was fitted."""
+    if source == SLIDERS:
+        weight = share / 100
+        if weight in (0.0, 1.0):  # one component alone
+            k = int(weight)
+            return Mixture((1.0,), (means[k],), (sds[k],)), ()
+        return Mixture((1.0 - weight, weight), means, sds), ()
+    known = base_rewards()
+    rewards = known[source].rewards if source in known else rewards_in(pasted)
+    return fitted(rewards), rewards
+
+
+def match_figure(m: Matched, rewards: tuple[float, ...]) -> Figure:
+    """One base reward, the largest of n with the Gumbel over it, and the target at beta*(n)."""
+    traces: list[Trace] = []
+    if rewards:
+        heights, edges = np.histogram(rewards, bins=min(40, 6 + len(rewards) // 8), density=True)
+        traces.append(
+            bar(x=(edges[1:] + edges[:-1]) / 2, y=heights, width=np.diff(edges),
+                name="base samples", marker={"color": GREY}, opacity=0.45, hoverinfo="skip")
+        )  # fmt: skip
+    lines = [
+        ("base LM", m.base, GREY, "solid"),
+        (f"best of {m.n}", m.maximum, ORANGE, "solid"),
+    ]
+    if m.gumbel is not None and m.tilted is not None:
+        lines += [
+            ("Gumbel approximation", m.gumbel, ORANGE, "dash"),
+            ("target at beta*(n)", m.tilted.density(m.reward), BLUE, "solid"),
+        ]
+    traces += [
+        scatter(x=drawn(m.reward[::3]), y=drawn(y[::3]), name=name, mode="lines",
+                hovertemplate="%{y:.3f}",
+                line={"color": colour, "dash": dash, "width": 2.5})
+        for name, y, colour, dash in lines
+    ]  # fmt: skip
+    mode = [] if m.alignment is None else [line_at(m.alignment.a, **DOTTED)]
+    return figure(traces, x="reward", y="density", shapes=mode)
+
+
+def beta_figure(mixture: Mixture, here: Matched) -> Figure:
+    """beta*(n) in units of the dominant component's sd against n."""
+    sd = mixture.sds[mixture.dominant]
+    found = [match(mixture, n) for n in SIZES]
+    known = [m for m in found if m.alignment is not None]
+    traces = [
+        scatter(x=[m.n for m in known], y=[m.alignment.beta / sd for m in known if m.alignment],
+                name="beta*(n) / σ", mode="lines+markers", hovertemplate="%{y:.3f}",
+                line={"color": BLUE, "width": 2.5}),
+        scatter(x=[m.n for m in known], y=[m.sd / sd for m in known], hovertemplate="%{y:.3f}",
+                name="sd of best-of-n / σ", mode="lines+markers",
+                line={"color": ORANGE, "width": 2, "dash": "dash"}, marker={"symbol": "square"}),
+        scatter(x=[m.n for m in known], y=[(m.tilted_sd or 0) / sd for m in known],
+                name="sd of the target / σ", mode="lines", hovertemplate="%{y:.3f}",
+                line={"color": BLUE, "width": 1.5, "dash": "dot"}),
+    ]  # fmt: skip
+    return figure(
+        traces,
+        x="n",
+        y="in units of σ of the upper component",
+        xaxis={"type": "log", "tickvals": SIZES},
+        yaxis={"rangemode": "tozero"},
+        shapes=[] if here.alignment is None else [line_at(here.n, **DOTTED)],
+    )
+
+
+def told(mixture: Mixture, m: Matched, rewards: tuple[float, ...]) -> str:
+    """The numbers that match and the one that does not, and both mixtures as a table."""
+    said = ""
+    if rewards and mixture.bic is not None and mixture.bic_other is not None:
+        k = len(mixture.weights)
+        said += note(
+            f"Fitted to {len(rewards):,} base rewards: {k} component{'s' * (k > 1)} "
+            f"(BIC {mixture.bic:.1f}; with {3 - k} it is {mixture.bic_other:.1f}, and lower is "
+            "better)."
+        )
+    d = mixture.dominant
+    if m.alignment is None or m.tilted is None or m.gap is None:
+        return said + note(m.reason)
+    from_tail = mixture.weights[d] * m.n
+    if from_tail < 32:
+        said += note(
+            f"Small for an asymptotic formula: only {from_tail:.1f} of the {m.n} samples are "
+            "expected from the component of the upper tail, and the paper finds a good fit from "
+            "about 32 on."
+        )
+    said += facts(
+        [
+            (f"beta*({m.n})", number(m.alignment.beta), "good"),
+            ("… in units of σ", number(m.alignment.beta / mixture.sds[d])),
+            ("Mode of best-of-n: formula", number(m.alignment.a), "good"),
+            ("Mode of best-of-n: exact", number(m.mode), "good"),
+            ("Gumbel: largest error in probability", f"{m.gap:.3f}"),
+            ("sd of best-of-n", number(m.sd), "bad"),
+            ("sd of the target", number(m.tilted_sd), "bad"),
+        ]
+    )
+    rows: list[list[Cell]] = []
+    for k in range(len(mixture.weights)):
+        name = f"component {k + 1}" + (" (upper tail)" if k == d else "")
+        rows.append(
+            [name, mixture.weights[k], m.tilted.weights[k], mixture.means[k], m.tilted.means[k],
+             mixture.sds[k]]
+        )  # fmt: skip
+    headers = ("", "weight", "tilted weight", "mean", "tilted mean", "sd, unchanged")
+    return said + table(headers, rows)
+
+
+def match_table(m: Matched) -> str:
+    """The densities at every thirtieth point of the grid."""
+    columns = [m.reward, m.base, m.maximum]
+    headers = ["reward", "base LM", f"best of {m.n}"]
+    if m.gumbel is not None and m.tilted is not None:
+        columns += [m.gumbel, m.tilted.density(m.reward)]
+        headers += ["Gumbel", "target at beta*"]
+    points = range(0, len(m.reward), 30)
+    return table(headers, [[float(column[i]) for column in columns] for i in points])
+
+
+def size_table(mixture: Mixture) -> str:
+    """N against beta*/sigma and what it rests on; a dash where the formula means nothing."""
+    sd = mixture.sds[mixture.dominant]
+    rows: list[list[Cell]] = []
+    for n in SIZES:
+        m = match(mixture, n)
+        if m.alignment is None:
+            rows.append([str(n), None, None, None, m.mode, None, m.sd, None])
+        else:
+            a = m.alignment
+            rows.append([str(n), a.beta / sd, a.c, a.a, m.mode, a.b, m.sd, m.gap])
+    headers = ("n", "beta*/σ", "c_n", "mode a_n", "exact mode", "b_n", "sd of the maximum",
+               "Gumbel's largest error")  # fmt: skip
+    return table(headers, rows)
+
+
+def draw(
+    source: str,
+    pasted: str,
+    share: float,
+    mean_1: float,
+    sd_1: float,
+    mean_2: float,
+    sd_2: float,
+    n: str,
+) -> View:
+    """Everything that the section shows."""
+    mixture, rewards = mixture_of(source, pasted, share, (mean_1, mean_2), (sd_1, sd_2))
+    m = match(mixture, int(n))
+    densities = match_figure(m, rewards), match_table(m)
+    betas = beta_figure(mixture, m), size_table(mixture)
+    return View(told(mixture, m, rewards), (densities, betas))
+
+
+def build() -> Section:
+    """The section's widgets."""
+    heading(
+        "What has best-of-n to do with beta?",
+        "Taking the best of n samples is nearly sampling an aligned distribution whose beta falls "
+        "with n: the mode of the target at beta*(n) is that of the maximum. Their spreads do not "
+        "match: best-of-n's shrinks with n, the target's stays.",
+    )
+    shipped = [
+        (f"{len(known.rewards)} base samples of “{known.title(60)}”", name)
+        for name, known in base_rewards().items()
+    ]
+    sources = [("The sliders", SLIDERS), *shipped, ("Rewards of your own", PASTED)]
+    with gr.Row():
+        source = gr.Dropdown(sources, value=SLIDERS, label="Rewards from", elem_id="lab-source",
+                             min_width=260)  # fmt: skip
+        n = gr.Radio([str(size) for size in SIZES], value="32", label="n", elem_id="lab-n",
+                     min_width=260)  # fmt: skip
+    with gr.Row() as sliders:
+        share = gr.Slider(0, 100, 40, step=1, label="Weight 2, %",
+                          elem_id="lab-share", min_width=200)  # fmt: skip
+        mean_1 = gr.Slider(-4, 4, -1.5, step=0.1, label="Mean 1", elem_id="lab-mean1",
+                           min_width=200)  # fmt: skip
+        sd_1 = gr.Slider(0.2, 3, 0.8, step=0.1, label="sd 1", elem_id="lab-sd1",
+                         min_width=200)  # fmt: skip
+        mean_2 = gr.Slider(-4, 4, 1.0, step=0.1, label="Mean 2", elem_id="lab-mean2",
+                           min_width=200)  # fmt: skip
+        sd_2 = gr.Slider(0.2, 3, 1.0, step=0.1, label="sd 2", elem_id="lab-sd2",
+                         min_width=200)  # fmt: skip
+    pasted = gr.Textbox(visible=False, label="Rewards of base samples of one prompt", lines=3,
+                        placeholder="-1.2, 0.4, 2.31 …", elem_id="lab-pasted")  # fmt: skip
+    panel = view(
+        "lab-bon-told",
+        {"densities": "Where do the rewards lie?", "betas": "Which beta is best-of-n?"},
+    )
+    source.change(
+        lambda name: (gr.Row(visible=name == SLIDERS), gr.Textbox(visible=name == PASTED)),
+        source, [sliders, pasted], api_visibility="private", show_progress="hidden",
+    )  # fmt: skip
+    return Section(
+        draw,
+        [source, pasted, share, mean_1, sd_1, mean_2, sd_2, n],
+        panel,
+        uses_world=False,
+        prepare=fit_shipped,
+    )

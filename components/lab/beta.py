@@ -1,0 +1,165 @@
+"""What does beta do? From trusting the LM to trusting the reward, guessed before it is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import gradio as gr
+
+from components.lab.chain import strip, strip_table
+from components.lab.section import Section
+from components.lab.style import (
+    AXIS,
+    BLUE,
+    DOTTED,
+    GREY,
+    ORANGE,
+    POWERS,
+    VIOLET,
+    Figure,
+    Trace,
+    facts,
+    figure,
+    heading,
+    line_at,
+    note,
+    number,
+    percent,
+    scatter,
+    table,
+    title,
+)
+from components.lab.view import View, view
+from qalign_core.exact.temperature import AtBeta, at_beta, sweep
+from qalign_core.exact.world import World
+
+HIDDEN, REVEALED = "Guess first", "Show the acceptance rate"
+TICKS = (0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20)
+
+
+def sweep_figure(points: tuple[AtBeta, ...], here: AtBeta, guess: float | None) -> Figure:
+    """Acceptance, KL and steps to 1 % against beta; without acceptance while it is guessed."""
+    betas = [p.beta for p in points]
+    traces: list[Trace] = []
+
+    def add(name: str, values: Sequence[float | None], yaxis: str, **line: object) -> None:
+        traces.append(scatter(x=betas, y=values, name=name, yaxis=yaxis, line=line, mode="lines",
+                              hovertemplate="%{y:.3g}"))  # fmt: skip
+
+    def dot(at: float | None, yaxis: str, colour: str) -> None:
+        traces.append(scatter(x=[here.beta], y=[at], yaxis=yaxis, mode="markers",
+                              showlegend=False, hoverinfo="skip",
+                              marker={"size": 11, "color": colour,
+                                      "line": {"color": "white", "width": 2}}))  # fmt: skip
+
+    if guess is None:
+        add("acceptance", [p.acceptance for p in points], "y", color=BLUE, width=2.5)
+        dot(here.acceptance, "y", BLUE)
+        changed = [p.acceptance_changed for p in points]
+        add("over proposals that differ", changed, "y", color=BLUE, width=1.5, dash="dot")
+    else:
+        traces.append(scatter(x=[betas[0], betas[-1]], y=[guess, guess], name="your guess",
+                              mode="lines", line={"color": GREY, "dash": "dash"},
+                              hoverinfo="skip"))  # fmt: skip
+    add("KL(target‖base)", [p.kl for p in points], "y2", color=ORANGE, width=2.5)
+    dot(here.kl, "y2", ORANGE)
+    steps = [None if p.steps is None else max(p.steps, 1) for p in points]
+    add("steps to 1 %", steps, "y3", color=VIOLET, width=2.5)
+    dot(None if here.steps is None else max(here.steps, 1), "y3", VIOLET)
+    return figure(
+        traces,
+        x="beta (← trust the reward, the LM →)",
+        y="acceptance",
+        height=480,
+        # one axis of beta under three stacked ones
+        xaxis={"type": "log", "range": [-1.33, 1.33], "tickvals": TICKS, "ticktext": TICKS,
+               "anchor": "y3"},
+        yaxis={"range": [0, 1.02], "tickformat": ".0%", "domain": [0.7, 1]},
+        yaxis2={**AXIS, "title": title("KL, nats"), "rangemode": "tozero", "domain": [0.35, 0.65]},
+        yaxis3={**AXIS, **POWERS, "title": title("steps to 1 %"), "domain": [0, 0.3]},
+        shapes=[line_at(here.beta, **DOTTED)],
+    )  # fmt: skip
+
+
+def facts_of(here: AtBeta, guess: float | None) -> str:
+    """The numbers at this beta; acceptance only once it has been revealed."""
+    steps = "more than 10⁹" if here.steps is None else f"{here.steps:,}"
+    rows = [
+        ("KL(target‖base)", f"{number(here.kl)} nats"),
+        ("Mean reward of the target", f"{here.mean_reward:+.2f} spreads"),
+        ("Steps until within 1 %", steps),
+        ("Second eigenvalue", f"{here.eigenvalue:.4f}"),
+    ]
+    if guess is None:
+        rows = [
+            ("Acceptance", percent(here.acceptance)),
+            ("… of proposals that differ", percent(here.acceptance_changed)),
+            *rows,
+        ]
+    return facts(rows)
+
+
+def verdict(here: AtBeta, guess: float, revealed: bool) -> str:
+    """What became of the guess."""
+    if not revealed:
+        return note(
+            f"At beta = {here.beta:g}, in spreads: what share of proposals is accepted? "
+            "Set your guess, then show the rate."
+        )
+    off = abs(guess - here.acceptance)
+    word = "Spot on" if off <= 0.05 else "Close" if off <= 0.15 else "Surprised?"
+    return note(
+        f"{word}: you guessed {guess:.0%}, and {here.acceptance:.1%} of the proposals are "
+        f"accepted ({here.acceptance_changed:.1%} of those that differ from the state). "
+        "The paper tunes beta until about half are."
+    )
+
+
+def sweep_table(points: tuple[AtBeta, ...], revealed: bool) -> str:
+    """The curves as numbers."""
+    return table(
+        ("beta", "acceptance", "of proposals that differ", "KL, nats", "mean reward",
+         "second eigenvalue", "steps to 1 %"),
+        [
+            (f"{p.beta:.3g}", p.acceptance if revealed else "?",
+             p.acceptance_changed if revealed else "?", p.kl, p.mean_reward,
+             f"{p.eigenvalue:.6f}", p.steps)
+            for p in points
+        ],
+    )  # fmt: skip
+
+
+def draw(world: World, beta: float, guess: float, mode: str) -> View:
+    """Everything that the section shows."""
+    revealed = mode == REVEALED
+    here, chain, share = at_beta(world, beta), world.chain(beta), guess / 100
+    hidden = None if revealed else share
+    points = sweep(world)
+    curve = sweep_figure(points, here, hidden), sweep_table(points, revealed)
+    return View(
+        verdict(here, share, revealed) + facts_of(here, hidden),
+        ((strip(chain), strip_table(chain)), curve),
+    )
+
+
+def build() -> Section:
+    """The section's widgets; beta itself is the shared slider at the top of the page."""
+    heading(
+        "What does beta do?",
+        "Beta is how much the reward is distrusted: large, and the target is the language model "
+        "itself; small, and only the best reward is left, which the chain finds ever more slowly. "
+        "Move beta at the top, but guess the acceptance rate first.",
+    )
+    with gr.Row():
+        guess = gr.Slider(0, 100, 50, step=1, label="Your guess: accepted proposals, %",
+                          elem_id="lab-guess", scale=3, min_width=240)  # fmt: skip
+        mode = gr.Radio([HIDDEN, REVEALED], value=HIDDEN, label="Acceptance rate",
+                        elem_id="lab-reveal", scale=2, min_width=240)  # fmt: skip
+    panel = view(
+        "lab-beta-told",
+        {
+            "target": "The target at this beta",
+            "sweep": "Acceptance, distance and patience, at every beta",
+        },
+    )
+    return Section(draw, [guess, mode], panel)

@@ -1,0 +1,131 @@
+"""What if one piece is missing? Six mistakes, each with the wrong distribution that it samples."""
+
+from __future__ import annotations
+
+import gradio as gr
+import numpy as np
+
+from components.lab.chain import strip_table
+from components.lab.section import Section
+from components.lab.style import (
+    BLUE,
+    GREY,
+    ORANGE,
+    POWERS,
+    Figure,
+    bar,
+    facts,
+    figure,
+    heading,
+    note,
+    number,
+    scatter,
+    table,
+)
+from components.lab.view import View, view
+from qalign_core.exact.convergence import distances
+from qalign_core.exact.mistakes import MISTAKES, Broken, broken, mistake
+from qalign_core.exact.world import World, by_reward, label
+
+STEPS = 128
+SHOWN = 40
+
+
+def wrong_figure(b: Broken, title: str) -> Figure:
+    """The responses that differ most: the exact target beside what the wrong rule samples."""
+    gap = np.abs(b.limit - b.chain.target)
+    largest = set(np.argsort(-gap, kind="stable")[:SHOWN].tolist())
+    order = [a for a in by_reward(b.chain) if int(a) in largest]
+    names = [label(b.chain.states[a]) for a in order]
+    place = list(range(len(order)))
+    traces = [
+        bar(x=place, y=b.chain.target[order], name="exact target", marker={"color": BLUE},
+            customdata=names, hovertemplate="%{customdata}: %{y:.4f}"),
+        bar(x=place, y=b.limit[order], name=title.lower(),
+            marker={"color": ORANGE, "pattern": {"shape": "/", "size": 5}},
+            hovertemplate="%{y:.4f}"),
+    ]  # fmt: skip
+    every = max(1, len(order) // 4)  # so few that a phone need not turn them
+    return figure(
+        traces,
+        x=f"the {len(order)} responses that differ most",
+        y="probability",
+        barmode="group",
+        bargap=0.2,
+        xaxis={
+            "tickvals": place[::every],
+            "ticktext": names[::every],
+            "hoverformat": " ",
+        },
+    )
+
+
+def both_distances(world: World, beta: float, b: Broken) -> tuple[np.ndarray, np.ndarray]:
+    """Total variation of the right and of the wrong chain from the target, t = 0..STEPS."""
+    return distances(world.chain(beta), STEPS), distances(b.chain, STEPS)
+
+
+def wrong_distance_figure(right: np.ndarray, wrong: np.ndarray, b: Broken) -> Figure:
+    """The right rule goes on falling; the wrong one levels off at its distance."""
+    t = np.arange(len(right))
+    traces = [
+        scatter(x=t, y=np.where(right > 1e-15, right, np.nan), name="right rule",
+                line={"color": BLUE, "width": 2.5}, hovertemplate="%{y:.2e}"),
+        scatter(x=t, y=wrong, name="this mistake", line={"color": ORANGE, "width": 2.5},
+                hovertemplate="%{y:.2e}"),
+        scatter(x=[0, len(t) - 1], y=[b.distance] * 2, name="where it ends", mode="lines",
+                line={"color": GREY, "width": 1.5, "dash": "dash"}, hoverinfo="skip"),
+    ]  # fmt: skip
+    return figure(
+        traces,
+        x="step t",
+        y="total variation to the target",
+        yaxis=POWERS,
+    )
+
+
+def facts_of(b: Broken) -> str:
+    """How wrong, in three numbers, and a word where nothing is lost here."""
+    cards = facts(
+        [
+            ("Distance it never loses", number(b.distance), "bad"),
+            ("Mean |y|: right rule", number(b.mean_length[1]), "good"),
+            ("Mean |y|: this mistake", number(b.mean_length[0]), "bad"),
+            ("Mean reward: right rule", f"{b.mean_reward[1]:+.2f} spreads", "good"),
+            ("Mean reward: this mistake", f"{b.mean_reward[0]:+.2f} spreads", "bad"),
+        ]
+    )
+    if b.distance < 1e-3:
+        cards += note(
+            "With this language model, reward and beta the mistake does little harm: almost all "
+            "of the target is on one response. Try a larger beta or another reward."
+        )
+    return cards
+
+
+def draw(world: World, beta: float, title: str) -> View:
+    """Everything that the section shows."""
+    chosen = mistake(title)
+    b = broken(world, beta, chosen.rule)
+    right, wrong = both_distances(world, beta, b)
+    stops = (0, 1, 2, 4, 8, 16, 32, 64, STEPS)
+    rows = [(str(t), float(right[t]), float(wrong[t])) for t in stops]
+    bars = wrong_figure(b, title), strip_table(b.chain, b.limit, "this mistake")
+    curve = wrong_distance_figure(right, wrong, b), table(("t", "right rule", "this mistake"), rows)
+    return View(f'<p class="lab-say">{chosen.why}</p>{facts_of(b)}', (bars, curve))
+
+
+def build() -> Section:
+    """The section's widgets."""
+    heading(
+        "What if one piece of the rule is missing?",
+        "Break the rule on purpose: each mistake converges too, to the wrong distribution. The "
+        "same six chains are the negative controls of this project's own tests.",
+    )
+    titles = [m.title for m in MISTAKES]
+    which = gr.Radio(titles, value=titles[0], label="Break it", elem_id="lab-mistake")
+    panel = view(
+        "lab-break-told",
+        {"wrong": "What it samples instead", "wrong-distance": "It never gets there"},
+    )
+    return Section(draw, [which], panel)

@@ -1,0 +1,262 @@
+"""Does the chain reach the target? The exact chain, step by step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import gradio as gr
+import numpy as np
+
+from components.lab.section import Section
+from components.lab.style import (
+    BLUE,
+    GREY,
+    ORANGE,
+    POWERS,
+    TEAL,
+    VIOLET,
+    Cell,
+    Figure,
+    bar,
+    drawn,
+    facts,
+    figure,
+    heading,
+    number,
+    percent,
+    scatter,
+    table,
+    title,
+)
+from components.lab.view import View, view
+from qalign_core.exact.convergence import (
+    acceptance_rate,
+    distances,
+    kl_divergence,
+    noise_floor,
+    second_eigenvalue,
+    shares,
+    simulate,
+)
+from qalign_core.exact.law import Array, ExactChain, total_variation
+from qalign_core.exact.world import World, by_reward, label, preset
+
+STEPS = 256
+FIRST_BETA = 1.0
+SHOWN = {"Exactly, d₀Tᵗ": 0, "1 chain": 1, "16 chains": 16, "256 chains": 256}
+SEED = 7
+# where Play stops on its way: dense where the chain moves most
+STOPS = (0, 1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 40, 48, 64, 96, 128, 192, STEPS)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Progress:
+    """What the section shows of one chain.
+
+    Attributes:
+        exact: total variation of d_0 T^t from the target, shape [STEPS + 1].
+        eigenvalue: the second one, the slope of `exact` in the long run.
+        n_chains: 0 for the exact distribution alone.
+        now: the distribution shown at step t, exact or empirical, shape [n].
+        empirical: total variation of the shares of the chains, shape [STEPS + 1], if any walk.
+        floor: what that many draws of the target itself would show, if any walk.
+    """
+
+    chain: ExactChain
+    t: int
+    exact: Array
+    eigenvalue: float
+    n_chains: int
+    now: Array
+    empirical: Array | None
+    floor: float | None
+
+
+def progress(world: World, beta: float, t: int, n_chains: int) -> Progress:
+    """The chain of a world after t steps, exactly or as a number of chains shows it."""
+    chain = world.chain(beta)
+    exact, eigenvalue = distances(chain, STEPS), second_eigenvalue(chain)
+    if n_chains == 0:
+        return Progress(chain, t, exact, eigenvalue, 0, chain.after(t), None, None)
+    walked = shares(simulate(chain, n_chains=n_chains, steps=STEPS, seed=SEED), len(chain.states))
+    empirical = np.array([total_variation(d, chain.target) for d in walked])
+    floor = noise_floor(chain.target, n_chains).expected
+    return Progress(chain, t, exact, eigenvalue, n_chains, walked[t], empirical, floor)
+
+
+def strip(
+    chain: ExactChain, shown: Array | None = None, name: str = "", colour: str = VIOLET
+) -> Figure:
+    """All responses from the lowest reward to the highest: base LM, exact target, and `shown`."""
+    order = by_reward(chain)
+    place = np.arange(len(order))
+    labels = [label(chain.states[a]) for a in order]
+    ticks = np.unique(np.linspace(0, len(order) - 1, 6).round().astype(int))
+    hover = [
+        f"{text} · reward {r:+.2f}" for text, r in zip(labels, chain.rewards[order], strict=True)
+    ]
+    traces = [
+        bar(x=place, y=chain.target[order], name="exact target", marker={"color": BLUE},
+            customdata=hover, hovertemplate="%{customdata}<br>target %{y:.4f}"),
+        scatter(x=place, y=chain.base[order], name="base LM", mode="lines",
+                line={"color": ORANGE, "width": 1.5, "shape": "hvh"},
+                hovertemplate="%{y:.4f}"),
+    ]  # fmt: skip
+    if shown is not None:
+        traces.append(
+            scatter(x=place, y=shown[order], name=name, mode="markers",
+                    marker={"color": colour, "size": 6, "symbol": "diamond"},
+                    hovertemplate="%{y:.4f}")
+        )  # fmt: skip
+    return figure(
+        traces,
+        x="responses, worst reward to best",
+        y="probability",
+        xaxis={
+            "tickvals": ticks,
+            "ticktext": [f"{labels[k]}<br>{chain.rewards[order[k]]:+.1f}" for k in ticks],
+            "tickangle": 0,
+            "hoverformat": " ",
+            "title": {**title("responses, worst reward to best"), "standoff": 12},
+        },
+        margin={"b": 72},
+        bargap=0.05,
+    )
+
+
+def distance_figure(p: Progress) -> Figure:
+    """Total variation against t on a log axis, with the slope and the noise floor."""
+    t = np.arange(len(p.exact))
+    resolved = np.where(p.exact > 1e-15, p.exact, np.nan)  # below this it is rounding
+    # the slope is drawn through the last point that is not yet rounding
+    anchor = int(np.nonzero(p.exact > 1e-11)[0][-1])
+    slope = p.exact[anchor] * np.power(p.eigenvalue, (t - anchor).astype(float))
+    traces = [
+        scatter(x=t, y=drawn(resolved), name="exact chain", line={"color": VIOLET, "width": 2.5},
+                hovertemplate="%{y:.2e}"),
+        scatter(x=t, y=drawn(np.where((slope < 3) & (slope > 1e-15), slope, np.nan)),
+                name=f"second eigenvalue: {p.eigenvalue:.3f}ᵗ",
+                line={"color": GREY, "width": 1.5, "dash": "dash"}, hoverinfo="skip"),
+    ]  # fmt: skip
+    if p.empirical is not None and p.floor is not None:
+        traces += [
+            scatter(x=t, y=drawn(p.empirical), name=_chains(p.n_chains),
+                    line={"color": TEAL, "width": 1.5}, hovertemplate="%{y:.3f}"),
+            scatter(x=[0, len(t) - 1], y=[p.floor, p.floor],
+                    name=f"noise of {p.n_chains} perfect draws", mode="lines",
+                    line={"color": ORANGE, "width": 1.5, "dash": "dot"},
+                    hovertemplate="%{y:.3f}"),
+        ]  # fmt: skip
+    here = p.exact[p.t] if p.empirical is None else p.empirical[p.t]
+    traces.append(
+        scatter(x=[p.t], y=[max(here, 1e-15)], name=f"t = {p.t}", mode="markers",
+                marker={"color": VIOLET if p.empirical is None else TEAL, "size": 12,
+                        "line": {"color": "white", "width": 2}}, hoverinfo="skip")
+    )  # fmt: skip
+    return figure(
+        traces,
+        x="step t",
+        y="total variation to the target",
+        yaxis={**POWERS, "range": [-15.2, 0.4], "dtick": 3},
+    )
+
+
+def _chains(n: int) -> str:
+    return "1 chain" if n == 1 else f"{n} chains"
+
+
+def facts_of(p: Progress) -> str:
+    """The numbers that matter at step t."""
+    here = p.exact[p.t] if p.empirical is None else p.empirical[p.t]
+    below = np.nonzero(p.exact < 1e-10)[0]
+    rows = [
+        (f"Distance to the target at t = {p.t}", number(float(here))),
+        ("Falls below 1e−10", f"at t = {below[0]}" if len(below) else f"after t = {STEPS}"),
+        ("Expected acceptance", percent(acceptance_rate(p.chain))),
+        ("KL(target‖base)", f"{kl_divergence(p.chain.target, p.chain.base):.3f} nats"),
+    ]
+    if p.floor is not None:
+        rows[1] = (f"Noise of {p.n_chains} perfect draws", number(p.floor))
+    return facts(rows)
+
+
+def strip_table(chain: ExactChain, shown: Array | None = None, name: str = "") -> str:
+    """Every response, best reward first: reward, base LM, target, and the distribution shown."""
+    headers = ["response", "reward", "|y|", "base LM", "exact target"]
+    columns = [chain.rewards, chain.base, chain.target]
+    if shown is not None:
+        headers.append(name)
+        columns.append(shown)
+    rows: list[list[Cell]] = []
+    for a in by_reward(chain)[::-1]:
+        reward, *rest = (float(column[a]) for column in columns)
+        rows.append([label(chain.states[a]), reward, len(chain.states[a]), *rest])
+    return table(headers, rows)
+
+
+def distance_table(p: Progress) -> str:
+    """Total variation at every step that Play stops at."""
+    rows: list[list[Cell]] = []
+    for t in STOPS:
+        row: list[Cell] = [str(t), float(p.exact[t])]
+        if p.empirical is not None:
+            row += [float(p.empirical[t]), p.floor or 0.0]
+        rows.append(row)
+    headers = ["t", "exact chain"]
+    if p.empirical is not None:
+        headers += [_chains(p.n_chains), "noise floor"]
+    return table(headers, rows)
+
+
+def draw(world: World, beta: float, t: float, shown: str) -> View:
+    """Everything that the section shows."""
+    p = progress(world, beta, int(t), SHOWN[shown])
+    name = f"after {p.t} steps" if not p.n_chains else f"{_chains(p.n_chains)} after {p.t} steps"
+    colour = TEAL if p.n_chains else VIOLET
+    bars = strip(p.chain, p.now, name, colour), strip_table(p.chain, p.now, name)
+    return View(facts_of(p), (bars, (distance_figure(p), distance_table(p))))
+
+
+def next_stop(t: float) -> int:
+    """The step that Play shows after step t; the last one stays."""
+    return next((stop for stop in STOPS if stop > t), STEPS)
+
+
+def build() -> Section:
+    """The section's widgets and its Play button."""
+    heading(
+        "Does the chain reach the target?",
+        "Every bar is one of the 121 responses that this tiny language model can give, worst "
+        "reward on the left. Move t, or press Play: the chain (violet) leaves the base LM (orange) "
+        "and settles on the exact target (blue).",
+    )
+    with gr.Row():
+        t = gr.Slider(0, STEPS, 0, step=1, label="Step t", elem_id="lab-t", scale=3,
+                      min_width=240)  # fmt: skip
+        play = gr.Button("▶ Play", elem_id="lab-play", scale=1, min_width=110)
+        shown = gr.Radio(
+            list(SHOWN), value=next(iter(SHOWN)), label="Distribution shown", scale=3,
+            elem_id="lab-shown", min_width=280,
+        )  # fmt: skip
+    # drawn at once: the section that is open first must not wait for an event
+    panel = view(
+        "lab-chain-facts",
+        {"strip": "Which responses, how often?", "distance": "How far from the target?"},
+        draw(preset(), FIRST_BETA, 0, next(iter(SHOWN))),
+    )
+    timer = gr.Timer(0.4, active=False)
+
+    def toggle(label: str, at: float) -> tuple[object, object, object]:
+        playing = "Play" in label
+        start = 0 if playing and at >= STEPS else at
+        return start, gr.Timer(active=playing), "❚❚ Pause" if playing else "▶ Play"
+
+    def tick(at: float) -> tuple[object, object, object]:
+        stop = next_stop(at)
+        last = stop >= STEPS
+        return stop, gr.Timer(active=not last), "▶ Play" if last else "❚❚ Pause"
+
+    quiet = {"api_visibility": "private", "show_progress": "hidden"}
+    play.click(toggle, [play, t], [t, timer, play], **quiet)
+    timer.tick(tick, t, [t, timer, play], **quiet)
+    return Section(draw, [t, shown], panel)

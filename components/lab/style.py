@@ -1,0 +1,161 @@
+"""The lab's visual language: colours, the frame of every figure, tables and facts as HTML.
+
+Blue is the exact target, orange the base LM or a wrong rule, violet the chain, as in the player.
+The colours are mid-tones that read on light and on dark; words and grids follow the page's theme.
+"""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import gradio as gr
+import numpy as np
+from numpy.typing import NDArray
+
+from qalign_core.exact.law import Array
+
+BLUE, ORANGE, VIOLET, TEAL, GREY = "#2f73d2", "#d97a1d", "#8a5cf0", "#0f8a7e", "#7c8696"
+INK = "#1d2430"
+
+Cell = str | float | int | None
+
+Trace = dict[str, object]
+Figure = dict[str, Any]
+"""plotly's "data" and "layout" as plain values; `go.Figure` takes it as it is."""
+
+POWERS = {"type": "log", "exponentformat": "power", "tickfont": {"size": 11}}
+"""A log axis of small numbers; powers are drawn a quarter larger than their font says."""
+DOTTED = {"color": GREY, "width": 1, "dash": "dot"}
+"""The line that says: here."""
+LEGEND = {"orientation": "h", "yanchor": "bottom", "y": 1.02, "x": 0, "xanchor": "left"}
+AXIS = {
+    "gridcolor": "#dfe3ea",
+    "zerolinecolor": "#c3cad5",
+    # ticks that are not drawn: they keep an axis' words off the axis
+    "ticks": "outside",
+    "ticklen": 5,
+    "tickcolor": "rgba(0,0,0,0)",
+}
+
+
+def bar(**trace: object) -> Trace:
+    """A bar trace."""
+    return {"type": "bar", **trace}
+
+
+def scatter(**trace: object) -> Trace:
+    """A trace of points, lines or both."""
+    return {"type": "scatter", **trace}
+
+
+def drawn(values: Array) -> NDArray[np.float32]:
+    """Values of a long curve to the seven digits that a drawing can show; half the bytes."""
+    return values.astype(np.float32)
+
+
+def line_at(x: float, **line: object) -> dict[str, object]:
+    """A vertical line through the whole figure, a shape of its layout."""
+    return {"type": "line", "x0": x, "x1": x, "yref": "paper", "y0": 0, "y1": 1, "line": line}
+
+
+def title(text: str) -> dict[str, object]:
+    """An axis' title."""
+    return {"text": text, "font": {"size": 13}}
+
+
+def figure(
+    traces: Sequence[Trace],
+    *,
+    x: str,
+    y: str,
+    xaxis: Mapping[str, object] | None = None,
+    yaxis: Mapping[str, object] | None = None,
+    margin: Mapping[str, float] | None = None,
+    **layout: object,
+) -> Figure:
+    """A figure in the lab's frame: no title (the page has headings), legend above, both themes.
+
+    It is drawn at each change, so it is kept light: plain values, which plotly.js checks itself
+    (`go.Figure` takes longer than the mathematics), no template, and margins that are wide enough,
+    since measuring them takes a second drawing.
+    """
+    frame = {
+        "template": {},
+        "height": 340,
+        "margin": {"l": 64, "r": 12, "t": 36, "b": 48, **(margin or {})},
+        "paper_bgcolor": "rgba(0,0,0,0)",
+        "plot_bgcolor": "rgba(0,0,0,0)",
+        "font": {"size": 13, "color": INK},
+        "legend": LEGEND,
+        "hovermode": "x unified",
+        "bargap": 0.15,
+        "xaxis": {**AXIS, "title": title(x), **(xaxis or {})},
+        "yaxis": {**AXIS, "title": title(y), **(yaxis or {})},
+        "dragmode": False,
+    }
+    return {"data": list(traces), "layout": {**frame, **layout}}
+
+
+def number(value: Cell) -> str:
+    """A number for people: four significant digits, scientific where it is very small."""
+    if value is None:
+        return "–"
+    if isinstance(value, str):
+        return value
+    if isinstance(value, int):
+        return f"{value:,}"
+    if math.isinf(value):
+        return "∞" if value > 0 else "−∞"
+    if math.isnan(value):
+        return "–"
+    if value != 0 and abs(value) < 1e-3:
+        mantissa, exponent = f"{value:.2e}".split("e")
+        return f"{mantissa}e{int(exponent)}".replace("-", "−")
+    return f"{value:,.4g}".replace("-", "−")
+
+
+def percent(value: float) -> str:
+    """A share as a percentage with one decimal."""
+    return f"{100 * value:.1f} %"
+
+
+def table(headers: Sequence[str], rows: Iterable[Sequence[Cell]]) -> str:
+    """An HTML table of numbers; every cell is escaped."""
+    head = "".join(f'<th scope="col">{html.escape(name)}</th>' for name in headers)
+    body = "".join(
+        "<tr>" + "".join(f"<td>{html.escape(number(cell))}</td>" for cell in row) + "</tr>"
+        for row in rows
+    )
+    # tabindex: a scrolling region must be reachable from the keyboard
+    return (
+        '<div class="lab-table" tabindex="0" role="region" aria-label="numbers"><table>'
+        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+    )
+
+
+def facts(items: Sequence[tuple[str, str] | tuple[str, str, str]]) -> str:
+    """Facts as a list of small cards: (what, value) or (what, value, "good" or "bad")."""
+    cards = []
+    for what, value, *tone in items:
+        kind = f" lab-{tone[0]}" if tone else ""
+        cards.append(
+            f'<div class="lab-fact{kind}"><dt>{html.escape(what)}</dt>'
+            f"<dd>{html.escape(value)}</dd></div>"
+        )
+    return f'<dl class="lab-facts">{"".join(cards)}</dl>'
+
+
+def note(text: str) -> str:
+    """A remark that must not be overlooked; an empty text is nothing at all."""
+    return f'<div class="lab-note" role="status">{html.escape(text)}</div>' if text else ""
+
+
+def heading(question: str, sentence: str) -> gr.HTML:
+    """A section's question and the one sentence that explains it."""
+    return gr.HTML(
+        f'<h2>{html.escape(question)}</h2><p class="lab-say">{html.escape(sentence)}</p>',
+        padding=False,
+    )

@@ -1,0 +1,74 @@
+"""What a section of the lab shows: words, and figures each with its table, as one component.
+
+A graph stays in the page and takes new data: Gradio's own plot component builds a new one at each
+update. One component a section, because Gradio tells every output of an event how the event fares.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import gradio as gr
+import numpy as np
+import orjson
+
+from components.lab.style import Figure
+
+FRONTEND = Path(gr.__file__).parent / "templates" / "frontend"
+PLOTLY = next(FRONTEND.glob("assets/PlotlyPlot-*.js")).relative_to(FRONTEND).as_posix()
+"""Gradio's module of plotly.js, which Compare and Results load too; 4.6 MB, fetched by the lab."""
+
+FIGURE = """<section class="lab-figure"><h3>{title}</h3>
+<div class="lab-plot" id="lab-{name}" role="img" aria-label="{title}"></div>
+<details id="lab-{name}-open"><summary>Show the numbers</summary>
+<div id="lab-{name}-numbers"></div></details></section>"""
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What a section shows.
+
+    Attributes:
+        told: HTML of the words above the figures.
+        figures: each figure with the HTML of its table, in the order of their places on the page.
+    """
+
+    told: str
+    figures: tuple[tuple[Figure, str], ...]
+
+    def value(self) -> str:
+        """What the page's component gets."""
+        figures = [(_text(figure), table) for figure, table in self.figures]
+        return _text({"told": self.told, "figures": figures})
+
+
+def _text(value: object) -> str:
+    return orjson.dumps(value, default=_plain, option=orjson.OPT_SERIALIZE_NUMPY).decode()
+
+
+def _plain(array: np.ndarray) -> object:
+    # orjson asks for what it cannot write: an array that is a slice of another is not contiguous
+    return np.ascontiguousarray(array)
+
+
+def view(told: str, figures: Mapping[str, str], first: View | None = None) -> gr.HTML:
+    """A section's view, empty until it is drawn.
+
+    Args:
+        told: id of the words in the page.
+        figures: the figures' titles by their names in the page.
+        first: what it shows before any event.
+    """
+    places = "".join(
+        FIGURE.format(name=name, title=html.escape(title)) for name, title in figures.items()
+    )
+    return gr.HTML(
+        first.value() if first else "",
+        html_template=f'<div id="{told}"></div><div class="lab-figures">{places}</div>',
+        js_on_load="window.QAlignLab.mount(element, props, watch);",
+        plotly=PLOTLY,
+        padding=False,
+    )

@@ -1,0 +1,180 @@
+"""What if the reward is wrong? A constructed example, computed exactly with the real kernel."""
+
+from __future__ import annotations
+
+import math
+
+import gradio as gr
+import numpy as np
+
+from components.lab.section import Section
+from components.lab.style import (
+    BLUE,
+    GREY,
+    ORANGE,
+    TEAL,
+    VIOLET,
+    Figure,
+    facts,
+    figure,
+    heading,
+    line_at,
+    note,
+    number,
+    percent,
+    scatter,
+    table,
+)
+from components.lab.view import View, view
+from qalign_core.exact.wrong_reward import (
+    ANSWERS,
+    MEANINGS,
+    METHODS,
+    SAMPLES,
+    Example,
+    Outcome,
+    outcomes,
+    target_over_beta,
+)
+
+SHARES = {"tickformat": ".0%", "range": [0, 1.03]}
+BETAS = tuple(float(b) for b in np.geomspace(0.1, 10.0, 80))
+# the chain is blue and best-of-n orange on every page; marks and dashes say the same without colour
+STYLE = {
+    METHODS[0]: (ORANGE, "square", "dash"),
+    METHODS[1]: (GREY, "diamond", "dot"),
+    METHODS[2]: (TEAL, "triangle-up", "dashdot"),
+    METHODS[3]: (BLUE, "circle", "solid"),
+}
+
+
+def method_figure(found: tuple[Outcome, ...], what: str) -> Figure:
+    """Expected accuracy or proxy reward of every method against n ("accuracy" or "proxy")."""
+    traces = []
+    for method, (colour, symbol, dash) in STYLE.items():
+        mine = [o for o in found if o.method == method]
+        traces.append(
+            scatter(x=[o.n for o in mine], y=[getattr(o, what) for o in mine], name=method,
+                    mode="lines+markers", marker={"symbol": symbol, "size": 8},
+                    line={"color": colour, "dash": dash, "width": 2.5},
+                    hovertemplate="%{y:.3f}")
+        )  # fmt: skip
+    accuracy = what == "accuracy"
+    return figure(
+        traces,
+        x="n: samples, or states of one chain",
+        y="accuracy: P(answer is A)" if accuracy else "proxy reward of the answer",
+        xaxis={"type": "log", "tickvals": SAMPLES, "ticktext": [str(n) for n in SAMPLES]},
+        yaxis=SHARES if accuracy else None,
+    )
+
+
+def target_figure(example: Example) -> Figure:
+    """Share of A, B and C under the target against beta, with this beta and where C takes over."""
+    shares = target_over_beta(example, BETAS)
+    looks = ((BLUE, "solid"), (GREY, "dot"), (ORANGE, "dash"))
+    traces = [
+        scatter(x=BETAS, y=shares[:, k], name=f"{ANSWERS[k]}: {MEANINGS[k]}",
+                line={"color": colour, "dash": dash, "width": 2.5}, hovertemplate="%{y:.3f}")
+        for k, (colour, dash) in enumerate(looks)
+    ]  # fmt: skip
+    shapes = [line_at(example.beta, color=VIOLET, width=2)]
+    if BETAS[0] < example.hack_beta < BETAS[-1]:
+        shapes.append({"type": "rect", "x0": BETAS[0], "x1": example.hack_beta, "yref": "paper",
+                       "y0": 0, "y1": 1, "fillcolor": ORANGE, "opacity": 0.12,
+                       "line": {"width": 0}})  # fmt: skip
+    return figure(
+        traces,
+        x="beta (← trust the reward, the LM →)",
+        y="share of the target",
+        xaxis={"type": "log", "tickvals": [0.1, 0.2, 0.5, 1, 2, 5, 10]},
+        yaxis=SHARES,
+        shapes=shapes,
+    )
+
+
+def story(example: Example, found: tuple[Outcome, ...]) -> str:
+    """Both halves of it, in words and numbers of this setting."""
+    last = {o.method: o for o in found if o.n == SAMPLES[-1]}
+    best = max((o for o in found if o.method == METHODS[0]), key=lambda o: o.accuracy)
+    right, _, hack = (float(p) for p in example.target())
+    cards = facts(
+        [
+            (f"Best-of-n at n = {SAMPLES[-1]}", percent(last[METHODS[0]].accuracy), "bad"),
+            ("… its best", f"{percent(best.accuracy)} at n = {best.n}"),
+            (f"QAlign chain at n = {SAMPLES[-1]}", percent(last[METHODS[3]].accuracy), "good"),
+            ("Target: share of A, the right one", percent(right)),
+            ("Target: share of C, the hack", percent(hack)),
+        ]
+    )
+    if example.beta < example.hack_beta:
+        limit = "∞" if math.isinf(example.hack_beta) else f"{example.hack_beta:.3g}"
+        words = (
+            f"At beta = {example.beta:g}, below {limit}, the target itself prefers the hack. No "
+            "sampler can mend that: QAlign and the weighted vote both go to C, as they should."
+        )
+    elif example.beta > example.right_beta:
+        words = (
+            f"At beta = {example.beta:g}, above {example.right_beta:.3g}, the reward is trusted "
+            "too little to overturn the popular wrong answer: the target prefers B."
+        )
+    else:
+        words = (
+            f"Between beta = {example.hack_beta:.3g} and {example.right_beta:.3g} the target "
+            "prefers A. Best-of-n looks for the highest reward whatever beta is, so with enough "
+            "samples it always finds the hack: its proxy reward climbs while accuracy collapses."
+        )
+    return cards + note(words)
+
+
+def outcome_table(found: tuple[Outcome, ...]) -> str:
+    """Every method at every n."""
+    return table(
+        ("method", "n", "P(A), accuracy", "P(B)", "P(C)", "proxy reward"),
+        [(o.method, str(o.n), *o.answers, o.proxy) for o in found],
+    )
+
+
+def target_table(example: Example) -> str:
+    """The three shares at a few betas."""
+    betas = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, example.beta)
+    shares = target_over_beta(example, betas)
+    return table(
+        ("beta", "A", "B", "C"),
+        [(number(b), *map(float, row)) for b, row in zip(betas, shares, strict=True)],
+    )
+
+
+def draw(hack_percent: float, hack_reward: float, beta: float) -> View:
+    """Everything that the section shows."""
+    example = Example(hack_percent / 100, hack_reward, beta)
+    found = outcomes(example)
+    rows = outcome_table(found)
+    methods = [(method_figure(found, what), rows) for what in ("accuracy", "proxy")]
+    return View(story(example, found), (*methods, (target_figure(example), target_table(example))))
+
+
+def build() -> Section:
+    """The section's widgets."""
+    heading(
+        "What if the reward is wrong?",
+        "A constructed example: answer A is right and gets reward 1, B is popular and wrong and "
+        "gets 0, C is a rare response that the reward model overrates. Every curve is an exact sum "
+        "over what each method can draw; the chain moves by the real suffix kernel.",
+    )
+    with gr.Row():
+        mass = gr.Slider(0.1, 20, 1, step=0.1, label="Hack C: share of the LM, %",
+                         elem_id="lab-hack-mass")  # fmt: skip
+        reward = gr.Slider(1.5, 8, 3, step=0.1, label="Hack C: its reward",
+                           elem_id="lab-hack-reward")  # fmt: skip
+        beta = gr.Slider(0.1, 5, 1, step=0.05, label="beta, in units of this reward",
+                         elem_id="lab-hack-beta")  # fmt: skip
+    panel = view(
+        "lab-wrong-told",
+        {
+            "accuracy": "Accuracy: is the answer right?",
+            "proxy": "Proxy reward: what the reward model sees",
+            "hack-target": "What the target itself prefers (line: this beta)",
+        },
+    )
+    return Section(draw, [mass, reward, beta], panel, uses_world=False)

@@ -1,0 +1,402 @@
+"""Figures and tables of the Results page, from an evaluation's points: plotly and HTML."""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Iterable, Mapping, Sequence
+
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
+
+from components.common.style import COLOURS, DASHES, GREY, SYMBOLS, frame
+from components.common.words import NAMES, Naming, names_of, number, percent, si
+from qalign_core.analysis.comparisons import METHODS, Method
+from qalign_core.analysis.diagnostics import Acceptance
+from qalign_core.runs.results import Settings
+from qalign_core.runs.results_curves import BetaPoint, Point
+
+GRID = "#dfe3ea"
+
+PAPER_METHODS = ("BoN", "MV", "WMV", "QAlign", "DPO + MV")
+PAPER: tuple[tuple[str, tuple[float, ...]], ...] = (
+    ("MATH500", (31.6, 49.4, 53.0, 60.4, 55.8)),
+    ("GSM8K", (74.3, 86.3, 85.2, 88.2, 87.9)),
+    ("TQA", (45.3, 43.7, 46.1, 48.5, 45.4)),
+    ("MMLU-Redux", (57.1, 59.4, 62.2, 62.2, 62.7)),
+    ("IFEval", (59.3, 72.6, 49.5, 77.6, 76.2)),
+    ("Average", (53.5, 62.3, 59.2, 67.4, 65.6)),
+)
+"""The paper's general setting: accuracy in % at 1024 samples, Tülu3-8B-SFT with Tülu3-8B-RM."""
+
+
+def of(points: Iterable[Point], method: Method) -> list[Point]:
+    """The points of one method, by n."""
+    return sorted((p for p in points if p.method == method), key=lambda p: p.n)
+
+
+def error_figure(runs: Mapping[str, Sequence[Point]], settings: Settings) -> go.Figure:
+    """Error rate against compute, logarithmic, with 95 % bands over problems; a panel a run."""
+    names = names_of(settings.open_ended)
+    titles = list(runs) if len(runs) > 1 else None
+    figure = make_subplots(
+        rows=len(runs),
+        cols=1,
+        shared_xaxes=True,
+        shared_yaxes="all",
+        vertical_spacing=0.08,
+        subplot_titles=titles,
+    )
+    for row, points in enumerate(runs.values(), start=1):
+        _add_errors(figure, points, names, row)
+    figure.update_layout(frame(440 if len(runs) == 1 else 300 * len(runs), hovermode="closest"))
+    if titles:
+        figure.update_layout(margin={"t": 84}, legend={"y": 1.08})
+        figure.update_annotations(x=0, xanchor="left", font={"size": 13})
+    figure.update_xaxes(type="log", exponentformat="SI", gridcolor=GRID, zeroline=False)
+    figure.update_xaxes(
+        title_text=f"{settings.meter.unit} a problem, logarithmic", row=len(runs), col=1
+    )
+    figure.update_yaxes(
+        title_text="share answered wrongly",
+        tickformat=".0%",
+        rangemode="tozero",
+        gridcolor=GRID,
+        zeroline=False,
+    )
+    return figure
+
+
+def _add_errors(
+    figure: go.Figure, points: Sequence[Point], names: Mapping[Method, Naming], row: int
+) -> None:
+    """One run's lines and bands; only the first run's are in the legend."""
+    place = {"row": row, "col": 1}
+    for method in METHODS:
+        mine = of(points, method)
+        if not mine:
+            continue
+        x, name = [p.spent for p in mine], names[method].name
+        figure.add_scatter(
+            x=[*x, *reversed(x)],
+            y=[*(1 - p.low for p in mine), *(1 - p.high for p in reversed(mine))],
+            mode="lines",
+            fill="toself",
+            fillcolor=COLOURS[method],
+            opacity=0.13,
+            line={"width": 0},
+            hoverinfo="skip",
+            showlegend=False,
+            legendgroup=method,
+            **place,
+        )
+        figure.add_scatter(
+            x=x,
+            y=[1 - p.accuracy for p in mine],
+            mode="lines+markers",
+            name=name,
+            legendgroup=method,
+            showlegend=row == 1,
+            line={"color": COLOURS[method], "width": 2.5, "dash": DASHES[method]},
+            marker={"symbol": SYMBOLS[method], "size": 8},
+            customdata=[[p.used, 1 - p.high, 1 - p.low] for p in mine],
+            hovertemplate=(
+                f"{name}, %{{customdata[0]:.0f}}: %{{y:.1%}} wrong "
+                "(%{customdata[1]:.1%} to %{customdata[2]:.1%})<extra></extra>"
+            ),
+            **place,
+        )
+    ceiling = sorted((p for p in points if p.method == "any"), key=lambda p: p.n)
+    if ceiling:
+        figure.add_scatter(
+            x=[p.spent for p in ceiling],
+            y=[1 - p.accuracy for p in ceiling],
+            mode="lines",
+            name="no sample is right: no rule can be below",
+            legendgroup="any",
+            showlegend=row == 1,
+            line={"color": GREY, "width": 1, "dash": "dot"},
+            hoverinfo="skip",
+            **place,
+        )
+
+
+def proxy_figure(points: Sequence[Point], settings: Settings) -> go.Figure:
+    """Accuracy against the proxy reward: a curve that turns down has over-optimised."""
+    figure, names = go.Figure(), names_of(settings.open_ended)
+    for method in METHODS:
+        mine = of(points, method)
+        if not mine:
+            continue
+        figure.add_scatter(
+            x=[p.reward for p in mine],
+            y=[p.accuracy for p in mine],
+            mode="lines+markers",
+            name=names[method].name,
+            line={"color": COLOURS[method], "width": 2.5, "dash": DASHES[method]},
+            marker={"symbol": SYMBOLS[method], "size": 8},
+            customdata=[[p.n] for p in mine],
+            hovertemplate=(
+                f"{names[method].name} at the price of %{{customdata[0]}} samples: "
+                "reward %{x:.2f}, %{y:.1%} right<extra></extra>"
+            ),
+        )
+    figure.update_layout(frame(400, hovermode="closest"))
+    figure.update_xaxes(title_text="mean reward that the method sees", gridcolor=GRID)
+    figure.update_yaxes(title_text="share answered rightly", tickformat=".0%", gridcolor=GRID)
+    return figure
+
+
+def beta_figure(
+    betas: Sequence[BetaPoint], points: Sequence[Point], settings: Settings
+) -> go.Figure:
+    """What other betas do, from the same samples: accuracy, acceptance, distance from the base."""
+    names = names_of(settings.open_ended)
+    figure = make_subplots(rows=3, cols=1, shared_xaxes=True, vertical_spacing=0.05)
+    x = [p.beta for p in betas]
+    figure.add_scatter(
+        x=[*x, *reversed(x)],
+        y=[*(p.high for p in betas), *(p.low for p in reversed(betas))],
+        mode="lines",
+        fill="toself",
+        fillcolor=COLOURS["wmv"],
+        opacity=0.13,
+        line={"width": 0},
+        hoverinfo="skip",
+        showlegend=False,
+        row=1,
+        col=1,
+    )
+    told = [p for p in betas if p.acceptance is not None]
+    lines = (
+        (names["wmv"].name, x, [p.accuracy for p in betas], COLOURS["wmv"], SYMBOLS["wmv"],
+         "%{y:.1%} right"),
+        ("accepted", [p.beta for p in told], [p.acceptance for p in told], COLOURS["qalign"],
+         SYMBOLS["qalign"], "%{y:.0%} accepted"),
+        ("KL", x, [p.kl for p in betas], GREY, "square", "%{y:.2f} nats from the base"),
+    )  # fmt: skip
+    for row, (name, at, y, colour, symbol, said) in enumerate(lines, start=1):
+        figure.add_scatter(
+            x=at,
+            y=y,
+            mode="lines+markers",
+            name=name,
+            showlegend=row == 1,
+            line={"color": colour, "width": 2.5},
+            marker={"symbol": symbol, "size": 8},
+            hovertemplate=f"β %{{x:.3g}}: {said}<extra></extra>",
+            row=row,
+            col=1,
+        )
+    for chain in of(points, "qalign")[-1:]:
+        figure.add_scatter(
+            x=[settings.beta],
+            y=[chain.accuracy],
+            mode="markers",
+            name=names["qalign"].name,
+            marker={"color": COLOURS["qalign"], "symbol": SYMBOLS["qalign"], "size": 11},
+            hovertemplate=f"{names['qalign'].name}, this run: %{{y:.1%}} right<extra></extra>",
+            row=1,
+            col=1,
+        )
+    figure.add_hline(y=math.log(settings.budget), line={"color": GREY, "dash": "dot"}, row=3, col=1)
+    figure.add_vline(x=settings.beta, line={"color": GREY, "dash": "dash"})
+    figure.update_layout(frame(580))
+    ends = [math.log10(x[0] / 1.1), math.log10(x[-1] * 1.1)]
+    figure.update_xaxes(type="log", gridcolor=GRID, range=ends)
+    figure.update_xaxes(title_text="β, logarithmic; dashed: the β of this run", row=3, col=1)
+    figure.update_yaxes(gridcolor=GRID, zeroline=False)
+    figure.update_yaxes(title_text="answered rightly", tickformat=".0%", row=1, col=1)
+    figure.update_yaxes(title_text="changes accepted", tickformat=".0%", range=[0, 1], row=2, col=1)
+    figure.update_yaxes(title_text="KL from base, nats", rangemode="tozero", row=3, col=1)
+    return figure
+
+
+def findings(points: Sequence[Point], names: Mapping[Method, Naming] = NAMES) -> list[str]:
+    """What came out, in sentences that follow from the numbers alone."""
+    said = []
+    bon = of(points, "bon")
+    if bon:
+        best, last = max(bon, key=lambda p: p.accuracy), bon[-1]
+        if best.low > last.high:
+            said.append(
+                f"Best-of-n rises to {percent(best.accuracy)} at n = {best.n} and falls to "
+                f"{percent(last.accuracy)} at n = {last.n}: it over-optimises this reward."
+            )
+        elif best.n < last.n:
+            said.append(
+                f"Best-of-n is best at n = {best.n} ({percent(best.accuracy)}) and has "
+                f"{percent(last.accuracy)} at n = {last.n}; the bands overlap."
+            )
+        else:
+            said.append(
+                f"Best-of-n does not degrade here: {percent(last.accuracy)} at n = {last.n}."
+            )
+    level = level_n(points)
+    at = {p.method: p for p in points if p.n == level}
+    for method in METHODS[1:]:
+        if "qalign" not in at or method not in at:
+            continue
+        ours, theirs = at["qalign"], at[method]
+        if ours.low > theirs.high:
+            verdict = "is ahead of"
+        elif theirs.low > ours.high:
+            verdict = "is behind"
+        else:
+            verdict = "is level, within the bands, with"
+        said.append(
+            f"At the compute of {level} samples QAlign ({percent(ours.accuracy)}) {verdict} "
+            f"{_in_a_sentence(names[method].name)} ({percent(theirs.accuracy)})."
+        )
+    return said
+
+
+LEVEL = 0.03
+"""How far apart, relatively, two prices may be to stand in one row of an equal-compute table."""
+
+
+def level_n(points: Sequence[Point]) -> int | None:
+    """The largest n at which the chain has spent what n samples cost; None if there is none."""
+    chain = {p.n: p for p in points if p.method == "qalign"}
+    pool = {p.n: p for p in points if p.method in ("bon", "mv", "wmv")}
+    level = [n for n in chain if n in pool and is_level(chain[n], pool[n])]
+    return max(level, default=None)
+
+
+def is_level(one: Point, other: Point) -> bool:
+    """Whether two points cost the same."""
+    return abs(one.spent - other.spent) <= LEVEL * other.spent
+
+
+def _in_a_sentence(name: str) -> str:
+    """A name as it is written within a sentence: "best-of-n", but "MBR"."""
+    return name if name[1:2].isupper() else name[:1].lower() + name[1:]
+
+
+def findings_html(points: Sequence[Point], settings: Settings) -> str:
+    """The findings as a list."""
+    said = findings(points, names_of(settings.open_ended))
+    items = "".join(f"<li>{html.escape(text).replace(' %', '&nbsp;%')}</li>" for text in said)
+    return f'<ul class="qr-said">{items}</ul>'
+
+
+def points_table(points: Sequence[Point], settings: Settings) -> str:
+    """All methods at every budget, with bands; accuracy in per cent, at equal compute or said."""
+    names, unit = names_of(settings.open_ended), settings.meter.unit
+    rows = []
+    for n in sorted({p.n for p in points}):
+        at = {p.method: p for p in points if p.n == n}
+        pool = next((at[m] for m in METHODS[1:] if m in at), at.get("qalign"))
+        if pool is None:
+            continue
+        cells = [f"{n:,}", si(pool.spent, unit)]
+        for method in METHODS:
+            p = at.get(method)
+            cells.append("–" if p is None else _accuracy(p, pool, unit))
+        rows.append(cells)
+    heads = ["samples", "compute a problem", *(names[m].name for m in METHODS)]
+    return table(heads, rows)
+
+
+def _accuracy(p: Point, pool: Point, unit: str) -> str:
+    """Accuracy in per cent with its band; where the price is another one, that is said."""
+    return _band(p) if is_level(p, pool) else f"{_band(p)} at {si(p.spent, unit)}"
+
+
+def _band(p: Point) -> str:
+    return f"{100 * p.accuracy:.1f} [{100 * p.low:.1f}, {100 * p.high:.1f}]"
+
+
+def beside_table(runs: Mapping[str, Sequence[Point]], settings: Settings) -> str:
+    """Every method under each of the runs' reward models, at the largest budget they all have."""
+    names = names_of(settings.open_ended)
+    level = min(level_n(points) or max(p.n for p in points) for points in runs.values())
+    rows = []
+    for method in METHODS:
+        at = [
+            next((p for p in of(points, method) if p.n == level), None) for points in runs.values()
+        ]
+        cells = ["–" if p is None else _band(p) for p in at]
+        rows.append([names[method].name, *cells])
+    said = f"Right in %, with 95 % bands, at the compute of {level:,} samples:"
+    return f'<p class="qc-sub">{said}</p>' + table(["", *runs], rows)
+
+
+def _chain_length(settings: Settings) -> str:
+    """How long the chain was: as much compute as the samples, or less if its states were capped."""
+    return f"at most {settings.states:,} states" if settings.states else "the same compute"
+
+
+def facts_html(settings: Settings, acceptance: Acceptance, done: int) -> str:
+    """What was run, so that anyone can run it again."""
+    overall, changed = acceptance.overall.value, acceptance.changed.value
+    rows = [
+        ["Problem set", f"{settings.task or 'unnamed'}, {done:,} problems"],
+        [
+            "What is right",
+            "a text that meets all constraints, which the program checks"
+            if settings.open_ended
+            else "an answer that means the same as the known one",
+        ],
+        ["Language model", _revision(settings.lm, settings.lm_revision)],
+        ["Reward model", _revision(settings.rm, settings.rm_revision)],
+        ["β, temperature", f"{number(settings.beta)}, {number(settings.sampling.temperature)}"],
+        [
+            "Accepted proposals",
+            "–"
+            if overall is None or changed is None
+            else f"{percent(overall)} of all, {percent(changed)} of those that change the state",
+        ],
+        ["Samples a problem", f"{settings.budget:,}; one chain of {_chain_length(settings)}"],
+        ["Seed, date", f"{settings.seed}, {settings.created}"],
+        ["Command", settings.command],
+    ]
+    return table([], rows)
+
+
+def paper_html() -> str:
+    """The paper's own table, labelled as the paper's."""
+    rows = [
+        [name, *(f"{values[k]:.1f}" for _, values in PAPER)] for k, name in enumerate(PAPER_METHODS)
+    ]
+    return table(["", *(name for name, _ in PAPER)], rows)
+
+
+def paper_settings_html() -> str:
+    """How the paper ran its two experiments."""
+    rows = [
+        ["Language model", "Llama-3.1-8B-Instruct", "Tülu3-8B-SFT"],
+        [
+            "Reward model",
+            "their own, Bradley–Terry, from the same model: 64 responses a prompt, one pair each",
+            "Tülu3-8B-RM",
+        ],
+        ["Temperature, β", "1.0, 1", "1.0, 0.5"],
+        ["Samples a problem", "1,024", "1,024"],
+        [
+            "Problem sets",
+            "GSM8K, GSM-Symbolic",
+            "MATH500, GSM8K, TruthfulQA (TQA), MMLU-Redux, IFEval",
+        ],
+    ]
+    return table(["", "Task-specific experiments", "General experiments (the table above)"], rows)
+
+
+def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """An HTML table; every cell is escaped, and the first of a row is its head."""
+    head = "".join(f'<th scope="col">{html.escape(name)}</th>' for name in heads)
+    body = "".join(
+        f'<tr><th scope="row">{html.escape(row[0])}</th>'
+        + "".join(f"<td>{html.escape(cell)}</td>" for cell in row[1:])
+        + "</tr>"
+        for row in rows
+    )
+    top = f"<thead><tr>{head}</tr></thead>" if heads else ""
+    return (
+        '<div class="qr-table" tabindex="0" role="region" aria-label="numbers">'
+        f"<table>{top}<tbody>{body}</tbody></table></div>"
+    )
+
+
+def _revision(id_: str, revision: str) -> str:
+    return f"{id_} ({revision[:12]})" if revision else id_

@@ -1,0 +1,138 @@
+"""A GPU for the length of a run, where the server is a Space with ZeroGPU hardware.
+
+There `spaces.GPU` runs a function in a process that is forked from this one and has the GPU.
+Threads do not come along and what the function yields is pickled, so a whole run goes there, its
+models and their engines included, and what it writes comes back into its feed. Everywhere else
+`spaces.GPU` changes nothing; and a run of the models that come with the project asks for no GPU.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import closing
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any, TypeVar, cast
+
+import gradio as gr
+
+from components.session.links import Settings
+from components.session.offer import Offer, needs_gpu
+from components.session.runs import TICK, Feed, Limits, Runs, Status
+from qalign_core.errors import EngineError, QAlignError
+
+F = TypeVar("F", bound=Callable[..., Any])
+Run = Callable[..., Awaitable[None]]
+"""What draws a run: of its feed, the server's runs, its settings, and more that can be pickled."""
+
+
+def on_gpu(function: F) -> F:
+    """`spaces.GPU` of a function where that package is installed, otherwise the function."""
+    try:
+        import spaces
+    except ImportError:
+        return function
+    return cast(F, spaces.GPU(function))
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What a run in another process wrote since the last time, and how it stands."""
+
+    parts: tuple[str, ...]
+    status: Status
+    n_steps: int
+    result: Any
+    error: QAlignError | None
+
+
+def draw(
+    run: Run, limits: Limits, offer: Offer, settings: Settings, more: tuple[Any, ...]
+) -> Generator[Written, None, None]:
+    """Do a run in an event loop of its own; closing the generator cancels it.
+
+    Something is yielded at every tick, because only then a visitor's Stop is noticed.
+    """
+    feed = Feed()
+
+    async def whole() -> None:
+        await run(feed, Runs(limits, offer=offer), settings, *more)
+
+    async def wait(task: asyncio.Task[None]) -> None:
+        await asyncio.wait({task}, timeout=TICK)
+
+    with asyncio.Runner() as runner:
+        task = runner.get_loop().create_task(whole())
+        n = 0
+        while not task.done():
+            runner.run(wait(task))
+            error = task.exception() if task.done() else None
+            if error is not None and not isinstance(error, QAlignError):
+                raise error
+            parts = tuple(feed.parts[n:])
+            n += len(parts)
+            yield Written(parts, feed.status, feed.n_steps, feed.result, error)
+
+
+_draw_on_gpu = on_gpu(draw)
+
+
+def with_gpu(run: Run) -> Run:
+    """Let a run draw on a GPU that is lent for it, if one is and its models need one.
+
+    Raises:
+        EngineError: no GPU was lent, or it was taken away; ZeroGPU's own sentence.
+    """
+
+    @wraps(run)
+    async def anywhere(feed: Feed, runs: Runs, settings: Settings, *more: Any) -> None:
+        if _draw_on_gpu is draw or not needs_gpu(settings.lm, settings.rm):
+            await run(feed, runs, settings, *more)
+            return
+        settings.check(runs.limits)  # before any of the visitor's GPU time is asked for
+        runs.offer.check(settings.lm, settings.rm)
+        feed.status = Status("loading", "Waiting for a GPU…")
+        await _follow(feed, _draw_on_gpu(_Plain(anywhere), runs.limits, runs.offer, settings, more))
+
+    return anywhere
+
+
+@dataclass(frozen=True)
+class _Plain:
+    """A decorated run without its decorator; pickled by the name that the decorated one has."""
+
+    decorated: Any
+
+    def __call__(self, *arguments: Any) -> Awaitable[None]:
+        return cast(Run, self.decorated.__wrapped__)(*arguments)
+
+
+async def _follow(feed: Feed, written: Generator[Written, None, None]) -> None:
+    """Take what a run elsewhere writes into the feed, until it ends or this is cancelled."""
+    stopped = threading.Event()
+    loop = asyncio.get_running_loop()
+
+    def take(now: Written) -> None:
+        if not stopped.is_set():
+            feed.parts += now.parts
+            feed.status, feed.n_steps, feed.result = now.status, now.n_steps, now.result
+
+    def follow() -> None:
+        error = None
+        with closing(written):
+            for now in written:
+                if stopped.is_set():
+                    return
+                loop.call_soon_threadsafe(take, now)
+                error = now.error
+        if error is not None:
+            raise error
+
+    try:
+        await asyncio.to_thread(follow)
+    except gr.Error as error:
+        raise EngineError(f"no GPU for this run: {error.message}") from error
+    finally:
+        stopped.set()

@@ -1,0 +1,290 @@
+"""Live runs, one a visitor: a place in the queue, caps, a status in plain words, and an end.
+
+A run is a coroutine that writes lines into a `Feed`; `Runs.stream` shows what it has written, at
+most ten times a second, less often in a crowd. All runs share the event loop and take turns at
+every step (each awaits the model's engine), so a run never holds a slot from another. Leaving the
+page, Stop and a newer run of the same visitor all cancel the coroutine, and with it the request
+that it waits for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import threading
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any, Literal
+
+from components.session.offer import Offer
+from qalign_core.chain.priority import RUN
+from qalign_core.errors import InvalidSetting, QAlignError
+from qalign_core.models.progress import TOLD
+from qalign_core.protocols import LanguageModel, RewardModel
+from qalign_core.types import Sampling
+
+State = Literal["idle", "loading", "queued", "sampling", "finished", "stopped", "failed"]
+ModelLoader = Callable[[str, str, Sampling], tuple[LanguageModel, RewardModel]]
+
+TICK = 0.1
+"""Seconds between two updates of a page, at the least."""
+
+TICK_A_RUN = 0.015
+"""Seconds between two updates for each run that is shown: one takes 1.5 ms of the event loop."""
+
+log = logging.getLogger("qalign.runs")
+
+
+def tick(n_runs: int) -> float:
+    """Seconds between two updates of a page while so many runs are shown."""
+    return max(TICK, TICK_A_RUN * n_runs)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Caps of this server; each is an environment variable, `QALIGN_MAX_STEPS` and so on.
+
+    Attributes:
+        steps: proposals a chain.
+        samples: independent samples a run.
+        chains: chains a run.
+        runs: runs that sample at the same time.
+        queue: runs that wait for that.
+        tokens: length limit of a response.
+        prompt: characters of a prompt.
+    """
+
+    steps: int = 1024
+    samples: int = 1024
+    chains: int = 8
+    runs: int = 64
+    queue: int = 64
+    tokens: int = 512
+    prompt: int = 4000
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Limits:
+        """The defaults, with what the environment says instead.
+
+        Raises:
+            InvalidSetting: a variable is not a whole number above 0.
+        """
+        values: dict[str, int] = {}
+        for field in fields(cls):
+            name = f"QALIGN_MAX_{field.name.upper()}"
+            if name in environment:
+                text = environment[name].strip()
+                if not text.isdecimal() or int(text) < 1:
+                    raise InvalidSetting(f"{name} must be a whole number above 0, got {text!r}")
+                values[field.name] = int(text)
+        return cls(**values)
+
+    def check(self, name: str, value: int, *, least: int = 1) -> int:
+        """The value if it is within its cap.
+
+        Raises:
+            InvalidSetting: one sentence with the cap.
+        """
+        most = int(getattr(self, name))
+        if not least <= value <= most:
+            raise InvalidSetting(
+                f"{name} must be between {least} and {most} on this server, got {value}"
+            )
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """What a run is doing, for the page: a state and one plain phrase."""
+
+    state: State
+    text: str
+
+
+IDLE = Status("idle", "Idle. The model loads when you press Run.")
+
+
+class Feed:
+    """Where a run writes: trace lines, what it is doing, and what else its page shows."""
+
+    def __init__(self) -> None:
+        self.parts: list[str] = []
+        self.status = Status("loading", "Starting…")
+        self.lm: LanguageModel | None = None
+        self.result: Any = None
+        self.n_steps = 0
+        self._since = 0.0
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the language model must have said of it, such as that it is approximate."""
+        return tuple(getattr(self.lm, "notes", ()))
+
+    def write(self, line: str) -> None:
+        """Append text (whole lines)."""
+        self.parts.append(line)
+
+    def loading(self, what: str) -> None:
+        """Say what is being loaded."""
+        self.status = Status("loading", f"Loading {what}…")
+
+    def tell(self, what: str) -> None:
+        """Say what a load does now; called from its thread."""
+        self.status = Status("loading", f"Loading: {what}…")
+
+    async def step(self, n: int = 1) -> None:
+        """Count steps for the rate, and let the other runs have their turn."""
+        now = time.monotonic()
+        if not self.n_steps:
+            self._since = now
+        self.n_steps += n
+        elapsed = now - self._since
+        rate = f" at {self.n_steps / elapsed:.0f} steps/s" if elapsed > 0.3 else ""
+        self.status = Status("sampling", "; ".join([f"Sampling{rate}", *self.notes]))
+        await asyncio.sleep(0)
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What a page shows: all text so far, and the status."""
+
+    text: str
+    status: Status
+
+
+Work = Callable[[Feed], Awaitable[None]]
+
+
+def _load(lm: str, rm: str, sampling: Sampling) -> tuple[LanguageModel, RewardModel]:
+    from qalign_core.registry import load_language_model, load_reward_model  # torch: seconds
+
+    return load_language_model(lm, sampling=sampling), load_reward_model(rm)
+
+
+class Runs:
+    """All live runs of this process."""
+
+    def __init__(
+        self,
+        limits: Limits | None = None,
+        load: ModelLoader = _load,
+        offer: Offer | None = None,
+    ) -> None:
+        self.limits = limits or Limits.from_environment()
+        self.offer = offer or Offer.from_environment()
+        self._load = load
+        self._running: set[object] = set()
+        self._waiting: list[object] = []
+        self._moved: asyncio.Event = asyncio.Event()
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+
+    @property
+    def active(self) -> int:
+        """Runs that sample now."""
+        return len(self._running)
+
+    def warm_up(self, lm: str = "embedded", rm: str = "embedded") -> threading.Thread:
+        """Load the models behind the page, in a daemon thread; a failure shows at the first run."""
+
+        def load() -> None:
+            try:
+                self._load(lm, rm, Sampling())
+            except QAlignError as error:
+                log.warning("models are not ready: %s", error)
+
+        thread = threading.Thread(target=load, name="warm-up", daemon=True)
+        thread.start()
+        return thread
+
+    async def models(
+        self, feed: Feed, lm: str, rm: str, sampling: Sampling
+    ) -> tuple[LanguageModel, RewardModel]:
+        """The two models, loaded in a thread if this is their first use.
+
+        Raises:
+            ModelLoadError: this server does not offer them, or they cannot be loaded.
+        """
+        self.offer.check(lm, rm)
+        feed.loading("the models")
+        TOLD.set(feed.tell)
+        models = await asyncio.to_thread(self._load, lm, rm, sampling)
+        feed.lm = models[0]
+        return models
+
+    async def stream(self, visitor: str, work: Work) -> AsyncIterator[Snapshot]:
+        """Run `work` for a visitor and yield what it writes; closing the generator ends it."""
+        await self._end(visitor)
+        feed = Feed()
+        task = asyncio.create_task(self._run(visitor, feed, work), name=f"run of {visitor}")
+        self._tasks[visitor] = task
+        text, shown = "", (0, IDLE)
+        try:
+            while True:
+                done = task.done()
+                if (len(feed.parts), feed.status) != shown or done:
+                    text += "".join(feed.parts[shown[0] :])
+                    shown = (len(feed.parts), feed.status)
+                    yield Snapshot(text, feed.status)
+                if done:
+                    return
+                # the first step is shown at once, whoever else is there
+                pause = tick(len(self._tasks)) if feed.n_steps else TICK
+                await asyncio.wait({task}, timeout=pause)
+        finally:
+            task.cancel()
+            if self._tasks.get(visitor) is task:
+                del self._tasks[visitor]
+
+    async def stop(self, visitor: str) -> None:
+        """End the visitor's run, if there is one; what it wrote stays."""
+        await self._end(visitor)
+
+    async def _end(self, visitor: str) -> None:
+        task = self._tasks.pop(visitor, None)
+        if task is not None:
+            task.cancel()
+            await asyncio.wait({task})
+
+    async def _run(self, visitor: str, feed: Feed, work: Work) -> None:
+        RUN.set(visitor)  # the engines take turns between visitors, not between requests
+        try:
+            async with self._place(feed):
+                await work(feed)
+            text = "; ".join(["Finished", *feed.notes])
+            feed.status = replace(feed.status, state="finished", text=text)
+        except asyncio.CancelledError:
+            feed.status = Status("stopped", "Stopped. What was sampled stays.")
+        except QAlignError as error:
+            feed.status = Status("failed", f"Failed: {error}")
+        except Exception:
+            # a defect, not the visitor's mistake: the log has it, the page says only that
+            log.exception("a run failed")
+            feed.status = Status("failed", "Failed: the run met an internal error; try again.")
+
+    @contextlib.asynccontextmanager
+    async def _place(self, feed: Feed) -> AsyncIterator[None]:
+        """Wait for one of the places to run, first come, first served."""
+        ticket = object()
+        if len(self._waiting) >= self.limits.queue:
+            raise InvalidSetting(
+                f"{self.limits.queue} runs are waiting already; please try again in a minute"
+            )
+        self._waiting.append(ticket)
+        try:
+            while self._waiting[0] is not ticket or len(self._running) >= self.limits.runs:
+                place = self._waiting.index(ticket) + 1
+                feed.status = Status("queued", f"Number {place} in the queue")
+                self._moved.clear()
+                await self._moved.wait()
+            self._running.add(ticket)
+        finally:
+            self._waiting.remove(ticket)
+            self._moved.set()
+        try:
+            yield
+        finally:
+            self._running.discard(ticket)
+            self._moved.set()

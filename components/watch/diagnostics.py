@@ -1,0 +1,120 @@
+"""Numbers that the browser asks for: a chain's diagnostics, and what beta means for a problem.
+
+What the browser sends is the visitor's word: sizes and types are checked before anything is done.
+"""
+
+from __future__ import annotations
+
+import math
+from statistics import stdev
+from typing import Any
+
+from qalign_core.analysis.diagnostics import (
+    autocorrelation,
+    ess,
+    ess_per_thousand_tokens,
+    mcse,
+    split_rhat,
+)
+from qalign_core.analysis.tuning import best_of_n_as_alignment, fit_mixture
+from qalign_core.errors import InvalidSetting
+
+MAX_CHAINS = 64
+MAX_VALUES = 100_000
+RANK_BINS = 12
+FEW = "too few steps, or a reward that never changed"
+SIZES = tuple(2**k for k in range(3, 21))
+"""The n of best-of-n that beta is compared with."""
+
+
+def _rewards(values: Any, most: int) -> list[float]:
+    if not isinstance(values, list) or len(values) > most:
+        raise ValueError(f"expected a list of at most {most} numbers")
+    numbers = [float(value) for value in values]
+    if not all(math.isfinite(number) for number in numbers):
+        raise ValueError("expected finite numbers")
+    return numbers
+
+
+def rank_histograms(chains: list[list[float]], bins: int = RANK_BINS) -> list[list[float]]:
+    """For each chain, the share of its states in each bin of the ranks over all chains.
+
+    Chains that sample the same distribution give flat histograms (Vehtari et al., 2021).
+    """
+    order = sorted((value, k) for k, chain in enumerate(chains) for value in chain)
+    shares = [[0.0] * bins for _ in chains]
+    at = 0
+    while at < len(order):
+        end = at
+        while end < len(order) and order[end][0] == order[at][0]:
+            end += 1
+        rank = (at + end - 1) / 2  # ties share their mean rank
+        for _, k in order[at:end]:
+            shares[k][min(bins - 1, int(rank * bins / len(order)))] += 1 / len(chains[k])
+        at = end
+    return shares
+
+
+def diagnose(data: dict[str, Any]) -> dict[str, Any]:
+    """Diagnostics of the states' rewards, ready to show.
+
+    Args:
+        data: {"rewards": one list a chain, "chain": which one is looked at, "generated": tokens}.
+
+    Raises:
+        ValueError: the data are not that.
+    """
+    sent = data["rewards"]
+    if not isinstance(sent, list) or not 0 < len(sent) <= MAX_CHAINS:
+        raise ValueError("expected rewards of 1 to 64 chains")
+    chains = [_rewards(chain, MAX_VALUES // len(sent)) for chain in sent]
+    looked_at = chains[max(0, min(int(data["chain"]), len(chains) - 1))]
+    generated = max(0, int(data["generated"]))
+    effective, error, agreement = ess(chains), mcse(chains), split_rhat(chains)
+    per_tokens = ess_per_thousand_tokens(effective, generated)
+    states = sum(map(len, chains))
+
+    def fact(name: str, value: float | None, digits: int, meaning: str) -> dict[str, str]:
+        shown = FEW if value is None else f"{value:,.{digits}f}"
+        return {"name": name, "value": shown, "meaning": meaning if value is not None else ""}
+
+    facts = [
+        fact("Effective sample size", effective, 0, f"independent samples that {states} are worth"),
+        fact("per 1,000 tokens", per_tokens, 1, f"effective samples for {generated:,} tokens"),
+        fact("Error of the mean", error, 3, "standard error of the mean reward"),
+        fact("Split R-hat", agreement, 3, "1 is good; above 1.01 the parts still disagree"),
+    ]
+    charts = []
+    lags = autocorrelation(looked_at)
+    if lags is not None:
+        axis = f"autocorrelation at 0 to {len(lags) - 1} steps apart"
+        charts.append({"title": "How alike are states?", "axis": axis, "values": list(lags)})
+    if len(chains) > 1 and effective is not None:
+        for k, shares in enumerate(rank_histograms(chains)):
+            axis = "rank of its rewards among all"
+            charts.append({"title": f"Chain {k}: flat is good", "axis": axis, "values": shares})
+    about = (
+        "From the rewards of the states so far. Neighbouring states resemble each other, so a "
+        "chain of many states is worth fewer independent samples."
+    )
+    return {"about": about, "facts": facts, "charts": charts}
+
+
+def beta_facts(rewards: list[float]) -> dict[str, Any]:
+    """The spread of base rewards, and the beta that each best-of-n matches.
+
+    Returns:
+        {"spread": raw RM units, "matching": [[n, beta], ...]}, or a "note" that says why not.
+    """
+    numbers = _rewards(rewards, 4096)
+    if len(numbers) < 8:
+        return {"note": "Too few samples of the model alone to compare with best-of-n."}
+    mixture = fit_mixture(numbers)
+    matching = []
+    for n in SIZES if mixture is not None else ():
+        assert mixture is not None
+        try:
+            matching.append([n, best_of_n_as_alignment(mixture, n).beta])
+        except InvalidSetting:
+            continue  # the formula means nothing for so small an n
+    return {"spread": stdev(numbers), "matching": matching}

@@ -1,0 +1,67 @@
+"""The chain player as a Gradio component: a trace in, all animation in the browser.
+
+The template is constant and nothing is interpolated into it: traces travel as the component's
+value (a live run, growing) or its `recorded` property, and the script puts their text into the page
+as text only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import gradio as gr
+
+TEMPLATE = '<div class="qp-host"></div>'
+
+# The quoted names are the events that Python can listen to.
+SCRIPT = """
+const shell = window.QAlignShell;
+const api = window.QAlign.mount(element.querySelector(".qp-host"), {
+  text: props.recorded, name: props.recorded_name,
+  step: shell.linked ? null : shell.step,
+  onseek: (t) => shell.seek(t),
+  actions: shell.actions,
+  extra: { diagnostics: ["Can I trust it?", (...at) => shell.diagnostics(server.diagnose, ...at)] },
+});
+watch("value", () => api.stream(props.value));
+"""
+
+
+def chain_player(
+    recorded: str,
+    *,
+    diagnose: Callable[[dict[str, Any]], dict[str, Any]],
+    name: str = "Recorded run",
+    elem_id: str = "watch-player",
+) -> gr.HTML:
+    """A player that shows a recorded trace at once and a live run when its value grows.
+
+    Args:
+        recorded: a whole trace, JSON lines.
+        diagnose: called by the browser with the states' rewards, returns what to show.
+        name: what the recorded run is called.
+        elem_id: id in the page.
+    """
+    return gr.HTML(
+        value="",
+        html_template=TEMPLATE,
+        js_on_load=SCRIPT,
+        recorded=recorded,
+        recorded_name=name,
+        server_functions=[diagnose],
+        apply_default_css=False,
+        elem_id=elem_id,
+    )
+
+
+def beta_slider(facts: Callable[[list[float]], dict[str, Any]], value: float) -> gr.HTML:
+    """A logarithmic slider whose value is beta, a positive number; it dispatches "change"."""
+    return gr.HTML(
+        value=value,
+        html_template='<div class="q-beta"></div>',
+        js_on_load="window.QAlignShell.beta(element, props, trigger, server, watch); // 'change'",
+        server_functions=[facts],
+        apply_default_css=False,
+        elem_id="watch-beta",
+    )

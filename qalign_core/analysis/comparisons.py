@@ -1,0 +1,388 @@
+"""One prompt, one budget, four ways to decide: what is drawn, and what each rule makes of it.
+
+Chains feed QAlign; one pool of independent samples feeds best-of-n, majority voting and weighted
+majority voting, so that between those three the rule is the only difference. Without an answer
+extractor (open-ended prompts) minimum Bayes risk with ROUGE-1 takes the place of the votes.
+
+A `Comparison` is the record; a `Cut` says how much of it is looked at; `outcomes` decides four
+times. Everything can be computed again at any smaller budget without drawing anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from itertools import accumulate
+from typing import Literal
+
+import numpy as np
+
+from qalign_core.chain.chain import run_chain, run_chains
+from qalign_core.chain.cost import flops, n_at_budget, parameters_of
+from qalign_core.chain.sampling import gather, sample_iid
+from qalign_core.decide.answers.extraction import get_extractor, same_answer
+from qalign_core.decide.rules import (
+    best_of_n,
+    effective_sample_size,
+    importance_weights,
+    majority_vote,
+    minimum_bayes_risk,
+    waste_recycling,
+    weighted_majority_vote,
+)
+from qalign_core.decide.utilities import rouge1
+from qalign_core.errors import InvalidSetting
+from qalign_core.protocols import AnswerExtractor, LanguageModel, RewardModel
+from qalign_core.types import Cost, Decision, ScoredResponse, Step, TraceHeader
+
+Budget = Literal["flops", "samples"]
+Method = Literal["qalign", "bon", "mv", "wmv"]
+METHODS: tuple[Method, ...] = ("qalign", "bon", "mv", "wmv")
+
+TOLERANCE = 0.02
+"""How far apart, relatively, the compute of chains and pool may end at equal FLOPs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Meter:
+    """Prices a draw in one unit: FLOPs, or generated tokens where a model's size is unknown."""
+
+    lm_parameters: int = 0
+    rm_parameters: int = 0
+
+    @classmethod
+    def of(cls, lm: LanguageModel, rm: RewardModel) -> Meter:
+        """The meter of two models."""
+        return cls(parameters_of(lm), parameters_of(rm))
+
+    @property
+    def unit(self) -> str:
+        """What `price` counts."""
+        return "FLOPs" if self.lm_parameters else "generated tokens"
+
+    def price(self, cost: Cost) -> int:
+        """The price of a cost; additive."""
+        if not self.lm_parameters:
+            return cost.generated
+        return flops(cost, self.lm_parameters, self.rm_parameters)
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """How much of a comparison is looked at: states 0..t of every chain, the first n samples."""
+
+    t: int
+    n: int
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Everything drawn for one prompt.
+
+    Attributes:
+        header: what was run; `beta` is also that of the importance weights, `reference` the right
+            answer if known, `extractor` None for an open-ended prompt.
+        steps: steps of all chains, in any order between chains.
+        pool: independent samples of the same base LM, in order.
+        meter: prices of the two models.
+        burn_in: states of each chain that are dropped before deciding.
+    """
+
+    header: TraceHeader
+    steps: tuple[Step, ...] = ()
+    pool: tuple[ScoredResponse, ...] = ()
+    meter: Meter = Meter()
+    burn_in: int = 0
+
+    @cached_property
+    def chains(self) -> tuple[tuple[Step, ...], ...]:
+        """The steps of each chain, by t."""
+        chains: dict[int, list[Step]] = {}
+        for step in self.steps:
+            chains.setdefault(step.chain, []).append(step)
+        return tuple(tuple(chains[k]) for k in sorted(chains))
+
+    @cached_property
+    def chain_spent(self) -> list[int]:
+        """Price of states 0..t of all chains together, t = 0, 1, ... as far as all have come."""
+        return _running(
+            self.meter.price(sum((step.cost for step in steps), Cost()))
+            for steps in zip(*self.chains, strict=False)
+        )
+
+    @cached_property
+    def pool_spent(self) -> list[int]:
+        """Price of the first 1, 2, ... samples."""
+        return _running(self.meter.price(sample.cost) for sample in self.pool)
+
+    @property
+    def ready(self) -> bool:
+        """Whether there is something to decide from on both sides."""
+        return bool(self.chain_spent and self.pool)
+
+    @property
+    def extract(self) -> AnswerExtractor | None:
+        """The answer extractor, remembering what it has read; None for an open-ended prompt."""
+        return None if self.header.extractor is None else _remembering(self.header.extractor)
+
+    def steps_to(self, t: int) -> list[Step]:
+        """Steps 0..t of every chain, chain after chain."""
+        return [step for chain in self.chains for step in chain[: t + 1]]
+
+    def is_right(self, answer: str | None) -> bool | None:
+        """Whether an answer is the right one; None where that is not known."""
+        if self.header.reference is None:
+            return None
+        return same_answer(answer, self.header.reference)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one method decides, from what, and at what price.
+
+    Attributes:
+        method: which rule.
+        decision: the answer and why.
+        correct: None where the right answer is not known.
+        n: states (with repeats) or samples it was decided from.
+        cost: tokens spent on all of them, LM and RM apart.
+        spent: their price in the meter's unit.
+        sequential: forward passes of the LM that had to wait for one another: all new tokens of
+            a chain (the longest of several), the longest sample of a pool.
+        effective: effective sample size of the importance weights; None for the other methods.
+    """
+
+    method: Method
+    decision: Decision
+    correct: bool | None
+    n: int
+    cost: Cost
+    spent: int
+    sequential: int
+    effective: float | None = None
+
+
+async def draw_comparison(
+    lm: LanguageModel,
+    rm: RewardModel,
+    prompt: str,
+    *,
+    beta: float,
+    steps: int,
+    seed: int,
+    n_chains: int = 1,
+    budget: Budget = "flops",
+    max_samples: int = 4096,
+    concurrency: int = 8,
+) -> AsyncIterator[Step | ScoredResponse]:
+    """Run the chains and draw the pool that goes with them; yield both as they arrive.
+
+    The pool follows the chains: after every step it is filled up to what the chains have spent
+    (or, at equal samples, to the number of their states), so that a run which is stopped half-way
+    is a fair comparison up to there. At equal FLOPs, if the last sample leaves the two more than
+    `TOLERANCE` apart, every chain makes a step more, and so on; never more than double.
+
+    Args:
+        lm: language model, as sampled.
+        rm: reward model.
+        prompt: the user's text.
+        beta: temperature of the target, raw RM units.
+        steps: proposals of each chain.
+        seed: address of the randomness; chains and pool are independent of one another.
+        n_chains: number of chains.
+        budget: what is made equal.
+        max_samples: the pool is never larger; the comparison then ends as it is.
+        concurrency: how many samples are drawn ahead.
+
+    Raises:
+        InvalidSetting, InvalidPrompt, ModelContractError, InvalidReward.
+    """
+    if budget not in ("flops", "samples"):
+        raise InvalidSetting(f"budget must be 'flops' or 'samples', got {budget!r}")
+    meter = Meter.of(lm, rm)
+    pool = sample_iid(lm, rm, prompt, n=max_samples, seed=seed, concurrency=concurrency)
+    chains = run_chains(lm, rm, prompt, n_chains=n_chains, beta=beta, steps=steps, seed=seed)
+    last: dict[int, Step] = {}
+    chain_spent = pool_spent = nearest = 0
+    n_states = n_samples = 0
+
+    def behind() -> bool:
+        if n_samples >= max_samples:
+            return False
+        return n_samples < n_states if budget == "samples" else pool_spent < chain_spent
+
+    try:
+        for extra in range(steps + 2):
+            async for step in chains if extra == 0 else _one_more(lm, rm, prompt, beta, seed, last):
+                last[step.chain] = step
+                chain_spent += meter.price(step.cost)
+                n_states += 1
+                yield step
+                while behind():
+                    sample = await anext(pool)
+                    before, pool_spent = pool_spent, pool_spent + meter.price(sample.cost)
+                    nearest = min(before, pool_spent, key=lambda x: abs(x - chain_spent))
+                    n_samples += 1
+                    yield sample
+            nearest = min(nearest, pool_spent, key=lambda x: abs(x - chain_spent))
+            if budget == "samples" or n_samples >= max_samples:
+                return
+            if abs(nearest - chain_spent) <= TOLERANCE * chain_spent:
+                return
+    finally:
+        await chains.aclose()  # type: ignore[attr-defined]
+        await pool.aclose()  # type: ignore[attr-defined]
+
+
+async def _one_more(
+    lm: LanguageModel,
+    rm: RewardModel,
+    prompt: str,
+    beta: float,
+    seed: int,
+    last: dict[int, Step],
+) -> AsyncIterator[Step]:
+    """The next step of every chain, where an interrupted run would have gone on."""
+
+    async def advance(step: Step) -> Step:
+        t = step.t + 1
+        more = run_chain(
+            lm, rm, prompt, beta=beta, steps=t, seed=seed, chain=step.chain, start=step
+        )
+        return await anext(more)
+
+    for step in await gather(*(advance(last[chain]) for chain in sorted(last))):
+        yield step
+
+
+def full_cut(comparison: Comparison, budget: Budget = "flops") -> Cut:
+    """The largest cut at which chains and pool are level.
+
+    Raises:
+        InvalidSetting: nothing was drawn on one of the sides.
+    """
+    chain, pool = _spent(comparison)
+    if budget == "samples":
+        n_chains = len(comparison.chains)
+        t = min(len(chain), max(1, len(pool) // n_chains)) - 1
+        return Cut(t, min(len(pool), n_chains * (t + 1)))
+    level = min(chain[-1], pool[-1])
+    return Cut(n_at_budget(chain, level) - 1, n_at_budget(pool, level))
+
+
+def ladder(comparison: Comparison, budget: Budget = "flops", rungs: int = 24) -> tuple[Cut, ...]:
+    """Cuts of increasing size up to the full one, evenly on a logarithmic scale, no two alike.
+
+    Raises:
+        InvalidSetting: nothing was drawn on one of the sides, or fewer than one rung.
+    """
+    if rungs < 1:
+        raise InvalidSetting(f"a ladder needs at least one rung, got {rungs}")
+    chain, pool = _spent(comparison)
+    full = full_cut(comparison, budget)
+    if budget == "samples":
+        n_chains = len(comparison.chains)
+        cuts = [Cut(t - 1, min(full.n, n_chains * t)) for t in _log_spaced(full.t + 1, rungs)]
+    else:
+        cuts = [Cut(n_at_budget(chain, pool[n - 1]) - 1, n) for n in _log_spaced(full.n, rungs)]
+        cuts = [cut for cut in cuts if cut.t <= full.t and cut.n < full.n]
+    return tuple(dict.fromkeys([*cuts, full]))
+
+
+def outcomes(comparison: Comparison, cut: Cut) -> tuple[Outcome, ...]:
+    """What the four methods decide at a cut, in the order of `METHODS`.
+
+    Raises:
+        InvalidSetting: the cut is not within what was drawn.
+    """
+    _check(comparison, cut)
+    extract = comparison.extract
+    steps = comparison.steps_to(cut.t)
+    states = [step.state for step in steps if step.t >= _burn_in(comparison, cut)]
+    pool = list(comparison.pool[: cut.n])
+    rewards = [sample.reward for sample in pool]
+    weights = importance_weights(rewards, comparison.header.beta)
+    if extract is None:
+        decisions = (
+            minimum_bayes_risk(states, rouge1),
+            best_of_n(pool),
+            minimum_bayes_risk(pool, rouge1),
+            minimum_bayes_risk(pool, rouge1, weights),
+        )
+    else:
+        decisions = (
+            majority_vote(states, extract),
+            best_of_n(pool, extract),
+            majority_vote(pool, extract),
+            weighted_majority_vote(pool, extract, beta=comparison.header.beta),
+        )
+    chain_cost = sum((step.cost for step in steps), Cost())
+    pool_cost = sum((sample.cost for sample in pool), Cost())
+    in_a_row = max(sum(s.cost.generated for s in c[: cut.t + 1]) for c in comparison.chains)
+    longest = max(len(sample.response) for sample in pool)
+    return tuple(
+        Outcome(
+            method=method,
+            decision=decision,
+            correct=None if extract is None else comparison.is_right(decision.answer),
+            n=len(states) if method == "qalign" else len(pool),
+            cost=chain_cost if method == "qalign" else pool_cost,
+            spent=comparison.meter.price(chain_cost if method == "qalign" else pool_cost),
+            sequential=in_a_row if method == "qalign" else longest,
+            effective=effective_sample_size(weights) if method == "wmv" else None,
+        )
+        for method, decision in zip(METHODS, decisions, strict=True)
+    )
+
+
+def recycled(comparison: Comparison, cut: Cut) -> Decision:
+    """QAlign's decision when rejected proposals count too, with the chance they had.
+
+    Raises:
+        InvalidSetting: the cut is not within what was drawn.
+    """
+    _check(comparison, cut)
+    samples, weights = waste_recycling(comparison.steps_to(cut.t), _burn_in(comparison, cut))
+    extract = comparison.extract
+    if extract is None:
+        return minimum_bayes_risk(samples, rouge1, weights)
+    return majority_vote(samples, extract, weights=weights)
+
+
+def _burn_in(comparison: Comparison, cut: Cut) -> int:
+    """States dropped at a cut: a short cut keeps its last one."""
+    return min(comparison.burn_in, cut.t)
+
+
+def _check(comparison: Comparison, cut: Cut) -> None:
+    chain, pool = _spent(comparison)
+    if not (0 <= cut.t < len(chain) and 1 <= cut.n <= len(pool)):
+        raise InvalidSetting(
+            f"the cut t = {cut.t}, n = {cut.n} was asked for, of {len(chain)} states a chain and "
+            f"{len(pool)} samples; ask for a smaller one"
+        )
+
+
+def _spent(comparison: Comparison) -> tuple[Sequence[int], Sequence[int]]:
+    if not comparison.ready:
+        raise InvalidSetting(
+            f"nothing to compare yet: {len(comparison.chain_spent)} states a chain and "
+            f"{len(comparison.pool)} samples were drawn; at least one of each is needed"
+        )
+    return comparison.chain_spent, comparison.pool_spent
+
+
+def _running(prices: Iterable[int]) -> list[int]:
+    return list(accumulate(prices))
+
+
+def _log_spaced(last: int, count: int) -> list[int]:
+    """Whole numbers from 1 to `last`, about evenly on a logarithmic scale, ascending."""
+    return sorted({int(x) for x in np.geomspace(1, last, count).round()})
+
+
+@lru_cache(maxsize=16)
+def _remembering(extractor: str) -> AnswerExtractor:
+    # four rules read the same texts again at every budget
+    return lru_cache(maxsize=16384)(get_extractor(extractor))

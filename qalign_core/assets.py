@@ -1,0 +1,14 @@
+"""Where the project's data lie: beside the package in a checkout, inside it once installed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+_PACKAGE = Path(__file__).resolve().parent
+
+ASSETS = next(
+    folder
+    for folder in (_PACKAGE / "assets", _PACKAGE.parent / "assets")
+    if (folder / "registry.toml").is_file()
+)
+"""The folder with the embedded models, the registry, problem sets and recorded runs."""

@@ -1,0 +1,1 @@
+"""The chain of the paper: two formulas, a step, a loop; it never knows a model."""

@@ -1,0 +1,168 @@
+"""Drawing from the base LM, checked and scored; independent samples for BoN, MV and WMV."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections import deque
+from collections.abc import AsyncIterator, Coroutine, Sequence
+from numbers import Integral
+from typing import Any, TypeVar
+
+from qalign_core.chain.cost import draw_cost
+from qalign_core.chain.randomness import derive_seed
+from qalign_core.errors import InvalidPrompt, InvalidReward, InvalidSetting, ModelContractError
+from qalign_core.protocols import LanguageModel, RewardModel
+from qalign_core.types import Response, ScoredResponse
+
+T = TypeVar("T")
+
+
+def check_count(name: str, value: int, minimum: int) -> int:
+    """Return a whole number of at least `minimum`, or raise `InvalidSetting` naming the setting."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < minimum:
+        raise InvalidSetting(f"{name} must be a whole number >= {minimum}, got {value!r}")
+    return value
+
+
+def encode_prompt(lm: LanguageModel, prompt: str) -> tuple[int, ...]:
+    """The prompt as ids, refused if there is nothing in it.
+
+    Raises:
+        InvalidPrompt: the prompt is empty (or, from the model, longer than its context).
+    """
+    if not isinstance(prompt, str) or not prompt.strip():
+        raise InvalidPrompt("the prompt is empty; write a question or choose a problem")
+    return tuple(lm.encode(prompt))
+
+
+def check_response(response: Response, prefix: Sequence[int], lm: LanguageModel) -> Response:
+    """Return the response if it keeps the contract that detailed balance rests on.
+
+    It must keep the prefix, add at least one id, stay within the limit `L` that is the same for
+    every index, and be shorter than `L` only if it ended by itself (METHOD: Objects).
+
+    Raises:
+        ModelContractError: it does not; the message says which rule was broken.
+    """
+    n_kept, n, limit = len(prefix), len(response.tokens), lm.max_new_tokens
+    if tuple(response.tokens[:n_kept]) != tuple(prefix):
+        raise ModelContractError(
+            f"{lm.id} changed the kept prefix: the first {n_kept} tokens came back different; "
+            "a model must continue from the ids that it was given"
+        )
+    if n <= n_kept:
+        raise ModelContractError(
+            f"{lm.id} returned {n} tokens for a prefix of {n_kept}; at least one new token "
+            "(the EOS, if nothing else) was expected"
+        )
+    if n > limit:
+        raise ModelContractError(
+            f"{lm.id} returned {n} tokens, more than its limit of {limit}; prefix and new tokens "
+            "together must stay within max_new_tokens"
+        )
+    if not response.finished and n < limit:
+        raise ModelContractError(
+            f"{lm.id} stopped after {n} tokens without an EOS and below its limit of {limit}; "
+            "a response cut short elsewhere has no place in the chain"
+        )
+    return response
+
+
+def check_reward(reward: float, response: Response, rm: RewardModel) -> float:
+    """Return the reward if it is one finite number.
+
+    Raises:
+        InvalidReward: it is not; the message names the response.
+    """
+    try:
+        finite = math.isfinite(reward)
+    except (TypeError, ValueError, OverflowError):
+        finite = False
+    if not finite:
+        shown = response.text if len(response.text) <= 80 else response.text[:77] + "..."
+        raise InvalidReward(
+            f"{rm.id} gave {reward!r} for the response {shown!r}; one finite number was expected"
+        )
+    return reward
+
+
+async def draw(
+    lm: LanguageModel,
+    rm: RewardModel,
+    prompt: str,
+    prompt_ids: Sequence[int],
+    prefix: Sequence[int],
+    *,
+    seed: int,
+) -> ScoredResponse:
+    """Draw the rest of a response after `prefix` (Eq. proposal), check it and score it.
+
+    Raises:
+        ModelContractError: the LM broke its contract.
+        InvalidReward: the RM returned no finite number.
+    """
+    response = await lm.extend(prompt_ids, prefix, seed=seed)
+    check_response(response, prefix, lm)
+    reward = await rm.score(prompt, response)
+    check_reward(reward, response, rm)
+    cost = draw_cost(prompt_ids, len(prefix), response, reward)
+    return ScoredResponse(response, float(reward), cost)
+
+
+async def gather(*calls: Coroutine[Any, Any, T]) -> list[T]:
+    """Await all calls side by side; if one fails or the caller is cancelled, cancel the others."""
+    tasks = [asyncio.ensure_future(call) for call in calls]
+    try:
+        return [await task for task in tasks]
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def sample_iid(
+    lm: LanguageModel,
+    rm: RewardModel,
+    prompt: str,
+    *,
+    n: int,
+    seed: int,
+    concurrency: int = 16,
+    first: int = 0,
+) -> AsyncIterator[ScoredResponse]:
+    """Yield `n` independent, scored samples of the base LM, in order of their number.
+
+    Sample k depends on `seed` and k alone, so a longer pool begins with the shorter one.
+
+    Args:
+        lm: language model, as sampled.
+        rm: reward model.
+        prompt: the user's text.
+        n: number of samples, >= 0.
+        seed: address of the randomness.
+        concurrency: how many samples are drawn at once, >= 1.
+        first: number of the first sample to yield; those before it are left out.
+
+    Raises:
+        InvalidSetting, InvalidPrompt, ModelContractError, InvalidReward.
+    """
+    check_count("n", n, 0)
+    check_count("first", first, 0)
+    check_count("concurrency", concurrency, 1)
+    prompt_ids = encode_prompt(lm, prompt)
+    pending: deque[asyncio.Task[ScoredResponse]] = deque()
+    started = first
+    try:
+        while started < n or pending:
+            while started < n and len(pending) < concurrency:
+                seed_k = derive_seed(seed, started, 0, "sample")
+                call = draw(lm, rm, prompt, prompt_ids, (), seed=seed_k)
+                pending.append(asyncio.ensure_future(call))
+                started += 1
+            yield await pending[0]
+            pending.popleft()
+    finally:
+        for task in pending:
+            task.cancel()
+        await asyncio.gather(*pending, return_exceptions=True)

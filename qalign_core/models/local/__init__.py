@@ -1,0 +1,1 @@
+"""Language models in this process: a decode engine over rows, and the nets that it drives."""

@@ -1,0 +1,111 @@
+"""Which net runs a model: the fastest that computes what the model does, checked at load."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from qalign_core.models.local.llama_net import LlamaNet
+from qalign_core.models.local.rows import KVNet, Net, sliding_window
+from qalign_core.models.local.transformers_net import HFNet, PlainNet, last_logits
+
+TOLERANCE = 2e-3  # largest difference to transformers' own logits at load, relative to their size
+
+
+def build(model: Any, rows: int, window: int) -> Net:
+    """The fastest net that computes what `model` does, checked against its own forward.
+
+    Raises:
+        ValueError: none does.
+    """
+    reach = sliding_window(model.config) or window
+    n = min(max(12, reach + 8 if reach < window else 0), window - 1)
+    vocabulary = model.get_input_embeddings().weight.shape[0]
+    probe = [(7 * i + 1) % vocabulary for i in range(n)]
+    ids = torch.tensor([probe], device=model.device)
+    expected = model(ids, **last_logits(model, 12)).logits[0, -12:].float()
+    attention = model.config._attn_implementation
+
+    def plain(stateful: bool) -> Net:
+        model.set_attn_implementation(attention)
+        return PlainNet(model, rows, window, stateful=stateful)
+
+    ways: list[Any] = []
+    if LlamaNet.fits(model, window):
+        ways.append(lambda: LlamaNet(model, rows, window))
+    ways += [lambda: HFNet(model, rows, window, attention="qalign_rows")]
+    ways += [lambda: HFNet(model, rows, window, attention="eager")]
+    ways += [lambda: plain(True), lambda: plain(False)]
+    reasons = []
+    for way in ways:
+        try:
+            net: Net = way()
+            error = _error(net, probe, expected)
+        except (ValueError, TypeError, RuntimeError, AttributeError, IndexError) as reason:
+            reasons.append(str(reason).splitlines()[0] if str(reason) else type(reason).__name__)
+            continue
+        precision = TOLERANCE if net.dtype == torch.float32 else 0.1
+        if error <= precision * max(1.0, expected.abs().max().item()):
+            if isinstance(net, KVNet):
+                net.exact = verify(net, probe[:12])
+            return net
+        reasons.append(f"logits differ by {error:.2g}")
+    raise ValueError("; ".join(dict.fromkeys(reasons)))
+
+
+def _error(net: Net, probe: Sequence[int], expected: Tensor) -> float:
+    """Largest difference to the last logits expected, read in, decoded alone and in company."""
+    n, decoded = len(probe), len(expected) // 2
+    for start in range(0, n - decoded, net.chunk):
+        read = net.read_in(0, probe[start : min(start + net.chunk, n - decoded)], start)
+    found = [net.logits(read[-1:])[0]]
+    kept = isinstance(net, KVNet)
+    found += [_decode(net, probe[i], i, beside=kept and i % 2 == 0) for i in range(n - decoded, n)]
+    for row in (0, 1):
+        net.clear(row)
+    return (torch.stack(found) - expected[-len(found) :]).abs().max().item()
+
+
+def _decode(net: Net, token: int, at: int, *, beside: bool = False) -> Tensor:
+    """Logits [vocabulary] after one token of row 0, alone or beside a row as long as can be."""
+    m = net.n_rows(2 if beside else 1)
+    tokens, positions = np.full(m, token), np.full(m, -1)
+    positions[0] = at
+    if beside:
+        positions[1] = net.window - 1
+    return net.decode(tokens, positions)[0].clone()
+
+
+def verify(net: KVNet, tokens: Sequence[int]) -> bool:
+    """Whether results are the same bits in any company; if not, hold all shapes constant first."""
+    if not _same_in_any_company(net, tokens):
+        net.fixed = True
+        if not _same_in_any_company(net, tokens):
+            return False
+    return True
+
+
+def _same_in_any_company(net: KVNet, tokens: Sequence[int]) -> bool:
+    """Compare a sequence decoded in the last row, in company, with row 0 read in and alone."""
+    n, last = len(tokens), net.rows - 1
+    starts = range(8 if net.chunk >= 8 else 4, n, 4)  # fours: the logits too have no fewer rows
+    for start, stop in itertools.pairwise((0, *starts, n)):
+        read = net.logits(net.read_in(0, tokens[start:stop], start))[-1]
+    kept = net.copy_out(0, 0, n).clone()
+    alone = [_decode(net, token, i) for i, token in enumerate(tokens)]
+    same = torch.equal(net.copy_out(0, 0, n), kept) and torch.equal(alone[-1], read)
+    for i, token in enumerate(tokens):
+        company = (np.arange(net.rows) * 5 + i) % n
+        batch = np.array(tokens)[company]
+        at = np.where(company % 2, net.window - 1, company)  # some attend to everything
+        batch[last], at[last] = token, i
+        same = same and torch.equal(net.decode(batch, at)[last], alone[i])
+    same = same and torch.equal(net.copy_out(last, 0, n), kept)
+    for row in range(net.rows):
+        net.clear(row)
+    return bool(same)

@@ -1,0 +1,296 @@
+"""The decode engine: continuous batching over a fixed number of rows, one token a row and step.
+
+One engine per loaded model, one thread that owns it. Requests from every chain, every user and
+the independent samples wait in one queue that is fair between runs. A request takes a free row,
+copies what is kept of its prefix, reads in the rest, and then gets one token a step until it ends;
+the row is refilled at once. Cancelling takes effect at the next token.
+
+A trajectory depends on its own seed and tokens only: uniforms are addressed by (seed, position),
+and the net gives the same bits in any company (`nets.verify`), so nobody's result depends on who
+else is using the machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from qalign_core.errors import EngineError
+from qalign_core.models.local.prefix_cache import PrefixCache
+from qalign_core.models.local.rows import Net
+from qalign_core.models.local.worker import Job, Worker, as_engine_error
+from qalign_core.types import Sampling, Work
+
+
+def uniforms(seed: int, start: int, stop: int) -> np.ndarray:
+    """One number in [0, 1) for each position start..stop-1 of a response, addressed by `seed`.
+
+    Raw Philox words (a stream that numpy promises never to change), 51 bits each: `u * total` is
+    then always below `total`, so inverting a distribution function never runs off its end.
+    """
+    words: np.ndarray = np.random.Philox(key=seed % 2**64).random_raw(stop)[start:]
+    return (words >> np.uint64(13)) * 2.0**-51
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """What a request returns: the new ids, ln p of each as sampled, whether EOS ended it, work."""
+
+    tokens: tuple[int, ...]
+    log_probs: tuple[float, ...]
+    finished: bool
+    work: Work
+
+
+class Request(Job):
+    """A response to continue: `tokens` = prompt and kept prefix; `n_prompt` of them are prompt."""
+
+    __slots__ = ("n_prompt", "sampling", "seed", "tokens")
+
+    def __init__(self, tokens: list[int], n_prompt: int, sampling: Sampling, seed: int) -> None:
+        super().__init__()
+        self.tokens, self.n_prompt, self.sampling, self.seed = tokens, n_prompt, sampling, seed
+
+
+class _Row:
+    """A request while it runs: `filled` positions of `tokens` have keys and values."""
+
+    __slots__ = ("filled", "given", "job", "log_probs", "reused", "started", "tokens", "u")
+
+    def __init__(self, job: Request) -> None:
+        self.job = job
+        self.tokens = list(job.tokens)
+        self.given = len(job.tokens)
+        start = self.given - job.n_prompt
+        self.u = uniforms(job.seed, start, job.sampling.max_new_tokens).tolist()
+        self.log_probs: list[float] = []
+        self.filled = self.reused = 0
+        self.started = False
+
+    @property
+    def due(self) -> int:
+        """Tokens to read in before the row can decode."""
+        return self.given - 1 - self.filled if self.filled < self.given else 0
+
+
+class Engine(Worker):
+    """Draws continuations. Memory is bounded and allocated once: `n_bytes` for rows and cache.
+
+    Args:
+        net: the model as steps over rows; one row is one request that runs.
+        eos: every id that ends a response.
+        cache_bytes: memory for kept keys and values.
+    """
+
+    def __init__(
+        self,
+        net: Net,
+        eos: frozenset[int],
+        *,
+        name: str,
+        cache_bytes: int = 256 * 2**20,
+        threads: int = 1,
+        max_queue: int = 4096,
+    ) -> None:
+        super().__init__(name, threads=threads, max_queue=max_queue)
+        self.net, self.eos = net, eos
+        position = net.width * net.dtype.itemsize
+        n_slots = max(net.window, cache_bytes // position) if position else 0
+        self.cache = PrefixCache(n_slots, net.width, dtype=net.dtype, device=net.device)
+        self._rows: list[_Row | None] = [None] * net.rows
+        self._pending: list[int] = []  # rows that are not yet read in, oldest first
+        self.n_steps = self.n_tokens = 0
+
+    @property
+    def n_bytes(self) -> int:
+        """Memory of rows and cache (bytes), the model's weights not counted."""
+        return self.net.n_bytes + self.cache.n_bytes
+
+    async def complete(
+        self, prompt: Sequence[int], prefix: Sequence[int], *, sampling: Sampling, seed: int
+    ) -> Completion:
+        """Draw the rest of a response: at most `max_new_tokens - len(prefix)` new ids."""
+        request = Request([*prompt, *prefix], len(prompt), sampling, seed)
+        completion: Completion = await self.submit(request)
+        return completion
+
+    def busy(self) -> bool:
+        """Whether a row runs."""
+        return any(row is not None for row in self._rows)
+
+    def turn(self) -> None:
+        """Refill free rows, read in at most one chunk, and decode one token a row."""
+        for index, row in enumerate(self._rows):
+            if row is not None and row.job.cancelled:
+                self._release(index)
+        while None in self._rows and (job := self.take()) is not None:
+            assert isinstance(job, Request)
+            index = self._place(job)
+            self._rows[index] = _Row(job)
+            self._pending.append(index)
+        self._read_in()
+        self._decode()
+
+    def abandon(self, error: BaseException) -> None:
+        """Fail every request that runs."""
+        for index, row in enumerate(self._rows):
+            if row is not None:
+                self._fail(index, error)
+
+    def _place(self, request: Request) -> int:
+        """A free row for a request: of those that make no step larger, the one that holds most."""
+        n_busy = sum(row is not None for row in self._rows)
+        rows = self._rows[: self.net.n_rows(n_busy + 1)]
+        free = (index for index, row in enumerate(rows) if row is None)
+        return max(free, key=lambda index: self.net.n_held(index, request.tokens))
+
+    def _read_in(self) -> None:
+        """Advance rows that are not yet read in, by at most one chunk in all."""
+        spent = False
+        for index in list(self._pending):
+            row = self._rows[index]
+            assert row is not None
+            if not row.started:
+                wanted = row.tokens[: row.given - 1]
+                slots, held = self.cache.match(wanted), self.net.n_held(index, wanted)
+                known = max(len(slots), held)
+                if spent and known < len(wanted):
+                    continue  # looked up again once the row before it is kept
+                if held < known:
+                    self.net.copy_in(index, held, self.cache.read(slots[held:]))
+                row.filled = row.reused = known
+                row.started = True
+            if row.due:
+                if spent:
+                    continue
+                spent = True
+                stop = min(row.filled + self.net.chunk, row.given - 1)
+                try:
+                    hidden = self.net.read_in(index, row.tokens[row.filled : stop], row.filled)
+                    if not bool(hidden.isfinite().all()):
+                        raise EngineError(_NOT_FINITE)
+                except Exception as error:
+                    self._fail(index, as_engine_error(error))
+                    continue
+                row.filled = stop
+                if not row.due:
+                    self._keep(index, row)
+            if not row.due:
+                self._pending.remove(index)
+
+    def _decode(self) -> None:
+        ready = [
+            (index, row)
+            for index, row in enumerate(self._rows)
+            if row is not None and row.started and not row.due
+        ]
+        if not ready:
+            return
+        try:
+            drawn = self._draw(ready)
+        except Exception:  # whose request was it? alone, each has the same result
+            drawn = {}
+            for index, row in ready:
+                try:
+                    drawn |= self._draw([(index, row)])
+                except Exception as error:
+                    self._fail(index, as_engine_error(error))
+        for index, row in ready:
+            if index not in drawn:
+                continue
+            token, log_p = drawn[index]
+            if log_p != log_p:  # NaN
+                self._fail(index, EngineError(_NOT_FINITE))
+                continue
+            row.filled += 1
+            row.tokens.append(token)
+            row.log_probs.append(log_p)
+            finished = token in self.eos
+            if finished or len(row.log_probs) == len(row.u):
+                self._complete(index, row, finished)
+
+    def _draw(self, ready: list[tuple[int, _Row]]) -> dict[int, tuple[int, float]]:
+        """The next token of each of these rows, and its ln p."""
+        m = self.net.n_rows(ready[-1][0] + 1)
+        tokens, positions = np.zeros(m, np.int64), np.full(m, -1)
+        u, temperature = np.zeros(m), np.ones(m)
+        restricted = []
+        for index, row in ready:
+            sampling = row.job.sampling
+            tokens[index], positions[index] = row.tokens[-1], row.filled
+            u[index] = row.u[len(row.log_probs)]
+            temperature[index] = sampling.temperature
+            if sampling.top_k or sampling.top_p < 1.0:
+                restricted.append((index, sampling))
+        logits = self.net.decode(tokens, positions)
+        if (temperature != 1.0).any():
+            logits = logits / torch.from_numpy(temperature).to(logits)[:, None]
+        for index, sampling in restricted:
+            logits[index] = restrict(logits[index], sampling)
+        drawn, log_probs = draw(logits, torch.from_numpy(u).to(logits.device))
+        self.n_steps += 1
+        self.n_tokens += len(ready)
+        new, log_p = drawn.tolist(), log_probs.tolist()
+        return {index: (new[index], log_p[index]) for index, _ in ready}
+
+    def _complete(self, index: int, row: _Row, finished: bool) -> None:
+        self._keep(index, row)
+        work = Work(row.filled - row.reused, row.reused)
+        new = tuple(row.tokens[row.given :])
+        self.finish(row.job, Completion(new, tuple(row.log_probs), finished, work))
+        self._release(index)
+
+    def _keep(self, index: int, row: _Row) -> None:
+        """Copy what a row holds, and the cache does not, to the cache."""
+        known, slots = self.cache.reserve(row.tokens[: row.filled])
+        if len(slots):
+            self.cache.write(slots, self.net.copy_out(index, known, row.filled))
+
+    def _fail(self, index: int, error: BaseException) -> None:
+        row = self._rows[index]
+        assert row is not None
+        self.finish(row.job, error)
+        self._release(index)
+        self.net.clear(index)
+
+    def _release(self, index: int) -> None:
+        row = self._rows[index]
+        assert row is not None
+        if row.started:
+            self.net.held[index] = row.tokens[: row.filled]
+        self._rows[index] = None
+        if index in self._pending:
+            self._pending.remove(index)
+
+
+_NOT_FINITE = (
+    "the model computed numbers that are not finite; load it with a wider dtype such as float32"
+)
+
+
+def restrict(logits: Tensor, sampling: Sampling) -> Tensor:
+    """Set to -inf what top-k, then top-p, exclude; logits [vocabulary], temperature applied."""
+    if 0 < sampling.top_k < logits.shape[-1]:
+        logits = logits.masked_fill(logits < logits.topk(sampling.top_k).values[-1], -torch.inf)
+    if sampling.top_p < 1.0:
+        ordered, order = logits.sort(descending=True, stable=True)
+        p = ordered.softmax(-1, dtype=torch.float64)
+        before = p.cumsum(-1) - p  # a token stays if those before it do not reach top_p
+        logits = logits.index_fill(0, order[before >= sampling.top_p], -torch.inf)
+    return logits
+
+
+def draw(logits: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
+    """Invert the distribution function at u [m]: tokens [m] and their ln p [m], float64.
+
+    A row whose logits are not finite gets ln p = NaN.
+    """
+    p = torch.softmax(logits, -1)
+    cdf = p.cumsum(-1, dtype=torch.float64)
+    total = cdf[:, -1:]
+    token = torch.searchsorted(cdf, u[:, None] * total, right=True).clamp_max_(p.shape[-1] - 1)
+    return token[:, 0], (p.gather(1, token).double() / total).log_()[:, 0]

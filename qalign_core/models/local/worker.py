@@ -1,0 +1,238 @@
+"""One thread that owns a model, and a queue that is fair between runs: what the engines stand on.
+
+Coroutines `submit` jobs and wait; the thread takes them round robin over runs (not first come
+first served, so 32 chains of one user do not hold up the one chain of another; what is drawn aside
+comes second) and hands results back with one call per event loop and turn. Nothing here knows what
+a job computes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import threading
+import time
+import weakref
+from collections import OrderedDict, deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from qalign_core.chain.priority import ASIDE, RUN
+from qalign_core.errors import EngineError, QAlignError
+
+ASIDE_SHARE = 8
+"""While both wait, one job in so many is of those drawn aside: they are slow then, not stopped."""
+
+_alive: weakref.WeakSet[Worker] = weakref.WeakSet()
+
+
+class Job:
+    """A unit of work on its way through a worker; subclasses add what is to be computed."""
+
+    __slots__ = ("aside", "cancelled", "future", "loop", "run")
+
+    def __init__(self) -> None:
+        self.run, self.aside = RUN.get(), ASIDE.get()
+        self.loop = asyncio.get_running_loop()
+        self.future: asyncio.Future[Any] = self.loop.create_future()
+        self.cancelled = False
+
+
+class _Lane:
+    """Jobs that wait, round robin over runs."""
+
+    def __init__(self) -> None:
+        self._runs: OrderedDict[str, deque[Job]] = OrderedDict()
+
+    def __bool__(self) -> bool:
+        return bool(self._runs)
+
+    def push(self, job: Job) -> None:
+        """Put a job behind those of its run."""
+        self._runs.setdefault(job.run, deque()).append(job)
+
+    def pop(self) -> Job:
+        """The next run's oldest job; the run goes to the end."""
+        run, jobs = next(iter(self._runs.items()))
+        job = jobs.popleft()
+        if jobs:
+            self._runs.move_to_end(run)
+        else:
+            del self._runs[run]
+        return job
+
+
+class Worker:
+    """Owns one thread. Subclasses implement `busy` and `turn`, and call `take` and `finish`.
+
+    Args:
+        name: the thread's name.
+        threads: threads that torch may use inside one operation.
+        max_queue: jobs that may wait; one more is refused with an `EngineError`.
+    """
+
+    def __init__(self, name: str, *, threads: int = 1, max_queue: int = 4096) -> None:
+        self.name = name
+        self.threads = threads
+        self.max_queue = max_queue
+        self._watched, self._aside = _Lane(), _Lane()
+        self._n_waiting = self._n_open = self._n_taken = 0
+        self._last_used = time.monotonic()
+        self._changed = threading.Condition()
+        self._done: dict[asyncio.AbstractEventLoop, list[tuple[Job, Any]]] = {}
+        self._thread: threading.Thread | None = None
+        self._closed = False
+
+    # For coroutines.
+
+    async def submit(self, job: Job) -> Any:
+        """Queue a job and wait for its result; cancelling the caller cancels the job."""
+        with self._changed:
+            if self._closed:
+                raise EngineError(f"{self.name} was unloaded; load the model again")
+            if self._n_waiting >= self.max_queue:
+                raise EngineError(
+                    f"{self.name} is busy: {self._n_waiting} requests are waiting already; "
+                    "try again in a minute"
+                )
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, name=self.name, daemon=True)
+                self._thread.start()
+                _alive.add(self)
+            (self._aside if job.aside else self._watched).push(job)
+            self._n_waiting += 1
+            self._n_open += 1
+            self._changed.notify()
+        try:
+            return await job.future
+        except asyncio.CancelledError:
+            job.cancelled = True
+            raise
+        finally:
+            with self._changed:
+                self._n_open -= 1
+                self._last_used = time.monotonic()
+
+    def close(self) -> None:
+        """Stop the thread after its current turn; waiting jobs fail."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(timeout=10)
+
+    @property
+    def n_waiting(self) -> int:
+        """Jobs that are queued and not yet started."""
+        return self._n_waiting
+
+    @property
+    def idle_seconds(self) -> float:
+        """How long no request has been open; 0 while one is."""
+        with self._changed:
+            return 0.0 if self._n_open else time.monotonic() - self._last_used
+
+    # For subclasses, on the worker's thread.
+
+    def busy(self) -> bool:
+        """Whether there is unfinished work that was already taken."""
+        raise NotImplementedError
+
+    def turn(self) -> None:
+        """Do a small amount of work: take jobs, advance them, finish some."""
+        raise NotImplementedError
+
+    def abandon(self, error: BaseException) -> None:
+        """Finish every job that was taken with `error`."""
+        raise NotImplementedError
+
+    def take(self) -> Job | None:
+        """The next job, round robin over runs; None if none waits."""
+        with self._changed:
+            while self._n_waiting:
+                self._n_taken += 1
+                turn_aside = not self._watched or self._n_taken % ASIDE_SHARE == 0
+                lane = self._aside if self._aside and turn_aside else self._watched
+                job = lane.pop()
+                self._n_waiting -= 1
+                if not job.cancelled:
+                    return job
+        return None
+
+    def finish(self, job: Job, result: Any) -> None:
+        """Hand a result (or an exception) back, at the end of this turn."""
+        self._done.setdefault(job.loop, []).append((job, result))
+
+    def _work(self) -> None:
+        import torch
+
+        torch.set_num_threads(self.threads)  # of this thread only: two engines use two cores
+        with torch.inference_mode():
+            while True:
+                with self._changed:
+                    while not (self._closed or self._n_waiting or self.busy()):
+                        self._changed.wait()
+                    if self._closed:
+                        break
+                try:
+                    self.turn()
+                except Exception as error:
+                    self.abandon(as_engine_error(error))
+                self._deliver()
+            stopped = EngineError(f"{self.name} was unloaded while this request ran")
+            self.abandon(stopped)
+            while (job := self.take()) is not None:
+                self.finish(job, stopped)
+            self._deliver()
+
+    def _deliver(self) -> None:
+        for loop, results in self._done.items():
+            try:
+                loop.call_soon_threadsafe(_resolve, results)
+            except RuntimeError:  # the loop was closed: nobody waits any more
+                continue
+        self._done = {}
+
+
+@contextmanager
+def torch_threads(n: int) -> Iterator[None]:
+    """Let torch use n threads here, as in the worker: other numbers round otherwise."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(n)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _resolve(results: list[tuple[Job, Any]]) -> None:
+    for job, result in results:
+        if job.future.done():
+            continue
+        if isinstance(result, BaseException):
+            job.future.set_exception(result)
+        else:
+            job.future.set_result(result)
+
+
+def as_engine_error(error: BaseException) -> QAlignError:
+    """One sentence for what went wrong in a model; plain errors stay as they are."""
+    if isinstance(error, QAlignError):
+        return error
+    text = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    if "out of memory" in text.lower() or "can't allocate memory" in text.lower():
+        return EngineError(
+            "the model ran out of memory; use fewer chains, a shorter limit or a smaller model"
+        )
+    failed = EngineError(f"the model failed while it ran: {text}")
+    failed.__cause__ = error
+    return failed
+
+
+@atexit.register
+def _close_all() -> None:
+    for worker in list(_alive):
+        worker.close()

@@ -1,0 +1,193 @@
+"""Sequence-classification models of transformers as reward models: the raw logit, in float32.
+
+Sequences are scored one at a time and never padded or cut, so neither company nor padding can
+change a score. Llama-shaped models keep the keys and values of what they have read: a proposal
+costs only its new suffix.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+
+from qalign_core.errors import InvalidPrompt, InvalidReward
+from qalign_core.models.loading import CACHE_BYTES, Loaded, Pretrained
+from qalign_core.models.local.choice import TOLERANCE
+from qalign_core.models.local.llama_net import LlamaNet
+from qalign_core.models.local.prefix_cache import PrefixCache
+from qalign_core.models.local.worker import Job, Worker, as_engine_error, torch_threads
+from qalign_core.models.text import Text
+from qalign_core.types import Response, Reward, Work
+
+
+class _Score(Job):
+    """A sequence of ids to score."""
+
+    __slots__ = ("tokens",)
+
+    def __init__(self, tokens: tuple[int, ...]) -> None:
+        super().__init__()
+        self.tokens = tokens
+
+
+class _Scorer(Worker):
+    """Scores one sequence a turn, with the model's own forward."""
+
+    def __init__(self, model: Any, *, name: str, threads: int, max_queue: int) -> None:
+        super().__init__(name, threads=threads, max_queue=max_queue)
+        self._model = model
+
+    def busy(self) -> bool:
+        return False
+
+    def abandon(self, error: BaseException) -> None:
+        pass  # a turn holds one job, and fails it itself
+
+    def turn(self) -> None:
+        job = self.take()
+        if job is None:
+            return
+        assert isinstance(job, _Score)
+        try:
+            self.finish(job, self.compute(job.tokens))
+        except Exception as error:
+            self.finish(job, as_engine_error(error))
+
+    def compute(self, tokens: tuple[int, ...]) -> Reward:
+        """The logit of a whole sequence."""
+        ids = torch.tensor([tokens], device=self._model.device)
+        logits = self._model(input_ids=ids, attention_mask=torch.ones_like(ids)).logits
+        return Reward(logits.float().item(), Work(len(tokens)))
+
+
+class _PrefixScorer(_Scorer):
+    """Scores with `LlamaNet`; what was read before is taken from a cache."""
+
+    def __init__(
+        self, model: Any, *, name: str, threads: int, max_queue: int, window: int, cache_bytes: int
+    ) -> None:
+        super().__init__(None, name=name, threads=threads, max_queue=max_queue)
+        self.net = LlamaNet(model, 1, window, joint=True)
+        self._weight = model.score.weight.detach()[0].float()
+        self._pad = model.config.pad_token_id
+        n_slots = max(window, cache_bytes // (self.net.width * 4))
+        net = self.net
+        self.cache = PrefixCache(n_slots, net.width, dtype=net.dtype, device=net.device)
+
+    def compute(self, tokens: tuple[int, ...]) -> Reward:
+        # transformers pools the last id that is not padding, wherever it stands
+        end = len(tokens)
+        while end > 1 and tokens[end - 1] == self._pad:
+            end -= 1
+        tokens = tokens[:end]
+        net, cache = self.net, self.cache
+        slots, held = cache.match(tokens[:-1]), net.n_held(0, tokens[:-1])
+        known = at = max(len(slots), held)
+        if held < known:
+            net.copy_in(0, held, cache.read(slots[held:]))
+        net.held[0] = tokens[:known]
+        while at < end:
+            stop = min(at + net.chunk, end)
+            hidden = net.read_in(0, tokens[at:stop], at)
+            at = stop
+        value = float(hidden[-1].float() @ self._weight)
+        if math.isfinite(value):
+            net.held[0] = tokens
+            kept, new = cache.reserve(tokens[:-1])
+            if len(new):
+                cache.write(new, net.copy_out(0, kept, end - 1))
+        else:
+            net.clear(0)
+        return Reward(value, Work(end - known, known))
+
+
+class HFRewardModel(Pretrained):
+    """A sequence-classification model with one output.
+
+    Attributes:
+        id: the name that was loaded, for traces.
+        revision: commit of the hub repository, or a hash of a folder's weights and tokenizer.
+        n_parameters: of the model, for FLOPs.
+        context_length: the longest conversation it can score (tokens).
+
+    Args:
+        score_ids: score the LM's own ids after the rendered prompt, EOS included, instead of
+            rendering the text again; only for a pair that shares tokenizer and template, and only
+            where the ids decode to the response's text.
+    """
+
+    kind, window = "SequenceClassification", 2048
+
+    def __init__(
+        self,
+        loaded: Loaded,
+        *,
+        id: str,
+        score_ids: bool = False,
+        window: int | None = None,
+        cache_bytes: int = CACHE_BYTES,
+        threads: int = 1,
+        max_queue: int = 4096,
+    ) -> None:
+        model = loaded.model
+        self.id = id
+        self.revision = loaded.revision
+        self.n_parameters = loaded.n_parameters
+        self._text: Text = loaded.text
+        self._score_ids = score_ids
+        self.context_length = int(min(_positions(model), window or type(self).window))
+        options: dict[str, Any] = {"name": id, "threads": threads, "max_queue": max_queue}
+        self.worker: _Scorer = _Scorer(model, **options)
+        if LlamaNet.fits(model, self.context_length) and hasattr(model, "score"):
+            with torch.inference_mode(), torch_threads(threads):
+                fast = _PrefixScorer(
+                    model, window=self.context_length, cache_bytes=cache_bytes, **options
+                )
+                n = min(12, self.context_length)
+                probe = tuple(range(1, n + 1))
+                expected, got = self.worker.compute(probe), fast.compute(probe)
+            if abs(expected - got) <= TOLERANCE * max(1.0, abs(expected)):
+                self.worker = fast
+
+    async def score(self, prompt: str, response: Response) -> Reward:
+        """The reward `r(x, y)` of the whole conversation, in the model's raw units.
+
+        Raises:
+            InvalidPrompt: the conversation is longer than the model can read; it is never cut.
+            InvalidReward: the model returned a number that is not finite.
+            EngineError: the model failed; other requests go on.
+        """
+        tokens = self.render(prompt, response)
+        if len(tokens) > self.context_length:
+            raise InvalidPrompt(
+                f"the conversation has {len(tokens)} tokens for {self.id}, which reads "
+                f"{self.context_length}; shorten the prompt or lower max_new_tokens"
+            )
+        reward: Reward = await self.worker.submit(_Score(tokens))
+        if not math.isfinite(reward):
+            raise InvalidReward(f"{self.id} gave {float(reward)} for {response.text[:80]!r}")
+        return reward
+
+    def render(self, prompt: str, response: Response) -> tuple[int, ...]:
+        """The ids that are scored."""
+        return self._text.scored(prompt, response, as_ids=self._score_ids)
+
+    @property
+    def idle_seconds(self) -> float:
+        """How long no request has been open; 0 while one is."""
+        return self.worker.idle_seconds
+
+    def close(self) -> None:
+        """Stop the worker; requests that wait fail."""
+        self.worker.close()
+
+
+def _positions(model: Any) -> float:
+    """How many tokens the model has positions for."""
+    for name, module in model.named_modules():
+        padding = getattr(module, "padding_idx", None)
+        if name.endswith("position_embeddings") and padding is not None:
+            return int(module.num_embeddings - padding - 1)  # RoBERTa counts from behind padding
+    return getattr(model.config, "max_position_embeddings", None) or math.inf

@@ -1,0 +1,1 @@
+"""Runs on disk: problem sets in; traces, results and reports out."""

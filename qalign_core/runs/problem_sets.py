@@ -1,0 +1,163 @@
+"""Problem sets: JSON lines, one problem a line, checked as a whole before anything is run.
+
+    {"id": "p-17", "prompt": "Tom has 3 ...", "answer": "18", "extractor": "number"}
+
+`prompt` is required. `id` is the line's number unless given. `answer` may be absent or null (an
+open-ended prompt); with an answer, `extractor` names how the final answer is read from a response
+(default "number"). An open-ended prompt may say what is checked of a response: a word to use, the
+word to end with, and the number of sentences.
+
+    {"prompt": "Write ...", "constraints": {"use": "cat", "end": "hat", "sentences": 2}}
+
+Other fields are kept as they are, in `extra`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import NoneType
+from typing import Any
+
+from qalign_core.decide.answers.extraction import EXTRACTORS, canonical, get_extractor, same_answer
+from qalign_core.errors import InvalidTask
+from qalign_core.protocols import AnswerExtractor
+from qalign_core.runs.generated import WritingTask, check_writing
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One problem of a set.
+
+    Attributes:
+        id: unique within the set.
+        prompt: the user's text.
+        answer: the right answer as the file has it, or None if there is none to compare with.
+        extractor: name of the answer extractor, or None for an open-ended prompt.
+        writing: what a response to an open-ended prompt is checked against, or None.
+        extra: the line's other fields.
+    """
+
+    id: str
+    prompt: str
+    answer: str | None = None
+    extractor: str | None = None
+    writing: WritingTask | None = None
+    extra: Mapping[str, Any] = field(default_factory=dict, compare=False)
+
+    @property
+    def extract(self) -> AnswerExtractor | None:
+        """The function behind `extractor`."""
+        return None if self.extractor is None else get_extractor(self.extractor)
+
+    def is_right(self, answer: str) -> bool | None:
+        """Whether an answer, or the text of an open-ended response, is right; None if unknown."""
+        if self.writing is not None:
+            return check_writing(self.writing, answer)
+        return None if self.answer is None else same_answer(answer, self.answer)
+
+
+def load_problems(path: str | Path) -> list[Problem]:
+    """Read a problem set.
+
+    Raises:
+        InvalidTask: the file cannot be read, or a line cannot; the message names the line.
+    """
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise InvalidTask(f"cannot read the problem set {path}: {reason}") from error
+    except UnicodeDecodeError as error:
+        raise InvalidTask(
+            f"{path} is not UTF-8 text (byte {error.start}); save it as UTF-8 JSON lines"
+        ) from error
+    return parse_problems(text.split("\n"), str(path))
+
+
+def parse_problems(lines: Iterable[str], name: str = "the problem set") -> list[Problem]:
+    """Read a problem set from its lines; empty lines are skipped.
+
+    Raises:
+        InvalidTask: there is no problem, or a line is bad; the message names `name` and the line.
+    """
+    problems: list[Problem] = []
+    seen: dict[str, int] = {}
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        place = f"{name}, line {number}"
+        problem = _parse(line.removeprefix("\ufeff"), number, place)
+        if problem.id in seen:
+            raise InvalidTask(
+                f"{place}: the id {problem.id!r} is that of line {seen[problem.id]}; "
+                "give every problem an id of its own, or none"
+            )
+        seen[problem.id] = number
+        problems.append(problem)
+    if not problems:
+        raise InvalidTask(f"{name} has no problems; write one JSON object a line")
+    return problems
+
+
+def _parse(line: str, number: int, place: str) -> Problem:
+    try:
+        fields = json.loads(line)
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise InvalidTask(f"{place} is not JSON: {error}; write one JSON object a line") from error
+    if not isinstance(fields, dict):
+        raise InvalidTask(
+            f'{place} is a JSON {type(fields).__name__}; an object like {{"prompt": ...}} is needed'
+        )
+    id_, prompt = fields.pop("id", None), fields.pop("prompt", None)
+    answer, extractor = fields.pop("answer", None), fields.pop("extractor", None)
+    constraints = fields.pop("constraints", None)
+
+    if not isinstance(prompt, str) or not prompt.strip():
+        raise InvalidTask(f'{place}: "prompt" is {_shown(prompt)}; a text is needed')
+    if not _is_a(id_, (str, int, NoneType)) or id_ == "":
+        raise InvalidTask(f'{place}: "id" is {_shown(id_)}; a text or a whole number is needed')
+    if not _is_a(answer, (str, int, float, NoneType)):
+        raise InvalidTask(f'{place}: "answer" is {_shown(answer)}; a text or a number is needed')
+    if answer is not None and not canonical(str(answer)):
+        raise InvalidTask(f'{place}: "answer" is {_shown(answer)}; leave it out if there is none')
+    if extractor is None and answer is not None:
+        extractor = "number"
+    if constraints is not None and extractor is not None:
+        raise InvalidTask(
+            f'{place} has "constraints" and an answer or extractor; leave out the one or the other'
+        )
+    if extractor is not None and (not isinstance(extractor, str) or extractor not in EXTRACTORS):
+        known = ", ".join(EXTRACTORS)
+        raise InvalidTask(f'{place}: "extractor" is {_shown(extractor)}; use one of {known}')
+    return Problem(
+        id=str(number if id_ is None else id_),
+        prompt=prompt,
+        answer=None if answer is None else str(answer),
+        extractor=extractor,
+        writing=None if constraints is None else _writing(prompt, constraints, place),
+        extra=fields,
+    )
+
+
+def _writing(prompt: str, constraints: object, place: str) -> WritingTask:
+    match constraints:
+        case {"use": str(use), "end": str(end), "sentences": int(sentences), **rest} if not rest:
+            return WritingTask(prompt, use.lower(), end.lower(), sentences)
+    raise InvalidTask(
+        f'{place}: "constraints" is {_shown(constraints)}; give "use" and "end" (a word each) and '
+        '"sentences" (a whole number)'
+    )
+
+
+def _is_a(value: object, kinds: tuple[type, ...]) -> bool:
+    return isinstance(value, kinds) and not isinstance(value, bool)
+
+
+def _shown(value: object) -> str:
+    if value is None:
+        return "missing"
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 60 else text[:57] + "..."
