@@ -12,8 +12,9 @@ from components.session.links import Settings
 from components.session.offer import Offer
 from components.session.runs import Limits, Runs
 from components.watch.page import sample_run
+from qalign_core import registry
 from qalign_core.cli import main
-from qalign_core.models import loading, registry
+from qalign_core.models import loading
 from qalign_core.registry import Entry
 from qalign_core.runs.comparison_file import from_json
 
