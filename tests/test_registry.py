@@ -13,8 +13,9 @@ from jinja2 import Template
 from safetensors.torch import load_file, save_file
 from tiny_models import save
 
+from qalign_core import registry
 from qalign_core.errors import ModelLoadError
-from qalign_core.models import loading, registry
+from qalign_core.models import loading
 from qalign_core.types import Sampling
 
 
