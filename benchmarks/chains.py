@@ -33,7 +33,7 @@ from benchmarks.baselines import LIMIT, PROMPT, Pair, lockstep, pair_folders
 from qalign_core.chain.chain import run_chains
 from qalign_core.models.local.language_model import HFLanguageModel
 from qalign_core.rewards.classifier import HFRewardModel
-from qalign_core.types import Sampling
+from qalign_core.run import Sampling
 
 SECONDS = {"embedded": 10.0, "20M": 30.0, "135M": 45.0}  # of CPU time, a system and round
 N_LOCKSTEP = 8

@@ -21,7 +21,7 @@ import torch
 
 from benchmarks import chains
 from benchmarks.baselines import PROMPT
-from qalign_core.types import Sampling
+from qalign_core.run import Sampling
 
 ENDLESS: frozenset[int] = frozenset()
 

@@ -16,18 +16,16 @@ from qalign_core.decide.rules import (
 from qalign_core.models.enumerable import EnumerableLM
 from qalign_core.protocols import LanguageModel, RewardModel
 from qalign_core.registry import load_language_model, load_reward_model
+from qalign_core.run import Sampling
 from qalign_core.runs.trace import load_trace, save_trace
 from qalign_core.types import (
     Cost,
     Decision,
     Response,
-    Reward,
-    Sampling,
     ScoredResponse,
     Step,
     Trace,
     TraceHeader,
-    Work,
 )
 
 __all__ = [
@@ -36,14 +34,12 @@ __all__ = [
     "EnumerableLM",
     "LanguageModel",
     "Response",
-    "Reward",
     "RewardModel",
     "Sampling",
     "ScoredResponse",
     "Step",
     "Trace",
     "TraceHeader",
-    "Work",
     "best_of_n",
     "collect",
     "draw_index",

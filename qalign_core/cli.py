@@ -1,52 +1,46 @@
-"""The command line: `python -m qalign_core run|compare|record|tune|evaluate --help`.
+"""The command line: `qalign run|compare|evaluate|tune --help`.
 
 Results go to standard output, progress and errors to standard error. Ctrl-C keeps what was
-sampled: a trace file is written as the steps arrive.
+sampled: a trace is written as the steps arrive, and the same command goes on with it.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import math
 import sys
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from tqdm import tqdm
 
-from qalign_core.analysis.comparisons import (
-    METHODS,
-    Comparison,
-    Meter,
-    draw_comparison,
-    full_cut,
-    outcomes,
-)
+from qalign_core.analysis.comparisons import Comparison, full_cut, outcomes
 from qalign_core.analysis.diagnostics import acceptance
 from qalign_core.analysis.tuning import tune_beta
 from qalign_core.assets import ASSETS
-from qalign_core.chain.sampling import check_count
-from qalign_core.decide.answers.extraction import EXTRACTORS
 from qalign_core.decide.rules import chain_states, majority_vote, minimum_bayes_risk
 from qalign_core.decide.utilities import rouge1
-from qalign_core.errors import InvalidSetting, QAlignError
+from qalign_core.errors import InvalidSetting, InvalidTask, QAlignError
 from qalign_core.models.progress import TOLD
 from qalign_core.protocols import AnswerExtractor, LanguageModel, RewardModel
 from qalign_core.registry import is_address, load_language_model, load_reward_model
-from qalign_core.runs.comparison_file import to_json
-from qalign_core.runs.evaluation import evaluate
-from qalign_core.runs.many import run_many
+from qalign_core.run import OPEN, Run, Sampling, check_count
+from qalign_core.runs.folder import answers_in, results_in, run_set
 from qalign_core.runs.problem_sets import Problem, load_problems
-from qalign_core.runs.recording import Recorded, header_of, record
-from qalign_core.runs.results import load_results, pack
+from qalign_core.runs.results import pack
 from qalign_core.runs.results_curves import summary
+from qalign_core.runs.runner import header_of, record
+from qalign_core.runs.store import TraceFile, open_trace
 from qalign_core.runs.trace import end_line
-from qalign_core.types import ScoredResponse, Step
+from qalign_core.types import Step, Trace
 
 _TASK_HELP = "name of an embedded problem set, or a file of JSON lines"
+_TEXTS = ("prompt", "reference", "extractor")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -55,11 +49,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         asyncio.run(options.command(options))
     except QAlignError as error:
-        print(f"qalign_core: {error}", file=sys.stderr)
+        print(f"qalign: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         kept = "; what was sampled is kept" if getattr(options, "out", None) else ""
-        print(f"qalign_core: stopped{kept}", file=sys.stderr)
+        print(f"qalign: stopped{kept}", file=sys.stderr)
         return 130
     except BrokenPipeError:  # the reader (head, less) has seen enough
         sys.stderr.close()
@@ -68,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m qalign_core",
+        prog="qalign",
         description="Test-time alignment by Markov chain Monte Carlo, from the command line.",
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
@@ -77,64 +71,57 @@ def _parser() -> argparse.ArgumentParser:
         "run", help="run one or more chains and print every step; or chains of many prompts"
     )
     _model_options(run)
-    _chain_options(run)
+    _problem_options(run)
+    _run_options(run, leave_out=("burn_in", "matched"), pool=0)
     run.add_argument(
         "--prompts", help="run every problem of this set or file; goes on where it was stopped"
     )
     run.add_argument("--problems", type=int, help="only the first so many of --prompts")
-    run.add_argument("--at-once", type=int, default=64, help="chains side by side of --prompts")
+    run.add_argument("--at-once", type=int, default=64, help="problems side by side of --prompts")
     run.add_argument(
-        "--out", type=Path, help="file of the trace (JSON lines); of --prompts, folder of traces"
+        "--out",
+        type=Path,
+        help="file of the trace (JSON lines), gone on with if it is there; of --prompts, folder",
     )
     run.add_argument("--quiet", action="store_true", help="print the answer only")
+    run.add_argument("--json", action="store_true", help="print answers of --prompts as JSON lines")
     run.set_defaults(command=_run)
-
-    record = commands.add_parser("record", help="record a run for the page or a lesson")
-    _model_options(record)
-    _chain_options(record)
-    record.add_argument("--base", type=int, default=64, help="base samples to show beside it")
-    record.add_argument("--out", type=Path, required=True, help="trace file (JSON lines)")
-    record.set_defaults(command=_record)
 
     compare = commands.add_parser("compare", help="QAlign, BoN, MV and WMV on one prompt")
     _model_options(compare)
-    _chain_options(compare)
+    _problem_options(compare)
+    _run_options(compare, leave_out=("matched",), pool=4096)
     compare.add_argument(
         "--budget", choices=("flops", "samples"), default="flops", help="what is made equal"
     )
-    compare.add_argument("--out", type=Path, help="also write the comparison to this file (JSON)")
+    compare.add_argument("--out", type=Path, help="trace file, gone on with if it is there")
     compare.set_defaults(command=_compare)
 
     evaluate = commands.add_parser(
         "evaluate", help="the four methods over a problem set; goes on where it was stopped"
     )
-    _pair_options(evaluate)
+    _model_options(evaluate)
     evaluate.add_argument("--task", default="in_distribution", help=_TASK_HELP)
     evaluate.add_argument("--problems", type=int, help="only the first so many")
-    evaluate.add_argument(
-        "--methods",
-        default=",".join(METHODS),
-        help="default: %(default)s; open-ended, all but bon are minimum Bayes risk with ROUGE-1",
-    )
     evaluate.add_argument(
         "--budget", type=int, default=256, help="samples a problem; the chain may cost as much"
     )
     evaluate.add_argument(
         "--states", type=int, default=0, help="the chain has at most so many states"
     )
-    evaluate.add_argument("--beta", type=float, default=1.0)
-    evaluate.add_argument("--seed", type=int, default=0)
-    evaluate.add_argument("--out", type=Path, required=True, help="folder of the results")
-    evaluate.add_argument("--pack", type=Path, help="also write them as one file")
-    evaluate.set_defaults(command=_evaluate, rows=128)
+    _run_options(evaluate, leave_out=(*_TEXTS, "steps", "pool", "matched", "burn_in"))
+    evaluate.add_argument("--at-once", type=int, default=128, help="problems side by side")
+    evaluate.add_argument("--out", type=Path, required=True, help="folder of traces")
+    evaluate.add_argument("--pack", type=Path, help="also write the results as one file")
+    evaluate.set_defaults(command=_evaluate)
 
     tune = commands.add_parser("tune", help="the beta at which a share of proposals is accepted")
     _model_options(tune)
+    _problem_options(tune)
+    _run_options(tune, leave_out=("beta", "chains", "pool", "matched", "burn_in"))
     tune.add_argument("--target", type=float, default=0.5, help="share of changed proposals")
     tune.add_argument("--prompts", type=int, default=32, help="problems, from the end of the set")
-    tune.add_argument("--steps", type=int, default=64, help="proposals a problem and round")
     tune.add_argument("--start", type=float, default=1.0, help="first beta")
-    tune.add_argument("--seed", type=int, default=0)
     tune.set_defaults(command=_tune)
     return parser
 
@@ -143,15 +130,12 @@ _OF_EACH = ("device", "dtype", "window", "tokenizer")
 """Options that there are for the LM and for the RM."""
 
 
-def _pair_options(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("models")
-    known = "registry id, hub id (owner/name or owner/name@revision), folder, or a server's address"
-    group.add_argument("--lm", default="embedded", help=known)
-    group.add_argument(
-        "--rm",
-        default="embedded",
-        help=f"{known}; judge:LM lets a language model grade, FILE.py:NAME is a function of prompt "
-        'and response, "0.7*A + 0.3*B" a weighted sum',
+def _model_options(parser: argparse.ArgumentParser) -> None:
+    """Where models are found is in `Run`; how they are loaded is a matter of this machine."""
+    group = parser.add_argument_group(
+        "loading of models",
+        "A model is a registry id, a hub id (owner/name or owner/name@revision), a folder, or a "
+        "server's address. A reward may also be judge:LM, FILE.py:NAME, or a weighted sum.",
     )
     group.add_argument("--rows", type=int, help="requests that run at once, of each model")
     for kind in ("lm", "rm"):
@@ -174,44 +158,45 @@ def _pair_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _model_options(parser: argparse.ArgumentParser) -> None:
-    _pair_options(parser)
-    group = parser.add_argument_group("sampling")
-    group.add_argument("--temperature", type=float, help="1 is the model itself")
-    group.add_argument("--top-p", type=float, help="1 is off")
-    group.add_argument("--top-k", type=int, help="0 is off")
-    group.add_argument("--max-new-tokens", type=int, help="length limit of a response")
-    group = parser.add_argument_group("prompt")
-    group.add_argument("--prompt", help="your own text; instead of --task")
+def _problem_options(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("problem", "one of a set, or --prompt")
     group.add_argument("--task", default="in_distribution", help=_TASK_HELP)
     group.add_argument("--problem", type=int, default=0, help="its number in the set, from 0")
-    group.add_argument(
-        "--extractor",
-        default="number",
-        choices=(*EXTRACTORS, "none"),
-        help="how the answers to --prompt are read; 'none' for an open-ended one",
-    )
 
 
-def _chain_options(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("chain")
-    group.add_argument("--beta", type=float, default=1.0, help="> 0; smaller is greedier")
-    group.add_argument("--steps", type=int, default=64, help="proposals a chain")
-    group.add_argument("--chains", type=int, default=1)
-    group.add_argument("--seed", type=int, default=0)
-    group.add_argument("--lookahead", type=int, default=1, help="proposals drawn at once")
+def _run_options(
+    parser: argparse.ArgumentParser, *, leave_out: Sequence[str] = (), **defaults: Any
+) -> None:
+    """An option for each setting of a run; where one is not given, the default holds."""
+    group = parser.add_argument_group("run")
+    for name, kind in Run.kinds().items():
+        if name in leave_out:
+            continue
+        told = Run.__dataclass_fields__[name]
+        default = defaults.get(name, told.default)
+        shown = "" if name in _TEXTS[:2] or default is None else f" (default: {default})"
+        group.add_argument(
+            f"--{name.replace('_', '-')}",
+            default=defaults.get(name),
+            metavar=kind.__name__.upper(),
+            help=f"{told.metadata['says']}{shown}".replace("%", "%%"),
+        )
 
 
-def _sampling(options: argparse.Namespace) -> dict[str, Any]:
-    names = ("temperature", "top_p", "top_k", "max_new_tokens")
-    given = {name: getattr(options, name, None) for name in names}
-    return {name: value for name, value in given.items() if value is not None}
+def _given(options: argparse.Namespace) -> dict[str, Any]:
+    """What of a run's settings the options say."""
+    said = {name: getattr(options, name, None) for name in Run.kinds()}
+    return {name: value for name, value in said.items() if value is not None}
 
 
 def _models(options: argparse.Namespace) -> tuple[LanguageModel, RewardModel]:
+    """The models; how the LM is sampled is its registry entry's unless the options say."""
     TOLD.set(lambda what: print(what, file=sys.stderr))
-    lm = load_language_model(options.lm, **_of(options, "lm"), **_sampling(options))
-    return lm, load_reward_model(options.rm, code=True, **_of(options, "rm"))
+    given = _given(options)
+    run = Run.read({"prompt": "-", **given})
+    sampling = {name: getattr(run, name) for name in Sampling.__slots__ if name in given}
+    lm = load_language_model(run.lm, **_of(options, "lm"), **sampling)
+    return lm, load_reward_model(run.rm, code=True, **_of(options, "rm"))
 
 
 def _of(options: argparse.Namespace, kind: str) -> dict[str, Any]:
@@ -219,22 +204,25 @@ def _of(options: argparse.Namespace, kind: str) -> dict[str, Any]:
     given = {name: getattr(options, f"{kind}_{name}") for name in _OF_EACH}
     if kind == "lm":
         given |= {"rows": options.rows, "approximate": options.approximate or None}
-    elif is_address(options.rm):
+    elif is_address(options.rm or ""):
         given["rows"] = options.rows
     return {name: value for name, value in given.items() if value is not None}
 
 
-def _problem(options: argparse.Namespace) -> Problem:
-    if options.prompt is not None:
-        extractor = None if options.extractor == "none" else options.extractor
-        return Problem(id="prompt", prompt=options.prompt, extractor=extractor)
-    problems = load_problems(problem_file(options.task))
-    number: int = options.problem
-    if not 0 <= number < len(problems):
-        raise InvalidSetting(
-            f"--problem {number}: {options.task} has problems 0 to {len(problems) - 1}"
-        )
-    return problems[number]
+def _run_of(options: argparse.Namespace, **more: Any) -> Run:
+    """The run that the options ask for: of a text of one's own, or of a problem of a set."""
+    given = {**_given(options), **more}
+    if "prompt" not in given:
+        problems = load_problems(problem_file(options.task))
+        number: int = options.problem
+        if not 0 <= number < len(problems):
+            raise InvalidSetting(
+                f"--problem {number}: {options.task} has problems 0 to {len(problems) - 1}"
+            )
+        problem = problems[number]
+        given |= {"prompt": problem.prompt, "reference": problem.answer or ""}
+        given["extractor"] = problem.extractor or OPEN
+    return Run.read(given).check()
 
 
 def _first_problems(task: str, n: int | None) -> tuple[Problem, ...]:
@@ -252,117 +240,128 @@ def problem_file(task: str) -> Path:
 async def _run(options: argparse.Namespace) -> None:
     if options.prompts is not None:
         return await _run_many(options)
+    run = _run_of(options)
     lm, rm = _models(options)
-    problem = _problem(options)
-    steps: list[Step] = []
+    extract = Problem("", run.prompt, extractor=run.extractor).extract
     with ExitStack() as stack:
-        out = stack.enter_context(_trace_file(options.out)) if options.out else None
-        lines = _recorded(options, lm, rm, problem, n_base=0, origin="live")
         if not options.quiet:
-            print(f"{problem.prompt}\n\n{_HEAD}", flush=True)
-        async for item in lines:
-            if out is not None:
-                out.write(item.line)
-            if item.step is not None:
-                steps.append(item.step)
-                if not options.quiet:
-                    print(_row(item.step, problem.extract), flush=True)
-    print(_answer(steps, problem))
+            print(f"{run.prompt}\n\n{_HEAD}", flush=True)
+        steps: list[Step] = []
+        async for drawn in _drawn(lm, rm, run, options.out, stack, steps):
+            if isinstance(drawn, Step) and not options.quiet:
+                print(_row(drawn, extract), flush=True)
+    print(_answer(steps, run.reference, extract))
     _say_notes(lm)
     return None
+
+
+async def _drawn(
+    lm: LanguageModel,
+    rm: RewardModel,
+    run: Run,
+    out: Path | None,
+    stack: ExitStack,
+    steps: list[Step],
+    pool: list[Any] | None = None,
+) -> AsyncIterator[Any]:
+    """Draw a run, into a file if there is one, and keep all of it, what was there before too."""
+    file = None
+    if out is not None:
+        file = stack.enter_context(_trace_file(out, lm, rm, run))
+        steps += file.known.steps
+        if pool is not None:
+            pool += file.known.pool
+    async for item in record(lm, rm, run, known=file.known if file else None):
+        if file is not None:
+            file.write(item.line)
+        if isinstance(item.drawn, Step):
+            steps.append(item.drawn)
+        elif item.drawn is not None and pool is not None:
+            pool.append(item.drawn)
+        if item.drawn is not None:
+            yield item.drawn
+
+
+@contextmanager
+def _trace_file(path: Path, lm: LanguageModel, rm: RewardModel, run: Run) -> Iterator[TraceFile]:
+    """The file of a run, gone on with; if the run is stopped, its last line says so."""
+    with open_trace(path, header_of(lm, rm, run)) as file:
+        if file is None:
+            raise InvalidSetting(f"{path} is in use by another run; wait for it, or give another")
+        try:
+            yield file
+        except (asyncio.CancelledError, GeneratorExit):
+            file.write(end_line("stopped"))
+            raise
 
 
 async def _run_many(options: argparse.Namespace) -> None:
     if options.out is None:
         raise InvalidSetting("--prompts needs --out FOLDER, where the traces go")
     problems = _first_problems(options.prompts, options.problems)
+    run = Run.read({"prompt": "-", **_given(options)})
     lm, rm = _models(options)
-    n = len(problems) * options.chains * (options.steps + 1)
-    with tqdm(total=n, unit="step") as bar:
-        answers = await run_many(
-            lm,
-            rm,
-            problems,
-            beta=options.beta,
-            steps=options.steps,
-            seed=options.seed,
-            folder=options.out,
-            n_chains=options.chains,
-            at_once=options.at_once,
-            lookahead=options.lookahead,
-            progress=bar.update,
-        )
-    if not options.quiet:
-        for answer in answers:
+    n = len(problems) * (run.chains * (run.steps + 1) + run.pool)
+    await _fill(options, lm, rm, run, problems, options.prompts, tqdm(total=n, unit="draw"))
+    answers = answers_in(options.out, problems)
+    for answer in answers:
+        if options.json:
+            print(json.dumps(asdict(answer), ensure_ascii=False))
+        elif not options.quiet:
             right = "" if answer.reference is None else f"; right is {answer.reference}"
             said = answer.text if answer.answer is None else f"{answer.answer} ({answer.share:.0%})"
             print(f"{answer.id}: {said}{right}")
-    print(f"{options.out}: {len(answers)} prompts, {n} states")
+    if not options.json:
+        n_states = sum(answer.n_states for answer in answers)
+        print(f"{options.out}: {len(answers)} prompts, {n_states} states")
     _say_notes(lm)
+
+
+async def _fill(
+    options: argparse.Namespace,
+    lm: LanguageModel,
+    rm: RewardModel,
+    run: Run,
+    problems: Sequence[Problem],
+    task: str,
+    bar: Any,
+    *,
+    by_problem: bool = False,
+) -> None:
+    """Draw a run for every problem, with a bar that counts draws or problems."""
+
+    def progress(n_new: int, n_done: int, n_elsewhere: int) -> None:
+        bar.update(n_done - bar.n if by_problem else n_new)
+        if n_elsewhere:
+            bar.set_postfix_str(f"{n_elsewhere} with other processes")
+
+    with bar:
+        await run_set(
+            lm,
+            rm,
+            run,
+            problems,
+            options.out,
+            at_once=options.at_once,
+            task=task,
+            command=_command(options, task),
+            progress=progress,
+        )
+
+
+def _command(options: argparse.Namespace, task: str) -> str:
+    """How to run the same again."""
+    said = {*Run.kinds(), "problems", "budget", "states"}
+    said |= {f"{kind}_{name}" for kind in ("lm", "rm") for name in _OF_EACH}
+    given = [(k.replace("_", "-"), v) for k, v in vars(options).items() if k in said]
+    flags = [f"--{name} {value}" for name, value in given if value not in (None, 0)]
+    name = "evaluate --task" if options.command is _evaluate else "run --prompts"
+    return f"qalign {name} {' '.join([task, *flags])} --out FOLDER"
 
 
 def _say_notes(lm: LanguageModel) -> None:
     for note in getattr(lm, "notes", ()):
         print(note, file=sys.stderr)
-
-
-async def _record(options: argparse.Namespace) -> None:
-    lm, rm = _models(options)
-    problem = _problem(options)
-    with (
-        _trace_file(options.out) as out,
-        tqdm(total=options.chains * (options.steps + 1), unit="step") as bar,
-    ):
-        lines = _recorded(options, lm, rm, problem, n_base=options.base, origin="recorded")
-        async for item in lines:
-            out.write(item.line)
-            bar.update(item.step is not None)
-    print(f"{options.out}: {options.chains} x {options.steps + 1} states")
-
-
-def _recorded(
-    options: argparse.Namespace,
-    lm: LanguageModel,
-    rm: RewardModel,
-    problem: Problem,
-    *,
-    n_base: int,
-    origin: str,
-) -> AsyncIterator[Recorded]:
-    return record(
-        lm,
-        rm,
-        problem.prompt,
-        beta=options.beta,
-        steps=options.steps,
-        seed=options.seed,
-        n_chains=options.chains,
-        n_base=n_base,
-        lookahead=options.lookahead,
-        reference=problem.answer,
-        extractor=problem.extractor,
-        origin=origin,
-    )
-
-
-def _writable(path: Path) -> TextIO:
-    try:
-        return path.open("w", encoding="utf-8", buffering=1)
-    except OSError as error:
-        raise InvalidSetting(
-            f"{path} cannot be written ({error.strerror}); give another path with --out"
-        ) from error
-
-
-@contextmanager
-def _trace_file(path: Path) -> Iterator[TextIO]:
-    """A trace file that is written line by line; if the run is stopped, its last line says so."""
-    with _writable(path) as file:
-        try:
-            yield file
-        except asyncio.CancelledError:
-            file.write(end_line("stopped"))
-            raise
 
 
 _HEAD = "chain   t    i/|y|   reward  change    ratio  alpha      u  verdict   answer"
@@ -381,7 +380,7 @@ def _row(step: Step, extract: AnswerExtractor | None) -> str:
     )
 
 
-def _answer(steps: Sequence[Step], problem: Problem) -> str:
+def _answer(steps: Sequence[Step], reference: str | None, extract: AnswerExtractor | None) -> str:
     """The chain's decision, in words: the vote over states, or minimum Bayes risk with ROUGE-1."""
     states = chain_states(steps)
     rate = acceptance(steps)
@@ -390,59 +389,32 @@ def _answer(steps: Sequence[Step], problem: Problem) -> str:
         said = f"\nacceptance {rate.overall.value:.0%} of all proposals"
     if rate.changed.value is not None:
         said += f", {rate.changed.value:.0%} of those that differ from the state"
-    if problem.extract is None:
+    if extract is None:
         decision = minimum_bayes_risk(states, rouge1)
         assert decision.chosen is not None
         said += f"\nminimum Bayes risk over {len(states)} states:"
         return f"{said}\n{decision.chosen.response.text}"
-    decision = majority_vote(states, problem.extract)
+    decision = majority_vote(states, extract)
     share = decision.shares[0][1] if decision.shares else 0.0
     said += f"\nanswer {decision.answer or '(none)'}, {share:.0%} of {len(states)} states"
-    return said + ("" if problem.answer is None else f"; right is {problem.answer}")
+    return said + ("" if reference is None else f"; right is {reference}")
 
 
 async def _compare(options: argparse.Namespace) -> None:
+    run = _run_of(options)
+    if options.budget == "flops":
+        run = run.with_changes(matched="pool")
+    else:  # as many samples as states
+        run = run.with_changes(pool=min(run.pool, run.chains * (run.steps + 1)))
     lm, rm = _models(options)
-    problem = _problem(options)
     steps: list[Step] = []
-    pool: list[ScoredResponse] = []
-    header = header_of(
-        lm,
-        rm,
-        problem.prompt,
-        beta=options.beta,
-        seed=options.seed,
-        steps=options.steps,
-        n_chains=options.chains,
-        reference=problem.answer,
-        extractor=problem.extractor,
-        origin="recorded",
-    )
-    drawn = draw_comparison(
-        lm,
-        rm,
-        problem.prompt,
-        beta=options.beta,
-        steps=options.steps,
-        seed=options.seed,
-        n_chains=options.chains,
-        budget=options.budget,
-    )
+    pool: list[Any] = []
     with ExitStack() as stack:
-        out = stack.enter_context(_writable(options.out)) if options.out else None
-        bar = stack.enter_context(tqdm(total=options.chains * (options.steps + 1), unit="step"))
-        try:
-            async for item in drawn:
-                if isinstance(item, Step):
-                    steps.append(item)
-                    bar.update()
-                else:
-                    pool.append(item)
-        finally:  # stopped and failed ones too
-            comparison = Comparison(header, tuple(steps), tuple(pool), Meter.of(lm, rm))
-            if out is not None and (steps or pool):
-                out.write(to_json(comparison))
-    print(f"{problem.prompt}\n")
+        bar = stack.enter_context(tqdm(total=run.chains * (run.steps + 1), unit="step"))
+        async for drawn in _drawn(lm, rm, run, options.out, stack, steps, pool):
+            bar.update(isinstance(drawn, Step))
+    comparison = Comparison(Trace(header_of(lm, rm, run), tuple(steps), tuple(pool)))
+    print(f"{run.prompt}\n")
     print(f"{'method':8}{'answer':>8}{'':8}{'samples':>8}{'tokens':>9}{comparison.meter.unit:>18}")
     for outcome in outcomes(comparison, full_cut(comparison, options.budget)):
         right = {True: "right", False: "wrong", None: ""}[outcome.correct]
@@ -455,32 +427,17 @@ async def _compare(options: argparse.Namespace) -> None:
 
 async def _evaluate(options: argparse.Namespace) -> None:
     problems = _first_problems(options.task, options.problems)
+    _check_gradable(problems)
+    check_count("--budget", options.budget, 1)
+    check_count("--states", options.states, 0)
     lm, rm = _models(options)
-    said = {"lm", "rm", "task", "problems", "methods", "budget", "states", "beta", "seed"}
-    said |= {f"{kind}_{name}" for kind in ("lm", "rm") for name in _OF_EACH}
-    given = [(k.replace("_", "-"), v) for k, v in vars(options).items() if k in said]
-    flags = [f"--{name} {value}" for name, value in given if value is not None]
-    with tqdm(total=len(problems), unit="problem") as bar:
-
-        def progress(n_done: int, n: int) -> None:
-            bar.update(n_done - bar.n)
-
-        await evaluate(
-            lm,
-            rm,
-            problems,
-            beta=options.beta,
-            folder=options.out,
-            methods=options.methods.split(","),
-            budget=options.budget,
-            states=options.states,
-            seed=options.seed,
-            task=options.task,
-            command=f"python -m qalign_core evaluate {' '.join(flags)} --out FOLDER",
-            concurrency=options.rows,
-            progress=progress,
-        )
-    results = load_results(options.out)
+    # enough for any pool: each step costs at least one token, a sample at most all of them
+    steps = options.states - 1 if options.states else options.budget * lm.max_new_tokens
+    run = Run.read({"prompt": "-", **_given(options), "pool": options.budget, "steps": steps})
+    run = run.with_changes(matched="chain")
+    bar = tqdm(total=len(problems), unit="problem")
+    await _fill(options, lm, rm, run, problems, options.task, bar, by_problem=True)
+    results = results_in(options.out)
     if options.pack:
         pack(results, options.pack)
     made = summary(results)
@@ -498,7 +455,22 @@ async def _evaluate(options: argparse.Namespace) -> None:
         )
 
 
+def _check_gradable(problems: Sequence[Problem]) -> None:
+    """Refuse a set of which nothing, or not the same thing, says what is right."""
+    for problem in problems:
+        if problem.answer is None and problem.writing is None:
+            raise InvalidTask(
+                f"problem {problem.id!r} has neither an answer to compare with nor constraints to "
+                "check; 'evaluate' needs one of them"
+            )
+    if len({problem.extractor is None for problem in problems}) > 1:
+        raise InvalidTask(
+            "some problems are open-ended and some are not; put them in two files and evaluate each"
+        )
+
+
 async def _tune(options: argparse.Namespace) -> None:
+    given = Run.read({"prompt": "-", **_given(options)})
     if options.prompt is not None:
         prompts = [options.prompt]
     else:
@@ -507,15 +479,15 @@ async def _tune(options: argparse.Namespace) -> None:
         problems = load_problems(problem_file(options.task))[-options.prompts :]
         prompts = [problem.prompt for problem in problems]
     lm, rm = _models(options)
-    print(f"tuning on {len(prompts)} prompts, {options.steps} proposals each", file=sys.stderr)
+    print(f"tuning on {len(prompts)} prompts, {given.steps} proposals each", file=sys.stderr)
     tuned = await tune_beta(
         lm,
         rm,
         prompts,
         target=options.target,
         start=options.start,
-        steps=options.steps,
-        seed=options.seed,
+        steps=given.steps,
+        seed=given.seed,
     )
     print(f"beta {tuned.beta:.3g}, 95 % band {tuned.low:.3g} to {tuned.high:.3g}")
     print(

@@ -50,7 +50,11 @@ class LanguageModel(Protocol):
 
 @runtime_checkable
 class RewardModel(Protocol):
-    """A reward model: one finite number, in its own raw units, for a whole response."""
+    """A reward model: one finite number, in its own raw units, for a whole response.
+
+    Optional attributes, used where present: `n_parameters: int`, `revision: str`, and
+    `n_read: chain.cost.Reading`, how many tokens it processes (by default the whole conversation).
+    """
 
     @property
     def id(self) -> str:
@@ -58,7 +62,7 @@ class RewardModel(Protocol):
         ...
 
     async def score(self, prompt: str, response: Response) -> float:
-        """The reward `r(x, y)`; may be a `Reward`, which also says what it cost."""
+        """The reward `r(x, y)`, raw units of the model."""
         ...
 
 

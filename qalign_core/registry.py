@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from qalign_core.assets import ASSETS
 from qalign_core.errors import ModelLoadError, NotEnoughMemory
 from qalign_core.protocols import RewardModel
-from qalign_core.types import Sampling
+from qalign_core.run import Sampling
 
 if TYPE_CHECKING:
     from qalign_core.models.local.language_model import HFLanguageModel

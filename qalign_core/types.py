@@ -2,21 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
-
-@dataclass(frozen=True, slots=True)
-class Work:
-    """What one call of a model cost: token positions run through the network, and those reused.
-
-    `processed` counts every position that went through the network (prompt, prefix and new
-    tokens alike); `reused` counts the positions whose keys and values came from a cache instead.
-    """
-
-    processed: int
-    reused: int = 0
+from qalign_core.run import Run
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,67 +18,34 @@ class Response:
         text: the decoded ids without special tokens, for people; never tokenised again.
         finished: True if the last id is an EOS, False if the length limit cut the response.
         pieces: the text of each token, for display only (empty, or one string a token).
-        work: what drawing it cost, if the model counts that.
     """
 
     tokens: tuple[int, ...]
     text: str
     finished: bool
     pieces: tuple[str, ...] = field(default=(), compare=False, repr=False)
-    work: Work | None = field(default=None, compare=False, repr=False)
 
     def __len__(self) -> int:
         return len(self.tokens)
 
 
-class Reward(float):
-    """A reward that remembers what computing it cost; otherwise a plain float (raw RM units)."""
-
-    __slots__ = ("work",)
-    work: Work | None
-
-    def __new__(cls, value: float, work: Work | None = None) -> Reward:
-        """A float that also carries `work`."""
-        self = super().__new__(cls, value)
-        self.work = work
-        return self
-
-
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Tokens of compute, LM and RM apart; `+` and `-` work field by field.
+    """Tokens of compute, a function of the run alone (`chain.cost`); `+` and `-` go field by field.
 
     Attributes:
-        generated: new tokens drawn from the LM.
-        lm_processed: positions run through the LM (prompt, prefix and new tokens).
-        lm_reused: positions that the LM took from a cache.
-        rm_processed: positions run through the RM.
-        rm_reused: positions that the RM took from a cache.
+        generated: new tokens drawn from the LM, which are what it processes.
+        scored: tokens that the RM processes.
     """
 
     generated: int = 0
-    lm_processed: int = 0
-    lm_reused: int = 0
-    rm_processed: int = 0
-    rm_reused: int = 0
+    scored: int = 0
 
     def __add__(self, other: Cost) -> Cost:
-        return Cost(
-            self.generated + other.generated,
-            self.lm_processed + other.lm_processed,
-            self.lm_reused + other.lm_reused,
-            self.rm_processed + other.rm_processed,
-            self.rm_reused + other.rm_reused,
-        )
+        return Cost(self.generated + other.generated, self.scored + other.scored)
 
     def __sub__(self, other: Cost) -> Cost:
-        return Cost(
-            self.generated - other.generated,
-            self.lm_processed - other.lm_processed,
-            self.lm_reused - other.lm_reused,
-            self.rm_processed - other.rm_processed,
-            self.rm_reused - other.rm_reused,
-        )
+        return Cost(self.generated - other.generated, self.scored - other.scored)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,52 +97,52 @@ class Step:
         return self.proposal.response.tokens != self.current.response.tokens
 
 
-@dataclass(frozen=True, slots=True)
-class Sampling:
-    """How the base LM is sampled; a different setting is a different base distribution.
+@dataclass(frozen=True)
+class TraceHeader(Run):
+    """What a run was: the run itself, and what its models said of themselves.
 
     Attributes:
-        temperature: > 0; 1.0 is the LM itself.
-        top_p: in (0, 1]; 1.0 is off.
-        top_k: >= 0; 0 is off.
-        max_new_tokens: the limit `L` on the length of a response, EOS included.
+        lm_revision, rm_revision: exact versions of the models.
+        lm_parameters, rm_parameters: their sizes, for FLOPs; 0 if unknown or none.
+        prompt_tokens: the prompt's length for the LM, which reads it once a run.
+        prompt_scored: tokens of it that the RM reads once a run.
+        created: when it began (ISO 8601).
+        notes: what must be said of the models, such as that one is approximate.
     """
 
-    temperature: float = 1.0
-    top_p: float = 1.0
-    top_k: int = 0
-    max_new_tokens: int = 128
-
-
-@dataclass(frozen=True, slots=True)
-class TraceHeader:
-    """What a run was: enough to label it, to check it and to run it again."""
-
-    lm: str = ""
-    rm: str = ""
-    prompt: str = ""
-    beta: float = math.nan
-    seed: int = 0
-    steps: int = 0
-    chains: int = 1
-    sampling: Sampling = Sampling()
-    prompt_tokens: int = 0
-    created: str = ""
-    origin: str = "live"
-    reference: str | None = None
-    extractor: str | None = None
     lm_revision: str = ""
     rm_revision: str = ""
+    lm_parameters: int = 0
+    rm_parameters: int = 0
+    prompt_tokens: int = 0
+    prompt_scored: int = 0
+    created: str = ""
     notes: tuple[str, ...] = ()
 
+    @property
+    def run(self) -> Run:
+        """The run that draws the same again."""
+        return Run(**{name: getattr(self, name) for name in Run.kinds()})
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True)
 class Trace:
-    """A run as it happened: header, every step of every chain, rewards of base samples if drawn."""
+    """A run as it happened.
+
+    Attributes:
+        header: what was run.
+        steps: the steps of all chains, in the order in which they came.
+        pool: independent samples of the model alone, in order of their number.
+        base_rewards: rewards of independent samples whose texts were not kept.
+        end: (reason, message) once the run has ended; the reason is "finished", "stopped" or
+            "failed".
+    """
 
     header: TraceHeader
-    steps: tuple[Step, ...]
+    steps: tuple[Step, ...] = ()
+    pool: tuple[ScoredResponse, ...] = ()
     base_rewards: tuple[float, ...] = ()
+    end: tuple[str, str] | None = None
 
     @classmethod
     def collect(cls, steps: Iterable[Step], header: TraceHeader | None = None) -> Trace:
@@ -193,22 +150,31 @@ class Trace:
         collected = tuple(steps)
         if header is None:
             chains = {step.chain for step in collected}
-            header = TraceHeader(steps=max((s.t for s in collected), default=0), chains=len(chains))
+            last = max((s.t for s in collected), default=0)
+            header = TraceHeader(steps=last, chains=max(1, len(chains)))
         return cls(header, collected)
 
     def chain(self, chain: int) -> Trace:
         """The part of the trace that belongs to one chain."""
         return replace(self, steps=tuple(s for s in self.steps if s.chain == chain))
 
-    @property
-    def chains(self) -> tuple[int, ...]:
-        """Numbers of the chains, ascending."""
-        return tuple(sorted({step.chain for step in self.steps}))
+    @cached_property
+    def chains(self) -> dict[int, tuple[Step, ...]]:
+        """The steps of each chain by its number, both ascending."""
+        found: dict[int, list[Step]] = {}
+        for step in sorted(self.steps, key=lambda step: (step.chain, step.t)):
+            found.setdefault(step.chain, []).append(step)
+        return {chain: tuple(steps) for chain, steps in found.items()}
 
     @property
     def states(self) -> tuple[ScoredResponse, ...]:
         """The states y^0..y^T with repeats, in order of the steps (chain after chain)."""
-        return tuple(s.state for s in sorted(self.steps, key=lambda s: (s.chain, s.t)))
+        return tuple(step.state for steps in self.chains.values() for step in steps)
+
+    @property
+    def rewards(self) -> tuple[float, ...]:
+        """Rewards of the independent samples, whether or not their texts were kept."""
+        return tuple(sample.reward for sample in self.pool) or self.base_rewards
 
     @property
     def cost(self) -> Cost:

@@ -28,8 +28,9 @@ from qalign_core.analysis.comparisons import (
 from qalign_core.analysis.curves import curves
 from qalign_core.decide.rules import majority_vote, weighted_majority_vote
 from qalign_core.errors import InvalidSetting, InvalidTrace
+from qalign_core.run import Sampling
 from qalign_core.runs.comparison_file import COLUMNS, from_json, to_csv, to_json
-from qalign_core.types import Cost, Response, Sampling, ScoredResponse, Step, TraceHeader
+from qalign_core.types import Cost, Response, ScoredResponse, Step, TraceHeader
 
 HOSTILE = '=1+1</script><img src=x onerror="alert(1)">${alert(2)}'
 

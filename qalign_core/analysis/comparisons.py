@@ -10,7 +10,7 @@ times. Everything can be computed again at any smaller budget without drawing an
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import accumulate
@@ -18,9 +18,7 @@ from typing import Literal
 
 import numpy as np
 
-from qalign_core.chain.chain import run_chain, run_chains
-from qalign_core.chain.cost import flops, n_at_budget, parameters_of
-from qalign_core.chain.sampling import gather, sample_iid
+from qalign_core.chain.cost import Meter, n_at_budget
 from qalign_core.decide.answers.extraction import get_extractor, same_answer
 from qalign_core.decide.rules import (
     best_of_n,
@@ -33,39 +31,12 @@ from qalign_core.decide.rules import (
 )
 from qalign_core.decide.utilities import rouge1
 from qalign_core.errors import InvalidSetting
-from qalign_core.protocols import AnswerExtractor, LanguageModel, RewardModel
-from qalign_core.types import Cost, Decision, ScoredResponse, Step, TraceHeader
+from qalign_core.protocols import AnswerExtractor
+from qalign_core.types import Cost, Decision, ScoredResponse, Step, Trace, TraceHeader
 
 Budget = Literal["flops", "samples"]
 Method = Literal["qalign", "bon", "mv", "wmv"]
 METHODS: tuple[Method, ...] = ("qalign", "bon", "mv", "wmv")
-
-TOLERANCE = 0.02
-"""How far apart, relatively, the compute of chains and pool may end at equal FLOPs."""
-
-
-@dataclass(frozen=True, slots=True)
-class Meter:
-    """Prices a draw in one unit: FLOPs, or generated tokens where a model's size is unknown."""
-
-    lm_parameters: int = 0
-    rm_parameters: int = 0
-
-    @classmethod
-    def of(cls, lm: LanguageModel, rm: RewardModel) -> Meter:
-        """The meter of two models."""
-        return cls(parameters_of(lm), parameters_of(rm))
-
-    @property
-    def unit(self) -> str:
-        """What `price` counts."""
-        return "FLOPs" if self.lm_parameters else "generated tokens"
-
-    def price(self, cost: Cost) -> int:
-        """The price of a cost; additive."""
-        if not self.lm_parameters:
-            return cost.generated
-        return flops(cost, self.lm_parameters, self.rm_parameters)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,43 +49,55 @@ class Cut:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Everything drawn for one prompt.
+    """A trace with chains and a pool, priced and read.
 
     Attributes:
-        header: what was run; `beta` is also that of the importance weights, `reference` the right
-            answer if known, `extractor` None for an open-ended prompt.
-        steps: steps of all chains, in any order between chains.
-        pool: independent samples of the same base LM, in order.
-        meter: prices of the two models.
-        burn_in: states of each chain that are dropped before deciding.
+        trace: all that was drawn for one prompt; its header's `beta` is also that of the
+            importance weights, `burn_in` the states of each chain that are dropped before deciding.
     """
 
-    header: TraceHeader
-    steps: tuple[Step, ...] = ()
-    pool: tuple[ScoredResponse, ...] = ()
-    meter: Meter = Meter()
-    burn_in: int = 0
+    trace: Trace
+
+    @property
+    def header(self) -> TraceHeader:
+        """What was run."""
+        return self.trace.header
+
+    @property
+    def pool(self) -> tuple[ScoredResponse, ...]:
+        """Independent samples of the same base LM, in order."""
+        return self.trace.pool
 
     @cached_property
     def chains(self) -> tuple[tuple[Step, ...], ...]:
         """The steps of each chain, by t."""
-        chains: dict[int, list[Step]] = {}
-        for step in self.steps:
-            chains.setdefault(step.chain, []).append(step)
-        return tuple(tuple(chains[k]) for k in sorted(chains))
+        return tuple(self.trace.chains.values())
+
+    @property
+    def meter(self) -> Meter:
+        """What prices a draw."""
+        return Meter(self.header.lm_parameters, self.header.rm_parameters)
+
+    @property
+    def prompt_price(self) -> int:
+        """What is paid once, whatever is drawn: each model reads the prompt."""
+        return self.meter.prompt_price(self.header.prompt_tokens, self.header.prompt_scored)
 
     @cached_property
     def chain_spent(self) -> list[int]:
-        """Price of states 0..t of all chains together, t = 0, 1, ... as far as all have come."""
-        return _running(
+        """Price of states 0..t of all chains and of the prompt, as far as all chains have come."""
+        return self._running(
             self.meter.price(sum((step.cost for step in steps), Cost()))
             for steps in zip(*self.chains, strict=False)
         )
 
     @cached_property
     def pool_spent(self) -> list[int]:
-        """Price of the first 1, 2, ... samples."""
-        return _running(self.meter.price(sample.cost) for sample in self.pool)
+        """Price of the first 1, 2, ... samples and of the prompt."""
+        return self._running(self.meter.price(sample.cost) for sample in self.pool)
+
+    def _running(self, prices: Iterable[int]) -> list[int]:
+        return list(accumulate(prices, initial=self.prompt_price))[1:]
 
     @property
     def ready(self) -> bool:
@@ -161,99 +144,6 @@ class Outcome:
     spent: int
     sequential: int
     effective: float | None = None
-
-
-async def draw_comparison(
-    lm: LanguageModel,
-    rm: RewardModel,
-    prompt: str,
-    *,
-    beta: float,
-    steps: int,
-    seed: int,
-    n_chains: int = 1,
-    budget: Budget = "flops",
-    max_samples: int = 4096,
-    concurrency: int = 8,
-) -> AsyncIterator[Step | ScoredResponse]:
-    """Run the chains and draw the pool that goes with them; yield both as they arrive.
-
-    The pool follows the chains: after every step it is filled up to what the chains have spent
-    (or, at equal samples, to the number of their states), so that a run which is stopped half-way
-    is a fair comparison up to there. At equal FLOPs, if the last sample leaves the two more than
-    `TOLERANCE` apart, every chain makes a step more, and so on; never more than double.
-
-    Args:
-        lm: language model, as sampled.
-        rm: reward model.
-        prompt: the user's text.
-        beta: temperature of the target, raw RM units.
-        steps: proposals of each chain.
-        seed: address of the randomness; chains and pool are independent of one another.
-        n_chains: number of chains.
-        budget: what is made equal.
-        max_samples: the pool is never larger; the comparison then ends as it is.
-        concurrency: how many samples are drawn ahead.
-
-    Raises:
-        InvalidSetting, InvalidPrompt, ModelContractError, InvalidReward.
-    """
-    if budget not in ("flops", "samples"):
-        raise InvalidSetting(f"budget must be 'flops' or 'samples', got {budget!r}")
-    meter = Meter.of(lm, rm)
-    pool = sample_iid(lm, rm, prompt, n=max_samples, seed=seed, concurrency=concurrency)
-    chains = run_chains(lm, rm, prompt, n_chains=n_chains, beta=beta, steps=steps, seed=seed)
-    last: dict[int, Step] = {}
-    chain_spent = pool_spent = nearest = 0
-    n_states = n_samples = 0
-
-    def behind() -> bool:
-        if n_samples >= max_samples:
-            return False
-        return n_samples < n_states if budget == "samples" else pool_spent < chain_spent
-
-    try:
-        for extra in range(steps + 2):
-            async for step in chains if extra == 0 else _one_more(lm, rm, prompt, beta, seed, last):
-                last[step.chain] = step
-                chain_spent += meter.price(step.cost)
-                n_states += 1
-                yield step
-                while behind():
-                    sample = await anext(pool)
-                    before, pool_spent = pool_spent, pool_spent + meter.price(sample.cost)
-                    nearest = min(before, pool_spent, key=lambda x: abs(x - chain_spent))
-                    n_samples += 1
-                    yield sample
-            nearest = min(nearest, pool_spent, key=lambda x: abs(x - chain_spent))
-            if budget == "samples" or n_samples >= max_samples:
-                return
-            if abs(nearest - chain_spent) <= TOLERANCE * chain_spent:
-                return
-    finally:
-        await chains.aclose()  # type: ignore[attr-defined]
-        await pool.aclose()  # type: ignore[attr-defined]
-
-
-async def _one_more(
-    lm: LanguageModel,
-    rm: RewardModel,
-    prompt: str,
-    beta: float,
-    seed: int,
-    last: dict[int, Step],
-) -> AsyncIterator[Step]:
-    """The next step of every chain, where an interrupted run would have gone on."""
-
-    async def advance(step: Step) -> Step:
-        t = step.t + 1
-        more = run_chain(
-            lm, rm, prompt, beta=beta, steps=t, seed=seed, chain=step.chain, start=step
-        )
-        return await anext(more)
-
-    for step in await gather(*(advance(last[chain]) for chain in sorted(last))):
-        yield step
 
 
 def full_cut(comparison: Comparison, budget: Budget = "flops") -> Cut:
@@ -328,7 +218,9 @@ def outcomes(comparison: Comparison, cut: Cut) -> tuple[Outcome, ...]:
             correct=None if extract is None else comparison.is_right(decision.answer),
             n=len(states) if method == "qalign" else len(pool),
             cost=chain_cost if method == "qalign" else pool_cost,
-            spent=comparison.meter.price(chain_cost if method == "qalign" else pool_cost),
+            spent=comparison.chain_spent[cut.t]
+            if method == "qalign"
+            else comparison.pool_spent[cut.n - 1],
             sequential=in_a_row if method == "qalign" else longest,
             effective=effective_sample_size(weights) if method == "wmv" else None,
         )
@@ -352,7 +244,7 @@ def recycled(comparison: Comparison, cut: Cut) -> Decision:
 
 def _burn_in(comparison: Comparison, cut: Cut) -> int:
     """States dropped at a cut: a short cut keeps its last one."""
-    return min(comparison.burn_in, cut.t)
+    return min(comparison.header.burn_in, cut.t)
 
 
 def _check(comparison: Comparison, cut: Cut) -> None:
@@ -371,10 +263,6 @@ def _spent(comparison: Comparison) -> tuple[Sequence[int], Sequence[int]]:
             f"{len(comparison.pool)} samples were drawn; at least one of each is needed"
         )
     return comparison.chain_spent, comparison.pool_spent
-
-
-def _running(prices: Iterable[int]) -> list[int]:
-    return list(accumulate(prices))
 
 
 def _log_spaced(last: int, count: int) -> list[int]:

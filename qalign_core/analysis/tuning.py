@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from qalign_core.chain.chain import run_chain
-from qalign_core.chain.kernel import check_beta
-from qalign_core.chain.sampling import check_count, gather
+from qalign_core.chain.merging import gather
 from qalign_core.errors import InvalidReward, InvalidSetting
 from qalign_core.protocols import LanguageModel, RewardModel
+from qalign_core.run import check_beta, check_count
 from qalign_core.types import Cost
 
 Array = NDArray[np.float64]

@@ -1,45 +1,62 @@
-"""Tokens and FLOPs, counted, LM and RM apart, so that methods are compared at equal compute.
+"""What a run costs, in tokens and FLOPs, so that methods are compared at equal compute.
 
-One forward pass costs about two floating point operations per parameter and token position
-(one multiplication, one addition): FLOPs ~ 2 * parameters * positions processed, for each of the
-two models (paper, appendix on cost). Positions whose keys and values came from a cache are not
-processed again and cost nothing here. Attention's own term, which grows with the length, is left
-out on both sides.
+The count is canonical: a function of the run alone, never of what a cache holds, who else is there
+or what ran before (METHOD: Compute).
+
+- The prompt is processed once a run by each model.
+- An independent sample: its `|y|` ids by the LM; by the RM `|y|` ids if it can read on from a kept
+  prefix, else prompt and response whole.
+- A proposal at index `i`: its `|y'| - i` new ids by the LM (the kept prefix is the chain's own
+  state); by the RM the same, or all of it if it cannot read on.
+- What a shared cache saved does not count.
+
+One forward pass costs about two floating point operations per parameter and token (one
+multiplication, one addition): FLOPs ~ 2 * parameters * tokens, for each of the two models (paper,
+appendix on cost). Attention's own term, which grows with the length, is left out on both sides.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
-from itertools import accumulate
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from qalign_core.errors import InvalidSetting
-from qalign_core.types import Cost, Response, Work
+from qalign_core.types import Cost
+
+Reading = Callable[[int, int], int]
+"""Tokens that an RM processes of a conversation: of (how many it has read before, all of them)."""
 
 
-def draw_cost(
-    prompt_ids: Sequence[int], prefix_len: int, response: Response, reward: float
-) -> Cost:
-    """Count what drawing and scoring one response took: `|y| - prefix_len` new tokens and passes.
-
-    A model that does not count its own work is charged one pass over prompt and response, with
-    nothing reused.
-    """
-    everything = Work(len(prompt_ids) + len(response))
-    lm = response.work or everything
-    rm = getattr(reward, "work", None) or everything
-    return Cost(
-        generated=len(response) - prefix_len,
-        lm_processed=lm.processed,
-        lm_reused=lm.reused,
-        rm_processed=rm.processed,
-        rm_reused=rm.reused,
-    )
+def reads_on(known: int, total: int) -> int:
+    """Tokens of an RM that goes on reading where it was: the new ones."""
+    return total - known
 
 
-def flops(cost: Cost, lm_parameters: int, rm_parameters: int) -> int:
-    """FLOPs ~ 2 * parameters * positions processed, summed over the LM and the RM."""
-    return 2 * (lm_parameters * cost.lm_processed + rm_parameters * cost.rm_processed)
+def reads_all(known: int, total: int) -> int:
+    """Tokens of an RM that reads every conversation from its beginning."""
+    return total
+
+
+def reads_nothing(known: int, total: int) -> int:
+    """Tokens of a reward that is no network."""
+    return 0
+
+
+def reading_of(rm: object) -> Reading:
+    """How an RM reads: its own `n_read`, or everything if it does not say."""
+    reading: Reading = getattr(rm, "n_read", reads_all)
+    return reading
+
+
+def draw_cost(n_prompt: int, index: int, length: int, reading: Reading) -> Cost:
+    """The cost of a response of `length` ids whose first `index` ids were there already."""
+    return Cost(length - index, reading(n_prompt + index, n_prompt + length))
+
+
+def prompt_scored(n_prompt: int, reading: Reading) -> int:
+    """Tokens of the prompt that the RM reads once a run: what having read them before saves."""
+    return reading(0, n_prompt + 1) - reading(n_prompt, n_prompt + 1)
 
 
 def parameters_of(model: object) -> int:
@@ -47,16 +64,43 @@ def parameters_of(model: object) -> int:
     return int(getattr(model, "n_parameters", 0) or 0)
 
 
-def running_flops(costs: Iterable[Cost], lm_parameters: int, rm_parameters: int) -> list[int]:
-    """FLOPs spent after the first, the second, ... of the draws, shape [len(costs)]."""
-    return list(accumulate(flops(cost, lm_parameters, rm_parameters) for cost in costs))
+@dataclass(frozen=True, slots=True)
+class Meter:
+    """Prices tokens in one unit: FLOPs, or generated tokens where the LM's size is unknown.
+
+    Attributes:
+        lm_parameters, rm_parameters: sizes of the models; 0 if unknown or none.
+    """
+
+    lm_parameters: int = 0
+    rm_parameters: int = 0
+
+    @classmethod
+    def of(cls, lm: object, rm: object) -> Meter:
+        """The meter of two models."""
+        return cls(parameters_of(lm), parameters_of(rm))
+
+    @property
+    def unit(self) -> str:
+        """What `price` counts."""
+        return "FLOPs" if self.lm_parameters else "generated tokens"
+
+    def price(self, cost: Cost) -> int:
+        """FLOPs ~ 2 * parameters * tokens, summed over the LM and the RM; additive."""
+        if not self.lm_parameters:
+            return cost.generated
+        return 2 * (self.lm_parameters * cost.generated + self.rm_parameters * cost.scored)
+
+    def prompt_price(self, n_read: int, n_scored: int) -> int:
+        """What a run pays once, whatever it draws: each model reads its tokens of the prompt."""
+        return self.price(Cost(n_read, n_scored)) if self.lm_parameters else 0
 
 
 def n_at_budget(spent: Sequence[float], budget: float) -> int:
     """How many of the first draws cost nearest to `budget`, at least one.
 
     Args:
-        spent: running FLOPs (or tokens) after each draw, ascending.
+        spent: running price after each draw, ascending.
         budget: in the same unit.
 
     The nearest, not the last that fits: the miss is then half a draw at most, on either side.
@@ -66,13 +110,3 @@ def n_at_budget(spent: Sequence[float], budget: float) -> int:
     after = min(bisect_left(spent, budget), len(spent) - 1)
     before = max(after - 1, 0)
     return (before if budget - spent[before] < spent[after] - budget else after) + 1
-
-
-def n_to_draw(budget: float, spent: float, n_drawn: int) -> int:
-    """How many more draws reach the budget, at the mean price of the `n_drawn` made so far."""
-    if n_drawn < 1 or spent <= 0:
-        raise InvalidSetting(
-            f"a price needs at least one draw that cost something, got {n_drawn} draws for "
-            f"{spent:g}; draw one sample first"
-        )
-    return max(0, round((budget - spent) * n_drawn / spent))

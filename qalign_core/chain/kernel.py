@@ -3,26 +3,12 @@
 from __future__ import annotations
 
 import math
-from numbers import Real
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from qalign_core.errors import InvalidSetting
-
-
-def check_beta(beta: float) -> float:
-    """Return beta as a float; raise `InvalidSetting` unless it is a finite number above 0."""
-    if isinstance(beta, bool) or not isinstance(beta, Real):
-        raise InvalidSetting(
-            f"beta must be a number > 0, got {beta!r}; 'tune' finds one for about 50 % acceptance"
-        )
-    if not (math.isfinite(beta) and beta > 0):
-        raise InvalidSetting(
-            f"beta must be a finite number > 0, got {beta}; "
-            "'tune' finds one for about 50 % acceptance"
-        )
-    return float(beta)
+from qalign_core.run import check_beta
 
 
 def draw_index(length: int, u: float) -> int:

@@ -1,10 +1,10 @@
-"""Several async generators as one, in order of arrival."""
+"""Several async generators as one, in order of arrival; several calls side by side."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from typing import TypeVar
+from collections.abc import AsyncIterator, Coroutine
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
@@ -37,6 +37,17 @@ async def merge(*streams: AsyncIterator[T]) -> AsyncIterator[T]:
                 raise item
             else:
                 running -= 1
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def gather(*calls: Coroutine[Any, Any, T]) -> list[T]:
+    """Await all calls side by side; if one fails or the caller is cancelled, cancel the others."""
+    tasks = [asyncio.ensure_future(call) for call in calls]
+    try:
+        return [await task for task in tasks]
     finally:
         for task in tasks:
             task.cancel()

@@ -5,24 +5,14 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import deque
-from collections.abc import AsyncIterator, Coroutine, Sequence
-from numbers import Integral
-from typing import Any, TypeVar
+from collections.abc import AsyncIterator, Sequence
 
-from qalign_core.chain.cost import draw_cost
+from qalign_core.chain.cost import draw_cost, reading_of
 from qalign_core.chain.randomness import derive_seed
-from qalign_core.errors import InvalidPrompt, InvalidReward, InvalidSetting, ModelContractError
+from qalign_core.errors import InvalidPrompt, InvalidReward, ModelContractError
 from qalign_core.protocols import LanguageModel, RewardModel
+from qalign_core.run import check_count
 from qalign_core.types import Response, ScoredResponse
-
-T = TypeVar("T")
-
-
-def check_count(name: str, value: int, minimum: int) -> int:
-    """Return a whole number of at least `minimum`, or raise `InvalidSetting` naming the setting."""
-    if isinstance(value, bool) or not isinstance(value, Integral) or value < minimum:
-        raise InvalidSetting(f"{name} must be a whole number >= {minimum}, got {value!r}")
-    return value
 
 
 def encode_prompt(lm: LanguageModel, prompt: str) -> tuple[int, ...]:
@@ -106,19 +96,8 @@ async def draw(
     check_response(response, prefix, lm)
     reward = await rm.score(prompt, response)
     check_reward(reward, response, rm)
-    cost = draw_cost(prompt_ids, len(prefix), response, reward)
+    cost = draw_cost(len(prompt_ids), len(prefix), len(response), reading_of(rm))
     return ScoredResponse(response, float(reward), cost)
-
-
-async def gather(*calls: Coroutine[Any, Any, T]) -> list[T]:
-    """Await all calls side by side; if one fails or the caller is cancelled, cancel the others."""
-    tasks = [asyncio.ensure_future(call) for call in calls]
-    try:
-        return [await task for task in tasks]
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def sample_iid(

@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from qalign_core.chain.kernel import check_beta
 from qalign_core.errors import InvalidReward, InvalidSetting
 from qalign_core.protocols import AnswerExtractor, Utility
+from qalign_core.run import check_beta
 from qalign_core.types import Decision, ScoredResponse, Step
 
 

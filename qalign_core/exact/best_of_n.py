@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from qalign_core.analysis.tuning import BestOfN, Mixture, best_of_n_as_alignment, tilt
-from qalign_core.chain.sampling import check_count
 from qalign_core.errors import InvalidSetting
 from qalign_core.exact.law import Array
+from qalign_core.run import check_count
 
 SIZES = (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 

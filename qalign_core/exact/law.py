@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from qalign_core.chain.kernel import check_beta, draw_index, log_acceptances
+from qalign_core.chain.kernel import draw_index, log_acceptances
 from qalign_core.models.enumerable import EnumerableLM, Tokens
+from qalign_core.run import check_beta
 from qalign_core.types import Response
 
 Array = NDArray[np.float64]

@@ -7,7 +7,7 @@ from typing import Self
 
 from qalign_core.models.checks import check_length, check_sampling
 from qalign_core.models.text import Text
-from qalign_core.types import Sampling
+from qalign_core.run import Sampling
 
 
 class TemplatedLanguageModel:

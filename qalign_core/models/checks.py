@@ -6,7 +6,7 @@ import math
 from collections.abc import Collection, Sequence
 
 from qalign_core.errors import InvalidPrompt, InvalidSetting, ModelContractError
-from qalign_core.types import Sampling
+from qalign_core.run import Sampling
 
 
 def check_sampling(sampling: Sampling) -> Sampling:

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from qalign_core.chain.randomness import uniform
 from qalign_core.errors import InvalidSetting, ModelContractError
-from qalign_core.types import Response, Sampling, Work
+from qalign_core.run import Sampling
+from qalign_core.types import Response
 
 Tokens = tuple[int, ...]
 
@@ -141,7 +142,6 @@ class EnumerableLM:
             text=self.text(tokens),
             finished=bool(tokens) and tokens[-1] == self.eos,
             pieces=tuple(self.pieces[token] for token in tokens),
-            work=Work(0),
         )
 
     def text(self, tokens: Sequence[int]) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from qalign_core.chain.cost import reads_all, reads_on
 from qalign_core.errors import InvalidPrompt, InvalidReward
 from qalign_core.models.loading import CACHE_BYTES, Loaded, Pretrained
 from qalign_core.models.local.choice import TOLERANCE
@@ -19,7 +20,7 @@ from qalign_core.models.local.llama_net import LlamaNet
 from qalign_core.models.local.prefix_cache import PrefixCache
 from qalign_core.models.local.worker import Job, Worker, as_engine_error, torch_threads
 from qalign_core.models.text import Text
-from qalign_core.types import Response, Reward, Work
+from qalign_core.types import Response
 
 
 class _Score(Job):
@@ -55,11 +56,11 @@ class _Scorer(Worker):
         except Exception as error:
             self.finish(job, as_engine_error(error))
 
-    def compute(self, tokens: tuple[int, ...]) -> Reward:
+    def compute(self, tokens: tuple[int, ...]) -> float:
         """The logit of a whole sequence."""
         ids = torch.tensor([tokens], device=self._model.device)
         logits = self._model(input_ids=ids, attention_mask=torch.ones_like(ids)).logits
-        return Reward(logits.float().item(), Work(len(tokens)))
+        return float(logits.float().item())
 
 
 class _PrefixScorer(_Scorer):
@@ -75,8 +76,9 @@ class _PrefixScorer(_Scorer):
         n_slots = max(window, cache_bytes // (self.net.width * 4))
         net = self.net
         self.cache = PrefixCache(n_slots, net.width, dtype=net.dtype, device=net.device)
+        self.n_processed = self.n_reused = 0  # what the machine did, not what a run costs
 
-    def compute(self, tokens: tuple[int, ...]) -> Reward:
+    def compute(self, tokens: tuple[int, ...]) -> float:
         # transformers pools the last id that is not padding, wherever it stands
         end = len(tokens)
         while end > 1 and tokens[end - 1] == self._pad:
@@ -100,7 +102,9 @@ class _PrefixScorer(_Scorer):
                 cache.write(new, net.copy_out(0, kept, end - 1))
         else:
             net.clear(0)
-        return Reward(value, Work(end - known, known))
+        self.n_processed += end - known
+        self.n_reused += known
+        return value
 
 
 class HFRewardModel(Pretrained):
@@ -150,8 +154,9 @@ class HFRewardModel(Pretrained):
                 expected, got = self.worker.compute(probe), fast.compute(probe)
             if abs(expected - got) <= TOLERANCE * max(1.0, abs(expected)):
                 self.worker = fast
+        self.n_read = reads_on if isinstance(self.worker, _PrefixScorer) else reads_all
 
-    async def score(self, prompt: str, response: Response) -> Reward:
+    async def score(self, prompt: str, response: Response) -> float:
         """The reward `r(x, y)` of the whole conversation, in the model's raw units.
 
         Raises:
@@ -165,9 +170,9 @@ class HFRewardModel(Pretrained):
                 f"the conversation has {len(tokens)} tokens for {self.id}, which reads "
                 f"{self.context_length}; shorten the prompt or lower max_new_tokens"
             )
-        reward: Reward = await self.worker.submit(_Score(tokens))
+        reward: float = await self.worker.submit(_Score(tokens))
         if not math.isfinite(reward):
-            raise InvalidReward(f"{self.id} gave {float(reward)} for {response.text[:80]!r}")
+            raise InvalidReward(f"{self.id} gave {reward} for {response.text[:80]!r}")
         return reward
 
     def render(self, prompt: str, response: Response) -> tuple[int, ...]:

@@ -9,9 +9,10 @@ from collections.abc import Callable, Sequence
 from numbers import Real
 from typing import Self
 
+from qalign_core.chain.cost import parameters_of, reading_of, reads_nothing
 from qalign_core.errors import InvalidReward, InvalidSetting, ModelLoadError
 from qalign_core.protocols import RewardModel
-from qalign_core.types import Response, Reward, Work
+from qalign_core.types import Response
 
 
 class FunctionReward:
@@ -23,6 +24,7 @@ class FunctionReward:
     """
 
     n_parameters = 0
+    n_read = staticmethod(reads_nothing)
 
     def __init__(self, function: Callable[[str, str], float], *, id: str = "rule") -> None:
         self.function, self.id = function, id
@@ -50,7 +52,7 @@ class FunctionReward:
             raise ModelLoadError(f"{path} has no function {name}; name one as FILE.py:NAME")
         return cls(function, id=id or name)
 
-    async def score(self, prompt: str, response: Response) -> Reward:
+    async def score(self, prompt: str, response: Response) -> float:
         """The function's value; anything but a finite number is an `InvalidReward`."""
         try:
             value = self.function(prompt, response.text)
@@ -59,7 +61,7 @@ class FunctionReward:
                 f"{self.id} failed with {type(error).__name__}: {error}; mend the function"
             ) from error
         if isinstance(value, Real) and math.isfinite(value):
-            return Reward(float(value), Work(0))
+            return float(value)
         raise InvalidReward(f"{self.id} returned {value!r}, a reward is one finite number")
 
 
@@ -78,20 +80,16 @@ class CompositeReward:
             raise InvalidSetting("a composite reward needs one part or more, with finite weights")
         self.parts = tuple(parts)
         self.id = id or " + ".join(f"{weight:g} {rm.id}" for rm, weight in parts)
-        self.n_parameters = sum(getattr(rm, "n_parameters", 0) for rm, _ in parts)
+        self.n_parameters = sum(parameters_of(rm) for rm, _ in parts)
 
-    async def score(self, prompt: str, response: Response) -> Reward:
-        """The weighted sum; the parts are scored at the same time.
-
-        Its work is the mean of theirs by their parameters, so that times the parameters of all it
-        is what they cost together.
-        """
+    async def score(self, prompt: str, response: Response) -> float:
+        """The weighted sum; the parts are scored at the same time."""
         values = await asyncio.gather(*(rm.score(prompt, response) for rm, _ in self.parts))
-        total = sum(weight * value for (_, weight), value in zip(self.parts, values, strict=True))
-        processed = reused = 0.0
-        for (rm, _), value in zip(self.parts, values, strict=True):
-            work = getattr(value, "work", None)
-            if work is not None and self.n_parameters:
-                share = getattr(rm, "n_parameters", 0) / self.n_parameters
-                processed, reused = processed + share * work.processed, reused + share * work.reused
-        return Reward(total, Work(round(processed), round(reused)))
+        return sum(weight * value for (_, weight), value in zip(self.parts, values, strict=True))
+
+    def n_read(self, known: int, total: int) -> int:
+        """The mean of the parts' tokens by their parameters: times all parameters, their cost."""
+        if not self.n_parameters:
+            return 0
+        each = ((parameters_of(rm), reading_of(rm)(known, total)) for rm, _ in self.parts)
+        return round(sum(size * tokens for size, tokens in each) / self.n_parameters)

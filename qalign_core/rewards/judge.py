@@ -6,11 +6,13 @@ import hashlib
 import re
 from statistics import fmean
 
+from qalign_core.chain.cost import parameters_of
+from qalign_core.chain.merging import gather
 from qalign_core.chain.randomness import derive_seed
-from qalign_core.chain.sampling import check_count, gather
 from qalign_core.errors import InvalidReward
 from qalign_core.protocols import LanguageModel
-from qalign_core.types import Response, Reward, Work
+from qalign_core.run import check_count
+from qalign_core.types import Response
 
 CRITERION = "how correct, complete and helpful it is"
 _QUESTION = """Grade an answer to a task by {criterion}.
@@ -45,9 +47,11 @@ class JudgeReward:
         self._lm, self._criterion = lm, criterion
         self._n = check_count("n", n, 1)
         self.id = id or f"judge:{lm.id}"
-        self.n_parameters = int(getattr(lm, "n_parameters", 0) or 0)
+        question = _QUESTION.format(criterion=criterion, prompt="", response="")
+        self._n_asked = len(lm.encode(question))
+        self.n_parameters = parameters_of(lm)
 
-    async def score(self, prompt: str, response: Response) -> Reward:
+    async def score(self, prompt: str, response: Response) -> float:
         """The mean grade.
 
         Raises:
@@ -68,9 +72,11 @@ class JudgeReward:
             raise InvalidReward(
                 f"{self.id} gave no grade but {answers[0].text[:60]!r}; choose a larger judge"
             )
-        works = [answer.work or Work(len(ids) + len(answer)) for answer in answers]
-        work = Work(sum(w.processed for w in works), sum(w.reused for w in works))
-        return Reward(fmean(grades), work)
+        return fmean(grades)
+
+    def n_read(self, known: int, total: int) -> int:
+        """Tokens of `n` grades: each reads the question and writes at most as many as it may."""
+        return self._n * (self._n_asked + total + self._lm.max_new_tokens)
 
 
 def read_grade(text: str) -> int | None:

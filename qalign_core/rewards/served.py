@@ -15,7 +15,7 @@ from qalign_core.errors import InvalidPrompt, InvalidReward, ModelContractError,
 from qalign_core.models.served.client import Garbled, Server
 from qalign_core.models.served.language_model import Card, check_tokenizer, read_card, served_text
 from qalign_core.models.text import Text
-from qalign_core.types import Response, Reward, Work
+from qalign_core.types import Response
 
 _PATH = "/classify"
 _PROBE = "Is 12 + 5 = 17?"
@@ -78,7 +78,7 @@ class ServedRewardModel:
         rm._probe()
         return rm
 
-    async def score(self, prompt: str, response: Response) -> Reward:
+    async def score(self, prompt: str, response: Response) -> float:
         """The reward `r(x, y)` of the whole conversation, in the model's raw units.
 
         Raises:
@@ -92,9 +92,9 @@ class ServedRewardModel:
                 f"the conversation has {len(ids)} tokens for {self.id}, which reads "
                 f"{self.context_length}; shorten the prompt or lower max_new_tokens"
             )
-        reward: Reward = await self._server.post(_PATH, self._body(ids), self._reader(len(ids)))
+        reward: float = await self._server.post(_PATH, self._body(ids), self._reader(len(ids)))
         if not math.isfinite(reward):
-            raise InvalidReward(f"{self.id} gave {float(reward)} for {response.text[:80]!r}")
+            raise InvalidReward(f"{self.id} gave {reward} for {response.text[:80]!r}")
         return reward
 
     def render(self, prompt: str, response: Response) -> tuple[int, ...]:
@@ -120,12 +120,12 @@ class ServedRewardModel:
     def _body(self, ids: tuple[int, ...], activation: bool = False) -> dict[str, Any]:
         return {"model": self._name, "input": [list(ids)], "use_activation": activation}
 
-    def _reader(self, n_sent: int) -> Callable[[Any], Reward]:
+    def _reader(self, n_sent: int) -> Callable[[Any], float]:
         return lambda answer: _read(answer, n_sent, self._server.address)
 
 
-def _read(answer: Any, n_sent: int, address: str) -> Reward:
-    """The one score of an answer, checked against what was sent, and what it cost.
+def _read(answer: Any, n_sent: int, address: str) -> float:
+    """The one score of an answer, checked against what was sent.
 
     Raises:
         Garbled: it did not come through whole.
@@ -135,7 +135,6 @@ def _read(answer: Any, n_sent: int, address: str) -> Reward:
     try:
         (scored,), usage = answer["data"], answer["usage"]
         scores, n_read = scored["probs"], usage["prompt_tokens"]
-        n_cached = (usage.get("prompt_tokens_details") or {}).get("cached_tokens") or 0
     except (KeyError, ValueError, TypeError, AttributeError) as error:
         raise Garbled("an answer without a score") from error
     if n_read != n_sent:
@@ -146,4 +145,4 @@ def _read(answer: Any, n_sent: int, address: str) -> Reward:
     if not isinstance(scores, list) or len(scores) != 1 or not isinstance(scores[0], int | float):
         n = len(scores) if isinstance(scores, list) else 0
         raise InvalidReward(f"{address} has {n} outputs, a reward model has 1; serve another model")
-    return Reward(scores[0], Work(n_read - n_cached, n_cached))
+    return float(scores[0])

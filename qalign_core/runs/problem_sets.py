@@ -102,6 +102,15 @@ def parse_problems(lines: Iterable[str], name: str = "the problem set") -> list[
     return problems
 
 
+def problem_line(problem: Problem) -> str:
+    """A problem as the line that reads back as it."""
+    values: dict[str, Any] = {"id": problem.id, "prompt": problem.prompt}
+    values |= {"answer": problem.answer, "extractor": problem.extractor, **problem.extra}
+    if (task := problem.writing) is not None:
+        values["constraints"] = {"use": task.use, "end": task.end, "sentences": task.sentences}
+    return json.dumps(values, ensure_ascii=False) + "\n"
+
+
 def _parse(line: str, number: int, place: str) -> Problem:
     try:
         fields = json.loads(line)

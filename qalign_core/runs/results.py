@@ -21,16 +21,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qalign_core.analysis.comparisons import METHODS, Meter, Method
+from qalign_core.analysis.comparisons import METHODS, Method
+from qalign_core.chain.cost import Meter
 from qalign_core.decide.arrays import minimum_bayes_risk, vote
 from qalign_core.decide.utilities import rouge1
 from qalign_core.errors import InvalidTrace
-from qalign_core.types import Sampling
+from qalign_core.run import Sampling
 
 Array = NDArray[Any]
 Rule = Callable[[Array, Array, Array], Array]
 
-VERSION = 2
+VERSION = 3
 SETTINGS = "settings.json"
 
 
@@ -93,12 +94,11 @@ class Settings:
         """
         try:
             values = json.loads(text)
-            if values.get("version") not in (1, VERSION):
+            if values.get("version") != VERSION:
                 raise InvalidTrace(
                     f"{place} has version {values.get('version')!r}, "
-                    f"this program reads 1 to {VERSION}"
+                    f"this program reads {VERSION}; evaluate again"
                 )
-            values["version"] = VERSION
             values["sampling"] = Sampling(**values["sampling"])
             values["methods"] = tuple(values["methods"])
             values["problems"] = tuple(values["problems"])
@@ -119,7 +119,7 @@ class Record:
         right: whether each is the right one, shape [answers].
         pool_reward, chain_reward: rewards of samples and of proposals, shapes [N], [T + 1].
         pool_answer, chain_answer: which of `answers` each has, -1 for none.
-        pool_cost, chain_cost: the five counts of `Cost` for each, shapes [N, 5], [T + 1, 5].
+        pool_cost, chain_cost: the counts of `Cost` for each, shapes [N, 2], [T + 1, 2].
         chain_accepted, chain_changed: of each proposal; True for the initial draw, t = 0.
         chain_length: of each proposal, |y'| in tokens, shape [T + 1].
     """

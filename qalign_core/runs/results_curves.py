@@ -14,7 +14,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from qalign_core.analysis.comparisons import METHODS, Budget, Meter
+from qalign_core.analysis.comparisons import METHODS, Budget
+from qalign_core.chain.cost import Meter
 from qalign_core.analysis.diagnostics import Acceptance, Rate
 from qalign_core.analysis.tuning import Proposals, kl_from_base
 from qalign_core.chain.cost import n_at_budget
@@ -353,7 +354,7 @@ def _first_of_subset(size: int, n: int) -> Array:
 
 def _prices(cost: Array, meter: Meter) -> Array:
     """The price of each row of counts, shape [n]: linear in the counts, so one product."""
-    each = [meter.price(Cost(*row)) for row in np.eye(5, dtype=int).tolist()]
+    each = [meter.price(Cost(*row)) for row in np.eye(2, dtype=int).tolist()]
     return cost.astype(np.float64) @ np.array(each, dtype=np.float64)
 
 

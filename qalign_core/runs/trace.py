@@ -3,9 +3,12 @@
 Lines, each a JSON object with a `type`:
 
 - `header`: what was run (`TraceHeader`), always the first line;
-- `base`: rewards of independent base samples; a later line replaces an earlier one;
 - `step`: one step, as the difference from the chain's state before it;
-- `end`: how the run ended.
+- `sample`: one independent sample of the model alone, in order of its number `n`;
+- `end`: how the run ended; a run that went on has more lines behind it.
+
+Version 1 had `base` lines in place of samples (rewards only, a later line replacing an earlier
+one), five counts in place of two, and the sampling in an object of its own; it is still read.
 
 A step's proposal is its chain's current ids up to `index`, then `tokens`. `text` is there only
 where the pieces (without the EOS's) do not join to it. `null` in `log_alpha` and `log_u` stands
@@ -18,27 +21,18 @@ import json
 import math
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, fields
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, astuple, fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, get_type_hints
 
 from qalign_core.errors import InvalidTrace
-from qalign_core.types import (
-    Cost,
-    Response,
-    Sampling,
-    ScoredResponse,
-    Step,
-    Trace,
-    TraceHeader,
-)
+from qalign_core.types import Cost, Response, ScoredResponse, Step, Trace, TraceHeader
 
-VERSION = 1
+VERSION = 2
 MAX_BYTES = 64 * 2**20
 MAX_LINE = 2**20
 
-EndReason = Literal["finished", "stopped", "failed"]
 Line = dict[str, Any]
 
 
@@ -63,9 +57,21 @@ def header_line(header: TraceHeader) -> str:
     return _dump(line)
 
 
-def base_line(rewards: Iterable[float]) -> str:
-    """The rewards of independent base samples, raw RM units."""
-    return _dump({"type": "base", "rewards": [float(reward) for reward in rewards]})
+def sample_line(n: int, sample: ScoredResponse, answer: str | None = None) -> str:
+    """Independent sample number `n`, from 0; `answer` as for a step."""
+    response = sample.response
+    return _dump(
+        {
+            "type": "sample",
+            "n": n,
+            "tokens": list(response.tokens),
+            "text": response.text,
+            "finished": response.finished,
+            "reward": sample.reward,
+            "answer": answer,
+            "cost": list(astuple(sample.cost)),
+        }
+    )
 
 
 def step_line(step: Step, answer: str | None = None) -> str:
@@ -84,26 +90,27 @@ def step_line(step: Step, answer: str | None = None) -> str:
         "log_u": _finite_or_none(step.log_u),
         "accepted": step.accepted,
         "answer": answer,
-        "cost": list(asdict(step.cost).values()),
+        "cost": list(astuple(step.cost)),
     }
     if _joined(response.pieces, response.finished) != response.text:
         line["text"] = response.text
     return _dump(line)
 
 
-def end_line(reason: EndReason, message: str = "") -> str:
-    """The last line: how the run ended, and in plain words why if it failed."""
+def end_line(reason: str, message: str = "") -> str:
+    """How the run ended ("finished", "stopped", "failed"), and in plain words why if it failed."""
     return _dump({"type": "end", "reason": reason, "message": message})
 
 
 def trace_lines(trace: Trace, extract: Callable[[str], str | None] | None = None) -> Iterator[str]:
     """All lines of a trace, newline included; `extract` fills in the steps' answers."""
     yield header_line(trace.header)
-    if trace.base_rewards:
-        yield base_line(trace.base_rewards)
     for step in trace.steps:
         yield step_line(step, extract(step.proposal.response.text) if extract else None)
-    yield end_line("finished")
+    for n, sample in enumerate(trace.pool):
+        yield sample_line(n, sample, extract(sample.response.text) if extract else None)
+    reason, message = trace.end or ("finished", "")
+    yield end_line(reason, message)
 
 
 def save_trace(
@@ -168,13 +175,15 @@ class TraceReader:
     Attributes:
         header: None until the first line was read.
         steps: the steps so far.
-        base_rewards: rewards of the base samples so far.
+        pool: the independent samples so far.
+        base_rewards: rewards of base samples, in version 1.
         end: (reason, message) once the run has ended.
     """
 
     def __init__(self) -> None:
         self.header: TraceHeader | None = None
         self.steps: list[Step] = []
+        self.pool: list[ScoredResponse] = []
         self.base_rewards: tuple[float, ...] = ()
         self.end: tuple[str, str] | None = None
         self.line_number = 0
@@ -188,7 +197,8 @@ class TraceReader:
         """
         if self.header is None:
             raise InvalidTrace("the trace is empty; its first line should be a header")
-        return Trace(self.header, tuple(self.steps), self.base_rewards)
+        steps, pool = tuple(self.steps), tuple(self.pool)
+        return Trace(self.header, steps, pool, self.base_rewards, self.end)
 
     def feed(self, text: str) -> None:
         """Read one line.
@@ -210,10 +220,14 @@ class TraceReader:
             step = self._step(line)
             self._last[step.chain] = step
             self.steps.append(step)
+            self.end = None
+        elif kind == "sample":
+            self.pool.append(self._sample(line))
+            self.end = None
         elif kind == "end":
             self.end = (str(line.get("reason", "")), str(line.get("message", "")))
         else:
-            raise self._bad(f"type {kind!r}", "header, base, step or end")
+            raise self._bad(f"type {kind!r}", "header, step, sample or end")
 
     def _object(self, text: str) -> Line:
         if len(text) > MAX_LINE:
@@ -227,29 +241,44 @@ class TraceReader:
         return line
 
     def _header(self, line: Line) -> TraceHeader:
-        if line.get("version") != VERSION:
-            raise self._bad(f"version {line.get('version')!r}", f"version {VERSION}")
+        version = line.get("version")
+        if isinstance(version, bool) or version not in (1, VERSION):
+            raise self._bad(f"version {_shown(version)}", f"version 1 or {VERSION}")
+        if version == 1:
+            line = {**self._typed({"sampling": {}, **line}, "sampling", dict), **line}
         values: dict[str, Any] = {}
-        for name, kind in _HEADER_TYPES.items():
-            if name in line:
+        for name, kind in _HEADER_KINDS.items():
+            if name not in line or (line[name] is None and name in _MAY_BE_NULL):
+                continue
+            if kind is float:
+                unknown = name == "beta" and line[name] is None
+                values[name] = math.nan if unknown else self._finite(line[name], name)
+            elif kind is tuple:
+                values[name] = tuple(self._string(x, name) for x in self._list(line, name))
+            else:
                 values[name] = self._typed(line, name, kind)
-        for name in ("reference", "extractor"):
-            if line.get(name) is not None:
-                values[name] = self._typed(line, name, str)
-        if line.get("beta") is not None:
-            values["beta"] = self._finite(line["beta"], "beta")
-        sampling = self._typed(line, "sampling", dict) if "sampling" in line else {}
-        settings = {
-            name: self._finite(sampling[name], name)
-            for name in ("temperature", "top_p")
-            if name in sampling
-        } | {
-            name: self._typed(sampling, name, int)
-            for name in ("top_k", "max_new_tokens")
-            if name in sampling
-        }
-        notes = tuple(str(note) for note in self._list(line, "notes")) if "notes" in line else ()
-        return TraceHeader(**values, sampling=Sampling(**settings), notes=notes)
+        # an open-ended prompt has no extractor; of a header without one nothing is known
+        values.setdefault("extractor", None)
+        return TraceHeader(**values)
+
+    def _sample(self, line: Line) -> ScoredResponse:
+        n = self._typed(line, "n", int)
+        if n != len(self.pool):
+            raise self._bad(f"sample {n}", f"sample {len(self.pool)}")
+        tokens = tuple(self._integer(value, "tokens") for value in self._list(line, "tokens"))
+        if not tokens:
+            raise self._bad("no tokens", "one at least")
+        text, finished = self._typed(line, "text", str), self._typed(line, "finished", bool)
+        reward = self._finite(line.get("reward"), "reward")
+        return ScoredResponse(Response(tokens, text, finished), reward, self._cost(line))
+
+    def _cost(self, line: Line) -> Cost:
+        costs = [self._integer(value, "cost") for value in self._list(line, "cost")]
+        if len(costs) == 5:  # version 1 counted what a cache held; a causal RM reads on
+            return Cost(costs[0], costs[0])
+        if len(costs) != len(fields(Cost)):
+            raise self._bad(f"{len(costs)} costs", f"{len(fields(Cost))}")
+        return Cost(*costs)
 
     def _step(self, line: Line) -> Step:
         chain, t = self._typed(line, "chain", int), self._typed(line, "t", int)
@@ -271,10 +300,7 @@ class TraceReader:
         all_pieces = kept.pieces[:index] + pieces if pieces else ()
         text = self._typed(line, "text", str) if "text" in line else _joined(all_pieces, finished)
         response = Response(kept.tokens[:index] + new, text, finished, all_pieces)
-        costs = [self._integer(value, "cost") for value in self._list(line, "cost")]
-        if len(costs) != len(fields(Cost)):
-            raise self._bad(f"{len(costs)} costs", f"{len(fields(Cost))}")
-        cost = Cost(*costs)
+        cost = self._cost(line)
         proposal = ScoredResponse(response, self._finite(line.get("reward"), "reward"), cost)
         log_alpha, log_u = (
             -math.inf if line.get(name) is None else self._finite(line[name], name)
@@ -317,19 +343,15 @@ class TraceReader:
         )
 
 
-_HEADER_TYPES: dict[str, type] = {
-    "lm": str,
-    "rm": str,
-    "prompt": str,
-    "seed": int,
-    "steps": int,
-    "chains": int,
-    "prompt_tokens": int,
-    "created": str,
-    "origin": str,
-    "lm_revision": str,
-    "rm_revision": str,
-}
+def _header_kinds() -> dict[str, type]:
+    """What each field of a header is."""
+    hints = get_type_hints(TraceHeader)
+    plain = {name: kind for name, kind in hints.items() if kind in (int, float, str)}
+    return {**plain, "reference": str, "extractor": str, "notes": tuple}
+
+
+_HEADER_KINDS = _header_kinds()
+_MAY_BE_NULL = ("reference", "extractor")
 _KINDS = {
     int: "a whole number",
     str: "text",

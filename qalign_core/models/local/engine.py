@@ -23,7 +23,7 @@ from qalign_core.errors import EngineError
 from qalign_core.models.local.prefix_cache import PrefixCache
 from qalign_core.models.local.rows import Net
 from qalign_core.models.local.worker import Job, Worker, as_engine_error
-from qalign_core.types import Sampling, Work
+from qalign_core.run import Sampling
 
 
 def uniforms(seed: int, start: int, stop: int) -> np.ndarray:
@@ -38,12 +38,11 @@ def uniforms(seed: int, start: int, stop: int) -> np.ndarray:
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """What a request returns: the new ids, ln p of each as sampled, whether EOS ended it, work."""
+    """What a request returns: the new ids, ln p of each as sampled, whether EOS ended it."""
 
     tokens: tuple[int, ...]
     log_probs: tuple[float, ...]
     finished: bool
-    work: Work
 
 
 class Request(Job):
@@ -84,6 +83,11 @@ class Engine(Worker):
         net: the model as steps over rows; one row is one request that runs.
         eos: every id that ends a response.
         cache_bytes: memory for kept keys and values.
+
+    Attributes:
+        n_steps, n_tokens: decoding steps, and the tokens that they drew.
+        n_processed, n_reused: positions run through the network, and those whose keys and values
+            were there already: what the machine did, which is not what a run costs.
     """
 
     def __init__(
@@ -103,7 +107,7 @@ class Engine(Worker):
         self.cache = PrefixCache(n_slots, net.width, dtype=net.dtype, device=net.device)
         self._rows: list[_Row | None] = [None] * net.rows
         self._pending: list[int] = []  # rows that are not yet read in, oldest first
-        self.n_steps = self.n_tokens = 0
+        self.n_steps = self.n_tokens = self.n_processed = self.n_reused = 0
 
     @property
     def n_bytes(self) -> int:
@@ -239,9 +243,10 @@ class Engine(Worker):
 
     def _complete(self, index: int, row: _Row, finished: bool) -> None:
         self._keep(index, row)
-        work = Work(row.filled - row.reused, row.reused)
+        self.n_processed += row.filled - row.reused
+        self.n_reused += row.reused
         new = tuple(row.tokens[row.given :])
-        self.finish(row.job, Completion(new, tuple(row.log_probs), finished, work))
+        self.finish(row.job, Completion(new, tuple(row.log_probs), finished))
         self._release(index)
 
     def _keep(self, index: int, row: _Row) -> None:

@@ -13,7 +13,8 @@ from qalign_core.models.local.engine import Engine
 from qalign_core.models.local.rows import MIN_ROWS
 from qalign_core.models.local.worker import torch_threads
 from qalign_core.models.text import Text
-from qalign_core.types import Response, Sampling
+from qalign_core.run import Sampling
+from qalign_core.types import Response
 
 
 class HFLanguageModel(TemplatedLanguageModel, Pretrained):
@@ -93,7 +94,7 @@ class HFLanguageModel(TemplatedLanguageModel, Pretrained):
         done = await self.engine.complete(prompt_ids, prefix, sampling=self.sampling, seed=seed)
         tokens = (*prefix, *done.tokens)
         text, pieces = self._text.pieces(tokens)
-        return Response(tokens, text, done.finished, pieces, done.work)
+        return Response(tokens, text, done.finished, pieces)
 
     @property
     def idle_seconds(self) -> float:

@@ -17,7 +17,8 @@ from qalign_core.models.checks import check_length, check_prefix, check_sampling
 from qalign_core.models.loading import load_text
 from qalign_core.models.served.client import Garbled, Server, compact
 from qalign_core.models.text import Text
-from qalign_core.types import Response, Sampling, Work
+from qalign_core.run import Sampling
+from qalign_core.types import Response
 
 _PATH = "/v1/completions"
 _PROBE = "Say one word, and 12 + 5 = 17: Zoë."
@@ -137,10 +138,10 @@ class ServedLanguageModel(TemplatedLanguageModel):
         check_prefix(prefix, self.max_new_tokens, self.eos)
         sent, most = [*prompt_ids, *prefix], self.max_new_tokens - len(prefix)
         body = self._body(sent, most, seed)
-        new, work = await self._server.post(_PATH, body, self._reader(sent, most))
+        new = await self._server.post(_PATH, body, self._reader(sent, most))
         tokens = (*prefix, *new)
         text, pieces = self._text.pieces(tokens)
-        return Response(tokens, text, tokens[-1] in self.eos, pieces, work)
+        return Response(tokens, text, tokens[-1] in self.eos, pieces)
 
     def close(self) -> None:
         """Forget the server; it goes on for others."""
@@ -169,7 +170,7 @@ class ServedLanguageModel(TemplatedLanguageModel):
             "return_token_ids": True,
         }
 
-    def _reader(self, sent: list[int], most: int) -> Callable[[Any], tuple[tuple[int, ...], Work]]:
+    def _reader(self, sent: list[int], most: int) -> Callable[[Any], tuple[int, ...]]:
         return lambda answer: _read(answer, sent, most, self.eos, self._server.address)
 
 
@@ -250,8 +251,8 @@ class RetokenisedLanguageModel(ServedLanguageModel):
 
 def _read(
     answer: Any, sent: list[int], most: int, eos: Sequence[int], address: str
-) -> tuple[tuple[int, ...], Work]:
-    """The new ids of an answer, checked against what was sent, and what they cost.
+) -> tuple[int, ...]:
+    """The new ids of an answer, checked against what was sent.
 
     Raises:
         Garbled: it did not come through whole.
@@ -265,7 +266,6 @@ def _read(
             usage["prompt_tokens"],
             usage["completion_tokens"],
         )
-        n_cached = (usage.get("prompt_tokens_details") or {}).get("cached_tokens") or 0
     except (KeyError, IndexError, TypeError, AttributeError) as error:
         raise Garbled("an answer without a completion") from error
     if not isinstance(echoed, list) or not isinstance(new, list):
@@ -287,7 +287,7 @@ def _read(
             f"{ends.index(True) + 1 if any(ends) else 'no place'}; up to the first EOS or "
             f"{most} ids were asked for"
         )
-    return tuple(new), Work(len(sent) + len(new) - 1 - n_cached, n_cached)
+    return tuple(new)
 
 
 def read_card(answer: Any) -> Card:

@@ -1,0 +1,334 @@
+"""All that one run is: read, checked, limited and written here and nowhere else.
+
+`Run` is made at the door (command line, endpoint, form, link, header of a trace) and handed on
+whole. Each field says what it is, in which range, and what a person is told of it, so that every
+door takes its options from the fields: a setting more is a line more in `Run`.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from functools import cache
+from numbers import Integral, Real
+from types import MappingProxyType
+from typing import Any, Self, get_type_hints
+from urllib.parse import urlencode
+
+from qalign_core.errors import InvalidPrompt, InvalidSetting
+
+EXTRACTORS = ("number", "choice", "boxed", "text")
+"""Names of the ways to read a final answer; what they do is in `decide.answers.extraction`."""
+OPEN = "none"
+"""What stands for no extractor in options and links: the prompt is open-ended."""
+WRITING = ("Write", "Please write")
+"""How the prompts of writing tasks begin; unless somebody says otherwise, they are open-ended."""
+
+MAX_TEXT = 1_000_000
+"""Characters of any setting that is a text; a server may allow fewer."""
+
+
+def check_beta(beta: float) -> float:
+    """Return beta as a float; raise `InvalidSetting` unless it is a finite number above 0."""
+    if isinstance(beta, bool) or not isinstance(beta, Real):
+        raise InvalidSetting(
+            f"beta must be a number > 0, got {beta!r}; 'tune' finds one for about 50 % acceptance"
+        )
+    if not (math.isfinite(beta) and beta > 0):
+        raise InvalidSetting(
+            f"beta must be a finite number > 0, got {beta}; "
+            "'tune' finds one for about 50 % acceptance"
+        )
+    return float(beta)
+
+
+def check_count(name: str, value: int, minimum: int) -> int:
+    """Return a whole number of at least `minimum`, or raise `InvalidSetting` naming the setting."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < minimum:
+        raise InvalidSetting(f"{name} must be a whole number >= {minimum}, got {value!r}")
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How the base LM is sampled; a different setting is a different base distribution.
+
+    Attributes:
+        temperature: > 0; 1.0 is the LM itself.
+        top_p: in (0, 1]; 1.0 is off.
+        top_k: >= 0; 0 is off.
+        max_new_tokens: the limit `L` on the length of a response, EOS included.
+    """
+
+    temperature: float = 1.0
+    top_p: float = 1.0
+    top_k: int = 0
+    max_new_tokens: int = 128
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Caps of a server; each is an environment variable, `QALIGN_MAX_STEPS` and so on.
+
+    Attributes:
+        steps: proposals a chain.
+        samples: independent samples a run.
+        chains: chains a run.
+        runs: runs that sample at the same time.
+        queue: runs that wait for that.
+        tokens: length limit of a response.
+        prompt: characters of a prompt, and of every other text.
+    """
+
+    steps: int = 1024
+    samples: int = 1024
+    chains: int = 8
+    runs: int = 64
+    queue: int = 64
+    tokens: int = 512
+    prompt: int = 4000
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Self:
+        """The defaults, with what the environment says instead.
+
+        Raises:
+            InvalidSetting: a variable is not a whole number above 0.
+        """
+        values: dict[str, int] = {}
+        for cap in fields(cls):
+            name = f"QALIGN_MAX_{cap.name.upper()}"
+            if name in environment:
+                text = environment[name].strip()
+                if not text.isdecimal() or int(text) < 1:
+                    raise InvalidSetting(f"{name} must be a whole number above 0, got {text!r}")
+                values[cap.name] = int(text)
+        return cls(**values)
+
+
+def setting(
+    default: Any,
+    label: str,
+    says: str,
+    *,
+    least: float = -math.inf,
+    most: float = math.inf,
+    cap: str = "",
+    choices: tuple[str, ...] = (),
+    page: bool = True,
+) -> Any:
+    """A field of `Run`.
+
+    Args:
+        default: where nobody says anything.
+        label: what a form calls it.
+        says: what it means, in a few words: the help of every door.
+        least, most: the range of a number, ends included.
+        cap: the field of `Limits` that bounds it on a server.
+        choices: the only values of a text.
+        page: whether the pages' forms have a widget for it.
+    """
+    told = {"label": label, "says": says, "least": least, "most": most, "cap": cap}
+    return field(default=default, metadata={**told, "choices": choices, "page": page})
+
+
+@dataclass(frozen=True)
+class Run:
+    """Everything that decides a run; the same settings draw the same steps and samples.
+
+    `burn_in` only changes what is shown and decided. `matched` says what ends where: "none", the
+    chains have `steps` proposals and the pool `pool` samples; "pool", the pool ends where it has
+    cost what the chains did (and has `pool` samples at most); "chain", the chain ends where it has
+    cost what the pool did (and has `steps` proposals at most).
+    """
+
+    prompt: str = setting("", "Problem", "the task, in plain words", cap="prompt")
+    reference: str | None = setting(
+        None, "Known answer, if any", "the right answer, where it is known", cap="prompt"
+    )
+    extractor: str | None = setting(
+        "number",
+        "Answers to vote on",
+        "how a final answer is read from a text; 'none' for an open-ended prompt",
+        choices=EXTRACTORS,
+    )
+    lm: str = setting("embedded", "Language model", "which language model", cap="prompt")
+    rm: str = setting(
+        "embedded", "Reward model", 'which reward model, or a sum: "0.7*A + 0.3*B"', cap="prompt"
+    )
+    beta: float = setting(
+        1.0, "β (beta)", "the larger, the more the reward is distrusted", least=1e-3, most=1e3
+    )
+    steps: int = setting(64, "Steps", "proposals a chain", least=0, most=10**7, cap="steps")
+    chains: int = setting(1, "Chains", "independent chains", least=1, most=10**4, cap="chains")
+    seed: int = setting(7, "Seed", "the same seed draws the same run", least=0, most=2**31 - 1)
+    temperature: float = setting(
+        1.0, "Temperature", "of the language model; 1 is the model itself", least=0.05, most=5.0
+    )
+    top_p: float = setting(1.0, "Top-p", "1 is off", least=1e-6, most=1.0, page=False)
+    top_k: int = setting(0, "Top-k", "0 is off", least=0, most=10**6, page=False)
+    max_new_tokens: int = setting(
+        192, "Length limit", "tokens of a response, EOS counted", least=1, most=10**6, cap="tokens"
+    )
+    burn_in: int = setting(0, "Burn-in", "first states that are not counted", least=0, most=10**7)
+    pool: int = setting(
+        64, "Pool", "independent samples of the model alone", least=0, most=10**7, cap="samples",
+        page=False,
+    )  # fmt: skip
+    matched: str = setting(
+        "none",
+        "Equal compute",
+        "which of the two ends where it has cost what the other did",
+        choices=("none", "pool", "chain"),
+        page=False,
+    )
+
+    @property
+    def sampling(self) -> Sampling:
+        """How the base model is sampled."""
+        return Sampling(self.temperature, self.top_p, self.top_k, self.max_new_tokens)
+
+    @classmethod
+    def kinds(cls) -> Mapping[str, type]:
+        """What each setting is: int, float or str (a text that may be left out is one too)."""
+        return _kinds(cls)  # type: ignore[arg-type]
+
+    @classmethod
+    def read(cls, given: Mapping[str, Any]) -> Self:
+        """A run from what a browser, a program or a command line sent: anybody's word.
+
+        What is not given has its default; without an extractor the prompt decides.
+
+        Raises:
+            InvalidSetting: a value is not of its setting's kind; one sentence.
+        """
+        values: dict[str, Any] = {}
+        for name, kind in cls.kinds().items():
+            if name in given:
+                read = _READ[kind](name, given[name])
+                values[name] = read.strip() or None if name == "reference" else read
+        extractor = values.get("extractor") or usual_extractor(values.get("prompt", ""))
+        values["extractor"] = None if extractor == OPEN else extractor
+        return cls(**values)
+
+    def check(self, limits: Limits | None = None) -> Self:
+        """Return this run if it can be; with `limits`, if that server allows it.
+
+        Raises:
+            InvalidSetting, InvalidPrompt: one sentence for the first setting that cannot be.
+        """
+        if not self.prompt.strip():
+            raise InvalidPrompt("the problem is empty; write one, or press New problem")
+        check_beta(self.beta)
+        for each in fields(self):
+            if "says" in each.metadata:
+                _check(each.name, getattr(self, each.name), each.metadata, limits)
+        if self.burn_in > self.steps:
+            raise InvalidSetting(f"burn_in must be 0 to {self.steps} steps, got {self.burn_in}")
+        return self
+
+    def changes(self) -> dict[str, str]:
+        """What differs from the defaults, as texts that `read` takes."""
+        return {
+            name: _shown(value)
+            for name in self.kinds()
+            if (value := getattr(self, name)) != _default(type(self), name)
+        }
+
+    def query(self) -> str:
+        """The query of a link: what differs from the defaults, readable."""
+        return urlencode(self.changes())
+
+    def with_changes(self, **changes: Any) -> Self:
+        """The same run with other values."""
+        return replace(self, **changes)
+
+
+def usual_extractor(prompt: str) -> str:
+    """How the answers to a prompt are read unless somebody says otherwise."""
+    return OPEN if prompt.startswith(WRITING) else "number"
+
+
+@cache
+def _kinds(cls: Any) -> Mapping[str, type]:
+    hints = get_type_hints(cls)
+    told = [each.name for each in fields(cls) if "says" in each.metadata]
+    return MappingProxyType(
+        {name: hints[name] if hints[name] in (int, float) else str for name in told}
+    )
+
+
+def _default(cls: type[Run], name: str) -> Any:
+    return cls.__dataclass_fields__[name].default
+
+
+def _shown(value: object) -> str:
+    if value is None:
+        return OPEN
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _text(name: str, value: object) -> str:
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise InvalidSetting(f"{name} must be a text, got {value!r:.40}")
+    if len(value) > MAX_TEXT:
+        raise InvalidSetting(f"{name} has {len(value):,} characters; {MAX_TEXT:,} at most, please")
+    if any("\ud800" <= letter <= "\udfff" for letter in value):
+        raise InvalidSetting(f"{name} holds half a character (a lone surrogate); send whole ones")
+    return value
+
+
+def _float(name: str, value: object) -> float:
+    try:
+        if isinstance(value, bool):
+            raise ValueError
+        number = float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InvalidSetting(f"{name} must be a number, got {value!r:.40}") from error
+    if not math.isfinite(number):
+        raise InvalidSetting(f"{name} must be a finite number, got {number}")
+    return number
+
+
+def _int(name: str, value: object) -> int:
+    if isinstance(value, str) and value.strip().removeprefix("-").isdecimal() and len(value) < 20:
+        return int(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    # a browser has one kind of number: 64.0 is 64 there
+    if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
+        return int(value)
+    raise InvalidSetting(f"{name} must be a whole number, got {value!r:.40}")
+
+
+_READ: Mapping[type, Any] = {str: _text, float: _float, int: _int}
+
+
+def _check(name: str, value: Any, told: Mapping[str, Any], limits: Limits | None) -> None:
+    where = ""
+    least, most = told["least"], told["most"]
+    if limits is not None and told["cap"]:
+        where = " on this server"
+        most = min(most, getattr(limits, told["cap"]))
+    if isinstance(value, str):
+        if len(value) > most:
+            raise InvalidPrompt(
+                f"the {told['label'].lower()} has {len(value):,} characters; "
+                f"{most:,} at most{where}"
+            )
+        if told["choices"] and value not in told["choices"]:
+            raise InvalidSetting(
+                f"{name} must be one of {', '.join(told['choices'])}, got {value!r:.40}"
+            )
+    elif value is not None and not least <= value <= most:
+        raise InvalidSetting(
+            f"{name} must be between {_bound(least)} and {_bound(most)}{where}, got {value:g}"
+        )
+
+
+def _bound(value: float) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
