@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from qalign_core.errors import InvalidSetting
+from qalign_core.reading import HUGE, shown
 
 
 def check_beta(beta: float) -> float:
@@ -17,9 +18,9 @@ def check_beta(beta: float) -> float:
         raise InvalidSetting(
             f"beta must be a number > 0, got {beta!r}; 'tune' finds one for about 50 % acceptance"
         )
-    if not (math.isfinite(beta) and beta > 0):
+    if not 0 < beta <= HUGE:
         raise InvalidSetting(
-            f"beta must be a finite number > 0, got {beta}; "
+            f"beta must be a finite number > 0, got {shown(beta)}; "
             "'tune' finds one for about 50 % acceptance"
         )
     return float(beta)
