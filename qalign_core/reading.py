@@ -7,6 +7,7 @@ as a 64-bit float too (the page's player reads nothing else), a finite one has r
 from __future__ import annotations
 
 import json
+import re
 import reprlib
 from typing import Any
 
@@ -14,8 +15,14 @@ LARGEST = 2**53 - 1
 """The largest whole number, either side of 0."""
 HUGE = 1e300
 """The largest finite number, either side of 0."""
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _short = reprlib.Repr()  # `repr` itself has no end in what is nested
 _short.maxlevel, _short.maxstring, _short.maxother = 2, 80, 80
+
+
+def is_text(value: object) -> bool:
+    """Whether it is a text that has UTF-8: a lone surrogate has none."""
+    return isinstance(value, str) and _SURROGATE.search(value) is None
 
 
 def is_whole(value: object, least: int = -LARGEST, most: int = LARGEST) -> bool:
