@@ -20,6 +20,11 @@ from tiny_models import N_VOCABULARY, tokenizer
 
 EOS = (2, 5)
 CONTEXT = 192
+IDS = {"id too large": N_VOCABULARY, "id below 0": -1, "id 9.0": 9.0, "id true": True,
+       "id of 400 digits": 10**400, "id as text": "9"}  # fmt: skip
+SCORES = {"not a number": float("nan"), "true": True, "400 digits": 10**400, "text": "1.0",
+          "nested": [[1.0]], "hardly finite": 1e308}  # fmt: skip
+TEXTS = {"html": "<html>", "nested without end": "[" * 100_000}
 
 
 class FakeServer:
@@ -162,15 +167,17 @@ class _Handler(BaseHTTPRequestHandler):
         elif fault == "eos within":
             ids = [2, *choice["token_ids"]]
             choice["token_ids"], answer["usage"]["completion_tokens"] = ids, len(ids)
+        elif fault in IDS and "token_ids" in choice:
+            choice["token_ids"][:-1] = [IDS[fault]] * (len(choice["token_ids"]) - 1)
+        elif fault in SCORES and "data" in answer:
+            answer["data"][0]["probs"] = [SCORES[fault]]
         elif fault == "two outputs":
             answer["data"][0]["probs"] = [0.2, 0.8]
         elif fault == "cut conversation":
             answer["usage"]["prompt_tokens"] -= 1
-        elif fault == "not a number":
-            answer["data"][0]["probs"] = [float("nan")]
         elif fault == "always squashed":
             answer["data"][0]["probs"] = [0.5]
-        self._answer(answer, half=fault == "half", text="<html>" if fault == "html" else "")
+        self._answer(answer, half=fault == "half", text=TEXTS.get(fault, ""))
 
     def _answer(
         self, content: dict[str, Any], status: int = 200, *, half: bool = False, text: str = ""

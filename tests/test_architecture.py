@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 # the floors, from the ground up: a module may import from its own room and from lower floors
 FLOORS = (
-    {"types", "errors", "assets"},
+    {"types", "errors", "assets", "reading"},
     {"protocols"},
     {"chain"},
     {"decide"},

@@ -377,6 +377,13 @@ BROKEN = {
     "a piece too few": edited(**{f"l{SECOND}": with_(pieces=["x"] * 999)}),
     "no tokens": edited(**{f"l{SECOND}": with_(tokens=[], pieces=[])}),
     "a false verdict": edited(**{f"l{SECOND}": with_(log_alpha=-2.0, log_u=-1.0, accepted=True)}),
+    "an id beyond all": edited(**{f"l{SECOND}": with_(tokens=[2**60], pieces=["x"])}),
+    "an id below 0": edited(**{f"l{SECOND}": with_(tokens=[-1], pieces=["x"])}),
+    "400 digits": edited(**{f"l{SECOND}": with_(reward=10**400)}),
+    "hardly finite": edited(**{f"l{SECOND}": with_(reward=1e308)}),
+    "yes for a number": edited(**{f"l{SECOND}": with_(reward=True)}),
+    "a cost of 400 digits": edited(**{f"l{SECOND}": with_(cost=[10**400, 0, 0, 0, 0])}),
+    "a number for yes": edited(**{f"l{SECOND}": with_(finished=1)}),
     "half a line": edited(**{f"l{SECOND}": lambda s: s[: len(s) // 2]}),
     "empty": "",
 }

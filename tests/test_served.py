@@ -6,8 +6,8 @@ import asyncio
 import json
 
 import pytest
-from fake_server import EOS, FakeServer
-from tiny_models import save
+from fake_server import EOS, IDS, SCORES, FakeServer
+from tiny_models import N_VOCABULARY, save
 
 from qalign_core import Sampling, registry, run_chain
 from qalign_core.cli import main
@@ -27,7 +27,8 @@ from qalign_core.types import Response
 
 PROMPT = "Mia has 12 books. How many?"
 QUICK = {"pause": 0.001, "timeout": 20.0}
-TEMPORARY = ["429", "500", "503", "gone", "half", "html", "lost ids", "aborted"]
+TEMPORARY = ["429", "500", "503", "gone", "half", "html", "nested without end",
+             "lost ids", "aborted"]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -147,6 +148,7 @@ async def test_a_slow_answer_is_asked_for_again_with_the_same_seed(server):
         ("other prompt", ModelContractError, "changes ids"),
         ("no end", ModelContractError, "up to the first EOS"),
         ("eos within", ModelContractError, "up to the first EOS"),
+        *((fault, ModelContractError, f"ids from 0 to {N_VOCABULARY - 1}") for fault in IDS),
         ("400", EngineError, "told to fail"),
         ("404", EngineError, "has no /v1/completions; an LM is served by 'vllm serve"),
         ("401", EngineError, "refused the key"),
@@ -266,6 +268,40 @@ async def test_a_prompt_or_a_temperature_that_the_server_would_change_is_refused
         connect(server).with_sampling(Sampling(temperature=0.001))
 
 
+@pytest.mark.parametrize("fault", [*IDS, *SCORES])
+async def test_what_is_no_id_and_no_reward_ends_a_run_with_its_steps_kept(server, fault):
+    lm, rm = connect(server), connect_rm(server)
+    lines = []
+    with pytest.raises((ModelContractError, InvalidReward)):
+        async for item in record(lm, rm, PROMPT, beta=1.0, steps=50, seed=4):
+            lines.append(item.line)
+            if item.step is not None and item.step.t == 3:
+                server.lasting = fault
+    assert len(parse_trace("".join(lines)).steps) == 4
+    assert json.loads(lines[-1])["reason"] == "failed"
+
+
+NO_MODEL = [[], {"data": []}, {"data": [{"id": 5}]}, {"data": [{"id": "\ud800"}]},
+            {"data": [{"id": "a", "max_model_len": 10**400}]}]  # fmt: skip
+
+
+@pytest.mark.parametrize("models", NO_MODEL)
+def test_a_server_that_names_no_model_is_refused(server, models):
+    server.answer = lambda path, body: models
+    for load in (connect, connect_rm):
+        with pytest.raises(ModelLoadError) as raised:
+            load(server)
+        assert "names no model" in sentence(raised)
+
+
+def test_a_server_without_a_tokenizer_is_refused(server):
+    whole = server.answer
+    server.answer = lambda path, body: [] if path == "/tokenize" else whole(path, body)
+    with pytest.raises(ModelLoadError) as raised:
+        connect(server)
+    assert "tokenizes in another way" in sentence(raised)
+
+
 # Servers that take text only
 
 
@@ -315,7 +351,8 @@ async def test_the_raw_score_of_the_whole_conversation_is_asked_for(server):
     [
         ("two outputs", InvalidReward, "2 outputs, a reward model has 1"),
         ("cut conversation", ModelContractError, "changes or cuts"),
-        ("not a number", InvalidReward, "nan"),
+        ("not a number", InvalidReward, "gave nan, a reward is one finite number"),
+        *((fault, InvalidReward, "a reward is one finite number") for fault in SCORES),
     ],
 )
 async def test_a_score_that_is_none_is_refused(server, fault, error, said):

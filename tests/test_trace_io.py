@@ -92,6 +92,12 @@ def broken(trace: Trace, number: int, **changes) -> str:
         (4, {"reward": None}, "line 4 of the trace has reward = None; a finite number"),
         (4, {"reward": float("nan")}, "line 4 of the trace has something that is not JSON"),
         (4, {"tokens": [1.5]}, "line 4 of the trace has tokens = 1.5; a whole number"),
+        (4, {"reward": 10**400}, "line 4 of the trace has reward = a whole number beyond"),
+        (4, {"reward": True}, "line 4 of the trace has reward = True; a finite number"),
+        (4, {"tokens": [10**400]}, "line 4 of the trace has tokens = a whole number beyond"),
+        (4, {"cost": [-1, 0, 0, 0, 0]}, "line 4 of the trace has cost = -1; a whole number >= 0"),
+        (1, {"version": True}, "line 1 of the trace has version True"),
+        (1, {"seed": 10**400}, "line 1 of the trace has seed = a whole number beyond"),
         (4, {"tokens": []}, "line 4 of the trace has no new tokens"),
         (4, {"pieces": ["a"] * 9}, "line 4 of the trace has 9 pieces for"),
         (9, {"log_alpha": -5.0, "log_u": -1.0, "accepted": True}, "line 9 .* verdict of u < alpha"),
@@ -107,7 +113,8 @@ def test_a_broken_trace_is_refused_by_line(trace, number, changes, sentence) -> 
 
 
 @pytest.mark.parametrize(
-    "text", ["", "\n\n", "[1]\n", "{}\n", "\x00\x01\n{}\n", "[" * 9999 + "\n\n"]
+    "text",
+    ["", "\n\n", "[1]\n", "{}\n", "\x00\x01\n{}\n", "[" * 99999 + "\n\n", "{}\n" + "[" * 99999],
 )
 def test_what_is_no_trace_is_refused(text: str) -> None:
     with pytest.raises(InvalidTrace):
@@ -120,3 +127,6 @@ def test_a_missing_or_binary_file_is_refused(tmp_path) -> None:
     (tmp_path / "binary.jsonl").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(InvalidTrace, match="not UTF-8"):
         load_trace(tmp_path / "binary.jsonl")
+    (tmp_path / "folder.jsonl").mkdir()
+    with pytest.raises(InvalidTrace, match="Is a directory"):
+        load_trace(tmp_path / "folder.jsonl")

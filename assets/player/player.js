@@ -12,8 +12,9 @@ const LIMITS = { characters: 16e6, steps: 50000, chains: 64, tokens: 32768 };
 class TraceError extends Error {}
 
 const isText = (x) => typeof x === "string";
-const isCount = (x) => Number.isInteger(x) && x >= 0;
-const isLog = (x) => x === null || (Number.isFinite(x) && x <= 0);
+const isCount = (x) => Number.isSafeInteger(x) && x >= 0;
+const isNumber = (x) => x === +x && abs(x) <= 1e300;
+const isLog = (x) => x === null || (isNumber(x) && x <= 0);
 const isList = (x, test, most) => Array.isArray(x) && x.length <= most && x.every(test);
 
 function newTrace() {
@@ -44,14 +45,14 @@ function readLine(trace, line) {
 		need(x.type === "header", "expected a trace, whose first line is its header");
 		need(x.version === 1, `trace version ${String(x.version)} is not known, expected 1`);
 		need([x.lm, x.rm, x.prompt].every(isText), "the header needs lm, rm and prompt");
-		need(Number.isFinite(x.beta) && x.beta > 0, "beta");
+		need(isNumber(x.beta) && x.beta > 0, "beta");
 		need(isCount(x.steps) && x.steps <= LIMITS.steps, "steps");
 		trace.header = x;
 		return;
 	}
 	need(!trace.end, "a line after the end of the trace");
 	if (x.type === "base") {
-		need(isList(x.rewards, Number.isFinite, LIMITS.steps), "rewards");
+		need(isList(x.rewards, isNumber, LIMITS.steps), "rewards");
 		trace.base = x.rewards;
 		for (const r of x.rewards) span(trace, r);
 	} else if (x.type === "end") {
@@ -74,9 +75,9 @@ function readStep(trace, x, need) {
 	need(isList(x.tokens, isCount, LIMITS.tokens) && x.tokens.length > 0, "tokens");
 	need(isList(x.pieces, isText, LIMITS.tokens) && [0, x.tokens.length].includes(x.pieces.length), "pieces");
 	const words = x.pieces.length ? x.pieces : x.tokens.map((id) => ` ${id}`);
-	need(Number.isFinite(x.reward), "reward");
+	need(isNumber(x.reward), "reward");
 	need(isLog(x.log_alpha) && isLog(x.log_u), "log_alpha");
-	need(typeof x.accepted === "boolean", "accepted");
+	need([x.accepted, x.finished].every((b) => b === !!b), "accepted");
 	const logAlpha = x.log_alpha ?? -Infinity, logU = x.log_u ?? -Infinity;
 	need(t === 0 ? x.accepted : x.accepted === (logAlpha === 0 || logU < logAlpha),
 		"the verdict contradicts alpha and u");
@@ -98,7 +99,7 @@ function readStep(trace, x, need) {
 	}
 	const answer = x.answer ?? null;
 	if (answer !== null && !trace.answers.includes(answer)) trace.answers.push(answer);
-	const step = { t, index: x.index, ids, pieces, finished: !!x.finished, reward: x.reward, answer,
+	const step = { t, index: x.index, ids, pieces, finished: x.finished, reward: x.reward, answer,
 		logAlpha, logU, accepted: x.accepted, first, changed: first >= 0, old: old ? chain.stateAt[t - 1] : 0,
 		oldLength: old ? old.ids.length : ids.length, oldReward: old ? old.reward : x.reward };
 	const { accepted, changed } = step, before = (list) => (t ? list[t - 1] : 0);

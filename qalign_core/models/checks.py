@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Sequence
 
 from qalign_core.errors import InvalidPrompt, InvalidSetting, ModelContractError
+from qalign_core.reading import is_finite, is_whole, shown
 from qalign_core.run import Sampling
 
 
@@ -15,14 +15,15 @@ def check_sampling(sampling: Sampling) -> Sampling:
     Raises:
         InvalidSetting: one is not.
     """
-    if not (sampling.temperature > 0 and math.isfinite(sampling.temperature)):
-        raise InvalidSetting(f"temperature must be > 0, got {sampling.temperature}")
-    if not 0 < sampling.top_p <= 1:
-        raise InvalidSetting(f"top_p must be in (0, 1], 1 is off; got {sampling.top_p}")
-    if sampling.top_k < 0:
-        raise InvalidSetting(f"top_k must be >= 0, 0 is off; got {sampling.top_k}")
-    if sampling.max_new_tokens < 1:
-        raise InvalidSetting(f"max_new_tokens must be >= 1, got {sampling.max_new_tokens}")
+    temperature, top_p = sampling.temperature, sampling.top_p
+    if not (is_finite(temperature) and temperature > 0):
+        raise InvalidSetting(f"temperature must be > 0, got {shown(temperature)}")
+    if not (is_finite(top_p) and 0 < top_p <= 1):
+        raise InvalidSetting(f"top_p must be in (0, 1], 1 is off; got {shown(top_p)}")
+    if not is_whole(sampling.top_k, 0):
+        raise InvalidSetting(f"top_k must be >= 0, 0 is off; got {shown(sampling.top_k)}")
+    if not is_whole(sampling.max_new_tokens, 1):
+        raise InvalidSetting(f"max_new_tokens must be >= 1, got {shown(sampling.max_new_tokens)}")
     return sampling
 
 

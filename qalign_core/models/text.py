@@ -22,6 +22,7 @@ class Text:
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer
         self._backend = tokenizer.backend_tokenizer
+        self.n_tokens = max(tokenizer.get_vocab().values(), default=-1) + 1  # ids below are known
         self._special = frozenset(tokenizer.all_special_ids) | {
             id for id, token in tokenizer.added_tokens_decoder.items() if token.special
         }

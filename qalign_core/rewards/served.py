@@ -15,6 +15,7 @@ from qalign_core.errors import InvalidPrompt, InvalidReward, ModelContractError,
 from qalign_core.models.served.client import Garbled, Server
 from qalign_core.models.served.language_model import Card, check_tokenizer, read_card, served_text
 from qalign_core.models.text import Text
+from qalign_core.reading import is_finite, shown
 from qalign_core.types import Response
 
 _PATH = "/classify"
@@ -93,8 +94,6 @@ class ServedRewardModel:
                 f"{self.context_length}; shorten the prompt or lower max_new_tokens"
             )
         reward: float = await self._server.post(_PATH, self._body(ids), self._reader(len(ids)))
-        if not math.isfinite(reward):
-            raise InvalidReward(f"{self.id} gave {reward} for {response.text[:80]!r}")
         return reward
 
     def render(self, prompt: str, response: Response) -> tuple[int, ...]:
@@ -142,7 +141,9 @@ def _read(answer: Any, n_sent: int, address: str) -> float:
             f"{address} read {n_read} ids where {n_sent} were sent; a server that changes or cuts "
             "a conversation cannot be used"
         )
-    if not isinstance(scores, list) or len(scores) != 1 or not isinstance(scores[0], int | float):
-        n = len(scores) if isinstance(scores, list) else 0
+    n = len(scores) if isinstance(scores, list) else 0
+    if n != 1:
         raise InvalidReward(f"{address} has {n} outputs, a reward model has 1; serve another model")
+    if not is_finite(scores[0]):
+        raise InvalidReward(f"{address} gave {shown(scores[0])}, a reward is one finite number")
     return float(scores[0])

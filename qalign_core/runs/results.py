@@ -26,7 +26,10 @@ from qalign_core.chain.cost import Meter
 from qalign_core.decide.arrays import minimum_bayes_risk, vote
 from qalign_core.decide.utilities import rouge1
 from qalign_core.errors import InvalidTrace
-from qalign_core.run import Sampling
+from qalign_core.models.checks import check_sampling
+from qalign_core.reading import from_json, is_finite, is_whole, shown
+from qalign_core.run import Sampling, check_beta
+from qalign_core.runs.npz import read_arrays
 
 Array = NDArray[Any]
 Rule = Callable[[Array, Array, Array], Array]
@@ -93,20 +96,43 @@ class Settings:
             InvalidTrace: they are not settings of this version; the message names `place`.
         """
         try:
-            values = json.loads(text)
-            if values.get("version") != VERSION:
+            values = from_json(text)
+            version = values.get("version")
+            if not is_whole(version, VERSION, VERSION):
                 raise InvalidTrace(
-                    f"{place} has version {values.get('version')!r}, "
-                    f"this program reads {VERSION}; evaluate again"
+                    f"{place} has version {shown(version)}, this program reads {VERSION}; "
+                    "evaluate again"
                 )
-            values["sampling"] = Sampling(**values["sampling"])
+            values["sampling"] = check_sampling(Sampling(**values["sampling"]))
             values["methods"] = tuple(values["methods"])
             values["problems"] = tuple(values["problems"])
-            return cls(**values)
+            settings = cls(**values)
+            settings._check()
+        except InvalidTrace:
+            raise
         except (ValueError, TypeError, KeyError, AttributeError) as error:
-            if isinstance(error, InvalidTrace):
-                raise
-            raise InvalidTrace(f"{place} has no readable settings: {error}") from error
+            said = str(error).splitlines()[0][:200]
+            raise InvalidTrace(f"{place} has no readable settings: {said}") from error
+        return settings
+
+    def _check(self) -> None:
+        """Raise `ValueError` for a value that is not of its field's kind."""
+        for item in fields(self):
+            value = getattr(self, item.name)
+            if item.name != "sampling" and not _KINDS[str(item.type)](value):
+                raise ValueError(f"{item.name} is {shown(value)}")
+        check_beta(self.beta)
+
+
+_KINDS: dict[str, Callable[[Any], bool]] = {
+    "str": lambda value: isinstance(value, str),
+    "int": lambda value: is_whole(value, 0),
+    "float": is_finite,
+    "bool": lambda value: isinstance(value, bool),
+    "tuple[str, ...]": lambda values: all(isinstance(value, str) for value in values),
+    "tuple[Method, ...]": lambda values: all(value in METHODS for value in values),
+}
+"""What a setting may be, by how its field is written."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,12 +196,11 @@ class Record:
         Raises:
             InvalidTrace: it is not one; the message names `place`.
         """
-        try:
-            with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
-                values = {f.name: arrays[f.name] for f in fields(cls)}
-        except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile) as error:
-            raise InvalidTrace(f"{place} is not the result of a problem: {error}") from error
-        return cls(**{**values, "id": str(values["id"])})
+        arrays = read_arrays(content, place)
+        if missing := [f.name for f in fields(cls) if f.name not in arrays]:
+            raise InvalidTrace(f"{place} is not the result of a problem: it has no {missing[0]}")
+        columns = {name: arrays[name] for name in _COLUMNS}
+        return _checked(cls(id=str(arrays["id"]), **columns), place)
 
 
 @dataclass(frozen=True, eq=False)
@@ -198,21 +223,23 @@ def load_results(path: str | Path) -> Results:
         InvalidTrace: there are no results at `path`, or they cannot be read.
     """
     path = Path(path)
-    if path.is_dir():
-        if not (path / SETTINGS).is_file():
-            raise InvalidTrace(f"{path} has no {SETTINGS}; it is not a results folder")
-        settings = Settings.from_json((path / SETTINGS).read_text("utf-8"), str(path / SETTINGS))
-        files = (path / record_name(place) for place in range(len(settings.problems)))
-        records = [Record.from_bytes(f.read_bytes(), str(f)) for f in files if f.is_file()]
-        return Results(settings, tuple(records))
     try:
-        with np.load(path, allow_pickle=False) as arrays:
+        if path.is_dir():
+            if not (path / SETTINGS).is_file():
+                raise InvalidTrace(f"{path} has no {SETTINGS}; it is not a results folder")
+            text, place = (path / SETTINGS).read_text("utf-8"), str(path / SETTINGS)
+            settings = Settings.from_json(text, place)
+            files = (path / record_name(k) for k in range(len(settings.problems)))
+            records = [Record.from_bytes(f.read_bytes(), str(f)) for f in files if f.is_file()]
+        else:
+            arrays = read_arrays(path, str(path))
             settings = Settings.from_json(str(arrays["settings"]), str(path))
-            return Results(settings, _unpacked({name: arrays[name] for name in arrays.files}))
-    except (OSError, KeyError, ValueError, EOFError, AttributeError, zipfile.BadZipFile) as error:
-        if isinstance(error, InvalidTrace):
-            raise
+            records = _unpacked(arrays, str(path))
+    except InvalidTrace:
+        raise
+    except (OSError, KeyError, ValueError) as error:
         raise InvalidTrace(f"cannot read results from {path}: {error}") from error
+    return _whole(Results(settings, tuple(records)), str(path))
 
 
 def pack(results: Results, path: str | Path) -> Path:
@@ -237,8 +264,10 @@ def pack(results: Results, path: str | Path) -> Path:
     return path
 
 
-def _unpacked(arrays: dict[str, Array]) -> tuple[Record, ...]:
-    pool, chain = arrays["pool_cost"].astype(np.int32), arrays["chain_cost"].astype(np.int32)
+def _unpacked(arrays: dict[str, Array], place: str) -> list[Record]:
+    if not arrays["id"].size:
+        return []
+    pool, chain = (_rows_of(arrays, name, place) for name in ("pool_cost", "chain_cost"))
     if "chain_length" in arrays:
         arrays["pool_cost"] = _counts(pool, pool[0])
         arrays["chain_cost"] = _counts(chain, arrays["chain_length"])
@@ -248,15 +277,86 @@ def _unpacked(arrays: dict[str, Array]) -> tuple[Record, ...]:
         arrays["chain_length"] = _lengths(chain.T, arrays["chain_cost_n"])
     columns = {}
     for name in _COLUMNS:
-        ends = np.cumsum(arrays[f"{name}_n"])[:-1]
-        columns[name] = np.split(arrays[name], ends) if len(arrays["id"]) else []
-    return tuple(
-        Record(id=str(id_), **{name: columns[name][k] for name in _COLUMNS})
+        counts, column = arrays[f"{name}_n"], arrays[name]
+        _check_counts(counts, len(arrays["id"]), len(column), name, place)
+        columns[name] = np.split(column, np.cumsum(counts)[:-1])
+    return [
+        _checked(Record(id=str(id_), **{name: columns[name][k] for name in _COLUMNS}), place)
         for k, id_ in enumerate(arrays["id"])
-    )
+    ]
 
 
-_COLUMNS = tuple(f.name for f in fields(Record) if f.name != "id")
+def _rows_of(arrays: dict[str, Array], name: str, place: str) -> Array:
+    """Costs as they are stored, shape [5, n]."""
+    stored = arrays[name]
+    if stored.ndim != 2 or len(stored) != 5 or stored.dtype.kind != "i":
+        raise InvalidTrace(f"{place}: {name} is {stored.shape} {stored.dtype}, not five rows")
+    _check_counts(arrays[f"{name}_n"], len(arrays["id"]), stored.shape[1], name, place)
+    return stored.astype(np.int32)
+
+
+def _check_counts(counts: Array, n_records: int, n: int, name: str, place: str) -> None:
+    """Refuse counts that do not divide n values among the records."""
+    right = counts.shape == (n_records,) and counts.dtype.kind == "i" and counts.min(initial=0) >= 0
+    if not right or counts.max(initial=0) > n or counts.sum() != n:
+        raise InvalidTrace(f"{place}: the counts of {name} are not those of its {n} values")
+
+
+def _checked(record: Record, place: str) -> Record:
+    """The record, if its arrays are what the class says.
+
+    Raises:
+        InvalidTrace: the first that is not, and of which problem.
+    """
+    n = {"answers": record.answers, "right": record.answers,
+         "pool": record.pool_reward, "chain": record.chain_reward}  # fmt: skip
+    for name, (kind, least, most) in _COLUMNS.items():
+        array = getattr(record, name)
+        shape = (len(n[name.partition("_")[0]]), 5)[: 1 + name.endswith("_cost")]
+        if array.shape != shape or array.dtype.kind != kind:
+            came = f"shape {array.shape} of {array.dtype}"
+            raise InvalidTrace(f"{place}: {name} of {shown(record.id)} has {came}, not {shape}")
+        most = len(record.answers) - 1 if name.endswith("_answer") else most
+        if kind in "if" and array.size and not (least <= array.min() and array.max() <= most):
+            raise InvalidTrace(
+                f"{place}: {name} of {shown(record.id)} is not {least:g} to {most:g}"
+            )
+    if not record.chain_accepted[:1].all():
+        raise InvalidTrace(f"{place}: the chain of {shown(record.id)} has no initial state")
+    return record
+
+
+def _whole(results: Results, place: str) -> Results:
+    """The results, if they are of the problems that the settings name, each with what was drawn."""
+    settings, ids = results.settings, [record.id for record in results.records]
+    if len(set(ids)) < len(ids) or not set(ids) <= set(settings.problems):
+        raise InvalidTrace(f"{place} has results of problems that its settings do not name")
+    n = settings.budget if set(settings.methods) - {"qalign"} else 0
+    for record in results.records:
+        if len(record.pool_reward) != n or ("qalign" in settings.methods) > len(
+            record.chain_reward
+        ):
+            raise InvalidTrace(
+                f"{place}: {shown(record.id)} has {len(record.pool_reward)} samples and "
+                f"{len(record.chain_reward)} steps, {n} samples were drawn"
+            )
+    return results
+
+
+_FLOAT = float(np.finfo(np.float32).max)
+_COLUMNS = {  # numpy's kind, and the range; no NaN is in one
+    "answers": ("U", 0, 0),
+    "right": ("b", 0, 0),
+    "pool_reward": ("f", -_FLOAT, _FLOAT),
+    "pool_answer": ("i", -1, 0),
+    "pool_cost": ("i", 0, 2**31),
+    "chain_reward": ("f", -_FLOAT, _FLOAT),
+    "chain_answer": ("i", -1, 0),
+    "chain_cost": ("i", 0, 2**31),
+    "chain_accepted": ("b", 0, 0),
+    "chain_changed": ("b", 0, 0),
+    "chain_length": ("i", 1, 2**31),
+}
 
 
 def _differences(cost: Array, length: Array) -> Array:

@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 from qalign_core.errors import InvalidTrace
+from qalign_core.reading import from_json, is_finite, is_whole, shown
 from qalign_core.types import Cost, Response, ScoredResponse, Step, Trace, TraceHeader
 
 VERSION = 2
@@ -210,7 +211,7 @@ class TraceReader:
         line = self._object(text)
         kind = line.get("type")
         if (kind == "header") != (self.header is None):
-            raise self._bad(f"a {kind!r} line", "one header, and first")
+            raise self._bad(f"a {shown(kind)} line", "one header, and first")
         if kind == "header":
             self.header = self._header(line)
         elif kind == "base":
@@ -227,14 +228,14 @@ class TraceReader:
         elif kind == "end":
             self.end = (str(line.get("reason", "")), str(line.get("message", "")))
         else:
-            raise self._bad(f"type {kind!r}", "header, step, sample or end")
+            raise self._bad(f"type {shown(kind)}", "header, step, sample or end")
 
     def _object(self, text: str) -> Line:
         if len(text) > MAX_LINE:
             raise self._bad(f"{len(text):,} characters", f"at most {MAX_LINE:,}")
         try:
-            line = json.loads(text, parse_constant=_refuse_constant)
-        except (ValueError, RecursionError):
+            line = from_json(text)
+        except ValueError:
             raise self._bad("something that is not JSON", "a JSON object") from None
         if not isinstance(line, dict):
             raise self._bad(type(line).__name__, "a JSON object")
@@ -242,8 +243,8 @@ class TraceReader:
 
     def _header(self, line: Line) -> TraceHeader:
         version = line.get("version")
-        if isinstance(version, bool) or version not in (1, VERSION):
-            raise self._bad(f"version {_shown(version)}", f"version 1 or {VERSION}")
+        if not is_whole(version, 1, VERSION):
+            raise self._bad(f"version {shown(version)}", f"version 1 or {VERSION}")
         if version == 1:
             line = {**self._typed({"sampling": {}, **line}, "sampling", dict), **line}
         values: dict[str, Any] = {}
@@ -317,24 +318,24 @@ class TraceReader:
 
     def _typed(self, line: Line, name: str, kind: type) -> Any:
         value = line.get(name)
-        wrong = not isinstance(value, kind) or (kind is int and isinstance(value, bool))
-        if wrong:
-            raise self._bad(f"{name} = {_shown(value)}", f"{_KINDS[kind]}")
+        if not (is_whole(value) if kind is int else isinstance(value, kind)):
+            raise self._bad(f"{name} = {shown(value)}", f"{_KINDS[kind]}")
         return value
 
     def _list(self, line: Line, name: str) -> list[Any]:
         return self._typed(line, name, list)  # type: ignore[no-any-return]
 
     def _integer(self, value: Any, name: str) -> int:
-        return self._typed({name: value}, name, int)  # type: ignore[no-any-return]
+        if not is_whole(value, 0):
+            raise self._bad(f"{name} = {shown(value)}", "a whole number >= 0")
+        return int(value)
 
     def _string(self, value: Any, name: str) -> str:
         return self._typed({name: value}, name, str)  # type: ignore[no-any-return]
 
     def _finite(self, value: Any, name: str) -> float:
-        number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not number or abs(value) > 1e300:
-            raise self._bad(f"{name} = {_shown(value)}", "a finite number")
+        if not is_finite(value):
+            raise self._bad(f"{name} = {shown(value)}", "a finite number")
         return float(value)
 
     def _bad(self, came: str, expected: str) -> InvalidTrace:
@@ -365,18 +366,9 @@ def _joined(pieces: tuple[str, ...], finished: bool) -> str:
     return "".join(pieces[:-1] if finished else pieces)
 
 
-def _shown(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 40 else text[:37] + "..."
-
-
 def _is_json(text: str) -> bool:
     try:
-        json.loads(text)
+        from_json(text)
     except ValueError:
         return False
     return True
-
-
-def _refuse_constant(name: str) -> float:
-    raise ValueError(name)

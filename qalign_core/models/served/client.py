@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import json
 import math
 import os
 import time
@@ -186,8 +185,8 @@ class Server:
             )
         try:
             return answer.json()
-        except ValueError as error:
-            raise Garbled("an answer that is not JSON") from error
+        except (ValueError, RecursionError) as error:
+            raise Garbled("an answer that is not JSON, or is nested without end") from error
 
     def _said(self, answer: httpx.Response) -> str:
         """The server's own words: one line, without the key."""
@@ -195,7 +194,7 @@ class Server:
             content = answer.json()
             error = content.get("error", content)
             text = str(error.get("message", error) if isinstance(error, dict) else error)
-        except (ValueError, AttributeError):
+        except (ValueError, AttributeError, RecursionError):
             text = answer.text
         text = (text.strip().splitlines() or ["no reason given"])[0]
         return (text.replace(self._key, "***") if self._key else text)[:200]
@@ -249,10 +248,4 @@ def _cause(error: Exception) -> str:
 def _seconds(answer: httpx.Response) -> float:
     """What the server asks to wait (Retry-After in seconds); 0 if it does not say."""
     text = answer.headers.get("retry-after", "")
-    return float(text) if text.isdecimal() else 0.0
-
-
-def compact(value: object) -> str:
-    """A value that a server sent, short enough for a sentence."""
-    text = json.dumps(value, default=str)
-    return text if len(text) <= 60 else text[:57] + "..."
+    return float(text) if text.isdecimal() and len(text) < 10 else 0.0

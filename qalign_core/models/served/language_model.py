@@ -15,8 +15,9 @@ from qalign_core.errors import InvalidSetting, ModelContractError, ModelLoadErro
 from qalign_core.models.chat import TemplatedLanguageModel
 from qalign_core.models.checks import check_length, check_prefix, check_sampling
 from qalign_core.models.loading import load_text
-from qalign_core.models.served.client import Garbled, Server, compact
+from qalign_core.models.served.client import Garbled, Server
 from qalign_core.models.text import Text
+from qalign_core.reading import are_ids, is_text, is_whole, shown
 from qalign_core.run import Sampling
 from qalign_core.types import Response
 
@@ -171,7 +172,8 @@ class ServedLanguageModel(TemplatedLanguageModel):
         }
 
     def _reader(self, sent: list[int], most: int) -> Callable[[Any], tuple[int, ...]]:
-        return lambda answer: _read(answer, sent, most, self.eos, self._server.address)
+        known, place = self._text.n_tokens, self._server.address
+        return lambda answer: _read(answer, sent, most, self.eos, known, place)
 
 
 class RetokenisedLanguageModel(ServedLanguageModel):
@@ -244,13 +246,13 @@ class RetokenisedLanguageModel(ServedLanguageModel):
             text, reason = choice["text"], choice["finish_reason"]
         except (KeyError, IndexError, TypeError) as error:
             raise Garbled("an answer without a completion") from error
-        if not isinstance(text, str) or reason not in ("stop", "length"):
-            raise Garbled(f"a completion that broke off ({compact(reason)})")
+        if not is_text(text) or reason not in ("stop", "length"):
+            raise Garbled(f"a completion that broke off ({shown(reason)})")
         return text, reason == "stop"
 
 
 def _read(
-    answer: Any, sent: list[int], most: int, eos: Sequence[int], address: str
+    answer: Any, sent: list[int], most: int, eos: Sequence[int], n_tokens: int, address: str
 ) -> tuple[int, ...]:
     """The new ids of an answer, checked against what was sent.
 
@@ -280,10 +282,15 @@ def _read(
         )
     if reason not in ("stop", "length") or len(new) != n_new or not new:
         raise Garbled(f"a completion that broke off after {len(new)} of {n_new} ids")
+    if not are_ids(new, n_tokens):
+        raise ModelContractError(
+            f"{address} returned {shown(new)} where ids from 0 to {n_tokens - 1} were expected; "
+            "serve the model whose tokenizer is used here"
+        )
     ends = [token in eos for token in new]
     if any(ends[:-1]) or len(new) > most or (not ends[-1] and len(new) < most):
         raise ModelContractError(
-            f"{address} returned {len(new)} ids that end by {compact(reason)}, with an EOS at "
+            f"{address} returned {len(new)} ids that end by {shown(reason)}, with an EOS at "
             f"{ends.index(True) + 1 if any(ends) else 'no place'}; up to the first EOS or "
             f"{most} ids were asked for"
         )
@@ -298,12 +305,15 @@ def read_card(answer: Any) -> Card:
     """
     try:
         card = answer["data"][0]
-        name, root = str(card["id"]), str(card.get("root") or card["id"])
-        return Card(name, root, int(card.get("max_model_len") or 2**31))
-    except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
+        name, root = card["id"], card.get("root") or card["id"]
+        context = card.get("max_model_len") or 2**31
+        if not (is_text(name) and is_text(root) and is_whole(context, 2)):
+            raise TypeError
+    except (KeyError, IndexError, TypeError, AttributeError) as error:
         raise ModelLoadError(
             "the server names no model at /v1/models; an OpenAI-compatible one was expected"
         ) from error
+    return Card(name, root, context)
 
 
 def served_text(
@@ -330,8 +340,8 @@ def check_tokenizer(server: Server, name: str, text: Text) -> None:
         ModelLoadError: it does not.
     """
     body = {"model": name, "prompt": _PROBE, "add_special_tokens": False}
-    ids = server.ask("/tokenize", body, lambda answer: answer.get("tokens"))
-    if ids != list(text.tokenize(_PROBE)):
+    answer = server.ask("/tokenize", body, lambda answer: answer)
+    if not isinstance(answer, dict) or answer.get("tokens") != list(text.tokenize(_PROBE)):
         raise ModelLoadError(
             f"{server.address} tokenizes in another way than the tokenizer here; give the served "
             "model's own (--lm-tokenizer or --rm-tokenizer)"

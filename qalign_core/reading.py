@@ -1,0 +1,65 @@
+"""What came from outside, read as what it should be: a text, a number, a JSON value, nothing else.
+
+Booleans are no numbers, and numbers are small enough for every later step: a whole number is exact
+as a 64-bit float too (the page's player reads nothing else), a finite one has room to be added up.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import reprlib
+from typing import Any
+
+LARGEST = 2**53 - 1
+"""The largest whole number, either side of 0."""
+HUGE = 1e300
+"""The largest finite number, either side of 0."""
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_short = reprlib.Repr()  # `repr` itself has no end in what is nested
+_short.maxlevel, _short.maxstring, _short.maxother = 2, 80, 80
+
+
+def is_text(value: object) -> bool:
+    """Whether it is a text that has UTF-8: a lone surrogate has none."""
+    return isinstance(value, str) and _SURROGATE.search(value) is None
+
+
+def is_whole(value: object, least: int = -LARGEST, most: int = LARGEST) -> bool:
+    """Whether it is a whole number from `least` to `most`."""
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
+
+
+def is_finite(value: object) -> bool:
+    """Whether it is a number that a float holds with room to spare."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return number and abs(value) <= HUGE  # type: ignore[arg-type]
+
+
+def are_ids(values: object, vocabulary: int = 2**31) -> bool:
+    """Whether it is a list of token ids below `vocabulary`."""
+    return isinstance(values, list) and all(is_whole(v, 0, vocabulary - 1) for v in values)
+
+
+def from_json(text: str | bytes) -> Any:
+    """The value of a JSON text.
+
+    Raises:
+        ValueError: it is none, or it is nested too deeply, or it holds a NaN or an infinity.
+    """
+    try:
+        return json.loads(text, parse_constant=_refuse)
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+
+
+def shown(value: object, most: int = 40) -> str:
+    """A value for a sentence: one line of at most `most` characters."""
+    if isinstance(value, int) and abs(value) > LARGEST:
+        return "a whole number beyond 2^53"
+    text = _short.repr(value)
+    return text if len(text) <= most else f"{text[: most - 3]}..."
+
+
+def _refuse(name: str) -> float:
+    raise ValueError(f"{name} is no number of JSON")

@@ -1,0 +1,218 @@
+"""What came from outside is read as what it should be, or refused before anything is reserved."""
+
+from __future__ import annotations
+
+import io
+import json
+import tracemalloc
+import zipfile
+from dataclasses import asdict
+
+import numpy as np
+import pytest
+
+from qalign_core.errors import InvalidTrace
+from qalign_core.reading import HUGE, LARGEST, are_ids, from_json, is_finite, is_whole, shown
+from qalign_core.runs.npz import MAX_BYTES
+from qalign_core.runs.results import Record, Settings, load_results, pack
+from qalign_core.runs.results import Results as _Results
+from qalign_core.runs.results_curves import summary
+
+LONG = 10**400
+
+
+def test_numbers_are_those_that_every_reader_holds() -> None:
+    for value in (True, 1.5, "1", None, LONG, LARGEST + 1, float("nan")):
+        assert not is_whole(value)
+    assert is_whole(-LARGEST)
+    assert not is_whole(-1, 0)
+    for value in (True, "1", None, LONG, float("nan"), float("inf"), 1e308):
+        assert not is_finite(value)
+    assert is_finite(-HUGE)
+    assert are_ids([0, 5], 6)
+    for ids in ([6], [-1], [1.0], [True], "12", None, [LONG]):
+        assert not are_ids(ids, 6)
+
+
+@pytest.mark.parametrize(
+    "text", ["[" * 100_000, "NaN", "{", b"\xff", "[" * 100_000 + "]" * 100_000]
+)
+def test_what_is_no_json_is_one_kind_of_error(text: str | bytes) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        from_json(text)
+
+
+def test_a_value_of_any_size_is_shown_in_one_short_line() -> None:
+    nested: list[object] = []
+    for _ in range(100_000):
+        nested = [nested]
+    for value in (LONG, -LONG, "a\n" * 10**6, nested, [LONG] * 9, {"a": nested}):
+        assert len(shown(value)) <= 40
+        assert "\n" not in shown(value)
+
+
+# Results
+
+
+def results(n: int = 8) -> _Results:
+    """Two problems with n samples and n steps each."""
+    rng = np.random.default_rng(1)
+    cost = np.tile(np.arange(5, dtype=np.int32), (n, 1)) + 9
+    records = [
+        Record(
+            id=id_,
+            answers=np.array(["1", "2"]),
+            right=np.array([True, False]),
+            pool_reward=rng.normal(size=n).astype(np.float32),
+            pool_answer=rng.integers(-1, 2, n).astype(np.int32),
+            pool_cost=cost,
+            chain_reward=rng.normal(size=n).astype(np.float32),
+            chain_answer=rng.integers(-1, 2, n).astype(np.int32),
+            chain_cost=cost,
+            chain_accepted=np.arange(n) % 2 == 0,
+            chain_changed=np.ones(n, bool),
+            chain_length=np.full(n, 7, np.int32),
+        )
+        for id_ in ("p", "q")
+    ]
+    settings = Settings("lm", "rm", 1.0, 0, n, task="set", problems=("p", "q"), lm_parameters=1)
+    return _Results(settings, tuple(records))
+
+
+def members(tmp_path, **changes) -> object:
+    """A packed file with arrays, or bytes in their places, changed."""
+    path = pack(results(), tmp_path / "good.zip")
+    with zipfile.ZipFile(path) as archive:
+        held = {name: archive.read(name) for name in archive.namelist()}
+    changed = tmp_path / "changed.zip"
+    with zipfile.ZipFile(changed, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in held.items():
+            value = changes.get(name.removesuffix(".npy"), content)
+            if callable(value):
+                value = value(np.load(io.BytesIO(content)))
+            if not isinstance(value, bytes):
+                buffer = io.BytesIO()
+                np.save(buffer, value, allow_pickle=False)
+                value = buffer.getvalue()
+            archive.writestr(name, value)
+    return changed
+
+
+def npy(shape: tuple[int, ...], content: bytes = b"", dtype: str = "<f4") -> bytes:
+    """An array file whose header says anything."""
+    buffer = io.BytesIO()
+    header = {"descr": dtype, "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(buffer, header)
+    return buffer.getvalue() + content
+
+
+def setting(**changes):
+    """The settings with values changed."""
+    return lambda text: np.array(json.dumps({**json.loads(str(text)), **changes}))
+
+
+def test_what_was_packed_is_read_again(tmp_path) -> None:
+    again = load_results(members(tmp_path))
+    assert summary(again) == summary(results())
+
+
+WRONG = {
+    "745 GiB": {"pool_reward": npy((200_000_000_000,))},
+    "negative sizes": {"pool_reward": npy((-4, -4), b"0" * 64)},
+    "objects": {"pool_reward": npy((1,), b"0" * 8, "|O")},
+    "no array": {"pool_reward": b"\x93NUMPY"},
+    "no settings": {"settings": np.array("[" * 100_000)},
+    "settings of another kind": {"settings": np.zeros(3)},
+    "counts too large": {"pool_reward_n": np.array([2**40, 8])},
+    "counts below 0": {"pool_reward_n": np.array([-8, 24])},
+    "counts of others": {"chain_cost_n": np.array([7, 9])},
+    "counts as text": {"answers_n": np.array(["2", "2"])},
+    "counts of one": {"right_n": np.array([4])},
+    "short rewards": {"pool_reward": lambda a: a[:-1], "pool_reward_n": np.array([8, 7])},
+    "short everything": {
+        **{f"pool_{name}": lambda a: a[..., :-1] for name in ("reward", "answer", "cost")},
+        **{f"pool_{name}_n": np.array([8, 7]) for name in ("reward", "answer", "cost")},
+    },
+    "rewards in two axes": {"pool_reward": lambda a: a[:, None]},
+    "rewards as text": {"chain_reward": lambda a: a.astype(str)},
+    "rewards as whole numbers": {"chain_reward": lambda a: a.astype(int)},
+    "rewards that are NaN": {"pool_reward": lambda a: np.where(a > 0, np.nan, a)},
+    "rewards without end": {"chain_reward": lambda a: np.where(a > 0, np.inf, a)},
+    "answers that are none": {"pool_answer": lambda a: a + 1},
+    "costs below 0": {"pool_cost": lambda a: a - 99},
+    "costs with a fraction": {"chain_cost": lambda a: a + 0.5},
+    "costs in four rows": {"chain_cost": lambda a: a[:4]},
+    "lengths of 0": {"chain_length": lambda a: a * 0},
+    "no initial state": {"chain_accepted": lambda a: a & False},
+    "a problem twice": {"id": np.array(["p", "p"])},
+    "a problem of others": {"id": np.array(["p", "r"])},
+    "ids as numbers": {"id": np.array([[1], [2]])},
+    **{
+        f"{name} = {str(value)[:20]}": {"settings": setting(**{name: value})}
+        for name, value in (
+            ("budget", True), ("budget", "8"), ("budget", LONG), ("budget", -1), ("budget", 9),
+            ("lm_parameters", 1.5), ("beta", "1"), ("beta", -1), ("beta", LONG), ("seed", None),
+            ("methods", ["best"]), ("methods", [["qalign"]]), ("methods", 5), ("problems", [1]),
+            ("problems", {"p": 1}), ("lm", ["lm"]), ("task", 7), ("open_ended", 1),
+            ("sampling", {"temperature": {"a": [1]}}), ("sampling", {"temperature": LONG}),
+            ("sampling", {"max_new_tokens": 1.5}), ("sampling", [1]), ("version", {}),
+            ("version", True), ("unknown", 1),
+        )
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_results_that_are_wrong_inside_are_refused_in_one_sentence(tmp_path, case) -> None:
+    with pytest.raises(InvalidTrace) as raised:
+        load_results(members(tmp_path, **WRONG[case]))
+    assert "changed.zip" in str(raised.value)
+    assert "\n" not in str(raised.value)
+    assert len(str(raised.value)) < 400
+
+
+def test_a_small_archive_that_unpacks_to_gigabytes_is_refused_before_it_is_read(tmp_path) -> None:
+    path = tmp_path / "bomb.zip"
+    with (
+        zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive,
+        archive.open("pool_reward.npy", "w", force_zip64=True) as file,
+    ):
+        for _ in range(MAX_BYTES // 2**20 + 1):
+            file.write(bytes(2**20))
+    assert path.stat().st_size < 2**20
+    for read in (load_results, lambda path: Record.from_bytes(path.read_bytes(), "bomb.zip")):
+        tracemalloc.start()
+        with pytest.raises(InvalidTrace, match=r"bomb\.zip: it unpacks to"):
+            read(path)
+        assert tracemalloc.get_traced_memory()[1] < 4 * 2**20
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("case", ["not UTF-8", "a folder", "another's record", "cut off"])
+def test_a_results_folder_that_is_wrong_inside_is_refused_too(tmp_path, case) -> None:
+    made = results()
+    (tmp_path / "settings.json").write_text(made.settings.to_json())
+    first = tmp_path / "00000.npz"
+    first.write_bytes(made.records[0].to_bytes())
+    assert len(load_results(tmp_path).records) == 1
+    if case == "not UTF-8":
+        (tmp_path / "settings.json").write_bytes(b"\xff" + made.settings.to_json().encode())
+    elif case == "cut off":
+        first.write_bytes(first.read_bytes()[:-100])
+    elif case == "another's record":
+        alien = Record(
+            **{**{f: getattr(made.records[0], f) for f in Record.__annotations__}, "id": "x"}
+        )
+        first.write_bytes(alien.to_bytes())
+    else:
+        first.unlink()
+        (tmp_path / "settings.json").unlink()
+        (tmp_path / "settings.json").mkdir()
+    with pytest.raises(InvalidTrace):
+        load_results(tmp_path)
+
+
+def test_settings_survive_their_text() -> None:
+    settings = results().settings
+    assert Settings.from_json(settings.to_json(), "here") == settings
+    assert set(asdict(settings)) == set(json.loads(settings.to_json()))
