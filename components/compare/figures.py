@@ -14,7 +14,7 @@ from components.common.words import number
 from components.compare.view import naming
 from qalign_core.analysis.comparisons import METHODS, Comparison, Cut, Method, outcomes
 from qalign_core.analysis.curves import CurvePoint, Measure
-from qalign_core.analysis.tuning import fit_mixture, tilt
+from qalign_core.analysis.mixture import fit_mixture, tilt
 
 MEASURES: dict[Measure, str] = {
     "right": "chance of the right answer",

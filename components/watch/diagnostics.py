@@ -9,6 +9,7 @@ import math
 from statistics import stdev
 from typing import Any
 
+from qalign_core.analysis.best_of_n import best_of_n_as_alignment
 from qalign_core.analysis.diagnostics import (
     autocorrelation,
     ess,
@@ -16,7 +17,7 @@ from qalign_core.analysis.diagnostics import (
     mcse,
     split_rhat,
 )
-from qalign_core.analysis.tuning import best_of_n_as_alignment, fit_mixture
+from qalign_core.analysis.mixture import fit_mixture
 from qalign_core.errors import InvalidSetting
 
 MAX_CHAINS = 64

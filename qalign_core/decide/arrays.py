@@ -17,6 +17,16 @@ ROUNDING = 1e-12
 """Relative; equal numbers of equal weights may be rounded apart by as much."""
 
 
+def softmax(values: Array, beta: float = 1.0) -> Array:
+    """`softmax(values / beta)` over the last axis, same shape.
+
+    The largest value is subtracted first: nothing overflows, and a constant added changes nothing.
+    """
+    with np.errstate(over="ignore"):
+        unnormalised = np.exp((values - values.max(axis=-1, keepdims=True)) / beta)
+    return np.asarray(unnormalised / unnormalised.sum(axis=-1, keepdims=True))
+
+
 def vote(answer: Array, weight: Array, reward: Array, n_answers: int) -> Array:
     """The winners of k votes, -1 for none, shape [k]: by weight, then by total reward.
 

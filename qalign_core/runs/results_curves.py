@@ -215,7 +215,8 @@ def proposals_of(results: Results) -> Proposals | None:
     return Proposals(
         reward_old=old("chain_reward").astype(np.float64),
         reward_new=new("chain_reward").astype(np.float64),
-        log_ratio=np.log(old("chain_length") / new("chain_length")),
+        len_old=old("chain_length"),
+        len_new=new("chain_length"),
         changed=new("chain_changed").astype(bool),
         prompt=np.repeat(np.arange(len(chains)), [len(s) for s in states]),
         beta=results.settings.beta,
