@@ -1,4 +1,4 @@
-"""The command line: `python -m qalign_core run|compare|record|tune|evaluate --help`.
+"""The command line: `python -m qalign_core run|compare|record|tune|evaluate|report --help`.
 
 Results go to standard output, progress and errors to standard error. Ctrl-C keeps what was
 sampled: a trace file is written as the steps arrive.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import math
 import sys
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -26,6 +27,7 @@ from qalign_core.analysis.comparisons import (
     outcomes,
 )
 from qalign_core.analysis.diagnostics import acceptance
+from qalign_core.analysis.paired import verdict
 from qalign_core.analysis.tuning import tune_beta
 from qalign_core.assets import ASSETS
 from qalign_core.chain.sampling import check_count
@@ -41,8 +43,8 @@ from qalign_core.runs.evaluation import evaluate
 from qalign_core.runs.many import run_many
 from qalign_core.runs.problem_sets import Problem, load_problems
 from qalign_core.runs.recording import Recorded, header_of, record
-from qalign_core.runs.results import load_results, pack
-from qalign_core.runs.results_curves import summary
+from qalign_core.runs.report import report, summary
+from qalign_core.runs.results import Results, load_results, pack
 from qalign_core.runs.trace import end_line
 from qalign_core.types import ScoredResponse, Step
 
@@ -127,6 +129,13 @@ def _parser() -> argparse.ArgumentParser:
     evaluate.add_argument("--out", type=Path, required=True, help="folder of the results")
     evaluate.add_argument("--pack", type=Path, help="also write them as one file")
     evaluate.set_defaults(command=_evaluate, rows=128)
+
+    tables = commands.add_parser(
+        "report", help="accuracy of every method, and paired differences, of evaluations"
+    )
+    tables.add_argument("paths", nargs="+", type=Path, metavar="PATH", help="folder or packed file")
+    tables.add_argument("--json", action="store_true", help="print the numbers as JSON")
+    tables.set_defaults(command=_report)
 
     tune = commands.add_parser("tune", help="the beta at which a share of proposals is accepted")
     _model_options(tune)
@@ -496,6 +505,35 @@ async def _evaluate(options: argparse.Namespace) -> None:
             f"{row['method']:8}{row['used']:7.0f}{row['tokens']:9,.0f}{row['spent']:10.2e}"
             f"  {row['accuracy']:.3f} [{row['low']:.3f}, {row['high']:.3f}]"
         )
+
+
+async def _report(options: argparse.Namespace) -> None:
+    sets: dict[str, Results] = {}
+    for path in options.paths:
+        name = path.stem if path.stem not in sets else str(path)
+        sets[name] = load_results(path)
+    made = report(sets)
+    if options.json:
+        print(json.dumps(made, allow_nan=False))
+        return
+    for name in sets:
+        print(f"{name}\n  {'method':8}{'n':>6}{'FLOPs':>10}  accuracy, %")
+        for row in (row for row in made["rows"] if row["set"] == name):
+            print(f"  {row['method']:8}{_at(row)}  {_percent(row, 'accuracy', '.1f')}")
+        print("  difference, points, paired over problems")
+        for row in (row for row in made["paired"] if row["set"] == name):
+            said = verdict(row["low"], row["high"])
+            pair = f"{row['a']} - {row['b']}"
+            print(f"  {pair:14}{_at(row)}  {_percent(row, 'difference', '+.1f')}  {said}")
+
+
+def _at(row: dict[str, Any]) -> str:
+    return f"{row['n']:6}" + (f"{'-':>10}" if row["flops"] is None else f"{row['flops']:10.2e}")
+
+
+def _percent(row: dict[str, Any], name: str, form: str) -> str:
+    value, low, high = (format(100 * row[key], form) for key in (name, "low", "high"))
+    return f"{value} [{low}, {high}]"
 
 
 async def _tune(options: argparse.Namespace) -> None:

@@ -51,6 +51,11 @@ def percent(share: float) -> str:
     return f"{100 * share:.1f} %" if 0 < share < 0.1 else f"{100 * share:.0f} %"
 
 
+def signed(value: float) -> str:
+    """A difference in points: one decimal, a true minus sign."""
+    return f"{value:+.1f}".replace("-", "−")
+
+
 def number(value: float) -> str:
     """A reward or a beta: three significant digits, a true minus sign."""
     return f"{value:.3g}".replace("-", "−")

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from qalign_core.analysis.record import Record
 from qalign_core.errors import InvalidSetting
 from qalign_core.types import Step
 
@@ -79,6 +80,19 @@ def acceptance(steps: Iterable[Step]) -> Acceptance:
             n_accepted += step.accepted
             n_changed += step.changed
             n_both += step.accepted and step.changed
+    return Acceptance(Rate(n_accepted, n), Rate(n_both, n_changed))
+
+
+def acceptance_of(records: Iterable[Record]) -> Acceptance:
+    """Count accepted proposals over all chains, initial draws left out."""
+    n = n_accepted = n_changed = n_both = 0
+    for record in records:
+        proposals = slice(record.n_chains, None)
+        accepted, changed = record.chain_accepted[proposals], record.chain_changed[proposals]
+        n += len(accepted)
+        n_accepted += int(accepted.sum())
+        n_changed += int(changed.sum())
+        n_both += int((accepted & changed).sum())
     return Acceptance(Rate(n_accepted, n), Rate(n_both, n_changed))
 
 

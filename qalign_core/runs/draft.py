@@ -11,9 +11,10 @@ from pathlib import Path
 
 import numpy as np
 
+from qalign_core.analysis.record import Record
 from qalign_core.protocols import AnswerExtractor
 from qalign_core.runs.problem_sets import Problem
-from qalign_core.runs.results import Record
+from qalign_core.runs.results import from_bytes, to_bytes
 from qalign_core.types import Cost, Response, ScoredResponse, Step
 
 _CostRow = tuple[int, int, int, int, int]
@@ -110,7 +111,7 @@ class Draft:
         """The draft as a file: the record, and the chain's last state."""
         buffer = io.BytesIO()
         with zipfile.ZipFile(buffer, "w") as archive:
-            archive.writestr("record.npz", self.record().to_bytes())
+            archive.writestr("record.npz", to_bytes(self.record()))
             if self._state is not None:
                 state = io.BytesIO()
                 tokens = np.array(self._state.response.tokens)
@@ -128,7 +129,7 @@ class Draft:
         if not path.exists():
             return draft
         with zipfile.ZipFile(path) as archive:
-            record = Record.from_bytes(archive.read("record.npz"), str(path))
+            record = from_bytes(archive.read("record.npz"), str(path))
             if "state.npz" in archive.namelist():
                 with np.load(io.BytesIO(archive.read("state.npz")), allow_pickle=False) as state:
                     response = Response(

@@ -28,7 +28,7 @@ from qalign_core.errors import InvalidSetting, InvalidTask
 from qalign_core.protocols import LanguageModel, RewardModel
 from qalign_core.runs.draft import Draft
 from qalign_core.runs.problem_sets import Problem
-from qalign_core.runs.results import SETTINGS, Settings, record_name
+from qalign_core.runs.results import SETTINGS, Settings, record_name, to_bytes
 from qalign_core.types import Sampling
 
 Progress = Callable[[int, int], None]
@@ -135,7 +135,7 @@ async def evaluate(
             draft = Draft.load(target.with_suffix(".draft"), problems[place])
             async with _claimed(target, draft):
                 await _draw(lm, rm, problems[place], draft, settings, seed + place)
-                _write_whole(target, draft.record().to_bytes())
+                _write_whole(target, to_bytes(draft.record()))
             target.with_suffix(".draft").unlink(missing_ok=True)
             if progress is not None:
                 n_done = sum(target.exists() for target in targets)

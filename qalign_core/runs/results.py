@@ -1,4 +1,4 @@
-"""The results of an evaluation, as they are stored; `results_curves` computes from them.
+"""The results of an evaluation, as they are stored; `Results.draws` is what curves read.
 
 Every sample and every step is kept as numbers (its reward, its length, which answer, whether it was
 accepted, its cost), so that each curve can be computed again at any budget, any number of samples
@@ -12,23 +12,15 @@ from __future__ import annotations
 import io
 import json
 import zipfile
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, fields
-from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from qalign_core.analysis.comparisons import METHODS, Meter, Method
-from qalign_core.decide.arrays import minimum_bayes_risk, vote
-from qalign_core.decide.utilities import rouge1
+from qalign_core.analysis.record import Array, Draws, Record
 from qalign_core.errors import InvalidTrace
 from qalign_core.types import Sampling
-
-Array = NDArray[Any]
-Rule = Callable[[Array, Array, Array], Array]
 
 VERSION = 2
 SETTINGS = "settings.json"
@@ -110,75 +102,6 @@ class Settings:
 
 
 @dataclass(frozen=True, eq=False)
-class Record:
-    """What was drawn for one problem: N independent samples, T + 1 steps of one chain.
-
-    Attributes:
-        id: of the problem.
-        answers: the distinct answers, in canonical form; of an open-ended problem the texts.
-        right: whether each is the right one, shape [answers].
-        pool_reward, chain_reward: rewards of samples and of proposals, shapes [N], [T + 1].
-        pool_answer, chain_answer: which of `answers` each has, -1 for none.
-        pool_cost, chain_cost: the five counts of `Cost` for each, shapes [N, 5], [T + 1, 5].
-        chain_accepted, chain_changed: of each proposal; True for the initial draw, t = 0.
-        chain_length: of each proposal, |y'| in tokens, shape [T + 1].
-    """
-
-    id: str
-    answers: Array
-    right: Array
-    pool_reward: Array
-    pool_answer: Array
-    pool_cost: Array
-    chain_reward: Array
-    chain_answer: Array
-    chain_cost: Array
-    chain_accepted: Array
-    chain_changed: Array
-    chain_length: Array
-
-    @cached_property
-    def state_of(self) -> Array:
-        """The step at which the state of step t was proposed, shape [T + 1]."""
-        steps = np.arange(len(self.chain_accepted))
-        return np.maximum.accumulate(np.where(self.chain_accepted, steps, 0))
-
-    def is_right(self, answer: Array) -> Array:
-        """Whether answers (by number, -1 for none) are right, same shape."""
-        return np.append(self.right, False)[answer]
-
-    def rule(self, settings: Settings) -> Rule:
-        """How many votes are decided at once: (answers, weights, rewards [k, n]) -> winners [k]."""
-        if settings.open_ended:
-            utility = rouge1.matrix(self.answers.tolist())
-            return lambda answer, weight, reward: minimum_bayes_risk(
-                answer, weight, reward, utility
-            )
-        return lambda answer, weight, reward: vote(answer, weight, reward, len(self.answers))
-
-    def to_bytes(self) -> bytes:
-        """The record as the content of an `.npz` file."""
-        buffer = io.BytesIO()
-        arrays = {f.name: np.asarray(getattr(self, f.name)) for f in fields(self)}
-        np.savez_compressed(buffer, allow_pickle=False, **arrays)
-        return buffer.getvalue()
-
-    @classmethod
-    def from_bytes(cls, content: bytes, place: str) -> Record:
-        """Read a record.
-
-        Raises:
-            InvalidTrace: it is not one; the message names `place`.
-        """
-        try:
-            with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
-                values = {f.name: arrays[f.name] for f in fields(cls)}
-        except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile) as error:
-            raise InvalidTrace(f"{place} is not the result of a problem: {error}") from error
-        return cls(**{**values, "id": str(values["id"])})
-
-
-@dataclass(frozen=True, eq=False)
 class Results:
     """Settings of an evaluation, and the records of the problems that are done, in order."""
 
@@ -186,9 +109,39 @@ class Results:
     records: tuple[Record, ...]
 
     @property
+    def draws(self) -> Draws:
+        """The records, and what it takes to decide from them."""
+        s = self.settings
+        return Draws(self.records, s.beta, s.meter, s.methods, s.open_ended)
+
+    @property
     def n_missing(self) -> int:
         """Problems that are not done yet."""
         return len(self.settings.problems) - len(self.records)
+
+
+def to_bytes(record: Record) -> bytes:
+    """A record as the content of an `.npz` file."""
+    buffer = io.BytesIO()
+    arrays = {f.name: np.asarray(getattr(record, f.name)) for f in fields(record)}
+    np.savez_compressed(buffer, allow_pickle=False, **arrays)
+    return buffer.getvalue()
+
+
+def from_bytes(content: bytes, place: str) -> Record:
+    """Read a record back.
+
+    Raises:
+        InvalidTrace: it is not one; the message names `place`.
+    """
+    try:
+        with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
+            values = {f.name: arrays[f.name] for f in fields(Record) if f.name in arrays.files}
+            return Record(
+                **{**values, "id": str(values["id"]), "n_chains": int(values.get("n_chains", 1))}
+            )
+    except (ValueError, KeyError, TypeError, OSError, EOFError, zipfile.BadZipFile) as error:
+        raise InvalidTrace(f"{place} is not the result of a problem: {error}") from error
 
 
 def load_results(path: str | Path) -> Results:
@@ -203,7 +156,7 @@ def load_results(path: str | Path) -> Results:
             raise InvalidTrace(f"{path} has no {SETTINGS}; it is not a results folder")
         settings = Settings.from_json((path / SETTINGS).read_text("utf-8"), str(path / SETTINGS))
         files = (path / record_name(place) for place in range(len(settings.problems)))
-        records = [Record.from_bytes(f.read_bytes(), str(f)) for f in files if f.is_file()]
+        records = [from_bytes(f.read_bytes(), str(f)) for f in files if f.is_file()]
         return Results(settings, tuple(records))
     try:
         with np.load(path, allow_pickle=False) as arrays:
@@ -228,6 +181,7 @@ def pack(results: Results, path: str | Path) -> Path:
     arrays["pool_cost"] = _differences(pool, pool[:, 0])
     arrays["chain_cost"] = _differences(chain, arrays["chain_length"])
     arrays["id"] = np.array([record.id for record in results.records], dtype=np.str_)
+    arrays["n_chains"] = np.array([record.n_chains for record in results.records], dtype=np.int32)
     with zipfile.ZipFile(path, "w") as archive:
         for name, array in arrays.items():
             buffer = io.BytesIO()
@@ -246,17 +200,18 @@ def _unpacked(arrays: dict[str, Array]) -> tuple[Record, ...]:
         arrays["pool_cost"], arrays["chain_cost"] = pool.T, chain.T
         arrays["chain_length_n"] = arrays["chain_cost_n"]
         arrays["chain_length"] = _lengths(chain.T, arrays["chain_cost_n"])
+    chains = arrays.get("n_chains", np.ones(len(arrays["id"])))
     columns = {}
     for name in _COLUMNS:
         ends = np.cumsum(arrays[f"{name}_n"])[:-1]
         columns[name] = np.split(arrays[name], ends) if len(arrays["id"]) else []
     return tuple(
-        Record(id=str(id_), **{name: columns[name][k] for name in _COLUMNS})
-        for k, id_ in enumerate(arrays["id"])
+        Record(id=str(id_), n_chains=int(n_chains), **{name: columns[name][k] for name in _COLUMNS})
+        for k, (id_, n_chains) in enumerate(zip(arrays["id"], chains, strict=True))
     )
 
 
-_COLUMNS = tuple(f.name for f in fields(Record) if f.name != "id")
+_COLUMNS = tuple(f.name for f in fields(Record) if f.name not in ("id", "n_chains"))
 
 
 def _differences(cost: Array, length: Array) -> Array:
