@@ -211,7 +211,7 @@ class _Problem:
         if method == "wmv":
             return softmax(reward, self.beta)
         if method == "bon":
-            return np.eye(reward.shape[1])[reward.argmax(axis=1)]
+            return np.asarray(np.eye(reward.shape[1])[reward.argmax(axis=1)])
         return np.full(reward.shape, 1 / reward.shape[1])
 
     def _value(self, won: Array, final: int) -> Array:
