@@ -19,13 +19,14 @@ from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
+from qalign_core.runs.evaluation import evaluate
 
+from qalign_core.analysis.curves import curves
+from qalign_core.analysis.record import Record
 from qalign_core.cli import problem_file
 from qalign_core.registry import load_language_model, load_reward_model
-from qalign_core.runs.evaluation import evaluate
 from qalign_core.runs.problem_sets import load_problems
-from qalign_core.runs.results import Record, Results, load_results
-from qalign_core.runs.results_curves import curves
+from qalign_core.runs.results import Results, load_results
 
 SHIPPED = Path(__file__).resolve().parent.parent / "assets" / "results" / "in_distribution.zip"
 
@@ -90,17 +91,17 @@ def main() -> None:
     same = sum(begins_with(old, new) for old, new in pairs)
     print(f"{same} of {len(pairs)} problems have the same numbers")
     ns = sorted({1, budget // 4, budget // 2, budget})
-    new = {(p.method, p.n): p for p in curves(drawn, budget="samples", ns=ns)}
+    new = {(p.method, p.n): p for p in curves(drawn.draws, budget="samples", ns=ns)}
     outside = 0
     print(f"{'method':8}{'n':>5}{'shipped':>9}{'band':>17}{'again':>8}")
     alike = replace(shipped, records=tuple(cut(old, again) for old, again in pairs))
-    for old in (p for p in curves(alike, budget="samples", ns=ns) if p.method != "any"):
-        again = new[old.method, old.n].accuracy
+    for old in (p for p in curves(alike.draws, budget="samples", ns=ns) if p.method != "any"):
+        again = new[old.method, old.n].value
         is_inside = old.low <= again <= old.high
         outside += not is_inside
         band = f"[{old.low:.3f}, {old.high:.3f}]"
         print(
-            f"{old.method:8}{old.n:5}{old.accuracy:9.3f}{band:>17}{again:8.3f}"
+            f"{old.method:8}{old.n:5}{old.value:9.3f}{band:>17}{again:8.3f}"
             f"{'' if is_inside else '  outside'}"
         )
     if outside:

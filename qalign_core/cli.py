@@ -1,4 +1,4 @@
-"""The command line: `qalign run|compare|evaluate|tune --help`.
+"""The command line: `qalign run|compare|evaluate|report|tune --help`.
 
 Results go to standard output, progress and errors to standard error. Ctrl-C keeps what was
 sampled: a trace is written as the steps arrive, and the same command goes on with it.
@@ -21,6 +21,7 @@ from tqdm import tqdm
 
 from qalign_core.analysis.comparisons import Comparison, full_cut, outcomes
 from qalign_core.analysis.diagnostics import acceptance
+from qalign_core.analysis.paired import verdict
 from qalign_core.analysis.tuning import tune_beta
 from qalign_core.assets import ASSETS
 from qalign_core.decide.rules import chain_states, majority_vote, minimum_bayes_risk
@@ -30,10 +31,10 @@ from qalign_core.models.progress import TOLD
 from qalign_core.protocols import AnswerExtractor, LanguageModel, RewardModel
 from qalign_core.registry import is_address, load_language_model, load_reward_model
 from qalign_core.run import OPEN, Run, Sampling, check_count
-from qalign_core.runs.folder import answers_in, results_in, run_set
+from qalign_core.runs.folder import answers_in, load_results, results_in, run_set
 from qalign_core.runs.problem_sets import Problem, load_problems
-from qalign_core.runs.results import pack
-from qalign_core.runs.results_curves import summary
+from qalign_core.runs.report import report, summary
+from qalign_core.runs.results import Results, pack
 from qalign_core.runs.runner import header_of, record
 from qalign_core.runs.store import TraceFile, open_trace
 from qalign_core.runs.trace import end_line
@@ -114,6 +115,13 @@ def _parser() -> argparse.ArgumentParser:
     evaluate.add_argument("--out", type=Path, required=True, help="folder of traces")
     evaluate.add_argument("--pack", type=Path, help="also write the results as one file")
     evaluate.set_defaults(command=_evaluate)
+
+    tables = commands.add_parser(
+        "report", help="accuracy of every method, and paired differences, of evaluations"
+    )
+    tables.add_argument("paths", nargs="+", type=Path, metavar="PATH", help="folder or packed file")
+    tables.add_argument("--json", action="store_true", help="print the numbers as JSON")
+    tables.set_defaults(command=_report)
 
     tune = commands.add_parser("tune", help="the beta at which a share of proposals is accepted")
     _model_options(tune)
@@ -443,7 +451,7 @@ async def _evaluate(options: argparse.Namespace) -> None:
     made = summary(results)
     changed = made["acceptance"]["changed"]
     print(f"{made['done']} problems, {made['missing']} not done yet")
-    if results.settings.open_ended:
+    if results.header.open_ended:
         print("open-ended: qalign, mv and wmv are minimum Bayes risk with ROUGE-1")
     if changed is not None:
         print(f"acceptance {changed:.0%} of proposals that differ from the state")
@@ -467,6 +475,35 @@ def _check_gradable(problems: Sequence[Problem]) -> None:
         raise InvalidTask(
             "some problems are open-ended and some are not; put them in two files and evaluate each"
         )
+
+
+async def _report(options: argparse.Namespace) -> None:
+    sets: dict[str, Results] = {}
+    for path in options.paths:
+        name = path.stem if path.stem not in sets else str(path)
+        sets[name] = load_results(path)
+    made = report(sets)
+    if options.json:
+        print(json.dumps(made, allow_nan=False))
+        return
+    for name in sets:
+        print(f"{name}\n  {'method':8}{'n':>6}{'FLOPs':>10}  accuracy, %")
+        for row in (row for row in made["rows"] if row["set"] == name):
+            print(f"  {row['method']:8}{_at(row)}  {_percent(row, 'accuracy', '.1f')}")
+        print("  difference, points, paired over problems")
+        for row in (row for row in made["paired"] if row["set"] == name):
+            said = verdict(row["low"], row["high"])
+            pair = f"{row['a']} - {row['b']}"
+            print(f"  {pair:14}{_at(row)}  {_percent(row, 'difference', '+.1f')}  {said}")
+
+
+def _at(row: dict[str, Any]) -> str:
+    return f"{row['n']:6}" + (f"{'-':>10}" if row["flops"] is None else f"{row['flops']:10.2e}")
+
+
+def _percent(row: dict[str, Any], name: str, form: str) -> str:
+    value, low, high = (format(100 * row[key], form) for key in (name, "low", "high"))
+    return f"{value} [{low}, {high}]"
 
 
 async def _tune(options: argparse.Namespace) -> None:

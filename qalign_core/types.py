@@ -98,14 +98,12 @@ class Step:
 
 
 @dataclass(frozen=True)
-class TraceHeader(Run):
-    """What a run was: the run itself, and what its models said of themselves.
+class Header(Run):
+    """What was run: the run itself, and what its models said of themselves.
 
     Attributes:
         lm_revision, rm_revision: exact versions of the models.
         lm_parameters, rm_parameters: their sizes, for FLOPs; 0 if unknown or none.
-        prompt_tokens: the prompt's length for the LM, which reads it once a run.
-        prompt_scored: tokens of it that the RM reads once a run.
         created: when it began (ISO 8601).
         notes: what must be said of the models, such as that one is approximate.
     """
@@ -114,8 +112,6 @@ class TraceHeader(Run):
     rm_revision: str = ""
     lm_parameters: int = 0
     rm_parameters: int = 0
-    prompt_tokens: int = 0
-    prompt_scored: int = 0
     created: str = ""
     notes: tuple[str, ...] = ()
 
@@ -123,6 +119,41 @@ class TraceHeader(Run):
     def run(self) -> Run:
         """The run that draws the same again."""
         return Run(**{name: getattr(self, name) for name in Run.kinds()})
+
+
+@dataclass(frozen=True)
+class TraceHeader(Header):
+    """What the run of one prompt was.
+
+    Attributes:
+        prompt_tokens: the prompt's length for the LM, which reads it once a run.
+        prompt_scored: tokens of it that the RM reads once a run.
+    """
+
+    prompt_tokens: int = 0
+    prompt_scored: int = 0
+
+
+@dataclass(frozen=True)
+class SetHeader(Header):
+    """What the runs over a problem set were; prompt and reference are each problem's own.
+
+    Attributes:
+        task: name of the set.
+        problems: ids of all its problems, done or not.
+        digest: hash of the whole set.
+        command: how to run it again.
+    """
+
+    task: str = ""
+    problems: tuple[str, ...] = ()
+    digest: str = ""
+    command: str = ""
+
+    @property
+    def open_ended(self) -> bool:
+        """Whether minimum Bayes risk with ROUGE-1 takes the place of the votes."""
+        return self.extractor is None
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from finite import TableReward, letters
+from qalign_core.runs.comparison_file import COLUMNS, from_json, to_csv, to_json
 from toys import ANSWER, PROMPT, ToyLM, ToyRM
 
 from qalign_core.analysis.comparisons import (
@@ -26,10 +27,10 @@ from qalign_core.analysis.comparisons import (
     recycled,
 )
 from qalign_core.analysis.curves import curves
+from qalign_core.analysis.record import draws_of
 from qalign_core.decide.rules import majority_vote, weighted_majority_vote
 from qalign_core.errors import InvalidSetting, InvalidTrace
 from qalign_core.run import Sampling
-from qalign_core.runs.comparison_file import COLUMNS, from_json, to_csv, to_json
 from qalign_core.types import Cost, Response, ScoredResponse, Step, TraceHeader
 
 HOSTILE = '=1+1</script><img src=x onerror="alert(1)">${alert(2)}'
@@ -255,7 +256,7 @@ async def test_hostile_text_is_no_markup_in_json_and_no_formula_in_csv() -> None
 
 async def test_curves_are_level_at_one_draw_and_end_at_what_was_decided() -> None:
     comparison = await drawn(64)
-    points = curves(comparison, seed=1)
+    points = curves(draws_of(comparison), cuts=ladder(comparison, rungs=10), seed=1)
     last = outcomes(comparison, full_cut(comparison))
     for outcome in last:
         mine = [point for point in points if point.method == outcome.method]
@@ -268,7 +269,7 @@ async def test_curves_are_level_at_one_draw_and_end_at_what_was_decided() -> Non
     assert extract is not None
     p = float(np.mean([extract(s.response.text) == ANSWER for s in comparison.pool]))
     for method in ("bon", "mv", "wmv"):
-        first = next(q for q in points if q.method == method and q.cut.n == 1)
+        first = next(q for q in points if q.method == method and q.n == 1)
         n_draws = 40 * len(comparison.pool)
         error = (p * (1 - p) * (1 / 1600 + 1 / n_draws)) ** 0.5
         assert abs(first.value - p) < 5 * error
@@ -277,7 +278,8 @@ async def test_curves_are_level_at_one_draw_and_end_at_what_was_decided() -> Non
 async def test_curves_of_open_prompts_show_the_reward_of_the_chosen() -> None:
     comparison = await drawn(16)
     header = replace(comparison.header, extractor=None, reference=None)
-    points = curves(replace(comparison, header=header), rungs=4)
+    comparison = replace(comparison, header=header)
+    points = curves(draws_of(comparison), cuts=ladder(comparison, rungs=4))
     best = [p for p in points if p.method == "bon"]
     assert best[-1].value > best[0].value
     assert all(p.low <= p.value <= p.high for p in points)

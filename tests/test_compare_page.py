@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from qalign_core.runs.comparison_file import from_json, recorded_comparison
 
 from components.common.words import percent, si
 from components.compare.figures import compute_curves, reward_bins, reward_histograms, shares
@@ -26,8 +27,8 @@ from qalign_core.analysis.comparisons import (
     outcomes,
     recycled,
 )
-from qalign_core.analysis.curves import curves, measure_of
-from qalign_core.runs.comparison_file import from_json, recorded_comparison
+from qalign_core.analysis.curves import curves
+from qalign_core.analysis.record import draws_of
 from qalign_core.types import Cost, Response, ScoredResponse
 
 Visit = Callable[..., Awaitable[Any]]
@@ -157,8 +158,9 @@ def test_the_mixture_can_be_laid_over_the_histograms() -> None:
 
 def test_the_curve_figure_has_every_method_and_its_band() -> None:
     comparison = recorded_comparison()
-    points = curves(comparison, rungs=4, resamples=8)
-    figure = compute_curves(comparison, points, measure_of(comparison))
+    draws = draws_of(comparison)
+    points = curves(draws, cuts=ladder(comparison, rungs=4), resamples=8)
+    figure = compute_curves(comparison, points, draws.measure)
     assert len(figure.data) == 3 * len(METHODS)
     assert figure.layout.xaxis.type == "log"
 

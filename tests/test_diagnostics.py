@@ -11,10 +11,12 @@ from qalign_core.analysis.diagnostics import (
     MIN_STATES,
     Rate,
     acceptance,
+    agreement,
     autocorrelation,
     ess,
     ess_per_thousand_tokens,
     mcse,
+    rhat_limit,
     split_rhat,
 )
 from qalign_core.chain.chain import run_chain
@@ -80,6 +82,54 @@ def test_rhat_is_one_for_mixed_chains_and_not_for_chains_that_disagree():
     assert split_rhat(apart) > 1.2
     drifting = [v + k / 200 for k, v in enumerate(autoregressive(0.3, 1000, 5))]
     assert split_rhat([drifting]) > 1.2
+
+
+def test_rhat_of_several_chains_is_arvizs() -> None:
+    from arviz_stats.base import array_stats
+
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        values = rng.normal(size=(4, 51)) * rng.uniform(1, 3, (4, 1)) + rng.normal(size=(4, 1))
+        values[:, ::3] = np.round(values[:, ::3])  # ties
+        expected = float(array_stats.rhat(values, method="rank"))
+        assert split_rhat(values) == pytest.approx(expected, rel=1e-12)
+
+
+def test_one_chain_is_compared_half_against_half() -> None:
+    # the two halves alike, their quarters not: four quarters would disagree
+    rng = np.random.default_rng(8)
+    quarter = [rng.normal(mean, 1, 50) for mean in (0, 2, 0, 2)]
+    chain = np.concatenate(quarter)
+    assert split_rhat([chain]) < rhat_limit(1, 200)
+    assert split_rhat(np.stack([chain[:100], chain[100:]])) > 1.2
+    # and halves of one mean but of other spreads are told apart by the tail
+    wider = np.concatenate([rng.normal(0, 1, 100), rng.normal(0, 4, 100)])
+    assert split_rhat([wider]) > 1.1
+    assert split_rhat([[0.0] * 40 + [1.0] * 40]) == math.inf
+
+
+@pytest.mark.parametrize(("n_chains", "n_states"), [(1, 40), (1, 200), (4, 50)])
+def test_independent_states_are_called_unmixed_in_five_percent_of_cases(n_chains, n_states) -> None:
+    limit = rhat_limit(n_chains, n_states)
+    rng = np.random.default_rng(n_states)
+    found = [split_rhat(rng.normal(size=(n_chains, n_states))) for _ in range(2000)]
+    # the standard error of the rate is 0.005; the band is four of them
+    assert np.mean([r > limit for r in found]) == pytest.approx(0.05, abs=0.02)
+    if n_states == 200:
+        assert np.mean([r > 1.01 for r in found]) > 0.12  # why 1.01 is no limit for so few
+
+
+def test_with_many_states_the_limit_is_that_of_its_authors() -> None:
+    assert rhat_limit(4, 1000) == 1.01
+    assert rhat_limit(1, 1000) == 1.01
+    assert rhat_limit(1, 200) > rhat_limit(1, 400) > 1.01
+
+
+def test_a_chain_that_drifts_or_hardly_moves_is_told() -> None:
+    # of AR(1) chains with rho = 0.98, 4 effective samples in 400 states
+    slow = [agreement([autoregressive(0.98, 400, seed)]) for seed in range(50)]
+    assert np.mean([found.is_mixed for found in slow]) < 0.3
+    assert agreement([autoregressive(0.0, 31, 0)]) is None
 
 
 @pytest.mark.parametrize("diagnose", [ess, split_rhat, mcse])

@@ -11,7 +11,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from qalign_core.runs.draft import Draft
+from qalign_core.runs.evaluation import evaluate
 
+from qalign_core.analysis.curves import curves
+from qalign_core.analysis.diagnostics import acceptance_of
+from qalign_core.analysis.other_betas import against_beta
+from qalign_core.analysis.record import Record
 from qalign_core.chain.chain import run_chain
 from qalign_core.chain.sampling import sample_iid
 from qalign_core.decide.rules import (
@@ -25,12 +31,10 @@ from qalign_core.decide.rules import (
 from qalign_core.decide.utilities import rouge1
 from qalign_core.errors import InvalidSetting, InvalidTask, InvalidTrace
 from qalign_core.runs import evaluation
-from qalign_core.runs.draft import Draft
-from qalign_core.runs.evaluation import evaluate
 from qalign_core.runs.generated import WritingTask
 from qalign_core.runs.problem_sets import Problem
-from qalign_core.runs.results import SETTINGS, Record, Results, load_results, pack
-from qalign_core.runs.results_curves import acceptance_of, against_beta, curves, summary
+from qalign_core.runs.report import summary
+from qalign_core.runs.results import SETTINGS, Results, load_results, pack, to_bytes
 from qalign_core.types import Response, Work
 
 PROBLEMS = [Problem(f"p{k}", f"prompt {k}", "18", "number") for k in range(6)]
@@ -121,15 +125,15 @@ async def test_a_record_is_what_the_core_draws_and_decides(results):
             draft.add_sample(sample)
         for step in steps:
             draft.add_step(step)
-        assert draft.record().to_bytes() == record.to_bytes()
+        assert to_bytes(draft.record()) == to_bytes(record)
 
         def right(decision):
             return float(decision.answer == "18")
 
         full = {
-            p.method: p.accuracy
+            p.method: p.value
             for p in curves(
-                Results(results.settings, (record,)), ns=[32], budget="flops", n_bootstrap=2
+                Results(results.settings, (record,)).draws, ns=[32], budget="flops", n_bootstrap=2
             )
         }
         assert full["bon"] == right(best_of_n(pool, problem.extract))
@@ -139,7 +143,7 @@ async def test_a_record_is_what_the_core_draws_and_decides(results):
 
 
 def test_at_equal_flops_the_methods_differ_by_less_than_two_percent(results):
-    last = {p.method: p for p in curves(results) if p.n == 32}
+    last = {p.method: p for p in curves(results.draws) if p.n == 32}
     assert abs(last["qalign"].spent / last["bon"].spent - 1) < 0.02
     for record in results.records:
         spent = {
@@ -151,7 +155,7 @@ def test_at_equal_flops_the_methods_differ_by_less_than_two_percent(results):
 
 
 def test_equal_samples_is_a_choice(results):
-    points = {(p.method, p.n): p for p in curves(results, budget="samples")}
+    points = {(p.method, p.n): p for p in curves(results.draws, budget="samples")}
     assert points["qalign", 16].used == 16
     assert points["qalign", 16].spent < points["mv", 16].spent
 
@@ -304,12 +308,12 @@ async def test_only_what_the_methods_need_is_drawn(tmp_path):
     (record, *_) = load_results(tmp_path / "chain").records
     assert len(record.pool_reward) == 0
     assert len(record.chain_reward) == 8
-    assert {p.method for p in curves(load_results(tmp_path / "chain"))} == {"qalign"}
+    assert {p.method for p in curves(load_results(tmp_path / "chain").draws)} == {"qalign"}
     await run(tmp_path / "pool", methods=["bon"], budget=8)
     (record, *_) = load_results(tmp_path / "pool").records
     assert len(record.pool_reward) == 8
     assert len(record.chain_reward) == 0
-    assert {p.method for p in curves(load_results(tmp_path / "pool"))} == {"bon", "any"}
+    assert {p.method for p in curves(load_results(tmp_path / "pool").draws)} == {"bon", "any"}
 
 
 def test_subsets_are_averaged_exactly_for_best_of_n_and_any(results):
@@ -321,21 +325,21 @@ def test_subsets_are_averaged_exactly_for_best_of_n_and_any(results):
         pool_cost=record.pool_cost[:7],
     )
     settings = replace(results.settings, methods=("bon", "mv", "wmv"))
-    points = curves(Results(settings, (small,)), n_subsets=4000, ns=[1, 3, 7], n_bootstrap=2)
+    points = curves(Results(settings, (small,)).draws, n_subsets=4000, ns=[1, 3, 7], n_bootstrap=2)
     found = {(p.method, p.n): p for p in points}
     right = small.is_right(small.pool_answer)
     for n in (1, 3, 7):
         subsets = [list(s) for s in itertools.combinations(range(7), n)]
         best = [max(s, key=lambda i: small.pool_reward[i]) for s in subsets]
-        assert found["bon", n].accuracy == pytest.approx(np.mean(right[best]))
+        assert found["bon", n].value == pytest.approx(np.mean(right[best]))
         assert found["bon", n].reward == pytest.approx(np.mean(small.pool_reward[best]), rel=1e-6)
-        assert found["any", n].accuracy == pytest.approx(np.mean([right[s].any() for s in subsets]))
+        assert found["any", n].value == pytest.approx(np.mean([right[s].any() for s in subsets]))
         # 4000 subsets: four standard errors are 0.032, a false alarm in 16,000 seeds
         vote = [_vote_is_right(small, s, np.ones(n)) for s in subsets]
-        assert found["mv", n].accuracy == pytest.approx(np.mean(vote), abs=0.032)
+        assert found["mv", n].value == pytest.approx(np.mean(vote), abs=0.032)
         weights = [np.exp(small.pool_reward[s].astype(float) / 0.8) for s in subsets]
         vote = [_vote_is_right(small, s, w) for s, w in zip(subsets, weights, strict=True)]
-        assert found["wmv", n].accuracy == pytest.approx(np.mean(vote), abs=0.032)
+        assert found["wmv", n].value == pytest.approx(np.mean(vote), abs=0.032)
 
 
 def _vote_is_right(record, subset, weights):
@@ -376,28 +380,28 @@ async def test_open_ended_problems_are_decided_by_minimum_bayes_risk_and_checked
             "mv": minimum_bayes_risk(pool, rouge1),
             "wmv": minimum_bayes_risk(pool, rouge1, weights),
         }
-        one = curves(Results(results.settings, (record,)), ns=[32], n_bootstrap=2)
-        accuracy = {p.method: p.accuracy for p in one}
+        one = curves(Results(results.settings, (record,)).draws, ns=[32], n_bootstrap=2)
+        accuracy = {p.method: p.value for p in one}
         for method, decision in decided.items():
             assert accuracy[method] == (decision.chosen.response.text == lm.texts[0]), method
 
 
 def test_bands_hold_the_accuracy_and_come_from_the_problems(results):
-    for p in curves(results):
-        assert 0 <= p.low <= p.accuracy <= p.high <= 1
-    assert curves(results) == curves(results)
+    for p in curves(results.draws):
+        assert 0 <= p.low <= p.value <= p.high <= 1
+    assert curves(results.draws) == curves(results.draws)
 
 
 def test_a_smaller_beta_is_greedier_and_further_from_the_base(results):
-    found = against_beta(results, [0.05, 0.8, 50.0])
+    found = against_beta(results.draws, [0.05, 0.8, 50.0])
     for name, falls in (("reward", True), ("kl", True), ("effective", False)):
         values = [getattr(point, name) for point in found]
         assert values == sorted(values, reverse=falls)
     assert 0 <= found[-1].kl < 0.01
     assert found[0].kl <= math.log(32)
-    last = {p.method: p for p in curves(results) if p.n == 32}
-    assert found[-1].accuracy == last["mv"].accuracy
-    assert (found[1].accuracy, found[1].low) == (last["wmv"].accuracy, last["wmv"].low)
+    last = {p.method: p for p in curves(results.draws) if p.n == 32}
+    assert found[-1].accuracy == last["mv"].value
+    assert (found[1].accuracy, found[1].low) == (last["wmv"].value, last["wmv"].low)
     assert found[1].reward == pytest.approx(last["wmv"].reward)
 
 
@@ -410,14 +414,14 @@ async def test_acceptance_at_another_beta_is_that_of_the_steps_drawn(results):
             AnswerLM(), AnswerRM(), PROBLEMS[place].prompt, beta=0.8, steps=n - 1, seed=5 + place
         )
         alpha += [math.exp(s.log_alpha) async for s in chain if s.t and s.changed]
-    near, far = against_beta(results, [0.8, 1e-3])
+    near, far = against_beta(results.draws, [0.8, 1e-3])
     assert near.acceptance == pytest.approx(np.mean(alpha), rel=1e-6)
     assert far.acceptance is None
 
 
 def test_other_betas_need_a_pool(results):
     with pytest.raises(InvalidSetting, match="samples of the pool"):
-        against_beta(Results(results.settings, ()), [1.0])
+        against_beta(Results(results.settings, ()).draws, [1.0])
 
 
 def test_acceptance_leaves_the_initial_draw_out(results):
@@ -443,7 +447,9 @@ def test_a_file_of_the_first_version_still_tells_what_other_betas_do(tmp_path, r
     """It has log alpha in place of lengths, and counts as they are."""
     settings = results.settings.to_json().replace('"version": 2', '"version": 1')
     arrays = {"settings": np.array(settings), "id": np.array([r.id for r in results.records])}
-    for name in [f.name for f in fields(Record) if f.name not in ("id", "chain_length")]:
+    for name in [
+        f.name for f in fields(Record) if f.name not in ("id", "chain_length", "n_chains")
+    ]:
         parts = [getattr(record, name) for record in results.records]
         arrays[f"{name}_n"] = np.array([len(part) for part in parts])
         arrays[name] = np.concatenate(parts).T
@@ -452,7 +458,7 @@ def test_a_file_of_the_first_version_still_tells_what_other_betas_do(tmp_path, r
     for one, other in zip(old.records, results.records, strict=True):
         assert (one.chain_length == other.chain_length).all()
     assert summary(old) == summary(results)
-    assert against_beta(old, [0.8, 1.0]) == against_beta(results, [0.8, 1.0])
+    assert against_beta(old.draws, [0.8, 1.0]) == against_beta(results.draws, [0.8, 1.0])
 
 
 def test_what_is_no_result_is_refused(tmp_path):

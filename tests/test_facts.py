@@ -7,8 +7,9 @@ import random
 import pytest
 
 from components.watch.diagnostics import FEW, beta_facts, diagnose, rank_histograms
-from qalign_core.analysis.diagnostics import ess, split_rhat
-from qalign_core.analysis.tuning import best_of_n_as_alignment, fit_mixture
+from qalign_core.analysis.best_of_n import best_of_n_as_alignment
+from qalign_core.analysis.diagnostics import ess, mcse, split_rhat
+from qalign_core.analysis.mixture import fit_mixture
 
 
 def chains(n=2, length=200, seed=0):
@@ -20,10 +21,31 @@ def test_the_diagnostics_are_the_cores():
     sent = chains()
     shown = diagnose({"rewards": sent, "chain": 0, "generated": 5000})
     values = {fact["name"]: fact["value"] for fact in shown["facts"]}
-    assert values["Effective sample size"] == f"{ess(sent):,.0f}"
+    assert values["Effective sample size"] == f"{ess(sent):.3g}"
     assert values["Split R-hat"] == f"{split_rhat(sent):.3f}"
     assert [c["title"] for c in shown["charts"]][1:] == ["Chain 0: flat is good",
                                                          "Chain 1: flat is good"]  # fmt: skip
+
+
+def test_what_follows_is_said_in_words():
+    apart = [[x + 3 * k for x in chain] for k, chain in enumerate(chains())]
+    for sent, said in (
+        (apart, "not yet: the chains disagree; run longer"),
+        ([apart[0] + apart[1]], "not yet: the halves disagree; run longer, or several chains"),
+        (chains(), "the chains agree"),
+        (chains(1), "only several chains can show a place that one never found"),
+    ):
+        shown = diagnose({"rewards": sent, "chain": 0, "generated": 1})
+        (meaning,) = (f["meaning"] for f in shown["facts"] if f["name"] == "Split R-hat")
+        assert said in meaning
+    assert "More steps can lower the number" in shown["about"]
+
+
+def test_numbers_have_three_digits_however_small():
+    sent = [[x / 1e4 for x in chain] for chain in chains()]
+    shown = diagnose({"rewards": sent, "chain": 0, "generated": 5000})
+    values = {fact["name"]: fact["value"] for fact in shown["facts"]}
+    assert values["Error of the mean"] == f"{mcse(sent):.3g}".replace("-", "−")
 
 
 def test_too_few_steps_are_said_and_not_estimated():

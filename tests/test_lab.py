@@ -26,7 +26,8 @@ from components.lab.link import from_query, to_query
 from components.lab.page import SECTIONS, draw_section, parts_of, rows_of, world_of
 from components.lab.section import Section
 from components.lab.style import Figure
-from qalign_core.analysis.tuning import Mixture, best_of_n_as_alignment, fit_mixture
+from qalign_core.analysis.best_of_n import best_of_n_as_alignment
+from qalign_core.analysis.mixture import Mixture, fit_mixture
 from qalign_core.errors import InvalidSetting
 from qalign_core.exact.best_of_n import (
     SIZES,
@@ -87,13 +88,13 @@ def test_the_page_stays_above_1e_minus_3_for_every_mistake(title) -> None:
 
 
 def test_the_strip_shows_target_base_and_chain_sorted_by_reward() -> None:
-    chain = WORLD.chain(0.7)
-    fig = chain.strip(chain, chain.after(5), "after 5 steps")
-    order = by_reward(chain)
-    assert np.all(np.diff(chain.rewards[order]) >= 0)
-    assert values(fig, "exact target") == pytest.approx(chain.target[order])
-    assert values(fig, "base LM") == pytest.approx(chain.base[order])
-    assert values(fig, "after 5 steps") == pytest.approx(chain.after(5)[order])
+    exact = WORLD.chain(0.7)
+    fig = chain.strip(exact, exact.after(5), "after 5 steps")
+    order = by_reward(exact)
+    assert np.all(np.diff(exact.rewards[order]) >= 0)
+    assert values(fig, "exact target") == pytest.approx(exact.target[order])
+    assert values(fig, "base LM") == pytest.approx(exact.base[order])
+    assert values(fig, "after 5 steps") == pytest.approx(exact.after(5)[order])
 
 
 def test_the_distance_curve_and_its_table_are_the_cores() -> None:

@@ -20,7 +20,8 @@ from components.lab import (
 )
 from components.lab.base_rewards import base_rewards
 from components.lab.page import SECTIONS, build_lab_page, parts_of, rows_of, world_of
-from qalign_core.analysis.tuning import Mixture, best_of_n_as_alignment, fit_mixture
+from qalign_core.analysis.best_of_n import best_of_n_as_alignment
+from qalign_core.analysis.mixture import Mixture, fit_mixture
 from qalign_core.exact.best_of_n import (
     match,
 )

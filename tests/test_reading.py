@@ -10,13 +10,13 @@ from dataclasses import asdict
 
 import numpy as np
 import pytest
+from qalign_core.runs.results_curves import summary
 
 from qalign_core.errors import InvalidTrace
 from qalign_core.reading import HUGE, LARGEST, are_ids, from_json, is_finite, is_whole, shown
 from qalign_core.runs.npz import MAX_BYTES
 from qalign_core.runs.results import Record, Settings, load_results, pack
 from qalign_core.runs.results import Results as _Results
-from qalign_core.runs.results_curves import summary
 
 LONG = 10**400
 

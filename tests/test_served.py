@@ -7,6 +7,7 @@ import json
 
 import pytest
 from fake_server import EOS, IDS, SCORES, FakeServer
+from qalign_core.runs.recording import record
 from tiny_models import N_VOCABULARY, save
 
 from qalign_core import Sampling, registry, run_chain
@@ -21,7 +22,6 @@ from qalign_core.errors import (
 )
 from qalign_core.models.served.language_model import RetokenisedLanguageModel, ServedLanguageModel
 from qalign_core.rewards.served import ServedRewardModel
-from qalign_core.runs.recording import record
 from qalign_core.runs.trace import parse_trace
 from qalign_core.types import Response
 

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from qalign_core.decide.arrays import minimum_bayes_risk as minimum_bayes_risks
-from qalign_core.decide.arrays import vote
+from qalign_core.decide.arrays import least_risk, vote
 from qalign_core.decide.rules import majority_vote, minimum_bayes_risk
 from qalign_core.decide.utilities import rouge1
 from qalign_core.types import Response, ScoredResponse
@@ -33,11 +32,7 @@ def test_a_vote_is_majority_vote():
         if decision.answer is None:
             assert won == -1
             continue
-        # the same votes and the same total reward: first appearance is the last resort
-        tally = [
-            (weight[0][answer[0] == a].sum(), reward[0][answer[0] == a].sum()) for a in range(k)
-        ]
-        assert tally[won] == tally[int(decision.answer)]
+        assert won == int(decision.answer)  # small whole numbers: many ties down to the last one
 
 
 def test_votes_do_not_depend_on_their_company():
@@ -58,7 +53,7 @@ def test_minimum_bayes_risk_is_that_of_the_core():
     for _ in range(200):
         drawn = rng.integers(len(texts), size=(1, 7))
         weight, reward = rng.random((1, 7)), rng.normal(size=(1, 7))
-        won = int(minimum_bayes_risks(drawn, weight, reward, utility)[0])
+        won = int(least_risk(drawn, weight, reward, utility)[0])
         decision = minimum_bayes_risk(
             samples_of([texts[i] for i in drawn[0]], reward[0]), rouge1, weight[0]
         )
@@ -69,5 +64,5 @@ def test_minimum_bayes_risk_is_that_of_the_core():
 def test_equal_risk_is_decided_by_the_reward_behind_it(reward):
     utility = np.eye(2)
     drawn, weight = np.array([[0, 1]]), np.ones((1, 2))
-    won = minimum_bayes_risks(drawn, weight, np.array([[0.0, reward]]), utility)[0]
+    won = least_risk(drawn, weight, np.array([[0.0, reward]]), utility)[0]
     assert won == (1 if reward > 0 else 0)

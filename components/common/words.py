@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from qalign_core.analysis.comparisons import Method
+from qalign_core.analysis.diagnostics import Agreement
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,22 @@ def percent(share: float) -> str:
     return f"{100 * share:.1f} %" if 0 < share < 0.1 else f"{100 * share:.0f} %"
 
 
+def signed(value: float) -> str:
+    """A difference in points: one decimal, a true minus sign."""
+    return f"{value:+.1f}".replace("-", "−")
+
+
 def number(value: float) -> str:
-    """A reward or a beta: three significant digits, a true minus sign."""
-    return f"{value:.3g}".replace("-", "−")
+    """A reward or a beta: three significant digits, or all before the point; a true minus sign."""
+    return (f"{value:,.0f}" if 1000 <= abs(value) < 1e9 else f"{value:.3g}").replace("-", "−")
+
+
+def mixed(found: Agreement) -> str:
+    """What follows from the split R-hat of chains."""
+    one = found.n_chains == 1
+    who = "halves" if one else "chains"
+    if not found.is_mixed:
+        return f"not yet: the {who} disagree; run longer{', or several chains' if one else ''}"
+    chance = "" if found.limit <= 1.01 else ", which so few independent states exceed 1 time in 20"
+    unseen = "; only several chains can show a place that one never found" if one else ""
+    return f"the {who} agree: no more than {found.limit:.3f}{chance}{unseen}"

@@ -13,8 +13,9 @@ from components.common.style import BLUE, COLOURS, DASHES, GREY, ORANGE, SYMBOLS
 from components.common.words import number
 from components.compare.view import naming
 from qalign_core.analysis.comparisons import METHODS, Comparison, Cut, Method, outcomes
-from qalign_core.analysis.curves import CurvePoint, Measure
-from qalign_core.analysis.tuning import fit_mixture, tilt
+from qalign_core.analysis.curves import Point
+from qalign_core.analysis.mixture import fit_mixture, tilt
+from qalign_core.analysis.record import Measure
 
 MEASURES: dict[Measure, str] = {
     "right": "chance of the right answer",
@@ -162,9 +163,7 @@ def _overlay(figure: go.Figure, comparison: Comparison, edges: npt.NDArray[np.fl
     return top
 
 
-def compute_curves(
-    comparison: Comparison, points: Sequence[CurvePoint], measure: Measure
-) -> go.Figure:
+def compute_curves(comparison: Comparison, points: Sequence[Point], measure: Measure) -> go.Figure:
     """What each method gives as the budget grows: its measure with a band, and below its answer.
 
     Filled markers in the lower rows are right answers, crosses wrong ones.
@@ -200,7 +199,7 @@ def compute_curves(
             marker={"symbol": SYMBOLS[method], "size": 8, "color": colour},
             name=names[method].name,
             legendgroup=method,
-            customdata=[[point.low, point.high, point.n] for point in mine],
+            customdata=[[point.low, point.high, point.used] for point in mine],
             hovertemplate=(
                 f"{names[method].name}, %{{customdata[2]:,}}: %{{y:.2f}} "
                 "(%{customdata[0]:.2f} to %{customdata[1]:.2f})<extra></extra>"
@@ -246,7 +245,7 @@ def compute_curves(
     return figure
 
 
-def _mark(point: CurvePoint) -> str:
+def _mark(point: Point) -> str:
     return "circle-open" if point.correct is None else "circle" if point.correct else "x-thin-open"
 
 

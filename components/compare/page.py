@@ -9,6 +9,8 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Any, cast
 
 import gradio as gr
+from qalign_core.runs.comparison_file import recorded_comparison, to_csv, to_json
+from qalign_core.runs.recording import header_of
 
 from components.common.folding import fold
 from components.common.new_problem import KINDS, new_problem
@@ -27,11 +29,11 @@ from qalign_core.analysis.comparisons import (
     Meter,
     draw_comparison,
     full_cut,
+    ladder,
 )
-from qalign_core.analysis.curves import curves, measure_of
+from qalign_core.analysis.curves import curves
+from qalign_core.analysis.record import draws_of
 from qalign_core.errors import InvalidSetting, QAlignError
-from qalign_core.runs.comparison_file import recorded_comparison, to_csv, to_json
-from qalign_core.runs.recording import header_of
 from qalign_core.types import ScoredResponse, Step
 
 BUDGETS: dict[str, Budget] = {"Equal compute (FLOPs)": "flops", "Equal samples": "samples"}
@@ -63,6 +65,8 @@ samples; QAlign follows a chain that rewrites its own answer.</p>
 
 
 PLAIN: dict[str, Any] = {"padding": False, "apply_default_css": False}
+RUNGS = 10
+"""Budgets of the curves."""
 PLOT: dict[str, Any] = {"show_label": False, "container": False}
 
 
@@ -98,7 +102,9 @@ class Shown:
 
 def curve_figure(comparison: Comparison, budget: Budget) -> Any:
     """The figure of the methods against compute."""
-    return compute_curves(comparison, curves(comparison, budget), measure_of(comparison))
+    draws = draws_of(comparison)
+    points = curves(draws, cuts=ladder(comparison, budget, rungs=RUNGS))
+    return compute_curves(comparison, points, draws.measure)
 
 
 def curve_note(comparison: Comparison) -> str:

@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from components.common.words import Naming, names_of, number, percent, si
+from components.common.words import Naming, mixed, names_of, number, percent, si
 from qalign_core.analysis.comparisons import (
     Budget,
     Comparison,
@@ -22,7 +22,7 @@ from qalign_core.analysis.comparisons import (
     outcomes,
     recycled,
 )
-from qalign_core.analysis.diagnostics import acceptance, split_rhat
+from qalign_core.analysis.diagnostics import acceptance, agreement
 from qalign_core.types import Decision, ScoredResponse
 
 MAX_BARS = 5
@@ -271,8 +271,8 @@ def _facts(comparison: Comparison, cut: Cut, outcome: Outcome) -> list[list[str]
                 ["Accepted", f"{percent(rate)} of changes", "proposals that differ from the state"]
             )
         if len(comparison.chains) > 1:
-            rows.append(["Chains", f"{len(comparison.chains)} pooled", _MIXED])
-            rows.append(["R-hat", _rhat(comparison, cut), _MIXED])
+            rows.append(["Chains", f"{len(comparison.chains)} pooled"])
+            rows.append(_rhat(comparison, cut))
     if outcome.effective is not None:
         rows.append(
             [
@@ -290,16 +290,12 @@ _LATENCY = {
 }
 
 
-_MIXED = (
-    "do the chains agree? 1 is perfect, above about 1.01 they do not yet (rewards of the states)"
-)
-
-
-def _rhat(comparison: Comparison, cut: Cut) -> str:
-    value = split_rhat(
-        [[step.state.reward for step in chain[: cut.t + 1]] for chain in comparison.chains]
-    )
-    return "too few steps to say" if value is None else f"{value:.2f}"
+def _rhat(comparison: Comparison, cut: Cut) -> list[str]:
+    rewards = [[step.state.reward for step in chain[: cut.t + 1]] for chain in comparison.chains]
+    found = agreement(rewards)
+    if found is None:
+        return ["R-hat", "too few steps to say"]
+    return ["R-hat", f"{found.rhat:.3f}".replace("inf", "∞"), mixed(found)]
 
 
 def _count(n: int, noun: str) -> str:

@@ -6,7 +6,7 @@ import random
 from dataclasses import dataclass
 from functools import lru_cache
 
-from qalign_core.analysis.tuning import MIN_REWARDS
+from qalign_core.analysis.mixture import MIN_REWARDS
 from qalign_core.assets import ASSETS
 from qalign_core.errors import InvalidTask, InvalidTrace
 from qalign_core.runs.problem_sets import load_problems

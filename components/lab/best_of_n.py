@@ -30,7 +30,7 @@ from components.lab.style import (
     table,
 )
 from components.lab.view import View, view
-from qalign_core.analysis.tuning import MIN_REWARDS, Mixture, fit_mixture
+from qalign_core.analysis.mixture import MIN_REWARDS, Mixture, fit_mixture
 from qalign_core.errors import InvalidSetting
 from qalign_core.exact.best_of_n import SIZES, Matched, match
 

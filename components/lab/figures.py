@@ -15,7 +15,8 @@ from plotly.subplots import make_subplots
 from components.lab import balance, best_of_n, beta, break_it, chain, wrong
 from components.lab.base_rewards import N_EVALUATED, BaseRewards, base_rewards, evaluated
 from components.lab.style import BLUE, GREY, INK, ORANGE, Figure
-from qalign_core.analysis.tuning import MIN_REWARDS, Mixture, best_of_n_as_alignment, fit_mixture
+from qalign_core.analysis.best_of_n import best_of_n_as_alignment
+from qalign_core.analysis.mixture import MIN_REWARDS, Mixture, fit_mixture
 from qalign_core.errors import InvalidSetting, QAlignError
 from qalign_core.exact.best_of_n import (
     gumbel_density,

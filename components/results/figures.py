@@ -10,11 +10,20 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from components.common.style import COLOURS, DASHES, GREY, SYMBOLS, frame
-from components.common.words import NAMES, Naming, names_of, number, percent, si
+from components.common.words import NAMES, Naming, names_of, number, percent, si, signed
 from qalign_core.analysis.comparisons import METHODS, Method
+from qalign_core.analysis.curves import Point
 from qalign_core.analysis.diagnostics import Acceptance
+from qalign_core.analysis.other_betas import BetaPoint
+from qalign_core.analysis.paired import (
+    NARROW,
+    Difference,
+    Verdict,
+    difference,
+    is_level,
+    paired,
+)
 from qalign_core.runs.results import Settings
-from qalign_core.runs.results_curves import BetaPoint, Point
 
 GRID = "#dfe3ea"
 
@@ -92,7 +101,7 @@ def _add_errors(
         )
         figure.add_scatter(
             x=x,
-            y=[1 - p.accuracy for p in mine],
+            y=[1 - p.value for p in mine],
             mode="lines+markers",
             name=name,
             legendgroup=method,
@@ -110,7 +119,7 @@ def _add_errors(
     if ceiling:
         figure.add_scatter(
             x=[p.spent for p in ceiling],
-            y=[1 - p.accuracy for p in ceiling],
+            y=[1 - p.value for p in ceiling],
             mode="lines",
             name="no sample is right: no rule can be below",
             legendgroup="any",
@@ -130,7 +139,7 @@ def proxy_figure(points: Sequence[Point], settings: Settings) -> go.Figure:
             continue
         figure.add_scatter(
             x=[p.reward for p in mine],
-            y=[p.accuracy for p in mine],
+            y=[p.value for p in mine],
             mode="lines+markers",
             name=names[method].name,
             line={"color": COLOURS[method], "width": 2.5, "dash": DASHES[method]},
@@ -191,7 +200,7 @@ def beta_figure(
     for chain in of(points, "qalign")[-1:]:
         figure.add_scatter(
             x=[settings.beta],
-            y=[chain.accuracy],
+            y=[chain.value],
             mode="markers",
             name=names["qalign"].name,
             marker={"color": COLOURS["qalign"], "symbol": SYMBOLS["qalign"], "size": 11},
@@ -214,45 +223,80 @@ def beta_figure(
 
 def findings(points: Sequence[Point], names: Mapping[Method, Naming] = NAMES) -> list[str]:
     """What came out, in sentences that follow from the numbers alone."""
-    said = []
-    bon = of(points, "bon")
-    if bon:
-        best, last = max(bon, key=lambda p: p.accuracy), bon[-1]
-        if best.low > last.high:
-            said.append(
-                f"Best-of-n rises to {percent(best.accuracy)} at n = {best.n} and falls to "
-                f"{percent(last.accuracy)} at n = {last.n}: it over-optimises this reward."
-            )
-        elif best.n < last.n:
-            said.append(
-                f"Best-of-n is best at n = {best.n} ({percent(best.accuracy)}) and has "
-                f"{percent(last.accuracy)} at n = {last.n}; the bands overlap."
-            )
-        else:
-            said.append(
-                f"Best-of-n does not degrade here: {percent(last.accuracy)} at n = {last.n}."
-            )
-    level = level_n(points)
-    at = {p.method: p for p in points if p.n == level}
+    bon, ours = of(points, "bon"), of(points, "qalign")
+    said = [_best_of_n(bon)] if bon else []
     for method in METHODS[1:]:
-        if "qalign" not in at or method not in at:
-            continue
-        ours, theirs = at["qalign"], at[method]
-        if ours.low > theirs.high:
-            verdict = "is ahead of"
-        elif theirs.low > ours.high:
-            verdict = "is behind"
-        else:
-            verdict = "is level, within the bands, with"
-        said.append(
-            f"At the compute of {level} samples QAlign ({percent(ours.accuracy)}) {verdict} "
-            f"{_in_a_sentence(names[method].name)} ({percent(theirs.accuracy)})."
-        )
+        found = list(paired(points, "qalign", method))
+        if found:
+            last = found[-1]
+            chain = next(p for p in ours if p.n == last.n)
+            said.append(
+                f"At the compute of {last.n} samples QAlign ({percent(chain.value)}) "
+                f"{_VERDICTS[last.verdict]} {_in_a_sentence(names[method].name)} "
+                f"({percent(chain.value - last.value)}): {_gap(last)}."
+            )
     return said
 
 
-LEVEL = 0.03
-"""How far apart, relatively, two prices may be to stand in one row of an equal-compute table."""
+def _best_of_n(bon: Sequence[Point]) -> str:
+    """Whether taking the best of more samples went on to pay."""
+    best, last = max(bon, key=lambda p: p.value), bon[-1]
+    if best.n == last.n:
+        return f"Best-of-n does not degrade here: {percent(last.value)} at n = {last.n}."
+    lost = difference(best, last)
+    if lost.verdict == "ahead":
+        return (
+            f"Best-of-n rises to {percent(best.value)} at n = {best.n} and falls to "
+            f"{percent(last.value)} at n = {last.n} ({_gap(lost)}): it over-optimises this reward."
+        )
+    return (
+        f"Best-of-n is best at n = {best.n} ({percent(best.value)}), which "
+        f"{_VERDICTS[lost.verdict]} its {percent(last.value)} at n = {last.n}: {_gap(lost)}."
+    )
+
+
+_VERDICTS: dict[Verdict, str] = {
+    "ahead": "is ahead of",
+    "behind": "is behind",
+    "level": "is level with",
+    "not told apart": "is not told apart from",
+}
+_MARGIN = f"±{100 * NARROW:.0f} points"
+PAIRED = (
+    "Differences are taken problem by problem, with 95 % intervals over problems. “Level” is said "
+    f"where the interval holds 0 and stays within {_MARGIN}; “not told apart”, where it holds 0 "
+    "and is wider."
+)
+
+
+def _gap(found: Difference) -> str:
+    """A difference in words, with its interval and, where it holds 0, how wide it may be."""
+    value, low, high = (signed(100 * x) for x in (found.value, found.low, found.high))
+    more = {"level": f", within {_MARGIN}", "not told apart": f", not within {_MARGIN}"}
+    return f"{value} points, 95 % interval {low} to {high}{more.get(found.verdict, '')}"
+
+
+def differences_html(points: Sequence[Point], settings: Settings) -> str:
+    """What QAlign has more than each other method, in points, at each budget of equal compute."""
+    names, unit = names_of(settings.open_ended), settings.meter.unit
+    found = {(d.n, d.b): d for method in METHODS[1:] for d in paired(points, "qalign", method)}
+    if not found:
+        return ""
+    others = [method for method in METHODS[1:] if any(b == method for _, b in found)]
+    rows = []
+    for n in sorted({n for n, _ in found}):
+        at = [found.get((n, method)) for method in others]
+        spent = next(d.spent for d in at if d is not None)
+        rows.append([f"{n:,}", si(spent, unit), *(_cell(d) for d in at)])
+    heads = ["samples", "compute a problem", *(f"QAlign − {names[m].name}" for m in others)]
+    return f'<p class="qc-sub">{PAIRED}</p>' + table(heads, rows)
+
+
+def _cell(found: Difference | None) -> str:
+    if found is None:
+        return "–"
+    value, low, high = (signed(100 * x) for x in (found.value, found.low, found.high))
+    return f"{value} [{low}, {high}] {found.verdict}"
 
 
 def level_n(points: Sequence[Point]) -> int | None:
@@ -261,11 +305,6 @@ def level_n(points: Sequence[Point]) -> int | None:
     pool = {p.n: p for p in points if p.method in ("bon", "mv", "wmv")}
     level = [n for n in chain if n in pool and is_level(chain[n], pool[n])]
     return max(level, default=None)
-
-
-def is_level(one: Point, other: Point) -> bool:
-    """Whether two points cost the same."""
-    return abs(one.spent - other.spent) <= LEVEL * other.spent
 
 
 def _in_a_sentence(name: str) -> str:
@@ -304,7 +343,7 @@ def _accuracy(p: Point, pool: Point, unit: str) -> str:
 
 
 def _band(p: Point) -> str:
-    return f"{100 * p.accuracy:.1f} [{100 * p.low:.1f}, {100 * p.high:.1f}]"
+    return f"{100 * p.value:.1f} [{100 * p.low:.1f}, {100 * p.high:.1f}]"
 
 
 def beside_table(runs: Mapping[str, Sequence[Point]], settings: Settings) -> str:
@@ -318,8 +357,15 @@ def beside_table(runs: Mapping[str, Sequence[Point]], settings: Settings) -> str
         ]
         cells = ["–" if p is None else _band(p) for p in at]
         rows.append([names[method].name, *cells])
-    said = f"Right in %, with 95 % bands, at the compute of {level:,} samples:"
-    return f'<p class="qc-sub">{said}</p>' + table(["", *runs], rows)
+    for method in METHODS[1:]:
+        gaps = [
+            next((d for d in paired(points, "qalign", method) if d.n == level), None)
+            for points in runs.values()
+        ]
+        if any(gaps):
+            rows.append([f"QAlign − {names[method].name}", *(_cell(d) for d in gaps)])
+    said = f"Right in %, with 95 % bands, at the compute of {level:,} samples."
+    return f'<p class="qc-sub">{said} {PAIRED}</p>' + table(["", *runs], rows)
 
 
 def _chain_length(settings: Settings) -> str:

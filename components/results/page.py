@@ -14,6 +14,7 @@ import gradio as gr
 from components.results.figures import (
     beside_table,
     beta_figure,
+    differences_html,
     error_figure,
     facts_html,
     findings_html,
@@ -22,11 +23,12 @@ from components.results.figures import (
     points_table,
     proxy_figure,
 )
-from qalign_core.analysis.diagnostics import Acceptance
+from qalign_core.analysis.curves import Point, curves
+from qalign_core.analysis.diagnostics import Acceptance, acceptance_of
+from qalign_core.analysis.other_betas import BetaPoint, against_beta
 from qalign_core.assets import ASSETS
 from qalign_core.errors import QAlignError
 from qalign_core.runs.results import Settings, load_results
-from qalign_core.runs.results_curves import BetaPoint, Point, acceptance_of, against_beta, curves
 
 FOLDER = ASSETS / "results"
 BETAS = (1 / 8, 1 / 4, 1 / 2, 1 / 2**0.5, 1.0, 2**0.5, 2.0, 4.0, 8.0)
@@ -90,8 +92,8 @@ def _summarise(path: Path, version: int) -> Summary:
         acceptance=acceptance_of(results.records),
         done=len(results.records),
         missing=results.n_missing,
-        points=tuple(curves(results)),
-        betas=tuple(against_beta(results, betas)) if has_weights else (),
+        points=tuple(curves(results.draws)),
+        betas=tuple(against_beta(results.draws, betas)) if has_weights else (),
     )
 
 
@@ -131,7 +133,7 @@ def show(path: Path) -> list[Any]:
     return [
         missing + findings_html(points, settings),
         error_figure({"": points}, settings),
-        points_table(points, settings),
+        points_table(points, settings) + differences_html(points, settings),
         proxy_figure(points, settings),
         beta_figure(found.betas, points, settings) if found.betas else None,
         gr.update(visible=several),

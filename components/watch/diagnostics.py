@@ -9,19 +9,23 @@ import math
 from statistics import stdev
 from typing import Any
 
+from components.common.words import mixed, number
+from qalign_core.analysis.best_of_n import best_of_n_as_alignment
 from qalign_core.analysis.diagnostics import (
+    agreement,
     autocorrelation,
     ess,
     ess_per_thousand_tokens,
     mcse,
-    split_rhat,
 )
-from qalign_core.analysis.tuning import best_of_n_as_alignment, fit_mixture
+from qalign_core.analysis.mixture import fit_mixture
 from qalign_core.errors import InvalidSetting
 
 MAX_CHAINS = 64
 MAX_VALUES = 100_000
 RANK_BINS = 12
+ROUGH = 100
+"""Effective samples a chain (50 a half) below which diagnostics are rough (Vehtari et al. 2021)."""
 FEW = "too few steps, or a reward that never changed"
 SIZES = tuple(2**k for k in range(3, 21))
 """The n of best-of-n that beta is compared with."""
@@ -70,19 +74,25 @@ def diagnose(data: dict[str, Any]) -> dict[str, Any]:
     chains = [_rewards(chain, MAX_VALUES // len(sent)) for chain in sent]
     looked_at = chains[max(0, min(int(data["chain"]), len(chains) - 1))]
     generated = max(0, int(data["generated"]))
-    effective, error, agreement = ess(chains), mcse(chains), split_rhat(chains)
+    effective, error, agree = ess(chains), mcse(chains), agreement(chains)
     per_tokens = ess_per_thousand_tokens(effective, generated)
     states = sum(map(len, chains))
 
-    def fact(name: str, value: float | None, digits: int, meaning: str) -> dict[str, str]:
-        shown = FEW if value is None else f"{value:,.{digits}f}"
+    def fact(name: str, value: float | None, meaning: str) -> dict[str, str]:
+        shown = FEW if value is None else number(value)
         return {"name": name, "value": shown, "meaning": meaning if value is not None else ""}
 
+    rough = effective is not None and effective < ROUGH * len(chains)
+    worth = f"independent samples that {states:,} states are worth"
     facts = [
-        fact("Effective sample size", effective, 0, f"independent samples that {states} are worth"),
-        fact("per 1,000 tokens", per_tokens, 1, f"effective samples for {generated:,} tokens"),
-        fact("Error of the mean", error, 3, "standard error of the mean reward"),
-        fact("Split R-hat", agreement, 3, "1 is good; above 1.01 the parts still disagree"),
+        fact("Effective sample size", effective, worth + (": so few, a rough guess" * rough)),
+        fact("per 1,000 tokens", per_tokens, f"effective samples for {generated:,} tokens"),
+        fact("Error of the mean", error, "standard error of the mean reward"),
+        {
+            "name": "Split R-hat",
+            "value": FEW if agree is None else f"{agree.rhat:.3f}".replace("inf", "∞"),
+            "meaning": "" if agree is None else mixed(agree),
+        },
     ]
     charts = []
     lags = autocorrelation(looked_at)
@@ -95,7 +105,9 @@ def diagnose(data: dict[str, Any]) -> dict[str, Any]:
             charts.append({"title": f"Chain {k}: flat is good", "axis": axis, "values": shares})
     about = (
         "From the rewards of the states so far. Neighbouring states resemble each other, so a "
-        "chain of many states is worth fewer independent samples."
+        "chain of many states is worth fewer independent samples. More steps can lower the "
+        "number: a late move to other rewards shows that what came before had seen less than it "
+        "seemed."
     )
     return {"about": about, "facts": facts, "charts": charts}
 

@@ -1,129 +1,364 @@
-"""What more compute buys on one prompt: each method's answer as the budget grows, with bands.
+"""What more compute buys: every method at budgets of increasing size, with 95 % bands.
 
-Only one pool and a few chains were drawn, so what another draw would have decided is estimated by
-bootstrap: samples are resampled one by one, states in blocks of neighbours, since neighbours are
-alike.
+One function for one prompt and for a whole set, since a prompt is a set of one. What differs is
+where the band comes from. Over a set it is what other problems would have given: problems are
+resampled. For one prompt it is what other draws would have given: samples are resampled one by
+one, states in blocks of neighbours, since neighbours are alike.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Any, Literal
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from qalign_core.analysis.comparisons import (
-    METHODS,
-    Budget,
-    Comparison,
-    Cut,
-    Method,
-    ladder,
-    outcomes,
-)
-from qalign_core.decide.arrays import minimum_bayes_risk, vote
-from qalign_core.decide.utilities import rouge1
-from qalign_core.types import ScoredResponse
+from qalign_core.analysis.comparisons import METHODS, Budget, Cut, Method
+from qalign_core.analysis.record import Draws, Record, generated, prices
+from qalign_core.chain.cost import n_at_budget
+from qalign_core.decide.arrays import softmax
+from qalign_core.errors import InvalidSetting
+from qalign_core.run import check_beta
 
 Array = NDArray[Any]
-Measure = Literal["right", "same", "reward"]
+Curve = Literal["qalign", "bon", "mv", "wmv", "any"]
 
 MOST_DRAWS = 300_000
-"""Resampled draws a budget and method, at most: bounds the time and the memory."""
+"""Resampled draws of a prompt, a budget and method, at most: bounds the time and the memory."""
 
 
 @dataclass(frozen=True, slots=True)
-class CurvePoint:
-    """One method at one budget.
+class Point:
+    """One method at one budget, averaged over problems.
 
     Attributes:
-        method: which rule.
-        cut: how much was looked at.
-        spent: price of it, in the meter's unit.
-        n: states or samples decided from.
-        answer: what the recorded draws decide; None for an open-ended prompt.
+        method: "qalign", "bon", "mv" or "wmv"; "any" (of a set) is the share of problems for which
+            at least one of n samples is right, which no rule can exceed.
+        n: independent samples of the budget.
+        used: mean number of samples, or of the chain's states, that the decision was made from.
+        spent: mean price in the meter's unit (FLOPs, or tokens where sizes are unknown).
+        tokens: mean number of generated tokens.
+        value: the measure: the share decided rightly, or as all draws decide, or the reward of the
+            chosen; `low` and `high` are its 95 % band.
+        reward: mean reward under the weights that the method decides with (BoN: of the chosen).
+        each: the value of each problem, in their order.
+        answer: of a single prompt: what the first draws decide; None if that is no answer.
         correct: whether that is right; None where it is not known.
-        value: the measure, averaged over resampled draws: the chance of the right answer
-            ("right"), of the answer that all draws give ("same"), or the mean reward of the
-            chosen response ("reward").
-        low, high: 95 % band of `value`, given that only these draws are known.
     """
 
-    method: Method
-    cut: Cut
-    spent: int
+    method: Curve
     n: int
-    answer: str | None
-    correct: bool | None
+    used: float
+    spent: float
+    tokens: float
     value: float
     low: float
     high: float
-
-
-def measure_of(comparison: Comparison) -> Measure:
-    """What can be measured: being right, or else staying the same, or else the reward."""
-    if comparison.extract is None:
-        return "reward"
-    return "same" if comparison.header.reference is None else "right"
+    reward: float
+    each: tuple[float, ...] = field(default=(), repr=False)
+    answer: str | None = None
+    correct: bool | None = None
 
 
 def curves(
-    comparison: Comparison,
-    budget: Budget = "flops",
+    draws: Draws,
     *,
-    rungs: int = 10,
+    budget: Budget = "flops",
+    ns: Sequence[int] | None = None,
+    cuts: Sequence[Cut] = (),
+    beta: float | None = None,
+    n_subsets: int = 32,
+    n_bootstrap: int = 2000,
     resamples: int = 40,
     seed: int = 0,
-) -> tuple[CurvePoint, ...]:
-    """Every method at budgets of increasing size, methods in the order of `METHODS`.
+) -> list[Point]:
+    """Compute every method's measure against compute, methods in the order of `METHODS`.
 
-    A pool of n is drawn from the recorded pool with replacement. Of chains, the states 0..t are
-    resampled in circular blocks of about sqrt(t + 1), within a chain drawn with replacement. For
-    the band the recorded draws are themselves resampled first, `resamples` times. The band of a
-    single chain says nothing of what another chain would have found: run several for that.
+    Over a set, best-of-n and "any" are averaged over all subsets of n of the N samples, exactly;
+    MV and WMV over `n_subsets` random ones. QAlign is the beginning of the chain that costs what n
+    of the problem's samples cost on average (or, at equal samples, its first n states).
+
+    With `cuts`, of a single prompt: a pool of n is drawn from the recorded pool with replacement;
+    of chains, the states 0..t are resampled in circular blocks of about sqrt(t + 1), within a
+    chain drawn with replacement. For the band the recorded draws are themselves resampled first,
+    `resamples` times. The band of a single chain says nothing of what another chain would have
+    found: run several for that.
+
+    Args:
+        draws: of a set, or of one prompt.
+        budget: what is made equal between QAlign and the others at each n.
+        ns: numbers of samples; default powers of two up to all of them.
+        cuts: of a single prompt: the budgets, from `comparisons.ladder`.
+        beta: of WMV's weights; default the chain's.
+        n_subsets: random subsets a problem and n.
+        n_bootstrap: resamples of the problems for the bands.
+        resamples: resamples of a single prompt's draws for the bands.
+        seed: of subsets and resamples.
 
     Raises:
-        InvalidSetting: nothing was drawn on one of the sides.
+        InvalidSetting: no problem is done, or an n exceeds the samples.
     """
-    cuts = ladder(comparison, budget, rungs)
-    decided = {cut: outcomes(comparison, cut) for cut in cuts}
-    table = _Table(comparison, last=decided[cuts[-1]])
+    records = draws.records
+    if not records:
+        raise InvalidSetting("no problem is done yet; run 'evaluate' first")
+    sizes = () if cuts else _sizes(draws, ns)
+    beta = check_beta(draws.beta if beta is None else beta)
     rng = np.random.default_rng(seed)
-    points: dict[Method, list[CurvePoint]] = {method: [] for method in METHODS}
-    for cut in cuts:
-        n_states = len(comparison.chains) * (cut.t + 1)
-        outer, inner = _repeats(resamples, max(n_states, cut.n))
-        states = _resample_chains(rng, len(comparison.chains), cut.t + 1, outer, inner)
-        pool = _resample_pool(rng, len(comparison.pool), cut.n, outer, inner)
-        for outcome in decided[cut]:
-            if outcome.method == "qalign":
-                values = table.chain(cut.t + 1).values(outcome.method, states)
-            else:
-                values = table.pool.values(outcome.method, pool)
-            means = values.reshape(outer, inner).mean(axis=1)
-            low, high = np.quantile(means, [0.025, 0.975])
-            points[outcome.method].append(
-                CurvePoint(
-                    method=outcome.method,
-                    cut=cut,
-                    spent=outcome.spent,
-                    n=outcome.n,
-                    answer=outcome.decision.answer,
-                    correct=outcome.correct,
-                    value=float(means.mean()),
-                    low=float(low),
-                    high=float(high),
-                )
+    resampled = resampled_problems(rng, len(records), 1 if cuts else n_bootstrap)
+
+    found: dict[tuple[Curve, int], list[_Row]] = {}
+    for record in records:
+        problem = _Problem(draws, record, beta)
+        if cuts:
+            rows = _resampled_rows(problem, cuts, resamples, rng)
+        else:
+            rows = _subset_rows(problem, sizes, budget, n_subsets, rng)
+        for method, place, row in rows:
+            found.setdefault((method, place), []).append(row)
+
+    order: list[Curve] = [*METHODS, "any"]
+    points = []
+    for method, place in sorted(found, key=lambda key: (order.index(key[0]), key[1])):
+        mine = found[method, place]
+        values = np.array([row.values for row in mine])  # [problems, resamples]
+        low, high = np.quantile(resampled @ values / len(records), [0.025, 0.975])
+        points.append(
+            Point(
+                method=method,
+                n=cuts[place].n if cuts else place,
+                used=_mean(row.used for row in mine),
+                spent=_mean(row.spent for row in mine),
+                tokens=_mean(row.tokens for row in mine),
+                value=float(values.mean()),
+                low=float(low),
+                high=float(high),
+                reward=_mean(row.reward for row in mine),
+                each=tuple(values.mean(axis=1).tolist()),
+                answer=mine[0].answer,
+                correct=mine[0].correct,
             )
-    return tuple(point for method in METHODS for point in points[method])
+        )
+    return points
 
 
-def _repeats(resamples: int, n: int) -> tuple[int, int]:
-    """How many outer and inner resamples of n draws stay within `MOST_DRAWS`."""
-    k = max(8, min(resamples, math.isqrt(MOST_DRAWS // n)))
-    return k, k
+class _Row(NamedTuple):
+    """One method at one budget of one problem; values of each resample, means of the rest."""
+
+    values: Array
+    reward: float
+    used: float
+    spent: float
+    tokens: float
+    answer: str | None = None
+    correct: bool | None = None
+
+
+class _Problem:
+    """What was drawn for a problem, ready to be decided from, at one beta of the weights."""
+
+    def __init__(self, draws: Draws, record: Record, beta: float) -> None:
+        self.draws, self.record, self.beta = draws, record, beta
+        self.decide = draws.rule(record)
+        self.pool_reward = record.pool_reward.astype(np.float64)
+        self.pool_answer = record.pool_answer.astype(np.int64)
+        self.prompt_price = draws.meter.prompt_price(*record.prompt)
+        self.pool_spent = self.prompt_price + np.cumsum(prices(record.pool_cost, draws.meter))
+        self.pool_tokens = np.cumsum(generated(record.pool_cost))
+        # of the states, not the proposals, shapes [T + 1, chains]
+        by_t, states = (-1, record.n_chains), record.state_of
+        self.chain_reward = record.chain_reward.astype(np.float64)[states].reshape(by_t)
+        self.chain_answer = record.chain_answer.astype(np.int64)[states].reshape(by_t)
+        chain_prices = prices(record.chain_cost, draws.meter).reshape(by_t)
+        self.chain_spent = self.prompt_price + np.cumsum(chain_prices.sum(axis=1))
+        self.chain_tokens = np.cumsum(generated(record.chain_cost).reshape(by_t).sum(axis=1))
+
+    def price_of(self, n: int) -> float:
+        """What n samples cost on average, the prompt included."""
+        each = (self.pool_spent[-1] - self.prompt_price) / len(self.pool_spent)
+        return float(self.prompt_price + n * each)
+
+    def length(self, n: int, budget: Budget) -> int:
+        """How many states of each chain cost what n samples do on average, or are n."""
+        length = n // self.record.n_chains
+        if budget == "flops":
+            length = n_at_budget(self.chain_spent.tolist(), self.price_of(n))
+        return min(max(1, length), len(self.chain_spent))
+
+    def first(self, method: Method, cut: Cut) -> tuple[Array, Array]:
+        """Rewards and answers of the first draws, chain after chain, shape [1, draws] each."""
+        if method != "qalign":
+            return self.pool_reward[None, : cut.n], self.pool_answer[None, : cut.n]
+        kept = slice(min(self.draws.burn_in, cut.t), cut.t + 1)
+        return self.chain_reward[kept].T.reshape(1, -1), self.chain_answer[kept].T.reshape(1, -1)
+
+    def won(self, method: Method, reward: Array, answer: Array) -> Array:
+        """The answers decided on, by number, from rewards and answers [k, n], shape [k]."""
+        if method == "bon":
+            return np.asarray(answer[np.arange(len(answer)), reward.argmax(axis=1)])
+        return np.asarray(self.decide(answer, self._weights(method, reward), reward))
+
+    def row(
+        self, method: Method, reward: Array, answer: Array, outer: int, used: int,
+        spent: float, tokens: float, final: int = -1,
+    ) -> _Row:  # fmt: skip
+        """Decide `outer` times some resamples, rewards and answers in [k, n]."""
+        values = self._value(self.won(method, reward, answer), final)
+        seen = (self._weights(method, reward) * reward).sum(axis=1)
+        means = values.reshape(outer, -1).mean(axis=1)
+        return _Row(means, float(seen.mean()), float(used), spent, tokens)
+
+    def _weights(self, method: Method, reward: Array) -> Array:
+        """What each draw weighs, shape [k, n], summing to 1."""
+        if method == "wmv":
+            return softmax(reward, self.beta)
+        if method == "bon":
+            return np.asarray(np.eye(reward.shape[1])[reward.argmax(axis=1)])
+        return np.full(reward.shape, 1 / reward.shape[1])
+
+    def _value(self, won: Array, final: int) -> Array:
+        """The measure of each decision, shape [k]."""
+        if self.draws.measure == "reward":
+            return np.asarray(self._reward_of[won])
+        if self.draws.measure == "same":
+            return np.asarray((won == final) & (won >= 0), dtype=np.float64)
+        return self.record.is_right(won).astype(np.float64)
+
+    @cached_property
+    def _reward_of(self) -> Array:
+        """The reward of each text, shape [answers]: of its best draw, as decisions show it."""
+        found = np.full(len(self.record.answers), -np.inf)
+        for answer, reward in (
+            (self.pool_answer, self.pool_reward),
+            (self.record.chain_answer, self.record.chain_reward),
+        ):
+            np.maximum.at(found, answer, reward)
+        return found
+
+
+# --- a set: subsets of the samples, the chain as it ran --------------------------------------
+
+_Rows = Iterator[tuple[Curve, int, _Row]]
+
+
+def _subset_rows(
+    problem: _Problem, ns: Sequence[int], budget: Budget, n_subsets: int, rng: np.random.Generator
+) -> _Rows:
+    """One problem's rows at each n, by n."""
+    methods = problem.draws.methods
+    reward, answer = problem.pool_reward, problem.pool_answer
+    size = len(reward)
+    if size:
+        right = problem.record.is_right(answer).astype(np.float64)
+        n_right = int(right.sum())
+        best_first = np.argsort(-reward, kind="stable")
+        shuffled = np.argsort(rng.random((n_subsets, size)), axis=1)
+        tokens = problem.pool_tokens[-1] / size
+    for n in ns:
+        if size:
+            cost = (n, problem.price_of(n), n * tokens)
+            if "bon" in methods:
+                p = _first_of_subset(size, n)
+                yield (
+                    "bon",
+                    n,
+                    _Row(p @ right[best_first, None], float(p @ reward[best_first]), *cost),
+                )
+            any_right = 1 - math.comb(size - n_right, n) / math.comb(size, n)
+            yield "any", n, _Row(np.array([any_right]), float(reward.mean()), *cost)
+            subsets = _subsets(shuffled, n)
+            for method in METHODS[2:]:
+                if method in methods:
+                    row = problem.row(method, reward[subsets], answer[subsets], 1, *cost)
+                    yield method, n, row
+        if "qalign" in methods:
+            length = problem.length(n, budget if size else "samples")
+            states = problem.first("qalign", Cut(length - 1, n))
+            spent, made = problem.chain_spent[length - 1], problem.chain_tokens[length - 1]
+            n_states = length * problem.record.n_chains
+            yield "qalign", n, problem.row("qalign", *states, 1, n_states, spent, made)
+
+
+def _sizes(draws: Draws, ns: Sequence[int] | None) -> list[int]:
+    """The numbers of samples asked for, ascending; default powers of two up to all of them."""
+    if draws.has_pool:
+        size = min(len(record.pool_reward) for record in draws.records)
+    else:
+        size = max(len(record.chain_reward) for record in draws.records)
+    if ns is None:
+        return [2**k for k in range(size.bit_length()) if 2**k < size] + [size]
+    sizes = sorted(set(ns))
+    if not sizes or sizes[0] < 1 or sizes[-1] > size:
+        raise InvalidSetting(f"n must be between 1 and the {size} samples drawn, got {sizes}")
+    return sizes
+
+
+def _subsets(shuffled: Array, n: int) -> Array:
+    """Take the first n of each row of shuffled numbers; all subsets where n is 1 or everything."""
+    size = shuffled.shape[1]
+    return np.arange(size).reshape(-1, n) if n in (1, size) else shuffled[:, :n]
+
+
+@lru_cache(maxsize=256)
+def _first_of_subset(size: int, n: int) -> Array:
+    """Chance that the item of rank i leads a random subset of n, C(size-1-i, n-1) / C(size, n)."""
+    p = np.zeros(size)
+    p[0] = n / size
+    for i in range(size - n):
+        p[i + 1] = p[i] * (size - n - i) / (size - 1 - i)
+    return p
+
+
+def resampled_problems(rng: np.random.Generator, n: int, times: int) -> Array:
+    """How often each of n problems is drawn when as many are drawn again, shape [times, n]."""
+    return rng.multinomial(n, np.full(n, 1 / n), times)
+
+
+def _mean(values: Iterable[float]) -> float:
+    return float(np.mean(list(values)))
+
+
+# --- one prompt: its draws, resampled --------------------------------------------------------
+
+
+def _resampled_rows(
+    problem: _Problem, cuts: Sequence[Cut], resamples: int, rng: np.random.Generator
+) -> _Rows:
+    """A single prompt's rows at each cut, by its place among the cuts."""
+    measure, record = problem.draws.measure, problem.record
+    final = {
+        method: int(problem.won(method, *problem.first(method, cuts[-1]))[0]) for method in METHODS
+    }
+    for place, cut in enumerate(cuts):
+        n_chains, length = record.n_chains, cut.t + 1 - min(problem.draws.burn_in, cut.t)
+        n_states = n_chains * (cut.t + 1)
+        outer = max(8, min(resamples, math.isqrt(MOST_DRAWS // max(n_states, cut.n))))
+        states = _resample_chains(rng, n_chains, length, outer, outer)
+        pool = _resample_pool(rng, len(problem.pool_reward), cut.n, outer, outer)
+        for method in METHODS:
+            first_reward, first_answer = problem.first(method, cut)
+            if method == "qalign":
+                reward, answer = first_reward[0][states], first_answer[0][states]
+                cost = (
+                    n_chains * length, problem.chain_spent[cut.t], problem.chain_tokens[cut.t]
+                )  # fmt: skip
+            else:
+                reward, answer = problem.pool_reward[pool], problem.pool_answer[pool]
+                cost = (cut.n, problem.pool_spent[cut.n - 1], problem.pool_tokens[cut.n - 1])
+            row = problem.row(method, reward, answer, outer, *cost, final[method])
+            said = int(problem.won(method, first_reward, first_answer)[0])
+            is_answer = said >= 0 and not problem.draws.open_ended
+            yield (
+                method,
+                place,
+                row._replace(
+                    answer=str(record.answers[said]) if is_answer else None,
+                    correct=bool(record.is_right(np.array(said))) if measure == "right" else None,
+                ),
+            )
 
 
 def _resample_pool(rng: np.random.Generator, size: int, n: int, outer: int, inner: int) -> Array:
@@ -156,90 +391,3 @@ def _blocks(rng: np.random.Generator, length: int, shape: tuple[int, ...]) -> Ar
     starts = rng.integers(length, size=(*shape, count, 1))
     times = (starts + np.arange(block)) % length
     return times.reshape(*shape, count * block)[..., :length]
-
-
-class _Draws:
-    """Draws as numbers: rewards, answers, and which answers count as a hit."""
-
-    def __init__(
-        self, samples: list[ScoredResponse], answers: Array, hits: dict[Method, Array], beta: float
-    ) -> None:
-        self.reward = np.array([sample.reward for sample in samples])
-        self.answer = answers
-        self.hits = hits
-        self.beta = beta
-        self.texts = [sample.response.text for sample in samples]
-        self._utility: Array | None = None
-
-    def values(self, method: Method, places: Array) -> Array:
-        """The measure of each resample: 1 or 0, or the reward of the chosen, shape [k]."""
-        reward = self.reward[places]
-        if not self.hits:
-            return self._chosen_reward(method, places, reward)
-        hit = np.append(self.hits[method], False)  # place -1: no answer
-        if method == "bon":
-            best = reward.argmax(axis=1)
-            won = self.answer[places[np.arange(len(places)), best]]
-        else:
-            won = vote(self.answer[places], self._weights(method, reward), reward, len(hit) - 1)
-        found: Array = hit[won].astype(np.float64)
-        return found
-
-    def _weights(self, method: Method, reward: Array) -> Array:
-        if method != "wmv":
-            return np.ones_like(reward)
-        found: Array = np.exp((reward - reward.max(axis=1, keepdims=True)) / self.beta)
-        return found
-
-    def _chosen_reward(self, method: Method, places: Array, reward: Array) -> Array:
-        if method == "bon":
-            return np.asarray(reward.max(axis=1))
-        if self._utility is None:
-            self._utility = rouge1.matrix(self.texts)
-        weights = self._weights(method, reward)
-        chosen = minimum_bayes_risk(places, weights, reward, self._utility)
-        return np.asarray(self.reward[chosen])
-
-
-class _Table:
-    """A comparison's draws as numbers."""
-
-    def __init__(self, comparison: Comparison, last: tuple[Any, ...]) -> None:
-        extract = comparison.extract
-        self.comparison = comparison
-        self.numbers: dict[str, int] = {}
-        self.hits: dict[Method, Array] = {}
-        read = [
-            None if extract is None else extract(sample.response.text)
-            for sample in [*(step.state for step in comparison.steps_to(10**9)), *comparison.pool]
-        ]
-        for answer in read:
-            if answer is not None:
-                self.numbers.setdefault(answer, len(self.numbers))
-        if extract is not None:
-            known = comparison.header.reference is not None
-            for outcome in last:
-                self.hits[outcome.method] = np.array(
-                    [
-                        bool(comparison.is_right(a)) if known else a == outcome.decision.answer
-                        for a in self.numbers
-                    ],
-                    dtype=bool,
-                )
-        self.pool = self._draws(list(comparison.pool))
-
-    def chain(self, length: int) -> _Draws:
-        """The first `length` states of every chain."""
-        chains = self.comparison.chains
-        return self._draws([step.state for chain in chains for step in chain[:length]])
-
-    def _draws(self, samples: list[ScoredResponse]) -> _Draws:
-        extract = self.comparison.extract
-        answers = [
-            -1 if extract is None else self._number(extract(s.response.text)) for s in samples
-        ]
-        beta = self.comparison.header.beta
-        return _Draws(samples, np.array(answers), self.hits, beta)
-
-    def _number(self, answer: str | None) -> int:
-        return -1 if answer is None else self.numbers[answer]

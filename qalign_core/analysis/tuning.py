@@ -1,8 +1,6 @@
-"""What beta does: the reward's mixture and its tilt, best-of-n's matching beta, KL, and tuning.
+"""What beta does to a run: how far its target is from the base, how many proposals it accepts.
 
-The rewards of base samples are described by a mixture of two normal components (paper, appendix
-on best-of-n); the target `pi_beta` tilts it by `exp(r / beta)`, and best-of-n matches the mode of
-the target at `beta*(n)`. `tune_beta` finds the beta for a target acceptance rate.
+`tune_beta` finds the beta for a target acceptance rate over proposals that differ from the state.
 """
 
 from __future__ import annotations
@@ -12,196 +10,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from qalign_core.chain.chain import run_chain
+from qalign_core.chain.kernel import log_acceptances
 from qalign_core.chain.merging import gather
-from qalign_core.errors import InvalidReward, InvalidSetting
+from qalign_core.decide.arrays import softmax
+from qalign_core.errors import InvalidSetting
 from qalign_core.protocols import LanguageModel, RewardModel
 from qalign_core.run import check_beta, check_count
 from qalign_core.types import Cost
 
 Array = NDArray[np.float64]
-
-MIN_REWARDS = 16
-"""Base rewards below which no mixture is fitted."""
-
-
-# --- the mixture -----------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Mixture:
-    """A mixture of normal components, in raw RM units.
-
-    Attributes:
-        weights: of the components, summing to 1.
-        means, sds: of the components, sds > 0.
-        bic: of the fit; None if the mixture was not fitted.
-        bic_other: of the fit with the other number of components; None likewise.
-    """
-
-    weights: tuple[float, ...]
-    means: tuple[float, ...]
-    sds: tuple[float, ...]
-    bic: float | None = None
-    bic_other: float | None = None
-
-    def density(self, r: ArrayLike) -> Array:
-        """Density at rewards `r`, same shape."""
-        x = np.asarray(r, dtype=np.float64)[..., None]
-        mu, sd, w = np.array(self.means), np.array(self.sds), np.array(self.weights)
-        parts = w * np.exp(-0.5 * ((x - mu) / sd) ** 2) / (sd * math.sqrt(2 * math.pi))
-        return np.asarray(parts.sum(axis=-1))
-
-    @property
-    def dominant(self) -> int:
-        """The component that owns the upper tail: larger variance, larger mean if equal."""
-        return max(range(len(self.sds)), key=lambda k: (self.sds[k], self.means[k]))
-
-    @property
-    def mean(self) -> float:
-        """Mean reward."""
-        return math.fsum(w * mu for w, mu in zip(self.weights, self.means, strict=True))
-
-
-def fit_mixture(rewards: Sequence[float], seed: int = 0) -> Mixture | None:
-    """Fit one and two normal components to base rewards and keep the one of lower BIC.
-
-    Returns:
-        None if there are fewer than `MIN_REWARDS` rewards or all are (nearly) the same.
-
-    Raises:
-        InvalidReward: a reward is not finite.
-    """
-    values = np.asarray(rewards, dtype=np.float64)
-    if not np.isfinite(values).all():
-        raise InvalidReward("a mixture needs finite rewards; got a NaN or an infinity among them")
-    spread = float(values.std()) if len(values) else 0.0
-    if len(values) < MIN_REWARDS or spread < 1e-9 * max(1.0, float(np.abs(values).max())):
-        return None
-    from sklearn.mixture import GaussianMixture  # slow to import
-
-    standard = ((values - values.mean()) / spread)[:, None]
-    fits = [
-        # its default, k-means, starts threads: 15 times slower on a machine that is busy sampling
-        GaussianMixture(
-            k, n_init=4, reg_covar=1e-4, init_params="k-means++", random_state=seed
-        ).fit(standard)
-        for k in (1, 2)
-        if len(np.unique(values)) >= k
-    ]
-    bics = [float(fit.bic(standard)) for fit in fits]
-    best = int(np.argmin(bics))
-    fit = fits[best]
-    order = np.argsort(fit.means_[:, 0])
-    return Mixture(
-        weights=tuple(float(w) for w in fit.weights_[order]),
-        means=tuple(float(values.mean() + spread * m) for m in fit.means_[order, 0]),
-        sds=tuple(float(spread * math.sqrt(v)) for v in fit.covariances_[order, 0, 0]),
-        bic=bics[best],
-        bic_other=bics[1 - best] if len(bics) > 1 else None,
-    )
-
-
-def tilt(mixture: Mixture, beta: float) -> Mixture:
-    """The mixture of rewards under the target: tilted by `exp(r / beta)` (paper, appendix).
-
-    Component k moves to `mu_k + sigma_k^2 / beta` and keeps its variance; its weight is multiplied
-    by `exp(mu_k / beta + sigma_k^2 / (2 beta^2))` and renormalised.
-
-    Raises:
-        InvalidSetting: `beta` is not a positive number.
-    """
-    beta = check_beta(beta)
-    logs = [
-        math.log(w) + mu / beta + 0.5 * (sd / beta) ** 2 if w > 0 else -math.inf
-        for w, mu, sd in zip(mixture.weights, mixture.means, mixture.sds, strict=True)
-    ]
-    top = max(logs)
-    unnormalised = [math.exp(value - top) for value in logs]
-    total = math.fsum(unnormalised)
-    return Mixture(
-        weights=tuple(w / total for w in unnormalised),
-        means=tuple(mu + sd * sd / beta for mu, sd in zip(mixture.means, mixture.sds, strict=True)),
-        sds=mixture.sds,
-    )
-
-
-# --- best-of-n -------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class BestOfN:
-    """The maximum of n base rewards, as a Gumbel distribution, and the beta of the same mode.
-
-    Attributes:
-        n: how many samples.
-        a: location, the mode of the maximum, raw RM units.
-        b: scale, raw RM units.
-        c: `c_n`, the mode in standard deviations above the dominant component's mean.
-        beta: `beta*(n) = sigma_d / c_n`, whose target has its mode there too.
-    """
-
-    n: int
-    a: float
-    b: float
-    c: float
-    beta: float
-
-
-def best_of_n_as_alignment(mixture: Mixture, n: int) -> BestOfN:
-    """Which alignment best-of-n amounts to: `a_n`, `b_n`, `c_n` and `beta*(n)` (paper, appendix).
-
-    With `d` the dominant component and `n_d = w_d n`,
-    `c_n = sqrt(2 log n_d) - (log log n_d + log 4 pi) / (2 sqrt(2 log n_d))`,
-    `a_n = mu_d + sigma_d c_n`, `b_n = sigma_d / sqrt(2 log n_d)`; close for n >= 32 or so.
-    It matches modes, not variances: best-of-n's variance shrinks with n, the target's does not.
-
-    Raises:
-        InvalidSetting: n is so small that `c_n <= 0`, where the formula means nothing.
-    """
-    check_count("n", n, 1)
-    d = mixture.dominant
-    n_d = mixture.weights[d] * n
-    c = 0.0
-    if n_d > math.e:  # log log n_d > 0
-        root = math.sqrt(2 * math.log(n_d))
-        c = root - (math.log(math.log(n_d)) + math.log(4 * math.pi)) / (2 * root)
-    if c <= 0:
-        raise InvalidSetting(
-            f"best-of-{n} has no matching beta: only {n_d:.1f} of its samples are expected from "
-            "the component that owns the upper tail; use a larger n"
-        )
-    sd = mixture.sds[d]
-    return BestOfN(n, mixture.means[d] + sd * c, sd / root, c, sd / c)
-
-
-def matching_n(mixture: Mixture, beta: float, largest: int = 2**30) -> int | None:
-    """The n whose best-of-n has its mode where the target at `beta` has: `beta*(n) = beta`.
-
-    Returns:
-        None if it is larger than `largest`, or so small that the formula means nothing.
-
-    Raises:
-        InvalidSetting: `beta` is not a positive number.
-    """
-    beta = check_beta(beta)
-
-    def beta_of(n: int) -> float:
-        try:
-            return best_of_n_as_alignment(mixture, n).beta
-        except InvalidSetting:
-            return math.inf
-
-    low, high = 1, largest  # beta*(n) falls with n
-    if beta_of(high) > beta:
-        return None
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if beta_of(middle) <= beta else (middle, high)
-    # the least n of the formula's range is the answer to no particular beta
-    return high if math.isfinite(beta_of(high - 1)) else None
 
 
 def kl_from_base(rewards: Sequence[float], beta: float) -> float:
@@ -216,15 +36,9 @@ def kl_from_base(rewards: Sequence[float], beta: float) -> float:
     beta = check_beta(beta)
     if not len(rewards):
         raise InvalidSetting("KL needs rewards of base samples, got none; draw some first")
-    scaled = np.asarray(rewards, dtype=np.float64) / beta
-    log_w = scaled - scaled.max()
-    log_w -= math.log(float(np.exp(log_w).sum()))
-    w = np.exp(log_w)
-    entropy_terms = np.where(w > 0, w * (log_w + math.log(len(w))), 0.0)
-    return max(0.0, math.fsum(entropy_terms.tolist()))
-
-
-# --- tuning ----------------------------------------------------------------------------------
+    w = softmax(np.asarray(rewards, dtype=np.float64), beta)
+    w = w[w > 0]
+    return max(0.0, math.fsum((w * np.log(w * len(rewards))).tolist()))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -237,7 +51,7 @@ class Proposals:
 
     Attributes:
         reward_old, reward_new: of state and proposal, shape [n].
-        log_ratio: log of |state| / |proposal|, shape [n].
+        len_old, len_new: of state and proposal in tokens, EOS counted, shape [n].
         changed: whether the proposal differs from the state, shape [n].
         prompt: number of the prompt each belongs to, shape [n].
         beta: at which the chains ran.
@@ -245,7 +59,8 @@ class Proposals:
 
     reward_old: Array
     reward_new: Array
-    log_ratio: Array
+    len_old: NDArray[np.int64]
+    len_new: NDArray[np.int64]
     changed: NDArray[np.bool_]
     prompt: NDArray[np.int64]
     beta: float
@@ -261,10 +76,16 @@ class Proposals:
         return float((counted * self._alpha(betas)).sum() / total)
 
     def _alpha(self, betas: Array) -> Array:
-        """min{1, exp((r' - r) / beta) |y| / |y'|}, shape [betas, n]."""
-        with np.errstate(over="ignore"):
-            lead = (self.reward_new - self.reward_old) / betas[:, None]
-        return np.exp(np.minimum(0.0, lead + self.log_ratio))
+        """Acceptance probability of each proposal at each beta, shape [betas, n]."""
+        return np.exp(
+            log_acceptances(
+                reward_new=self.reward_new,
+                reward_old=self.reward_old,
+                len_new=self.len_new,
+                len_old=self.len_old,
+                beta=betas[:, None],
+            )
+        )
 
     def _weights(self, betas: Array) -> Array:
         """Importance weights of the states, of mean 1 within each prompt, shape [betas, n]."""
@@ -272,8 +93,7 @@ class Proposals:
         weights = np.empty_like(log_w)
         for p in np.unique(self.prompt):
             mine = self.prompt == p
-            w = np.exp(log_w[:, mine] - log_w[:, mine].max(axis=1, keepdims=True))
-            weights[:, mine] = w / w.mean(axis=1, keepdims=True)
+            weights[:, mine] = softmax(log_w[:, mine]) * np.count_nonzero(mine)
         return weights
 
     def _effective(self, weights: Array) -> Array:
@@ -404,7 +224,7 @@ async def propose(
     Raises:
         InvalidSetting, InvalidPrompt, ModelContractError, InvalidReward.
     """
-    Row = tuple[float, float, float, bool, int]  # noqa: N806
+    Row = tuple[float, float, int, int, bool, int]  # noqa: N806
 
     async def one(prompt: str, place: int) -> tuple[list[Row], Cost]:
         rows: list[Row] = []
@@ -413,16 +233,18 @@ async def propose(
             cost = cost + step.cost
             if step.t > steps // 4:
                 old, new = step.current, step.proposal
-                log_ratio = math.log(len(old.response) / len(new.response))
-                rows.append((old.reward, new.reward, log_ratio, step.changed, place))
+                lengths = len(old.response), len(new.response)
+                rows.append((old.reward, new.reward, *lengths, step.changed, place))
         return rows, cost
 
     found = await gather(*(one(prompt, place) for place, prompt in enumerate(prompts)))
-    old, new, log_ratio, changed, place = zip(*(r for rows, _ in found for r in rows), strict=True)
+    rows = (row for rows, _ in found for row in rows)
+    old, new, len_old, len_new, changed, place = zip(*rows, strict=True)
     proposals = Proposals(
         reward_old=np.array(old, dtype=np.float64),
         reward_new=np.array(new, dtype=np.float64),
-        log_ratio=np.array(log_ratio, dtype=np.float64),
+        len_old=np.array(len_old, dtype=np.int64),
+        len_new=np.array(len_new, dtype=np.int64),
         changed=np.array(changed, dtype=np.bool_),
         prompt=np.array(place, dtype=np.int64),
         beta=beta,

@@ -61,10 +61,11 @@ def log_acceptances(
     reward_old: ArrayLike,
     len_new: ArrayLike,
     len_old: ArrayLike,
-    beta: float,
+    beta: float | NDArray[np.float64],
 ) -> NDArray[np.float64]:
-    """`log_acceptance` of many proposals at once: arrays that broadcast, and so is the result."""
-    beta = check_beta(beta)
+    """`log_acceptance` of many proposals at once, or at many betas: arrays that broadcast."""
+    for each in np.unique(beta) if isinstance(beta, np.ndarray) else [beta]:
+        check_beta(each)
     r_new, r_old = np.asarray(reward_new, np.float64), np.asarray(reward_old, np.float64)
     if not (np.isfinite(r_new).all() and np.isfinite(r_old).all()):
         raise InvalidSetting(f"rewards must be finite, got {r_new} and {r_old}")
@@ -73,7 +74,7 @@ def log_acceptances(
     with np.errstate(over="ignore"):  # a tiny beta makes the lead infinite, and alpha 0 or 1
         # old/new: the reverse move draws its index from |y_new| positions
         lead = (r_new - r_old) / beta + np.log(len_old) - np.log(len_new)
-    return np.minimum(0.0, lead)
+    return np.asarray(np.minimum(0.0, lead))
 
 
 def log_uniform(u: float) -> float:

@@ -17,8 +17,18 @@ ROUNDING = 1e-12
 """Relative; equal numbers of equal weights may be rounded apart by as much."""
 
 
+def softmax(values: Array, beta: float = 1.0) -> Array:
+    """`softmax(values / beta)` over the last axis, same shape.
+
+    The largest value is subtracted first: nothing overflows, and a constant added changes nothing.
+    """
+    with np.errstate(over="ignore"):
+        unnormalised = np.exp((values - values.max(axis=-1, keepdims=True)) / beta)
+    return np.asarray(unnormalised / unnormalised.sum(axis=-1, keepdims=True))
+
+
 def vote(answer: Array, weight: Array, reward: Array, n_answers: int) -> Array:
-    """The winners of k votes, -1 for none, shape [k]: by weight, then by total reward.
+    """The winners of k votes, -1 for none, shape [k]: by weight, total reward, first appearance.
 
     Args:
         answer, weight, reward: of the voters, shape [k, n].
@@ -29,10 +39,11 @@ def vote(answer: Array, weight: Array, reward: Array, n_answers: int) -> Array:
     voters = _totals(answer, np.ones_like(weight), n_answers)
     votes = np.where(voters > 0, _totals(answer, weight, n_answers), -1.0)
     best = votes.max(axis=1, keepdims=True)
-    return np.where(best[:, 0] < 0, -1, _winner(votes, _totals(answer, reward, n_answers)))
+    rewards, first = _totals(answer, reward, n_answers), _firsts(answer, n_answers)
+    return np.where(best[:, 0] < 0, -1, _winner(votes, rewards, -first))
 
 
-def minimum_bayes_risk(answer: Array, weight: Array, reward: Array, utility: Array) -> Array:
+def least_risk(answer: Array, weight: Array, reward: Array, utility: Array) -> Array:
     """The texts of least risk, shape [k]: by expected utility, the reward behind it, their own.
 
     Args:
@@ -45,6 +56,14 @@ def minimum_bayes_risk(answer: Array, weight: Array, reward: Array, utility: Arr
     own = np.full(expected.shape, -np.inf)
     np.maximum.at(own, (np.arange(len(answer))[:, None], answer), reward)
     return _winner(expected, _totals(answer, reward, n_texts) @ utility.T, own)
+
+
+def _firsts(answer: Array, n_answers: int) -> Array:
+    """The place at which each answer first appears, n if it never does, shape [k, answers]."""
+    k, n = answer.shape
+    first = np.full((k, n_answers + 1), n)  # column n_answers, the last, collects the abstentions
+    first[np.arange(k)[:, None], answer[:, ::-1]] = np.arange(n)[::-1]  # the last written stays
+    return first[:, :n_answers]
 
 
 def _totals(answer: Array, values: Array, n_answers: int) -> Array:

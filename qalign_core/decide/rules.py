@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from qalign_core.decide.arrays import softmax
 from qalign_core.errors import InvalidReward, InvalidSetting
 from qalign_core.protocols import AnswerExtractor, Utility
 from qalign_core.run import check_beta
@@ -175,10 +176,7 @@ def importance_weights(rewards: Sequence[float], beta: float) -> tuple[float, ..
     beta = check_beta(beta)
     if not rewards:
         return ()
-    top = max(rewards)
-    unnormalised = [math.exp((r - top) / beta) for r in rewards]
-    total = math.fsum(unnormalised)
-    return tuple(w / total for w in unnormalised)
+    return tuple(softmax(np.asarray(rewards, np.float64), beta).tolist())
 
 
 def effective_sample_size(weights: Sequence[float]) -> float:

@@ -1,6 +1,6 @@
 """Best-of-n beside the alignment that it resembles, for rewards of a normal mixture (appendix A).
 
-The formulas (mixture, tilt, `a_n`, `b_n`, `beta*(n)`) are those of `qalign_core.analysis.tuning`;
+The formulas (mixture, tilt, `a_n`, `b_n`, `beta*(n)`) are those of `qalign_core.analysis`;
 here are the exact distribution of the maximum, and how far the approximations are from it.
 """
 
@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from qalign_core.analysis.tuning import BestOfN, Mixture, best_of_n_as_alignment, tilt
+from qalign_core.analysis.best_of_n import BestOfN, best_of_n_as_alignment
+from qalign_core.analysis.mixture import Mixture, tilt
 from qalign_core.errors import InvalidSetting
 from qalign_core.exact.law import Array
 from qalign_core.run import check_count

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from qalign_core.chain.kernel import draw_index, log_acceptances
+from qalign_core.decide.arrays import softmax
 from qalign_core.models.enumerable import EnumerableLM, Tokens
 from qalign_core.run import check_beta
 from qalign_core.types import Response
@@ -177,8 +178,7 @@ def target_distribution(base: Array, rewards: Array, beta: float) -> Array:
     check_beta(beta)
     with np.errstate(divide="ignore"):
         log_weights = np.log(base) + rewards / beta
-    weights = np.exp(log_weights - log_weights.max())
-    return np.asarray(weights / weights.sum())
+    return softmax(log_weights)
 
 
 def exact_chain(

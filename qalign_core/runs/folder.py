@@ -10,29 +10,26 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import astuple, dataclass, fields
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import astuple, dataclass, fields, replace
 from pathlib import Path
 
-import numpy as np
-
 from qalign_core.analysis.diagnostics import acceptance
-from qalign_core.chain.cost import parameters_of
+from qalign_core.analysis.record import record_of
 from qalign_core.chain.merging import gather
 from qalign_core.decide.rules import majority_vote, minimum_bayes_risk
 from qalign_core.decide.utilities import rouge1
 from qalign_core.errors import InvalidSetting, InvalidTask, InvalidTrace
 from qalign_core.protocols import LanguageModel, RewardModel
-from qalign_core.run import Run, Sampling, check_count
+from qalign_core.run import Run, check_count
 from qalign_core.runs.problem_sets import Problem, load_problems, problem_line
-from qalign_core.runs.results import SETTINGS, Array, Record, Results, Settings
-from qalign_core.runs.runner import header_of, record
+from qalign_core.runs.results import Results, header_json, read_set_header, unpack
+from qalign_core.runs.runner import header_of, record, told_of
 from qalign_core.runs.store import open_trace, read_trace, write_whole
-from qalign_core.types import Cost, ScoredResponse, Trace
+from qalign_core.types import SetHeader, Trace
 
-PROBLEMS = "problems.jsonl"
-"""The file of the folder with the problem set."""
+HEADER, PROBLEMS = "set.json", "problems.jsonl"
+"""The files of the folder with what was asked for, and with the problem set."""
 WAIT = 1.0
 """Seconds after which a problem that another process has in work is looked at again."""
 
@@ -91,7 +88,15 @@ async def run_set(
     runs = [run_of(run, problem, place).check() for place, problem in enumerate(problems)]
     headers = [header_of(lm, rm, each) for each in runs]
     folder = Path(folder)
-    _join(folder, _settings(lm, rm, run, problems, task, command), problems)
+    header = SetHeader(
+        **told_of(lm, rm, run),
+        task=task,
+        command=command,
+        problems=tuple(problem.id for problem in problems),
+        digest=_digest(problems),
+    )
+    header = replace(header, prompt="", reference=None, extractor=problems[0].extractor)
+    _join(folder, header, problems)
     left = dict.fromkeys(range(len(problems)))
     taken: set[int] = set()  # by another process, when last looked at
     told = progress or (lambda n_new, n_done, n_elsewhere: None)
@@ -130,6 +135,15 @@ def traces_of(folder: str | Path, n: int) -> Iterator[tuple[int, Trace]]:
             yield place, trace
 
 
+def load_results(path: str | Path) -> Results:
+    """The numbers of a folder, or of a packed file.
+
+    Raises:
+        InvalidTrace: there are no results at `path`, or they cannot be read.
+    """
+    return results_in(path) if Path(path).is_dir() else unpack(path)
+
+
 def results_in(folder: str | Path) -> Results:
     """The numbers of every problem of a folder that has begun, finished or not.
 
@@ -138,48 +152,16 @@ def results_in(folder: str | Path) -> Results:
     """
     folder = Path(folder)
     try:
-        settings = Settings.from_json((folder / SETTINGS).read_text("utf-8"), str(folder))
+        header = read_set_header((folder / HEADER).read_text("utf-8"), str(folder))
         problems = load_problems(folder / PROBLEMS)
     except (OSError, UnicodeDecodeError, InvalidTask) as error:
         raise InvalidTrace(f"{folder} is not the folder of a run ({error})") from error
-    traces = traces_of(folder, len(problems))
-    done = [record_of(problems[k], trace) for k, trace in traces if trace.steps or trace.pool]
-    return Results(settings, tuple(done))
-
-
-def record_of(problem: Problem, trace: Trace) -> Record:
-    """The numbers of a trace: pool and first chain; the same whatever came first."""
-    pool, steps = trace.pool, next(iter(trace.chains.values()), ())
-    extract = problem.extract or str  # an open-ended response is its own answer
-    read = {text: extract(text) for text in {s.response.text for s in pool}}
-    read |= {text: extract(text) for text in {s.proposal.response.text for s in steps}}
-    number: dict[str, int] = {}
-
-    def numbered(samples: Iterable[ScoredResponse]) -> list[int]:
-        said = (read[sample.response.text] for sample in samples)
-        return [-1 if answer is None else number.setdefault(answer, len(number)) for answer in said]
-
-    pool_answer = numbered(pool)
-    chain_answer = numbered(step.proposal for step in steps)
-    return Record(
-        id=problem.id,
-        answers=np.array(list(number), dtype=np.str_),
-        right=np.array([problem.is_right(answer) for answer in number], bool),
-        pool_reward=np.array([sample.reward for sample in pool], np.float32),
-        pool_answer=np.array(pool_answer, np.int32),
-        pool_cost=_matrix(sample.cost for sample in pool),
-        chain_reward=np.array([step.proposal.reward for step in steps], np.float32),
-        chain_answer=np.array(chain_answer, np.int32),
-        chain_cost=_matrix(step.cost for step in steps),
-        chain_accepted=np.array([step.accepted for step in steps], bool),
-        chain_changed=np.array([step.t == 0 or step.changed for step in steps], bool),
-        chain_length=np.array([len(step.proposal.response) for step in steps], np.int32),
-    )
-
-
-def _matrix(costs: Iterable[Cost]) -> Array:
-    """A row a draw, a column a count of `Cost`, shape [n, 2]."""
-    return np.array([astuple(cost) for cost in costs], dtype=np.int32).reshape(-1, 2)
+    records = [
+        record_of(trace, problems[k].extract, problems[k].is_right, id=problems[k].id)
+        for k, trace in traces_of(folder, len(problems))
+        if trace.steps or trace.pool
+    ]
+    return Results(header, tuple(records))
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,47 +214,17 @@ def _decide(problem: Problem, trace: Trace) -> Answer:
     )
 
 
-def _settings(
-    lm: LanguageModel,
-    rm: RewardModel,
-    run: Run,
-    problems: Sequence[Problem],
-    task: str,
-    command: str,
-) -> Settings:
-    return Settings(
-        lm=lm.id,
-        rm=rm.id,
-        beta=run.beta,
-        seed=run.seed,
-        budget=run.pool or run.steps + 1,
-        states=run.steps + 1 if run.chains else 0,
-        methods=(*(("qalign",) if run.chains else ()), *(("bon", "mv", "wmv") if run.pool else ())),
-        task=task,
-        problems=tuple(problem.id for problem in problems),
-        digest=_digest(problems),
-        sampling=getattr(lm, "sampling", Sampling(max_new_tokens=lm.max_new_tokens)),
-        lm_parameters=parameters_of(lm),
-        rm_parameters=parameters_of(rm),
-        lm_revision=str(getattr(lm, "revision", "")),
-        rm_revision=str(getattr(rm, "revision", "")),
-        created=datetime.now(UTC).date().isoformat(),
-        command=command,
-        open_ended=problems[0].extractor is None,
-    )
-
-
-def _join(folder: Path, settings: Settings, problems: Sequence[Problem]) -> None:
-    """Start a folder, or make sure that the one there is of the same settings."""
-    path = folder / SETTINGS
+def _join(folder: Path, header: SetHeader, problems: Sequence[Problem]) -> None:
+    """Start a folder, or make sure that the one there is of the same run."""
+    path = folder / HEADER
     if not path.is_file():
         write_whole(folder / PROBLEMS, "".join(map(problem_line, problems)).encode())
-        write_whole(path, settings.to_json().encode())
+        write_whole(path, header_json(header).encode())
         return
-    there = Settings.from_json(path.read_text("utf-8"), str(path))
-    for each in fields(Settings):
-        old, new = getattr(there, each.name), getattr(settings, each.name)
-        if old != new and each.name not in ("created", "command", "task"):
+    there = read_set_header(path.read_text("utf-8"), str(path))
+    for each in fields(SetHeader):
+        old, new = getattr(there, each.name), getattr(header, each.name)
+        if old != new and each.name not in ("created", "command", "task", "notes"):
             what = "other problems" if each.name in ("problems", "digest") else f"{old!r:.60}"
             raise InvalidSetting(
                 f"{folder} holds another run ({each.name}: {what}, now {new!r:.60}); "

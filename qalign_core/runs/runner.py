@@ -12,6 +12,7 @@ from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import accumulate
+from typing import Any
 
 from qalign_core.chain.chain import run_chain
 from qalign_core.chain.cost import Meter, parameters_of, prompt_scored, reading_of
@@ -35,28 +36,33 @@ Drawn = Step | ScoredResponse
 """A step of a chain, or an independent sample."""
 
 
+def told_of(lm: LanguageModel, rm: RewardModel, run: Run) -> dict[str, Any]:
+    """A run, and what its models say of themselves, as the fields of a `Header`."""
+    sampling = getattr(lm, "sampling", Sampling(max_new_tokens=lm.max_new_tokens))
+    told = {name: getattr(run, name) for name in run.kinds()}
+    told |= {name: getattr(sampling, name) for name in Sampling.__slots__}
+    return {
+        **told,
+        "lm": lm.id,
+        "rm": rm.id,
+        "lm_revision": str(getattr(lm, "revision", "")),
+        "rm_revision": str(getattr(rm, "revision", "")),
+        "lm_parameters": parameters_of(lm),
+        "rm_parameters": parameters_of(rm),
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "notes": tuple(getattr(lm, "notes", ())),
+    }
+
+
 def header_of(lm: LanguageModel, rm: RewardModel, run: Run) -> TraceHeader:
-    """The header of a run that starts now, with what the models say of themselves.
+    """The header of a run that starts now.
 
     Raises:
         InvalidPrompt: the prompt is empty, or longer than the model's context.
     """
     n_prompt = len(encode_prompt(lm, run.prompt))
-    sampling = getattr(lm, "sampling", Sampling(max_new_tokens=lm.max_new_tokens))
-    told = {name: getattr(run, name) for name in run.kinds()}
-    told |= {name: getattr(sampling, name) for name in sampling.__slots__}
-    told |= {"lm": lm.id, "rm": rm.id}
-    return TraceHeader(
-        **told,
-        lm_revision=str(getattr(lm, "revision", "")),
-        rm_revision=str(getattr(rm, "revision", "")),
-        lm_parameters=parameters_of(lm),
-        rm_parameters=parameters_of(rm),
-        prompt_tokens=n_prompt,
-        prompt_scored=prompt_scored(n_prompt, reading_of(rm)),
-        created=datetime.now(UTC).isoformat(timespec="seconds"),
-        notes=tuple(getattr(lm, "notes", ())),
-    )
+    n_scored = prompt_scored(n_prompt, reading_of(rm))
+    return TraceHeader(**told_of(lm, rm, run), prompt_tokens=n_prompt, prompt_scored=n_scored)
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,12 +23,13 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, astuple, fields
+from functools import cache
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from qalign_core.errors import InvalidTrace
 from qalign_core.reading import from_json, is_finite, is_whole, shown
-from qalign_core.types import Cost, Response, ScoredResponse, Step, Trace, TraceHeader
+from qalign_core.types import Cost, Header, Response, ScoredResponse, Step, Trace, TraceHeader
 
 VERSION = 2
 MAX_BYTES = 64 * 2**20
@@ -247,20 +248,10 @@ class TraceReader:
             raise self._bad(f"version {shown(version)}", f"version 1 or {VERSION}")
         if version == 1:
             line = {**self._typed({"sampling": {}, **line}, "sampling", dict), **line}
-        values: dict[str, Any] = {}
-        for name, kind in _HEADER_KINDS.items():
-            if name not in line or (line[name] is None and name in _MAY_BE_NULL):
-                continue
-            if kind is float:
-                unknown = name == "beta" and line[name] is None
-                values[name] = math.nan if unknown else self._finite(line[name], name)
-            elif kind is tuple:
-                values[name] = tuple(self._string(x, name) for x in self._list(line, name))
-            else:
-                values[name] = self._typed(line, name, kind)
-        # an open-ended prompt has no extractor; of a header without one nothing is known
-        values.setdefault("extractor", None)
-        return TraceHeader(**values)
+        try:
+            return read_header(TraceHeader, line)
+        except ValueError as error:
+            raise self._bad(str(error), "what the format says") from error
 
     def _sample(self, line: Line) -> ScoredResponse:
         n = self._typed(line, "n", int)
@@ -344,15 +335,48 @@ class TraceReader:
         )
 
 
-def _header_kinds() -> dict[str, type]:
-    """What each field of a header is."""
-    hints = get_type_hints(TraceHeader)
-    plain = {name: kind for name, kind in hints.items() if kind in (int, float, str)}
-    return {**plain, "reference": str, "extractor": str, "notes": tuple}
+H = TypeVar("H", bound=Header)
 
 
-_HEADER_KINDS = _header_kinds()
-_MAY_BE_NULL = ("reference", "extractor")
+def read_header(cls: type[H], line: Line) -> H:
+    """A header from its JSON; what is not there has its default.
+
+    Raises:
+        ValueError: a field is not what it should be.
+    """
+    values: dict[str, Any] = {}
+    for name, (kind, may_be_null) in _header_kinds(cls).items():  # type: ignore[arg-type]
+        value = line.get(name)
+        if value is None and (may_be_null or name not in line):
+            continue
+        if name == "beta" and value is None:  # unknown, of a trace that was put together
+            value = math.nan
+        elif not _IS[kind](value):
+            raise ValueError(f"{name} = {shown(value)}")
+        values[name] = tuple(value or ()) if kind is tuple else value
+    # an open-ended prompt has no extractor
+    return cls(**{"extractor": None, **values})
+
+
+@cache
+def _header_kinds(cls: type[Header]) -> dict[str, tuple[type, bool]]:
+    """What each field of a header is, and whether it may be null."""
+    hints = get_type_hints(cls)
+    return {
+        name: (
+            tuple if get_origin(hint) is tuple else str if get_origin(hint) else hint,
+            type(None) in get_args(hint),
+        )
+        for name, hint in hints.items()
+    }
+
+
+_IS: dict[type, Callable[[object], bool]] = {
+    str: lambda value: isinstance(value, str),
+    int: is_whole,
+    float: is_finite,
+    tuple: lambda values: isinstance(values, list) and all(isinstance(v, str) for v in values),
+}
 _KINDS = {
     int: "a whole number",
     str: "text",

@@ -1,0 +1,151 @@
+"""Methods of one set are compared by paired differences, on the page, in files and in the shell."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from qalign_core.analysis.curves import Curve, Point, curves
+from qalign_core.analysis.paired import NARROW, difference, paired, verdict
+from qalign_core.analysis.record import Record
+from qalign_core.assets import ASSETS
+from qalign_core.cli import main
+from qalign_core.errors import InvalidSetting
+from qalign_core.runs.report import OTHERS, report
+from qalign_core.runs.results import Results, Settings, from_bytes, load_results, pack, to_bytes
+
+RESULTS = ASSETS / "results"
+
+
+def point(method: Curve, each: list[float], *, spent: float = 1.0) -> Point:
+    mean = float(np.mean(each))
+    return Point(method, 8, 8.0, spent, 80.0, mean, mean, mean, 0.0, tuple(each))
+
+
+def test_what_two_methods_share_is_no_part_of_their_difference() -> None:
+    rng = np.random.default_rng(0)
+    hard = (rng.random(200) < 0.5).astype(float)
+    better = hard.copy()
+    better[np.flatnonzero(hard == 0)[:8]] = 1.0
+    found = difference(point("wmv", better.tolist()), point("qalign", hard.tolist()))
+    assert found.value == pytest.approx(0.04)
+    # 8 of 200 problems differ, all one way; the standard error is 0.014, not 0.05 as unpaired
+    assert found.low == pytest.approx(0.04 - 1.96 * 0.0139, abs=0.006)
+    assert found.verdict == "ahead"
+    assert difference(point("qalign", hard.tolist()), point("wmv", better.tolist())).low < -0.06
+
+
+def test_the_interval_of_a_difference_has_its_coverage() -> None:
+    # 95 % of 300 intervals: fewer than 270 or more than 298 once in a million seeds
+    rng, hits = np.random.default_rng(1), 0
+    for _ in range(300):
+        a, b = (rng.random((2, 200)) < [[0.8], [0.7]]).astype(float)
+        found = difference(point("wmv", a.tolist()), point("qalign", b.tolist()), n_bootstrap=500)
+        hits += found.low <= 0.1 <= found.high
+    assert 268 <= hits <= 299
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "said"),
+    [
+        (0.001, 0.1, "ahead"),
+        (-0.1, -0.001, "behind"),
+        (-NARROW, NARROW, "level"),
+        (-0.001, NARROW + 0.001, "not told apart"),
+        (-0.048, 0.032, "not told apart"),
+    ],
+)
+def test_level_needs_an_interval_that_is_narrow(low: float, high: float, said: str) -> None:
+    assert verdict(low, high) == said
+
+
+def test_methods_are_compared_at_equal_prices_and_over_the_same_problems_only() -> None:
+    one, cheap = point("qalign", [1.0, 0.0]), point("wmv", [1.0, 0.0], spent=0.9)
+    assert list(paired([one, cheap], "qalign", "wmv")) == []
+    assert len(list(paired([one, replace(cheap, spent=0.99)], "qalign", "wmv"))) == 1
+    with pytest.raises(InvalidSetting, match="the same problems, got 2 and 3"):
+        difference(one, point("wmv", [1.0, 0.0, 0.0]))
+
+
+@pytest.mark.parametrize(
+    ("name", "n"), [("shifted", 128), ("long", 256), ("in_distribution-weak", 64)]
+)
+def test_where_the_vote_of_samples_is_ahead_it_is_not_called_level(name: str, n: int) -> None:
+    made = report({name: load_results(RESULTS / f"{name}.zip")})
+    (row,) = (r for r in made["paired"] if (r["b"], r["n"]) == ("wmv", n))
+    assert verdict(row["low"], row["high"]) == "behind"
+    assert -0.11 < row["difference"] < -0.05
+    means = {r["method"]: r["accuracy"] for r in made["rows"] if r["n"] == n}
+    assert row["difference"] == pytest.approx(means["qalign"] - means["wmv"])
+
+
+def record(id_: str, seed: int, n_chains: int = 1) -> Record:
+    """Eight samples and eight states of each chain, all of one price."""
+    rng = np.random.default_rng(seed)
+    n = 8 * n_chains
+    accepted = rng.random(n) < 0.6
+    accepted[:n_chains] = True
+    return Record(
+        id=id_,
+        answers=np.array(["18", "17"]),
+        right=np.array([True, False]),
+        pool_reward=rng.normal(size=8),
+        pool_answer=rng.integers(-1, 2, 8),
+        pool_cost=np.tile([5, 10, 0, 10, 0], (8, 1)),
+        chain_reward=rng.normal(size=n),
+        chain_answer=rng.integers(-1, 2, n),
+        chain_cost=np.tile([5, 10, 0, 10, 0], (n, 1)),
+        chain_accepted=accepted,
+        chain_changed=np.ones(n, dtype=bool),
+        chain_length=np.full(n, 5),
+        n_chains=n_chains,
+    )
+
+
+SETTINGS = Settings(lm="toy", rm="toy", beta=1.0, seed=0, budget=8, lm_parameters=1)
+
+
+def test_the_command_prints_the_report_as_a_table_and_as_json(tmp_path, capsys) -> None:
+    results = Results(SETTINGS, tuple(record(f"p{k}", k) for k in range(20)))
+    path = pack(results, tmp_path / "toy.zip")
+    assert main(["report", str(path), "--json"]) == 0
+    made = json.loads(capsys.readouterr().out)
+    assert made == report({"toy": load_results(path)})
+    assert {tuple(row) for row in made["rows"]} == {
+        ("set", "method", "n", "flops", "accuracy", "low", "high")
+    }
+    assert {tuple(row) for row in made["paired"]} == {
+        ("set", "a", "b", "n", "flops", "difference", "low", "high")
+    }
+    assert {(row["a"], row["b"], row["n"]) for row in made["paired"]} == {
+        ("qalign", other, n) for other in OTHERS for n in (1, 2, 4, 8)
+    }
+    assert main(["report", str(path)]) == 0
+    said = capsys.readouterr().out
+    assert "toy\n" in said
+    for row in made["paired"]:
+        assert f"{100 * row['difference']:+.1f} [{100 * row['low']:+.1f}, " in said
+    assert main(["report", str(tmp_path / "none")]) == 2
+
+
+def test_several_chains_of_a_problem_vote_together() -> None:
+    several = record("p", 3, n_chains=2)
+    assert to_bytes(from_bytes(to_bytes(several), "x")) == to_bytes(several)
+    at = several.state_of.reshape(8, 2)
+    for chain in (0, 1):
+        accepted = several.chain_accepted.reshape(8, 2)[:, chain]
+        last = [max(t for t in range(k + 1) if accepted[t]) for k in range(8)]
+        assert at[:, chain].tolist() == [2 * t + chain for t in last]
+    draws = Results(SETTINGS, (several,)).draws
+    used = {p.n: p.used for p in curves(draws, n_bootstrap=2) if p.method == "qalign"}
+    # a state of each of two chains costs what two samples do
+    assert used == {1: 2, 2: 2, 4: 4, 8: 8}
+
+
+def test_a_packed_file_keeps_how_many_chains_there_were(tmp_path) -> None:
+    results = Results(SETTINGS, (record("a", 0), record("b", 1, n_chains=2)))
+    again = load_results(pack(results, tmp_path / "two.zip"))
+    assert [r.n_chains for r in again.records] == [1, 2]
