@@ -10,13 +10,19 @@ export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 export GRADIO_ANALYTICS_ENABLED := False
 
-.PHONY: demo test test-servers test-mcp test-pretrained lint models clean
+.PHONY: demo test js test-servers test-mcp test-pretrained lint models clean
 
 demo: $(VENV)/.app
 	$(BIN)/python app.py
 
 test: $(VENV)/.dev lint
 	$(BIN)/python -m pytest
+
+# the page's scripts: types, lint and the tests that need no browser; needs node and npm
+js: node_modules/.ready
+	npm run --silent types
+	npm run --silent lint
+	npm run --silent test
 
 # a real vLLM on the CPU, in an environment of its own: 5 GB, and some ten minutes the first time
 test-servers: $(VENV)/.dev $(SERVERS)/.ready
@@ -40,7 +46,7 @@ models: $(VENV)/.dev
 	$(BIN)/python -m training
 
 clean:
-	rm -rf $(VENV) build
+	rm -rf $(VENV) build node_modules
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
@@ -52,6 +58,10 @@ $(VENV)/.app: requirements.txt | $(VENV)/bin/python
 $(VENV)/.dev: requirements.txt requirements-dev.txt | $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
 	touch $@ $(VENV)/.app
+
+node_modules/.ready: package.json package-lock.json .npmrc
+	npm ci --silent
+	touch $@
 
 # torchvision breaks vLLM's import; its command looks up a distribution called "vllm"
 $(SERVERS)/.ready: requirements-servers.txt

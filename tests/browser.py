@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from components.common.scripts import bundle
+
 ROOT = Path(__file__).resolve().parent.parent
 CHROMIUM = shutil.which("chromium") or "/usr/bin/chromium"
 ARGUMENTS = [
@@ -63,7 +65,7 @@ def serve(demo: Any, **options: Any) -> Iterator[str]:
 def standalone(trace: str | None, *, dark: bool = False, options: str = "") -> str:
     """A page with the player alone: what an exported run is."""
     css = (ROOT / "assets/player/player.css").read_text(encoding="utf-8")
-    js = (ROOT / "assets/player/player.js").read_text(encoding="utf-8")
+    js = bundle(ROOT / "assets/player/player.js")
     text = json.dumps(trace).replace("<", "\\u003c")
     return f"""<!doctype html><html lang="en"><meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1"><title>Player</title>

@@ -83,7 +83,7 @@ def test_beta_facts_are_the_cores_spread_and_matching_best_of_n():
     rewards = [rng.gauss(-2, 1) for _ in range(60)] + [rng.gauss(3, 0.5) for _ in range(40)]
     facts = beta_facts(rewards)
     mixture = fit_mixture(rewards)
-    n, beta = facts["matching"][-1]
+    n, beta = facts["matching"][-1]["n"], facts["matching"][-1]["beta"]
     assert beta == best_of_n_as_alignment(mixture, n).beta
     assert facts["spread"] > 1
     assert "Too few" in beta_facts([1.0, 2.0])["note"]

@@ -321,8 +321,11 @@ async def test_tree_lineage_and_table_agree_with_the_chain(visit):
 
 async def test_two_chains_can_be_chosen(visit):
     page = await open_player(visit, toy_trace(12, chains=2))
+    line = "document.querySelector('.qp-state-line').getAttribute('d')"
+    first = await page.evaluate(line)
     await page.select_option("select[aria-label='Chain']", "1")
     await shows(page, "api.position.chain === 1")
+    await page.wait_for_function(f"(first) => {line} !== first", arg=first)
     assert page.errors == []
 
 

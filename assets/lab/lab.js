@@ -1,50 +1,98 @@
 /* The Theory lab: a section's words and figures, as the server wrote them. A figure's graph stays
    in the page and takes new data; plotly.js, which is large, is fetched with the first figure. */
-(function (root) {
-"use strict";
+import { builder } from "../dom.js";
 
-// plotly.js would name clip paths and patterns by the page's address, which changes with the settings:
-// then they are not found. A plot that is to be exported names them by their ids alone.
+const { h } = builder("lab-");
+
+/** @typedef {string | [name: string, attributes: Record<string, string>, ...parts: any[]]} Words */
+/** @typedef {{ drawing: string, table: Words }} Figure the drawing is plotly's, as JSON */
+/** @typedef {{ told: Words[], figures: Figure[] }} View */
+
+// plotly.js would name clip paths and patterns by the page's address, which changes with the
+// settings: then they are not found. A plot that is to be exported names them by their ids alone.
 const CONFIG = { displaylogo: false, _exportedPlot: true };
+/** @type {Promise<unknown> | null} */
 let plotly = null;
+/** plotly.js, once it is there; its module sets the name. */
+const drawer = () => /** @type {any} */ (window).Plotly;
 
-/** A figure with its table: the functions that show new numbers and a new drawing. */
+/**
+ * Nodes for words: texts as they are, elements as the server named them.
+ * @param {Words} words
+ * @returns {Node | string}
+ */
+function nodeOf(words) {
+  if (typeof words === "string") return words;
+  const [name, attributes, ...parts] = words;
+  return h(name, attributes, ...parts.map(nodeOf));
+}
+
+/**
+ * A figure with its table: the functions that show new numbers and a new drawing.
+ * @param {Element} section
+ */
 function figure(section) {
-  const graph = section.querySelector(".lab-plot"), details = section.querySelector("details");
-  let numbers = "", drawing = "", width = 0;
-  const tell = () => { if (details.open) details.lastElementChild.innerHTML = numbers; };
-  const draw = () => {
+  const graph = /** @type {any} */ (section.querySelector(".lab-plot")); // plotly.js adds `data`
+  const details = /** @type {HTMLDetailsElement} */ (section.querySelector("details"));
+  const numbers = /** @type {Element} */ (details.lastElementChild);
+  /** @type {Words} */
+  let table = "";
+  let drawing = "";
+  let width = 0;
+
+  function tell() {
+    if (details.open) numbers.replaceChildren(nodeOf(table));
+  }
+  function draw() {
     if (!drawing) return;
     const { data, layout } = JSON.parse(drawing);
     graph.style.height = `${layout.height}px`;
-    width = layout.width = graph.offsetWidth;
-    if (!width || !root.Plotly) return;
-    if (graph.data) root.Plotly.react(graph, data, layout); else root.Plotly.newPlot(graph, data, layout, CONFIG);
-  };
+    width = graph.offsetWidth;
+    layout.width = width;
+    if (!width || !drawer()) return;
+    if (graph.data) drawer().react(graph, data, layout);
+    else drawer().newPlot(graph, data, layout, CONFIG);
+  }
   details.addEventListener("toggle", tell);
   // not the window's size alone: what was hidden when it was drawn has a width when it is shown
-  new ResizeObserver(() => { if (graph.offsetWidth !== width) draw(); }).observe(graph);
-  plotly.then(draw);
+  new ResizeObserver(() => {
+    if (graph.offsetWidth !== width) draw();
+  }).observe(graph);
+  plotly?.then(draw);
   return {
-    tell(table) { numbers = table; tell(); },
-    draw(next) { if (next !== drawing) { drawing = next; draw(); } },
+    tell(/** @type {Words} */ next) {
+      table = next;
+      tell();
+    },
+    draw(/** @type {string} */ next) {
+      if (next === drawing) return;
+      drawing = next;
+      draw();
+    },
   };
 }
 
-root.QAlignLab = {
-  /** A section's view in its element; its words are HTML that the server escaped. */
-  mount(element, props, watch) {
-    plotly ??= import(new URL(props.plotly, document.baseURI));
-    const [told] = element.children, figures = [...element.querySelectorAll(".lab-figure")].map(figure);
-    const show = () => {
-      if (!props.value) return;
-      const view = JSON.parse(props.value);
-      told.innerHTML = view.told;
-      view.figures.forEach(([, table], k) => figures[k].tell(table));
-      view.figures.forEach(([drawing], k) => figures[k].draw(drawing));
-    };
-    watch("value", show);
-    show();
-  },
-};
-})(window);
+/**
+ * A section's view in its element.
+ * @param {HTMLElement} element Gradio's, with places for the words and for each figure
+ * @param {{ value: string, plotly: string }} props
+ * @param {(name: string, told: () => void) => void} watch
+ */
+function mount(element, props, watch) {
+  plotly ??= import(new URL(props.plotly, document.baseURI).href);
+  const [told] = element.children;
+  const figures = [...element.querySelectorAll(".lab-figure")].map(figure);
+  function show() {
+    if (!props.value) return;
+    /** @type {View} */
+    const view = JSON.parse(props.value);
+    told.replaceChildren(...view.told.map(nodeOf));
+    view.figures.forEach(({ table }, k) => figures[k].tell(table));
+    view.figures.forEach(({ drawing }, k) => figures[k].draw(drawing));
+  }
+  watch("value", show);
+  show();
+}
+
+/** What Gradio's components call. */
+export const QAlignLab = { mount };

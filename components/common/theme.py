@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gradio as gr
 
+from components.common.scripts import bundle
 from qalign_core.assets import ASSETS
 
 
@@ -50,9 +51,7 @@ def theme() -> gr.themes.Base:
 
 def head() -> str:
     """The page's head: what the pages bring of their own, style and script, in the page itself."""
-    parts = []
-    for folder in ("player", "shell", "compare", "lab"):
-        css = (ASSETS / folder / f"{folder}.css").read_text(encoding="utf-8")
-        js = (ASSETS / folder / f"{folder}.js").read_text(encoding="utf-8")
-        parts.append(f"<style>{css}</style><script>{js}</script>")
-    return "".join(parts)
+    parts = [ASSETS / name / name for name in ("player", "shell", "compare", "lab")]
+    css = "".join(part.with_suffix(".css").read_text(encoding="utf-8") for part in parts)
+    script = bundle(*(part.with_suffix(".js") for part in parts))
+    return f"<style>{css}</style><script>{script}</script>"

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-import html
-
 import gradio as gr
 
 from components.lab.section import Section
-from components.lab.style import BLUE, LEGEND, ORANGE, Figure, bar, figure, heading, number, table
+from components.lab.style import (
+    BLUE,
+    LEGEND,
+    ORANGE,
+    Figure,
+    Words,
+    bar,
+    element,
+    figure,
+    heading,
+    number,
+    table,
+)
 from components.lab.view import View, view
 from qalign_core.errors import InvalidSetting
 from qalign_core.exact.balance import Flow, flow
@@ -80,32 +90,30 @@ def flow_figure(forth: Flow, back: Flow) -> Figure:
     )
 
 
-def factors(old: str, new: str, f: Flow, reward_gain: float, beta: float) -> str:
+def factors(old: str, new: str, f: Flow, reward_gain: float, beta: float) -> Words:
     """One flow as a product, a line a factor."""
-    rows = (
-        ("p<sub>LM</sub>(old)", "how often the language model says it", number(f.base)),
-        ("π(old)", "the exact target: p<sub>LM</sub> · exp(r/β) / Z", number(f.target)),
-        ("q(new | old)", "propose it, summed over the index", number(f.proposal)),
-        (
-            "α(old → new)",
-            f"min(1, exp({reward_gain:+.2f} / {beta:.2f}) · {len(f.old)} / {len(f.new)})".replace(
-                "-", "−"
-            ),
-            number(f.alpha),
-        ),
+    base = (element("sub", "LM"), "(old)")
+    alpha = f"min(1, exp({reward_gain:+.2f} / {beta:.2f}) · {len(f.old)} / {len(f.new)})"
+    target = ("the exact target: p", element("sub", "LM"), " · exp(r/β) / Z")
+    rows: tuple[tuple[tuple[Words, ...], tuple[Words, ...], float], ...] = (
+        (("p", *base), ("how often the language model says it",), f.base),
+        (("π(old)",), target, f.target),
+        (("q(new | old)",), ("propose it, summed over the index",), f.proposal),
+        (("α(old → new)",), (alpha.replace("-", "−"),), f.alpha),
     )
-    body = "".join(
-        f"<tr><td>{name}<br><small>{what}</small></td><td>{html.escape(value)}</td></tr>"
+    body = [
+        element(
+            "tr",
+            element("td", *name, element("br"), element("small", *what)),
+            element("td", number(value)),
+        )
         for name, what, value in rows
-    )
-    return (
-        f'<div class="lab-flow"><h4>{html.escape(old)} → {html.escape(new)}</h4><table>{body}'
-        f'<tr class="lab-total"><td>flow = π · q · α</td><td>{f.total:.6e}</td></tr>'
-        "</table></div>"
-    )
+    ]
+    total = element("tr.total", element("td", "flow = π · q · α"), element("td", f"{f.total:.6e}"))
+    return element("div.flow", element("h4", f"{old} → {new}"), element("table", *body, total))
 
 
-def told(forth: Flow, back: Flow, gain: float, beta: float, rule: Rule) -> str:
+def told(forth: Flow, back: Flow, gain: float, beta: float, rule: Rule) -> tuple[Words, ...]:
     """Both products side by side and the verdict."""
     y, z = label(forth.old), label(forth.new)
     unequal = residual(forth, back)
@@ -129,13 +137,13 @@ def told(forth: Flow, back: Flow, gain: float, beta: float, rule: Rule) -> str:
         else ""
     )
     return (
-        f'<div class="lab-flows">{factors(y, z, forth, gain, beta)}'
-        f"{factors(z, y, back, -gain, beta)}</div>"
-        f'<p class="lab-verdict" role="status">{html.escape(verdict)}</p><p>{shared}</p>'
+        element("div.flows", factors(y, z, forth, gain, beta), factors(z, y, back, -gain, beta)),
+        element("p.verdict", verdict, role="status"),
+        element("p", shared),
     )
 
 
-def flow_table(forth: Flow, back: Flow) -> str:
+def flow_table(forth: Flow, back: Flow) -> Words:
     """Both flows, factor by factor, a row an index."""
     rows = []
     for i in range(max(len(forth.p_index), len(back.p_index))):

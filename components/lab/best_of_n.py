@@ -18,6 +18,7 @@ from components.lab.style import (
     Cell,
     Figure,
     Trace,
+    Words,
     bar,
     drawn,
     facts,
@@ -152,27 +153,29 @@ def beta_figure(mixture: Mixture, here: Matched) -> Figure:
     )
 
 
-def told(mixture: Mixture, m: Matched, rewards: tuple[float, ...]) -> str:
+def told(mixture: Mixture, m: Matched, rewards: tuple[float, ...]) -> tuple[Words, ...]:
     """The numbers that match and the one that does not, and both mixtures as a table."""
-    said = ""
+    said: list[Words] = []
     if rewards and mixture.bic is not None and mixture.bic_other is not None:
         k = len(mixture.weights)
-        said += note(
+        fitted = (
             f"Fitted to {len(rewards):,} base rewards: {k} component{'s' * (k > 1)} "
             f"(BIC {mixture.bic:.1f}; with {3 - k} it is {mixture.bic_other:.1f}, and lower is "
             "better)."
         )
+        said.append(note(fitted))
     d = mixture.dominant
     if m.alignment is None or m.tilted is None or m.gap is None:
-        return said + note(m.reason)
+        return (*said, note(m.reason))
     from_tail = mixture.weights[d] * m.n
     if from_tail < 32:
-        said += note(
+        small = (
             f"Small for an asymptotic formula: only {from_tail:.1f} of the {m.n} samples are "
             "expected from the component of the upper tail, and the paper finds a good fit from "
             "about 32 on."
         )
-    said += facts(
+        said.append(note(small))
+    matched = facts(
         [
             (f"beta*({m.n})", number(m.alignment.beta), "good"),
             ("… in units of σ", number(m.alignment.beta / mixture.sds[d])),
@@ -191,10 +194,10 @@ def told(mixture: Mixture, m: Matched, rewards: tuple[float, ...]) -> str:
              mixture.sds[k]]
         )  # fmt: skip
     headers = ("", "weight", "tilted weight", "mean", "tilted mean", "sd, unchanged")
-    return said + table(headers, rows)
+    return (*said, matched, table(headers, rows))
 
 
-def match_table(m: Matched) -> str:
+def match_table(m: Matched) -> Words:
     """The densities at every thirtieth point of the grid."""
     columns = [m.reward, m.base, m.maximum]
     headers = ["reward", "base LM", f"best of {m.n}"]
@@ -205,7 +208,7 @@ def match_table(m: Matched) -> str:
     return table(headers, [[float(column[i]) for column in columns] for i in points])
 
 
-def size_table(mixture: Mixture) -> str:
+def size_table(mixture: Mixture) -> Words:
     """N against beta*/sigma and what it rests on; a dash where the formula means nothing."""
     sd = mixture.sds[mixture.dominant]
     rows: list[list[Cell]] = []

@@ -18,6 +18,7 @@ from components.lab.style import (
     VIOLET,
     Figure,
     Trace,
+    Words,
     facts,
     figure,
     heading,
@@ -81,7 +82,7 @@ def sweep_figure(points: tuple[AtBeta, ...], here: AtBeta, guess: float | None) 
     )  # fmt: skip
 
 
-def facts_of(here: AtBeta, guess: float | None) -> str:
+def facts_of(here: AtBeta, guess: float | None) -> Words:
     """The numbers at this beta; acceptance only once it has been revealed."""
     steps = "more than 10⁹" if here.steps is None else f"{here.steps:,}"
     rows = [
@@ -99,7 +100,7 @@ def facts_of(here: AtBeta, guess: float | None) -> str:
     return facts(rows)
 
 
-def verdict(here: AtBeta, guess: float, revealed: bool) -> str:
+def verdict(here: AtBeta, guess: float, revealed: bool) -> Words:
     """What became of the guess."""
     if not revealed:
         return note(
@@ -115,7 +116,7 @@ def verdict(here: AtBeta, guess: float, revealed: bool) -> str:
     )
 
 
-def sweep_table(points: tuple[AtBeta, ...], revealed: bool) -> str:
+def sweep_table(points: tuple[AtBeta, ...], revealed: bool) -> Words:
     """The curves as numbers."""
     return table(
         ("beta", "acceptance", "of proposals that differ", "KL, nats", "mean reward",
@@ -137,7 +138,7 @@ def draw(world: World, beta: float, guess: float, mode: str) -> View:
     points = sweep(world)
     curve = sweep_figure(points, here, hidden), sweep_table(points, revealed)
     return View(
-        verdict(here, share, revealed) + facts_of(here, hidden),
+        (verdict(here, share, revealed), facts_of(here, hidden)),
         ((strip(chain), strip_table(chain)), curve),
     )
 

@@ -13,7 +13,9 @@ from components.lab.style import (
     ORANGE,
     POWERS,
     Figure,
+    Words,
     bar,
+    element,
     facts,
     figure,
     heading,
@@ -84,7 +86,7 @@ def wrong_distance_figure(right: np.ndarray, wrong: np.ndarray, b: Broken) -> Fi
     )
 
 
-def facts_of(b: Broken) -> str:
+def facts_of(b: Broken) -> tuple[Words, ...]:
     """How wrong, in three numbers, and a word where nothing is lost here."""
     cards = facts(
         [
@@ -96,11 +98,12 @@ def facts_of(b: Broken) -> str:
         ]
     )
     if b.distance < 1e-3:
-        cards += note(
+        harmless = (
             "With this language model, reward and beta the mistake does little harm: almost all "
             "of the target is on one response. Try a larger beta or another reward."
         )
-    return cards
+        return cards, note(harmless)
+    return (cards,)
 
 
 def draw(world: World, beta: float, title: str) -> View:
@@ -112,7 +115,7 @@ def draw(world: World, beta: float, title: str) -> View:
     rows = [(str(t), float(right[t]), float(wrong[t])) for t in stops]
     bars = wrong_figure(b, title), strip_table(b.chain, b.limit, "this mistake")
     curve = wrong_distance_figure(right, wrong, b), table(("t", "right rule", "this mistake"), rows)
-    return View(f'<p class="lab-say">{chosen.why}</p>{facts_of(b)}', (bars, curve))
+    return View((element("p.say", chosen.why), *facts_of(b)), (bars, curve))
 
 
 def build() -> Section:

@@ -17,6 +17,7 @@ from components.lab.style import (
     VIOLET,
     Cell,
     Figure,
+    Words,
     bar,
     drawn,
     facts,
@@ -165,7 +166,7 @@ def _chains(n: int) -> str:
     return "1 chain" if n == 1 else f"{n} chains"
 
 
-def facts_of(p: Progress) -> str:
+def facts_of(p: Progress) -> Words:
     """The numbers that matter at step t."""
     here = p.exact[p.t] if p.empirical is None else p.empirical[p.t]
     below = np.nonzero(p.exact < 1e-10)[0]
@@ -180,7 +181,7 @@ def facts_of(p: Progress) -> str:
     return facts(rows)
 
 
-def strip_table(chain: ExactChain, shown: Array | None = None, name: str = "") -> str:
+def strip_table(chain: ExactChain, shown: Array | None = None, name: str = "") -> Words:
     """Every response, best reward first: reward, base LM, target, and the distribution shown."""
     headers = ["response", "reward", "|y|", "base LM", "exact target"]
     columns = [chain.rewards, chain.base, chain.target]
@@ -194,7 +195,7 @@ def strip_table(chain: ExactChain, shown: Array | None = None, name: str = "") -
     return table(headers, rows)
 
 
-def distance_table(p: Progress) -> str:
+def distance_table(p: Progress) -> Words:
     """Total variation at every step that Play stops at."""
     rows: list[list[Cell]] = []
     for t in STOPS:
@@ -214,7 +215,7 @@ def draw(world: World, beta: float, t: float, shown: str) -> View:
     name = f"after {p.t} steps" if not p.n_chains else f"{_chains(p.n_chains)} after {p.t} steps"
     colour = TEAL if p.n_chains else VIOLET
     bars = strip(p.chain, p.now, name, colour), strip_table(p.chain, p.now, name)
-    return View(facts_of(p), (bars, (distance_figure(p), distance_table(p))))
+    return View((facts_of(p),), (bars, (distance_figure(p), distance_table(p))))
 
 
 def next_stop(t: float) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +15,6 @@ from components.common.folding import fold
 from components.lab import balance, best_of_n, beta, break_it, chain, wrong
 from components.lab.link import from_query, to_query
 from components.lab.section import Section
-from components.lab.style import note
 from qalign_core.errors import QAlignError
 from qalign_core.exact.world import (
     LANGUAGE_MODELS,
@@ -75,7 +75,8 @@ def draw_section(section: Section, world: Sequence[Any], own: Sequence[Any]) -> 
             return "", section.draw(world_of(rows, *parts), float(beta), *own).value()
         return "", section.draw(*own).value()
     except QAlignError as error:
-        return note(str(error)), gr.skip()
+        said = html.escape(str(error))
+        return f'<div class="lab-note" role="status">{said}</div>', gr.skip()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The lab's visual language: colours, the frame of every figure, tables and facts as HTML.
+"""The lab's visual language: colours, the frame of every figure, tables and facts.
 
 Blue is the exact target, orange the base LM or a wrong rule, violet the chain, as in the player.
 The colours are mid-tones that read on light and on dark; words and grids follow the page's theme.
@@ -21,6 +21,9 @@ BLUE, ORANGE, VIOLET, TEAL, GREY = "#2f73d2", "#d97a1d", "#8a5cf0", "#0f8a7e", "
 INK = "#1d2430"
 
 Cell = str | float | int | None
+
+Words = str | list[Any]
+"""A text, or what `element` made; the page's script makes nodes of it, and text nodes of texts."""
 
 Trace = dict[str, object]
 Figure = dict[str, Any]
@@ -122,35 +125,32 @@ def percent(value: float) -> str:
     return f"{100 * value:.1f} %"
 
 
-def table(headers: Sequence[str], rows: Iterable[Sequence[Cell]]) -> str:
-    """An HTML table of numbers; every cell is escaped."""
-    head = "".join(f'<th scope="col">{html.escape(name)}</th>' for name in headers)
-    body = "".join(
-        "<tr>" + "".join(f"<td>{html.escape(number(cell))}</td>" for cell in row) + "</tr>"
-        for row in rows
-    )
+def element(name: str, *parts: Words, **attributes: str) -> Words:
+    """An element: its tag with the lab's classes ("p.say" is of class "lab-say"), what is in it."""
+    return [name, attributes, *parts]
+
+
+def table(headers: Sequence[str], rows: Iterable[Sequence[Cell]]) -> Words:
+    """A table of numbers."""
+    head = [element("th", name, scope="col") for name in headers]
+    body = [element("tr", *(element("td", number(cell)) for cell in row)) for row in rows]
+    numbers = element("table", element("thead", element("tr", *head)), element("tbody", *body))
     # tabindex: a scrolling region must be reachable from the keyboard
-    return (
-        '<div class="lab-table" tabindex="0" role="region" aria-label="numbers"><table>'
-        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
-    )
+    return element("div.table", numbers, tabindex="0", role="region", aria="numbers")
 
 
-def facts(items: Sequence[tuple[str, str] | tuple[str, str, str]]) -> str:
+def facts(items: Sequence[tuple[str, str] | tuple[str, str, str]]) -> Words:
     """Facts as a list of small cards: (what, value) or (what, value, "good" or "bad")."""
-    cards = []
-    for what, value, *tone in items:
-        kind = f" lab-{tone[0]}" if tone else ""
-        cards.append(
-            f'<div class="lab-fact{kind}"><dt>{html.escape(what)}</dt>'
-            f"<dd>{html.escape(value)}</dd></div>"
-        )
-    return f'<dl class="lab-facts">{"".join(cards)}</dl>'
+    cards = [
+        element(".".join(("div.fact", *tone)), element("dt", what), element("dd", value))
+        for what, value, *tone in items
+    ]
+    return element("dl.facts", *cards)
 
 
-def note(text: str) -> str:
-    """A remark that must not be overlooked; an empty text is nothing at all."""
-    return f'<div class="lab-note" role="status">{html.escape(text)}</div>' if text else ""
+def note(text: str) -> Words:
+    """A remark that must not be overlooked."""
+    return element("div.note", text, role="status")
 
 
 def heading(question: str, sentence: str) -> gr.HTML:

@@ -15,7 +15,7 @@ import gradio as gr
 import numpy as np
 import orjson
 
-from components.lab.style import Figure
+from components.lab.style import Figure, Words
 
 FRONTEND = Path(gr.__file__).parent / "templates" / "frontend"
 PLOTLY = next(FRONTEND.glob("assets/PlotlyPlot-*.js")).relative_to(FRONTEND).as_posix()
@@ -32,16 +32,16 @@ class View:
     """What a section shows.
 
     Attributes:
-        told: HTML of the words above the figures.
-        figures: each figure with the HTML of its table, in the order of their places on the page.
+        told: the words above the figures.
+        figures: each figure with its table, in the order of their places on the page.
     """
 
-    told: str
-    figures: tuple[tuple[Figure, str], ...]
+    told: tuple[Words, ...]
+    figures: tuple[tuple[Figure, Words], ...]
 
     def value(self) -> str:
         """What the page's component gets."""
-        figures = [(_text(figure), table) for figure, table in self.figures]
+        figures = [{"drawing": _text(drawn), "table": table} for drawn, table in self.figures]
         return _text({"told": self.told, "figures": figures})
 
 

@@ -15,6 +15,7 @@ from components.lab.style import (
     TEAL,
     VIOLET,
     Figure,
+    Words,
     facts,
     figure,
     heading,
@@ -93,7 +94,7 @@ def target_figure(example: Example) -> Figure:
     )
 
 
-def story(example: Example, found: tuple[Outcome, ...]) -> str:
+def story(example: Example, found: tuple[Outcome, ...]) -> tuple[Words, ...]:
     """Both halves of it, in words and numbers of this setting."""
     last = {o.method: o for o in found if o.n == SAMPLES[-1]}
     best = max((o for o in found if o.method == METHODS[0]), key=lambda o: o.accuracy)
@@ -124,10 +125,10 @@ def story(example: Example, found: tuple[Outcome, ...]) -> str:
             "prefers A. Best-of-n looks for the highest reward whatever beta is, so with enough "
             "samples it always finds the hack: its proxy reward climbs while accuracy collapses."
         )
-    return cards + note(words)
+    return cards, note(words)
 
 
-def outcome_table(found: tuple[Outcome, ...]) -> str:
+def outcome_table(found: tuple[Outcome, ...]) -> Words:
     """Every method at every n."""
     return table(
         ("method", "n", "P(A), accuracy", "P(B)", "P(C)", "proxy reward"),
@@ -135,7 +136,7 @@ def outcome_table(found: tuple[Outcome, ...]) -> str:
     )
 
 
-def target_table(example: Example) -> str:
+def target_table(example: Example) -> Words:
     """The three shares at a few betas."""
     betas = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, example.beta)
     shares = target_over_beta(example, betas)

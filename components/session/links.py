@@ -12,8 +12,7 @@ from components.session.offer import Offer
 from components.session.runs import Limits
 from qalign_core.decide.answers.extraction import EXTRACTORS
 from qalign_core.errors import InvalidPrompt, InvalidSetting, ModelLoadError
-from qalign_core.run import Sampling
-from qalign_core.types import TraceHeader
+from qalign_core.types import Sampling, TraceHeader
 
 WRITING = ("Write", "Please write")
 """How the prompts of writing tasks begin; they have no final answer to extract."""

@@ -24,7 +24,7 @@ from qalign_core.chain.priority import RUN
 from qalign_core.errors import InvalidSetting, QAlignError
 from qalign_core.models.progress import TOLD
 from qalign_core.protocols import LanguageModel, RewardModel
-from qalign_core.run import Sampling
+from qalign_core.types import Sampling
 
 State = Literal["idle", "loading", "queued", "sampling", "finished", "stopped", "failed"]
 ModelLoader = Callable[[str, str, Sampling], tuple[LanguageModel, RewardModel]]

@@ -116,7 +116,8 @@ def beta_facts(rewards: list[float]) -> dict[str, Any]:
     """The spread of base rewards, and the beta that each best-of-n matches.
 
     Returns:
-        {"spread": raw RM units, "matching": [[n, beta], ...]}, or a "note" that says why not.
+        {"spread": raw RM units, "matching": [{"n": n, "beta": beta}, ...]}, or a "note" that says
+        why not.
     """
     numbers = _rewards(rewards, 4096)
     if len(numbers) < 8:
@@ -126,7 +127,7 @@ def beta_facts(rewards: list[float]) -> dict[str, Any]:
     for n in SIZES if mixture is not None else ():
         assert mixture is not None
         try:
-            matching.append([n, best_of_n_as_alignment(mixture, n).beta])
+            matching.append({"n": n, "beta": best_of_n_as_alignment(mixture, n).beta})
         except InvalidSetting:
             continue  # the formula means nothing for so small an n
     return {"spread": stdev(numbers), "matching": matching}

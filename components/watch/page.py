@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import gradio as gr
+from qalign_core.runs.recording import record
 
 from components.common.folding import fold
 from components.common.new_problem import KINDS, new_problem
@@ -33,7 +34,6 @@ from qalign_core.analysis.tuning import tune_beta
 from qalign_core.assets import ASSETS
 from qalign_core.errors import InvalidSetting
 from qalign_core.protocols import LanguageModel
-from qalign_core.runs.recording import record
 from qalign_core.runs.trace import parse_trace
 from qalign_core.types import Response
 
@@ -244,7 +244,7 @@ def build_watch_page(runs: Runs, demo: gr.Blocks) -> None:
         gr.HTML("Settings changed: run again to see them.", elem_id="watch-stale")
         player = chain_player(text, diagnose=diagnose)
     form, kind, new_in_drawer, tune = _drawer(start, runs)
-    widgets = form.widgets()
+    widgets, names = form.widgets(), json.dumps(form.__slots__)
 
     async def on_run(request: gr.Request, *values: Any) -> AsyncIterator[tuple[str, str]]:
         try:
@@ -298,7 +298,7 @@ def build_watch_page(runs: Runs, demo: gr.Blocks) -> None:
         on_run,
         widgets,
         [player, status],
-        js="(...v) => QAlignShell.run(...v)",
+        js=f"(...values) => QAlignShell.run({names}, values)",
         concurrency_limit=None,
         **private,
     )
@@ -320,6 +320,6 @@ def build_watch_page(runs: Runs, demo: gr.Blocks) -> None:
         [widget.change for widget in widgets],
         None,
         widgets,
-        js="(...v) => { QAlignShell.settings(...v); }",
+        js=f"(...values) => QAlignShell.settings({names}, values)",
     )
     demo.load(on_load, None, [*widgets, status], **private)

@@ -22,7 +22,7 @@ const api = window.QAlign.mount(element.querySelector(".qp-host"), {
   step: shell.linked ? null : shell.step,
   onseek: (t) => shell.seek(t),
   actions: shell.actions,
-  extra: { diagnostics: ["Can I trust it?", (...at) => shell.diagnostics(server.diagnose, ...at)] },
+  extra: { diagnostics: ["Can I trust it?", (view) => shell.diagnostics(server.diagnose, view)] },
 });
 watch("value", () => api.stream(props.value));
 """

@@ -1,0 +1,93 @@
+/* One method's card on the Compare page. */
+import { builder, drawIcon } from "../dom.js";
+
+export const PREFIX = "qc-";
+export const h = builder(PREFIX).h;
+
+/**
+ * An answer's share of the votes.
+ * @typedef {object} Bar
+ * @property {string} name
+ * @property {number} share
+ * @property {string} label
+ * @property {boolean} won
+ * @property {boolean | null} right
+ * @property {number} [recycled] its share with the rejected proposals
+ * @property {string} [recycled_label]
+ */
+/**
+ * What the server says of one method.
+ * @typedef {object} Card
+ * @property {string} method
+ * @property {string} name
+ * @property {string} says
+ * @property {string} rule
+ * @property {string | null} answer
+ * @property {boolean} open the prompt has no answer to vote on
+ * @property {boolean | null} correct
+ * @property {string} [recycled]
+ * @property {Bar[]} bars
+ * @property {number | null} text its place in the list of texts
+ * @property {string | null} reward
+ * @property {[what: string, value: string, why: string][]} facts
+ */
+
+/** @param {boolean | null} right */
+function mark(right) {
+  if (right === null) return null;
+  return h("span.mark", { "data-right": String(right) }, drawIcon(right ? "yes" : "no", PREFIX),
+    right ? "right" : "wrong");
+}
+
+/** @param {number} share */
+const wide = (share) => `width:${Math.min(100, 100 * share)}%`;
+
+/**
+ * @param {Bar} vote
+ * @param {boolean} recycled
+ */
+function bar(vote, recycled) {
+  const more = recycled ? vote.recycled_label : undefined;
+  const title = `with rejected proposals: ${more}`;
+  const outline = more ? h("u", { title, style: wide(vote.recycled ?? 0) }) : null;
+  return h(`li.${vote.won ? "won" : ""}`,
+    h("div.bar-name", h("span", { title: vote.name }, vote.name),
+      vote.right ? drawIcon("yes", PREFIX) : null),
+    h("div.bar", h("i", { style: wide(vote.share) }), outline),
+    h("em", more || vote.label));
+}
+
+/** @param {Card["facts"]} rows */
+function facts(rows) {
+  return h("dl.facts", ...rows.map(([what, value, why]) =>
+    h("div", h("dt", { title: why }, what), h("dd", value))));
+}
+
+/**
+ * @param {Card} data
+ * @param {boolean} recycled
+ */
+function votes({ bars, method }, recycled) {
+  if (bars.length) return h("ol.bars", ...bars.map((vote) => bar(vote, recycled)));
+  return h("p.no-bars", method === "bon" ? "No vote: one reward decides." : "No votes.");
+}
+
+/**
+ * @param {Card} data
+ * @param {string[]} texts
+ * @param {boolean} recycled whether rejected proposals count too
+ */
+export function card(data, texts, recycled) {
+  const said = data.answer ?? (data.open ? "One text, chosen whole" : "no answer");
+  const text = data.text === null ? "No response to show." : texts[data.text];
+  const reward = data.reward === null ? null : h("span", `reward ${data.reward}`);
+  const region = { tabindex: 0, role: "region", aria: `${data.name}: chosen response` };
+  return h(`article.card.${data.method}`, { "data-method": data.method, aria: data.name },
+    h("div", h("h3", data.name), h("p.says", data.says)),
+    h("div.answer", h(`b.${data.answer === null ? "words" : ""}`, said), mark(data.correct)),
+    h("p.rule", h("span", data.rule),
+      recycled && data.recycled ? h("small", data.recycled) : null),
+    votes(data, recycled),
+    h("div.chosen", h("h4", h("span", "Response shown"), reward), h("div.text", region, text)),
+    facts(data.facts));
+}

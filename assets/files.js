@@ -1,0 +1,32 @@
+/* Files to and from the visitor. */
+import { builder } from "./dom.js";
+
+const { h } = builder("");
+
+/**
+ * Hand texts to the visitor as a file.
+ * @param {string} name
+ * @param {string} type
+ * @param {...string} texts
+ */
+export function saveFile(name, type, ...texts) {
+  const url = URL.createObjectURL(new Blob(texts, { type }));
+  const link = h("a", { href: url, download: name });
+  document.body.append(link);
+  link.click();
+  link.remove();
+  window.setTimeout(() => URL.revokeObjectURL(url), 10000);
+}
+
+/**
+ * Let the visitor choose a file.
+ * @param {string} accept
+ * @param {(file: File) => void} chosen
+ */
+export function chooseFile(accept, chosen) {
+  const input = h("input", { type: "file", accept });
+  input.addEventListener("change", () => {
+    if (input.files?.[0]) chosen(input.files[0]);
+  });
+  input.click();
+}

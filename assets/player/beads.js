@@ -1,0 +1,45 @@
+/* The chain as beads: one for each stay at a text, with how often it has been counted. */
+import { differs } from "../dom.js";
+import { answerStyle, button, h, swatch } from "./drawing.js";
+import { visitsAt } from "./numbers.js";
+import { answerText, fixed } from "./words.js";
+
+/** @typedef {import("./drawing.js").View} View */
+
+const MOST = 9;
+
+/**
+ * The last stays up to step t: when each began and how often it has been counted.
+ * @param {import("./parse.js").Chain} chain
+ * @param {number} t
+ */
+export function stays(chain, t) {
+  const found = [];
+  for (let k = t; k >= 0 && found.length < MOST; k = chain.since[k] - 1) {
+    found.unshift({ at: chain.since[k], visits: visitsAt(chain, k) });
+  }
+  return found;
+}
+
+/**
+ * @param {import("./drawing.js").Seek} seek
+ * @returns {import("./drawing.js").Part}
+ */
+export function beadList(seek) {
+  const node = h("ol.beads", { aria: "The chain so far" });
+  const isNew = differs();
+  return {
+    node,
+    draw({ trace, chain, seen, run }) {
+      if (!isNew(`${run}/${seen}/${trace.answers.length}`)) return;
+      node.replaceChildren(...stays(chain, seen).map(({ at, visits }, k, all) => {
+        const { answer, reward } = chain.steps[at];
+        const now = k === all.length - 1 ? "bead-now" : "";
+        const title = `from step ${at}, reward ${fixed(reward)}`;
+        const said = trace.answers.length ? answerText(trace, answer) : fixed(reward);
+        return h("li", button(`bead.${now}`, { title, onclick: () => seek(at) },
+          swatch(answerStyle(trace, answer)), said, h("b", ` ×${visits}`)));
+      }));
+    },
+  };
+}

@@ -1,0 +1,179 @@
+/* The six phases of a step, each in its cell, and what another beta would have decided. */
+import { differs, set } from "../dom.js";
+import { button, chart, h, icon, label, rewardScale, rule, s } from "./drawing.js";
+import { quantities, visitsAt, whatIf } from "./numbers.js";
+import { LAST, PHASES, factor, fixed, many, pair, plain, px, signed } from "./words.js";
+
+/** @typedef {import("./drawing.js").View} View */
+/** @typedef {import("../dom.js").Child} Child */
+/** @typedef {ReturnType<typeof quantities>} Quantities */
+
+const MOST_TICKS = 400; // rewards of the model alone on the number line
+const IFS = /** @type {[number, string][]} */ ([[0.5, "β/2"], [1, "β"], [2, "2β"]]);
+
+const reward = (/** @type {string} */ text) => h("b.c-reward", text);
+const length = (/** @type {string} */ text) => h("b.c-length", text);
+
+/** What the cell of each phase shows. */
+/** @type {((view: View, q: Quantities) => Child[])[]} */
+const CELLS = [
+  ({ step }) => {
+    const n = step.oldLength;
+    return ["i = ", h("b", step.index), ` of ${n}, each with probability 1/${n}`];
+  },
+  ({ step }) => {
+    const fresh = step.ids.length - step.index;
+    const same = step.first > step.index ? `; the first ${step.first - step.index} as before` : "";
+    return [h("b", fresh), fresh === 1 ? " new token" : " new tokens",
+      `, length ${step.oldLength} → ${step.ids.length}`,
+      step.changed ? same : "; the same text again"];
+  },
+  scoreLine,
+  formula,
+  drawBar,
+  verdict,
+];
+
+/**
+ * Both rewards on a number line.
+ * @param {View} view
+ * @param {Quantities} q
+ */
+function scoreLine({ trace, step, sizes }, q) {
+  const width = sizes.score;
+  const scale = rewardScale(trace, 8, width - 8);
+  const y = 36;
+  const old = scale(step.oldReward);
+  const fresh = scale(step.reward);
+  const shown = trace.base.slice(0, MOST_TICKS);
+  /** @type {(x: number, top: number, text: string, kind: string) => Node} */
+  const name = (x, top, text, kind) =>
+    label(Math.min(Math.max(x, 48), width - 48), top, text, "middle", kind);
+  const [before, after] = [fixed(step.oldReward), fixed(step.reward)];
+  const grey = shown.length ? `; grey: ${many(shown.length, "sample")} of the model alone` : "";
+  return [
+    chart(width, 68, `Reward now ${before}, proposed ${after}.`,
+      s("path.base-ticks", { d: shown.map((r) => `M${px(scale(r))} ${y - 5}v10`).join("") }),
+      rule("axis", 4, width - 4, y),
+      rule("jump", old, fresh, y),
+      s("circle.dot-old", { cx: old, cy: y, r: 5.5 }),
+      s("path.dot-new", { d: `M${fresh} ${y - 7}l7 7l-7 7l-7 -7z` }),
+      name(old, 18, `r(y) = ${before}`, "name"),
+      name(fresh, 61, `r(y′) = ${after}`, "name.c-new")),
+    h("p.small", "difference ", reward(signed(q.difference)), grey),
+  ];
+}
+
+/**
+ * The acceptance formula with its numbers.
+ * @param {View} view
+ * @param {Quantities} q
+ */
+function formula({ trace, step }, q) {
+  const { beta } = trace.header;
+  const alpha = pair(q.u, q.alpha)[1];
+  const over = `exp(${fixed(q.difference)}/${beta < 0.1 ? plain(beta) : fixed(beta)})`;
+  const lengths = `${step.oldLength}/${step.ids.length}`;
+  return [
+    h("p.formula", "α = min(1, ", reward(over), " × ", length(lengths), ")"),
+    h("p.formula", "\u2007= min(1, ", reward(factor(q.reward)), " × ", length(factor(q.lengths)),
+      ") = ", h("b", alpha)),
+    h("p.small", reward("reward difference over β"), ", ", length("old over new length"),
+      q.logRatio >= 0 ? `; the ratio itself is ${factor(q.ratio)}` : "",
+      q.agrees ? "" : "; this trace’s own α differs from the formula"),
+  ];
+}
+
+/**
+ * u against alpha, from 0 to 1.
+ * @param {View} _view
+ * @param {Quantities} q
+ */
+function drawBar(_view, q) {
+  const [u, alpha] = pair(q.u, q.alpha);
+  const part = (/** @type {number} */ v) => `${(100 * v).toFixed(2)}%`;
+  const below = Math.min(0.86, Math.max(0.14, q.u)); // its words stay inside
+  return [
+    h("div.bar", { role: "img", aria: `u = ${u}, accepted below α = ${alpha}` },
+      h("span.zone-yes", { style: `width:${part(q.alpha)}` }, q.alpha > 0.3 ? "accept" : ""),
+      h("span.zone-no", q.alpha < 0.7 ? "reject" : ""),
+      h("i.needle", { style: `left:${part(q.u)}` })),
+    h("div.bar-scale", "0", h("b", { style: `left:${part(below)}` }, `u = ${u}`), h("span", "1")),
+  ];
+}
+
+/**
+ * Accepted or rejected, and what that means.
+ * @param {View} view
+ */
+function verdict({ chain, step, t }) {
+  const word = step.accepted ? "Accepted" : "Rejected";
+  const head = h("b.word", icon(step.accepted ? "yes" : "no"), word);
+  if (step.accepted && step.changed) return [head, "The proposal joins the chain."];
+  return [
+    head,
+    step.accepted ? "It is the same text, " : "The old text is ",
+    h("b", `counted again, ×${visitsAt(chain, t)}`),
+    ".",
+    h("p.small", "A text that is hard to beat stays long, and so gets more votes."),
+  ];
+}
+
+/**
+ * The cells; a press on one's head goes to its phase.
+ * @param {(phase: number) => void} goPhase
+ * @returns {import("./drawing.js").Part}
+ */
+export function cellList(goPhase) {
+  const cells = PHASES.map((title, k) => {
+    const body = h("div.cell-body");
+    const head = button("cell-head", { onclick: () => goPhase(k) }, h("b", k + 1), title);
+    return { body, head, node: h(`li.cell.cell-${k}`, head, body) };
+  });
+  const isNew = differs();
+  return {
+    node: h("ol.cells", ...cells.map((cell) => cell.node)),
+    draw(view) {
+      const { t, phase } = view;
+      if (!isNew(`${view.data}/${t}/${phase}`)) return;
+      const q = quantities(view.step, view.trace.header.beta);
+      cells.forEach(({ node, head, body }, k) => {
+        const on = t > 0 && k <= phase;
+        const current = t > 0 && k === phase;
+        node.classList.toggle("qp-on", on);
+        node.classList.toggle("qp-current", current);
+        set(head, { "aria-current": current ? "step" : "false" });
+        body.replaceChildren(.../** @type {Node[]} */ (on ? CELLS[k](view, q) : []));
+      });
+    },
+  };
+}
+
+/**
+ * The same proposal and the same u at other betas, once the verdict is out.
+ * @returns {import("./drawing.js").Part}
+ */
+export function ifsRow() {
+  const ifs = h("div.ifs");
+  const isNew = differs();
+  const node = h("div.whatif", h("p", h("b", "What if?"), " The same proposal and the same u at "
+    + "another β (the smaller, the more the reward decides). For this step only: afterwards the "
+    + "chains part ways."), ifs);
+  return {
+    node,
+    draw(view) {
+      const { step, t, phase } = view;
+      if (!isNew(`${view.data}/${t}/${phase}`)) return;
+      const over = t > 0 && phase === LAST;
+      node.classList.toggle("qp-on", over);
+      ifs.replaceChildren(...(over ? IFS : []).map(([times, title]) => {
+        const beta = view.trace.header.beta * times;
+        const { alpha, taken } = whatIf(step, beta);
+        const kind = taken ? "yes" : "no";
+        return h(`span.if.${kind}`, h("b", `${title} = ${plain(beta)}`),
+          ` α = ${pair(Math.exp(step.logU), alpha)[1]} `, icon(kind),
+          taken ? "accepted" : "rejected");
+      }));
+    },
+  };
+}

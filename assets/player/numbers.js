@@ -1,0 +1,145 @@
+/* What a chain's steps and states come to, in numbers. */
+
+/** @typedef {import("./parse.js").Step} Step */
+/** @typedef {import("./parse.js").Chain} Chain */
+
+/**
+ * The state after step t: the last text that was taken.
+ * @param {Chain} chain
+ * @param {number} t
+ */
+export const stateOf = (chain, t) => chain.steps[chain.stateAt[t]];
+
+/**
+ * How often the state at t has been counted by then.
+ * @param {Chain} chain
+ * @param {number} t
+ */
+export const visitsAt = (chain, t) => t - chain.since[t] + 1;
+
+/**
+ * Rewards of the states from `burnIn` to t.
+ * @param {Chain} chain
+ * @param {number} t
+ * @param {number} burnIn
+ */
+export function rewardsOf(chain, t, burnIn) {
+  return chain.stateAt.slice(burnIn, t + 1).map((k) => chain.steps[k].reward);
+}
+
+/** @param {number[]} values */
+export const mean = (values) => values.reduce((a, b) => a + b, 0) / values.length;
+
+/**
+ * What decides a step at beta: alpha = min(1, exp((r' - r) / beta) · |y| / |y'|).
+ * @param {Step} step
+ * @param {number} beta
+ */
+export function quantities(step, beta) {
+  const difference = step.reward - step.oldReward;
+  const lengths = step.oldLength / step.ids.length;
+  const logRatio = difference / beta + Math.log(lengths);
+  const error = Math.abs(Math.min(0, logRatio) - step.logAlpha);
+  return {
+    difference,
+    lengths,
+    logRatio,
+    ratio: Math.exp(logRatio),
+    reward: Math.exp(difference / beta),
+    alpha: Math.exp(step.logAlpha),
+    u: Math.exp(step.logU),
+    /** the trace's own alpha is the formula's */
+    agrees: error <= 1e-6 * (1 + Math.abs(step.logAlpha)),
+  };
+}
+
+/**
+ * What would become of the same proposal and the same u at another beta.
+ * @param {Step} step
+ * @param {number} beta
+ */
+export function whatIf(step, beta) {
+  const { logRatio } = quantities(step, beta);
+  return {
+    alpha: Math.exp(Math.min(0, logRatio)),
+    taken: logRatio >= 0 || step.logU < logRatio,
+  };
+}
+
+/**
+ * Wilson's 95 % interval of k out of n.
+ * @param {number} k
+ * @param {number} n
+ */
+export function wilson(k, n) {
+  if (!n) return [0, 1];
+  const z = 1.959964;
+  const p = k / n;
+  const d = 1 + (z * z) / n;
+  const c = p + (z * z) / (2 * n);
+  const w = z * Math.sqrt((p * (1 - p)) / n + (z * z) / (4 * n * n));
+  return [(c - w) / d, (c + w) / d];
+}
+
+/**
+ * Self-normalised importance weights of base samples for the target at beta.
+ * @param {number[]} rewards
+ * @param {number} beta
+ */
+export function weights(rewards, beta) {
+  const top = Math.max(...rewards);
+  const w = rewards.map((r) => Math.exp((r - top) / beta));
+  const sum = w.reduce((a, b) => a + b, 0);
+  return w.map((x) => x / sum);
+}
+
+/**
+ * The share of values, or of their weights, in each of equal bins; what lies outside counts in the
+ * first or the last.
+ * @param {number[]} values
+ * @param {number[] | null} weight
+ * @param {number} lo
+ * @param {number} hi
+ * @param {number} bins
+ */
+export function histogram(values, weight, lo, hi, bins) {
+  /** @type {number[]} */
+  const out = new Array(bins).fill(0);
+  values.forEach((v, j) => {
+    const bin = Math.floor(((v - lo) / (hi - lo)) * bins);
+    out[Math.min(bins - 1, Math.max(0, bin))] += weight ? weight[j] : 1 / values.length;
+  });
+  return out;
+}
+
+/**
+ * How many states from `burnIn` to t voted for each answer, the most first.
+ * @param {Chain} chain
+ * @param {number} t
+ * @param {number} burnIn
+ */
+export function votes(chain, t, burnIn) {
+  /** @type {Map<string | null, number>} */
+  const counts = new Map();
+  for (let k = burnIn; k <= t; k++) {
+    const { answer } = stateOf(chain, k);
+    counts.set(answer, (counts.get(answer) ?? 0) + 1);
+  }
+  return [...counts].sort((a, b) => b[1] - a[1]);
+}
+
+/**
+ * Round numbers from lo to hi, some n of them.
+ * @param {number} lo
+ * @param {number} hi
+ */
+export function ticks(lo, hi, n = 4) {
+  const raw = (hi - lo) / n || 1;
+  const power = 10 ** Math.floor(Math.log10(raw));
+  const size = power * ([1, 2, 5, 10].find((m) => m * power >= raw) ?? 10);
+  const out = [];
+  for (let x = Math.ceil(lo / size) * size; x <= hi + 1e-9; x += size) {
+    out.push(Math.abs(x) < size / 1e6 ? 0 : x);
+  }
+  return out;
+}

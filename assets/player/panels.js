@@ -1,0 +1,377 @@
+/* The side panels. Their curves are drawn for new data or a new size; what lies after the position
+   is clipped away, so scrubbing costs a few attributes, not a redraw. */
+import { differs, put, set, show } from "../dom.js";
+import {
+  OTHERS,
+  answerStyle,
+  answerTitle,
+  h,
+  label,
+  rewardScale,
+  rule,
+  s,
+  swatch,
+} from "./drawing.js";
+import {
+  histogram,
+  mean,
+  rewardsOf,
+  stateOf,
+  ticks,
+  votes,
+  weights,
+  wilson,
+} from "./numbers.js";
+import { answerText, fixed, many, percent, plain, px } from "./words.js";
+
+/** @typedef {import("./drawing.js").View} View */
+/** @typedef {import("./drawing.js").Part} Part */
+/** @typedef {import("./drawing.js").Seek} Seek */
+/** @typedef {[kind: string, sign: string, text: string]} Key */
+
+const LEFT = 36;
+const RIGHT = 10;
+const TOP = 8;
+const LOW = 18;
+const BINS = 24;
+let clips = 0; // clip paths are found by their ids
+
+/**
+ * A figure with its title, the value at the position and a key.
+ * @param {string} title
+ * @param {SVGElement | null} svg
+ * @param {Key[]} keys
+ */
+function frame(title, svg, ...keys) {
+  const value = h("span.value");
+  const signs = keys.flatMap(([kind, sign, text]) => [h(`b.k-${kind}`, sign), text]);
+  const key = keys.length ? h("p.key", ...signs) : null;
+  return {
+    node: h("figure.panel", h("figcaption", title, value), svg, key),
+    /**
+     * Say the value at step t.
+     * @param {string} text
+     * @param {number} t
+     */
+    tell(text, t) {
+      put(value, text);
+      if (svg) set(svg, { "aria-label": `${title}, up to step ${t}: ${text}.` });
+    },
+  };
+}
+
+/** @param {number} height */
+const canvas = (height) => s("svg.chart", { height, role: "img" });
+
+/**
+ * @param {SVGElement} svg
+ * @param {number} width
+ * @param {number} height
+ */
+function resize(svg, width, height) {
+  set(svg, { width, viewBox: `0 0 ${width} ${height}` });
+}
+
+/**
+ * A panel over steps: it shows them up to the position, and takes one where it is pressed.
+ * @param {string} title
+ * @param {number} height
+ * @param {Seek} seek
+ * @param {...Key} keys
+ */
+function overSteps(title, height, seek, ...keys) {
+  const id = `qp-clip-${++clips}`;
+  const svg = canvas(height);
+  const shown = s("rect", { x: 0, y: -20, height: height + 40 });
+  const head = rule("head", 0, 0, 0);
+  const marks = s("g", { "clip-path": `url(#${id})` });
+  const axes = s("g");
+  const bottom = height - LOW;
+  let steps = 1;
+  let x = (/** @type {number} */ t) => t;
+
+  svg.append(s("clipPath", { id }, shown), axes, marks, head);
+  svg.classList.add("qp-seek");
+  const go = (/** @type {PointerEvent} */ event) => {
+    const along = event.clientX - svg.getBoundingClientRect().left - LEFT;
+    seek(Math.round((steps * along) / (x(steps) - LEFT)));
+  };
+  svg.addEventListener("pointerdown", (event) => {
+    go(event);
+    svg.setPointerCapture(event.pointerId);
+  });
+  svg.addEventListener("pointermove", (event) => {
+    if (event.buttons) go(event);
+  });
+
+  return {
+    ...frame(title, svg, ...keys),
+    axes,
+    marks,
+    bottom,
+    /**
+     * The places of steps for new data or a new size; the axes begin anew.
+     * @param {View} view
+     */
+    scale({ trace, chain, sizes }) {
+      const width = sizes.panel;
+      resize(svg, width, height);
+      steps = Math.max(trace.header.steps, chain.steps.length - 1, 1);
+      x = (t) => LEFT + ((width - LEFT - RIGHT) * t) / steps;
+      set(head, { y1: 0, y2: bottom + 3 });
+      const whole = ticks(0, steps).filter(Number.isInteger);
+      axes.replaceChildren(...whole.map((t) => label(x(t), height - 3, plain(t))));
+      return { x, steps };
+    },
+    /**
+     * @param {number} y
+     * @param {string} text
+     */
+    level(y, text, kind = "level") {
+      axes.append(rule(kind, LEFT, x(steps), y), label(LEFT - 6, y + 4, text, "end"));
+    },
+    /** @param {number} t */
+    move(t) {
+      set(shown, { width: x(t) + 1 });
+      set(head, { x1: x(t), x2: x(t) });
+    },
+  };
+}
+
+/**
+ * @param {string | number} x
+ * @param {string | number} y
+ * @param {number} r
+ */
+function ring(x, y, r) {
+  return `M${x} ${y}m${-r} 0a${r} ${r} 0 1 0 ${2 * r} 0a${r} ${r} 0 1 0 ${-2 * r} 0`;
+}
+
+/**
+ * Reward of the states, step by step, with the rejected proposals.
+ * @param {Seek} seek
+ * @returns {Part}
+ */
+export function tracePanel(seek) {
+  const keys = /** @type {Key[]} */ ([
+    ["yes", "━", "current text"],
+    ["no", "○", "rejected proposal"],
+  ]);
+  const panel = overSteps("Reward, step by step", 144, seek, ...keys);
+  const isNew = differs();
+  const floor = panel.bottom - 10;
+
+  /** @param {View} view */
+  function redraw(view) {
+    const { trace, burnIn } = view;
+    const { steps, stateAt } = view.chain;
+    const scale = panel.scale(view);
+    const { x } = scale;
+    const y = rewardScale(trace, floor, TOP);
+    const few = steps.length <= 300;
+    for (const r of ticks(y.lo, y.hi, 3)) panel.level(y(r), plain(r));
+    let line = "";
+    let rings = "";
+    let dots = "";
+    /** @type {{ answer: string | null, from: number, to: number }[]} */
+    const bands = [];
+    steps.forEach((step, t) => {
+      const at = px(x(t));
+      const state = steps[stateAt[t]];
+      const v = px(y(state.reward));
+      line += t ? `H${at}V${v}` : `M${at} ${v}`;
+      if (!step.accepted) rings += ring(at, px(y(step.reward)), few ? 2.6 : 1.6);
+      else if (few) dots += ring(at, v, 2);
+      const band = bands[bands.length - 1];
+      if (band?.answer === state.answer) band.to = t;
+      else bands.push({ answer: state.answer, from: t, to: t });
+    });
+    const answers = (trace.answers.length ? bands : []).map(({ answer, from, to }) => {
+      const left = x(Math.max(0, from - 0.5));
+      const width = x(Math.min(to + 0.5, scale.steps)) - left;
+      const style = answerStyle(trace, answer);
+      const place = { style, x: left, width, y: floor + 4, height: 7 };
+      return s("rect.own", place, answerTitle(trace, answer));
+    });
+    panel.marks.replaceChildren(...answers, s("path.state-line", { d: line }),
+      s("path.dots", { d: dots }), s("path.rings", { d: rings }));
+    const burn = Math.min(burnIn, scale.steps);
+    if (burn) {
+      const place = { x: LEFT, width: x(burn) - LEFT, y: TOP, height: floor - TOP };
+      const said = `burn-in: the first ${burn} states are not counted`;
+      panel.axes.append(s("rect.burn", place, s("title", said)));
+    }
+  }
+
+  return {
+    node: panel.node,
+    draw(view) {
+      if (isNew(view.data)) redraw(view);
+      panel.move(view.seen);
+      panel.tell(`now ${fixed(stateOf(view.chain, view.seen).reward)}`, view.seen);
+    },
+  };
+}
+
+/**
+ * How often proposals are accepted.
+ * @param {Seek} seek
+ * @returns {Part}
+ */
+export function ratePanel(seek) {
+  const keys = /** @type {Key[]} */ ([
+    ["yes", "━", "of those that differ, 95 % band"],
+    ["ink", "╍", "of all"],
+  ]);
+  const panel = overSteps("How often proposals are accepted", 108, seek, ...keys);
+  const isNew = differs();
+
+  /** @param {View} view */
+  function redraw(view) {
+    const { chain } = view;
+    const { x } = panel.scale(view);
+    const y = (/** @type {number} */ v) => panel.bottom - (panel.bottom - TOP) * v;
+    panel.level(y(0), "0 %");
+    panel.level(y(1), "100 %");
+    panel.level(y(0.5), "50 %", "half");
+    let all = "";
+    let line = "";
+    let up = "";
+    let down = "";
+    for (let t = 1; t < chain.steps.length; t++) {
+      const at = (/** @type {number} */ v) => `${px(x(t))} ${px(y(v))}`;
+      all += `${all ? "L" : "M"}${at(chain.accepted[t] / t)}`;
+      const n = chain.changed[t];
+      const k = chain.moves[t];
+      if (!n) continue;
+      const [lo, hi] = wilson(k, n);
+      const to = line ? "L" : "M";
+      line += to + at(k / n);
+      up += to + at(hi);
+      down = `L${at(lo)}${down}`;
+    }
+    panel.marks.replaceChildren(s("path.band", { d: up && `${up}${down}Z` }),
+      s("path.all-line", { d: all }), s("path.state-line", { d: line }));
+  }
+
+  /** @param {View} view */
+  function said({ chain, seen }) {
+    if (seen === 0) return "no proposal yet";
+    const of = `${percent(chain.accepted[seen] / seen)} of all`;
+    const n = chain.changed[seen];
+    return n ? `${of}, ${percent(chain.moves[seen] / n)} of those that differ` : of;
+  }
+
+  return {
+    node: panel.node,
+    draw(view) {
+      if (isNew(view.data)) redraw(view);
+      panel.move(view.seen);
+      panel.tell(said(view), view.seen);
+    },
+  };
+}
+
+/**
+ * The rewards of the states beside those of the model alone and of the target.
+ * @returns {Part}
+ */
+export function histogramPanel() {
+  const height = 122;
+  const bottom = height - LOW;
+  const svg = canvas(height);
+  const panel = frame("Where the chain spends its time", svg, ["yes", "■", "chain"],
+    ["no", "━", "model alone"], ["ink", "╍", "target, estimated"]);
+  const bars = s("path.bars");
+  const base = s("path.base-line");
+  const target = s("path.all-line");
+  const axes = s("g");
+  svg.append(bars, base, target, axes);
+  const isNew = differs();
+  const isElsewhere = differs();
+  let range = { lo: 0, hi: 1 };
+  let x = (/** @type {number} */ bin) => bin;
+  let y = (/** @type {number} */ share) => share;
+
+  /** @type {(view: View, t: number) => number[]} */
+  const states = ({ chain, burnIn }, t) => rewardsOf(chain, t, Math.min(burnIn, t));
+  /** @type {(values: number[], weight: number[] | null) => number[]} */
+  const shares = (values, weight) =>
+    values.length ? histogram(values, weight, range.lo, range.hi, BINS) : [];
+  /** @param {number[]} values */
+  function outline(values) {
+    if (!values.length) return "";
+    const steps = values.map((v, b) => `V${px(y(v))}H${px(x(b + 1))}`);
+    return `M${LEFT} ${bottom}${steps.join("")}V${bottom}`;
+  }
+
+  /** @param {View} view */
+  function redraw(view) {
+    const { trace, chain } = view;
+    const width = view.sizes.panel;
+    const right = width - RIGHT;
+    resize(svg, width, height);
+    const scale = rewardScale(trace, LEFT, right);
+    range = scale;
+    x = (bin) => LEFT + ((right - LEFT) * bin) / BINS;
+    const alone = shares(trace.base, null);
+    const tilted = alone.length ? shares(trace.base, weights(trace.base, trace.header.beta)) : [];
+    const walked = shares(states(view, chain.steps.length - 1), null);
+    const most = Math.max(...walked, ...alone, ...tilted);
+    y = (share) => bottom - (bottom - TOP) * Math.min(1, share / most);
+    set(base, { d: outline(alone) });
+    set(target, { d: outline(tilted) });
+    const rewards = ticks(scale.lo, scale.hi, 5);
+    axes.replaceChildren(rule("axis", LEFT, right, bottom),
+      ...rewards.map((r) => label(scale(r), height - 3, plain(r))),
+      label(LEFT - 6, TOP + 6, percent(most), "end"), label(LEFT - 6, bottom, "0 %", "end"));
+  }
+
+  /** @param {View} view */
+  function move(view) {
+    const { trace, seen } = view;
+    const rewards = states(view, seen);
+    const columns = shares(rewards, null).map((v, b) =>
+      (v ? `M${x(b) + 0.5} ${bottom}V${y(v)}H${x(b + 1) - 0.5}V${bottom}Z` : ""));
+    set(bars, { d: columns.join("") });
+    const alone = trace.base.length ? `, model alone ${fixed(mean(trace.base))}` : "";
+    panel.tell(`mean reward ${fixed(mean(rewards))}${alone}`, seen);
+  }
+
+  return {
+    node: panel.node,
+    draw(view) {
+      if (isNew(view.data)) redraw(view);
+      if (isElsewhere(`${view.data}/${view.seen}`)) move(view);
+    },
+  };
+}
+
+/**
+ * The states' votes; absent where the prompt has no answer.
+ * @returns {Part}
+ */
+export function answersPanel() {
+  const panel = frame("Votes for each final answer", null);
+  const list = h("ol.answers");
+  panel.node.append(list);
+  /** @type {(style: string, text: string, share: number) => HTMLElement} */
+  const row = (style, text, share) => h("li", h("span.who", swatch(style), text),
+    h("span.share", h("i.own", { style: `${style};width:${px(100 * share)}%` })),
+    h("span.much", percent(share)));
+  return {
+    node: panel.node,
+    draw({ trace, chain, seen, burnIn }) {
+      show(panel.node, trace.answers.length);
+      const from = Math.min(burnIn, seen);
+      const n = seen - from + 1;
+      const sorted = votes(chain, seen, from);
+      const rest = sorted.slice(4).reduce((sum, [, k]) => sum + k, 0);
+      const rows = sorted.slice(0, 4).map(([answer, k]) =>
+        row(answerStyle(trace, answer), answerText(trace, answer), k / n));
+      if (rest) rows.push(row(OTHERS, "others", rest / n));
+      list.replaceChildren(...rows);
+      panel.tell(many(n, "state"), seen);
+    },
+  };
+}

@@ -1,0 +1,328 @@
+/* A trace (JSON lines, version 1 or 2) as the player needs it. A file is anybody's word: each line is
+   checked, and the first that cannot be is named in one sentence. */
+
+/**
+ * What the first line says of a run.
+ * @typedef {object} Header
+ * @property {string} lm
+ * @property {string} rm
+ * @property {string} prompt
+ * @property {number} beta
+ * @property {number} steps
+ * @property {number} [seed]
+ * @property {string | null} [reference] the right answer, if it is known
+ */
+/**
+ * One step: its proposal beside the state that it would replace.
+ * @typedef {object} Step
+ * @property {number} t
+ * @property {number} index how many tokens were kept
+ * @property {number[]} ids the proposal's tokens, EOS included
+ * @property {string[]} pieces their texts
+ * @property {boolean} finished
+ * @property {number} reward
+ * @property {string | null} answer
+ * @property {number} logAlpha
+ * @property {number} logU
+ * @property {boolean} accepted
+ * @property {number} first the first token that differs from the state, -1 if none does
+ * @property {boolean} changed
+ * @property {number} old the step whose proposal was the state
+ * @property {number} oldLength
+ * @property {number} oldReward
+ */
+/**
+ * One chain; a list's item t counts the steps 1 to t.
+ * @typedef {object} Chain
+ * @property {number} id
+ * @property {Step[]} steps
+ * @property {number[]} stateAt the step whose proposal is the state at t
+ * @property {number[]} since the step at which that state came
+ * @property {number[]} accepted
+ * @property {number[]} changed proposals that differ from the state
+ * @property {number[]} moves those of them that were accepted
+ * @property {number[]} generated tokens
+ */
+/**
+ * @typedef {object} Trace
+ * @property {Header} header
+ * @property {number[]} base rewards of the model alone
+ * @property {Chain[]} chains
+ * @property {string[]} answers in the order of their appearance
+ * @property {{ reason: string, message: string } | null} end
+ * @property {number} lines
+ * @property {number} read characters
+ * @property {number} version changes with every reading
+ * @property {number} lo the lowest reward
+ * @property {number} hi the highest reward
+ */
+
+export const LIMITS = { characters: 16e6, steps: 50000, chains: 64, tokens: 32768 };
+
+/** What is wrong with a trace, in one sentence. */
+export class TraceError extends Error {}
+
+/** @typedef {(x: any) => boolean} Test */
+
+/** @type {Test} */
+const isText = (x) => typeof x === "string";
+/** @type {Test} */
+const isCount = (x) => Number.isSafeInteger(x) && x >= 0;
+/** @type {Test} */
+const isNumber = (x) => typeof x === "number" && Math.abs(x) <= 1e300;
+/** @type {Test} */
+const isLog = (x) => x === null || (isNumber(x) && x <= 0);
+/** @type {(x: any, test: Test, most: number) => boolean} */
+const isList = (x, test, most) => Array.isArray(x) && x.length <= most && x.every(test);
+/** @type {(x: any) => boolean} */
+const isRecord = (x) => x !== null && typeof x === "object" && !Array.isArray(x);
+
+/** @returns {Trace} */
+export function newTrace() {
+  return {
+    header: /** @type {any} */ (null), // until its line has come
+    base: [],
+    chains: [],
+    answers: [],
+    end: null,
+    lines: 0,
+    read: 0,
+    version: 0,
+    lo: Infinity,
+    hi: -Infinity,
+  };
+}
+
+/**
+ * Read the lines that arrived since the last call.
+ * @param {Trace} trace
+ * @param {string} text everything so far
+ * @param {boolean} [whole] nothing will follow, so the last line needs no end
+ */
+export function feed(trace, text, whole) {
+  if (text.length > LIMITS.characters) throw new TraceError("This trace is larger than 16 MB.");
+  for (;;) {
+    let stop = text.indexOf("\n", trace.read);
+    if (stop < 0) {
+      if (!whole || trace.read >= text.length) break;
+      stop = text.length;
+    }
+    const line = text.slice(trace.read, stop);
+    trace.read = stop + 1;
+    trace.lines += 1;
+    if (line.trim()) readLine(trace, line);
+  }
+  trace.version += 1;
+  return trace;
+}
+
+/**
+ * Parse a whole trace.
+ * @param {string} text
+ */
+export function parse(text) {
+  const trace = feed(newTrace(), text, true);
+  if (!trace.header) throw new TraceError("This file is empty, not a trace.");
+  if (!trace.chains.length) throw new TraceError("This trace has no steps.");
+  return trace;
+}
+
+/**
+ * @param {Trace} trace
+ * @param {unknown} ok
+ * @param {string} sentence
+ */
+function need(trace, ok, sentence) {
+  if (!ok) throw new TraceError(`Line ${trace.lines}: ${sentence}.`);
+}
+
+/**
+ * @param {Trace} trace
+ * @param {unknown} ok
+ * @param {string} name
+ */
+function needField(trace, ok, name) {
+  need(trace, ok, `“${name}” is missing or wrong`);
+}
+
+/**
+ * @param {Trace} trace
+ * @param {string} line
+ */
+function readLine(trace, line) {
+  let x;
+  try {
+    x = JSON.parse(line);
+  } catch {
+    need(trace, false, "this is not JSON; a trace is JSON lines");
+  }
+  need(trace, isRecord(x), "expected an object");
+  if (!trace.header) {
+    readHeader(trace, x);
+    return;
+  }
+  if (x.type !== "end") trace.end = null; // a run that was stopped and has gone on
+  if (x.type === "base") {
+    needField(trace, isList(x.rewards, isNumber, LIMITS.steps), "rewards");
+    trace.base = x.rewards;
+    for (const r of x.rewards) span(trace, r);
+  } else if (x.type === "sample") {
+    needField(trace, x.n === trace.base.length && x.n < LIMITS.steps, "n");
+    needField(trace, isNumber(x.reward), "reward");
+    trace.base.push(x.reward);
+    span(trace, x.reward);
+  } else if (x.type === "end") {
+    needField(trace, isText(x.reason), "reason");
+    trace.end = { reason: x.reason, message: isText(x.message) ? x.message : "" };
+  } else if (x.type === "step") {
+    readStep(trace, x);
+  } else {
+    need(trace, false, `unknown type ${JSON.stringify(x.type)}`);
+  }
+}
+
+/**
+ * @param {Trace} trace
+ * @param {any} x
+ */
+function readHeader(trace, x) {
+  need(trace, x.type === "header", "expected a trace, whose first line is its header");
+  const known = x.version === 1 || x.version === 2;
+  need(trace, known, `trace version ${String(x.version)} is not known, expected 1 or 2`);
+  need(trace, [x.lm, x.rm, x.prompt].every(isText), "the header needs lm, rm and prompt");
+  needField(trace, isNumber(x.beta) && x.beta > 0, "beta");
+  needField(trace, isCount(x.steps) && x.steps <= LIMITS.steps, "steps");
+  trace.header = x;
+}
+
+/**
+ * @param {Trace} trace
+ * @param {number} r
+ */
+function span(trace, r) {
+  trace.lo = Math.min(trace.lo, r);
+  trace.hi = Math.max(trace.hi, r);
+}
+
+/**
+ * Refuse a step that cannot be.
+ * @param {Trace} trace
+ * @param {any} x
+ * @param {number} t the step that is due
+ * @param {Step | null} old the step of the state before
+ */
+function checkStep(trace, x, t, old) {
+  const due = `step ${String(x.t)} of chain ${x.chain} came where ${t} was due`;
+  need(trace, x.t === t && t <= LIMITS.steps, due);
+  const most = old ? old.ids.length - 1 : 0;
+  needField(trace, isCount(x.index) && x.index <= most, "index");
+  needField(trace, isList(x.tokens, isCount, LIMITS.tokens) && x.tokens.length > 0, "tokens");
+  const lengths = [0, x.tokens.length];
+  const texts = isList(x.pieces, isText, LIMITS.tokens) && lengths.includes(x.pieces.length);
+  needField(trace, texts, "pieces");
+  needField(trace, isNumber(x.reward), "reward");
+  needField(trace, isLog(x.log_alpha) && isLog(x.log_u), "log_alpha");
+  needField(trace, typeof x.accepted === "boolean", "accepted");
+  needField(trace, x.answer == null || isText(x.answer), "answer");
+  needField(trace, x.cost == null || isList(x.cost, isCount, 8), "cost");
+}
+
+/**
+ * The first token that differs from the state, -1 if none does.
+ * @param {number[]} ids
+ * @param {number[]} before
+ * @param {number} from
+ */
+function firstDifference(ids, before, from) {
+  const shared = Math.min(ids.length, before.length);
+  for (let j = from; j < shared; j++) {
+    if (ids[j] !== before[j]) return j;
+  }
+  return ids.length === before.length ? -1 : shared;
+}
+
+/**
+ * @param {Trace} trace
+ * @param {number} id
+ * @returns {Chain}
+ */
+function newChain(trace, id) {
+  /** @type {Chain} */
+  const chain = {
+    id,
+    steps: [],
+    stateAt: [],
+    since: [],
+    accepted: [],
+    changed: [],
+    moves: [],
+    generated: [],
+  };
+  trace.chains.push(chain);
+  trace.chains.sort((a, b) => a.id - b.id);
+  return chain;
+}
+
+/**
+ * @param {Trace} trace
+ * @param {any} x
+ */
+function readStep(trace, x) {
+  needField(trace, isCount(x.chain) && x.chain < LIMITS.chains, "chain");
+  const known = trace.chains.find((c) => c.id === x.chain);
+  const t = known ? known.steps.length : 0;
+  const old = known ? known.steps[known.stateAt[t - 1]] : null;
+  checkStep(trace, x, t, old);
+  const logAlpha = x.log_alpha ?? -Infinity;
+  const logU = x.log_u ?? -Infinity;
+  const taken = t === 0 || logAlpha === 0 || logU < logAlpha;
+  need(trace, x.accepted === taken, "the verdict contradicts alpha and u");
+
+  const words = x.pieces.length ? x.pieces : x.tokens.map((/** @type {number} */ n) => ` ${n}`);
+  const ids = old ? old.ids.slice(0, x.index).concat(x.tokens) : x.tokens;
+  const first = old ? firstDifference(ids, old.ids, x.index) : -1;
+  const chain = known ?? newChain(trace, x.chain);
+  /** @type {Step} */
+  const step = {
+    t,
+    index: x.index,
+    ids,
+    pieces: old ? old.pieces.slice(0, x.index).concat(words) : words,
+    finished: Boolean(x.finished),
+    reward: x.reward,
+    answer: x.answer ?? null,
+    logAlpha,
+    logU,
+    accepted: x.accepted,
+    first,
+    changed: first >= 0,
+    old: old ? chain.stateAt[t - 1] : 0,
+    oldLength: old ? old.ids.length : ids.length,
+    oldReward: old ? old.reward : x.reward,
+  };
+  addStep(chain, step, x.cost ? x.cost[0] : x.tokens.length);
+  if (step.answer !== null && !trace.answers.includes(step.answer)) {
+    trace.answers.push(step.answer);
+  }
+  span(trace, step.reward);
+}
+
+/**
+ * @param {Chain} chain
+ * @param {Step} step
+ * @param {number} generated tokens
+ */
+function addStep(chain, step, generated) {
+  const { t, accepted, changed } = step;
+  const before = (/** @type {number[]} */ list) => (t ? list[t - 1] : 0);
+  const count = (/** @type {number[]} */ list, /** @type {number | boolean} */ n) => {
+    list.push(before(list) + Number(n));
+  };
+  count(chain.accepted, t > 0 && accepted); // the first draft is no proposal
+  count(chain.changed, changed);
+  count(chain.moves, changed && accepted);
+  count(chain.generated, generated);
+  chain.stateAt.push(accepted ? t : before(chain.stateAt));
+  chain.since.push(accepted && changed ? t : before(chain.since));
+  chain.steps.push(step);
+}

@@ -1,0 +1,150 @@
+/* Play, scrub, speed and keys. */
+import { put, set, show } from "../dom.js";
+import { SPEEDS } from "./clock.js";
+import { button, h, icon } from "./drawing.js";
+
+const KEYS = [
+  ["Space", "play or pause"],
+  ["→ ←", "one step on or back"],
+  ["Shift + → ←", "ten steps"],
+  ["Home, End", "first, last step"],
+  ["[ ]", "slower, faster"],
+  ["1 … 6", "a phase of this step"],
+  ["N", "next accepted"],
+  ["?", "this list"],
+];
+
+/**
+ * What a visitor can do with the position.
+ * @typedef {object} Acts
+ * @property {() => void} toggle play or pause
+ * @property {(by: number) => void} move
+ * @property {() => void} hop to the next accepted text
+ * @property {(t: number) => void} seek
+ * @property {(t: number) => void} scrub
+ * @property {(phase: number) => void} goPhase
+ * @property {(speed: number) => void} setSpeed
+ * @property {(id: number) => void} setChain
+ * @property {() => number} last
+ */
+
+/**
+ * @param {string} title
+ * @param {() => void} onchange
+ * @param {string[]} names
+ */
+function choice(title, onchange, names) {
+  return h("select.select", { aria: title, onchange }, ...names.map((name) => h("option", name)));
+}
+
+/**
+ * @param {import("../dom.js").Icon} image
+ * @param {string} title
+ * @param {() => void} onclick
+ */
+function iconButton(image, title, onclick, kind = "") {
+  return button(`button.${kind}`, { aria: title, title, onclick }, icon(image));
+}
+
+/** @param {Acts} acts */
+export function transportBar(acts) {
+  const play = iconButton("play", "Play", () => acts.toggle(), "play");
+  const scrub = h("input.scrub", {
+    type: "range",
+    min: 0,
+    max: 1,
+    value: 0,
+    aria: "Step",
+    oninput: () => acts.scrub(Number(scrub.value)),
+  });
+  const count = h("span.count");
+  const chains = choice("Chain", () => acts.setChain(Number(chains.value)), []);
+  const speeds = SPEEDS.map((v) => (v === Infinity ? "instant" : `${v}×`));
+  const speed = choice("Speed", () => acts.setSpeed(SPEEDS[speed.selectedIndex]), speeds);
+  const help = h("div.help", { hidden: true }, h("b", "Keys, while the player has the focus"),
+    h("dl", ...KEYS.flatMap(([keys, what]) => [h("dt", keys), h("dd", what)])));
+  const helpButton = button("button",
+    { aria: "Keyboard help", "aria-expanded": "false", onclick: () => toggleHelp() }, "?");
+  speed.selectedIndex = SPEEDS.indexOf(1);
+
+  function toggleHelp() {
+    show(help, help.hidden);
+    set(helpButton, { "aria-expanded": String(!help.hidden) });
+  }
+
+  /** @param {number} by */
+  function faster(by) {
+    const next = SPEEDS[speed.selectedIndex + by];
+    if (next) acts.setSpeed(next);
+  }
+
+  /** @type {Record<string, (many: number) => void>} */
+  const keys = {
+    " ": () => acts.toggle(),
+    ArrowRight: (many) => acts.move(many),
+    ArrowLeft: (many) => acts.move(-many),
+    Home: () => acts.seek(0),
+    End: () => acts.seek(acts.last()),
+    n: () => acts.hop(),
+    N: () => acts.hop(),
+    "?": toggleHelp,
+    "[": () => faster(-1),
+    "]": () => faster(1),
+  };
+  for (const phase of [0, 1, 2, 3, 4, 5]) keys[String(phase + 1)] = () => acts.goPhase(phase);
+
+  return {
+    node: h("div.transport",
+      h("div.buttons", iconButton("back", "Step back", () => acts.move(-1)), play,
+        iconButton("next", "Step forward", () => acts.move(1)),
+        iconButton("hop", "Next accepted", () => acts.hop())),
+      h("div.scrub-row", scrub, count),
+      h("div.extra", chains, speed, helpButton), help),
+
+    /** @param {KeyboardEvent} event */
+    key(event) {
+      const tag = /** @type {Element} */ (event.target).tagName;
+      const held = event.ctrlKey || event.metaKey || event.altKey;
+      if (held || tag === "SELECT" || (event.key === " " && tag === "BUTTON")) return;
+      if (!Object.hasOwn(keys, event.key)) return;
+      keys[event.key](event.shiftKey ? 10 : 1);
+      event.preventDefault();
+      event.stopPropagation();
+    },
+
+    /** @param {number} v */
+    showSpeed(v) {
+      speed.selectedIndex = SPEEDS.indexOf(v);
+    },
+
+    /**
+     * @param {{ id: number }[]} all
+     * @param {number} id the one that is looked at
+     */
+    showChains(all, id) {
+      if (chains.options.length !== all.length) {
+        chains.replaceChildren(...all.map((c) =>
+          h("option", { value: c.id, selected: c.id === id }, `chain ${c.id}`)));
+      }
+      show(chains, all.length > 1);
+    },
+
+    /**
+     * @param {number} t
+     * @param {number} last
+     * @param {boolean} playing
+     * @param {boolean} over nothing is left to play
+     */
+    showPosition(t, last, playing, over) {
+      const title = playing ? "Pause" : over ? "Play again" : "Play";
+      if (play.title !== title) {
+        set(play, { title, "aria-label": title });
+        play.replaceChildren(icon(playing ? "pause" : "play"));
+      }
+      scrub.max = String(Math.max(1, last));
+      scrub.value = String(t);
+      set(scrub, { "aria-valuetext": `step ${t} of ${last}` });
+      put(count, `${t} / ${last}`);
+    },
+  };
+}

@@ -1,0 +1,144 @@
+/* Numbers and steps as people read them. */
+import { quantities } from "./numbers.js";
+
+/** @typedef {import("./parse.js").Step} Step */
+/** @typedef {import("./parse.js").Trace} Trace */
+
+const MINUS = "−";
+const RAISED = "⁰¹²³⁴⁵⁶⁷⁸⁹";
+
+/** @type {(x: number, digits?: number) => string} */
+export const fixed = (x, digits = 2) => x.toFixed(digits).replace("-", MINUS);
+/** @type {(x: number, digits?: number) => string} */
+export const signed = (x, digits = 2) => (x >= 0 ? "+" : "") + fixed(x, digits);
+/** @type {(x: number) => string} */
+export const px = (x) => x.toFixed(1);
+/** @type {(x: number) => string} */
+export const percent = (x) => `${Math.round(100 * x)} %`;
+/** @type {(x: number) => string} */
+export const plain = (x) => String(Number(x.toPrecision(6))).replace("-", MINUS);
+/** @type {(n: number, word: string) => string} */
+export const many = (n, word) => `${n} ${word}${n === 1 ? "" : "s"}`;
+
+/**
+ * A non-negative number in few digits: 0.69, 12.4, 2.1 × 10⁻⁵.
+ * @param {number} x
+ */
+export function brief(x) {
+  if (x === 0) return "0";
+  if (!Number.isFinite(x)) return "∞";
+  if (x < 0.001 || x >= 1e5) {
+    const [m, e] = x.toExponential(1).split("e");
+    const power = [...String(Number(e))].map((c) => RAISED[Number(c)] ?? "⁻");
+    return `${m} × 10${power.join("")}`;
+  }
+  return x < 0.1 ? x.toPrecision(2) : x.toFixed(x < 10 ? 2 : 1);
+}
+
+/**
+ * A factor of the acceptance formula.
+ * @param {number} x
+ */
+export const factor = (x) => (x >= 0.001 && x < 1e4 ? x.toFixed(3) : brief(x));
+
+/**
+ * u and alpha in as few digits as show which one is larger.
+ * @param {number} u
+ * @param {number} alpha
+ * @returns {[string, string]}
+ */
+export function pair(u, alpha) {
+  for (let d = 2; d < 8; d++) {
+    const enough = (/** @type {number} */ x) => x >= 0.1 ** d || x === 0;
+    const [a, b] = [u, alpha].map((x) => (enough(x) ? x.toFixed(d) : brief(x)));
+    if (a !== b || u === alpha) return [a, alpha === 1 ? "1" : b];
+  }
+  return [String(u), String(alpha)];
+}
+
+/**
+ * Model text made safe to look at: controls and direction marks become visible signs.
+ * @param {string} text
+ */
+export function visible(text) {
+  return text
+    .replace(/[\u0000-\u0008\u000b-\u001f\u007f]/g, (c) =>
+      String.fromCharCode(c === "\x7f" ? 0x2421 : 0x2400 + c.charCodeAt(0)))
+    .replace(/[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g, (c) =>
+      `⟨U+${c.charCodeAt(0).toString(16).toUpperCase().padStart(4, "0")}⟩`);
+}
+
+/**
+ * An answer, with whether it is right where that is known.
+ * @param {Trace} trace
+ * @param {string | null} answer
+ */
+export function answerText({ header }, answer) {
+  if (answer === null) return "no answer";
+  const shown = visible(answer).slice(0, 40);
+  if (header.reference == null) return shown;
+  return `${shown} ${answer === header.reference ? "✓" : "✗"}`;
+}
+
+/** The phases of a step; a position names one by its place. */
+export const PHASES = ["Place", "Rewrite", "Score", "Chance", "Draw", "Verdict"];
+export const LAST = PHASES.length - 1;
+
+/** What each phase says, from step, beta and how u and alpha are written. */
+/** @type {((step: Step, beta: number) => string)[]} */
+const STORY = [
+  () => "Where to cut? Every token of the current text is equally likely.",
+  (step) => rewritten(step),
+  (step, beta) => {
+    const { difference } = quantities(step, beta);
+    if (difference === 0) return "The reward model scores both texts the same.";
+    const better = difference > 0 ? "better" : "less";
+    const [now, before] = [fixed(step.reward), fixed(step.oldReward)];
+    return `The reward model likes the proposal ${better}: ${now} against ${before}.`;
+  },
+  (step, beta) => {
+    const { logRatio, u, alpha } = quantities(step, beta);
+    return logRatio >= 0
+      ? "At least as good a trade as the current text: it is taken for certain."
+      : `So the proposal is taken with probability ${pair(u, alpha)[1]}.`;
+  },
+  (step, beta) => {
+    const { u, alpha } = quantities(step, beta);
+    return `A random number between 0 and 1 is drawn: u = ${pair(u, alpha)[0]}.`;
+  },
+  (step, beta) => {
+    const q = quantities(step, beta);
+    const [u, alpha] = pair(q.u, q.alpha);
+    if (!step.accepted) {
+      return `Rejected: ${u} is not below ${alpha}. The old text stays and is counted again.`;
+    }
+    const why = q.alpha === 1 ? "with probability 1, any u will do" : `${u} is below ${alpha}`;
+    return `Accepted: ${why}. The proposal becomes the current text.`;
+  },
+];
+
+/** @param {Step} step */
+function rewritten(step) {
+  const { index, first } = step;
+  const kept = index === 0
+    ? "The model keeps nothing and writes a new text."
+    : `The model keeps the first ${many(index, "token")} and rewrites the rest.`;
+  if (!step.changed) return `${kept} It wrote the same again.`;
+  if (first === index) return kept;
+  const same = first - index;
+  const come = same === 1 ? "one comes" : `${same} come`;
+  return `${kept.slice(0, -1)}; the first ${come} out the same.`;
+}
+
+/**
+ * One sentence or two for what happens in a phase of a step.
+ * @param {Step} step
+ * @param {number} phase
+ * @param {number} beta
+ */
+export function narrate(step, phase, beta) {
+  if (step.t > 0) return STORY[phase](step, beta);
+  const length = many(step.ids.length, "token");
+  const reward = fixed(step.reward);
+  return `The chain starts from one ordinary draft of the model: ${length}, reward ${reward}.`;
+}

@@ -1,0 +1,94 @@
+/* The logarithmic slider for beta, with what beta means in plain numbers. */
+import { builder, put } from "../dom.js";
+
+/** @typedef {{ spread?: number, matching?: { n: number, beta: number }[], note?: string }} Facts */
+
+const { h } = builder("q-");
+const LOW = -2; // powers of ten
+const HIGH = 2;
+const LEAST = 0.001;
+const MOST = 1000;
+const ASKED = 2000; // rewards at most
+const NEAR = 0.25; // as greedy: so close are the logarithms
+
+/** @param {number} x */
+export const few = (x) =>
+  (x >= 1e4 || x < 0.01 ? x.toExponential(1) : Number(x.toPrecision(3)).toString());
+
+/**
+ * What a beta means, in three sentences; those that are not known are empty.
+ * @param {number} beta
+ * @param {Facts | null} facts of the problem
+ */
+export function meaning(beta, facts) {
+  const odds = `A reward lead of 1 makes a text ${few(Math.exp(1 / beta))} times as likely.`;
+  const spread = facts?.spread
+    ? `That is ${few(beta / facts.spread)} times the spread of this problem’s rewards `
+      + `(${few(facts.spread)}).`
+    : "";
+  return [odds, spread, greed(beta, facts)];
+}
+
+/**
+ * @param {number} beta
+ * @param {Facts | null} facts
+ */
+function greed(beta, facts) {
+  if (!facts?.matching?.length) return facts?.note ?? "";
+  const off = (/** @type {number} */ other) => Math.abs(Math.log(other / beta));
+  const closest = facts.matching.reduce((a, b) => (off(b.beta) < off(a.beta) ? b : a));
+  const { n, beta: near } = closest;
+  if (off(near) < NEAR) return `About as greedy as best-of-${n}.`;
+  return beta < near ? `Greedier than best-of-${n}.` : `Less greedy than best-of-${n}.`;
+}
+
+/**
+ * @param {HTMLElement} element Gradio's, with `.q-beta` in it
+ * @param {{ value: number }} props
+ * @param {(event: string) => void} trigger
+ * @param {{ beta_facts: (rewards: number[]) => Promise<Facts> }} server
+ * @param {(name: string, told: () => void) => void} watch
+ * @param {{ rewards: () => number[], opened: (told: () => void) => void }} page rewards of the
+ *   model alone, and when they may have changed
+ */
+export function betaSlider(element, props, trigger, server, watch, page) {
+  const id = "q-beta-slider";
+  const slider = h("input", { type: "range", min: LOW, max: HIGH, step: 0.02, id });
+  const aria = "Beta, as a number";
+  const box = h("input", { type: "number", min: LEAST, max: MOST, step: "any", aria });
+  const said = [h("p"), h("p"), h("p")];
+  const host = /** @type {HTMLElement} */ (element.querySelector(".q-beta"));
+  host.replaceChildren(
+    h("label", { for: id }, "β (beta): how much the reward may bend the model"),
+    h("div.beta-row", slider, box),
+    h("div.beta-ends", h("span", "greedy for reward"), h("span", "close to the model")),
+    ...said);
+  /** @type {Facts | null} */
+  let facts = null;
+
+  function show(/** @type {number} */ beta) {
+    slider.value = String(Math.log10(beta));
+    slider.setAttribute("aria-valuetext", `beta ${few(beta)}`);
+    if (document.activeElement !== box) box.value = few(beta);
+    meaning(beta, facts).forEach((sentence, k) => put(said[k], sentence));
+  }
+  function change(/** @type {number} */ beta) {
+    if (!(beta >= LEAST && beta <= MOST)) return;
+    props.value = beta;
+    show(beta);
+    trigger("change");
+  }
+  const slid = () => 10 ** Number(slider.value);
+  const shown = () => show(Number(props.value) || 1);
+  slider.addEventListener("input", () => show(slid()));
+  slider.addEventListener("change", () => change(Number(slid().toPrecision(3))));
+  box.addEventListener("change", () => change(Number(box.value)));
+  watch("value", shown);
+  page.opened(async () => {
+    const rewards = page.rewards();
+    if (!rewards.length) return;
+    facts = await server.beta_facts(rewards.slice(0, ASKED)).catch(() => null);
+    shown();
+  });
+  shown();
+}

@@ -1,0 +1,60 @@
+/* "Can I trust it?": what the server says of a chain's rewards. */
+import { chart, h, label, rule, s } from "../player/drawing.js";
+import { rewardsOf } from "../player/numbers.js";
+import { plain } from "../player/words.js";
+
+/** @typedef {import("../player/drawing.js").View} View */
+/** @typedef {{ name: string, value: string, meaning: string }} Fact */
+/** @typedef {{ title: string, axis: string, values: number[] }} Chart */
+/** @typedef {{ error?: string, about: string, facts: Fact[], charts: Chart[] }} Said */
+
+const WIDTH = 300;
+const HEIGHT = 116;
+
+/** @param {Chart} chart */
+function bars({ title, axis, values }) {
+  const bottom = HEIGHT - 20;
+  const lo = Math.min(0, ...values);
+  const hi = Math.max(1e-9, ...values);
+  const step = (WIDTH - 34) / values.length;
+  const y = (/** @type {number} */ v) => 8 + ((bottom - 8) * (hi - v)) / (hi - lo);
+  const thick = Math.max(1, step - 1);
+  const path = values.map((v, k) => `M${32 + k * step} ${y(0)}V${y(v)}h${thick}V${y(0)}Z`);
+  return h("figure.panel", h("figcaption", title), chart(WIDTH, HEIGHT, `${title} ${axis}`,
+    s("path.bars", { d: path.join("") }), rule("axis", 30, WIDTH, y(0)),
+    label(26, y(hi) + 6, plain(Number(hi.toPrecision(2))), "end"),
+    label(WIDTH / 2, HEIGHT - 3, axis)));
+}
+
+/**
+ * What is asked: the rewards of all chains' states up to the position.
+ * @param {View} view
+ */
+export function question({ trace, chain, seen, burnIn }) {
+  const upto = (/** @type {import("../player/parse.js").Chain} */ c) =>
+    Math.min(seen, c.steps.length - 1);
+  return {
+    chain: trace.chains.indexOf(chain),
+    generated: trace.chains.reduce((n, c) => n + c.generated[upto(c)], 0),
+    rewards: trace.chains.map((c) => rewardsOf(c, upto(c), burnIn)),
+  };
+}
+
+/**
+ * @param {(question: object) => Promise<Said>} ask
+ * @param {View} view
+ */
+export async function diagnostics(ask, view) {
+  /** @type {Said} */
+  let said;
+  try {
+    said = await ask(question(view));
+  } catch {
+    return [h("p.hint", "The server did not answer.")];
+  }
+  if (said.error) return [h("p.hint", said.error)];
+  const facts = said.facts.flatMap(({ name, value, meaning }) =>
+    [h("dt", name), h("dd", h("b", value), " ", meaning)]);
+  const charts = said.charts.map(bars);
+  return [h("p.hint", said.about), h("dl.facts", ...facts), h("div.charts", ...charts)];
+}

@@ -1,0 +1,46 @@
+/* The drawer of settings beside the Watch page. */
+
+const INSIDE = "#watch-drawer, #watch-settings, .options, [role=listbox]";
+const OPENED = "q-open";
+
+const drawer = () => /** @type {HTMLElement | null} */ (document.querySelector("#watch-drawer"));
+const isOpen = () => drawer()?.classList.contains("q-open") ?? false;
+
+/**
+ * Open or close it; the other of both, if nothing is said.
+ * @param {boolean} [open]
+ */
+export function showDrawer(open = !isOpen()) {
+  const node = drawer();
+  const button = /** @type {HTMLElement | null} */ (document.querySelector("#watch-settings"));
+  if (!node) return;
+  const was = isOpen();
+  node.classList.toggle("q-open", open);
+  button?.setAttribute("aria-expanded", String(open));
+  if (open) {
+    Object.assign(node, { tabIndex: -1, role: "dialog", ariaLabel: "Settings of the next run" });
+    node.dispatchEvent(new CustomEvent(OPENED));
+    node.focus(); // not its first widget: a drop-down list opens when it gets the focus
+  } else if (was) {
+    button?.focus({ preventScroll: true });
+  }
+}
+
+/**
+ * Be told whenever the drawer opens.
+ * @param {() => void} told
+ */
+export function onOpened(told) {
+  drawer()?.addEventListener(OPENED, told);
+}
+
+/** Close it by Escape and by a press beside it. */
+export function closeFromOutside() {
+  document.addEventListener("keydown", (event) => {
+    if (event.key === "Escape" && isOpen()) showDrawer(false);
+  });
+  document.addEventListener("click", (event) => {
+    const target = /** @type {Element} */ (event.target);
+    if (isOpen() && target.isConnected && !target.closest(INSIDE)) showDrawer(false);
+  });
+}

@@ -1,0 +1,81 @@
+"""The pages' scripts: ES modules under assets/, joined into one classic script at start-up.
+
+A module script runs after the page has been read, and a component of Gradio's may have started by
+then; a classic one in the head runs first, needs no request, no address and so no proxy's, and a
+page saved as one file carries it.
+
+What a module may be, so that joining needs no parser:
+
+- `import { a, b } from "./file.js";` at the start of a line, or over several; no other imports, no
+  new names;
+- `export` before a `const`, a `function`, an `async function` or a `class` at the start of a line;
+  no other exports;
+- comments on lines of their own, which the page does not get: `//` or `/* ... */`, and no text
+  with a line break in it.
+
+A module becomes a function that runs once, after those that it imports, and returns what it
+exports; the exports of the modules asked for are the page's globals.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+IMPORT = re.compile(
+    r'^import \{((?:\s*\w+,)*\s*\w+,?\s*)\} from "(\.[\w./-]+\.js)";\n', re.MULTILINE
+)
+EXPORT = re.compile(r"^export (?=(?:const|(?:async )?function|class) (\w+))", re.MULTILINE)
+COMMENT = re.compile(r"^[ ]*(?:/\*.*?\*/[ ]*|//[^\n]*)\n", re.MULTILINE | re.DOTALL)
+LEFT = re.compile(r"^\s*(?:import|export)\b(?!\().*", re.MULTILINE)
+
+
+@cache
+def bundle(*entries: Path) -> str:
+    """One classic script that sets the exports of these modules as the page's globals.
+
+    Raises:
+        ValueError: a module is not written as the rules say, or imports itself.
+    """
+    joined: dict[Path, _Joined] = {}
+    globals_ = [f"...{_join(entry.resolve(), joined, ()).name}" for entry in entries]
+    body = "".join(module.code for module in joined.values())
+    return (
+        f'(() => {{\n"use strict";\n{body}'
+        f"Object.assign(globalThis, {{ {', '.join(globals_)} }});\n}})();\n"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Joined:
+    name: str
+    exports: tuple[str, ...]
+    code: str
+
+
+def _join(path: Path, joined: dict[Path, _Joined], importers: tuple[Path, ...]) -> _Joined:
+    """Add a module, and before it those that it imports."""
+    if path in importers:
+        raise ValueError(f"{path.name} imports itself, by way of {importers[-1].name}")
+    if path in joined:
+        return joined[path]
+    source = COMMENT.sub("", path.read_text(encoding="utf-8"))
+    imports = ""
+    for listed, place in IMPORT.findall(source):
+        module = _join((path.parent / place).resolve(), joined, (*importers, path))
+        names = re.findall(r"\w+", listed)
+        if missing := set(names) - set(module.exports):
+            absent = ", ".join(sorted(missing))
+            raise ValueError(f"{path.name} imports {absent}, which {place[2:]} does not export")
+        imports += f"const {{ {', '.join(names)} }} = {module.name};\n"
+    code = EXPORT.sub("", IMPORT.sub("", source))
+    if other := LEFT.search(code):
+        raise ValueError(f"{path.name}: this cannot be joined: {other[0].strip()}")
+    if "</script" in code:
+        raise ValueError(f"{path.name} would end the page's script")
+    name, exports = f"m{len(joined)}", tuple(EXPORT.findall(source))
+    body = f"{imports}{code}return {{ {', '.join(exports)} }};\n"
+    joined[path] = _Joined(name, exports, f"const {name} = (() => {{\n{body}}})();\n")
+    return joined[path]

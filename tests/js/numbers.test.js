@@ -1,0 +1,95 @@
+import assert from "node:assert/strict";
+import test from "node:test";
+import {
+  histogram,
+  quantities,
+  rewardsOf,
+  stateOf,
+  ticks,
+  visitsAt,
+  votes,
+  weights,
+  whatIf,
+  wilson,
+} from "../../assets/player/numbers.js";
+import { parse } from "../../assets/player/parse.js";
+import { FOUR, RECORDED } from "./traces.js";
+
+const close = (a, b, most = 1e-12) => assert.ok(Math.abs(a - b) <= most, `${a} is not ${b}`);
+const sum = (values) => values.reduce((a, b) => a + b, 0);
+const four = parse(FOUR).chains[0];
+const recorded = parse(RECORDED);
+
+test("alpha is min(1, exp((r' - r) / beta) |y| / |y'|)", () => {
+  const q = quantities(four.steps[1], 2);
+  close(q.ratio, (Math.exp(-2 / 2) * 3) / 2);
+  close(q.reward, Math.exp(-1));
+  close(q.lengths, 1.5);
+});
+
+test("the recorded run's own alphas are the formula's", () => {
+  const { steps } = recorded.chains[0];
+  assert.ok(steps.slice(1).every((step) => quantities(step, recorded.header.beta).agrees));
+  const wrong = recorded.header.beta * 1.5;
+  assert.ok(!steps.slice(1).every((step) => quantities(step, wrong).agrees));
+});
+
+test("at its own beta a step is decided as it was, at others by the same u", () => {
+  const { beta } = recorded.header;
+  const { steps } = recorded.chains[0];
+  for (const step of steps.slice(1)) assert.equal(whatIf(step, beta).taken, step.accepted);
+  const tried = (factor) => steps.slice(1).filter((x) => whatIf(x, beta * factor).taken).length;
+  assert.ok(tried(1000) > tried(1 / 1000));
+  const rejected = { ...four.steps[1], logU: -0.6 };
+  assert.deepEqual([0.5, 1, 50].map((b) => whatIf(rejected, b).taken), [false, false, true]);
+});
+
+test("a state is counted until another takes its place", () => {
+  assert.deepEqual([0, 1, 2, 3].map((t) => visitsAt(four, t)), [1, 2, 1, 2]);
+  assert.deepEqual([0, 1, 2, 3].map((t) => stateOf(four, t).t), [0, 0, 2, 3]);
+});
+
+test("votes are the states' answers, without the burn-in", () => {
+  assert.deepEqual(votes(four, 3, 0), [["5", 2], ["4", 2]]);
+  assert.deepEqual(votes(four, 3, 1), [["4", 2], ["5", 1]]);
+  assert.deepEqual(votes(four, 1, 0), [["5", 2]]);
+  assert.deepEqual(rewardsOf(four, 3, 1), [0, 1, 1]);
+});
+
+test("votes of the recorded run are one a state", () => {
+  const [chain] = recorded.chains;
+  const last = chain.steps.length - 1;
+  assert.equal(sum(votes(chain, last, 0).map(([, n]) => n)), last + 1);
+});
+
+test("a histogram shares out one, the ends take what is outside", () => {
+  assert.deepEqual(histogram([-9, 0.1, 0.6, 9], null, 0, 1, 2), [0.5, 0.5]);
+  assert.deepEqual(histogram([0.1, 0.9], [0.25, 0.75], 0, 1, 2), [0.25, 0.75]);
+  assert.deepEqual(histogram([], null, 0, 1, 2), [0, 0]);
+});
+
+test("importance weights are the softmax of r / beta, however large", () => {
+  const w = weights([1000, 1001], 0.5);
+  close(sum(w), 1);
+  close(w[1] / w[0], Math.exp(2), 1e-9);
+});
+
+test("Wilson's interval holds k / n and stays within 0 and 1", () => {
+  assert.deepEqual(wilson(0, 0), [0, 1]);
+  const [lo, hi] = wilson(8, 10); // Wilson 1927: 0.4902 to 0.9433
+  close(lo, 0.4902, 5e-5);
+  close(hi, 0.9433, 5e-5);
+  for (const k of [0, 5, 10]) {
+    const [low, high] = wilson(k, 10);
+    const rising = [0, low, k / 10, high, 1];
+    assert.ok(rising.slice(1).every((x, j) => x >= rising[j] - 1e-12));
+  }
+});
+
+test("ticks are round and inside, and zero is no rounding error", () => {
+  assert.deepEqual(ticks(0, 64), [0, 20, 40, 60]);
+  const tenths = ticks(-0.35, 0.35, 7);
+  assert.deepEqual(tenths.map((x) => Number(x.toFixed(9))), [-0.3, -0.2, -0.1, 0, 0.1, 0.2, 0.3]);
+  assert.ok(tenths.includes(0));
+  assert.ok(ticks(1, 1).length <= 2);
+});

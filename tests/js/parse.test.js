@@ -1,0 +1,90 @@
+import assert from "node:assert/strict";
+import test from "node:test";
+import { LIMITS, TraceError, feed, newTrace, parse } from "../../assets/player/parse.js";
+import { FOUR, HEADER, RECORDED, lines, step } from "./traces.js";
+
+const refused = (text, said) => assert.throws(() => parse(text), (error) => {
+  assert.ok(error instanceof TraceError);
+  assert.match(error.message, said);
+  assert.match(error.message, /^[^\n]+\.$/);
+  return true;
+});
+
+test("a rejected step leaves the state, an accepted one becomes it", () => {
+  const [chain] = parse(FOUR).chains;
+  assert.deepEqual(chain.stateAt, [0, 0, 2, 3]);
+  assert.deepEqual(chain.since, [0, 0, 2, 2]); // the same text again is the same stay
+  assert.deepEqual(chain.accepted, [0, 0, 1, 2]);
+  assert.deepEqual(chain.changed, [0, 1, 2, 2]);
+  assert.deepEqual(chain.moves, [0, 0, 1, 1]);
+  assert.deepEqual(chain.generated, [3, 4, 6, 8]);
+});
+
+test("a proposal is what was kept and what was written", () => {
+  const { steps } = parse(FOUR).chains[0];
+  assert.deepEqual(steps[1].ids, [1, 9]);
+  assert.deepEqual(steps[2].pieces, ["a", "b", "d", "e"]);
+  assert.deepEqual(steps.map((x) => x.first), [-1, 1, 2, -1]);
+  assert.deepEqual(steps.map((x) => x.oldLength), [3, 3, 3, 4]);
+  assert.deepEqual(steps.map((x) => x.oldReward), [0, 0, 0, 1]);
+});
+
+test("a proposal that is a beginning of the state differs where it ends", () => {
+  const { steps } = parse(lines(HEADER, step(0, { tokens: [1, 2, 3], pieces: [] }),
+    step(1, { index: 1, tokens: [2], pieces: [] }))).chains[0];
+  assert.equal(steps[1].first, 2);
+  assert.deepEqual(steps[1].pieces, [" 1", " 2"]);
+});
+
+test("lines are read as they come, a line that has not ended is waited for", () => {
+  const trace = newTrace();
+  for (let k = 0; k < RECORDED.length; k += 997) feed(trace, RECORDED.slice(0, k));
+  const whole = parse(RECORDED);
+  feed(trace, RECORDED);
+  assert.deepEqual({ ...trace, version: 0 }, { ...whole, version: 0 });
+  assert.equal(whole.chains[0].steps.length, whole.header.steps + 1);
+});
+
+test("the range of rewards is that of all that is drawn", () => {
+  const { lo, hi } = parse(FOUR);
+  assert.deepEqual([lo, hi], [-2, 1]);
+});
+
+const first = step(0);
+const BROKEN = {
+  "nothing": ["", /empty/],
+  "no JSON": ["hello", /Line 1: this is not JSON/],
+  "half a line": [lines(HEADER, first).slice(0, -9), /Line 2: this is not JSON/],
+  "a list": ["[1]", /Line 1: expected an object/],
+  "null": ["null", /Line 1: expected an object/],
+  "no header": [lines(first), /first line is its header/],
+  "another version": [lines({ ...HEADER, version: 2 }), /version 2 is not known/],
+  "a version with a text": [lines({ ...HEADER, version: { a: 1 } }), /is not known, expected 1/],
+  "beta below zero": [lines({ ...HEADER, beta: -1 }), /“beta”/],
+  "too many steps": [lines({ ...HEADER, steps: LIMITS.steps + 1 }), /“steps”/],
+  "no steps": [lines(HEADER), /no steps/],
+  "an unknown type": [lines(HEADER, { type: "__proto__" }), /unknown type "__proto__"/],
+  "a chain that is none": [lines(HEADER, step(0, { chain: -1 })), /“chain”/],
+  "a step twice": [lines(HEADER, first, first), /step 0 of chain 0 came where 1 was due/],
+  "an index in the first draft": [lines(HEADER, step(0, { index: 1 })), /“index”/],
+  "an index outside": [lines(HEADER, first, step(1, { index: 2 })), /“index”/],
+  "no tokens": [lines(HEADER, step(0, { tokens: [], pieces: [] })), /“tokens”/],
+  "a token that is none": [lines(HEADER, step(0, { tokens: [0.5, 1] })), /“tokens”/],
+  "a piece too few": [lines(HEADER, step(0, { pieces: ["a"] })), /“pieces”/],
+  "a piece that is no text": [lines(HEADER, step(0, { pieces: ["a", {}] })), /“pieces”/],
+  "a reward that is a text": [lines(HEADER, step(0, { reward: "1" })), /“reward”/],
+  "a chance above one": [lines(HEADER, first, step(1, { log_alpha: 0.1 })), /“log_alpha”/],
+  "a verdict against its numbers": [
+    lines(HEADER, first, step(1, { log_alpha: -2, log_u: -1 })), /contradicts alpha and u/],
+  "a rejected first draft": [lines(HEADER, step(0, { accepted: false })), /contradicts/],
+  "an answer that is no text": [lines(HEADER, step(0, { answer: 4 })), /“answer”/],
+  "a cost that is no list": [lines(HEADER, step(0, { cost: 3 })), /“cost”/],
+  "a line after the end": [`${FOUR}${lines(first)}`, /after the end/],
+};
+for (const [kind, [text, said]] of Object.entries(BROKEN)) {
+  test(`refused in one sentence: ${kind}`, () => refused(text, said));
+}
+
+test("a trace that is too large is not read", () => {
+  refused(" ".repeat(LIMITS.characters + 1), /larger than 16 MB/);
+});

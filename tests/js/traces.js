@@ -1,0 +1,36 @@
+// Small traces for the tests, line by line.
+import { readFileSync } from "node:fs";
+
+export const HEADER = {
+  type: "header", version: 1, lm: "lm", rm: "rm", prompt: "2 + 2?", beta: 1, steps: 4, seed: 7,
+  reference: "4",
+};
+
+/** The run that the page opens with. */
+export const RECORDED = readFileSync(
+  new URL("../../assets/runs/watch.jsonl", import.meta.url), "utf8");
+
+/** A step of chain 0: two tokens, reward 0, accepted, unless `changes` say otherwise. */
+export function step(t, changes = {}) {
+  return {
+    type: "step", chain: 0, t, index: 0, tokens: [1, 2], pieces: ["a", "b"], finished: false,
+    reward: 0, log_alpha: 0, log_u: null, accepted: true, answer: null, cost: [2, 2, 0, 2, 0],
+    ...changes,
+  };
+}
+
+export const lines = (...records) => records.map((x) => `${JSON.stringify(x)}\n`).join("");
+
+/** Four steps: a draft, a rejected rewrite, an accepted one, and the same text again. */
+export const FOUR = lines(
+  HEADER,
+  { type: "base", rewards: [-1, 0, 1] },
+  step(0, { tokens: [1, 2, 3], pieces: ["a", "b", "c"], answer: "5", cost: [3, 3, 0, 3, 0] }),
+  step(1, {
+    index: 1, tokens: [9], pieces: ["x"], reward: -2, log_alpha: -1.5, log_u: -0.5,
+    accepted: false, answer: "6", cost: [1, 1, 0, 1, 0],
+  }),
+  step(2, { index: 2, tokens: [4, 5], pieces: ["d", "e"], reward: 1, answer: "4" }),
+  step(3, { index: 2, tokens: [4, 5], pieces: ["d", "e"], reward: 1, answer: "4", log_u: -1 }),
+  { type: "end", reason: "finished", message: "" },
+);

@@ -1,0 +1,77 @@
+import assert from "node:assert/strict";
+import test from "node:test";
+import { parse } from "../../assets/player/parse.js";
+import {
+  LAST,
+  answerText,
+  brief,
+  factor,
+  fixed,
+  many,
+  narrate,
+  pair,
+  plain,
+  signed,
+  visible,
+} from "../../assets/player/words.js";
+import { FOUR } from "./traces.js";
+
+const { steps } = parse(FOUR).chains[0];
+const told = (t, phase) => narrate(steps[t], phase, 1);
+
+test("numbers have a typographic minus and few digits", () => {
+  assert.equal(fixed(-1.005), "−1.00");
+  assert.deepEqual([signed(0.5), signed(-0.5), signed(0)], ["+0.50", "−0.50", "+0.00"]);
+  assert.deepEqual([0, 0.69, 12.4, 2.1e-5, 1e6, Infinity, 0.05].map(brief),
+    ["0", "0.69", "12.4", "2.1 × 10⁻⁵", "1.0 × 10⁶", "∞", "0.050"]);
+  assert.deepEqual([1.5, 2e4].map(factor), ["1.500", "20000.0"]);
+  assert.deepEqual([plain(0.1 + 0.2), plain(-3)], ["0.3", "−3"]);
+  assert.deepEqual([many(1, "token"), many(2, "token")], ["1 token", "2 tokens"]);
+});
+
+test("u and alpha have as many digits as tell them apart", () => {
+  assert.deepEqual(pair(0.5, 0.25), ["0.50", "0.25"]);
+  assert.deepEqual(pair(0.3333, 0.3334), ["0.3333", "0.3334"]);
+  assert.deepEqual(pair(0.9999, 1), ["0.9999", "1"]);
+  assert.deepEqual(pair(0.5, 0.5), ["0.50", "0.50"]);
+});
+
+test("controls and direction marks become visible, a line break stays", () => {
+  assert.equal(visible("a\u0000b\x7f\u202ec\n\t"), "a␀b␡⟨U+202E⟩c\n\t");
+  assert.equal(visible("\u2066\u200f"), "⟨U+2066⟩⟨U+200F⟩");
+  assert.equal(visible("<img src=x>"), "<img src=x>"); // it will be a text node
+});
+
+test("an answer is marked only where the right one is known", () => {
+  const trace = (reference) => ({ header: { reference } });
+  assert.equal(answerText(trace("4"), "4"), "4 ✓");
+  assert.equal(answerText(trace("4"), "5"), "5 ✗");
+  assert.equal(answerText(trace(null), "5"), "5");
+  assert.equal(answerText(trace("4"), null), "no answer");
+  assert.equal(answerText(trace(null), "x".repeat(99)).length, 40);
+});
+
+test("each phase says what happened, from a place to a verdict", () => {
+  assert.match(told(0, LAST), /^The chain starts from one ordinary draft .* 3 tokens, reward 0.00/);
+  assert.match(told(1, 0), /Every token/);
+  assert.equal(told(1, 1), "The model keeps the first 1 token and rewrites the rest.");
+  assert.match(told(3, 1), /It wrote the same again\.$/);
+  assert.match(told(1, 2), /likes the proposal less: −2\.00 against 0\.00\.$/);
+  assert.match(told(2, 2), /likes the proposal better/);
+  assert.match(told(3, 2), /the same/);
+  assert.match(told(1, 3), /taken with probability 0\.22\.$/);
+  assert.match(told(2, 3), /for certain/);
+  assert.match(told(1, 4), /u = 0\.61/);
+  assert.equal(told(1, 5),
+    "Rejected: 0.61 is not below 0.22. The old text stays and is counted again.");
+  assert.equal(told(2, 5),
+    "Accepted: with probability 1, any u will do. The proposal becomes the current text.");
+});
+
+test("a rewrite that begins as before says how far", () => {
+  const kept = "The model keeps nothing and writes a new text";
+  const from = (first) => narrate({ ...steps[1], index: 0, first }, 1, 1);
+  assert.equal(from(0), `${kept}.`);
+  assert.equal(from(1), `${kept}; the first one comes out the same.`);
+  assert.equal(from(3), `${kept}; the first 3 come out the same.`);
+});

@@ -1,0 +1,145 @@
+"""The pages' scripts: modules joined by rules that are checked, small, and no markup from texts."""
+
+from __future__ import annotations
+
+import gzip
+import re
+from pathlib import Path
+
+import pytest
+from browser import ROOT
+
+from components.common.scripts import bundle
+from components.common.theme import head
+
+SCRIPTS = sorted((ROOT / "assets").rglob("*.js"))
+WITH_SCRIPTS_IN_THEM = [ROOT / "app.py", *sorted((ROOT / "components").rglob("*.py"))]
+
+MARKUP_OR_CODE_FROM_TEXT = (
+    *("innerHTML", "outerHTML", "insertAdjacent", "document.write", "setHTMLUnsafe", "srcdoc"),
+    *("parseFromString", "createContextualFragment", "eval(", "new Function"),
+)
+
+
+def write(folder: Path, **modules: str) -> Path:
+    """Write modules by their names; returns the first."""
+    for name, source in modules.items():
+        (folder / f"{name}.js").write_text(source)
+    return folder / f"{next(iter(modules))}.js"
+
+
+@pytest.mark.parametrize(
+    "path", [*SCRIPTS, *WITH_SCRIPTS_IN_THEM], ids=lambda p: str(p.relative_to(ROOT))
+)
+def test_no_script_makes_markup_or_code_from_a_text(path):
+    source = path.read_text(encoding="utf-8")
+    found = [word for word in MARKUP_OR_CODE_FROM_TEXT if word in source]
+    assert found == []
+
+
+def test_nodes_are_made_in_one_place():
+    makers = [p.name for p in SCRIPTS if "createElement" in p.read_text(encoding="utf-8")]
+    assert makers == ["dom.js"]
+
+
+@pytest.mark.parametrize("path", [*SCRIPTS, *WITH_SCRIPTS_IN_THEM], ids=lambda p: p.name)
+def test_no_script_finds_a_setting_by_its_place_in_a_list(path):
+    assert not re.search(r"\b(v|values)\[\d", path.read_text(encoding="utf-8"))
+
+
+def test_the_player_travels_in_30_kb():
+    """Script and style as a server sends them, the builder of nodes included."""
+    script = bundle(ROOT / "assets/player/player.js")
+    style = (ROOT / "assets/player/player.css").read_text(encoding="utf-8")
+    assert len(gzip.compress((script + style).encode())) <= 30_000
+
+
+def test_the_scripts_run_before_any_module_script_of_gradios():
+    """Classic and in the page itself: neither deferred nor fetched from an address."""
+    assert re.findall(r"<script[^>]*>", head()) == ["<script>"]
+    assert "sourceMappingURL" not in head()
+
+
+def test_a_module_runs_once_after_what_it_imports_and_its_exports_become_the_pages(tmp_path):
+    page = write(
+        tmp_path,
+        page='/* The page. */\nimport {\n  one,\n  two,\n} from "./numbers.js";\n'
+        'import { say } from "./words.js";\n\nexport const Page = { said: say(one + two) };\n',
+        words='import { one } from "./numbers.js";\n'
+        "export function say(n) {\n  // why\n  return `${one}, ${n}`;\n}\n",
+        numbers="/** Numbers.\n * @type {number} */\nexport const one = 1;\nexport const two = 2;\n"
+        "export class Three {}\nexport async function four() {}\n",
+    )
+    assert (
+        bundle(page)
+        == """(() => {
+"use strict";
+const m0 = (() => {
+const one = 1;
+const two = 2;
+class Three {}
+async function four() {}
+return { one, two, Three, four };
+})();
+const m1 = (() => {
+const { one } = m0;
+function say(n) {
+  return `${one}, ${n}`;
+}
+return { say };
+})();
+const m2 = (() => {
+const { one, two } = m0;
+const { say } = m1;
+
+const Page = { said: say(one + two) };
+return { Page };
+})();
+Object.assign(globalThis, { ...m2 });
+})();
+"""
+    )
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'import numbers from "./numbers.js";',
+        'import * as numbers from "./numbers.js";',
+        'import { one as two } from "./numbers.js";',
+        'import { one } from "numbers";',
+        'import "./numbers.js";',
+        "export default 1;",
+        "export let one = 1;",
+        "export const { one } = {};",
+        "export { one };",
+        'export { one } from "./numbers.js";',
+    ],
+)
+def test_an_import_or_export_of_another_kind_is_refused_by_name(tmp_path, line):
+    page = write(tmp_path, page=f"{line}\n", numbers="export const one = 1;\n")
+    with pytest.raises(ValueError, match=re.escape(line[:20])):
+        bundle(page)
+
+
+def test_modules_that_import_each_other_and_the_end_of_a_script_are_refused(tmp_path):
+    page = write(
+        tmp_path,
+        page='import { b } from "./other.js";\nexport const a = b;\n',
+        other='import { a } from "./page.js";\nexport const b = a;\n',
+        end='export const a = "</script>";\n',
+    )
+    with pytest.raises(ValueError, match=r"page\.js imports itself, by way of other\.js"):
+        bundle(page)
+    with pytest.raises(ValueError, match=r"end\.js would end the page's script"):
+        bundle(tmp_path / "end.js")
+
+
+def test_an_import_of_what_is_not_exported_is_refused(tmp_path):
+    page = write(
+        tmp_path,
+        page='import { two } from "./numbers.js";\n',
+        numbers="export const one = 1;\n",
+    )
+    with pytest.raises(ValueError, match=r"imports two, which numbers\.js does not export"):
+        bundle(page)
