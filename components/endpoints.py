@@ -2,99 +2,51 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import uuid
-from collections.abc import AsyncIterator
-from dataclasses import asdict
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import aclosing
+from dataclasses import asdict, fields
 from typing import Any
 
 import gradio as gr
 
-from components.compare.page import Shown, sample_comparison
-from components.session.links import Settings
+from components.compare.page import Shown, compared
+from components.session.drawing import draw_run
 from components.session.runs import Runs, Work
-from components.watch.page import sample_run
 from qalign_core.analysis.comparisons import full_cut, outcomes
 from qalign_core.errors import InvalidSetting
+from qalign_core.run import Run
 
 
 def build_api(runs: Runs) -> None:
     """Register the endpoints in the current context."""
 
-    async def run_chain(
-        prompt: str,
-        reference: str = "",
-        extractor: str = "number",
-        lm: str = "embedded",
-        rm: str = "embedded",
-        beta: float = 1.0,
-        steps: int = 64,
-        chains: int = 1,
-        seed: int = 7,
-        temperature: float = 1.0,
-        max_new_tokens: int = 192,
-    ) -> AsyncIterator[str]:
+    async def run_chain(run: Run) -> AsyncIterator[str]:
         """Align the answer to a prompt at test time, by Markov chain Monte Carlo (QAlign).
 
-        Args:
-            prompt: the task, in plain words.
-            reference: the known answer, if there is one.
-            extractor: what is read as the answer; "number", "choice", "boxed" or "text", or "none".
-            lm: id of a language model that this server offers.
-            rm: id of a reward model, or a weighted sum such as "0.7*embedded + 0.3*embedded-weak".
-            beta: temperature of the target in the reward's units; smaller is greedier.
-            steps: proposals a chain.
-            chains: independent chains.
-            seed: the same seed draws the same chains.
-            temperature: of the language model's sampling.
-            max_new_tokens: length limit of a response.
-
         Returns:
-            The trace, JSON lines: a header, a line for every proposal, and how it ended.
+            The trace, JSON lines: a header, a line for every proposal and sample, and how it ended.
         """
-        settings = _settings(locals())
-        async for text in _texts(runs, lambda feed: sample_run(feed, runs, settings)):
-            yield text
+        async with aclosing(_texts(runs, lambda feed: draw_run(feed, runs, run))) as texts:
+            async for text in texts:
+                yield text
 
-    async def compare(
-        prompt: str,
-        reference: str = "",
-        extractor: str = "number",
-        lm: str = "embedded",
-        rm: str = "embedded",
-        beta: float = 1.0,
-        steps: int = 64,
-        chains: int = 1,
-        seed: int = 7,
-        temperature: float = 1.0,
-        max_new_tokens: int = 192,
-    ) -> str:
+    async def compare(run: Run) -> AsyncIterator[str]:
         """Answer a prompt by QAlign, best-of-n, majority and weighted vote, at equal compute.
-
-        Args:
-            prompt: the task, in plain words.
-            reference: the known answer, if there is one.
-            extractor: what is read as the answer; "number", "choice", "boxed" or "text", or "none".
-            lm: id of a language model that this server offers.
-            rm: id of a reward model, or a weighted sum such as "0.7*embedded + 0.3*embedded-weak".
-            beta: temperature of the target in the reward's units; smaller is greedier.
-            steps: proposals a chain.
-            chains: independent chains.
-            seed: the same seed draws the same chains and samples.
-            temperature: of the language model's sampling.
-            max_new_tokens: length limit of a response.
 
         Returns:
             JSON: each method's answer, whether it is right (null: unknown), its text, its cost.
         """
-        settings, shown = _settings(locals()), Shown()
-        work = _texts(
-            runs, lambda feed: sample_comparison(shown.follow(feed), runs, settings, "flops")
-        )
-        async for _ in work:
-            pass
+        shown = Shown()
+        drawn = compared(run, "flops", runs.limits.samples)
+        work = _texts(runs, lambda feed: draw_run(shown.follow(feed), runs, drawn))
+        async with aclosing(work) as texts:
+            async for _ in texts:
+                yield ""  # only here a call that nobody reads any more can be ended
         comparison = shown.comparison
-        assert comparison is not None
+        assert comparison is not None, "a run that did not fail has a header"
         rows = [
             {
                 "method": outcome.method,
@@ -108,31 +60,65 @@ def build_api(runs: Runs) -> None:
             }
             for outcome in outcomes(comparison, full_cut(comparison, "flops"))
         ]
-        return json.dumps(rows, ensure_ascii=False)
+        yield json.dumps(rows, ensure_ascii=False)
 
     for endpoint in (run_chain, compare):
-        gr.api(endpoint, api_name=endpoint.__name__, concurrency_limit=None)
+        gr.api(of_run(endpoint), api_name=endpoint.__name__, concurrency_limit=None)
 
 
-def _settings(given: dict[str, Any]) -> Settings:
-    """Settings from the arguments of an endpoint, which are anybody's word: checked before use."""
-    try:
-        return Settings.read(given)
-    except InvalidSetting as error:
-        raise gr.Error(str(error), print_exception=False) from error
+def of_run(endpoint: Callable[[Run], AsyncIterator[str]]) -> Callable[..., AsyncIterator[str]]:
+    """An endpoint whose parameters are the settings of a run, with their help.
+
+    What a caller sends is anybody's word: it is read and checked before anything is done.
+    """
+    settings = [each for each in fields(Run) if each.metadata["page"]]
+    names = [each.name for each in settings]
+
+    async def called(*values: Any) -> AsyncIterator[str]:
+        try:
+            run = Run.read(dict(zip(names, values, strict=False)))
+        except InvalidSetting as error:
+            raise gr.Error(str(error), print_exception=False) from error
+        async with aclosing(endpoint(run)) as texts:  # type: ignore[type-var]
+            async for text in texts:
+                yield text
+
+    parameters = [
+        inspect.Parameter(
+            each.name,
+            inspect.Parameter.POSITIONAL_OR_KEYWORD,
+            annotation=Run.kinds()[each.name],
+            # the prompt has to be given
+            default=inspect.Parameter.empty if each.name == "prompt" else _default(each.default),
+        )
+        for each in settings
+    ]
+    told = "\n".join(f"    {each.name}: {each.metadata['says']}." for each in settings)
+    says, _, returns = inspect.cleandoc(endpoint.__doc__ or "").partition("\n\n")
+    called.__name__ = called.__qualname__ = endpoint.__name__
+    called.__doc__ = f"{says}\n\nArgs:\n{told}\n\n{returns}"
+    called.__annotations__ = {p.name: p.annotation for p in parameters} | {"return": str}
+    called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return called
 
 
-async def _texts(runs: Runs, work: Work) -> AsyncIterator[str]:
+def _default(value: Any) -> Any:
+    """A default as a caller writes it: a text that is not there is empty."""
+    return "" if value is None else value
+
+
+async def _texts(runs: Runs, work: Work) -> AsyncGenerator[str]:
     """What a run writes, all of it each time; every call is a visitor of its own.
+
+    Closing it ends the run, which Gradio does once the call's stream is left.
 
     Raises:
         gr.Error: the run failed; one sentence.
     """
-    state = ""
-    async for now in runs.stream(f"call {uuid.uuid4()}", work):
-        state = now.status.state
-        if state == "failed":
-            message = now.status.text.removeprefix("Failed: ")
-            raise gr.Error(message, print_exception=False)
-        if now.text:
-            yield now.text
+    async with aclosing(runs.stream(f"call {uuid.uuid4()}", work)) as stream:  # type: ignore[type-var]
+        async for now in stream:
+            if now.status.state == "failed":
+                message = now.status.text.removeprefix("Failed: ")
+                raise gr.Error(message, print_exception=False)
+            if now.text:
+                yield now.text

@@ -128,7 +128,7 @@ def setting(
         least, most: the range of a number, ends included.
         cap: the field of `Limits` that bounds it on a server.
         choices: the only values of a text.
-        page: whether the pages' forms have a widget for it.
+        page: whether pages' forms and links have it.
     """
     told = {"label": label, "says": says, "least": least, "most": most, "cap": cap}
     return field(default=default, metadata={**told, "choices": choices, "page": page})
@@ -167,16 +167,15 @@ class Run:
     temperature: float = setting(
         1.0, "Temperature", "of the language model; 1 is the model itself", least=0.05, most=5.0
     )
-    top_p: float = setting(1.0, "Top-p", "1 is off", least=1e-6, most=1.0, page=False)
-    top_k: int = setting(0, "Top-k", "0 is off", least=0, most=10**6, page=False)
+    top_p: float = setting(1.0, "Top-p", "1 is off", least=1e-6, most=1.0)
+    top_k: int = setting(0, "Top-k", "0 is off", least=0, most=10**6)
     max_new_tokens: int = setting(
         192, "Length limit", "tokens of a response, EOS counted", least=1, most=10**6, cap="tokens"
     )
     burn_in: int = setting(0, "Burn-in", "first states that are not counted", least=0, most=10**7)
     pool: int = setting(
-        64, "Pool", "independent samples of the model alone", least=0, most=10**7, cap="samples",
-        page=False,
-    )  # fmt: skip
+        64, "Pool", "independent samples of the model alone", least=0, most=10**7, cap="samples"
+    )
     matched: str = setting(
         "none",
         "Equal compute",

@@ -49,6 +49,33 @@ class Cost:
 
 
 @dataclass(frozen=True, slots=True)
+class Meter:
+    """Prices tokens in one unit: FLOPs, or generated tokens where the LM's size is unknown.
+
+    Attributes:
+        lm_parameters, rm_parameters: sizes of the models; 0 if unknown or none.
+    """
+
+    lm_parameters: int = 0
+    rm_parameters: int = 0
+
+    @property
+    def unit(self) -> str:
+        """What `price` counts."""
+        return "FLOPs" if self.lm_parameters else "generated tokens"
+
+    def price(self, cost: Cost) -> int:
+        """FLOPs ~ 2 * parameters * tokens, summed over the LM and the RM; additive."""
+        if not self.lm_parameters:
+            return cost.generated
+        return 2 * (self.lm_parameters * cost.generated + self.rm_parameters * cost.scored)
+
+    def prompt_price(self, n_read: int, n_scored: int) -> int:
+        """What a run pays once, whatever it draws: each model reads its tokens of the prompt."""
+        return self.price(Cost(n_read, n_scored)) if self.lm_parameters else 0
+
+
+@dataclass(frozen=True, slots=True)
 class ScoredResponse:
     """A response and its reward `r(x, y)` (raw RM units); `cost` is what both took."""
 
@@ -114,6 +141,11 @@ class Header(Run):
     rm_parameters: int = 0
     created: str = ""
     notes: tuple[str, ...] = ()
+
+    @property
+    def meter(self) -> Meter:
+        """What prices a draw of these models."""
+        return Meter(self.lm_parameters, self.rm_parameters)
 
     @property
     def run(self) -> Run:

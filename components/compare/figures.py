@@ -71,7 +71,7 @@ def reward_histograms(comparison: Comparison, cut: Cut, *, mixture: bool = False
         ),
     )
     edges = reward_bins(
-        [s.reward for s in comparison.pool] + [s.state.reward for s in comparison.steps]
+        [s.reward for s in comparison.pool] + [s.state.reward for s in comparison.trace.steps]
     )
     centres = (edges[:-1] + edges[1:]) / 2
     figure = make_subplots(

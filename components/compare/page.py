@@ -5,37 +5,30 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from typing import Any, cast
 
 import gradio as gr
-from qalign_core.runs.comparison_file import recorded_comparison, to_csv, to_json
-from qalign_core.runs.recording import header_of
 
 from components.common.folding import fold
+from components.common.form import USUAL, RunForm
 from components.common.new_problem import KINDS, new_problem
-from components.common.reward import mixed, model_list, reward_shown, second_reward, unmixed
 from components.common.status import status_line, status_value
 from components.compare.figures import compute_curves, reward_histograms
 from components.compare.view import view
-from components.session.gpu import with_gpu
-from components.session.links import ANSWERS, OPEN, Settings, linked, settings_of, to_query
-from components.session.offer import Offer
+from components.session.drawing import draw_run
+from components.session.links import linked
 from components.session.runs import Feed, Runs, Status
-from qalign_core.analysis.comparisons import (
-    Budget,
-    Comparison,
-    Cut,
-    Meter,
-    draw_comparison,
-    full_cut,
-    ladder,
-)
+from qalign_core.analysis.comparisons import Budget, Comparison, Cut, full_cut, ladder
 from qalign_core.analysis.curves import curves
 from qalign_core.analysis.record import draws_of
+from qalign_core.assets import ASSETS
 from qalign_core.errors import InvalidSetting, QAlignError
-from qalign_core.types import ScoredResponse, Step
+from qalign_core.run import Run
+from qalign_core.runs.table import to_csv
+from qalign_core.runs.trace import load_trace, trace_lines
 
+RECORDED = ASSETS / "runs" / "compare.jsonl"
 BUDGETS: dict[str, Budget] = {"Equal compute (FLOPs)": "flops", "Equal samples": "samples"}
 SHARE_OF_TIME = 0.15
 """The most of a run's time that goes into showing it while it goes on."""
@@ -73,16 +66,19 @@ PLOT: dict[str, Any] = {"show_label": False, "container": False}
 class Shown:
     """What one visitor looks at; a session has its own."""
 
-    def __init__(self, comparison: Comparison | None = None, budget: Budget = "flops") -> None:
+    def __init__(self, recorded: Comparison | None = None, budget: Budget = "flops") -> None:
         self.budget = budget
         self.cut: Cut | None = None
-        self._feed = Feed()
-        self._feed.result = comparison
+        self._recorded = recorded
+        self._feed: Feed | None = None
 
     @property
     def comparison(self) -> Comparison | None:
         """The one that is shown; that of a run grows with every step and sample."""
-        return cast(Comparison | None, self._feed.result)
+        if self._feed is None:
+            return self._recorded
+        trace = self._feed.trace
+        return None if trace is None else Comparison(trace)
 
     def follow(self, feed: Feed) -> Feed:
         """Show what this feed's run draws."""
@@ -121,51 +117,25 @@ def curve_note(comparison: Comparison) -> str:
     return f'<p class="qc-sub">{text}</p>'
 
 
+def _budget(said: object) -> Budget:
+    return "samples" if said == "samples" else "flops"
+
+
 def _heading(question: str, sentence: str) -> None:
     gr.HTML(f'<h3 class="qc-h">{question}</h3><p class="qc-sub">{sentence}</p>', **PLAIN)
 
 
-@with_gpu
-async def sample_comparison(feed: Feed, runs: Runs, settings: Settings, budget: Budget) -> None:
-    """One live comparison; the feed's result is all of it that was drawn.
+def compared(run: Run, budget: Budget, samples: int) -> Run:
+    """The run that a comparison draws: its pool costs what the chains do, or has as many samples.
 
-    Raises:
-        QAlignError: the settings or the models do not allow it.
+    Args:
+        run: the chains.
+        budget: what is made equal.
+        samples: the largest pool that the server allows.
     """
-    settings.check(runs.limits)
-    lm, rm = await runs.models(feed, settings.lm, settings.rm, settings.sampling)
-    header = header_of(
-        lm,
-        rm,
-        settings.prompt,
-        beta=settings.beta,
-        seed=settings.seed,
-        steps=settings.steps,
-        n_chains=settings.chains,
-        reference=settings.reference,
-        extractor=settings.extractor,
-    )
-    steps: list[Step] = []
-    pool: list[ScoredResponse] = []
-    meter = Meter.of(lm, rm)
-    async for drawn in draw_comparison(
-        lm,
-        rm,
-        settings.prompt,
-        beta=settings.beta,
-        steps=settings.steps,
-        seed=settings.seed,
-        n_chains=settings.chains,
-        budget=budget,
-        max_samples=runs.limits.samples,
-    ):
-        if isinstance(drawn, Step):
-            steps.append(drawn)
-            await feed.step()
-        else:
-            pool.append(drawn)
-        feed.result = Comparison(header, tuple(steps), tuple(pool), meter, settings.burn_in)
-        feed.write("\n")
+    if budget == "flops":
+        return run.with_changes(matched="pool", pool=samples)
+    return run.with_changes(pool=min(samples, run.chains * (run.steps + 1)))
 
 
 class Pace:
@@ -183,37 +153,9 @@ class Pace:
         self._due = time.monotonic() + max(0.25, seconds / SHARE_OF_TIME)
 
 
-FIELDS = (
-    *("prompt", "reference", "extractor", "lm", "rm", "beta", "steps"),
-    *("chains", "seed", "temperature", "max_new_tokens", "burn_in", "second", "share"),
-)
-"""The settings that have a widget, in the order of the form; the last widget is the budget."""
-
-
-def _read_form(values: Sequence[Any]) -> tuple[Settings, Budget]:
-    """Settings and budget from what the widgets sent.
-
-    Raises:
-        InvalidSetting: one of them cannot be.
-    """
-    *settings, budget = values
-    given = dict(zip(FIELDS, settings, strict=True))
-    rm = mixed(given["rm"], given.pop("second"), given.pop("share"))
-    read = Settings.read({**given, "rm": rm})
-    return read, "samples" if budget == "samples" else "flops"
-
-
-def _values(settings: Settings, budget: str, offer: Offer) -> list[Any]:
-    """What the widgets show for settings and budget."""
-    values = {name: getattr(settings, name, None) for name in FIELDS}
-    values |= {"reference": settings.reference or "", "extractor": settings.extractor or OPEN}
-    values |= reward_shown(settings.rm, offer)
-    return [*values.values(), budget]
-
-
-def link_of(settings: Settings, budget: Budget) -> str:
+def link_of(run: Run, budget: Budget) -> str:
     """The query that draws this comparison again."""
-    query = to_query(settings)
+    query = run.query()
     return query if budget == "flops" else f"{query}&budget={budget}".lstrip("&")
 
 
@@ -223,23 +165,12 @@ def file_name(comparison: Comparison, kind: str) -> str:
     return f"qalign-compare-seed{header.seed}-beta{header.beta:g}.{kind}"
 
 
-def _form(start: Settings, runs: Runs) -> tuple[list[Any], gr.Dropdown]:
-    limits, offer = runs.limits, runs.offer
+def _form(start: Run, runs: Runs) -> tuple[RunForm, gr.Radio, gr.Dropdown]:
+    form = RunForm(start, runs, page="compare")
     with fold("Change the problem or the settings", "compare-settings"):
-        with gr.Row(elem_id="compare-problem"):
-            prompt = gr.Textbox(
-                start.prompt,
-                label="Problem",
-                lines=2,
-                max_lines=5,
-                max_length=limits.prompt,
-                scale=4,
-                elem_id="compare-prompt",
-            )
-            reference = gr.Textbox(
-                start.reference or "", label="Known answer, if any", max_length=60, scale=1
-            )
+        form.add("prompt")
         with gr.Row():
+            form.add("reference", "extractor")
             kind = gr.Dropdown(
                 list(KINDS.items()),
                 value="in_distribution",
@@ -247,64 +178,20 @@ def _form(start: Settings, runs: Runs) -> tuple[list[Any], gr.Dropdown]:
                 info="what the button New problem writes",
                 filterable=False,
             )
-            extractor = gr.Dropdown(
-                list(ANSWERS.items()),
-                value=start.extractor or OPEN,
-                label="Answers to vote on",
-                info="without any, the most typical text is chosen (minimum Bayes risk)",
-                filterable=False,
-                elem_id="compare-extractor",
-            )
         with gr.Row():
-            lm = model_list(offer, "lm", start.lm, label="Language model")
-            rm = model_list(
-                offer,
-                "rm",
-                unmixed(start.rm, offer)[0],
-                label="Reward model",
-                elem_id="compare-rm",
-            )
-            beta = gr.Number(
-                start.beta,
-                label="β (beta)",
-                info="smaller: the reward bends the model more; chain and weights use the same",
-                minimum=0.001,
-                maximum=1000,
-            )
+            form.add("lm", "rm", "beta")
         with gr.Row():
-            second, share = second_reward(offer, start.rm, elem_id="compare-second")
-        with gr.Row():
-            steps = gr.Slider(
-                8,
-                limits.steps,
-                value=start.steps,
-                step=1,
-                label="Steps",
-                info="proposals a chain",
-                elem_id="compare-steps",
-            )
-            chains = gr.Slider(1, limits.chains, value=start.chains, step=1, label="Chains")
+            form.add("steps", "chains")
             budget = gr.Radio(list(BUDGETS.items()), value="flops", label="The pool is drawn to")
         with gr.Row():
-            seed = gr.Number(start.seed, label="Seed", precision=0, minimum=0, maximum=2**31 - 1)
-            temperature = gr.Slider(
-                0.1, 2.0, value=start.temperature, step=0.05, label="Temperature"
-            )
-            limit = gr.Slider(
-                8, limits.tokens, value=start.max_new_tokens, step=1, label="Length limit in tokens"
-            )
-            burn_in = gr.Slider(0, 200, value=0, step=1, label="Burn-in: first states left out")
-    fields = [
-        *(prompt, reference, extractor, lm, rm, beta, steps),
-        *(chains, seed, temperature, limit, burn_in, second, share, budget),
-    ]
-    return fields, kind
+            form.add_rest(leave_out=("pool",))
+    return form, budget, kind
 
 
 def build_compare_page(runs: Runs, demo: gr.Blocks) -> None:
     """Build the page's widgets in the current context and register its events."""
-    recorded = recorded_comparison()
-    start = settings_of(recorded.header)
+    recorded = Comparison(load_trace(RECORDED))
+    start = recorded.header.run
     with gr.Column(elem_id="compare"):
         gr.HTML(HEADING, **PLAIN)
         with gr.Row(elem_id="compare-bar"):
@@ -312,7 +199,7 @@ def build_compare_page(runs: Runs, demo: gr.Blocks) -> None:
             stop = gr.Button("Stop", elem_id="compare-stop")
             new = gr.Button("New problem", elem_id="compare-new")
             status = status_line(status_value(IDLE))
-        form, kind = _form(start, runs)
+        form, asked, kind = _form(start, runs)
         panel = gr.HTML(
             value=view(recorded, state="recorded", note=""),
             html_template='<div class="qc-host"></div>',
@@ -370,25 +257,27 @@ def build_compare_page(runs: Runs, demo: gr.Blocks) -> None:
         request: gr.Request, shown: Shown, mixture: bool, *values: Any
     ) -> AsyncIterator[list[Any]]:
         try:
-            settings, budget = _read_form(values)
+            *settings, said = values
+            wanted, budget = form.read(settings), _budget(said)
         except InvalidSetting as error:
             yield [*nothing, status_value(Status("failed", f"Failed: {error}."))]
             return
         shown.follow(Feed())
         shown.budget, shown.cut = budget, None
-        more = {"query": link_of(settings, budget)}
+        more = {"query": link_of(wanted, budget)}
+        drawn = compared(wanted, budget, runs.limits.samples)
         pace = Pace()
         status = IDLE
         async for now in runs.stream(
             str(request.session_hash),
-            lambda feed: sample_comparison(shown.follow(feed), runs, settings, budget),
+            lambda feed: draw_run(shown.follow(feed), runs, drawn),
         ):
             status = now.status
             panel_now: Any = gr.skip()
-            if shown.comparison is not None and pace.due():
+            if pace.due() and (comparison := shown.comparison) is not None:
                 began = time.monotonic()
                 panel_now = await asyncio.to_thread(
-                    view, shown.comparison, state="live", budget=budget, every_rung=False
+                    view, comparison, state="live", budget=budget, every_rung=False
                 )
                 pace.took(time.monotonic() - began)
             yield [panel_now, *nothing[1:], status_value(status, **more)]
@@ -413,29 +302,29 @@ def build_compare_page(runs: Runs, demo: gr.Blocks) -> None:
         comparison = shown.comparison
         if comparison is None:
             return gr.skip()
-        kind = "csv" if getattr(event, "kind", "") == "csv" else "json"
-        text = to_csv(comparison) if kind == "csv" else to_json(comparison)
+        kind = "csv" if getattr(event, "kind", "") == "csv" else "jsonl"
+        lines = trace_lines(comparison.trace, comparison.extract)
+        text = to_csv(comparison) if kind == "csv" else "".join(lines)
         return json.dumps({"name": file_name(comparison, kind), "text": text})
 
     def on_new(kind: str) -> tuple[str, str, str, str]:
         prompt, answer = new_problem(kind)
-        said = status_value(Status("idle", f"Next: {prompt}"))
-        return prompt, answer, OPEN if kind == "writing" else "number", said
+        return prompt, answer, USUAL, status_value(Status("idle", f"Next: {prompt}"))
 
     def on_load(request: gr.Request) -> list[Any]:
         query = request.query_params
         found = linked(query, runs.limits, runs.offer, start)
         if found is None:
-            return [gr.skip()] * (len(form) + 1)
-        settings, said = found
-        budget = "samples" if query.get("budget") == "samples" else "flops"
+            return [gr.skip()] * (len(widgets) + 1)
+        wanted, said = found
         status = Status("idle", f"{said} Press Compare to draw it.")
-        return [*_values(settings, budget, runs.offer), status_value(status)]
+        return [*form.show(wanted), _budget(query.get("budget")), status_value(status)]
 
+    widgets = [*form.values(), asked]
     private: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
     running = run.click(
         on_run,
-        [shown, mixture, *form],
+        [shown, mixture, *widgets],
         [panel, compute, about, histograms, status],
         js="(...v) => { window.QAlignCompare.panel()?.start(); return v; }",
         concurrency_limit=None,
@@ -450,10 +339,11 @@ def build_compare_page(runs: Runs, demo: gr.Blocks) -> None:
         queue=False,
         **private,
     )
-    new.click(on_new, kind, [*form[:3], status], **private)
-    form[0].input(None, None, form[1], js="() => ''")
+    texts = [form.widgets[name] for name in ("prompt", "reference", "extractor")]
+    new.click(on_new, kind, [*texts, status], **private)
+    form.widgets["prompt"].input(None, None, form.widgets["reference"], js="() => ''")
     events = cast(Any, panel)
     events.cut(on_cut, [shown, mixture], histograms, **private)
     mixture.change(lambda shown, on: shown.histograms(on), [shown, mixture], histograms, **private)
     events.save(on_save, shown, saver, **private)
-    demo.load(on_load, None, [*form, status], **private)
+    demo.load(on_load, None, [*widgets, status], **private)

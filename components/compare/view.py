@@ -60,7 +60,7 @@ def view(
             cuts = ladder(comparison, kind) if every_rung else (full_cut(comparison, kind),)
             ladders[kind] = [_rung(comparison, cut, kind, texts) for cut in cuts]
     goal = header.chains * (header.steps + 1)
-    n_states = len(comparison.steps)
+    n_states = len(comparison.trace.steps)
     return json.dumps(
         {
             "state": state,
@@ -78,13 +78,13 @@ def view(
 
 def _progress(comparison: Comparison) -> str:
     header = comparison.header
-    states = f"{_count(len(comparison.steps), 'chain state')} of {_goal(comparison):,}"
+    states = f"{_count(len(comparison.trace.steps), 'chain state')} of {_goal(comparison):,}"
     return f"{states}, {_count(len(comparison.pool), 'independent sample')}; seed {header.seed}"
 
 
 def _goal(comparison: Comparison) -> int:
     planned = comparison.header.chains * (comparison.header.steps + 1)
-    return max(planned, len(comparison.steps))
+    return max(planned, len(comparison.trace.steps))
 
 
 def _rung(

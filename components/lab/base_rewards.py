@@ -10,7 +10,7 @@ from qalign_core.analysis.mixture import MIN_REWARDS
 from qalign_core.assets import ASSETS
 from qalign_core.errors import InvalidTask, InvalidTrace
 from qalign_core.runs.problem_sets import load_problems
-from qalign_core.runs.results import load_results
+from qalign_core.runs.results import unpack
 from qalign_core.runs.trace import load_trace
 
 EVALUATED = ASSETS / "results" / "in_distribution.zip"
@@ -35,9 +35,9 @@ def base_rewards() -> dict[str, BaseRewards]:
     """What is shipped, by name: the recorded runs that have enough, then nine problems' samples."""
     traces = {path.stem: load_trace(path) for path in sorted((ASSETS / "runs").glob("*.jsonl"))}
     recorded = {
-        name: BaseRewards(trace.header.prompt, trace.base_rewards)
+        name: BaseRewards(trace.header.prompt, trace.rewards)
         for name, trace in traces.items()
-        if len(trace.base_rewards) >= MIN_REWARDS
+        if len(trace.rewards) >= MIN_REWARDS
     }
     return recorded | evaluated()
 
@@ -48,8 +48,8 @@ def evaluated() -> dict[str, BaseRewards]:
     Nothing if there is no evaluation that can be read: the Results page tells why.
     """
     try:
-        results = load_results(EVALUATED)
-        problems = load_problems(ASSETS / "tasks" / f"{results.settings.task}.jsonl")
+        results = unpack(EVALUATED)
+        problems = load_problems(ASSETS / "tasks" / f"{results.header.task}.jsonl")
     except (InvalidTrace, InvalidTask):
         return {}
     prompts = {problem.id: problem.prompt for problem in problems}

@@ -131,7 +131,7 @@ def fitted_mixtures(paths: Sequence[Path] = ()) -> go.Figure:
 
 def _base_rewards(path: Path) -> BaseRewards:
     trace = load_trace(path)
-    return BaseRewards(trace.header.prompt, trace.base_rewards)
+    return BaseRewards(trace.header.prompt, trace.rewards)
 
 
 def _chain() -> chain.Progress:

@@ -23,7 +23,7 @@ from qalign_core.analysis.paired import (
     is_level,
     paired,
 )
-from qalign_core.runs.results import Settings
+from qalign_core.types import SetHeader
 
 GRID = "#dfe3ea"
 
@@ -44,7 +44,7 @@ def of(points: Iterable[Point], method: Method) -> list[Point]:
     return sorted((p for p in points if p.method == method), key=lambda p: p.n)
 
 
-def error_figure(runs: Mapping[str, Sequence[Point]], settings: Settings) -> go.Figure:
+def error_figure(runs: Mapping[str, Sequence[Point]], settings: SetHeader) -> go.Figure:
     """Error rate against compute, logarithmic, with 95 % bands over problems; a panel a run."""
     names = names_of(settings.open_ended)
     titles = list(runs) if len(runs) > 1 else None
@@ -130,7 +130,7 @@ def _add_errors(
         )
 
 
-def proxy_figure(points: Sequence[Point], settings: Settings) -> go.Figure:
+def proxy_figure(points: Sequence[Point], settings: SetHeader) -> go.Figure:
     """Accuracy against the proxy reward: a curve that turns down has over-optimised."""
     figure, names = go.Figure(), names_of(settings.open_ended)
     for method in METHODS:
@@ -157,7 +157,7 @@ def proxy_figure(points: Sequence[Point], settings: Settings) -> go.Figure:
 
 
 def beta_figure(
-    betas: Sequence[BetaPoint], points: Sequence[Point], settings: Settings
+    betas: Sequence[BetaPoint], points: Sequence[Point], settings: SetHeader
 ) -> go.Figure:
     """What other betas do, from the same samples: accuracy, acceptance, distance from the base."""
     names = names_of(settings.open_ended)
@@ -208,7 +208,7 @@ def beta_figure(
             row=1,
             col=1,
         )
-    figure.add_hline(y=math.log(settings.budget), line={"color": GREY, "dash": "dot"}, row=3, col=1)
+    figure.add_hline(y=math.log(settings.pool), line={"color": GREY, "dash": "dot"}, row=3, col=1)
     figure.add_vline(x=settings.beta, line={"color": GREY, "dash": "dash"})
     figure.update_layout(frame(580))
     ends = [math.log10(x[0] / 1.1), math.log10(x[-1] * 1.1)]
@@ -276,7 +276,7 @@ def _gap(found: Difference) -> str:
     return f"{value} points, 95 % interval {low} to {high}{more.get(found.verdict, '')}"
 
 
-def differences_html(points: Sequence[Point], settings: Settings) -> str:
+def differences_html(points: Sequence[Point], settings: SetHeader) -> str:
     """What QAlign has more than each other method, in points, at each budget of equal compute."""
     names, unit = names_of(settings.open_ended), settings.meter.unit
     found = {(d.n, d.b): d for method in METHODS[1:] for d in paired(points, "qalign", method)}
@@ -312,14 +312,14 @@ def _in_a_sentence(name: str) -> str:
     return name if name[1:2].isupper() else name[:1].lower() + name[1:]
 
 
-def findings_html(points: Sequence[Point], settings: Settings) -> str:
+def findings_html(points: Sequence[Point], settings: SetHeader) -> str:
     """The findings as a list."""
     said = findings(points, names_of(settings.open_ended))
     items = "".join(f"<li>{html.escape(text).replace(' %', '&nbsp;%')}</li>" for text in said)
     return f'<ul class="qr-said">{items}</ul>'
 
 
-def points_table(points: Sequence[Point], settings: Settings) -> str:
+def points_table(points: Sequence[Point], settings: SetHeader) -> str:
     """All methods at every budget, with bands; accuracy in per cent, at equal compute or said."""
     names, unit = names_of(settings.open_ended), settings.meter.unit
     rows = []
@@ -346,7 +346,7 @@ def _band(p: Point) -> str:
     return f"{100 * p.value:.1f} [{100 * p.low:.1f}, {100 * p.high:.1f}]"
 
 
-def beside_table(runs: Mapping[str, Sequence[Point]], settings: Settings) -> str:
+def beside_table(runs: Mapping[str, Sequence[Point]], settings: SetHeader) -> str:
     """Every method under each of the runs' reward models, at the largest budget they all have."""
     names = names_of(settings.open_ended)
     level = min(level_n(points) or max(p.n for p in points) for points in runs.values())
@@ -368,12 +368,12 @@ def beside_table(runs: Mapping[str, Sequence[Point]], settings: Settings) -> str
     return f'<p class="qc-sub">{said} {PAIRED}</p>' + table(["", *runs], rows)
 
 
-def _chain_length(settings: Settings) -> str:
+def _chain_length(settings: SetHeader) -> str:
     """How long the chain was: as much compute as the samples, or less if its states were capped."""
-    return f"at most {settings.states:,} states" if settings.states else "the same compute"
+    return f"at most {settings.steps + 1:,} states"
 
 
-def facts_html(settings: Settings, acceptance: Acceptance, done: int) -> str:
+def facts_html(settings: SetHeader, acceptance: Acceptance, done: int) -> str:
     """What was run, so that anyone can run it again."""
     overall, changed = acceptance.overall.value, acceptance.changed.value
     rows = [
@@ -393,7 +393,7 @@ def facts_html(settings: Settings, acceptance: Acceptance, done: int) -> str:
             if overall is None or changed is None
             else f"{percent(overall)} of all, {percent(changed)} of those that change the state",
         ],
-        ["Samples a problem", f"{settings.budget:,}; one chain of {_chain_length(settings)}"],
+        ["Samples a problem", f"{settings.pool:,}; one chain of {_chain_length(settings)}"],
         ["Seed, date", f"{settings.seed}, {settings.created}"],
         ["Command", settings.command],
     ]

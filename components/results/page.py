@@ -28,7 +28,8 @@ from qalign_core.analysis.diagnostics import Acceptance, acceptance_of
 from qalign_core.analysis.other_betas import BetaPoint, against_beta
 from qalign_core.assets import ASSETS
 from qalign_core.errors import QAlignError
-from qalign_core.runs.results import Settings, load_results
+from qalign_core.runs.results import unpack
+from qalign_core.types import SetHeader
 
 FOLDER = ASSETS / "results"
 BETAS = (1 / 8, 1 / 4, 1 / 2, 1 / 2**0.5, 1.0, 2**0.5, 2.0, 4.0, 8.0)
@@ -54,7 +55,7 @@ PRIVATE: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden
 class Summary:
     """What the page shows of one results file."""
 
-    settings: Settings
+    settings: SetHeader
     acceptance: Acceptance
     done: int
     missing: int
@@ -84,11 +85,11 @@ def summarise(path: Path) -> Summary:
 
 @lru_cache(maxsize=16)
 def _summarise(path: Path, version: int) -> Summary:
-    results = load_results(path)
-    has_weights = "wmv" in results.settings.methods
-    betas = [results.settings.beta * factor for factor in BETAS]
+    results = unpack(path)
+    has_weights = results.header.pool > 0
+    betas = [results.header.beta * factor for factor in BETAS]
     return Summary(
-        settings=results.settings,
+        settings=results.header,
         acceptance=acceptance_of(results.records),
         done=len(results.records),
         missing=results.n_missing,

@@ -18,14 +18,14 @@ from typing import Any, TypeVar, cast
 
 import gradio as gr
 
-from components.session.links import Settings
 from components.session.offer import Offer, needs_gpu
-from components.session.runs import TICK, Feed, Limits, Runs, Status
+from components.session.runs import TICK, Feed, Runs, Status
 from qalign_core.errors import EngineError, QAlignError
+from qalign_core.run import Limits, Run
 
 F = TypeVar("F", bound=Callable[..., Any])
-Run = Callable[..., Awaitable[None]]
-"""What draws a run: of its feed, the server's runs, its settings, and more that can be pickled."""
+Draw = Callable[[Feed, Runs, Run], Awaitable[None]]
+"""What draws a run: of its feed, the server's runs, and the run itself."""
 
 
 def on_gpu(function: F) -> F:
@@ -44,13 +44,10 @@ class Written:
     parts: tuple[str, ...]
     status: Status
     n_steps: int
-    result: Any
     error: QAlignError | None
 
 
-def draw(
-    run: Run, limits: Limits, offer: Offer, settings: Settings, more: tuple[Any, ...]
-) -> Generator[Written, None, None]:
+def draw(drawing: Draw, limits: Limits, offer: Offer, run: Run) -> Generator[Written, None, None]:
     """Do a run in an event loop of its own; closing the generator cancels it.
 
     Something is yielded at every tick, because only then a visitor's Stop is noticed.
@@ -58,7 +55,7 @@ def draw(
     feed = Feed()
 
     async def whole() -> None:
-        await run(feed, Runs(limits, offer=offer), settings, *more)
+        await drawing(feed, Runs(limits, offer=offer), run)
 
     async def wait(task: asyncio.Task[None]) -> None:
         await asyncio.wait({task}, timeout=TICK)
@@ -73,28 +70,28 @@ def draw(
                 raise error
             parts = tuple(feed.parts[n:])
             n += len(parts)
-            yield Written(parts, feed.status, feed.n_steps, feed.result, error)
+            yield Written(parts, feed.status, feed.n_steps, error)
 
 
 _draw_on_gpu = on_gpu(draw)
 
 
-def with_gpu(run: Run) -> Run:
+def with_gpu(drawing: Draw) -> Draw:
     """Let a run draw on a GPU that is lent for it, if one is and its models need one.
 
     Raises:
         EngineError: no GPU was lent, or it was taken away; ZeroGPU's own sentence.
     """
 
-    @wraps(run)
-    async def anywhere(feed: Feed, runs: Runs, settings: Settings, *more: Any) -> None:
-        if _draw_on_gpu is draw or not needs_gpu(settings.lm, settings.rm):
-            await run(feed, runs, settings, *more)
+    @wraps(drawing)
+    async def anywhere(feed: Feed, runs: Runs, run: Run) -> None:
+        if _draw_on_gpu is draw or not needs_gpu(run.lm, run.rm):
+            await drawing(feed, runs, run)
             return
-        settings.check(runs.limits)  # before any of the visitor's GPU time is asked for
-        runs.offer.check(settings.lm, settings.rm)
+        run.check(runs.limits)  # before any of the visitor's GPU time is asked for
+        runs.offer.check(run.lm, run.rm)
         feed.status = Status("loading", "Waiting for a GPU…")
-        await _follow(feed, _draw_on_gpu(_Plain(anywhere), runs.limits, runs.offer, settings, more))
+        await _follow(feed, _draw_on_gpu(_Plain(anywhere), runs.limits, runs.offer, run))
 
     return anywhere
 
@@ -106,7 +103,7 @@ class _Plain:
     decorated: Any
 
     def __call__(self, *arguments: Any) -> Awaitable[None]:
-        return cast(Run, self.decorated.__wrapped__)(*arguments)
+        return cast(Draw, self.decorated.__wrapped__)(*arguments)
 
 
 async def _follow(feed: Feed, written: Generator[Written, None, None]) -> None:
@@ -117,7 +114,7 @@ async def _follow(feed: Feed, written: Generator[Written, None, None]) -> None:
     def take(now: Written) -> None:
         if not stopped.is_set():
             feed.parts += now.parts
-            feed.status, feed.n_steps, feed.result = now.status, now.n_steps, now.result
+            feed.status, feed.n_steps = now.status, now.n_steps
 
     def follow() -> None:
         error = None

@@ -12,19 +12,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from dataclasses import dataclass, fields, replace
-from typing import Any, Literal
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, replace
+from typing import Literal
 
 from components.session.offer import Offer
 from qalign_core.chain.priority import RUN
 from qalign_core.errors import InvalidSetting, QAlignError
 from qalign_core.models.progress import TOLD
 from qalign_core.protocols import LanguageModel, RewardModel
-from qalign_core.types import Sampling
+from qalign_core.run import Limits, Sampling
+from qalign_core.runs.trace import TraceReader
+from qalign_core.types import Trace
 
 State = Literal["idle", "loading", "queued", "sampling", "finished", "stopped", "failed"]
 ModelLoader = Callable[[str, str, Sampling], tuple[LanguageModel, RewardModel]]
@@ -44,59 +45,6 @@ def tick(n_runs: int) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """Caps of this server; each is an environment variable, `QALIGN_MAX_STEPS` and so on.
-
-    Attributes:
-        steps: proposals a chain.
-        samples: independent samples a run.
-        chains: chains a run.
-        runs: runs that sample at the same time.
-        queue: runs that wait for that.
-        tokens: length limit of a response.
-        prompt: characters of a prompt.
-    """
-
-    steps: int = 1024
-    samples: int = 1024
-    chains: int = 8
-    runs: int = 64
-    queue: int = 64
-    tokens: int = 512
-    prompt: int = 4000
-
-    @classmethod
-    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Limits:
-        """The defaults, with what the environment says instead.
-
-        Raises:
-            InvalidSetting: a variable is not a whole number above 0.
-        """
-        values: dict[str, int] = {}
-        for field in fields(cls):
-            name = f"QALIGN_MAX_{field.name.upper()}"
-            if name in environment:
-                text = environment[name].strip()
-                if not text.isdecimal() or int(text) < 1:
-                    raise InvalidSetting(f"{name} must be a whole number above 0, got {text!r}")
-                values[field.name] = int(text)
-        return cls(**values)
-
-    def check(self, name: str, value: int, *, least: int = 1) -> int:
-        """The value if it is within its cap.
-
-        Raises:
-            InvalidSetting: one sentence with the cap.
-        """
-        most = int(getattr(self, name))
-        if not least <= value <= most:
-            raise InvalidSetting(
-                f"{name} must be between {least} and {most} on this server, got {value}"
-            )
-        return value
-
-
-@dataclass(frozen=True, slots=True)
 class Status:
     """What a run is doing, for the page: a state and one plain phrase."""
 
@@ -108,20 +56,29 @@ IDLE = Status("idle", "Idle. The model loads when you press Run.")
 
 
 class Feed:
-    """Where a run writes: trace lines, what it is doing, and what else its page shows."""
+    """Where a run writes: the lines of its trace, and what it is doing."""
 
     def __init__(self) -> None:
         self.parts: list[str] = []
         self.status = Status("loading", "Starting…")
         self.lm: LanguageModel | None = None
-        self.result: Any = None
         self.n_steps = 0
         self._since = 0.0
+        self._reader = TraceReader()
+        self._read = 0
 
     @property
     def notes(self) -> tuple[str, ...]:
         """What the language model must have said of it, such as that it is approximate."""
         return tuple(getattr(self.lm, "notes", ()))
+
+    @property
+    def trace(self) -> Trace | None:
+        """What has been drawn so far; None before the first line."""
+        for line in self.parts[self._read :]:
+            self._reader.feed(line)
+        self._read = len(self.parts)
+        return None if self._reader.header is None else self._reader.trace()
 
     def write(self, line: str) -> None:
         """Append text (whole lines)."""

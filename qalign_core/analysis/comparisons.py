@@ -18,7 +18,7 @@ from typing import Literal
 
 import numpy as np
 
-from qalign_core.chain.cost import Meter, n_at_budget
+from qalign_core.chain.cost import n_at_budget
 from qalign_core.decide.answers.extraction import get_extractor, same_answer
 from qalign_core.decide.rules import (
     best_of_n,
@@ -32,7 +32,7 @@ from qalign_core.decide.rules import (
 from qalign_core.decide.utilities import rouge1
 from qalign_core.errors import InvalidSetting
 from qalign_core.protocols import AnswerExtractor
-from qalign_core.types import Cost, Decision, ScoredResponse, Step, Trace, TraceHeader
+from qalign_core.types import Cost, Decision, Meter, ScoredResponse, Step, Trace, TraceHeader
 
 Budget = Literal["flops", "samples"]
 Method = Literal["qalign", "bon", "mv", "wmv"]
@@ -76,7 +76,7 @@ class Comparison:
     @property
     def meter(self) -> Meter:
         """What prices a draw."""
-        return Meter(self.header.lm_parameters, self.header.rm_parameters)
+        return self.header.meter
 
     @property
     def prompt_price(self) -> int:

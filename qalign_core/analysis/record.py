@@ -11,12 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qalign_core.analysis.comparisons import METHODS, Comparison, Method
-from qalign_core.chain.cost import Meter
 from qalign_core.decide.arrays import least_risk, vote
 from qalign_core.decide.utilities import rouge1
 from qalign_core.errors import InvalidSetting
 from qalign_core.protocols import AnswerExtractor
-from qalign_core.types import Cost, ScoredResponse, Trace
+from qalign_core.types import Cost, Meter, ScoredResponse, Trace
 
 Array = NDArray[Any]
 Rule = Callable[[Array, Array, Array], Array]

@@ -19,10 +19,9 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from qalign_core.errors import InvalidSetting
-from qalign_core.types import Cost
+from qalign_core.types import Cost, Meter
 
 Reading = Callable[[int, int], int]
 """Tokens that an RM processes of a conversation: of (how many it has read before, all of them)."""
@@ -64,36 +63,9 @@ def parameters_of(model: object) -> int:
     return int(getattr(model, "n_parameters", 0) or 0)
 
 
-@dataclass(frozen=True, slots=True)
-class Meter:
-    """Prices tokens in one unit: FLOPs, or generated tokens where the LM's size is unknown.
-
-    Attributes:
-        lm_parameters, rm_parameters: sizes of the models; 0 if unknown or none.
-    """
-
-    lm_parameters: int = 0
-    rm_parameters: int = 0
-
-    @classmethod
-    def of(cls, lm: object, rm: object) -> Meter:
-        """The meter of two models."""
-        return cls(parameters_of(lm), parameters_of(rm))
-
-    @property
-    def unit(self) -> str:
-        """What `price` counts."""
-        return "FLOPs" if self.lm_parameters else "generated tokens"
-
-    def price(self, cost: Cost) -> int:
-        """FLOPs ~ 2 * parameters * tokens, summed over the LM and the RM; additive."""
-        if not self.lm_parameters:
-            return cost.generated
-        return 2 * (self.lm_parameters * cost.generated + self.rm_parameters * cost.scored)
-
-    def prompt_price(self, n_read: int, n_scored: int) -> int:
-        """What a run pays once, whatever it draws: each model reads its tokens of the prompt."""
-        return self.price(Cost(n_read, n_scored)) if self.lm_parameters else 0
+def meter_of(lm: object, rm: object) -> Meter:
+    """What prices a draw of two models."""
+    return Meter(parameters_of(lm), parameters_of(rm))
 
 
 def n_at_budget(spent: Sequence[float], budget: float) -> int:

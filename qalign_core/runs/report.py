@@ -33,7 +33,7 @@ def report(sets: Mapping[str, Results]) -> dict[str, list[dict[str, Any]]]:
     made: dict[str, list[dict[str, Any]]] = {"rows": [], "paired": []}
     for name, results in sets.items():
         points = curves(results.draws)
-        has_flops = results.meter.unit == "FLOPs"
+        has_flops = results.header.meter.unit == "FLOPs"
         made["rows"] += [
             {
                 "set": name,
@@ -78,7 +78,7 @@ def summary(results: Results, *, seed: int = 0) -> dict[str, Any]:
         "settings": asdict(results.header),
         "done": len(results.records),
         "missing": results.n_missing,
-        "unit": results.meter.unit,
+        "unit": results.header.meter.unit,
         "acceptance": {
             "overall": acceptance.overall.value,
             "changed": acceptance.changed.value,

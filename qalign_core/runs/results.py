@@ -17,7 +17,6 @@ import numpy as np
 
 from qalign_core.analysis.comparisons import METHODS, Method
 from qalign_core.analysis.record import Array, Draws, Record
-from qalign_core.chain.cost import Meter
 from qalign_core.errors import InvalidTrace
 from qalign_core.reading import from_json, is_whole, shown
 from qalign_core.runs.npz import read_arrays
@@ -36,11 +35,6 @@ class Results:
     records: tuple[Record, ...]
 
     @property
-    def meter(self) -> Meter:
-        """What prices a draw."""
-        return Meter(self.header.lm_parameters, self.header.rm_parameters)
-
-    @property
     def methods(self) -> tuple[Method, ...]:
         """The methods that there are draws for."""
         of_pool = METHODS[1:] if self.header.pool else ()
@@ -50,7 +44,7 @@ class Results:
     def draws(self) -> Draws:
         """The records, and what it takes to decide from them."""
         header = self.header
-        return Draws(self.records, header.beta, self.meter, self.methods, header.open_ended)
+        return Draws(self.records, header.beta, header.meter, self.methods, header.open_ended)
 
     @property
     def n_missing(self) -> int:

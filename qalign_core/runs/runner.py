@@ -15,7 +15,7 @@ from itertools import accumulate
 from typing import Any
 
 from qalign_core.chain.chain import run_chain
-from qalign_core.chain.cost import Meter, parameters_of, prompt_scored, reading_of
+from qalign_core.chain.cost import meter_of, parameters_of, prompt_scored, reading_of
 from qalign_core.chain.merging import gather, merge
 from qalign_core.chain.priority import ASIDE
 from qalign_core.chain.sampling import encode_prompt, sample_iid
@@ -159,7 +159,7 @@ async def _side_by_side(
 async def _pool_matched(
     lm: LanguageModel, rm: RewardModel, run: Run, known: Trace
 ) -> AsyncIterator[Drawn]:
-    meter, latest = Meter.of(lm, rm), _latest(known)
+    meter, latest = meter_of(lm, rm), _latest(known)
     at = Counter[int]()  # the price of step t of all chains, where it is there already
     for step in known.steps:
         at[step.t] += meter.price(step.cost)
@@ -192,7 +192,7 @@ async def _pool_matched(
 async def _chain_matched(
     lm: LanguageModel, rm: RewardModel, run: Run, known: Trace
 ) -> AsyncIterator[Drawn]:
-    meter, latest = Meter.of(lm, rm), _latest(known)
+    meter, latest = meter_of(lm, rm), _latest(known)
     goal = sum(meter.price(sample.cost) for sample in known.pool)
     async for sample in _samples(lm, rm, run, known, _AHEAD):
         goal += meter.price(sample.cost)

@@ -1,0 +1,140 @@
+"""The settings of a run as widgets: one for each field of `Run` that a page shows, by its name."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import fields
+from typing import Any
+
+import gradio as gr
+
+from components.common.reward import mixed, model_list, reward_shown, second_reward, unmixed
+from components.session.runs import Runs
+from qalign_core.run import OPEN, Run, usual_extractor
+
+USUAL = ""
+"""What stands for the extractor that suits the prompt."""
+ANSWERS = {
+    "As the problem asks": USUAL,
+    "Numbers": "number",
+    "Choice letters": "choice",
+    "LaTeX in \\boxed{}": "boxed",
+    "Short texts": "text",
+    "None: open-ended": OPEN,
+}
+"""How answers can be read, as people call it."""
+SLIDERS: dict[str, tuple[float, float | None, float]] = {
+    "steps": (8, None, 1),
+    "chains": (1, None, 1),
+    "temperature": (0.1, 2.0, 0.05),
+    "max_new_tokens": (8, None, 1),
+    "burn_in": (0, 200, 1),
+}
+"""Least, most and step of the settings that are sliders; without a most, the server's cap."""
+
+
+class RunForm:
+    """Widgets for the settings of a run, in the order in which they are added.
+
+    Args:
+        start: what they show at first.
+        runs: the server's limits, and the models on offer.
+        page: what the ids of the widgets begin with.
+    """
+
+    def __init__(self, start: Run, runs: Runs, *, page: str) -> None:
+        self._start, self._runs, self._page = start, runs, page
+        self.widgets: dict[str, Any] = {}
+
+    @property
+    def names(self) -> str:
+        """The names of the widgets' settings, in order, as JSON: scripts take values by name."""
+        return json.dumps(list(self.widgets))
+
+    def values(self) -> list[Any]:
+        """The widgets, in order."""
+        return list(self.widgets.values())
+
+    def add(self, *names: str) -> None:
+        """Make the widgets of these settings in the current context."""
+        for name in names:
+            if name == "rm":
+                self._add_rewards()
+            else:
+                self.widgets[name] = self._widget(name)
+
+    def put(self, name: str, widget: Any) -> None:
+        """Take a page's own widget for a setting."""
+        self.widgets[name] = widget
+
+    def add_rest(self, *, leave_out: Sequence[str] = ()) -> None:
+        """Make the widgets of every setting that pages show and that has none yet."""
+        shown = [each.name for each in fields(Run) if each.metadata["page"]]
+        self.add(*(n for n in shown if n not in self.widgets and n not in leave_out))
+
+    def read(self, values: Sequence[Any]) -> Run:
+        """The run that the widgets' values say.
+
+        Raises:
+            InvalidSetting: one of them cannot be.
+        """
+        given = dict(zip(self.widgets, values, strict=True))
+        given["rm"] = mixed(given["rm"], given.pop("second"), given.pop("share"))
+        run = Run.read(given)
+        return run.with_changes(burn_in=min(run.burn_in, run.steps))
+
+    def show(self, run: Run) -> list[Any]:
+        """What the widgets show for a run, in order."""
+        values = {name: getattr(run, name, None) for name in self.widgets}
+        asked = run.extractor or OPEN
+        values["extractor"] = USUAL if asked == usual_extractor(run.prompt) else asked
+        values |= {"reference": run.reference or "", **reward_shown(run.rm, self._runs.offer)}
+        return [values[name] for name in self.widgets]
+
+    def _add_rewards(self) -> None:
+        offer, start = self._runs.offer, self._start
+        first = unmixed(start.rm, offer)[0]
+        self.widgets["rm"] = model_list(
+            offer, "rm", first, label=self._label("rm"), elem_id=f"{self._page}-rm"
+        )
+        self.widgets["second"], self.widgets["share"] = second_reward(
+            offer, start.rm, elem_id=f"{self._page}-second"
+        )
+
+    def _label(self, name: str) -> str:
+        return str(Run.__dataclass_fields__[name].metadata["label"])
+
+    def _widget(self, name: str) -> Any:
+        told = Run.__dataclass_fields__[name].metadata
+        value, kind = getattr(self._start, name), Run.kinds()[name]
+        given: dict[str, Any] = {
+            "label": told["label"],
+            "elem_id": f"{self._page}-{name.replace('_', '-')}",
+        }
+        if name == "lm":
+            return model_list(self._runs.offer, "lm", value, **given)
+        if name == "extractor":
+            return gr.Dropdown(list(ANSWERS.items()), value=USUAL, filterable=False, **given)
+        given["info"] = told["says"]
+        if told["choices"]:
+            return gr.Dropdown(list(told["choices"]), value=value, filterable=False, **given)
+        cap = getattr(self._runs.limits, told["cap"]) if told["cap"] else None
+        if kind is str:
+            return self._text(name, value or "", cap, given)
+        if name in SLIDERS:
+            least, most, step = SLIDERS[name]
+            most = min(x for x in (most, cap) if x is not None)
+            return gr.Slider(least, most, value=value, step=step, **given)
+        precision = 0 if kind is int else None
+        bounds = {"minimum": told["least"], "maximum": told["most"]}
+        return gr.Number(value, precision=precision, **bounds, **given)
+
+    def _text(self, name: str, value: str, cap: int | None, given: dict[str, Any]) -> Any:
+        if name == "prompt":
+            given["info"] = (
+                "The embedded model knows story problems and short writing tasks of these kinds."
+            )
+            return gr.Textbox(value, lines=4, max_lines=8, max_length=cap, **given)
+        del given["info"]
+        return gr.Textbox(value, max_length=min(60, cap or 60), lines=1, **given)

@@ -1,0 +1,24 @@
+"""A live run of a visitor: the models, then what the run draws, line by line into its feed."""
+
+from __future__ import annotations
+
+from components.session.gpu import with_gpu
+from components.session.runs import Feed, Runs
+from qalign_core.run import Run
+from qalign_core.runs.runner import record
+from qalign_core.types import Step
+
+
+@with_gpu
+async def draw_run(feed: Feed, runs: Runs, run: Run) -> None:
+    """Draw a run; its pool is cut to what the server allows.
+
+    Raises:
+        QAlignError: the settings or the models do not allow it.
+    """
+    run = run.with_changes(pool=min(run.pool, runs.limits.samples)).check(runs.limits)
+    lm, rm = await runs.models(feed, run.lm, run.rm, run.sampling)
+    async for item in record(lm, rm, run):
+        feed.write(item.line)
+        if isinstance(item.drawn, Step):
+            await feed.step()
