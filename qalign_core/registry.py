@@ -21,8 +21,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from qalign_core.assets import ASSETS
-from qalign_core.errors import ModelLoadError, NotEnoughMemory
+from qalign_core.errors import InvalidSetting, ModelLoadError, NotEnoughMemory
 from qalign_core.protocols import RewardModel
+from qalign_core.reading import is_finite, shown
 from qalign_core.run import Sampling
 
 if TYPE_CHECKING:
@@ -31,6 +32,11 @@ if TYPE_CHECKING:
 
 IN_USE = 30.0
 """Seconds after its last request during which a model is not unloaded for another."""
+
+MAX_PARTS = 8
+"""Rewards of one sum; each is scored for every response."""
+MAX_NAME = 4096
+"""Characters of a reward's name, which anybody may send."""
 
 _AT_REVISION = re.compile(r"([\w.-]+/[\w.-]+)@([\w./-]+)")
 """A hub id and a branch, tag or commit of it."""
@@ -222,12 +228,27 @@ def _reward(source: str, name: str, options: dict[str, Any], code: bool) -> Rewa
 
 
 def reward_parts(id: str) -> tuple[tuple[float, str], ...]:
-    """Weight and name of each reward in "0.7*A + 0.3*B"; one of weight 1 if it is a plain name."""
-    found = []
+    """Weight and name of each reward in "0.7*A + 0.3*B"; one of weight 1 if it is a plain name.
+
+    A name that comes again adds to the weight of the first.
+
+    Raises:
+        InvalidSetting: more parts than `MAX_PARTS`, or a weight that is not finite.
+    """
+    if len(id) > MAX_NAME:
+        raise InvalidSetting(
+            f"a reward's name has at most {MAX_NAME:,} characters, got {len(id):,}"
+        )
+    found: dict[str, float] = {}
     for part in re.split(r"\s\+\s|\+(?=-?\d+(?:\.\d*)?\s*\*)", id.strip()):
         weighted = re.fullmatch(r"(-?\d+(?:\.\d*)?)\s*\*\s*(\S.*)", part)
-        found.append((float(weighted[1]), weighted[2]) if weighted else (1.0, part))
-    return tuple(found)
+        weight, name = (float(weighted[1]), weighted[2]) if weighted else (1.0, part)
+        found[name] = found.get(name, 0.0) + weight
+    if len(found) > MAX_PARTS or not all(is_finite(weight) for weight in found.values()):
+        raise InvalidSetting(
+            f"a sum has at most {MAX_PARTS} rewards with finite weights, got {shown(id)}"
+        )
+    return tuple((weight, name) for name, weight in found.items())
 
 
 def _made_of(id: str) -> str | None:
