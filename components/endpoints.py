@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
 from dataclasses import asdict
 from typing import Any
 
@@ -53,8 +54,10 @@ def build_api(runs: Runs) -> None:
             The trace, JSON lines: a header, a line for every proposal, and how it ended.
         """
         settings = _settings(locals())
-        async for text in _texts(runs, lambda feed: sample_run(feed, runs, settings)):
-            yield text
+        work = _texts(runs, lambda feed: sample_run(feed, runs, settings))
+        async with aclosing(work) as texts:
+            async for text in texts:
+                yield text
 
     async def compare(
         prompt: str,
@@ -68,7 +71,7 @@ def build_api(runs: Runs) -> None:
         seed: int = 7,
         temperature: float = 1.0,
         max_new_tokens: int = 192,
-    ) -> str:
+    ) -> AsyncIterator[str]:
         """Answer a prompt by QAlign, best-of-n, majority and weighted vote, at equal compute.
 
         Args:
@@ -91,8 +94,9 @@ def build_api(runs: Runs) -> None:
         work = _texts(
             runs, lambda feed: sample_comparison(shown.follow(feed), runs, settings, "flops")
         )
-        async for _ in work:
-            pass
+        async with aclosing(work) as texts:
+            async for _ in texts:
+                yield ""  # only here a call that nobody reads any more can be ended
         comparison = shown.comparison
         assert comparison is not None
         rows = [
@@ -108,7 +112,7 @@ def build_api(runs: Runs) -> None:
             }
             for outcome in outcomes(comparison, full_cut(comparison, "flops"))
         ]
-        return json.dumps(rows, ensure_ascii=False)
+        yield json.dumps(rows, ensure_ascii=False)
 
     for endpoint in (run_chain, compare):
         gr.api(endpoint, api_name=endpoint.__name__, concurrency_limit=None)
@@ -122,17 +126,19 @@ def _settings(given: dict[str, Any]) -> Settings:
         raise gr.Error(str(error), print_exception=False) from error
 
 
-async def _texts(runs: Runs, work: Work) -> AsyncIterator[str]:
+async def _texts(runs: Runs, work: Work) -> AsyncGenerator[str]:
     """What a run writes, all of it each time; every call is a visitor of its own.
+
+    Closing it ends the run, which Gradio does once the call's stream is left.
 
     Raises:
         gr.Error: the run failed; one sentence.
     """
     state = ""
-    async for now in runs.stream(f"call {uuid.uuid4()}", work):
-        state = now.status.state
-        if state == "failed":
-            message = now.status.text.removeprefix("Failed: ")
-            raise gr.Error(message, print_exception=False)
-        if now.text:
+    async with aclosing(runs.stream(f"call {uuid.uuid4()}", work)) as updates:
+        async for now in updates:
+            state = now.status.state
+            if state == "failed":
+                message = now.status.text.removeprefix("Failed: ")
+                raise gr.Error(message, print_exception=False)
             yield now.text
