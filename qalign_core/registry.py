@@ -13,6 +13,7 @@ import os
 import re
 import threading
 import tomllib
+from collections import ChainMap
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from functools import cache
@@ -21,8 +22,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from qalign_core.assets import ASSETS
-from qalign_core.errors import ModelLoadError, NotEnoughMemory
+from qalign_core.errors import InvalidSetting, ModelLoadError, NotEnoughMemory
+from qalign_core.models.checks import check_sampling
 from qalign_core.protocols import RewardModel
+from qalign_core.reading import is_finite, is_text, is_whole, shown
 from qalign_core.run import Sampling
 
 if TYPE_CHECKING:
@@ -31,6 +34,11 @@ if TYPE_CHECKING:
 
 IN_USE = 30.0
 """Seconds after its last request during which a model is not unloaded for another."""
+
+MAX_PARTS = 8
+"""Rewards of one sum; each is scored for every response."""
+MAX_NAME = 4096
+"""Characters of a reward's name, which anybody may send."""
 
 _AT_REVISION = re.compile(r"([\w.-]+/[\w.-]+)@([\w./-]+)")
 """A hub id and a branch, tag or commit of it."""
@@ -104,22 +112,45 @@ def _read(path: Path, **more: Any) -> dict[tuple[str, str], Entry]:
         tables = tomllib.load(file)
     found = {}
     for kind in ("lm", "rm"):
-        for table in tables.pop(kind, []):
-            values = {"title": table.get("id"), **more, **table}
-            if "sampling" in values:
-                values["sampling"] = Sampling(**values["sampling"])
-            entry = Entry(kind=kind, **values)
+        for number, table in enumerate(tables.pop(kind, []), start=1):
+            try:
+                entry = _entry(kind, {**more, **table})
+            except (TypeError, ValueError) as error:
+                raise ValueError(f"[[{kind}]] number {number}: {error}") from error
             found[kind, entry.id] = entry
     if tables:
         raise ValueError(f"{next(iter(tables))!r} is neither [[lm]] nor [[rm]]")
     return found
 
 
+def _entry(kind: str, values: dict[str, Any]) -> Entry:
+    if "sampling" in values:
+        values["sampling"] = check_sampling(Sampling(**values["sampling"]))
+    entry = Entry(kind=kind, **{"title": values.get("id"), **values})
+    for item in fields(Entry):
+        value, right = getattr(entry, item.name), _KINDS.get(str(item.type))
+        if right is not None and not right(value):
+            raise ValueError(f"{item.name} is {shown(value)}")
+    return entry
+
+
+_KINDS: dict[str, Callable[[Any], bool]] = {
+    "str": is_text,
+    "str | None": is_text,
+    "int": is_whole,
+    "int | None": is_whole,
+    "bool": lambda value: isinstance(value, bool),
+    "float": is_finite,
+    "dict[str, Any] | None": lambda value: value is None or isinstance(value, dict),
+}
+"""What a value of the registry may be, by how its field or option is annotated."""
+
+
 def _read_own(path: Path) -> dict[tuple[str, str], Entry]:
     try:
         found = _read(path, status="tested", own=True)
-    except (OSError, ValueError, TypeError) as error:  # not there, no TOML, other fields
-        said = str(error).splitlines()[0].replace("Entry.__init__() got an", "an")
+    except (OSError, ValueError, TypeError, RecursionError) as error:  # no TOML, other fields
+        said = str(error).splitlines()[0].replace("Entry.__init__() got an", "an")[:300]
         raise ModelLoadError(
             f"QALIGN_REGISTRY={path} cannot be read ({said}); it has [[lm]] and [[rm]] tables like "
             "assets/registry.toml"
@@ -222,12 +253,27 @@ def _reward(source: str, name: str, options: dict[str, Any], code: bool) -> Rewa
 
 
 def reward_parts(id: str) -> tuple[tuple[float, str], ...]:
-    """Weight and name of each reward in "0.7*A + 0.3*B"; one of weight 1 if it is a plain name."""
-    found = []
+    """Weight and name of each reward in "0.7*A + 0.3*B"; one of weight 1 if it is a plain name.
+
+    A name that comes again adds to the weight of the first.
+
+    Raises:
+        InvalidSetting: more parts than `MAX_PARTS`, or a weight that is not finite.
+    """
+    if len(id) > MAX_NAME:
+        raise InvalidSetting(
+            f"a reward's name has at most {MAX_NAME:,} characters, got {len(id):,}"
+        )
+    found: dict[str, float] = {}
     for part in re.split(r"\s\+\s|\+(?=-?\d+(?:\.\d*)?\s*\*)", id.strip()):
         weighted = re.fullmatch(r"(-?\d+(?:\.\d*)?)\s*\*\s*(\S.*)", part)
-        found.append((float(weighted[1]), weighted[2]) if weighted else (1.0, part))
-    return tuple(found)
+        weight, name = (float(weighted[1]), weighted[2]) if weighted else (1.0, part)
+        found[name] = found.get(name, 0.0) + weight
+    if len(found) > MAX_PARTS or not all(is_finite(weight) for weight in found.values()):
+        raise InvalidSetting(
+            f"a sum has at most {MAX_PARTS} rewards with finite weights, got {shown(id)}"
+        )
+    return tuple((weight, name) for name, weight in found.items())
 
 
 def _made_of(id: str) -> str | None:
@@ -248,21 +294,24 @@ def _entry_options(kind: str, id: str) -> dict[str, Any]:
     return options
 
 
-def _takes(kind: str, id: str) -> frozenset[str]:
-    """The options that a model takes when it is loaded."""
+def _takes(kind: str, id: str) -> dict[str, str]:
+    """The options that a model takes when it is loaded, and how each is annotated."""
     if kind == "rm":
         parts = reward_parts(_made_of(id) or id)
         if parts != ((1.0, id),):
-            return frozenset().union(*(_takes(kind, name) for _, name in parts))
+            return dict(ChainMap(*(_takes(kind, name) for _, name in parts)))
     if id.startswith(JUDGE):
         return _takes("lm", id.removeprefix(JUDGE))
     if ".py:" in id:
-        return frozenset()
+        return {}
     entry = entries().get((kind, id))
     cls, load = _loader(kind, entry.source if entry is not None else id)
     options = [option for made in (cls, load) for option in signature(made).parameters.values()]
-    names = {option.name for option in options if option.kind is Parameter.KEYWORD_ONLY}
-    return frozenset(names - {"id", "kind", "sampling"})
+    return {
+        option.name: str(option.annotation)
+        for option in options
+        if option.kind is Parameter.KEYWORD_ONLY and option.name not in ("id", "kind", "sampling")
+    }
 
 
 def _loader(kind: str, source: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
@@ -281,13 +330,17 @@ def _loader(kind: str, source: str) -> tuple[Callable[..., Any], Callable[..., A
 
 
 def _check_taken(kind: str, id: str, options: dict[str, Any]) -> None:
-    given = [name for name, value in options.items() if value is not None]
-    taken = _takes(kind, id) if given else frozenset()  # only then: it imports what would load it
-    for name in given:
+    given = {name: value for name, value in options.items() if value is not None}
+    taken = _takes(kind, id) if given else {}  # only then: it imports what would load it
+    for name, value in given.items():
         if name not in taken:
             raise ModelLoadError(
                 f"{id} has no option {name}; it has {', '.join(sorted(taken)) or 'none'}"
             )
+        right = _KINDS.get(taken[name])
+        if right is not None and not right(value):
+            wanted = taken[name].removesuffix(" | None")
+            raise ModelLoadError(f"the option {name} of {id} is {shown(value)}, not of {wanted}")
 
 
 JUDGE = "judge:"

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import subprocess
+import threading
 from itertools import pairwise
 
+import httpx
 import pytest
+from browser import PATIENCE, serve
 from gradio_client import Client
 from gradio_client.exceptions import AppError
 from toys import PROMPT, ToyLM, ToyRM
@@ -16,6 +20,7 @@ import app
 from components.common.new_problem import new_problem
 from components.common.theme import head
 from components.session.offer import Offer
+from components.session.runs import Limits, Runs
 from components.watch.page import recorded_run
 from qalign_core import collect, run_chain
 from qalign_core.assets import ASSETS
@@ -107,6 +112,47 @@ def test_the_curl_commands_of_the_readme_call_the_endpoints(toy_app):
     assert "event: complete" in result.stdout
     data = result.stdout.strip().rsplit("data: ", 1)[1]
     assert len(parse_trace(json.loads(data)[0]).steps) == 17
+
+
+class EndlessLM(ToyLM):
+    """Draws a few responses and then waits for ever; says when it is cancelled."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.left, self.ended = 6, threading.Event()
+
+    async def extend(self, *args, **options):
+        self.left -= 1
+        if self.left > 0:
+            return await super().extend(*args, **options)
+        try:
+            return await asyncio.Event().wait()
+        finally:
+            self.ended.set()
+
+
+@pytest.mark.parametrize("endpoint", ["run_chain", "compare"])
+def test_a_call_that_nobody_reads_any_more_ends(endpoint):
+    lm = EndlessLM()
+    runs = Runs(Limits(), load=lambda *_: (lm, ToyRM()))
+    with serve(app.build_app(runs), **app.launch_options()) as address:
+        call = f"{address}gradio_api/call/{endpoint}"
+        given = [PROMPT, "", "number", "embedded", "embedded", 1.0, 64, 1, 7, 1.0, 192]
+        event = httpx.post(call, json={"data": given}).json()["event_id"]
+        with httpx.stream("GET", f"{call}/{event}", timeout=PATIENCE) as answer:
+            next(line for line in answer.iter_lines() if line == "event: generating")
+            assert not lm.ended.is_set()
+        assert lm.ended.wait(PATIENCE / 1000)
+
+
+UPLOADS = ["upload", "gradio_api/upload", "gradio_api/upload/", "gradio_api/upload?upload_id=a"]
+
+
+@pytest.mark.parametrize("path", UPLOADS)
+def test_no_file_is_taken(toy_app, path):
+    answer = httpx.post(f"{toy_app}{path}", files={"files": ("a.txt", b"x" * 10**6)})
+    assert answer.status_code == 403
+    assert answer.json() == {"detail": "this server takes no files"}
 
 
 def test_mcp_is_offered_only_if_asked_for(monkeypatch):

@@ -6,6 +6,7 @@ import shutil
 
 import pytest
 from fake_server import FakeServer
+from qalign_core.runs.comparison_file import from_json
 from tiny_models import save
 
 from components.session.links import Settings
@@ -16,7 +17,6 @@ from qalign_core import registry
 from qalign_core.cli import main
 from qalign_core.models import loading
 from qalign_core.registry import Entry
-from qalign_core.runs.comparison_file import from_json
 
 PROMPT = "Tom has 5 eggs. How many?"
 SAID = {

@@ -4,6 +4,7 @@ import asyncio
 import os
 import subprocess
 import sys
+import threading
 
 import pytest
 import torch
@@ -20,7 +21,7 @@ from qalign_core.models.local import llama_net as net_llama
 from qalign_core.models.local.engine import Engine, draw, restrict, uniforms
 from qalign_core.models.local.language_model import HFLanguageModel
 from qalign_core.models.local.prefix_cache import PrefixCache
-from qalign_core.models.local.worker import ASIDE_SHARE, as_engine_error
+from qalign_core.models.local.worker import ASIDE_SHARE, Job, Worker, as_engine_error
 from qalign_core.models.text import Text
 from qalign_core.rewards.classifier import HFRewardModel
 from qalign_core.types import Sampling
@@ -379,6 +380,44 @@ async def test_a_full_queue_is_refused(folder):
     assert refused
     assert all("requests are waiting already" in str(r) for r in refused)
     lm.close()
+
+
+class OneByOne(Worker):
+    """Answers a job a turn, once it may."""
+
+    def __init__(self, **options):
+        super().__init__("one by one", **options)
+        self.may = threading.Event()
+
+    def busy(self):
+        return False
+
+    def turn(self):
+        self.may.wait()
+        self.finish(self.take(), None)
+
+    def abandon(self, error):
+        pass
+
+
+async def test_nobody_is_refused_because_others_are_greedy():
+    worker = OneByOne(max_queue=64)
+
+    async def visitor(name, n_at_once, times):
+        RUN.set(name)
+        for _ in range(times):
+            await asyncio.gather(*(worker.submit(Job()) for _ in range(n_at_once)))
+
+    greedy = [asyncio.ensure_future(visitor(f"greedy {k}", 60, 3)) for k in range(3)]
+    while worker.n_waiting < worker.max_queue:
+        await asyncio.sleep(0)
+    ordinary = [asyncio.ensure_future(visitor(f"ordinary {k}", 4, 8)) for k in range(6)]
+    await asyncio.sleep(0)
+    worker.may.set()
+    assert await asyncio.gather(*ordinary, return_exceptions=True) == [None] * 6
+    refused = await asyncio.gather(*greedy, return_exceptions=True)
+    assert any(isinstance(r, EngineError) for r in refused)
+    await asyncio.to_thread(worker.close)
 
 
 async def test_unloading_a_model_fails_what_runs_and_what_waits_in_one_sentence(folder):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from contextlib import nullcontext
+
 import pytest
 from toys import ToyLM
 
@@ -85,6 +88,31 @@ async def test_a_judge_that_never_grades_is_an_error():
 )
 def test_a_weighted_sum_is_written_as_one(name, parts):
     assert reward_parts(name) == parts
+
+
+def test_a_reward_named_often_is_scored_once_with_the_sum_of_its_weights():
+    assert reward_parts(" + ".join(["embedded"] * 165)) == ((165.0, "embedded"),)
+    two = registry.load_reward_model("0.5*embedded + 0.25*embedded-weak + 0.5*embedded")
+    assert [(rm.id, weight) for rm, weight in two.parts] == [
+        ("embedded", 1.0), ("embedded-weak", 0.25),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        (" + ".join(f"r{k}" for k in range(9)), "at most 8 rewards"),
+        ("0.1*embedded + " * 20_000 + "embedded", "at most 4,096 characters"),
+        ("9" * 400 + "*embedded", "finite weights"),
+        ("1" + "+1" * 2000, None),
+        ("1*" * 2000, None),
+    ],
+)
+def test_a_sum_without_end_is_refused_at_once(name, said):
+    begun = time.process_time()
+    with pytest.raises(InvalidSetting, match=said) if said else nullcontext():
+        reward_parts(name)
+    assert time.process_time() - begun < 0.1
 
 
 async def test_two_preferences_steer_at_once(tmp_path):

@@ -77,6 +77,25 @@ async def test_the_page_offers_them_and_runs_them(own):
     assert status.state == "finished"
 
 
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ('rows = "4"', "the option rows of mine is '4', not of int"),
+        ("window = 1.5", "the option window of mine is 1.5, not of int"),
+        ("device = 0", "the option device of mine is 0, not of str"),
+        ("rows = true", "the option rows of mine is True, not of int"),
+        ("threads = 0", "threads must be at least 1, got 0"),
+        ("cache_bytes = -1", "cache_bytes must be at least 0, got -1"),
+    ],
+)
+def test_an_option_of_another_kind_is_named_with_its_entry(own, options, said):
+    own.write_text(OWN.replace('device = "cpu", window = 160, rows = 4', options))
+    registry.entries.cache_clear()
+    with pytest.raises(ModelLoadError) as raised:
+        load_language_model("mine")
+    assert said in str(raised.value)
+
+
 def test_the_options_of_an_entry_reach_what_it_is_made_of_and_unknown_ones_are_named(own):
     own.write_text(OWN.replace('"judge:mine"', '"judge:mine"\noptions = { rows = 6 }'))
     registry.entries.cache_clear()
@@ -107,6 +126,18 @@ def test_the_command_line_knows_them_too(own, capsys):
         ('[[lm]]\nid = "a"\nsource = "b"\nsize = 3\n', "size"),
         ('[[model]]\nid = "a"\n', "'model' is neither [[lm]] nor [[rm]]"),
         (None, "No such file"),
+        ("lm = 5\n", "int"),
+        ('lm = ["a"]\n', "[[lm]] number 1: "),
+        (OWN + '[[rm]]\nid = 5\nsource = "x"\n', "[[rm]] number 4: id is 5"),
+        ('[[lm]]\nid = "a"\nsource = ["b"]\n', "source is ['b']"),
+        ('[[lm]]\nid = "a"\nsource = "b"\nbeta = "1"\n', "[[lm]] number 1: beta is '1'"),
+        ('[[lm]]\nid = "a"\nsource = "b"\nparameters = nan\n', "parameters is nan"),
+        ('[[lm]]\nid = "a"\nsource = "b"\ngated = 1\n', "gated is 1"),
+        ('[[lm]]\nid = "a"\nsource = "b"\noptions = 7\n', "options is 7"),
+        ('[[lm]]\nid = "a"\nsource = "b"\nsampling = 7\n', "[[lm]] number 1: "),
+        ('[[lm]]\nid = "a"\nsource = "b"\nsampling = { temperature = "1" }\n', "temperature must"),
+        ('[[lm]]\nid = "a"\nsource = "b"\nsampling = { max_new_tokens = 1.5 }\n', "max_new_tokens"),
+        ("a = " + "[" * 9999, "recursion"),
     ],
 )
 def test_a_registry_that_cannot_be_read_is_one_sentence(own, text, said, capsys):

@@ -6,17 +6,17 @@ import io
 import json
 import tracemalloc
 import zipfile
-from dataclasses import asdict
 
 import numpy as np
 import pytest
-from qalign_core.runs.results_curves import summary
 
+from qalign_core.analysis.record import Record
 from qalign_core.errors import InvalidTrace
 from qalign_core.reading import HUGE, LARGEST, are_ids, from_json, is_finite, is_whole, shown
 from qalign_core.runs.npz import MAX_BYTES
-from qalign_core.runs.results import Record, Settings, load_results, pack
-from qalign_core.runs.results import Results as _Results
+from qalign_core.runs.report import report
+from qalign_core.runs.results import Results, header_json, pack, read_set_header, unpack
+from qalign_core.types import SetHeader
 
 LONG = 10**400
 
@@ -54,10 +54,10 @@ def test_a_value_of_any_size_is_shown_in_one_short_line() -> None:
 # Results
 
 
-def results(n: int = 8) -> _Results:
+def results(n: int = 8) -> Results:
     """Two problems with n samples and n steps each."""
     rng = np.random.default_rng(1)
-    cost = np.tile(np.arange(5, dtype=np.int32), (n, 1)) + 9
+    cost = np.tile(np.arange(2, dtype=np.int32), (n, 1)) + 9
     records = [
         Record(
             id=id_,
@@ -75,8 +75,8 @@ def results(n: int = 8) -> _Results:
         )
         for id_ in ("p", "q")
     ]
-    settings = Settings("lm", "rm", 1.0, 0, n, task="set", problems=("p", "q"), lm_parameters=1)
-    return _Results(settings, tuple(records))
+    header = SetHeader(beta=1.0, chains=1, pool=n, problems=("p", "q"), lm_parameters=1)
+    return Results(header, tuple(records))
 
 
 def members(tmp_path, **changes) -> object:
@@ -106,14 +106,13 @@ def npy(shape: tuple[int, ...], content: bytes = b"", dtype: str = "<f4") -> byt
     return buffer.getvalue() + content
 
 
-def setting(**changes):
-    """The settings with values changed."""
+def header_with(**changes):
+    """The header with values changed."""
     return lambda text: np.array(json.dumps({**json.loads(str(text)), **changes}))
 
 
 def test_what_was_packed_is_read_again(tmp_path) -> None:
-    again = load_results(members(tmp_path))
-    assert summary(again) == summary(results())
+    assert report({"set": unpack(members(tmp_path))}) == report({"set": results()})
 
 
 WRONG = {
@@ -121,18 +120,15 @@ WRONG = {
     "negative sizes": {"pool_reward": npy((-4, -4), b"0" * 64)},
     "objects": {"pool_reward": npy((1,), b"0" * 8, "|O")},
     "no array": {"pool_reward": b"\x93NUMPY"},
-    "no settings": {"settings": np.array("[" * 100_000)},
-    "settings of another kind": {"settings": np.zeros(3)},
+    "no header": {"header": np.array("[" * 100_000)},
+    "a header of another kind": {"header": np.zeros(3)},
     "counts too large": {"pool_reward_n": np.array([2**40, 8])},
     "counts below 0": {"pool_reward_n": np.array([-8, 24])},
     "counts of others": {"chain_cost_n": np.array([7, 9])},
     "counts as text": {"answers_n": np.array(["2", "2"])},
     "counts of one": {"right_n": np.array([4])},
     "short rewards": {"pool_reward": lambda a: a[:-1], "pool_reward_n": np.array([8, 7])},
-    "short everything": {
-        **{f"pool_{name}": lambda a: a[..., :-1] for name in ("reward", "answer", "cost")},
-        **{f"pool_{name}_n": np.array([8, 7]) for name in ("reward", "answer", "cost")},
-    },
+    "more samples than were drawn": {"header": header_with(pool=7)},
     "rewards in two axes": {"pool_reward": lambda a: a[:, None]},
     "rewards as text": {"chain_reward": lambda a: a.astype(str)},
     "rewards as whole numbers": {"chain_reward": lambda a: a.astype(int)},
@@ -141,22 +137,25 @@ WRONG = {
     "answers that are none": {"pool_answer": lambda a: a + 1},
     "costs below 0": {"pool_cost": lambda a: a - 99},
     "costs with a fraction": {"chain_cost": lambda a: a + 0.5},
-    "costs in four rows": {"chain_cost": lambda a: a[:4]},
+    "costs of one count": {"chain_cost": lambda a: a[:, :1]},
     "lengths of 0": {"chain_length": lambda a: a * 0},
     "no initial state": {"chain_accepted": lambda a: a & False},
     "a problem twice": {"id": np.array(["p", "p"])},
     "a problem of others": {"id": np.array(["p", "r"])},
+    "one id for all": {"id": np.array("p")},
+    "chains of nobody": {"n_chains": np.array([0, 3])},
+    "chains without end": {"n_chains": np.array([2**40, 1])},
+    "prompts of one": {"prompt": np.array([1, 2])},
+    "prompts below 0": {"prompt": np.array([[-5, 0], [0, 0]])},
     "ids as numbers": {"id": np.array([[1], [2]])},
     **{
-        f"{name} = {str(value)[:20]}": {"settings": setting(**{name: value})}
+        f"{name} = {str(value)[:20]}": {"header": header_with(**{name: value})}
         for name, value in (
-            ("budget", True), ("budget", "8"), ("budget", LONG), ("budget", -1), ("budget", 9),
-            ("lm_parameters", 1.5), ("beta", "1"), ("beta", -1), ("beta", LONG), ("seed", None),
-            ("methods", ["best"]), ("methods", [["qalign"]]), ("methods", 5), ("problems", [1]),
-            ("problems", {"p": 1}), ("lm", ["lm"]), ("task", 7), ("open_ended", 1),
-            ("sampling", {"temperature": {"a": [1]}}), ("sampling", {"temperature": LONG}),
-            ("sampling", {"max_new_tokens": 1.5}), ("sampling", [1]), ("version", {}),
-            ("version", True), ("unknown", 1),
+            ("pool", True), ("pool", "8"), ("pool", LONG), ("pool", -1), ("lm_parameters", 1.5),
+            ("beta", "1"), ("beta", LONG), ("beta", True), ("seed", None), ("seed", [[7]]),
+            ("problems", [1]), ("problems", {"p": 1}), ("problems", "pq"), ("lm", ["lm"]),
+            ("task", 7), ("extractor", 1), ("temperature", {"a": [1]}), ("temperature", LONG),
+            ("max_new_tokens", 1.5), ("version", {}), ("version", True), ("version", 99),
         )
     },
 }  # fmt: skip
@@ -165,7 +164,7 @@ WRONG = {
 @pytest.mark.parametrize("case", WRONG)
 def test_results_that_are_wrong_inside_are_refused_in_one_sentence(tmp_path, case) -> None:
     with pytest.raises(InvalidTrace) as raised:
-        load_results(members(tmp_path, **WRONG[case]))
+        unpack(members(tmp_path, **WRONG[case]))
     assert "changed.zip" in str(raised.value)
     assert "\n" not in str(raised.value)
     assert len(str(raised.value)) < 400
@@ -180,39 +179,13 @@ def test_a_small_archive_that_unpacks_to_gigabytes_is_refused_before_it_is_read(
         for _ in range(MAX_BYTES // 2**20 + 1):
             file.write(bytes(2**20))
     assert path.stat().st_size < 2**20
-    for read in (load_results, lambda path: Record.from_bytes(path.read_bytes(), "bomb.zip")):
-        tracemalloc.start()
-        with pytest.raises(InvalidTrace, match=r"bomb\.zip: it unpacks to"):
-            read(path)
-        assert tracemalloc.get_traced_memory()[1] < 4 * 2**20
-        tracemalloc.stop()
+    tracemalloc.start()
+    with pytest.raises(InvalidTrace, match=r"bomb\.zip: it unpacks to"):
+        unpack(path)
+    assert tracemalloc.get_traced_memory()[1] < 4 * 2**20
+    tracemalloc.stop()
 
 
-@pytest.mark.parametrize("case", ["not UTF-8", "a folder", "another's record", "cut off"])
-def test_a_results_folder_that_is_wrong_inside_is_refused_too(tmp_path, case) -> None:
-    made = results()
-    (tmp_path / "settings.json").write_text(made.settings.to_json())
-    first = tmp_path / "00000.npz"
-    first.write_bytes(made.records[0].to_bytes())
-    assert len(load_results(tmp_path).records) == 1
-    if case == "not UTF-8":
-        (tmp_path / "settings.json").write_bytes(b"\xff" + made.settings.to_json().encode())
-    elif case == "cut off":
-        first.write_bytes(first.read_bytes()[:-100])
-    elif case == "another's record":
-        alien = Record(
-            **{**{f: getattr(made.records[0], f) for f in Record.__annotations__}, "id": "x"}
-        )
-        first.write_bytes(alien.to_bytes())
-    else:
-        first.unlink()
-        (tmp_path / "settings.json").unlink()
-        (tmp_path / "settings.json").mkdir()
-    with pytest.raises(InvalidTrace):
-        load_results(tmp_path)
-
-
-def test_settings_survive_their_text() -> None:
-    settings = results().settings
-    assert Settings.from_json(settings.to_json(), "here") == settings
-    assert set(asdict(settings)) == set(json.loads(settings.to_json()))
+def test_a_header_survives_its_text() -> None:
+    header = results().header
+    assert read_set_header(header_json(header), "here") == header

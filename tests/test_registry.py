@@ -260,6 +260,33 @@ def test_the_count_of_parameters_is_read_from_the_files_headers(folder):
     assert loading.n_stored(folder) == lm.n_parameters
 
 
+def header(text: bytes, size: int | None = None) -> bytes:
+    """The beginning of a safetensors file, whose header says to have `size` bytes."""
+    return (len(text) if size is None else size).to_bytes(8, "little") + text
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"\0" * 8,
+        header(b"{}", 745 * 2**30),
+        header(b"{", 1),
+        header(b"[1, 2]"),
+        header(b"[" * 100_000),
+        header(b'{"a": 5}'),
+        header(b'{"a": {"shape": "12"}}'),
+        header(b'{"a": {"shape": [-5, 3]}}'),
+        header(b'{"a": {"shape": [200000000000]}}'),
+    ],
+)
+def test_weights_without_a_whole_header_are_one_sentence(folder, tmp_path, content):
+    copy = shutil.copytree(folder, tmp_path / "copy")
+    (copy / "model.safetensors").write_bytes(content)
+    with pytest.raises(ModelLoadError, match="is no whole safetensors file"):
+        registry.load_language_model(str(copy))
+
+
 def test_an_unknown_dtype_is_refused(folder):
     with pytest.raises(ModelLoadError) as raised:
         load_lm(folder, dtype="int8")

@@ -40,7 +40,10 @@ def mixed(first: object, second: object, share: object) -> str:
 
 def unmixed(rm: str, offer: Offer) -> tuple[str, str, float]:
     """First and second reward and the second's share, as `mixed` takes them."""
-    parts = reward_parts(rm)
+    try:
+        parts = reward_parts(rm)
+    except InvalidSetting:  # of a link or a file; it is refused when it is run
+        return rm, "", SHARE
     if len(parts) == 2 and all(name in offer.models["rm"] for _, name in parts):
         (one, first), (two, second) = parts
         if min(one, two) >= 0 and math.isclose(one + two, 1):

@@ -14,7 +14,7 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -32,6 +32,9 @@ ModelLoader = Callable[[str, str, Sampling], tuple[LanguageModel, RewardModel]]
 
 TICK = 0.1
 """Seconds between two updates of a page, at the least."""
+
+BEAT = 1.0
+"""Seconds after which a page is shown the same again: whoever is gone is noticed only then."""
 
 TICK_A_RUN = 0.015
 """Seconds between two updates for each run that is shown: one takes 1.5 ms of the event loop."""
@@ -171,19 +174,23 @@ class Runs:
         feed.lm = models[0]
         return models
 
-    async def stream(self, visitor: str, work: Work) -> AsyncIterator[Snapshot]:
-        """Run `work` for a visitor and yield what it writes; closing the generator ends it."""
+    async def stream(self, visitor: str, work: Work) -> AsyncGenerator[Snapshot]:
+        """Run `work` for a visitor and yield what it writes; closing the generator ends it.
+
+        It can be closed where it yields, so it does so every `BEAT` seconds at least.
+        """
         await self._end(visitor)
         feed = Feed()
         task = asyncio.create_task(self._run(visitor, feed, work), name=f"run of {visitor}")
         self._tasks[visitor] = task
-        text, shown = "", (0, IDLE)
+        text, shown, shown_at = "", (0, IDLE), 0.0
         try:
             while True:
                 done = task.done()
-                if (len(feed.parts), feed.status) != shown or done:
+                late = time.monotonic() - shown_at >= BEAT
+                if (len(feed.parts), feed.status) != shown or done or late:
                     text += "".join(feed.parts[shown[0] :])
-                    shown = (len(feed.parts), feed.status)
+                    shown, shown_at = (len(feed.parts), feed.status), time.monotonic()
                     yield Snapshot(text, feed.status)
                 if done:
                     return

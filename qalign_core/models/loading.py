@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import json
+import math
 import os
 import re
 import shutil
@@ -20,6 +20,7 @@ import torch
 from qalign_core.errors import ModelLoadError, NotEnoughMemory, QAlignError
 from qalign_core.models.progress import FetchBar, tell
 from qalign_core.models.text import Text
+from qalign_core.reading import from_json, is_whole
 
 CACHE_BYTES = 256 * 2**20
 """Memory for keys and values that are kept between requests, unless an option says so."""
@@ -31,6 +32,8 @@ _NO_WEIGHTS = (
     "convert them with save_pretrained"
 )
 _REVISION = re.compile(r"\w[\w.-]*(/\w[\w.-]*)*")  # the cache has a file of that name
+_LEAST = {"rows": 1, "window": 2, "threads": 1, "cache_bytes": 0, "max_queue": 1}
+_MOST_HEADER = 100 * 10**6  # as safetensors itself has it
 _SLOW = 2**27  # bytes of weights whose reading is worth a word
 _BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 
@@ -79,10 +82,10 @@ class Pretrained(ABC):
             ModelLoadError: one sentence that says what is wrong with it.
         """
         options = {name: value for name, value in options.items() if value is not None}
-        rows, window = options.get("rows", cls.rows), options.get("window", cls.window)
-        for name, value, least in (("rows", rows, 1), ("window", window, 2)):
-            if value < least:
-                raise ModelLoadError(f"{name} must be at least {least}, got {value}")
+        given = {"rows": cls.rows, "window": cls.window, **options}
+        for name, least in _LEAST.items():
+            if given.get(name, least) < least:
+                raise ModelLoadError(f"{name} must be at least {least}, got {given[name]}")
         loaded = load(
             source,
             kind=cls.kind,
@@ -90,7 +93,7 @@ class Pretrained(ABC):
             dtype=dtype,
             device=device,
             chat_template=chat_template,
-            positions=rows * window,
+            positions=given["rows"] * given["window"],
             beside=options.get("cache_bytes", CACHE_BYTES),
         )
         return cls(loaded, id=id or str(source), **options)
@@ -351,17 +354,32 @@ def fingerprint(folder: Path) -> str:
 
 
 def n_stored(folder: Path) -> int:
-    """Parameters in a folder's safetensors files, read from their headers only."""
-    total = 0
-    for path in folder.glob("*.safetensors"):
+    """Parameters in a folder's safetensors files, read from their headers only.
+
+    Raises:
+        ModelLoadError: a file has no header, or one that does not fit what is behind it.
+    """
+    return sum(_n_stored(path) for path in folder.glob("*.safetensors"))
+
+
+def _n_stored(path: Path) -> int:
+    try:
         with path.open("rb") as file:
-            header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
-        for key, tensor in header.items():
-            if key != "__metadata__":
-                size = 1
-                for dimension in tensor["shape"]:
-                    size *= dimension
-                total += size
+            size, n_header = path.stat().st_size - 8, int.from_bytes(file.read(8), "little")
+            if not 0 < n_header <= min(size, _MOST_HEADER):
+                raise ValueError(f"a header of {n_header:,} bytes in {size:,}")
+            header = from_json(file.read(n_header))
+        header.pop("__metadata__", None)
+        shapes = [tensor["shape"] for tensor in header.values()]
+        if not all(is_whole(n, 0) for shape in shapes for n in shape):
+            raise ValueError("a tensor without a shape")
+        total = sum(map(math.prod, shapes))
+        if total > 8 * size:  # no number has less than a bit
+            raise ValueError(f"{total:,} numbers in {size:,} bytes")
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        raise ModelLoadError(
+            f"{path} is no whole safetensors file ({error}); fetch or save it again"
+        ) from error
     return total
 
 

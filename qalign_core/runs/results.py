@@ -121,12 +121,12 @@ def pack(results: Results, path: str | Path) -> Path:
 
 
 def _records(arrays: dict[str, Array], place: str) -> list[Record]:
-    n = len(arrays["id"])
+    n = arrays["id"].size
     if not n:
         return []
     chains, prompts = arrays["n_chains"], arrays["prompt"]
-    whole = chains.dtype.kind == prompts.dtype.kind == "i"
-    if not whole or chains.shape != (n,) or prompts.shape != (n, 2):
+    whole = chains.dtype.kind == prompts.dtype.kind == "i" and prompts.min(initial=0) >= 0
+    if not whole or (arrays["id"].shape, chains.shape, prompts.shape) != ((n,), (n,), (n, 2)):
         raise InvalidTrace(f"{place}: chains and prompts are not those of its {n} problems")
     columns = {}
     for name in _COLUMNS:

@@ -14,7 +14,7 @@ import threading
 import time
 import weakref
 from collections import OrderedDict, deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from contextlib import contextmanager
 from typing import Any
 
@@ -48,6 +48,15 @@ class _Lane:
     def __bool__(self) -> bool:
         return bool(self._runs)
 
+    @property
+    def runs(self) -> Set[str]:
+        """The runs whose jobs wait."""
+        return self._runs.keys()
+
+    def n_of(self, run: str) -> int:
+        """How many jobs of a run wait."""
+        return len(self._runs.get(run, ()))
+
     def push(self, job: Job) -> None:
         """Put a job behind those of its run."""
         self._runs.setdefault(job.run, deque()).append(job)
@@ -69,7 +78,8 @@ class Worker:
     Args:
         name: the thread's name.
         threads: threads that torch may use inside one operation.
-        max_queue: jobs that may wait; one more is refused with an `EngineError`.
+        max_queue: jobs that may wait; when so many do, a run that has its share of them (as many
+            as each of the runs that wait could have) is refused one more with an `EngineError`.
     """
 
     def __init__(self, name: str, *, threads: int = 1, max_queue: int = 4096) -> None:
@@ -91,7 +101,7 @@ class Worker:
         with self._changed:
             if self._closed:
                 raise EngineError(f"{self.name} was unloaded; load the model again")
-            if self._n_waiting >= self.max_queue:
+            if self._n_waiting >= self.max_queue and self._has_its_share(job.run):
                 raise EngineError(
                     f"{self.name} is busy: {self._n_waiting} requests are waiting already; "
                     "try again in a minute"
@@ -113,6 +123,12 @@ class Worker:
             with self._changed:
                 self._n_open -= 1
                 self._last_used = time.monotonic()
+
+    def _has_its_share(self, run: str) -> bool:
+        """Whether as many jobs of a run wait as of each run could."""
+        runs = self._watched.runs | self._aside.runs | {run}
+        held = self._watched.n_of(run) + self._aside.n_of(run)
+        return held >= max(1, self.max_queue // len(runs))
 
     def close(self) -> None:
         """Stop the thread after its current turn; waiting jobs fail."""

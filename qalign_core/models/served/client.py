@@ -59,7 +59,7 @@ class Server:
 
     Raises:
         ModelLoadError: the address is not one, or holds a key.
-        InvalidSetting: the key cannot be sent.
+        InvalidSetting: the key cannot be sent, or a number is not above 0.
     """
 
     def __init__(
@@ -77,6 +77,11 @@ class Server:
         self._key = os.environ.get(self._variable, "").strip()
         if not (self._key.isascii() and self._key.isprintable()):
             raise InvalidSetting(f"{self._variable} holds characters that no key has; set it again")
+        if rows < 1 or min(timeout, patience, pause) <= 0:
+            raise InvalidSetting(
+                f"rows, timeout, patience and pause of {self.address} must be above 0, "
+                f"got {rows}, {timeout:g}, {patience:g} and {pause:g}"
+            )
         self._rows, self._patience, self._pause = rows, patience, pause
         self._options: dict[str, Any] = {
             "base_url": self.address,
