@@ -72,10 +72,11 @@ def test_methods_are_compared_at_equal_prices_and_over_the_same_problems_only() 
 
 
 CARD = {
-    "in distribution, 128 samples": ("in_distribution", 128),
+    "in distribution, 256 samples": ("in_distribution", 256),
     "shifted, 128 samples": ("shifted", 128),
+    "shifted, 256 samples": ("shifted", 256),
     "long, 256 samples": ("long", 256),
-    "weak reward model, 64 samples": ("in_distribution-weak", 64),
+    "weak reward model, 128 samples": ("in_distribution-weak", 128),
 }
 """The rows of the model card's table of differences."""
 
@@ -88,14 +89,14 @@ def shipped() -> dict[str, list[dict[str, Any]]]:
 def test_where_the_vote_of_samples_is_ahead_it_is_not_called_level(
     shipped: dict[str, list[dict[str, Any]]],
 ) -> None:
-    said = {}
+    said = []
     for name, n in CARD.values():
         (row,) = (r for r in shipped["paired"] if (r["set"], r["b"], r["n"]) == (name, "wmv", n))
-        said[name] = verdict(row["low"], row["high"])
+        said.append(verdict(row["low"], row["high"]))
         at = {r["method"]: r for r in shipped["rows"] if (r["set"], r["n"]) == (name, n)}
         assert row["difference"] == pytest.approx(at["qalign"]["accuracy"] - at["wmv"]["accuracy"])
-    assert said.pop("in_distribution") == "not told apart"
-    assert set(said.values()) == {"behind"}
+    unclear = "not told apart"
+    assert said == [unclear, "behind", unclear, "behind", "behind"]
 
 
 def test_the_cards_table_of_differences_is_the_reports(
