@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+from typing import Any, cast
 from urllib.parse import parse_qsl
 
 import gradio as gr
@@ -95,6 +96,20 @@ def test_the_page_stays_above_1e_minus_3_for_every_mistake(title) -> None:
 
 
 # --- figures show the core's numbers ---
+
+
+@pytest.mark.parametrize("beta", [0.05, 0.7, 1.0, 3.0])
+def test_the_factors_shown_multiply_to_the_flow_shown(beta: float) -> None:
+    names = [balance.label(y) for y in WORLD.lm().support][:12]
+    for y in names:
+        for z in set(names) - {y}:
+            forth, _ = balance.pair(WORLD, beta, y, z, EXACT)
+            gain = WORLD.score(forth.new) - WORLD.score(forth.old)
+            rows = cast(Any, balance.factors(y, z, forth, gain, beta))[-1][2:]
+            cells = [row[-1][-1].replace("−", "-") for row in rows]
+            _, target, proposal, alpha, total = map(float, cells)
+            # three factors of four digits, a product of three
+            assert target * proposal * alpha == pytest.approx(total, rel=6.5e-3)
 
 
 def test_the_strip_shows_target_base_and_chain_sorted_by_reward() -> None:

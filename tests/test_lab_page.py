@@ -295,7 +295,7 @@ async def test_both_flows_are_shown_and_a_broken_rule_unbalances_them(lab) -> No
     await text_in(page, told, "The two flows are equal")
 
     def flows(beta: float, y: str, z: str, rule: Rule = EXACT) -> list[str]:
-        return [f"{flow.total:.6e}" for flow in balance.pair(WORLD, beta, y, z, rule)]
+        return [balance.shown_flow(f.total) for f in balance.pair(WORLD, beta, y, z, rule)]
 
     await text_in(page, told, flows(1.0, "ab·", "abca…")[0])
     await changes(page, told, flows(1.0, "aa·", "abca…"), pick(page, "lab-y", "aa·"))
@@ -305,7 +305,7 @@ async def test_both_flows_are_shown_and_a_broken_rule_unbalances_them(lab) -> No
     forth, back = balance.pair(WORLD, 0.7, "aa·", "b·", no_ratio.rule)
     unequal = f"differ by {100 * balance.residual(forth, back):.1f} %"
     move = pick(page, "lab-rule", no_ratio.title)
-    await changes(page, told, [unequal, f"{back.total:.6e}"], move)
+    await changes(page, told, [unequal, balance.shown_flow(back.total)], move)
     assert not page.errors
 
 

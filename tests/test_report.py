@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -70,16 +71,51 @@ def test_methods_are_compared_at_equal_prices_and_over_the_same_problems_only() 
         difference(one, point("wmv", [1.0, 0.0, 0.0]))
 
 
-@pytest.mark.parametrize(
-    ("name", "n"), [("shifted", 128), ("long", 256), ("in_distribution-weak", 64)]
-)
-def test_where_the_vote_of_samples_is_ahead_it_is_not_called_level(name: str, n: int) -> None:
-    made = report({name: load_results(RESULTS / f"{name}.zip")})
-    (row,) = (r for r in made["paired"] if (r["b"], r["n"]) == ("wmv", n))
-    assert verdict(row["low"], row["high"]) == "behind"
-    assert -0.11 < row["difference"] < -0.05
-    means = {r["method"]: r["accuracy"] for r in made["rows"] if r["n"] == n}
-    assert row["difference"] == pytest.approx(means["qalign"] - means["wmv"])
+CARD = {
+    "in distribution, 256 samples": ("in_distribution", 256),
+    "shifted, 128 samples": ("shifted", 128),
+    "shifted, 256 samples": ("shifted", 256),
+    "long, 256 samples": ("long", 256),
+    "weak reward model, 128 samples": ("in_distribution-weak", 128),
+}
+"""The rows of the model card's table of differences."""
+
+
+@pytest.fixture(scope="module")
+def shipped() -> dict[str, list[dict[str, Any]]]:
+    return report({path.stem: load_results(path) for path in sorted(RESULTS.glob("*.zip"))})
+
+
+def test_where_the_vote_of_samples_is_ahead_it_is_not_called_level(
+    shipped: dict[str, list[dict[str, Any]]],
+) -> None:
+    said = []
+    for name, n in CARD.values():
+        (row,) = (r for r in shipped["paired"] if (r["set"], r["b"], r["n"]) == (name, "wmv", n))
+        said.append(verdict(row["low"], row["high"]))
+        at = {r["method"]: r for r in shipped["rows"] if (r["set"], r["n"]) == (name, n)}
+        assert row["difference"] == pytest.approx(at["qalign"]["accuracy"] - at["wmv"]["accuracy"])
+    unclear = "not told apart"
+    assert said == [unclear, "behind", unclear, "behind", "behind"]
+
+
+def test_the_cards_table_of_differences_is_the_reports(
+    shipped: dict[str, list[dict[str, Any]]],
+) -> None:
+    found = {(r["set"], r["b"], r["n"]): r for r in shipped["paired"]}
+    expected = []
+    for title, (name, n) in CARD.items():
+        rows = [found[name, other, n] for other in ("wmv", "mv", "bon")]
+        cells = [
+            "{:+.1f} ({:+.1f} to {:+.1f}) ".format(
+                *(100 * r[key] for key in ("difference", "low", "high"))
+            )
+            + verdict(r["low"], r["high"])
+            for r in rows
+        ]
+        expected.append(f"| {title} | {' | '.join(cells)} |")
+    card = (ASSETS / "models" / "README.md").read_text("utf-8").replace("−", "-")
+    assert "\n".join(expected) in card, "the table is:\n" + "\n".join(expected)
 
 
 def record(id_: str, seed: int, n_chains: int = 1) -> Record:

@@ -2,7 +2,7 @@
 import { differs, set } from "../dom.js";
 import { button, chart, h, icon, label, rewardScale, rule, s } from "./drawing.js";
 import { quantities, visitsAt, whatIf } from "./numbers.js";
-import { LAST, PHASES, factor, fixed, many, pair, plain, px, signed } from "./words.js";
+import { LAST, PHASES, brief, fixed, many, pair, plain, px, signed } from "./words.js";
 
 /** @typedef {import("./drawing.js").View} View */
 /** @typedef {import("../dom.js").Child} Child */
@@ -72,14 +72,14 @@ function scoreLine({ trace, step, sizes }, q) {
 function formula({ trace, step }, q) {
   const { beta } = trace.header;
   const alpha = pair(q.u, q.alpha)[1];
-  const over = `exp(${fixed(q.difference)}/${beta < 0.1 ? plain(beta) : fixed(beta)})`;
+  const over = `exp(${brief(q.difference)}/${plain(beta)})`;
   const lengths = `${step.oldLength}/${step.ids.length}`;
   return [
     h("p.formula", "α = min(1, ", reward(over), " × ", length(lengths), ")"),
-    h("p.formula", "\u2007= min(1, ", reward(factor(q.reward)), " × ", length(factor(q.lengths)),
+    h("p.formula", "\u2007= min(1, ", reward(brief(q.reward)), " × ", length(brief(q.lengths)),
       ") = ", h("b", alpha)),
     h("p.small", reward("reward difference over β"), ", ", length("old over new length"),
-      q.logRatio >= 0 ? `; the ratio itself is ${factor(q.ratio)}` : "",
+      q.logRatio >= 0 ? `; the ratio itself is ${brief(q.ratio)}` : "",
       q.agrees ? "" : "; this trace’s own α differs from the formula"),
   ];
 }

@@ -94,6 +94,12 @@ export function weights(rewards, beta) {
 }
 
 /**
+ * How many equally weighted samples weights are worth: 1 / Σw².
+ * @param {number[]} w
+ */
+export const effective = (w) => 1 / w.reduce((sum, x) => sum + x * x, 0);
+
+/**
  * The share of values, or of their weights, in each of equal bins; what lies outside counts in the
  * first or the last.
  * @param {number[]} values

@@ -13,6 +13,7 @@ import {
   swatch,
 } from "./drawing.js";
 import {
+  effective,
   histogram,
   mean,
   rewardsOf,
@@ -22,7 +23,7 @@ import {
   weights,
   wilson,
 } from "./numbers.js";
-import { answerText, fixed, many, percent, plain, px } from "./words.js";
+import { answerText, brief, fixed, many, percent, plain, px } from "./words.js";
 
 /** @typedef {import("./drawing.js").View} View */
 /** @typedef {import("./drawing.js").Part} Part */
@@ -34,6 +35,7 @@ const RIGHT = 10;
 const TOP = 8;
 const LOW = 18;
 const BINS = 24;
+const FEW = 5; // effective samples below which weights show no shape
 let clips = 0; // clip paths are found by their ids
 
 /**
@@ -286,7 +288,10 @@ export function histogramPanel() {
   const base = s("path.base-line");
   const target = s("path.all-line");
   const axes = s("g");
-  svg.append(bars, base, target, axes);
+  const top = s("g");
+  svg.append(bars, base, target, axes, top);
+  /** @type {{ alone: number[], tilted: number[], worth: number }} */
+  let drawn = { alone: [], tilted: [], worth: 0 };
   const isNew = differs();
   const isElsewhere = differs();
   let range = { lo: 0, hi: 1 };
@@ -307,35 +312,41 @@ export function histogramPanel() {
 
   /** @param {View} view */
   function redraw(view) {
-    const { trace, chain } = view;
+    const { trace } = view;
     const width = view.sizes.panel;
     const right = width - RIGHT;
     resize(svg, width, height);
     const scale = rewardScale(trace, LEFT, right);
     range = scale;
     x = (bin) => LEFT + ((right - LEFT) * bin) / BINS;
-    const alone = shares(trace.base, null);
-    const tilted = alone.length ? shares(trace.base, weights(trace.base, trace.header.beta)) : [];
-    const walked = shares(states(view, chain.steps.length - 1), null);
-    const most = Math.max(...walked, ...alone, ...tilted);
-    y = (share) => bottom - (bottom - TOP) * Math.min(1, share / most);
-    set(base, { d: outline(alone) });
-    set(target, { d: outline(tilted) });
+    const weight = trace.base.length ? weights(trace.base, trace.header.beta) : [];
+    const worth = weight.length ? effective(weight) : 0;
+    const tilted = worth < FEW ? [] : shares(trace.base, weight);
+    drawn = { alone: shares(trace.base, null), tilted, worth };
     const rewards = ticks(scale.lo, scale.hi, 5);
     axes.replaceChildren(rule("axis", LEFT, right, bottom),
       ...rewards.map((r) => label(scale(r), height - 3, plain(r))),
-      label(LEFT - 6, TOP + 6, percent(most), "end"), label(LEFT - 6, bottom, "0 %", "end"));
+      label(LEFT - 6, bottom, "0 %", "end"));
   }
 
   /** @param {View} view */
   function move(view) {
     const { trace, seen } = view;
     const rewards = states(view, seen);
-    const columns = shares(rewards, null).map((v, b) =>
+    const walked = shares(rewards, null);
+    const most = Math.max(...walked, ...drawn.alone, ...drawn.tilted); // of what is shown now
+    y = (share) => bottom - ((bottom - TOP) * share) / most;
+    top.replaceChildren(label(LEFT - 6, TOP + 6, percent(most), "end"));
+    set(base, { d: outline(drawn.alone) });
+    set(target, { d: outline(drawn.tilted) });
+    const columns = walked.map((v, b) =>
       (v ? `M${x(b) + 0.5} ${bottom}V${y(v)}H${x(b + 1) - 0.5}V${bottom}Z` : ""));
     set(bars, { d: columns.join("") });
-    const alone = trace.base.length ? `, model alone ${fixed(mean(trace.base))}` : "";
-    panel.tell(`mean reward ${fixed(mean(rewards))}${alone}`, seen);
+    const few = drawn.worth < FEW ? ", too few to draw" : "";
+    const alone = trace.base.length
+      ? `, model alone ${fixed(mean(trace.base))}; target: ${brief(drawn.worth)} effective samples`
+      : "";
+    panel.tell(`mean reward ${fixed(mean(rewards))}${alone && alone + few}`, seen);
   }
 
   return {

@@ -21,36 +21,33 @@ export const plain = (x) => String(Number(x.toPrecision(6))).replace("-", MINUS)
 export const many = (n, word) => `${n} ${word}${n === 1 ? "" : "s"}`;
 
 /**
- * A non-negative number in few digits: 0.69, 12.4, 2.1 × 10⁻⁵.
+ * A number in three significant digits, so that factors multiply to what stands behind the sign of
+ * equality: 0.690, −12.4, 2.10 × 10⁻⁵.
  * @param {number} x
  */
-export function brief(x) {
+export function brief(x, digits = 3) {
+  const size = Math.abs(Number(x.toPrecision(digits))); // rounded: 0.9996 is 1.00, not 1.000
+  const sign = x < 0 ? MINUS : "";
   if (x === 0) return "0";
-  if (!Number.isFinite(x)) return "∞";
-  if (x < 0.001 || x >= 1e5) {
-    const [m, e] = x.toExponential(1).split("e");
+  if (!Number.isFinite(x)) return `${sign}∞`;
+  if (size < 0.001 || size >= 1e5) {
+    const [m, e] = size.toExponential(digits - 1).split("e");
     const power = [...String(Number(e))].map((c) => RAISED[Number(c)] ?? "⁻");
-    return `${m} × 10${power.join("")}`;
+    return `${sign}${m} × 10${power.join("")}`;
   }
-  return x < 0.1 ? x.toPrecision(2) : x.toFixed(x < 10 ? 2 : 1);
+  const whole = Math.floor(Math.log10(size)) + 1;
+  return sign + size.toFixed(Math.max(0, digits - whole));
 }
 
 /**
- * A factor of the acceptance formula.
- * @param {number} x
- */
-export const factor = (x) => (x >= 0.001 && x < 1e4 ? x.toFixed(3) : brief(x));
-
-/**
- * u and alpha in as few digits as show which one is larger.
+ * u and alpha in three digits, or in as many as show which one is larger.
  * @param {number} u
  * @param {number} alpha
  * @returns {[string, string]}
  */
 export function pair(u, alpha) {
-  for (let d = 2; d < 8; d++) {
-    const enough = (/** @type {number} */ x) => x >= 0.1 ** d || x === 0;
-    const [a, b] = [u, alpha].map((x) => (enough(x) ? x.toFixed(d) : brief(x)));
+  for (let digits = 3; digits < 9; digits++) {
+    const [a, b] = [brief(u, digits), brief(alpha, digits)];
     if (a !== b || u === alpha) return [a, alpha === 1 ? "1" : b];
   }
   return [String(u), String(alpha)];

@@ -295,7 +295,8 @@ def _rhat(comparison: Comparison, cut: Cut) -> list[str]:
     found = agreement(rewards)
     if found is None:
         return ["R-hat", "too few steps to say"]
-    return ["R-hat", f"{found.rhat:.3f}".replace("inf", "∞"), mixed(found)]
+    value = f"{found.rhat:.3f}".replace("inf", "∞")
+    return ["R-hat", value if found.is_mixed else f"{value}, not yet", mixed(found)]
 
 
 def _count(n: int, noun: str) -> str:

@@ -90,10 +90,15 @@ def flow_figure(forth: Flow, back: Flow) -> Figure:
     )
 
 
+def shown_flow(total: float) -> str:
+    """A flow in three digits: one less than its factors, so that they multiply to it."""
+    return f"{total:.2e}".replace("-", "−")
+
+
 def factors(old: str, new: str, f: Flow, reward_gain: float, beta: float) -> Words:
     """One flow as a product, a line a factor."""
     base = (element("sub", "LM"), "(old)")
-    alpha = f"min(1, exp({reward_gain:+.2f} / {beta:.2f}) · {len(f.old)} / {len(f.new)})"
+    alpha = f"min(1, exp({reward_gain:+.4g} / {beta:.4g}) · {len(f.old)} / {len(f.new)})"
     target = ("the exact target: p", element("sub", "LM"), " · exp(r/β) / Z")
     rows: tuple[tuple[tuple[Words, ...], tuple[Words, ...], float], ...] = (
         (("p", *base), ("how often the language model says it",), f.base),
@@ -109,7 +114,7 @@ def factors(old: str, new: str, f: Flow, reward_gain: float, beta: float) -> Wor
         )
         for name, what, value in rows
     ]
-    total = element("tr.total", element("td", "flow = π · q · α"), element("td", f"{f.total:.6e}"))
+    total = element("tr.total", element("td", "flow = π · q · α"), element("td", shown_flow(f.total)))
     return element("div.flow", element("h4", f"{old} → {new}"), element("table", *body, total))
 
 

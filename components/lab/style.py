@@ -115,7 +115,7 @@ def number(value: Cell) -> str:
     if math.isnan(value):
         return "–"
     if value != 0 and abs(value) < 1e-3:
-        mantissa, exponent = f"{value:.2e}".split("e")
+        mantissa, exponent = f"{value:.3e}".split("e")
         return f"{mantissa}e{int(exponent)}".replace("-", "−")
     return f"{value:,.4g}".replace("-", "−")
 

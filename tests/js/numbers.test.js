@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import {
+  effective,
   histogram,
   quantities,
   rewardsOf,
@@ -72,6 +73,11 @@ test("importance weights are the softmax of r / beta, however large", () => {
   const w = weights([1000, 1001], 0.5);
   close(sum(w), 1);
   close(w[1] / w[0], Math.exp(2), 1e-9);
+});
+
+test("weights are worth as many samples as they are spread over", () => {
+  close(effective([0.25, 0.25, 0.25, 0.25]), 4);
+  close(effective(weights([0, 50, 0], 1)), 1, 1e-9);
 });
 
 test("Wilson's interval holds k / n and stays within 0 and 1", () => {

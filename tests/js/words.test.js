@@ -5,7 +5,6 @@ import {
   LAST,
   answerText,
   brief,
-  factor,
   fixed,
   many,
   narrate,
@@ -22,18 +21,35 @@ const told = (t, phase) => narrate(steps[t], phase, 1);
 test("numbers have a typographic minus and few digits", () => {
   assert.equal(fixed(-1.005), "−1.00");
   assert.deepEqual([signed(0.5), signed(-0.5), signed(0)], ["+0.50", "−0.50", "+0.00"]);
-  assert.deepEqual([0, 0.69, 12.4, 2.1e-5, 1e6, Infinity, 0.05].map(brief),
-    ["0", "0.69", "12.4", "2.1 × 10⁻⁵", "1.0 × 10⁶", "∞", "0.050"]);
-  assert.deepEqual([1.5, 2e4].map(factor), ["1.500", "20000.0"]);
+  assert.deepEqual([0, 0.69, 12.4, 2.1e-5, 1e6, Infinity, 0.05].map((x) => brief(x)),
+    ["0", "0.690", "12.4", "2.10 × 10⁻⁵", "1.00 × 10⁶", "∞", "0.0500"]);
+  assert.deepEqual([1.5, 2e4, -0.25, 1].map((x) => brief(x)), ["1.50", "20000", "−0.250", "1.00"]);
   assert.deepEqual([plain(0.1 + 0.2), plain(-3)], ["0.3", "−3"]);
   assert.deepEqual([many(1, "token"), many(2, "token")], ["1 token", "2 tokens"]);
 });
 
+test("the factors of the formula multiply to the alpha that is shown", () => {
+  const shown = (x) => {
+    const [m, e] = x.split(" × 10");
+    const power = [...(e ?? "")].map((c) => (c === "⁻" ? "-" : "⁰¹²³⁴⁵⁶⁷⁸⁹".indexOf(c))).join("");
+    return Number(m) * 10 ** Number(power || 0);
+  };
+  for (const difference of [-9.7, -5.947, -1.3, -0.2, 0.04]) {
+    for (const lengths of [30 / 31, 1, 12 / 40, 7 / 300]) {
+      const [reward, alpha] = [Math.exp(difference), Math.min(1, Math.exp(difference) * lengths)];
+      const product = Math.min(1, shown(brief(reward)) * shown(brief(lengths)));
+      const off = Math.abs(product / shown(pair(0.5, alpha)[1]) - 1);
+      assert.ok(off < 0.0151, `${difference}, ${lengths}: ${off}`); // three roundings of 0.5 %
+    }
+  }
+  assert.equal(`${brief(Math.exp(-5.947))} × ${brief(1)}`, "0.00261 × 1.00"); // not 0.003 × 1.000
+});
+
 test("u and alpha have as many digits as tell them apart", () => {
-  assert.deepEqual(pair(0.5, 0.25), ["0.50", "0.25"]);
+  assert.deepEqual(pair(0.5, 0.25), ["0.500", "0.250"]);
   assert.deepEqual(pair(0.3333, 0.3334), ["0.3333", "0.3334"]);
   assert.deepEqual(pair(0.9999, 1), ["0.9999", "1"]);
-  assert.deepEqual(pair(0.5, 0.5), ["0.50", "0.50"]);
+  assert.deepEqual(pair(0.5, 0.5), ["0.500", "0.500"]);
 });
 
 test("controls and direction marks become visible, a line break stays", () => {
@@ -59,11 +75,11 @@ test("each phase says what happened, from a place to a verdict", () => {
   assert.match(told(1, 2), /likes the proposal less: −2\.00 against 0\.00\.$/);
   assert.match(told(2, 2), /likes the proposal better/);
   assert.match(told(3, 2), /the same/);
-  assert.match(told(1, 3), /taken with probability 0\.22\.$/);
+  assert.match(told(1, 3), /taken with probability 0\.223\.$/);
   assert.match(told(2, 3), /for certain/);
-  assert.match(told(1, 4), /u = 0\.61/);
+  assert.match(told(1, 4), /u = 0\.607\.$/);
   assert.equal(told(1, 5),
-    "Rejected: 0.61 is not below 0.22. The old text stays and is counted again.");
+    "Rejected: 0.607 is not below 0.223. The old text stays and is counted again.");
   assert.equal(told(2, 5),
     "Accepted: with probability 1, any u will do. The proposal becomes the current text.");
 });
