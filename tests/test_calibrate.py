@@ -13,7 +13,6 @@ from qalign_core.analysis.tuning import (
     beta_for,
     fit_mixture,
     kl_from_base,
-    matching_n,
     propose,
     tilt,
     tune_beta,
@@ -108,13 +107,6 @@ def test_too_small_an_n_is_refused_instead_of_a_nonsense_beta(n, weight):
     mixture = Mixture((weight, 1 - weight), (0.0, 0.0), (2.0, 1.0))
     with pytest.raises(InvalidSetting, match="larger n"):
         best_of_n_as_alignment(mixture, n)
-
-
-def test_matching_n_inverts_beta_star():
-    for n in (32, 100, 4096):
-        assert matching_n(BIMODAL, best_of_n_as_alignment(BIMODAL, n).beta) == n
-    assert matching_n(BIMODAL, 1e-3) is None
-    assert matching_n(BIMODAL, 1e3) is None
 
 
 @settings(deadline=None)

@@ -177,33 +177,6 @@ def best_of_n_as_alignment(mixture: Mixture, n: int) -> BestOfN:
     return BestOfN(n, mixture.means[d] + sd * c, sd / root, c, sd / c)
 
 
-def matching_n(mixture: Mixture, beta: float, largest: int = 2**30) -> int | None:
-    """The n whose best-of-n has its mode where the target at `beta` has: `beta*(n) = beta`.
-
-    Returns:
-        None if it is larger than `largest`, or so small that the formula means nothing.
-
-    Raises:
-        InvalidSetting: `beta` is not a positive number.
-    """
-    beta = check_beta(beta)
-
-    def beta_of(n: int) -> float:
-        try:
-            return best_of_n_as_alignment(mixture, n).beta
-        except InvalidSetting:
-            return math.inf
-
-    low, high = 1, largest  # beta*(n) falls with n
-    if beta_of(high) > beta:
-        return None
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if beta_of(middle) <= beta else (middle, high)
-    # the least n of the formula's range is the answer to no particular beta
-    return high if math.isfinite(beta_of(high - 1)) else None
-
-
 def kl_from_base(rewards: Sequence[float], beta: float) -> float:
     """KL(pi_beta || p_LM) in nats, estimated from rewards of base samples.
 
