@@ -30,6 +30,8 @@ from qalign_core.types import (
     Work,
 )
 
+__version__ = "0.2.0"
+
 __all__ = [
     "Cost",
     "Decision",
