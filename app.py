@@ -11,6 +11,7 @@ os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 import gradio as gr
 from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
+from threadpoolctl import threadpool_limits
 
 from components.common.theme import head, theme
 from components.compare.page import build_compare_page
@@ -83,6 +84,8 @@ if __name__ == "__main__":
     # the models' threads give the interpreter up in every operation; while pages are written they
     # would wait 5 ms each time to have it back (measured: a quarter more tokens a second)
     sys.setswitchinterval(0.0005)
+    # the lab's 121 responses: a second thread waits for the first longer than it multiplies
+    threadpool_limits(1, user_api="blas")
     runs = Runs()
     try:
         demo = build_app(runs)

@@ -34,7 +34,7 @@ function figure(section) {
 root.QAlignLab = {
   /** A section's view in its element; its words are HTML that the server escaped. */
   mount(element, props, watch) {
-    plotly ??= import(new URL(props.plotly, document.baseURI));
+    plotly ??= props.plotly ? import(new URL(props.plotly, document.baseURI)) : Promise.resolve();  // else in the head
     const [told] = element.children, figures = [...element.querySelectorAll(".lab-figure")].map(figure);
     const show = () => {
       if (!props.value) return;
