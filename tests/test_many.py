@@ -50,6 +50,7 @@ def n_steps(folder):
     return sum(content.count(b'"type":"step"') for content in complete)
 
 
+@pytest.mark.slow
 def test_a_client_killed_twenty_times_writes_the_trace_of_one_that_was_not(whole, tmp_path):
     rng = random.Random(5)
     for kill in range(21):

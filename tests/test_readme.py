@@ -77,6 +77,7 @@ os._exit(0)  # a block may have left a server
 """
 
 
+@pytest.mark.slow
 def test_every_command_and_every_python_block_runs(folder: Path) -> None:
     shown = [*QUICK, *PYTHON]
     result = run([sys.executable, "-c", STARTER, json.dumps(shown)], folder)

@@ -123,6 +123,11 @@ class Worker:
             self._thread.join(timeout=10)
 
     @property
+    def n_waiting(self) -> int:
+        """Jobs that are queued and not yet started."""
+        return self._n_waiting
+
+    @property
     def idle_seconds(self) -> float:
         """How long no request has been open; 0 while one is."""
         with self._changed:
