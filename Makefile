@@ -10,7 +10,7 @@ export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 export GRADIO_ANALYTICS_ENABLED := False
 
-.PHONY: demo test js test-servers test-mcp test-pretrained lint models clean
+.PHONY: demo test quick js test-package test-servers test-mcp test-pretrained lint models clean
 
 demo: $(VENV)/.app
 	$(BIN)/python app.py
@@ -23,6 +23,14 @@ js: node_modules/.ready
 	npm run --silent types
 	npm run --silent lint
 	npm run --silent test
+
+# what needs no browser and is fast; it says what it leaves out
+quick: $(VENV)/.dev lint
+	$(BIN)/python -m pytest -m "not browser and not slow"
+
+# a built wheel in an empty environment
+test-package: $(VENV)/.dev
+	$(BIN)/python -m pytest -o addopts=-q tests/packaging
 
 # a real vLLM on the CPU, in an environment of its own: 5 GB, and some ten minutes the first time
 test-servers: $(VENV)/.dev $(SERVERS)/.ready

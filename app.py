@@ -13,6 +13,7 @@ from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
+from threadpoolctl import threadpool_limits
 
 from components.common.theme import head, theme
 from components.compare.page import build_compare_page
@@ -104,6 +105,8 @@ if __name__ == "__main__":
     # the models' threads give the interpreter up in every operation; while pages are written they
     # would wait 5 ms each time to have it back (measured: a quarter more tokens a second)
     sys.setswitchinterval(0.0005)
+    # the lab's 121 responses: a second thread waits for the first longer than it multiplies
+    threadpool_limits(1, user_api="blas")
     runs = Runs()
     try:
         demo = build_app(runs)

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import gradio as gr
+from threadpoolctl import threadpool_limits
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
@@ -153,6 +154,7 @@ async def main() -> None:
     parser.add_argument("--repeats", type=int, default=5, help="values a control, at most")
     parser.add_argument("--section", help="only this one")
     options = parser.parse_args()
+    threadpool_limits(1, user_api="blas")  # as app.py
     async with chromium() as browser:
         with gr.Blocks(analytics_enabled=False) as demo:
             build_lab_page(demo)

@@ -28,6 +28,8 @@ from qalign_core.types import (
     TraceHeader,
 )
 
+__version__ = "0.2.0"
+
 __all__ = [
     "Cost",
     "Decision",

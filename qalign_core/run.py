@@ -167,11 +167,11 @@ class Run:
     temperature: float = setting(
         1.0, "Temperature", "of the language model; 1 is the model itself", least=0.05, most=5.0
     )
-    top_p: float = setting(1.0, "Top-p", "1 is off", least=1e-6, most=1.0)
-    top_k: int = setting(0, "Top-k", "0 is off", least=0, most=10**6)
     max_new_tokens: int = setting(
         192, "Length limit", "tokens of a response, EOS counted", least=1, most=10**6, cap="tokens"
     )
+    top_p: float = setting(1.0, "Top-p", "1 is off", least=1e-6, most=1.0)
+    top_k: int = setting(0, "Top-k", "0 is off", least=0, most=10**6)
     burn_in: int = setting(0, "Burn-in", "first states that are not counted", least=0, most=10**7)
     pool: int = setting(
         64, "Pool", "independent samples of the model alone", least=0, most=10**7, cap="samples"
@@ -187,7 +187,7 @@ class Run:
     @property
     def sampling(self) -> Sampling:
         """How the base model is sampled."""
-        return Sampling(self.temperature, self.top_p, self.top_k, self.max_new_tokens)
+        return Sampling(**{name: getattr(self, name) for name in Sampling.__slots__})
 
     @classmethod
     def kinds(cls) -> Mapping[str, type]:

@@ -9,7 +9,8 @@ would leave a loop running that other async tests stumble over):
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -19,9 +20,38 @@ from browser import PATIENCE, chromium, require_browser, serve
 Visit = Callable[..., Awaitable[Any]]
 
 
-@pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def browser() -> AsyncIterator[Any]:
+MARKED = {"browser": "start a browser", "slow": "are slow"}
+"""The marks by which `make quick` leaves tests out, and what it says of them."""
+_left_out: Counter[str] = Counter()
+
+
+@pytest.hookimpl(tryfirst=True)  # before `-m` looks at the marks
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if "chromium_there" in getattr(item, "fixturenames", ()):
+            item.add_marker("browser")
+
+
+def pytest_deselected(items: Sequence[pytest.Item]) -> None:
+    _left_out.update(next((m for m in MARKED if item.get_closest_marker(m)), "") for item in items)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    left_out = [
+        f"{_left_out[mark]} that {what}" for mark, what in MARKED.items() if _left_out[mark]
+    ]
+    if left_out:
+        terminalreporter.write_line(f"left out: {', '.join(left_out)} (make test runs them)")
+
+
+@pytest.fixture(scope="session")
+def chromium_there() -> None:
+    """What every test asks for, itself or by `browser` or `visit`, that starts a Chromium."""
     require_browser()
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def browser(chromium_there: None) -> AsyncIterator[Any]:
     async with chromium() as running:
         yield running
 

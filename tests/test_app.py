@@ -93,9 +93,9 @@ def test_a_bad_call_gets_one_sentence(client, endpoint, changes, said):
     assert "Traceback" not in str(raised.value)
 
 
-def test_the_curl_commands_of_the_readme_call_the_endpoints(toy_app):
-    readme = (ASSETS.parent / "README.md").read_text(encoding="utf-8")
-    (block,) = re.findall(r"```bash\n(.*?)```", readme, re.DOTALL)
+def test_the_curl_commands_of_the_docs_call_the_endpoints(toy_app):
+    page = (ASSETS.parent / "docs/endpoints.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"```bash\n(.*?)```", page, re.DOTALL)
     result = subprocess.run(
         [
             "bash",

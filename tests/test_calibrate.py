@@ -137,6 +137,7 @@ def exact_beta(target=0.5):
     return math.sqrt(low * high)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("start", [0.05, 0.5, 20.0])
 async def test_the_tuned_beta_gives_the_target_acceptance_in_the_long_run(start):
     found = await tune_beta(
@@ -151,6 +152,7 @@ async def test_the_tuned_beta_gives_the_target_acceptance_in_the_long_run(start)
     assert found.cost.generated > 0
 
 
+@pytest.mark.slow
 async def test_the_band_holds_the_right_beta():
     right, hits = exact_beta(), 0
     for seed in range(10):

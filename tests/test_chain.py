@@ -46,6 +46,7 @@ def chi_square_p(states, chain, expected) -> float:
     return float(chisquare(pooled_observed, pooled_expected).pvalue)
 
 
+@pytest.mark.slow
 async def test_the_whole_chain_samples_the_exact_target() -> None:
     """1,500 independent chains of 80 steps; false-alarm rate 1e-4 for each of two laws.
 

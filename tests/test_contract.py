@@ -202,6 +202,7 @@ def chi_square(counts, p, n):
     return chisquare(observed, expected).pvalue if len(observed) > 1 else 1.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sampling", SETTINGS, ids=str)
 async def test_first_tokens_follow_the_distribution_that_the_settings_show(torch_lm, sampling):
     lm, plain = torch_lm

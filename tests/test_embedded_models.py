@@ -113,6 +113,7 @@ def test_the_reward_model_knows_a_misconception_when_it_reads_one(tokenizer):
     assert good > bad + 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SUBSET["sets"])
 def test_the_card_tells_the_accuracy_of_the_shipped_weights(name):
     # Seeded, so on one machine the figures are the same to the last digit. Another processor

@@ -72,6 +72,7 @@ def bits(steps):
 # The same bits in any company
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("architecture", "pack_from"), [("llama", net_llama.PACK_FROM), ("llama", 1), ("gpt2", 1)]
 )
@@ -100,6 +101,7 @@ async def test_a_trajectory_is_the_same_bit_for_bit_alone_in_company_and_after_o
     smaller.close()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not (ASSETS / "models" / "rm").is_dir(), reason="the models are not built yet")
 async def test_the_embedded_pair_gives_the_same_bits_in_another_process(tmp_path):
     program = (

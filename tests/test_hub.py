@@ -42,6 +42,8 @@ for wrong in ("no-such-branch", "../main"):
         print(error)
 """
 
+pytestmark = pytest.mark.slow
+
 
 def python(*arguments, hub, home):
     """What a fresh Python prints that knows no other hub."""

@@ -10,7 +10,6 @@ from urllib.parse import parse_qsl
 import gradio as gr
 import numpy as np
 import pytest
-from browser import require_browser
 
 from components.lab import (
     balance,
@@ -294,8 +293,8 @@ def test_without_an_evaluation_the_recorded_runs_are_fitted(monkeypatch, tmp_pat
     assert evaluated() == {}
 
 
+@pytest.mark.usefixtures("chromium_there")
 def test_a_figure_is_written_as_a_png_of_its_own_size(tmp_path, capsys) -> None:
-    require_browser()
     assert figures.main(["balance", "--format", "png", "--out", str(tmp_path)]) == 0
     assert capsys.readouterr().out.strip() == str(tmp_path / "balance.png")
     content = (tmp_path / "balance.png").read_bytes()

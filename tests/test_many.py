@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 from many_client import CHAINS, PROBLEMS, STEPS, TOTAL, run
+from qalign_core.runs.many import ANSWERS, run_many
 from toys import ToyLM, ToyRM
 
 from qalign_core.cli import main
 from qalign_core.decide.rules import majority_vote
 from qalign_core.errors import InvalidPrompt, InvalidSetting
-from qalign_core.runs.many import ANSWERS, run_many
 from qalign_core.runs.trace import load_trace
 
 CLIENT = Path(__file__).with_name("many_client.py")
@@ -50,6 +50,7 @@ def n_steps(folder):
     return sum(content.count(b'"type":"step"') for content in complete)
 
 
+@pytest.mark.slow
 def test_a_client_killed_twenty_times_writes_the_trace_of_one_that_was_not(whole, tmp_path):
     rng = random.Random(5)
     for kill in range(21):

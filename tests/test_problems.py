@@ -95,6 +95,7 @@ def test_kinds_differ_in_length_and_wording():
         assert not set(seen) & set(SHIFTED_PHRASINGS[kind]), "a shifted phrasing is not shifted"
 
 
+@pytest.mark.slow
 def test_there_are_more_than_a_million_distinct_problems():
     # n draws from N equally likely problems repeat about n^2 / 2N times; unequal chances repeat
     # more often. 20 000 draws from 10^6 would repeat about 200 times, from 10^7 about 20 times.

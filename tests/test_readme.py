@@ -1,4 +1,4 @@
-"""What the README shows, runs."""
+"""What the README and the pages of docs/ show, runs; what they point to, is there."""
 
 from __future__ import annotations
 
@@ -17,8 +17,13 @@ from qalign_core.cli import main
 from qalign_core.runs.problem_sets import parse_problems
 
 ROOT = Path(__file__).resolve().parent.parent
-README = (ROOT / "README.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", README, re.DOTALL | re.MULTILINE)
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/*.md"))]
+TEXTS = {path: path.read_text(encoding="utf-8") for path in PAGES}
+BLOCKS = [
+    block
+    for text in TEXTS.values()
+    for block in re.findall(r"^```(\w+)\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+]
 PYTHON = [block for language, block in BLOCKS if language == "python"]
 COMMANDS = [
     line
@@ -72,7 +77,8 @@ os._exit(0)  # a block may have left a server
 """
 
 
-def test_every_command_and_every_python_block_of_the_readme_runs(folder: Path) -> None:
+@pytest.mark.slow
+def test_every_command_and_every_python_block_runs(folder: Path) -> None:
     shown = [*QUICK, *PYTHON]
     result = run([sys.executable, "-c", STARTER, json.dumps(shown)], folder)
     assert result.returncode == 0, result.stderr
@@ -83,7 +89,7 @@ def test_every_command_and_every_python_block_of_the_readme_runs(folder: Path) -
         assert spoke, text
 
 
-def test_the_problem_set_of_the_readme_is_one() -> None:
+def test_the_problem_set_that_is_shown_is_one() -> None:
     (block,) = [block for language, block in BLOCKS if language == "json"]
     vote, text = parse_problems(block.splitlines())
     assert vote.is_right("18")
@@ -91,7 +97,7 @@ def test_the_problem_set_of_the_readme_is_one() -> None:
     assert not text.is_right("The hat has a cat.")
 
 
-def test_the_registry_of_the_readme_runs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_registry_that_is_shown_runs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (block,) = [block for language, block in BLOCKS if language == "toml"]
     (folder / "own.toml").write_text(block)
     save(folder / "my-model", "llama", max_position_embeddings=2048)
@@ -110,7 +116,7 @@ def test_the_registry_of_the_readme_runs(folder: Path, monkeypatch: pytest.Monke
         registry.entries.cache_clear()
 
 
-def test_every_other_command_of_the_readme_is_a_target_of_the_makefile() -> None:
+def test_every_other_command_is_a_target_of_the_makefile() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     for line in COMMANDS:
         if line not in QUICK:
@@ -118,10 +124,23 @@ def test_every_other_command_of_the_readme_is_a_target_of_the_makefile() -> None
             assert re.search(rf"^{line.split()[1]}:", makefile, re.MULTILINE), line
 
 
-def test_every_picture_of_the_readme_is_there() -> None:
-    pictures = re.findall(r"!\[.*?\]\((.*?)\)", README)
-    assert pictures
-    assert all((ROOT / picture).is_file() for picture in pictures)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_picture_and_every_page_that_it_links_to_is_there(page: Path) -> None:
+    links = re.findall(r"\]\(([^)#]+)[^)]*\)", TEXTS[page])
+    for link in links:
+        assert link.startswith("https://") or (page.parent / link).is_file(), link
+
+
+def test_the_readme_has_a_picture_and_leads_to_every_page() -> None:
+    readme = TEXTS[ROOT / "README.md"]
+    assert re.search(r"!\[.+?\]\(assets/", readme)
+    for page in PAGES[1:]:
+        assert f"]({page.relative_to(ROOT).as_posix()})" in readme
+
+
+def test_the_readme_is_a_screen_and_a_half() -> None:
+    text = TEXTS[ROOT / "README.md"].split("---\n", 2)[2]
+    assert len(text.splitlines()) <= 75
 
 
 def test_there_is_something_to_run() -> None:

@@ -79,7 +79,10 @@ function figure(section) {
  * @param {(name: string, told: () => void) => void} watch
  */
 function mount(element, props, watch) {
-  plotly ??= import(new URL(props.plotly, document.baseURI).href);
+  // without Gradio's module of it, plotly.js is in the page's head
+  plotly ??= props.plotly
+    ? import(new URL(props.plotly, document.baseURI).href)
+    : Promise.resolve();
   const [told] = element.children;
   const figures = [...element.querySelectorAll(".lab-figure")].map(figure);
   function show() {

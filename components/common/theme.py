@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import gradio as gr
+from plotly.offline import get_plotlyjs
 
 from components.common.scripts import bundle
 from qalign_core.assets import ASSETS
@@ -49,9 +52,20 @@ def theme() -> gr.themes.Base:
     )
 
 
+def plotly_module(frontend: Path = Path(gr.__file__).parent / "templates" / "frontend") -> str:
+    """Address of Gradio's own module of plotly.js, "" if it is gone.
+
+    Compare and Results load it too; 4.6 MB, which the lab fetches when it is opened. It is no part
+    of what Gradio promises (6.31 has it); without it `head` brings plotly.js to every page.
+    """
+    found = next(frontend.glob("assets/PlotlyPlot-*.js"), None)
+    return "" if found is None else found.relative_to(frontend).as_posix()
+
+
 def head() -> str:
     """The page's head: what the pages bring of their own, style and script, in the page itself."""
     parts = [ASSETS / name / name for name in ("player", "shell", "compare", "lab")]
     css = "".join(part.with_suffix(".css").read_text(encoding="utf-8") for part in parts)
     script = bundle(*(part.with_suffix(".js") for part in parts))
-    return f"<style>{css}</style><script>{script}</script>"
+    plotly = "" if plotly_module() else f"<script>{get_plotlyjs()}</script>"
+    return f"{plotly}<style>{css}</style><script>{script}</script>"

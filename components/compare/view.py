@@ -7,7 +7,7 @@ every text into the page as text.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from components.common.words import Naming, mixed, names_of, number, percent, si
@@ -23,7 +23,7 @@ from qalign_core.analysis.comparisons import (
     recycled,
 )
 from qalign_core.analysis.diagnostics import acceptance, agreement
-from qalign_core.types import Decision, ScoredResponse
+from qalign_core.types import Decision
 
 MAX_BARS = 5
 """Answers with a bar of their own; the rest is summed up."""
@@ -301,9 +301,3 @@ def _rhat(comparison: Comparison, cut: Cut) -> list[str]:
 
 def _count(n: int, noun: str) -> str:
     return f"{n:,} {noun}{'' if n == 1 else 's'}"
-
-
-def answers_of(samples: Iterable[ScoredResponse], comparison: Comparison) -> list[str | None]:
-    """The extracted answer of each sample; all None for an open-ended prompt."""
-    extract = comparison.extract
-    return [extract(sample.response.text) if extract else None for sample in samples]

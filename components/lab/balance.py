@@ -114,7 +114,9 @@ def factors(old: str, new: str, f: Flow, reward_gain: float, beta: float) -> Wor
         )
         for name, what, value in rows
     ]
-    total = element("tr.total", element("td", "flow = π · q · α"), element("td", shown_flow(f.total)))
+    total = element(
+        "tr.total", element("td", "flow = π · q · α"), element("td", shown_flow(f.total))
+    )
     return element("div.flow", element("h4", f"{old} → {new}"), element("table", *body, total))
 
 

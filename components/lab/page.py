@@ -9,7 +9,6 @@ from typing import Any
 
 import gradio as gr
 from gradio.components import Component
-from threadpoolctl import threadpool_limits
 
 from components.common.folding import fold
 from components.lab import balance, best_of_n, beta, break_it, chain, wrong
@@ -136,8 +135,6 @@ class _Page:
 
 def build_lab_page(demo: gr.Blocks) -> None:
     """Build the page in the current context: the shared world, the sections, the wiring."""
-    # 121 responses: a second thread waits for the first longer than it multiplies
-    threadpool_limits(1, user_api="blas")
     names = [name for name, _ in SECTIONS]
     with gr.Column(elem_classes="lab"):
         gr.HTML(INTRO, padding=False)

@@ -9,17 +9,13 @@ from __future__ import annotations
 import html
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 import gradio as gr
 import numpy as np
 import orjson
 
+from components.common.theme import plotly_module
 from components.lab.style import Figure, Words
-
-FRONTEND = Path(gr.__file__).parent / "templates" / "frontend"
-PLOTLY = next(FRONTEND.glob("assets/PlotlyPlot-*.js")).relative_to(FRONTEND).as_posix()
-"""Gradio's module of plotly.js, which Compare and Results load too; 4.6 MB, fetched by the lab."""
 
 FIGURE = """<section class="lab-figure"><h3>{title}</h3>
 <div class="lab-plot" id="lab-{name}" role="img" aria-label="{title}"></div>
@@ -69,6 +65,6 @@ def view(told: str, figures: Mapping[str, str], first: View | None = None) -> gr
         first.value() if first else "",
         html_template=f'<div id="{told}"></div><div class="lab-figures">{places}</div>',
         js_on_load="window.QAlignLab.mount(element, props, watch);",
-        plotly=PLOTLY,
+        plotly=plotly_module(),
         padding=False,
     )

@@ -194,22 +194,6 @@ def chain_states(steps: Iterable[Step], burn_in: int = 0) -> list[ScoredResponse
     return [step.state for step in _after(steps, burn_in)]
 
 
-def accepted_only(steps: Iterable[Step], burn_in: int = 0) -> list[ScoredResponse]:
-    """Collect the accepted proposals, each once: the paper's prose, for comparison only.
-
-    Not an estimator of the target: how long the chain stayed at a state is what weighs it.
-
-    Raises:
-        InvalidSetting: a `burn_in` that leaves no accepted proposal.
-    """
-    accepted = [step.proposal for step in _after(steps, burn_in) if step.accepted]
-    if not accepted:
-        raise InvalidSetting(
-            f"no proposal was accepted from step {burn_in} on; use the states, or a smaller burn-in"
-        )
-    return accepted
-
-
 def waste_recycling(
     steps: Iterable[Step], burn_in: int = 0
 ) -> tuple[list[ScoredResponse], list[float]]:

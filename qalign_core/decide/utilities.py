@@ -1,7 +1,7 @@
-"""Utilities `u(y, y')` of minimum Bayes risk (paper, Eq. mbr): exact match of answers, ROUGE-1.
+"""The utility `u(y, y')` of minimum Bayes risk (paper, Eq. mbr) over texts: ROUGE-1.
 
-Both are plain functions of two texts. Both also have `matrix(texts)`, all pairs at once, which
-`minimum_bayes_risk` prefers: a text is then read once, not once per pair.
+A utility is a plain function of two texts. This one also has `matrix(texts)`, all pairs at once,
+which `minimum_bayes_risk` prefers: a text is then read once, not once per pair.
 """
 
 from __future__ import annotations
@@ -14,31 +14,6 @@ from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
-
-from qalign_core.protocols import AnswerExtractor
-
-
-@dataclass(frozen=True, slots=True)
-class ExactMatch:
-    """1 if the extracted final answers of two texts are the same, else 0; none matches nothing.
-
-    With this utility minimum Bayes risk is majority voting.
-    """
-
-    extract: AnswerExtractor
-
-    def __call__(self, y: str, other: str) -> float:
-        """Compare the answers of two texts."""
-        answer = self.extract(y)
-        return float(answer is not None and answer == self.extract(other))
-
-    def matrix(self, texts: Sequence[str]) -> npt.NDArray[np.float64]:
-        """Compare all pairs, shape [n, n]."""
-        numbers: dict[str, int] = {}
-        answers = [self.extract(text) for text in texts]
-        ids = np.array([-1 if a is None else numbers.setdefault(a, len(numbers)) for a in answers])
-        same: npt.NDArray[np.bool_] = (ids[:, None] == ids) & (ids >= 0)
-        return same.astype(np.float64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +38,6 @@ class Rouge1:
         overlap = _overlaps(counts)
         np.fill_diagonal(overlap, lengths)
         return 2 * overlap / np.maximum(lengths[:, None] + lengths, 1)
-
-
-def exact_match(extract: AnswerExtractor) -> ExactMatch:
-    """Make the utility under which minimum Bayes risk is majority voting over `extract`."""
-    return ExactMatch(extract)
 
 
 rouge1 = Rouge1()

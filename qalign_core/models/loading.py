@@ -125,8 +125,7 @@ def load(
     Raises:
         ModelLoadError: in one sentence: not found, unsafe, of the wrong kind, incomplete, too big.
     """
-    from transformers import AutoConfig
-    from transformers.models.auto import modeling_auto
+    import transformers
 
     name = str(source)
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
@@ -134,11 +133,11 @@ def load(
     folder, commit = _fetch(name, revision, dtype=dtype, device=device)
     _check_safe(folder, name)
     with _one_sentence(name):
-        config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
-    auto = getattr(modeling_auto, f"AutoModelFor{kind}")
+        config = transformers.AutoConfig.from_pretrained(folder, trust_remote_code=False)
+    auto = getattr(transformers, f"AutoModelFor{kind}")
     wanted = {"CausalLM": "a causal language model", "SequenceClassification": "a reward model"}
     built_as = (config.architectures or ["?"])[0]
-    if type(config) not in auto._model_mapping or not built_as.endswith(_ENDINGS[kind]):
+    if not has_model_for(auto, config) or not built_as.endswith(_ENDINGS[kind]):
         raise ModelLoadError(
             f"{name} is a {built_as}, not {wanted[kind]} (…{_ENDINGS[kind][0]}); "
             "choose another model"
@@ -173,6 +172,15 @@ def load(
     model = model.to(device).eval().requires_grad_(False)
     n_parameters = sum(p.numel() for p in model.parameters())
     return Loaded(model, text, commit, n_parameters)
+
+
+def has_model_for(auto: Any, config: Any) -> bool:
+    """Whether transformers has a model of a kind for a configuration.
+
+    Its table is private (5.23); without it `from_pretrained` refuses, in transformers' own words.
+    """
+    table = getattr(auto, "_model_mapping", None)
+    return table is None or type(config) in table
 
 
 def _check_device(device: str) -> None:

@@ -7,6 +7,7 @@ costs only its new suffix.
 
 from __future__ import annotations
 
+import contextlib
 import math
 from typing import Any
 
@@ -15,7 +16,7 @@ import torch
 from qalign_core.chain.cost import reads_all, reads_on
 from qalign_core.errors import InvalidPrompt, InvalidReward
 from qalign_core.models.loading import CACHE_BYTES, Loaded, Pretrained
-from qalign_core.models.local.choice import TOLERANCE
+from qalign_core.models.local.choice import TOLERANCE, UNFIT
 from qalign_core.models.local.llama_net import LlamaNet
 from qalign_core.models.local.prefix_cache import PrefixCache
 from qalign_core.models.local.worker import Job, Worker, as_engine_error, torch_threads
@@ -144,16 +145,14 @@ class HFRewardModel(Pretrained):
         self.context_length = int(min(_positions(model), window or type(self).window))
         options: dict[str, Any] = {"name": id, "threads": threads, "max_queue": max_queue}
         self.worker: _Scorer = _Scorer(model, **options)
-        if LlamaNet.fits(model, self.context_length) and hasattr(model, "score"):
-            with torch.inference_mode(), torch_threads(threads):
-                fast = _PrefixScorer(
-                    model, window=self.context_length, cache_bytes=cache_bytes, **options
-                )
-                n = min(12, self.context_length)
-                probe = tuple(range(1, n + 1))
+        probe = tuple(range(1, min(12, self.context_length) + 1))
+        with contextlib.suppress(*UNFIT), torch.inference_mode(), torch_threads(threads):
+            if LlamaNet.fits(model, self.context_length):
+                options |= {"window": self.context_length, "cache_bytes": cache_bytes}
+                fast = _PrefixScorer(model, **options)
                 expected, got = self.worker.compute(probe), fast.compute(probe)
-            if abs(expected - got) <= TOLERANCE * max(1.0, abs(expected)):
-                self.worker = fast
+                if abs(expected - got) <= TOLERANCE * max(1.0, abs(expected)):
+                    self.worker = fast
         self.n_read = reads_on if isinstance(self.worker, _PrefixScorer) else reads_all
 
     async def score(self, prompt: str, response: Response) -> float:

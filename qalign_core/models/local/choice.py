@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,8 @@ from qalign_core.models.local.llama_net import LlamaNet
 from qalign_core.models.local.rows import KVNet, Net, sliding_window
 from qalign_core.models.local.transformers_net import HFNet, PlainNet, last_logits
 
+UNFIT = (ValueError, TypeError, RuntimeError, AttributeError, IndexError, ImportError)
+"""What a fast way raises that does not fit a model, or the transformers that is installed."""
 TOLERANCE = 2e-3  # largest difference to transformers' own logits at load, relative to their size
 
 
@@ -29,24 +31,27 @@ def build(model: Any, rows: int, window: int) -> Net:
     probe = [(7 * i + 1) % vocabulary for i in range(n)]
     ids = torch.tensor([probe], device=model.device)
     expected = model(ids, **last_logits(model, 12)).logits[0, -12:].float()
-    attention = model.config._attn_implementation
+    attention = attention_of(model)
+
+    def written_out() -> Net | None:
+        return LlamaNet(model, rows, window) if LlamaNet.fits(model, window) else None
 
     def plain(stateful: bool) -> Net:
         model.set_attn_implementation(attention)
         return PlainNet(model, rows, window, stateful=stateful)
 
-    ways: list[Any] = []
-    if LlamaNet.fits(model, window):
-        ways.append(lambda: LlamaNet(model, rows, window))
+    ways: list[Callable[[], Net | None]] = [written_out]
     ways += [lambda: HFNet(model, rows, window, attention="qalign_rows")]
     ways += [lambda: HFNet(model, rows, window, attention="eager")]
     ways += [lambda: plain(True), lambda: plain(False)]
     reasons = []
     for way in ways:
         try:
-            net: Net = way()
+            net = way()
+            if net is None:
+                continue
             error = _error(net, probe, expected)
-        except (ValueError, TypeError, RuntimeError, AttributeError, IndexError) as reason:
+        except UNFIT as reason:
             reasons.append(str(reason).splitlines()[0] if str(reason) else type(reason).__name__)
             continue
         precision = TOLERANCE if net.dtype == torch.float32 else 0.1
@@ -56,6 +61,11 @@ def build(model: Any, rows: int, window: int) -> Net:
             return net
         reasons.append(f"logits differ by {error:.2g}")
     raise ValueError("; ".join(dict.fromkeys(reasons)))
+
+
+def attention_of(model: Any) -> str:
+    """The attention that a model was loaded with; transformers 5.23 has no public name for it."""
+    return str(getattr(model.config, "_attn_implementation", None) or "eager")
 
 
 def _error(net: Net, probe: Sequence[int], expected: Tensor) -> float:

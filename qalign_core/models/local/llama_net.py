@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import torch
@@ -24,8 +26,9 @@ class Matrix:
 
     def __init__(self, weight: Tensor) -> None:
         self._packed: Tensor | None = None
-        if _packs(weight):
-            self._packed = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), 64)
+        if _packs(weight) and (found := packed_product()) is not None:
+            pack, self._linear = found
+            self._packed = pack(weight.contiguous(), 64)
         else:
             self._transposed = weight.t().contiguous()
 
@@ -35,10 +38,28 @@ class Matrix:
             if added is None:
                 return torch.mm(x, self._transposed)
             return torch.addmm(added, x, self._transposed)
-        linear = torch.ops.mkldnn._linear_pointwise
         if added is not None and added.ndim == 2:
-            return linear.binary(x, added, self._packed, None, "add")  # type: ignore[no-any-return]
-        return linear(x, self._packed, added, "none", [], "")  # type: ignore[no-any-return]
+            return self._linear.binary(x, added, self._packed, None, "add")  # type: ignore[no-any-return]
+        return self._linear(x, self._packed, added, "none", [], "")  # type: ignore[no-any-return]
+
+
+@cache
+def packed_product() -> tuple[Callable[..., Tensor], Any] | None:
+    """How torch 2.13 packs a weight for oneDNN and multiplies with it; None if that is gone.
+
+    The operators are what torch compiles for itself, under private names. They are tried once;
+    without them `Matrix` multiplies as everybody does.
+    """
+    try:
+        pack, linear = torch.ops.mkldnn._reorder_linear_weight, torch.ops.mkldnn._linear_pointwise
+        x, weight = torch.eye(4, 16), torch.arange(128.0).view(8, 16)
+        packed, rows = pack(weight, 64), torch.ones(4, 8)
+        added = linear.binary(x, rows, packed, None, "add")
+        biased = linear(x, packed, rows[0], "none", [], "")
+    except (AttributeError, RuntimeError, TypeError):
+        return None
+    right = x @ weight.T + rows  # whole numbers, so in any order of sums
+    return (pack, linear) if torch.equal(added, right) and torch.equal(biased, right) else None
 
 
 def _packs(weight: Tensor) -> bool:
@@ -81,7 +102,11 @@ class LlamaNet(KVNet):
 
     @staticmethod
     def fits(model: Any, window: int) -> bool:
-        """Whether this class computes what `model` does within `window` (numbers are checked)."""
+        """Whether this class computes what `model` does within `window` (numbers are checked).
+
+        Raises:
+            AttributeError: transformers lays its models out otherwise than in 5.23.
+        """
         config = model.config
         if config.model_type not in LLAMA_SHAPED or config.hidden_act != "silu":
             return False

@@ -1,0 +1,83 @@
+"""pyproject.toml says what each part needs; the requirements files repeat its pins, one for one."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+from qalign_core import __version__
+
+ROOT = Path(__file__).resolve().parent.parent
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+PROJECT = PYPROJECT["project"]
+CORE = PROJECT["dependencies"]
+EXTRAS = PROJECT["optional-dependencies"]
+FILES = {
+    "requirements.txt": CORE + EXTRAS["app"],
+    "requirements-dev.txt": CORE + EXTRAS["dev"],
+    "requirements-mcp.txt": CORE + EXTRAS["mcp"],
+    # in an environment of its own, with nothing of the core but torch's pin
+    "requirements-servers.txt": [*EXTRAS["servers"], "torch==2.13.0"],
+    "requirements-pretrained.txt": PYPROJECT["dependency-groups"]["pretrained"],
+}
+
+
+def wanted(lines: list[str]) -> dict[str, Requirement]:
+    """Requirements by name and extras; those of the project's own extras in place of their name."""
+    found: dict[str, Requirement] = {}
+    for requirement in map(Requirement, lines):
+        if requirement.name == PROJECT["name"]:
+            for extra in requirement.extras:
+                found |= wanted(EXTRAS[extra])
+        else:
+            found[str(requirement).removesuffix(str(requirement.specifier))] = requirement
+    return found
+
+
+def written(name: str) -> dict[str, str]:
+    """The pins of a file and of those that it includes."""
+    found: dict[str, str] = {}
+    for line in (ROOT / name).read_text("utf-8").splitlines():
+        if line.startswith("-r "):
+            found |= written(line.removeprefix("-r "))
+        elif line := line.partition("#")[0].strip():
+            package, pin = line.split("==")
+            found[package] = pin
+    return found
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_requirements_file_pins_what_pyproject_names_at_the_newest_version_it_allows(name):
+    requirements, pins = wanted(FILES[name]), written(name)
+    assert set(pins) == set(requirements)
+    for package, pin in pins.items():
+        specifier = requirements[package].specifier
+        assert specifier.contains(pin), f"{package}=={pin} is not {specifier}"
+        assert {f"=={pin}", f"<={pin}"} & {str(part) for part in specifier}, str(specifier)
+
+
+def test_every_requirements_file_is_compared():
+    assert {path.name for path in ROOT.glob("requirements*.txt")} == set(FILES)
+
+
+def test_the_core_needs_no_package_of_the_page():
+    pages = {"gradio", "plotly", "pandas", "kaleido", "orjson", "threadpoolctl"}
+    assert not pages & set(wanted(CORE))
+    assert pages == set(wanted(EXTRAS["app"]))
+
+
+def test_the_version_stands_in_the_package_and_its_changes_in_the_changelog():
+    assert PROJECT["dynamic"] == ["version"]
+    changes = (ROOT / "CHANGELOG.md").read_text("utf-8")
+    assert re.search(r"^## (\S+)", changes, re.MULTILINE)[1] == __version__
+
+
+def test_the_command_is_the_command_lines_main():
+    from qalign_core.cli import main
+
+    (target,) = PROJECT["scripts"].values()
+    assert target == f"{main.__module__}:{main.__qualname__}"

@@ -1,0 +1,185 @@
+"""Hooks into other libraries' insides: each has a slower public way for where it is gone.
+
+A new version of a library is tried with these tests before its number is written here.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from importlib.metadata import version
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+import transformers
+from browser import ROOT, serve
+from tiny_models import model_of, tokenizer
+
+from components.common import theme
+from components.lab import view
+from qalign_core.models import loading
+from qalign_core.models.loading import Loaded
+from qalign_core.models.local import choice, llama_net
+from qalign_core.models.local.llama_net import LlamaNet, Matrix
+from qalign_core.models.local.transformers_net import HFNet, PlainNet
+from qalign_core.models.text import Text
+from qalign_core.rewards.classifier import HFRewardModel
+
+TRIED = {"torch": "2.13.0", "transformers": "5.23.0", "gradio": "6.31.0", "plotly": "7.1.0"}
+HOOKS = {
+    ("llama_net.py", "torch.ops.mkldnn._reorder_linear_weight"),
+    ("llama_net.py", "torch.ops.mkldnn._linear_pointwise"),
+}
+"""Private names of others, by file; those that `getattr` asks for are strings and fail nowhere."""
+OURS = re.compile(r"(self|cls|net|lm|rm|draft|proposals)\._\w+")
+
+
+@pytest.mark.parametrize("library", TRIED)
+def test_the_hooks_were_tried_with_this_version(library):
+    assert version(library).partition("+")[0] == TRIED[library]
+
+
+def test_no_other_private_name_of_a_library_is_used():
+    found = set()
+    for path in (*ROOT.glob("qalign_core/**/*.py"), *ROOT.glob("components/**/*.py")):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.Attribute) and re.match(r"_[a-zA-Z]", node.attr):
+                name = ast.unparse(node)
+                if not OURS.fullmatch(name):
+                    found.add((path.name, name))
+    assert found == HOOKS
+
+
+# torch: a weight packed for oneDNN
+
+
+@pytest.fixture
+def again():
+    llama_net.packed_product.cache_clear()
+    yield
+    llama_net.packed_product.cache_clear()
+
+
+def missing(weight, size):
+    raise RuntimeError("no such operator")
+
+
+def wrong(weight, size):
+    return 2 * weight
+
+
+GONE = [
+    SimpleNamespace(),
+    SimpleNamespace(_reorder_linear_weight=missing, _linear_pointwise=missing),
+    SimpleNamespace(
+        _reorder_linear_weight=wrong, _linear_pointwise=torch.ops.mkldnn._linear_pointwise
+    ),
+]
+
+
+@pytest.mark.usefixtures("again")
+@pytest.mark.parametrize("operators", GONE, ids=["gone", "failing", "other numbers"])
+def test_without_the_packed_product_a_matrix_is_multiplied_as_everywhere(monkeypatch, operators):
+    weight = torch.randn(512, 512, generator=torch.Generator().manual_seed(1)) / 16
+    x, bias = weight[:4].contiguous(), weight[5]
+    ways = [(x,), (x, bias), (x, bias.expand(4, -1).contiguous())]
+    fast = [Matrix(weight)(*way) for way in ways]
+    llama_net.packed_product.cache_clear()
+    monkeypatch.setattr(torch.ops, "mkldnn", operators)
+    assert llama_net.packed_product() is None
+    for way, expected in zip(ways, fast, strict=True):
+        torch.testing.assert_close(Matrix(weight)(*way), expected, rtol=0, atol=1e-5)
+
+
+@pytest.mark.usefixtures("again")
+def test_the_packed_product_is_there():
+    if not torch.backends.cpu.get_cpu_capability().startswith("AVX"):
+        pytest.skip("it is used on CPUs with AVX")
+    assert llama_net.packed_product() is not None
+
+
+# transformers: modules, caches and tables
+
+
+def moved(*_, **__):
+    raise AttributeError("'LlamaAttention' object has no attribute 'q_proj'")
+
+
+def test_without_the_layout_of_a_llama_its_own_forward_runs_it(monkeypatch):
+    monkeypatch.setattr(LlamaNet, "fits", moved)
+    with torch.inference_mode():
+        assert isinstance(choice.build(model_of("llama"), 4, 64), HFNet)
+    monkeypatch.undo()
+    monkeypatch.setattr(LlamaNet, "_fuse", moved)
+    with torch.inference_mode():
+        assert isinstance(choice.build(model_of("llama"), 4, 64), HFNet)
+
+
+def test_without_layers_of_a_cache_rows_run_one_after_the_other(monkeypatch):
+    model = model_of("gemma3")
+    # an import of what is None raises ImportError
+    monkeypatch.setitem(sys.modules, "transformers.cache_utils", None)
+    with torch.inference_mode():
+        assert isinstance(choice.build(model, 4, 64), PlainNet)
+
+
+def test_without_the_layout_of_a_llama_a_reward_model_is_read_anew(monkeypatch):
+    model = model_of("llama", n_outputs=1)
+    loaded = Loaded(model, Text(tokenizer()), "none", 0)
+    fast = HFRewardModel(loaded, id="tiny")
+    monkeypatch.setattr(LlamaNet, "_fuse", moved)
+    slow = HFRewardModel(loaded, id="tiny")
+    assert type(fast.worker) is not type(slow.worker)
+    tokens = tuple(range(5, 40))
+    with torch.inference_mode():
+        assert fast.worker.compute(tokens) == pytest.approx(slow.worker.compute(tokens), abs=1e-4)
+    fast.close()
+    slow.close()
+
+
+def test_without_the_table_of_models_the_check_is_left_to_transformers():
+    auto = transformers.AutoModelForCausalLM
+    assert loading.has_model_for(auto, transformers.LlamaConfig())
+    assert not loading.has_model_for(auto, transformers.ViTConfig())
+    assert loading.has_model_for(SimpleNamespace(), transformers.ViTConfig())
+
+
+def test_without_a_name_for_the_attention_the_plain_one_is_taken():
+    model = model_of("bloom")
+    assert choice.attention_of(model) in ("eager", "sdpa")
+    assert choice.attention_of(SimpleNamespace(config=SimpleNamespace())) == "eager"
+
+
+# Gradio: its module of plotly.js
+
+
+def test_gradios_module_of_plotly_is_there_and_the_head_brings_none():
+    assert theme.plotly_module().startswith("assets/PlotlyPlot-")
+    assert "plotly.js v" not in theme.head()
+
+
+def test_without_gradios_module_its_address_is_empty(tmp_path: Path):
+    assert theme.plotly_module(tmp_path) == ""
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_without_gradios_module_the_lab_draws_with_plotlys_own(browser, monkeypatch):
+    import gradio as gr
+
+    from components.lab.page import build_lab_page
+
+    monkeypatch.setattr(theme, "plotly_module", lambda: "")
+    monkeypatch.setattr(view, "plotly_module", lambda: "")
+    with gr.Blocks(analytics_enabled=False) as demo:
+        build_lab_page(demo)
+    with serve(demo, ssr_mode=False, head=theme.head()) as address:
+        page = await browser.new_page()
+        asked = []
+        page.on("request", lambda request: asked.append(request.url))
+        await page.goto(address)
+        await page.wait_for_selector("#lab-distance .main-svg")
+        await page.close()
+    assert not [url for url in asked if "PlotlyPlot" in url]
