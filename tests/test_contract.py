@@ -21,7 +21,8 @@ from qalign_core.models.local.language_model import HFLanguageModel
 from qalign_core.registry import load_language_model, load_reward_model
 from qalign_core.rewards.classifier import HFRewardModel
 from qalign_core.rewards.functions import CompositeReward, FunctionReward
-from qalign_core.types import Response, Sampling
+from qalign_core.run import Sampling
+from qalign_core.types import Response
 
 PROMPT = "Mia has 12 books. She buys 5 more. How many books does Mia have now?"
 LIMIT = 14

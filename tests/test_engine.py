@@ -24,7 +24,7 @@ from qalign_core.models.local.prefix_cache import PrefixCache
 from qalign_core.models.local.worker import ASIDE_SHARE, Job, Worker, as_engine_error
 from qalign_core.models.text import Text
 from qalign_core.rewards.classifier import HFRewardModel
-from qalign_core.types import Sampling
+from qalign_core.run import Sampling
 
 PROMPT = "What is 12 + 5?"
 OTHER = "Name three colours, and say why you chose them."

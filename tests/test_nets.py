@@ -16,7 +16,7 @@ from qalign_core.models.local import llama_net as net_llama
 from qalign_core.models.local.language_model import HFLanguageModel
 from qalign_core.models.local.transformers_net import HFNet, PlainNet
 from qalign_core.models.text import Text
-from qalign_core.types import Sampling
+from qalign_core.run import Sampling
 
 PROMPT = "What is 12 + 5?"
 

@@ -7,7 +7,7 @@ import pytest
 from components.session.offer import Offer
 from components.session.runs import Feed, Limits, Runs
 from qalign_core.errors import ModelLoadError
-from qalign_core.types import Sampling
+from qalign_core.run import Sampling
 
 
 def test_the_shipped_models_and_small_open_ones_are_offered():

@@ -16,7 +16,7 @@ from tiny_models import save
 from qalign_core import registry
 from qalign_core.errors import ModelLoadError
 from qalign_core.models import loading
-from qalign_core.types import Sampling
+from qalign_core.run import Sampling
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from components.session.runs import TICK, Feed, Limits, Runs, Status, tick
 from qalign_core.chain.priority import RUN
 from qalign_core.errors import EngineError, InvalidPrompt, InvalidSetting
 from qalign_core.models.progress import tell
-from qalign_core.types import Sampling
+from qalign_core.run import Sampling
 
 OFFER = Offer(names=())
 

@@ -15,8 +15,8 @@ from test_contract import as_shown, chi_square
 from qalign_core import registry
 from qalign_core.cli import main
 from qalign_core.models.local.llama_net import LlamaNet
+from qalign_core.run import Sampling
 from qalign_core.runs.trace import load_trace
-from qalign_core.types import Sampling
 
 ID = "smollm2-135m"
 PROMPT = "Why is the sky blue?"
