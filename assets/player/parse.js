@@ -1,5 +1,5 @@
-/* A trace (JSON lines, version 1 or 2) as the player needs it. A file is anybody's word: each line is
-   checked, and the first that cannot be is named in one sentence. */
+/* A trace (JSON lines, version 1 or 2) as the player needs it. A file is anybody's word: each line
+   is checked, and the first that cannot be is named in one sentence. */
 
 /**
  * What the first line says of a run.
@@ -223,6 +223,7 @@ function checkStep(trace, x, t, old) {
   needField(trace, isNumber(x.reward), "reward");
   needField(trace, isLog(x.log_alpha) && isLog(x.log_u), "log_alpha");
   needField(trace, typeof x.accepted === "boolean", "accepted");
+  needField(trace, typeof x.finished === "boolean", "finished");
   needField(trace, x.answer == null || isText(x.answer), "answer");
   needField(trace, x.cost == null || isList(x.cost, isCount, 8), "cost");
 }
@@ -288,7 +289,7 @@ function readStep(trace, x) {
     index: x.index,
     ids,
     pieces: old ? old.pieces.slice(0, x.index).concat(words) : words,
-    finished: Boolean(x.finished),
+    finished: x.finished,
     reward: x.reward,
     answer: x.answer ?? null,
     logAlpha,

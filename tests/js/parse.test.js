@@ -3,6 +3,7 @@ import test from "node:test";
 import { LIMITS, TraceError, feed, newTrace, parse } from "../../assets/player/parse.js";
 import { FOUR, HEADER, RECORDED, lines, step } from "./traces.js";
 
+const V2 = { ...HEADER, version: 2 };
 const refused = (text, said) => assert.throws(() => parse(text), (error) => {
   assert.ok(error instanceof TraceError);
   assert.match(error.message, said);
@@ -50,6 +51,15 @@ test("the range of rewards is that of all that is drawn", () => {
   assert.deepEqual([lo, hi], [-2, 1]);
 });
 
+test("samples of the model alone come one by one, a run that has ended may go on", () => {
+  const samples = [0, 1].map((n) => ({ type: "sample", n, reward: n - 3 }));
+  const stopped = parse(lines(V2, samples[0], step(0), { type: "end", reason: "stopped" }));
+  assert.deepEqual(stopped.end, { reason: "stopped", message: "" });
+  const trace = parse(lines(V2, samples[0], step(0), { type: "end", reason: "stopped" },
+    samples[1], step(1)));
+  assert.deepEqual([trace.base, trace.lo, trace.end], [[-3, -2], -3, null]);
+});
+
 const first = step(0);
 const BROKEN = {
   "nothing": ["", /empty/],
@@ -58,8 +68,8 @@ const BROKEN = {
   "a list": ["[1]", /Line 1: expected an object/],
   "null": ["null", /Line 1: expected an object/],
   "no header": [lines(first), /first line is its header/],
-  "another version": [lines({ ...HEADER, version: 2 }), /version 2 is not known/],
-  "a version with a text": [lines({ ...HEADER, version: { a: 1 } }), /is not known, expected 1/],
+  "another version": [lines({ ...HEADER, version: 3 }), /version 3 is not known/],
+  "a version with a text": [lines({ ...HEADER, version: {} }), /is not known, expected 1 or 2/],
   "beta below zero": [lines({ ...HEADER, beta: -1 }), /“beta”/],
   "too many steps": [lines({ ...HEADER, steps: LIMITS.steps + 1 }), /“steps”/],
   "no steps": [lines(HEADER), /no steps/],
@@ -70,6 +80,12 @@ const BROKEN = {
   "an index outside": [lines(HEADER, first, step(1, { index: 2 })), /“index”/],
   "no tokens": [lines(HEADER, step(0, { tokens: [], pieces: [] })), /“tokens”/],
   "a token that is none": [lines(HEADER, step(0, { tokens: [0.5, 1] })), /“tokens”/],
+  "an id beyond all": [lines(HEADER, step(0, { tokens: [2 ** 60, 1] })), /“tokens”/],
+  "a reward of 400 digits": [
+    lines(HEADER, first).replace('"reward":0', `"reward":1${"0".repeat(400)}`), /“reward”/],
+  "a reward that is hardly finite": [lines(HEADER, step(0, { reward: 1e308 })), /“reward”/],
+  "yes for a number": [lines(HEADER, step(0, { reward: true })), /“reward”/],
+  "a number for yes": [lines(HEADER, step(0, { finished: 1 })), /“finished”/],
   "a piece too few": [lines(HEADER, step(0, { pieces: ["a"] })), /“pieces”/],
   "a piece that is no text": [lines(HEADER, step(0, { pieces: ["a", {}] })), /“pieces”/],
   "a reward that is a text": [lines(HEADER, step(0, { reward: "1" })), /“reward”/],
@@ -79,7 +95,8 @@ const BROKEN = {
   "a rejected first draft": [lines(HEADER, step(0, { accepted: false })), /contradicts/],
   "an answer that is no text": [lines(HEADER, step(0, { answer: 4 })), /“answer”/],
   "a cost that is no list": [lines(HEADER, step(0, { cost: 3 })), /“cost”/],
-  "a line after the end": [`${FOUR}${lines(first)}`, /after the end/],
+  "a sample out of turn": [lines(V2, { type: "sample", n: 1, reward: 0 }), /“n”/],
+  "a sample without a reward": [lines(V2, { type: "sample", n: 0 }), /“reward”/],
 };
 for (const [kind, [text, said]] of Object.entries(BROKEN)) {
   test(`refused in one sentence: ${kind}`, () => refused(text, said));
