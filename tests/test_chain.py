@@ -119,19 +119,6 @@ async def test_a_chain_replays_from_any_of_its_steps() -> None:
         assert await steps_of(rest) == whole[t + 1 :]
 
 
-@pytest.mark.parametrize("lookahead", [2, 3, 16])
-async def test_lookahead_changes_the_cost_and_nothing_else(lookahead: int) -> None:
-    plain = await steps_of(run_chain(LM, RM, "x", beta=0.4, steps=80, seed=6))
-    ahead = await steps_of(run_chain(LM, RM, "x", beta=0.4, steps=80, seed=6, lookahead=lookahead))
-
-    def strip(step: Step) -> tuple:
-        return (step.t, step.index, step.current, step.proposal, step.log_u, step.accepted)
-
-    assert [strip(step) for step in ahead] == [strip(step) for step in plain]
-    spent = [sum(step.cost.generated for step in steps) for steps in (plain, ahead)]
-    assert spent[1] > spent[0]
-
-
 async def test_a_longer_pool_begins_with_the_shorter_one() -> None:
     short = [s async for s in sample_iid(LM, RM, "x", n=10, seed=1, concurrency=1)]
     long = [s async for s in sample_iid(LM, RM, "x", n=40, seed=1, concurrency=16)]

@@ -145,19 +145,21 @@ async def test_a_continued_prefix_is_never_computed_twice(name, language_models)
     ids = lm.encode(PROMPT)
     first = max(await draws(lm, 8, first_seed=300), key=len)
     index = len(first) // 2
+    before = lm.engine.n_processed, lm.engine.n_reused
     again = await lm.extend(ids, first.tokens[:index], seed=99)
     # every new id costs one position; of the kept ones the last is run again for its logits
-    assert again.work.processed == len(again) - index
-    assert again.work.reused == len(ids) + index - 1
+    assert lm.engine.n_processed - before[0] == len(again) - index
+    assert lm.engine.n_reused - before[1] == len(ids) + index - 1
 
 
 @pytest.mark.parametrize("name", sorted({*LANGUAGE_MODELS} - {*KEEPING}))
 async def test_where_no_prefix_can_be_kept_all_of_it_is_counted(name, language_models):
     lm = language_models(name)
     response = max(await draws(lm, 4), key=len)
+    before = lm.engine.n_processed
     again = await lm.extend(lm.encode(PROMPT), response.tokens[:1], seed=99)
-    assert again.work.reused == 0
-    assert again.work.processed == len(lm.encode(PROMPT)) + len(again) - 1
+    assert lm.engine.n_reused == 0
+    assert lm.engine.n_processed - before == len(lm.encode(PROMPT)) + len(again) - 1
 
 
 async def test_log_probabilities_are_those_of_a_full_forward(torch_lm):
@@ -289,9 +291,12 @@ async def test_a_causal_reward_model_reads_only_what_is_new(reward_models, langu
     await rm.score(PROMPT, state)
     index = len(state) // 2
     proposal = await lm.extend(ids, state.tokens[:index], seed=1)
-    reward = await rm.score(PROMPT, proposal)
-    assert reward.work.reused + reward.work.processed == len(ids) + len(proposal)
-    assert reward.work.processed <= len(proposal) - index
+    before = rm.worker.n_processed, rm.worker.n_reused
+    await rm.score(PROMPT, proposal)
+    processed, reused = rm.worker.n_processed - before[0], rm.worker.n_reused - before[1]
+    assert processed + reused == len(ids) + len(proposal)
+    assert processed <= len(proposal) - index
+    assert rm.n_read(len(ids) + index, len(ids) + len(proposal)) == len(proposal) - index
 
 
 async def test_shared_ids_are_scored_as_they_are_and_foreign_ones_as_text(

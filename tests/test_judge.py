@@ -12,7 +12,7 @@ from qalign_core import registry
 from qalign_core.errors import InvalidReward, InvalidSetting, ModelLoadError
 from qalign_core.registry import reward_parts
 from qalign_core.rewards.judge import JudgeReward, read_grade
-from qalign_core.types import Response, Work
+from qalign_core.types import Response
 
 
 class Grader(ToyLM):
@@ -30,7 +30,7 @@ class Grader(ToyLM):
 
     async def extend(self, prompt_ids, prefix, *, seed):
         text = self.answers[seed % len(self.answers)]
-        return Response((1, 2), text, True, work=Work(10, 3))
+        return Response((1, 2), text, True)
 
 
 RESPONSE = Response((5, 0), "It is 17.", True)
@@ -54,8 +54,14 @@ async def test_the_reward_is_the_mean_grade_and_a_function_of_prompt_and_respons
     assert "by wit" in judge.asked[0]
     assert "What is 12 + 5?" in judge.asked[0]
     assert RESPONSE.text in judge.asked[0]
-    assert reward.work == Work(60, 18)
     assert rm.n_parameters == 7
+
+
+def test_a_judge_reads_its_question_for_every_grade_and_writes_to_its_limit():
+    judge = Grader("4")
+    rm = JudgeReward(judge, n=6, criterion="wit")
+    (question,) = judge.asked  # with neither prompt nor response
+    assert rm.n_read(10, 30) == 6 * (len(question.encode()) + 30 + judge.max_new_tokens)
 
 
 async def test_a_judge_that_does_not_grade_is_asked_again_and_with_other_seeds():
@@ -65,10 +71,10 @@ async def test_a_judge_that_does_not_grade_is_asked_again_and_with_other_seeds()
         async def extend(self, prompt_ids, prefix, *, seed):
             seeds.append(seed)
             text = "8" if len(seeds) == 5 else "well"
-            return Response((1, 2), text, True, work=Work(10, 3))
+            return Response((1, 2), text, True)
 
     reward = await JudgeReward(Hesitant(), n=2).score("x", RESPONSE)
-    assert (reward, reward.work) == (8.0, Work(60, 18))
+    assert reward == 8.0
     assert len(set(seeds)) == 6
 
 

@@ -7,7 +7,6 @@ import json
 
 import pytest
 from fake_server import EOS, IDS, SCORES, FakeServer
-from qalign_core.runs.recording import record
 from tiny_models import N_VOCABULARY, save
 
 from qalign_core import Sampling, registry, run_chain
@@ -22,8 +21,10 @@ from qalign_core.errors import (
 )
 from qalign_core.models.served.language_model import RetokenisedLanguageModel, ServedLanguageModel
 from qalign_core.rewards.served import ServedRewardModel
+from qalign_core.run import Run
+from qalign_core.runs.runner import record
 from qalign_core.runs.trace import parse_trace
-from qalign_core.types import Response
+from qalign_core.types import Response, Step
 
 PROMPT = "Mia has 12 books. How many?"
 QUICK = {"pause": 0.001, "timeout": 20.0}
@@ -196,9 +197,9 @@ async def test_a_run_that_fails_keeps_its_steps_and_says_why(server):
     lm, rm = connect(server, patience=0.05), connect_rm(server, patience=0.05)
     lines = []
     with pytest.raises(EngineError):
-        async for item in record(lm, rm, PROMPT, beta=1.0, steps=50, seed=4):
+        async for item in record(lm, rm, Run(PROMPT, steps=50, seed=4, pool=0)):
             lines.append(item.line)
-            if item.step is not None and item.step.t == 3:
+            if isinstance(item.drawn, Step) and item.drawn.t == 3:
                 server.stop()
     trace = parse_trace("".join(lines))
     assert len(trace.steps) >= 4
@@ -215,7 +216,7 @@ async def test_the_key_is_sent_and_never_shown(server, monkeypatch, capsys, tmp_
     for name in ("QALIGN_LM_KEY", "QALIGN_RM_KEY"):
         monkeypatch.setenv(name, secret)
     lm, rm = connect(server), connect_rm(server)
-    lines = [r.line async for r in record(lm, rm, PROMPT, beta=1.0, steps=3, seed=1)]
+    lines = [r.line async for r in record(lm, rm, Run(PROMPT, steps=3, seed=1, pool=0))]
     assert server.keys[-1] == f"Bearer {secret}"
     server.lasting = "400"
     server.root = secret
@@ -273,9 +274,9 @@ async def test_what_is_no_id_and_no_reward_ends_a_run_with_its_steps_kept(server
     lm, rm = connect(server), connect_rm(server)
     lines = []
     with pytest.raises((ModelContractError, InvalidReward)):
-        async for item in record(lm, rm, PROMPT, beta=1.0, steps=50, seed=4):
+        async for item in record(lm, rm, Run(PROMPT, steps=50, seed=4, pool=0)):
             lines.append(item.line)
-            if item.step is not None and item.step.t == 3:
+            if isinstance(item.drawn, Step) and item.drawn.t == 3:
                 server.lasting = fault
     assert len(parse_trace("".join(lines)).steps) == 4
     assert json.loads(lines[-1])["reason"] == "failed"
@@ -318,7 +319,7 @@ async def test_it_is_used_if_asked_for_and_all_that_comes_of_it_is_labelled(fold
     lm, rm = connect(fake, approximate=True), connect_rm(fake)
     assert isinstance(lm, RetokenisedLanguageModel)
     assert lm.notes == ("approximate: prefixes re-tokenised",)
-    lines = [r.line async for r in record(lm, rm, PROMPT, beta=1.0, steps=30, seed=3)]
+    lines = [r.line async for r in record(lm, rm, Run(PROMPT, steps=30, seed=3, pool=0))]
     trace = parse_trace("".join(lines))
     assert trace.header.notes == ("approximate: prefixes re-tokenised",)
     assert len(trace.steps) == 31
@@ -343,7 +344,6 @@ async def test_the_raw_score_of_the_whole_conversation_is_asked_for(server):
     assert sent == list(rm.render(PROMPT, response))
     assert server.bodies[-1]["use_activation"] is False
     assert reward == sum(sent) / 1000 - 8
-    assert reward.work.processed == len(sent)
 
 
 @pytest.mark.parametrize(

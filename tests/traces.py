@@ -8,7 +8,8 @@ import re
 from toys import ANSWER, PROMPT, ToyLM, ToyRM
 
 from qalign_core import collect
-from qalign_core.runs.recording import record
+from qalign_core.run import Run
+from qalign_core.runs.runner import record
 
 HOSTILE = (
     "</script><script>window.hit=1</script>",
@@ -24,21 +25,8 @@ HOSTILE = (
 
 def toy_trace(steps: int = 32, *, seed: int = 7, beta: float = 1.0, chains: int = 1) -> str:
     """A finished run of the toy models."""
-    lines = collect(
-        record(
-            ToyLM(),
-            ToyRM(),
-            PROMPT,
-            beta=beta,
-            steps=steps,
-            seed=seed,
-            n_chains=chains,
-            n_base=32,
-            reference=ANSWER,
-            extractor="number",
-            origin="recorded",
-        )
-    )
+    run = Run(PROMPT, ANSWER, beta=beta, steps=steps, seed=seed, chains=chains, pool=32)
+    lines = collect(record(ToyLM(), ToyRM(), run))
     return "".join(each.line for each in lines)
 
 
