@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from qalign_core.runs.evaluation import evaluate
 from toys import ANSWER, PROMPT, ToyLM, ToyRM
 
 from components.results.figures import (
@@ -34,8 +33,11 @@ from components.results.page import (
     title_of,
 )
 from qalign_core.analysis.curves import Point
+from qalign_core.run import Run
+from qalign_core.runs.folder import results_in, run_set
 from qalign_core.runs.problem_sets import Problem
-from qalign_core.runs.results import Settings, load_results, pack
+from qalign_core.runs.results import pack
+from qalign_core.types import SetHeader
 
 
 def point(method: str, n: int, value: float, *, seed: int = 0) -> Point:
@@ -65,19 +67,18 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         Problem(id=f"toy-{k}", prompt=f"{PROMPT} {k}", answer=ANSWER, extractor="number")
         for k in range(6)
     ]
+    run = Run(steps=64, pool=16, seed=3, matched="chain")
     asyncio.run(
-        evaluate(
-            ToyLM(), ToyRM(), problems, beta=1.0, folder=home / "run", budget=16, seed=3,
-            task="in_distribution", command="python -m qalign_core evaluate <b>",
+        run_set(
+            ToyLM(), ToyRM(), run, problems, home / "run", task="in_distribution",
+            command="qalign evaluate <b>",
         )
     )  # fmt: skip
-    pack(load_results(home / "run"), home / "in_distribution-weak.zip")
+    pack(results_in(home / "run"), home / "in_distribution-weak.zip")
     return home
 
 
-SETTINGS = Settings(
-    lm="toy", rm="toy", beta=1.0, seed=0, budget=64, lm_parameters=1, rm_parameters=1
-)
+SETTINGS = SetHeader(lm="toy", rm="toy", pool=64, lm_parameters=1, rm_parameters=1)
 
 
 def test_a_packed_run_is_found_named_and_drawn(folder: Path) -> None:
@@ -92,7 +93,7 @@ def test_a_packed_run_is_found_named_and_drawn(folder: Path) -> None:
         assert any(trace.name == name for trace in error.data)
         assert name in numbers
     assert "QAlign (" in said
-    assert "evaluate &lt;b&gt;" in facts
+    assert "qalign evaluate &lt;b&gt;" in facts
 
 
 def test_the_curves_on_the_page_are_the_cores(folder: Path) -> None:
@@ -155,7 +156,7 @@ def test_runs_of_one_set_with_other_reward_models_stand_beside_one_another(
 
 def test_an_open_ended_set_has_its_own_names() -> None:
     points = [point(m, 64, 0.5) for m in ("qalign", "mv", "wmv")]
-    open_ended = replace(SETTINGS, open_ended=True)
+    open_ended = replace(SETTINGS, extractor=None)
     assert "with weighted MBR (50&nbsp;%)" in findings_html(points, open_ended)
     assert "with MBR (50&nbsp;%)" in findings_html(points, open_ended)
     assert "Majority vote" not in points_table(points, open_ended)
