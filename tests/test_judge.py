@@ -51,9 +51,9 @@ async def test_the_reward_is_the_mean_grade_and_a_function_of_prompt_and_respons
     reward = await rm.score("What is 12 + 5?", RESPONSE)
     assert 4 <= reward <= 9
     assert reward == await rm.score("What is 12 + 5?", RESPONSE)
-    assert "by wit" in judge.asked[0]
-    assert "What is 12 + 5?" in judge.asked[0]
-    assert RESPONSE.text in judge.asked[0]
+    assert "by wit" in judge.asked[1]
+    assert "What is 12 + 5?" in judge.asked[1]
+    assert RESPONSE.text in judge.asked[1]
     assert rm.n_parameters == 7
 
 
