@@ -29,6 +29,7 @@ from qalign_core.decide.utilities import rouge1
 from qalign_core.errors import InvalidSetting, InvalidTask, QAlignError
 from qalign_core.models.progress import TOLD
 from qalign_core.protocols import AnswerExtractor, LanguageModel, RewardModel
+from qalign_core.reading import is_text, shown
 from qalign_core.registry import is_address, load_language_model, load_reward_model
 from qalign_core.run import OPEN, Run, Sampling, check_count
 from qalign_core.runs.folder import answers_in, load_results, results_in, run_set
@@ -46,6 +47,11 @@ _TEXTS = ("prompt", "reference", "extractor")
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; the exit status is 0, 2 for a mistake in the input, 130 after Ctrl-C."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if not all(map(is_text, arguments)):
+        bad = next(argument for argument in arguments if not is_text(argument))
+        print(f"qalign: the argument {shown(bad)} is not UTF-8 text; write it so", file=sys.stderr)
+        return 2
     options = _parser().parse_args(arguments)
     try:
         asyncio.run(options.command(options))

@@ -18,6 +18,7 @@ from typing import Any, Self, get_type_hints
 from urllib.parse import urlencode
 
 from qalign_core.errors import InvalidPrompt, InvalidSetting
+from qalign_core.reading import HUGE, shown
 
 EXTRACTORS = ("number", "choice", "boxed", "text")
 """Names of the ways to read a final answer; what they do is in `decide.answers.extraction`."""
@@ -36,9 +37,9 @@ def check_beta(beta: float) -> float:
         raise InvalidSetting(
             f"beta must be a number > 0, got {beta!r}; 'tune' finds one for about 50 % acceptance"
         )
-    if not (math.isfinite(beta) and beta > 0):
+    if not 0 < beta <= HUGE:  # an integer may be too large for `math.isfinite`
         raise InvalidSetting(
-            f"beta must be a finite number > 0, got {beta}; "
+            f"beta must be a finite number > 0, got {shown(beta)}; "
             "'tune' finds one for about 50 % acceptance"
         )
     return float(beta)

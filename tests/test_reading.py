@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import tracemalloc
 import zipfile
 
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 
 from qalign_core.analysis.record import Record
+from qalign_core.cli import main
 from qalign_core.errors import InvalidTrace
 from qalign_core.reading import HUGE, LARGEST, are_ids, from_json, is_finite, is_whole, shown
 from qalign_core.runs.npz import MAX_BYTES
@@ -49,6 +51,13 @@ def test_a_value_of_any_size_is_shown_in_one_short_line() -> None:
     for value in (LONG, -LONG, "a\n" * 10**6, nested, [LONG] * 9, {"a": nested}):
         assert len(shown(value)) <= 40
         assert "\n" not in shown(value)
+
+
+@pytest.mark.parametrize("option", ["--prompt", "--out", "--lm", "--prompts"])
+def test_an_argument_that_is_not_utf_8_is_one_sentence(option: str, capsys) -> None:
+    assert main(["run", option, os.fsdecode(b"caf\xe9")]) == 2
+    said = capsys.readouterr().err
+    assert said == "qalign: the argument 'caf\\udce9' is not UTF-8 text; write it so\n"
 
 
 # Results

@@ -8,10 +8,11 @@ import math
 import numpy as np
 import pytest
 
+from qalign_core.analysis.mixture import Mixture, fit_mixture, tilt
 from qalign_core.chain.blocking import collect
 from qalign_core.chain.chain import run_chain
 from qalign_core.decide.rules import best_of_n, majority_vote, weighted_majority_vote
-from qalign_core.errors import InvalidSetting
+from qalign_core.errors import InvalidReward, InvalidSetting
 from qalign_core.exact.balance import flow
 from qalign_core.exact.convergence import (
     acceptance_rate,
@@ -392,3 +393,39 @@ def test_a_tied_vote_goes_to_the_higher_total_reward() -> None:
 def test_an_example_that_is_no_hack_is_refused(settings) -> None:
     with pytest.raises(InvalidSetting):
         Example(**settings)
+
+
+# What nobody would type
+
+
+@pytest.mark.parametrize("huge", [1e200, 1e308, -1e308, math.inf, math.nan, 10**400])
+def test_a_number_without_a_square_is_refused_in_one_sentence(huge):
+    table = [list(row) for row in LANGUAGE_MODELS["Mixed"]]
+    for spec in (RewardSpec((huge, 0.0, 0.0)), RewardSpec(length=huge), RewardSpec(gem=huge)):
+        with pytest.raises(InvalidSetting, match="numbers from"):
+            make_world(table, spec)
+    table[0][0] = huge
+    with pytest.raises(InvalidSetting, match=r"table|weights"):
+        make_world(table, RewardSpec())
+    with pytest.raises(InvalidSetting):
+        Example(hack_reward=huge)
+    with pytest.raises(InvalidSetting):
+        Mixture((1.0,), (huge,), (1.0,))
+    if isinstance(huge, float):
+        with pytest.raises(InvalidReward):
+            fit_mixture([*range(20), huge])
+    for draw in (WORLD.chain, lambda beta: outcomes(Example(beta=beta))):
+        if isinstance(huge, float) and not abs(huge) <= 1e300:
+            with pytest.raises(InvalidSetting, match="beta must be"):
+                draw(huge)
+
+
+@pytest.mark.parametrize("tiny", [1e-308, 5e-324])
+def test_a_tiny_beta_leaves_the_best_response_alone_and_no_nan(tiny):
+    chain = WORLD.chain(tiny)
+    assert chain.target.max() == 1.0
+    assert chain.states[int(chain.target.argmax())] == chain.states[int(chain.rewards.argmax())]
+    assert np.isfinite(chain.matrix).all()
+    assert {o.answers for o in outcomes(Example(beta=tiny)) if o.method == METHODS[2]}
+    with pytest.raises(InvalidSetting, match="too small for these rewards"):
+        tilt(Mixture((1.0,), (1.0,), (1.0,)), tiny)

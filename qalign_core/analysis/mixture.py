@@ -13,10 +13,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from qalign_core.decide.arrays import softmax
-from qalign_core.errors import InvalidReward
+from qalign_core.errors import InvalidReward, InvalidSetting
 from qalign_core.run import check_beta
 
 Array = NDArray[np.float64]
+
+MOST = 1e100
+"""The largest mean, standard deviation or reward: what is larger has no square."""
 
 MIN_REWARDS = 16
 """Base rewards below which no mixture is fitted."""
@@ -38,6 +41,15 @@ class Mixture:
     sds: tuple[float, ...]
     bic: float | None = None
     bic_other: float | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what no density can be computed of."""
+        good = all(abs(mu) <= MOST for mu in self.means) and all(0 < sd <= MOST for sd in self.sds)
+        if not (good and all(0 <= w <= 1 for w in self.weights)):
+            raise InvalidSetting(
+                f"a mixture has means up to {MOST:g}, standard deviations above 0 and weights from "
+                f"0 to 1, got {self.means}, {self.sds} and {self.weights}"
+            )
 
     def density(self, r: ArrayLike) -> Array:
         """Density at rewards `r`, same shape."""
@@ -64,11 +76,13 @@ def fit_mixture(rewards: Sequence[float], seed: int = 0) -> Mixture | None:
         None if there are fewer than `MIN_REWARDS` rewards or all are (nearly) the same.
 
     Raises:
-        InvalidReward: a reward is not finite.
+        InvalidReward: a reward is not finite, or too large.
     """
     values = np.asarray(rewards, dtype=np.float64)
-    if not np.isfinite(values).all():
-        raise InvalidReward("a mixture needs finite rewards; got a NaN or an infinity among them")
+    if not (np.abs(values) <= MOST).all():
+        raise InvalidReward(
+            f"a mixture needs finite rewards up to {MOST:g}; got a larger one or a NaN"
+        )
     spread = float(values.std()) if len(values) else 0.0
     if len(values) < MIN_REWARDS or spread < 1e-9 * max(1.0, float(np.abs(values).max())):
         return None
@@ -103,13 +117,15 @@ def tilt(mixture: Mixture, beta: float) -> Mixture:
     by `exp(mu_k / beta + sigma_k^2 / (2 beta^2))` and renormalised.
 
     Raises:
-        InvalidSetting: `beta` is not a positive number.
+        InvalidSetting: `beta` is not a positive number, or too small for these rewards.
     """
     beta = check_beta(beta)
     logs = [
-        math.log(w) + mu / beta + 0.5 * (sd / beta) ** 2 if w > 0 else -math.inf
+        math.log(w) + mu / beta + 0.5 * (sd / beta) * (sd / beta) if w > 0 else -math.inf
         for w, mu, sd in zip(mixture.weights, mixture.means, mixture.sds, strict=True)
     ]
+    if not math.isfinite(max(logs)):
+        raise InvalidSetting(f"beta = {beta:g} is too small for these rewards; choose a larger one")
     return Mixture(
         weights=tuple(softmax(np.array(logs)).tolist()),
         means=tuple(mu + sd * sd / beta for mu, sd in zip(mixture.means, mixture.sds, strict=True)),

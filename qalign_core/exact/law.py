@@ -176,8 +176,9 @@ def total_variation(p: Array, q: Array) -> float:
 def target_distribution(base: Array, rewards: Array, beta: float) -> Array:
     """pi_beta ∝ p_LM exp(r / beta) over an enumeration (Eq. modifiedgibbs), shape [n]."""
     check_beta(beta)
-    with np.errstate(divide="ignore"):
-        log_weights = np.log(base) + rewards / beta
+    best = rewards[base > 0].max()  # taken off first: a tiny beta makes the others' weights 0
+    with np.errstate(divide="ignore", over="ignore"):
+        log_weights = np.log(base) + np.minimum(rewards - best, 0.0) / beta
     return softmax(log_weights)
 
 

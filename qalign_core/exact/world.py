@@ -13,11 +13,14 @@ from numpy.typing import NDArray
 from qalign_core.errors import InvalidSetting
 from qalign_core.exact.law import EXACT, ExactChain, Rule, exact_chain
 from qalign_core.models.enumerable import EnumerableLM
+from qalign_core.reading import shown
 from qalign_core.types import Response
 
 LETTERS = ("a", "b", "c")
 END = "·"  # shown for EOS
 MAX_NEW_TOKENS = 4
+MOST = 1e6
+"""The largest weight of a token or part of a reward: 1e200 has no square."""
 ROWS = ("at the start", "after a", "after b", "after c")
 
 Table = tuple[tuple[float, ...], ...]
@@ -117,7 +120,7 @@ def make_world(table: object, reward: RewardSpec) -> World:
     """
     try:
         weights = np.asarray(table, dtype=np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         weights = np.empty(0)
     if weights.shape != (4, 4):
         raise InvalidSetting(
@@ -125,14 +128,17 @@ def make_world(table: object, reward: RewardSpec) -> World:
             "or is not a number"
         )
     for name, row in zip(ROWS, weights, strict=True):
-        if not np.all(np.isfinite(row)) or row.min() < 0 or row.sum() <= 0:
+        if not np.all(row <= MOST) or row.min() < 0 or row.sum() <= 0:  # no NaN is <= MOST
             raise InvalidSetting(
-                f"the next-token weights {name} are {row.tolist()}; give four numbers >= 0 "
-                "of which one is above 0"
+                f"the next-token weights {name} are {row.tolist()}; give four numbers from 0 to "
+                f"{MOST:,.0f} of which one is above 0"
             )
     parts = (*reward.letters, reward.length, reward.roughness, reward.gem)
-    if not all(math.isfinite(part) for part in parts):
-        raise InvalidSetting(f"the parts of the reward must be finite numbers, got {parts}")
+    if not all(abs(part) <= MOST for part in parts):
+        raise InvalidSetting(
+            f"the parts of the reward must be finite numbers from -{MOST:,.0f} to {MOST:,.0f}, "
+            f"got {shown(parts, 120)}"
+        )
     rows = weights / weights.sum(axis=1, keepdims=True)
     world = World(tuple(tuple(float(p) for p in row) for row in rows), reward)
     if _moments(world)[1] < 1e-9:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from qalign_core.decide.rules import importance_weights
 from qalign_core.errors import InvalidSetting
 from qalign_core.exact.law import Array, ExactChain, exact_chain, target_distribution
+from qalign_core.exact.world import MOST
 from qalign_core.models.enumerable import EnumerableLM
 from qalign_core.types import Response
 
@@ -52,10 +53,10 @@ class Example:
             raise InvalidSetting(
                 f"the hack's share of the LM must be above 0 and below 0.5, got {self.hack_mass}"
             )
-        if not (math.isfinite(self.hack_reward) and self.hack_reward > 1.0):
+        if not 1.0 < self.hack_reward <= MOST:
             raise InvalidSetting(
-                "a hack is rated above the right answer: its reward must be above 1, "
-                f"got {self.hack_reward}"
+                "a hack is rated above the right answer: its reward must be above 1, and "
+                f"{MOST:,.0f} at most, got {self.hack_reward}"
             )
 
     @property

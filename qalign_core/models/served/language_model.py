@@ -277,11 +277,11 @@ def _read(
         )
     if echoed != sent or n_sent != len(sent):
         raise ModelContractError(
-            f"{address} read {n_sent} prompt ids where {len(sent)} were sent, or other ones; "
+            f"{address} read {shown(n_sent)} prompt ids where {len(sent)} were sent, or other ones; "
             "a server that changes ids cannot be used"
         )
     if reason not in ("stop", "length") or len(new) != n_new or not new:
-        raise Garbled(f"a completion that broke off after {len(new)} of {n_new} ids")
+        raise Garbled(f"a completion that broke off after {len(new)} of {shown(n_new)} ids")
     if not are_ids(new, n_tokens):
         raise ModelContractError(
             f"{address} returned {shown(new)} where ids from 0 to {n_tokens - 1} were expected; "
