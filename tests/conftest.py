@@ -56,15 +56,25 @@ async def browser(chromium_there: None) -> AsyncIterator[Any]:
         yield running
 
 
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def visitors(browser: Any) -> AsyncIterator[Any]:
+    """What all pages are opened in, so that Gradio's scripts are fetched and compiled once."""
+    context = await browser.new_context()
+    yield context
+    # visitors who share it are strangers only as long as the app keeps nothing in a browser
+    assert await context.storage_state() == {"cookies": [], "origins": []}
+    await context.close()
+
+
 @pytest_asyncio.fixture(loop_scope="session")
-async def visit(browser: Any) -> AsyncIterator[Visit]:
+async def visit(visitors: Any) -> AsyncIterator[Visit]:
     """Open a page as a new visitor: `await visit(address, width=360, dark=True, reduced=True)`.
 
     An address that begins with "<" is the page itself. `page.errors` collects what the page's
     scripts throw and the errors on its console, `page.hosts` the hosts that it asked. No page may
     end with an error.
     """
-    contexts, errors = [], []
+    pages, errors = [], []
 
     async def open_page(
         address: str,
@@ -74,13 +84,13 @@ async def visit(browser: Any) -> AsyncIterator[Visit]:
         dark: bool = False,
         reduced: bool = False,
     ) -> Any:
-        context = await browser.new_context(
-            viewport={"width": width, "height": height},
+        page = await visitors.new_page()
+        pages.append(page)
+        await page.set_viewport_size({"width": width, "height": height})
+        await page.emulate_media(
             color_scheme="dark" if dark else "light",
             reduced_motion="reduce" if reduced else "no-preference",
         )
-        contexts.append(context)
-        page = await context.new_page()
         page.set_default_timeout(PATIENCE)
         page.errors, page.hosts = errors, set()
         page.on("pageerror", lambda error: errors.append(str(error)))
@@ -95,8 +105,8 @@ async def visit(browser: Any) -> AsyncIterator[Visit]:
 
     yield open_page
     found = list(errors)  # closing a page breaks its requests off
-    for context in contexts:
-        await context.close()
+    for page in pages:
+        await page.close()
     assert found == []
 
 

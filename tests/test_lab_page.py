@@ -52,14 +52,14 @@ def lab_app() -> Iterator[str]:
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def lab(browser: Any, lab_app: str) -> AsyncIterator[Callable[..., Any]]:
+async def lab(visitors: Any, lab_app: str) -> AsyncIterator[Callable[..., Any]]:
     """Open the lab as a new visitor; scripts' errors are collected in `page.errors`."""
-    contexts = []
+    pages = []
 
     async def open_page(width: int = 1280, height: int = 900) -> Any:
-        context = await browser.new_context(viewport={"width": width, "height": height})
-        contexts.append(context)
-        page = await context.new_page()
+        page = await visitors.new_page()
+        pages.append(page)
+        await page.set_viewport_size({"width": width, "height": height})
         page.set_default_timeout(3 * PATIENCE)  # the plots are a bundle of 5 MB
         page.errors = []
         page.on("pageerror", lambda error: page.errors.append(str(error)))
@@ -68,8 +68,8 @@ async def lab(browser: Any, lab_app: str) -> AsyncIterator[Callable[..., Any]]:
         return page
 
     yield open_page
-    for context in contexts:
-        await context.close()
+    for page in pages:
+        await page.close()
 
 
 async def slide(page: Any, name: str, value: float) -> None:
