@@ -1,9 +1,14 @@
-"""QAlign Explorer: `python app.py` serves it; models load behind the page, when first asked for."""
+"""QAlign Explorer: `python app.py` serves it; models load behind the page, when first asked for.
+
+`python app.py TRACE` opens with a trace of one's own, such as that of a problem in the folder of an
+evaluation.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 
 os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
 os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
@@ -64,8 +69,16 @@ LAUNCH = {
 }
 
 
-def build_app(runs: Runs | None = None) -> gr.Blocks:
-    """All pages; nothing heavy is imported or loaded."""
+def build_app(runs: Runs | None = None, trace: Path | None = None) -> gr.Blocks:
+    """All pages; nothing heavy is imported or loaded.
+
+    Args:
+        runs: of this server.
+        trace: a file that Watch opens with, in place of the recorded run.
+
+    Raises:
+        InvalidTrace: that file is none.
+    """
     runs = runs or Runs()
     with gr.Blocks(
         title="QAlign Explorer", analytics_enabled=False, delete_cache=(3600, 3600)
@@ -73,7 +86,7 @@ def build_app(runs: Runs | None = None) -> gr.Blocks:
         gr.HTML(HEADER, apply_default_css=False)
         with gr.Tabs():
             with _tab("Watch"):
-                build_watch_page(runs, demo)
+                build_watch_page(runs, demo, trace)
             with _tab("Compare"):
                 build_compare_page(runs, demo)
             with _tab("Lab"):
@@ -109,8 +122,8 @@ if __name__ == "__main__":
     threadpool_limits(1, user_api="blas")
     runs = Runs()
     try:
-        demo = build_app(runs)
-    except QAlignError as error:  # the operator's own registry
+        demo = build_app(runs, Path(sys.argv[1]) if len(sys.argv) > 1 else None)
+    except QAlignError as error:  # the operator's own registry or trace
         sys.exit(f"app.py: {error}")
     demo.launch(**launch_options(), prevent_thread_lock=True)
     runs.warm_up()  # only now: importing torch would starve the launch's own check of the address

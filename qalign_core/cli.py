@@ -125,7 +125,14 @@ def _parser() -> argparse.ArgumentParser:
     tables = commands.add_parser(
         "report", help="accuracy of every method, and paired differences, of evaluations"
     )
-    tables.add_argument("paths", nargs="+", type=Path, metavar="PATH", help="folder or packed file")
+    tables.add_argument(
+        "paths",
+        nargs="*",
+        type=Path,
+        metavar="PATH",
+        default=sorted((ASSETS / "results").glob("*.zip")),
+        help="folder or packed file; by default those that a checkout has",
+    )
     tables.add_argument("--json", action="store_true", help="print the numbers as JSON")
     tables.set_defaults(command=_report)
 

@@ -24,7 +24,7 @@ from qalign_core.assets import ASSETS
 from qalign_core.errors import InvalidSetting
 from qalign_core.protocols import LanguageModel
 from qalign_core.run import Run
-from qalign_core.runs.trace import parse_trace
+from qalign_core.runs.trace import load_trace
 from qalign_core.types import Response
 
 RECORDED = ASSETS / "runs" / "watch.jsonl"
@@ -72,9 +72,13 @@ async def tune_run(feed: Feed, runs: Runs, run: Run) -> None:
 
 
 def recorded_run(path: Path = RECORDED) -> tuple[str, Run]:
-    """The recorded run that plays before any click, and the run that would draw it again."""
-    text = path.read_text(encoding="utf-8")
-    return text, parse_trace(text).header.run
+    """The run that plays before any click, and the run that would draw it again.
+
+    Raises:
+        InvalidTrace: the file is no trace.
+    """
+    run = load_trace(path).header.run
+    return path.read_text(encoding="utf-8"), run
 
 
 def _drawer(start: Run, runs: Runs) -> tuple[RunForm, gr.Dropdown, gr.Button, gr.Button]:
@@ -95,9 +99,18 @@ def _drawer(start: Run, runs: Runs) -> tuple[RunForm, gr.Dropdown, gr.Button, gr
     return form, kind, new, tune
 
 
-def build_watch_page(runs: Runs, demo: gr.Blocks) -> None:
-    """Build the page's widgets in the current context and register its events."""
-    text, start = recorded_run()
+def build_watch_page(runs: Runs, demo: gr.Blocks, trace: Path | None = None) -> None:
+    """Build the page's widgets in the current context and register its events.
+
+    Args:
+        runs: of this server.
+        demo: the app.
+        trace: what is shown before any click, in place of the recorded run.
+
+    Raises:
+        InvalidTrace: it is none.
+    """
+    text, start = recorded_run(trace or RECORDED)
     with gr.Column(elem_id="watch"):
         with gr.Row(elem_id="watch-bar"):
             run = gr.Button("Run it live", variant="primary", elem_id="watch-run")
@@ -106,7 +119,8 @@ def build_watch_page(runs: Runs, demo: gr.Blocks) -> None:
             settings = gr.Button("Settings", elem_id="watch-settings")
             status = status_line(status_value(IDLE))
         gr.HTML("Settings changed: run again to see them.", elem_id="watch-stale")
-        player = chain_player(text, diagnose=diagnose)
+        name = trace.name if trace else "Recorded run"
+        player = chain_player(text, diagnose=diagnose, name=name)
     form, kind, new_in_drawer, tune = _drawer(start, runs)
     widgets, names = form.values(), form.names
 

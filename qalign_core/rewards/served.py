@@ -138,8 +138,8 @@ def _read(answer: Any, n_sent: int, address: str) -> float:
         raise Garbled("an answer without a score") from error
     if n_read != n_sent:
         raise ModelContractError(
-            f"{address} read {shown(n_read)} ids where {n_sent} were sent; a server that changes or cuts "
-            "a conversation cannot be used"
+            f"{address} read {shown(n_read)} ids where {n_sent} were sent; a server that changes "
+            "or cuts a conversation cannot be used"
         )
     n = len(scores) if isinstance(scores, list) else 0
     if n != 1:

@@ -277,7 +277,7 @@ def _read(
         )
     if echoed != sent or n_sent != len(sent):
         raise ModelContractError(
-            f"{address} read {shown(n_sent)} prompt ids where {len(sent)} were sent, or other ones; "
+            f"{address} read {shown(n_sent)} prompt ids where {len(sent)} were sent, or others; "
             "a server that changes ids cannot be used"
         )
     if reason not in ("stop", "length") or len(new) != n_new or not new:
