@@ -72,15 +72,23 @@ def language_models(folders):
             model.close()
 
 
+QUICK = {"enumerable", "llama", "embedded"}
+"""One of each kind; `make quick` leaves the other architectures out."""
+
+
+def quick_first(*names):
+    return [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in names]
+
+
 EMBEDDED = ["embedded"] if (ASSETS / "models" / "lm").is_dir() else []
 
 
-@pytest.fixture(params=["enumerable", *LANGUAGE_MODELS, *EMBEDDED])
+@pytest.fixture(params=quick_first("enumerable", *LANGUAGE_MODELS, *EMBEDDED))
 def lm(request, language_models):
     return language_models(request.param)
 
 
-@pytest.fixture(params=[*LANGUAGE_MODELS, *EMBEDDED])
+@pytest.fixture(params=quick_first(*LANGUAGE_MODELS, *EMBEDDED))
 def torch_lm(request, language_models, folders):
     """A language model and the plain transformers model that it was loaded from."""
     name = request.param
@@ -139,7 +147,7 @@ async def test_there_is_a_piece_for_every_token_and_they_join_to_the_text(lm):
         assert "".join(piece for piece in shown if piece not in names) == response.text
 
 
-@pytest.mark.parametrize("name", [*KEEPING, *EMBEDDED])
+@pytest.mark.parametrize("name", quick_first(*KEEPING, *EMBEDDED))
 async def test_a_continued_prefix_is_never_computed_twice(name, language_models):
     lm = language_models(name)
     ids = lm.encode(PROMPT)
