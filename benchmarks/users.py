@@ -55,11 +55,11 @@ class User:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What a browser learns of the page: its events, and the settings as they stand."""
+    """What a browser learns of the page: its events, and the settings as they stand, by widget."""
 
     load: list[int]
     run: int
-    settings: list[Any]
+    settings: dict[str, Any]
 
 
 class Server:
@@ -109,7 +109,9 @@ class Server:
         run = next(d for d in events if [button, "click"] in d["targets"])
         bare = [d for d in events if d["backend_fn"] and not d["inputs"]]
         load = [d["id"] for d in bare if any(name == "load" for _, name in d["targets"])]
-        return Page(load, run["id"], [named[id].get("value") for id in run["inputs"]])
+        widgets = [named[id] for id in run["inputs"]]
+        settings = {w.get("elem_id") or str(k): w.get("value") for k, w in enumerate(widgets)}
+        return Page(load, run["id"], settings)
 
 
 async def call(
@@ -130,9 +132,8 @@ async def run(
     client: httpx.AsyncClient, server: Server, page: Page, user: User, **form: Any
 ) -> None:
     """One run as the page asks for it."""
-    names = ("prompt", "reference", "lm", "rm", "beta", "steps", "chains", "seed")
-    data = [form.get(name, value) for name, value in zip(names, page.settings, strict=False)]
-    await call(client, server, page.run, user, data + page.settings[len(names) :])
+    asked = {f"watch-{name}": value for name, value in form.items()}
+    await call(client, server, page.run, user, list((page.settings | asked).values()))
 
 
 def _added(value: Any) -> str:

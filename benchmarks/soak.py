@@ -1,0 +1,135 @@
+"""Sessions left open or closed in mid run, and calls of programs: memory, refusals, rest after it.
+
+    python -m benchmarks.soak [--minutes 10]
+
+Fifty sessions run chains on the embedded models, one after the other; twenty of them are closed in
+mid run, again and again, and come back; ten programs call /run_chain beside them. Wanted: memory
+flat, the processor idle within 3 s of the last stop, and nobody refused.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import itertools
+import json
+import random
+import time
+from collections import Counter
+from typing import Any
+
+import httpx
+
+from benchmarks.users import PROBLEMS, Page, Server, User, call, run
+
+SESSIONS, CLOSED, PROGRAMS = 50, 20, 10
+STEPS = 256
+LEFT_AFTER = (1.0, 20.0)
+"""Seconds after which a session that is closed in mid run is closed."""
+
+
+async def stays(client: httpx.AsyncClient, server: Server, page: Page, k: int, n: Counter) -> None:
+    """A session that runs one chain after the other."""
+    user = User()
+    await opened(client, server, page, user)
+    for seed in itertools.count(k):
+        await chain(client, server, page, user, seed)
+        n["runs"] += 1
+
+
+async def leaves(client: httpx.AsyncClient, server: Server, page: Page, k: int, n: Counter) -> None:
+    """A session that is closed in mid run, and a new one, and so on."""
+    rng = random.Random(k)
+    for seed in itertools.count(k):
+        user = User()
+        await opened(client, server, page, user)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(
+                chain(client, server, page, user, seed), rng.uniform(*LEFT_AFTER)
+            )
+        n["left in mid run"] += 1
+
+
+async def calls(client: httpx.AsyncClient, server: Server, k: int, n: Counter) -> None:
+    """A program that calls /run_chain; every other time it does not wait for the end."""
+    for seed in itertools.count(k):
+        prompt = PROBLEMS[seed % len(PROBLEMS)].prompt
+        address = f"{server.address}/call/v2/run_chain"
+        asked = {"prompt": prompt, "steps": STEPS, "seed": seed}
+        answer = await client.post(address, json=asked)
+        answer.raise_for_status()
+        with contextlib.suppress(TimeoutError):
+            patience = 5.0 if seed % 2 else None
+            said = await asyncio.wait_for(
+                heard(client, f"{server.address}/call/run_chain/{answer.json()['event_id']}"),
+                patience,
+            )
+            n["refused"] += said == "error"
+        n["calls"] += 1
+
+
+async def heard(client: httpx.AsyncClient, address: str) -> str:
+    """How a call ended: "complete" or "error"."""
+    event = ""
+    async with client.stream("GET", address) as stream:
+        async for line in stream.aiter_lines():
+            if line.startswith("event:"):
+                event = line.removeprefix("event:").strip()
+    return event
+
+
+async def opened(client: httpx.AsyncClient, server: Server, page: Page, user: User) -> None:
+    """Open the page, as a browser does."""
+    for event in page.load:
+        await call(client, server, event, user, [])
+
+
+async def chain(
+    client: httpx.AsyncClient, server: Server, page: Page, user: User, seed: int
+) -> None:
+    """One run of a session."""
+    prompt = PROBLEMS[seed % len(PROBLEMS)].prompt
+    await run(client, server, page, user, prompt=prompt, reference="", steps=STEPS, seed=seed)
+
+
+async def soak(minutes: float) -> None:
+    """Memory every half minute, then how soon the processor rests."""
+    n: Counter[str] = Counter()
+    limits = httpx.Limits(max_connections=None)
+    with contextlib.closing(Server()) as server:
+        async with httpx.AsyncClient(timeout=None, limits=limits) as client:
+            page = await server.ready(client)
+            start = time.perf_counter()
+            tasks: list[asyncio.Task[Any]] = []
+            for k in range(SESSIONS):
+                visit = leaves if k < CLOSED else stays
+                tasks.append(asyncio.create_task(visit(client, server, page, 1000 * k, n)))
+            tasks += [
+                asyncio.create_task(calls(client, server, 1000 * (SESSIONS + k), n))
+                for k in range(PROGRAMS)
+            ]
+            while (seconds := time.perf_counter() - start) < 60 * minutes:
+                print(f"{seconds:4.0f} s  {server.memory:.0f} MiB  {dict(n)}", flush=True)
+                done, _ = await asyncio.wait(tasks, timeout=min(30.0, 60 * minutes - seconds))
+                for task in done:
+                    await task  # somebody was refused, or something failed: an error of the soak
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        print(json.dumps({"memory, MiB": round(server.memory), **n}))
+        for second in range(0, 12, 3):
+            before = server.cpu
+            await asyncio.sleep(3.0)
+            spent = server.cpu - before
+            print(f"CPU from {second} to {second + 3} s after the last stop: {spent:.2f} s")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--minutes", type=float, default=10.0)
+    asyncio.run(soak(parser.parse_args().minutes))
+
+
+if __name__ == "__main__":
+    main()
