@@ -16,7 +16,7 @@ from qalign_core.cli import main
 from qalign_core.models import loading
 from qalign_core.registry import Entry
 from qalign_core.run import Limits, Run
-from qalign_core.runs.store import read_trace
+from qalign_core.runs.trace import load_trace
 
 PROMPT = "Tom has 5 eggs. How many?"
 SAID = {
@@ -125,7 +125,7 @@ OPTIONS = {
     "--rm 0.5*embedded+0.5*no-such-model": "there is no model called 'no-such-model'",
     "--lm owner/name@../other": "'../other' is no revision of owner/name",
     "--prompts in_distribution --problems 0 --out x": "--problems must be a whole number >= 1",
-    "--prompts in_distribution --out /proc/x": "cannot be written (No such file or directory); give",
+    "--prompts in_distribution --out /proc/x": "cannot be written (No such file or directory)",
     "--out /proc/x": "cannot be written (No such file or directory); give another path",
 }
 
@@ -153,9 +153,9 @@ def test_a_comparison_that_fails_half_way_keeps_what_it_had(tmp_path, capsys):
         "    scored.append(response)\n"
         "    return 0.0 if len(scored) < 9 else float('nan')\n"
     )
-    out = tmp_path / "compare.jsonl"
+    out = tmp_path / "compare.json"
     command = ["compare", "--rm", f"{rule}:reward", "--steps", "40", "--out", str(out)]
     assert main(command) == 2
     assert "returned nan" in capsys.readouterr().err
-    kept = read_trace(out)
+    kept = load_trace(out)
     assert 1 <= len(kept.steps) + len(kept.pool) <= 8

@@ -21,7 +21,7 @@ id = "mine"
 source = "lm"
 title = "My model"
 sampling = { temperature = 0.8, max_new_tokens = 12 }
-options = { device = "cpu", window = 176, rows = 4 }
+options = { device = "cpu", window = 190, rows = 4 }
 
 [[rm]]
 id = "short"
@@ -54,7 +54,7 @@ def own(tmp_path, monkeypatch):
 
 async def test_models_rules_and_sums_load_by_their_names(own):
     lm = load_language_model("mine")
-    assert (lm.id, lm.context_length, lm.sampling.temperature) == ("mine", 176, 0.8)
+    assert (lm.id, lm.context_length, lm.sampling.temperature) == ("mine", 190, 0.8)
     response = Response((), "ten chars!", True)
     short = load_reward_model("short")
     both = load_reward_model("both")
@@ -89,7 +89,7 @@ async def test_the_page_offers_them_and_runs_them(own):
     ],
 )
 def test_an_option_of_another_kind_is_named_with_its_entry(own, options, said):
-    own.write_text(OWN.replace('device = "cpu", window = 176, rows = 4', options))
+    own.write_text(OWN.replace('device = "cpu", window = 190, rows = 4', options))
     registry.entries.cache_clear()
     with pytest.raises(ModelLoadError) as raised:
         load_language_model("mine")
