@@ -16,12 +16,11 @@ os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 import gradio as gr
 from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
-from starlette.responses import JSONResponse
-from starlette.types import ASGIApp, Receive, Scope, Send
 from threadpoolctl import threadpool_limits
 
 from components.common.theme import head, theme
 from components.compare.page import build_compare_page
+from components.door import Door
 from components.endpoints import build_api
 from components.lab.page import build_lab_page
 from components.results.page import build_results_page
@@ -36,21 +35,6 @@ the rewrite stays.</p></div>
 """
 
 
-class NoUploads:
-    """Refuses files: no page sends one to the server, the player opens traces in the browser."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer what is sent to an upload route before its body is read; pass on all else."""
-        if scope["type"] == "http" and "/upload" in scope["path"]:
-            refusal = JSONResponse({"detail": "this server takes no files"}, 403)
-            await refusal(scope, receive, send)
-        else:
-            await self._app(scope, receive, send)
-
-
 LAUNCH = {
     "show_error": False,
     "max_file_size": "20mb",
@@ -63,9 +47,7 @@ LAUNCH = {
     # of events at a time: each run holds one from its first step to its last, waiting ones too
     "max_threads": 256,
     # the page carries its recorded runs and figures: 630 kB as text, a fifth of that on the wire
-    "app_kwargs": {
-        "middleware": [Middleware(NoUploads), Middleware(GZipMiddleware, minimum_size=2048)]
-    },
+    "app_kwargs": {"middleware": [Middleware(Door), Middleware(GZipMiddleware, minimum_size=2048)]},
 }
 
 

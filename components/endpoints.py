@@ -7,7 +7,7 @@ import json
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
-from dataclasses import asdict, fields
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import gradio as gr
@@ -18,6 +18,33 @@ from components.session.runs import Runs, Work
 from qalign_core.analysis.comparisons import full_cut, outcomes
 from qalign_core.errors import InvalidSetting
 from qalign_core.run import Run
+
+
+ENDPOINTS = ("run_chain", "compare")
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A parameter of the endpoints, as `Run` has it; a text that is not there is empty."""
+
+    name: str
+    kind: type
+    default: Any
+    says: str
+
+
+def settings() -> list[Setting]:
+    """The parameters of the endpoints, in order; the prompt, the first, has to be given."""
+    shown = (each for each in fields(Run) if each.metadata["page"])
+    return [
+        Setting(
+            each.name,
+            Run.kinds()[each.name],
+            "" if each.default is None else each.default,
+            each.metadata["says"],
+        )
+        for each in shown
+    ]
 
 
 def build_api(runs: Runs) -> None:
@@ -62,8 +89,8 @@ def build_api(runs: Runs) -> None:
         ]
         yield json.dumps(rows, ensure_ascii=False)
 
-    for endpoint in (run_chain, compare):
-        gr.api(of_run(endpoint), api_name=endpoint.__name__, concurrency_limit=None)
+    for name, endpoint in zip(ENDPOINTS, (run_chain, compare), strict=True):
+        gr.api(of_run(endpoint), api_name=name, concurrency_limit=None)
 
 
 def of_run(endpoint: Callable[[Run], AsyncIterator[str]]) -> Callable[..., AsyncIterator[str]]:
@@ -71,8 +98,7 @@ def of_run(endpoint: Callable[[Run], AsyncIterator[str]]) -> Callable[..., Async
 
     What a caller sends is anybody's word: it is read and checked before anything is done.
     """
-    settings = [each for each in fields(Run) if each.metadata["page"]]
-    names = [each.name for each in settings]
+    names = [each.name for each in settings()]
 
     async def called(*values: Any) -> AsyncIterator[str]:
         try:
@@ -87,24 +113,19 @@ def of_run(endpoint: Callable[[Run], AsyncIterator[str]]) -> Callable[..., Async
         inspect.Parameter(
             each.name,
             inspect.Parameter.POSITIONAL_OR_KEYWORD,
-            annotation=Run.kinds()[each.name],
-            # the prompt has to be given
-            default=inspect.Parameter.empty if each.name == "prompt" else _default(each.default),
+            annotation=each.kind,
+            default=inspect.Parameter.empty if each.name == "prompt" else each.default,
         )
-        for each in settings
+        for each in settings()
     ]
-    told = "\n".join(f"    {each.name}: {each.metadata['says']}." for each in settings)
+    told = "\n".join(f"    {each.name}: {each.says}." for each in settings())
     says, _, returns = inspect.cleandoc(endpoint.__doc__ or "").partition("\n\n")
     called.__name__ = called.__qualname__ = endpoint.__name__
     called.__doc__ = f"{says}\n\nArgs:\n{told}\n\n{returns}"
     called.__annotations__ = {p.name: p.annotation for p in parameters} | {"return": str}
-    called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    signature = inspect.Signature(parameters, return_annotation=str)  # else it returns nothing
+    called.__signature__ = signature  # type: ignore[attr-defined]
     return called
-
-
-def _default(value: Any) -> Any:
-    """A default as a caller writes it: a text that is not there is empty."""
-    return "" if value is None else value
 
 
 async def _texts(runs: Runs, work: Work) -> AsyncGenerator[str]:
@@ -120,5 +141,4 @@ async def _texts(runs: Runs, work: Work) -> AsyncGenerator[str]:
             if now.status.state == "failed":
                 message = now.status.text.removeprefix("Failed: ")
                 raise gr.Error(message, print_exception=False)
-            if now.text:
-                yield now.text
+            yield now.text  # empty ones too: a call can be ended only where it yields

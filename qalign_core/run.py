@@ -18,7 +18,7 @@ from typing import Any, Self, get_type_hints
 from urllib.parse import urlencode
 
 from qalign_core.errors import InvalidPrompt, InvalidSetting
-from qalign_core.reading import HUGE, shown
+from qalign_core.reading import HUGE, is_text, is_whole, shown
 
 EXTRACTORS = ("number", "choice", "boxed", "text")
 """Names of the ways to read a final answer; what they do is in `decide.answers.extraction`."""
@@ -221,7 +221,6 @@ class Run:
         """
         if not self.prompt.strip():
             raise InvalidPrompt("the problem is empty; write one, or press New problem")
-        check_beta(self.beta)
         for each in fields(self):
             if "says" in each.metadata:
                 _check(each.name, getattr(self, each.name), each.metadata, limits)
@@ -230,11 +229,12 @@ class Run:
         return self
 
     def changes(self) -> dict[str, str]:
-        """What differs from the defaults, as texts that `read` takes."""
+        """What differs from what `read` makes of the prompt alone, as texts that it takes."""
+        usual = type(self).read({"prompt": self.prompt}).with_changes(prompt="")
         return {
             name: _shown(value)
             for name in self.kinds()
-            if (value := getattr(self, name)) != _default(type(self), name)
+            if (value := getattr(self, name)) != getattr(usual, name)
         }
 
     def query(self) -> str:
@@ -260,24 +260,20 @@ def _kinds(cls: Any) -> Mapping[str, type]:
     )
 
 
-def _default(cls: type[Run], name: str) -> Any:
-    return cls.__dataclass_fields__[name].default
-
-
 def _shown(value: object) -> str:
     if value is None:
         return OPEN
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    return repr(value).removesuffix(".0") if isinstance(value, float) else str(value)
 
 
 def _text(name: str, value: object) -> str:
     if value is None:
         return ""
     if not isinstance(value, str):
-        raise InvalidSetting(f"{name} must be a text, got {value!r:.40}")
+        raise InvalidSetting(f"{name} must be a text, got {shown(value)}")
     if len(value) > MAX_TEXT:
         raise InvalidSetting(f"{name} has {len(value):,} characters; {MAX_TEXT:,} at most, please")
-    if any("\ud800" <= letter <= "\udfff" for letter in value):
+    if not is_text(value):
         raise InvalidSetting(f"{name} holds half a character (a lone surrogate); send whole ones")
     return value
 
@@ -288,7 +284,7 @@ def _float(name: str, value: object) -> float:
             raise ValueError
         number = float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError, OverflowError) as error:
-        raise InvalidSetting(f"{name} must be a number, got {value!r:.40}") from error
+        raise InvalidSetting(f"{name} must be a number, got {shown(value)}") from error
     if not math.isfinite(number):
         raise InvalidSetting(f"{name} must be a finite number, got {number}")
     return number
@@ -297,12 +293,12 @@ def _float(name: str, value: object) -> float:
 def _int(name: str, value: object) -> int:
     if isinstance(value, str) and value.strip().removeprefix("-").isdecimal() and len(value) < 20:
         return int(value)
-    if isinstance(value, int) and not isinstance(value, bool):
-        return value
+    if is_whole(value):
+        return int(value)  # type: ignore[call-overload,no-any-return]
     # a browser has one kind of number: 64.0 is 64 there
     if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
         return int(value)
-    raise InvalidSetting(f"{name} must be a whole number, got {value!r:.40}")
+    raise InvalidSetting(f"{name} must be a whole number, got {shown(value)}")
 
 
 _READ: Mapping[type, Any] = {str: _text, float: _float, int: _int}
@@ -322,7 +318,7 @@ def _check(name: str, value: Any, told: Mapping[str, Any], limits: Limits | None
             )
         if told["choices"] and value not in told["choices"]:
             raise InvalidSetting(
-                f"{name} must be one of {', '.join(told['choices'])}, got {value!r:.40}"
+                f"{name} must be one of {', '.join(told['choices'])}, got {shown(value)}"
             )
     elif value is not None and not least <= value <= most:
         raise InvalidSetting(

@@ -116,7 +116,8 @@ def toy_app() -> Iterator[str]:
     from toys import ToyLM, toy_reward
 
     import app
-    from components.session.runs import Limits, Runs
+    from components.session.runs import Runs
+    from qalign_core.run import Limits
 
     runs = Runs(Limits(runs=4), load=lambda lm, rm, sampling: (ToyLM(delay=0.04), toy_reward(rm)))
     with serve(app.build_app(runs), **app.launch_options()) as address:

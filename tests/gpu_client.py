@@ -13,26 +13,26 @@ from dataclasses import asdict
 import gradio  # noqa: F401  spaces wants to be imported after it
 import spaces
 
-from components.compare.page import Shown, sample_comparison
+from components.compare.page import Shown, compared
 from components.session import gpu
-from components.session.links import Settings
+from components.session.drawing import draw_run
 from components.session.offer import Offer
-from components.session.runs import Limits, Runs
-from components.watch.page import sample_run
+from components.session.runs import Runs
 from qalign_core import registry
 from qalign_core.registry import Entry
+from qalign_core.run import Limits, Run
 
 
 async def main(folder: str) -> dict[str, object]:
     registry.entries()["lm", "tiny"] = Entry("tiny", "lm", folder, "Tiny", 0.1, "none")
     runs = Runs(Limits(), offer=Offer(names=("tiny",)))
-    tiny = Settings(prompt="Hi", lm="tiny", steps=4, max_new_tokens=8)
+    tiny = Run(prompt="Hi", lm="tiny", steps=4, max_new_tokens=8)
     forked = getattr(spaces, "calls", [])
     said: dict[str, object] = {}
 
-    async def run(name: str, settings: Settings) -> None:
+    async def run(name: str, settings: Run) -> None:
         before = len(forked)
-        async for now in runs.stream("visitor", lambda feed: sample_run(feed, runs, settings)):
+        async for now in runs.stream("visitor", lambda feed: draw_run(feed, runs, settings)):
             last = now
         said[name] = {
             "text": last.text,
@@ -41,23 +41,22 @@ async def main(folder: str) -> dict[str, object]:
             "loaded": registry.loaded(),
         }
 
-    await run("embedded", Settings(prompt="Tom has 5 eggs. How many?", steps=2))
+    await run("embedded", Run(prompt="Tom has 5 eggs. How many?", steps=2))
     await run("tiny", tiny)
     if forked:
         shown = Shown()
-        work = runs.stream(
-            "visitor", lambda feed: sample_comparison(shown.follow(feed), runs, tiny, "samples")
-        )
+        drawn = compared(tiny, "samples", runs.limits.samples)
+        work = runs.stream("visitor", lambda feed: draw_run(shown.follow(feed), runs, drawn))
         async for _ in work:
             pass
         said["compared"] = [len(shown.comparison.steps), len(shown.comparison.pool)]
         registry.load_language_model("tiny")  # here too, with an engine of this process
         await run("again", tiny)
-        await run("too long", Settings(prompt="Hi " * 100, lm="tiny", steps=2))
+        await run("too long", Run(prompt="Hi " * 100, lm="tiny", steps=2))
         spaces.quota.append("You have exceeded your ZeroGPU quota")
         await run("quota", tiny)
-        endless = Settings(prompt="Hi", lm="tiny", steps=1024, chains=8, max_new_tokens=64)
-        stream = runs.stream("visitor", lambda feed: sample_run(feed, runs, endless))
+        endless = Run(prompt="Hi", lm="tiny", steps=1024, chains=8, max_new_tokens=64)
+        stream = runs.stream("visitor", lambda feed: draw_run(feed, runs, endless))
         while (await anext(stream)).status.state != "sampling":
             pass
         await runs.stop("visitor")

@@ -20,10 +20,11 @@ import app
 from components.common.new_problem import new_problem
 from components.common.theme import head
 from components.session.offer import Offer
-from components.session.runs import Limits, Runs
+from components.session.runs import Runs
 from components.watch.page import recorded_run
 from qalign_core import collect, run_chain
 from qalign_core.assets import ASSETS
+from qalign_core.run import Limits, Run
 from qalign_core.runs.trace import parse_trace
 
 
@@ -77,8 +78,13 @@ def test_a_comparison_from_a_program_has_the_four_methods(client):
 BAD_CALLS = [
     ({"prompt": "  "}, "the problem is empty; write one"),
     ({"beta": -1.0}, "beta must be between"),
-    ({"beta": "much"}, "a setting is not a number"),
-    ({"steps": 10**6}, "steps must be between 1 and 1024"),
+    ({"beta": "much"}, "beta must be a number, got 'much'"),
+    ({"steps": 10**6}, "steps must be between 0 and 1024"),
+    ({"steps": 4.7}, "steps must be a whole number, got 4.7"),
+    ({"steps": True}, "steps must be a whole number, got True"),
+    ({"steps": None}, "steps must be a whole number, got None"),
+    ({"steps": 10**400}, "steps must be a whole number, got a whole number beyond 2^53"),
+    ({"reference": "x" * 5000}, "the known answer, if any has 5,000 characters; 4,000 at most"),
     ({"extractor": "magic"}, "extractor must be one of number"),
     ({"lm": "no-such-model"}, "this server does not offer 'no-such-model'; choose embedded"),
     ({"rm": "http://localhost:8001"}, "this server does not offer"),
@@ -91,6 +97,72 @@ def test_a_bad_call_gets_one_sentence(client, endpoint, changes, said):
     with pytest.raises(AppError, match=re.escape(said)) as raised:
         client.predict(**{"prompt": PROMPT, "steps": 4, **changes}, api_name=endpoint)
     assert "Traceback" not in str(raised.value)
+
+
+def post(address, path, body):
+    """The answer to a call that is no call, or what came of it: status and text."""
+    content = body if isinstance(body, bytes) else json.dumps(body)
+    headers = {"Content-Type": "application/json"}
+    call = f"{address}gradio_api/call/"
+    joined = httpx.post(f"{call}{path}", content=content, headers=headers, timeout=60)
+    if joined.status_code != 200:
+        return joined.status_code, joined.json()["detail"]
+    event = joined.json()["event_id"]
+    text = httpx.get(f"{call}{path.removeprefix('v2/')}/{event}", timeout=60).text
+    kind, data = text.strip().split("\n")[-2:]
+    said = json.loads(data.removeprefix("data: "))
+    return kind.removeprefix("event: "), said["error"] if "error" in kind else said[0]
+
+
+HALF = "\ud800 half a character"
+WRONG_CALLS = [
+    ("v2/run_chain", {"prompt": HALF}, "error", "prompt holds half a character"),
+    ("run_chain", {"data": [PROMPT, HALF]}, "error", "reference holds half a character"),
+    ("v2/run_chain", {"prompt": PROMPT, "lm": HALF}, "error", "lm holds half a character"),
+    ("v2/run_chain", {"prompt": PROMPT, "steps": 4.7}, "error", "steps must be a whole number"),
+    ("v2/compare", {"prompt": PROMPT, "steps": True}, "error", "steps must be a whole number"),
+    ("v2/run_chain", {"prompt": PROMPT, "mood": 3}, 422, "run_chain has no setting 'mood'; it has"),
+    ("v2/compare", {"steps": 4}, 422, "the prompt is missing"),
+    ("v2/compare", {"prompt": ["a"]}, 422, "prompt must be a text or a number, got ['a']"),
+    ("run_chain", {"data": []}, 422, "the prompt is missing"),
+    ("run_chain", {"data": [PROMPT] * 30}, 422, "data must be a list of at most"),
+    ("run_chain", {"data": "x"}, 422, "data must be a list of at most"),
+    ("run_chain", {"data": [PROMPT, {"path": "/etc/passwd", "meta": {"_type": "gradio.FileData"}}]},
+     422, "reference must be a text or a number"),
+    ("run_chain", [PROMPT], 422, "the request must be an object of settings"),
+    ("v2/run_chain", b'{"prompt": "a", "beta": NaN}', 422, "NaN is no number of JSON"),
+    ("v2/run_chain", b"[" * 100_000, 422, "it is nested too deeply"),
+    ("v2/run_chain", b"\xff", 422, "the request is no JSON"),
+    ("v2/run_chain", {"prompt": PROMPT, "reference": "x" * 60_000_000}, 413, "the request has 60,"),
+    ("v2/on_run", {}, 404, "there is no endpoint 'on_run'; there are run_chain, compare"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("path", "body", "status", "said"), WRONG_CALLS)
+def test_what_no_call_can_be_gets_one_sentence_in_place_of_null(toy_app, path, body, status, said):
+    found, text = post(toy_app, path, body)
+    assert found == status
+    assert text is not None
+    assert said in text
+    assert "\n" not in text
+    assert len(text) < 300
+
+
+def test_a_short_list_of_settings_has_the_defaults_of_the_rest(toy_app):
+    found, text = post(toy_app, "run_chain", {"data": [PROMPT, "18"]})
+    assert found == "complete"
+    header = parse_trace(text).header
+    assert (header.reference, header.steps, header.seed) == ("18", Run().steps, Run().seed)
+
+
+def test_a_body_without_end_is_not_kept(toy_app):
+    def parts():
+        for _ in range(64):
+            yield b" " * 2**20
+
+    answer = httpx.post(f"{toy_app}gradio_api/call/v2/run_chain", content=parts(), timeout=60)
+    assert answer.status_code == 413
+    assert answer.json()["detail"].startswith("the request has 67,108,864 bytes")
 
 
 def test_the_curl_commands_of_the_docs_call_the_endpoints(toy_app):
@@ -136,9 +208,8 @@ def test_a_call_that_nobody_reads_any_more_ends(endpoint):
     lm = EndlessLM()
     runs = Runs(Limits(), load=lambda *_: (lm, ToyRM()))
     with serve(app.build_app(runs), **app.launch_options()) as address:
-        call = f"{address}gradio_api/call/{endpoint}"
-        given = [PROMPT, "", "number", "embedded", "embedded", 1.0, 64, 1, 7, 1.0, 192]
-        event = httpx.post(call, json={"data": given}).json()["event_id"]
+        call = f"{address}gradio_api/call/v2/{endpoint}"
+        event = httpx.post(call, json={"prompt": PROMPT}).json()["event_id"]
         with httpx.stream("GET", f"{call}/{event}", timeout=PATIENCE) as answer:
             next(line for line in answer.iter_lines() if line == "event: generating")
             assert not lm.ended.is_set()
@@ -175,15 +246,14 @@ def test_the_pages_head_asks_no_outside_host():
     assert "https://" not in text
 
 
-def test_the_recorded_run_is_one_of_the_shipped_models_and_at_most_60_kb():
-    text, settings = recorded_run()
+def test_the_recorded_run_is_one_of_the_shipped_models_and_at_most_64_kb():
+    text, run = recorded_run()
     trace = parse_trace(text)
-    assert len(text.encode()) <= 60_000
-    assert trace.header.origin == "recorded"
+    assert len(text.encode()) <= 64_000
     assert trace.header.lm in Offer(names=()).models["lm"]
     assert trace.header.rm in Offer(names=()).models["rm"]
-    assert settings.seed == trace.header.seed
-    assert len(trace.base_rewards) >= 32
+    assert run == trace.header.run
+    assert len(trace.rewards) >= 32
     changed = [step for step in trace.steps[1:] if step.changed]
     assert any(step.accepted for step in changed)
     assert any(not step.accepted for step in changed)

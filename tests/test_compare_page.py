@@ -11,13 +11,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from qalign_core.runs.comparison_file import from_json, recorded_comparison
 
 from components.common.words import percent, si
 from components.compare.figures import compute_curves, reward_bins, reward_histograms, shares
-from components.compare.page import Shown, link_of
+from components.compare.page import RECORDED, Shown, link_of
 from components.compare.view import level_line, rule, view
-from components.session.links import Settings, settings_of, to_query
 from components.session.runs import Feed
 from qalign_core.analysis.comparisons import (
     METHODS,
@@ -29,10 +27,24 @@ from qalign_core.analysis.comparisons import (
 )
 from qalign_core.analysis.curves import curves
 from qalign_core.analysis.record import draws_of
+from qalign_core.run import Run
+from qalign_core.runs.trace import load_trace, parse_trace
 from qalign_core.types import Cost, Response, ScoredResponse
 
 Visit = Callable[..., Awaitable[Any]]
 HOSTILE = '</script><img src=x onerror="document.title=1">${document.title=2}{{3}}'
+
+
+def recorded_comparison() -> Comparison:
+    return Comparison(load_trace(RECORDED))
+
+
+def changed(comparison: Comparison, **changes: Any) -> Comparison:
+    return Comparison(replace(comparison.trace, **changes))
+
+
+def saved_comparison(path: Path) -> Comparison:
+    return Comparison(parse_trace(path.read_text(encoding="utf-8")))
 
 
 def shown(comparison: Comparison, **more: Any) -> dict[str, Any]:
@@ -83,7 +95,7 @@ def test_the_rule_has_this_runs_numbers() -> None:
 def test_a_tie_is_said_to_be_one() -> None:
     comparison = recorded_comparison()
     by_answer = {comparison.extract(s.response.text): s for s in comparison.pool}  # type: ignore[misc]
-    tied = replace(comparison, pool=tuple(by_answer.values())[:3])
+    tied = changed(comparison, pool=tuple(by_answer.values())[:3])
     found = outcomes(tied, full_cut(tied))[2]
     assert "no more than others: the reward decides" in rule(tied, found)
 
@@ -112,8 +124,8 @@ def test_recycled_votes_stand_beside_the_plain_ones() -> None:
 
 def test_hostile_text_stays_text_in_the_view() -> None:
     comparison = recorded_comparison()
-    bad = ScoredResponse(Response((1,), HOSTILE, True), 99.0, Cost(1, 1, 0, 1, 0))
-    text = view(replace(comparison, pool=(bad, *comparison.pool)), state="done")
+    bad = ScoredResponse(Response((1,), HOSTILE, True), 99.0, Cost(1, 1))
+    text = view(changed(comparison, pool=(bad, *comparison.pool)), state="done")
     assert "<" not in text
     assert HOSTILE in json.loads(text)["texts"]
 
@@ -121,7 +133,7 @@ def test_hostile_text_stays_text_in_the_view() -> None:
 def test_an_open_prompt_has_mbr_in_place_of_votes() -> None:
     comparison = recorded_comparison()
     header = replace(comparison.header, extractor=None, reference=None)
-    data = shown(replace(comparison, header=header), every_rung=False)
+    data = shown(changed(comparison, header=header), every_rung=False)
     cards = data["ladders"]["flops"][-1]["cards"]
     assert [card["name"] for card in cards] == ["QAlign", "Best-of-n", "MBR", "Weighted MBR"]
     assert all(card["answer"] is None and card["correct"] is None for card in cards)
@@ -129,7 +141,7 @@ def test_an_open_prompt_has_mbr_in_place_of_votes() -> None:
 
 
 def test_nothing_drawn_yet_shows_progress_and_no_columns() -> None:
-    comparison = replace(recorded_comparison(), steps=(), pool=())
+    comparison = changed(recorded_comparison(), steps=(), pool=())
     data = json.loads(view(comparison, state="live"))
     assert data["ladders"] == {}
     assert data["progress"]["done"] == 0
@@ -145,7 +157,9 @@ def test_histograms_share_their_bins_and_weigh_as_the_methods_do() -> None:
     assert [float(np.sum(bar.y)) for bar in bars] == pytest.approx([1.0, 1.0, 1.0])
     pool = [s.reward for s in comparison.pool[: cut.n]]
     weights = outcomes(comparison, cut)[3].decision.weights
-    everything = [s.reward for s in comparison.pool] + [s.state.reward for s in comparison.steps]
+    everything = [s.reward for s in comparison.pool] + [
+        s.state.reward for s in comparison.trace.steps
+    ]
     assert np.allclose(bars[1].y, shares(pool, weights, reward_bins(everything)))
 
 
@@ -167,7 +181,7 @@ def test_the_curve_figure_has_every_method_and_its_band() -> None:
 
 def test_a_link_draws_the_recorded_comparison_again() -> None:
     header = recorded_comparison().header
-    query = link_of(settings_of(header), "samples")
+    query = link_of(header.run, "samples")
     assert f"steps={header.steps}" in query or header.steps == 64
     assert query.endswith("budget=samples")
 
@@ -259,7 +273,7 @@ async def test_a_live_run_streams_stops_and_leaves_a_fair_comparison(
     async with page.expect_download() as download:
         await page.click(".qc-save-json")
     saved = await (await download.value).path()
-    comparison = from_json(Path(saved).read_text(encoding="utf-8"))
+    comparison = saved_comparison(saved)
     found = outcomes(comparison, full_cut(comparison))
     assert await cards(page) == [(o.method, o.decision.answer or "no answer") for o in found]
     assert page.errors == []
@@ -269,7 +283,7 @@ async def test_a_live_run_streams_stops_and_leaves_a_fair_comparison(
 async def test_an_open_ended_prompt_is_decided_by_minimum_bayes_risk_in_every_column(
     visit: Visit, toy_app: str
 ) -> None:
-    query = to_query(Settings(prompt="Tell me of shells.", extractor=None, steps=12, seed=5))
+    query = Run(prompt="Tell me of shells.", extractor=None, steps=12, seed=5).query()
     page = await compare_page(visit, toy_app, query=query)
     await page.wait_for_selector("#compare .q-status >> text=settings are in place")
     await page.click("#compare-run")
@@ -277,7 +291,7 @@ async def test_an_open_ended_prompt_is_decided_by_minimum_bayes_risk_in_every_co
     async with page.expect_download() as download:
         await page.click(".qc-save-json")
     saved = await (await download.value).path()
-    comparison = from_json(Path(saved).read_text(encoding="utf-8"))
+    comparison = saved_comparison(saved)
     assert comparison.extract is None
     found = outcomes(comparison, full_cut(comparison))
     columns = await page.eval_on_selector_all(

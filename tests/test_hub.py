@@ -106,7 +106,7 @@ def said(hub, home):
 
 def sentence(case):
     assert case["status"] == 2
-    assert case["error"].startswith("qalign_core: ")
+    assert case["error"].startswith("qalign: ")
     assert case["error"].count("\n") == 1
     return case["error"]
 

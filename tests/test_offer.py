@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from components.session.offer import Offer
-from components.session.runs import Feed, Limits, Runs
+from components.session.runs import Feed, Runs
 from qalign_core.errors import ModelLoadError
-from qalign_core.run import Sampling
+from qalign_core.run import Limits, Sampling
 
 
 def test_the_shipped_models_and_small_open_ones_are_offered():

@@ -7,12 +7,12 @@ from toys import ToyRM
 
 from components.common.reward import mixed, model_list, reward_shown, unmixed
 from components.session.offer import Offer
-from qalign_core.chain.cost import flops
+from qalign_core.chain.cost import draw_cost, meter_of, reading_of
 from qalign_core.errors import InvalidSetting
 from qalign_core.registry import load_reward_model
 from qalign_core.rewards.functions import CompositeReward
 from qalign_core.runs.trace import parse_trace
-from qalign_core.types import Cost, Response, Reward, Work
+from qalign_core.types import Response
 
 OFFER = Offer(names=())
 SUM = "0.7*embedded + 0.3*embedded-weak"
@@ -52,22 +52,23 @@ def test_where_any_id_of_the_hub_is_offered_it_can_be_typed():
 
 
 class Sized(ToyRM):
-    """A reward model of a size, that reads so many tokens."""
+    """A reward model of a size, that reads so many tokens of anything."""
 
     def __init__(self, n_parameters, n_tokens):
-        super().__init__()
-        self.n_parameters, self.n_tokens = n_parameters, n_tokens
+        self.n_parameters, self._n_tokens = n_parameters, n_tokens
 
-    async def score(self, prompt, response):
-        return Reward(1.0, Work(self.n_tokens, 0))
+    def n_read(self, known, total):
+        return self._n_tokens
 
 
-async def test_a_sum_costs_what_its_parts_cost():
-    small, large, rule = Sized(1_000_000, 60), Sized(9_000_000, 40), Sized(0, 0)
-    both = CompositeReward([(small, 0.5), (large, 0.25), (rule, 1.0)])
-    work = (await both.score("", Response((), "x", True))).work
-    apart = [flops(Cost(0, 0, 0, rm.n_tokens, 0), 0, rm.n_parameters) for rm in (small, large)]
-    assert flops(Cost(0, 0, 0, work.processed, 0), 0, both.n_parameters) == sum(apart)
+def test_a_sum_costs_what_its_parts_cost():
+    parts = (Sized(1_000_000, 60), Sized(9_000_000, 40), Sized(0, 0))
+    both = CompositeReward([(parts[0], 0.5), (parts[1], 0.25), (parts[2], 1.0)])
+
+    def price(rm):
+        return meter_of(Sized(1, 0), rm).price(draw_cost(0, 0, 0, reading_of(rm)))
+
+    assert price(both) == sum(map(price, parts)) > 0
 
 
 async def test_the_sum_of_the_embedded_models_is_the_sum_of_their_rewards():

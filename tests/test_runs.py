@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from urllib.parse import parse_qsl
 
 import pytest
 from toys import ToyLM, ToyRM
 
-from components.session.links import Settings, from_query, linked, page_of, to_query
+from components.session.links import from_query, linked
 from components.session.offer import Offer
-from components.session.runs import TICK, Feed, Limits, Runs, Status, tick
+from components.session.runs import TICK, Feed, Runs, Status, tick
 from qalign_core.chain.priority import RUN
 from qalign_core.errors import EngineError, InvalidPrompt, InvalidSetting
 from qalign_core.models.progress import tell
-from qalign_core.run import Sampling
+from qalign_core.run import Limits, Run, Sampling
 
 OFFER = Offer(names=())
 
@@ -139,41 +140,38 @@ def test_limits_come_from_the_environment_and_bad_ones_are_named():
 @pytest.mark.parametrize(
     ("changes", "error", "said"),
     [
-        ({"steps": 5000}, InvalidSetting, "steps must be between 1 and 1024"),
+        ({"steps": 5000}, InvalidSetting, "steps must be between 0 and 1024"),
         ({"chains": 0}, InvalidSetting, "chains"),
         ({"beta": 0.0}, InvalidSetting, "beta"),
         ({"beta": float("nan")}, InvalidSetting, "beta"),
         ({"prompt": "  "}, InvalidPrompt, "empty"),
-        ({"prompt": "x" * 5000}, InvalidPrompt, "4000"),
+        ({"prompt": "x" * 5000}, InvalidPrompt, "5,000 characters; 4,000 at most"),
         ({"seed": -1}, InvalidSetting, "seed"),
-        ({"burn_in": 65}, InvalidSetting, "burn-in"),
+        ({"burn_in": 65}, InvalidSetting, "burn_in must be 0 to 64"),
     ],
 )
 def test_settings_outside_the_caps_get_one_sentence(changes, error, said):
     with pytest.raises(error, match=said):
-        Settings(**{"prompt": "How many?", **changes}).check(Limits())
+        Run(**{"prompt": "How many?", **changes}).check(Limits())
 
 
 def test_a_link_restores_every_setting():
-    settings = Settings(
+    run = Run(
         prompt="5 + 5 & more?\n“yes”", reference="10", rm="embedded-weak", beta=0.25, steps=99,
         chains=3, seed=123, temperature=0.7, max_new_tokens=64, burn_in=4,
     )  # fmt: skip
-    from urllib.parse import parse_qsl
-
-    query = dict(parse_qsl(to_query(settings)))
-    assert from_query(query, Limits(), OFFER) == (settings, ())
-    two = replace(settings, rm="0.7*embedded + 0.3*embedded-weak")
-    assert from_query(dict(parse_qsl(to_query(two))), Limits(), OFFER) == (two, ())
-    open_ended = replace(settings, extractor=None, seed=0)
-    query = dict(parse_qsl(to_query(open_ended)))
-    assert query["extractor"] == "none"
-    assert from_query(query, Limits(), OFFER) == (open_ended, ())
-    assert to_query(Settings()) == ""
+    two = replace(run, rm="0.7*embedded + 0.3*embedded-weak", top_p=0.9, top_k=40, pool=8)
+    exact = replace(run, beta=0.123456789, temperature=1 / 3)
+    open_ended = replace(run, extractor=None, seed=0)
+    counted = replace(run, prompt="Write a number.", extractor="number")
+    for each in (run, two, exact, open_ended, counted):
+        assert from_query(dict(parse_qsl(each.query())), Limits(), OFFER) == (each, ())
+    assert "extractor=none" in open_ended.query()
+    assert Run().query() == ""
 
 
 def test_a_page_opens_with_what_its_link_names_and_else_as_it_is():
-    start = Settings(prompt="How many?", reference="4")
+    start = Run(prompt="How many?", reference="4")
     assert linked({"tab": "compare"}, Limits(), OFFER, start) is None
     found, said = linked({"beta": "2"}, Limits(), OFFER, start) or (None, "")
     assert found == replace(start, beta=2.0)
@@ -186,15 +184,15 @@ SENT = {"prompt": "How many?", "reference": " 4 ", "lm": "embedded", "rm": "embe
 
 
 def test_what_a_browser_sends_is_read_as_its_kind():
-    read = Settings.read({**SENT, "beta": "0.5", "steps": 20.0, "burn_in": 30})
-    assert (read.reference, read.beta, read.steps, read.burn_in) == ("4", 0.5, 20, 20)
+    read = Run.read({**SENT, "beta": "0.5", "steps": 20.0, "burn_in": 30})
+    assert (read.reference, read.beta, read.steps, read.burn_in) == ("4", 0.5, 20, 30)
     assert isinstance(read.steps, int)
     assert read.extractor == "number"
-    assert Settings.read({**SENT, "prompt": "Write one sentence."}).extractor is None
-    assert Settings.read({**SENT, "extractor": "none"}).extractor is None
+    assert Run.read({**SENT, "prompt": "Write one sentence."}).extractor is None
+    assert Run.read({**SENT, "extractor": "none"}).extractor is None
     for wrong in ({"beta": "x"}, {"steps": None}, {"seed": float("inf")}, {"extractor": "all"}):
         with pytest.raises(InvalidSetting):
-            Settings.read({**SENT, **wrong})
+            Run.read({**SENT, **wrong}).check()
 
 
 @pytest.mark.parametrize(
@@ -207,15 +205,10 @@ def test_what_a_browser_sends_is_read_as_its_kind():
 def test_a_bad_value_in_a_link_falls_back_with_a_notice(name, value):
     settings, notices = from_query({name: value, "beta" if name != "beta" else "seed": "2"},
                                    Limits(), OFFER)  # fmt: skip
-    assert getattr(settings, name) == getattr(Settings(), name)
+    assert getattr(settings, name) == getattr(Run(), name)
     assert len(notices) == 1
     assert name in notices[0]
     assert (settings.beta, settings.seed) in ((2.0, 7), (1.0, 2))
-
-
-def test_a_link_opens_a_known_page_only():
-    assert page_of({"tab": "compare"}) == "compare"
-    assert page_of({"tab": "//evil"}) == page_of({}) == "watch"
 
 
 async def test_the_engines_know_whose_work_it_is():

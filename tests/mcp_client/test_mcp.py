@@ -12,7 +12,8 @@ from mcp import ClientSession
 from mcp.client.streamable_http import streamable_http_client
 
 import app
-from components.session.runs import Limits, Runs
+from components.session.runs import Runs
+from qalign_core.run import Limits
 
 PROMPT = "Leo has 9 ribbons. He buys 3 boxes of 4 ribbons each. How many ribbons does Leo have now?"
 
