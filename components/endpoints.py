@@ -98,7 +98,8 @@ def of_run(endpoint: Callable[[Run], AsyncIterator[str]]) -> Callable[..., Async
     called.__name__ = called.__qualname__ = endpoint.__name__
     called.__doc__ = f"{says}\n\nArgs:\n{told}\n\n{returns}"
     called.__annotations__ = {p.name: p.annotation for p in parameters} | {"return": str}
-    called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    signature = inspect.Signature(parameters, return_annotation=str)  # else it returns nothing
+    called.__signature__ = signature  # type: ignore[attr-defined]
     return called
 
 
@@ -120,5 +121,4 @@ async def _texts(runs: Runs, work: Work) -> AsyncGenerator[str]:
             if now.status.state == "failed":
                 message = now.status.text.removeprefix("Failed: ")
                 raise gr.Error(message, print_exception=False)
-            if now.text:
-                yield now.text
+            yield now.text  # empty ones too: a call can be ended only where it yields
