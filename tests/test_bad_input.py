@@ -6,17 +6,17 @@ import shutil
 
 import pytest
 from fake_server import FakeServer
-from qalign_core.runs.comparison_file import from_json
 from tiny_models import save
 
-from components.session.links import Settings
+from components.session.drawing import draw_run
 from components.session.offer import Offer
-from components.session.runs import Limits, Runs
-from components.watch.page import sample_run
+from components.session.runs import Runs
 from qalign_core import registry
 from qalign_core.cli import main
 from qalign_core.models import loading
 from qalign_core.registry import Entry
+from qalign_core.run import Limits, Run
+from qalign_core.runs.trace import load_trace
 
 PROMPT = "Tom has 5 eggs. How many?"
 SAID = {
@@ -86,7 +86,7 @@ def test_the_command_line_says_it_in_one_sentence(case, capsys):
     assert main(["run", f"--{kind}", source, "--prompt", prompt, "--steps", "2"]) == 2
     shown = capsys.readouterr().err
     assert said in shown
-    assert shown.startswith("qalign_core: ")
+    assert shown.startswith("qalign: ")
     assert shown.count("\n") == 1
 
 
@@ -98,15 +98,15 @@ async def test_the_page_says_it_in_one_sentence_and_goes_on(case, monkeypatch):
         monkeypatch.setattr(registry, "entries", lambda: {**known, (kind, "bad"): bad})
     runs = Runs(Limits(), offer=Offer(names=("bad",)))
     asked = {kind: "bad" if source != "no-such-model" else source}
-    wanted = Settings(prompt=prompt, steps=2, **asked)
-    async for now in runs.stream("visitor", lambda feed: sample_run(feed, runs, wanted)):
+    wanted = Run(prompt=prompt, steps=2, **asked)
+    async for now in runs.stream("visitor", lambda feed: draw_run(feed, runs, wanted)):
         status = now.status
     assert status.state == "failed"
     assert said in status.text
     assert "\n" not in status.text
     assert runs.active == 0
-    good = Settings(prompt=PROMPT, steps=2)
-    async for now in runs.stream("visitor", lambda feed: sample_run(feed, runs, good)):
+    good = Run(prompt=PROMPT, steps=2)
+    async for now in runs.stream("visitor", lambda feed: draw_run(feed, runs, good)):
         status = now.status
     assert status.state == "finished"
 
@@ -125,7 +125,7 @@ OPTIONS = {
     "--rm 0.5*embedded+0.5*no-such-model": "there is no model called 'no-such-model'",
     "--lm owner/name@../other": "'../other' is no revision of owner/name",
     "--prompts in_distribution --problems 0 --out x": "--problems must be a whole number >= 1",
-    "--prompts in_distribution --out /proc/x": "cannot be used (No such file or directory); give",
+    "--prompts in_distribution --out /proc/x": "cannot be written (No such file or directory)",
     "--out /proc/x": "cannot be written (No such file or directory); give another path",
 }
 
@@ -135,7 +135,7 @@ def test_an_option_that_cannot_be_met_is_named_in_one_sentence(given, capsys):
     assert main(["run", "--steps", "1", *given.split()]) == 2
     shown = capsys.readouterr().err
     assert OPTIONS[given] in shown
-    assert shown.splitlines()[-1].startswith("qalign_core: ")
+    assert shown.splitlines()[-1].startswith("qalign: ")
     assert "Traceback" not in shown
 
 
@@ -157,5 +157,5 @@ def test_a_comparison_that_fails_half_way_keeps_what_it_had(tmp_path, capsys):
     command = ["compare", "--rm", f"{rule}:reward", "--steps", "40", "--out", str(out)]
     assert main(command) == 2
     assert "returned nan" in capsys.readouterr().err
-    kept = from_json(out.read_text())
+    kept = load_trace(out)
     assert 1 <= len(kept.steps) + len(kept.pool) <= 8

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 from tiny_models import save
 
-from components.session.links import Settings
+from components.session.drawing import draw_run
 from components.session.offer import Offer
-from components.session.runs import Limits, Runs
-from components.watch.page import sample_run
+from components.session.runs import Runs
 from qalign_core import registry
 from qalign_core.cli import main
 from qalign_core.errors import ModelLoadError
 from qalign_core.registry import load_language_model, load_reward_model
+from qalign_core.run import Limits, Run
 from qalign_core.types import Response
 
 OWN = """
@@ -21,7 +21,7 @@ id = "mine"
 source = "lm"
 title = "My model"
 sampling = { temperature = 0.8, max_new_tokens = 12 }
-options = { device = "cpu", window = 160, rows = 4 }
+options = { device = "cpu", window = 190, rows = 4 }
 
 [[rm]]
 id = "short"
@@ -54,7 +54,7 @@ def own(tmp_path, monkeypatch):
 
 async def test_models_rules_and_sums_load_by_their_names(own):
     lm = load_language_model("mine")
-    assert (lm.id, lm.context_length, lm.sampling.temperature) == ("mine", 160, 0.8)
+    assert (lm.id, lm.context_length, lm.sampling.temperature) == ("mine", 190, 0.8)
     response = Response((), "ten chars!", True)
     short = load_reward_model("short")
     both = load_reward_model("both")
@@ -71,8 +71,8 @@ async def test_the_page_offers_them_and_runs_them(own):
     assert offer.models["lm"]["mine"] == "My model"
     assert {"short", "both", "graded"} <= set(offer.models["rm"])
     runs = Runs(Limits(), offer=offer)
-    wanted = Settings(prompt="Hi", lm="mine", rm="both", steps=3, max_new_tokens=12)
-    async for now in runs.stream("visitor", lambda feed: sample_run(feed, runs, wanted)):
+    wanted = Run(prompt="Hi", lm="mine", rm="both", steps=3, max_new_tokens=12)
+    async for now in runs.stream("visitor", lambda feed: draw_run(feed, runs, wanted)):
         status = now.status
     assert status.state == "finished"
 
@@ -89,7 +89,7 @@ async def test_the_page_offers_them_and_runs_them(own):
     ],
 )
 def test_an_option_of_another_kind_is_named_with_its_entry(own, options, said):
-    own.write_text(OWN.replace('device = "cpu", window = 160, rows = 4', options))
+    own.write_text(OWN.replace('device = "cpu", window = 190, rows = 4', options))
     registry.entries.cache_clear()
     with pytest.raises(ModelLoadError) as raised:
         load_language_model("mine")
@@ -145,5 +145,5 @@ def test_a_registry_that_cannot_be_read_is_one_sentence(own, text, said, capsys)
     assert main(["run", "--steps", "1"]) == 2
     shown = capsys.readouterr().err
     assert said in shown
-    assert shown.startswith(f"qalign_core: QALIGN_REGISTRY={own} cannot be read (")
+    assert shown.startswith(f"qalign: QALIGN_REGISTRY={own} cannot be read (")
     assert shown.count("\n") == 1
