@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from finite import TableReward, letters
@@ -37,7 +38,7 @@ def trace() -> Trace:
 def test_a_trace_survives_its_file(trace: Trace, tmp_path) -> None:
     save_trace(trace, tmp_path / "run.jsonl")
     again = load_trace(tmp_path / "run.jsonl")
-    assert again == trace
+    assert again == replace(trace, end=("finished", ""))
     assert again.cost == trace.cost
     assert [s.proposal.response.pieces for s in again.steps] == [
         s.proposal.response.pieces for s in trace.steps
@@ -46,7 +47,7 @@ def test_a_trace_survives_its_file(trace: Trace, tmp_path) -> None:
 
 def test_a_trace_collects_states_with_repeats(trace: Trace) -> None:
     assert len(trace.states) == 3 * 21
-    assert trace.chains == (0, 1, 2)
+    assert list(trace.chains) == [0, 1, 2]
     one = trace.chain(1)
     assert [s.chain for s in one.steps] == [1] * 21
     assert one.states == tuple(step.state for step in one.steps)
@@ -66,7 +67,7 @@ def test_any_text_survives_and_no_line_can_end_a_script_element(texts, text) -> 
     joined = "".join(texts) if text is None else text
     response = Response(tuple(range(len(texts))), joined, False, tuple(texts))
     scored = ScoredResponse(response, 1.5)
-    step = Step(0, 0, 0, scored, scored, 0.0, float("-inf"), True, Cost(1, 2, 3, 4, 5))
+    step = Step(0, 0, 0, scored, scored, 0.0, float("-inf"), True, Cost(1, 2))
     trace = Trace.collect([step], TraceHeader(prompt=joined))
     written = "".join(trace_lines(trace))
     assert "<" not in written
@@ -84,8 +85,8 @@ def broken(trace: Trace, number: int, **changes) -> str:
 @pytest.mark.parametrize(
     ("number", "changes", "sentence"),
     [
-        (1, {"version": 99}, "line 1 of the trace has version 99; version 1 was expected"),
-        (1, {"seed": "7"}, "line 1 of the trace has seed = '7'; a whole number was expected"),
+        (1, {"version": 99}, "line 1 of the trace has version 99; version 1 or 2 was expected"),
+        (1, {"seed": "7"}, "line 1 of the trace has seed = '7'"),
         (2, {"t": 5}, "line 2 of the trace has step t = 5 of chain"),
         (3, {"index": -1}, "line 3 of the trace has index -1"),
         (3, {"index": 99}, "line 3 of the trace has index 99"),
@@ -104,7 +105,7 @@ def broken(trace: Trace, number: int, **changes) -> str:
         (9, {"log_alpha": 0.5}, "line 9 of the trace has accepted"),
         (9, {"type": "header"}, "line 9 of the trace has a 'header' line; one header, and first"),
         (9, {"type": "spam"}, "line 9 of the trace has type 'spam'"),
-        (9, {"cost": [1]}, "line 9 of the trace has 1 costs; 5 was expected"),
+        (9, {"cost": [1]}, "line 9 of the trace has 1 costs; 2 was expected"),
     ],
 )
 def test_a_broken_trace_is_refused_by_line(trace, number, changes, sentence) -> None:
