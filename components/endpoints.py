@@ -19,7 +19,6 @@ from qalign_core.analysis.comparisons import full_cut, outcomes
 from qalign_core.errors import InvalidSetting
 from qalign_core.run import Run
 
-
 ENDPOINTS = ("run_chain", "compare")
 
 

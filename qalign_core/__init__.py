@@ -17,7 +17,8 @@ from qalign_core.models.enumerable import EnumerableLM
 from qalign_core.protocols import LanguageModel, RewardModel
 from qalign_core.registry import load_language_model, load_reward_model
 from qalign_core.run import Sampling
-from qalign_core.runs.trace import load_trace, save_trace
+from qalign_core.runs.store import save_trace
+from qalign_core.runs.trace import load_trace
 from qalign_core.types import (
     Cost,
     Decision,

@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from finite import TableReward, letters
-from qalign_core.runs.comparison_file import COLUMNS, from_json, to_csv, to_json
 from toys import ANSWER, PROMPT, ToyLM, ToyRM
 
+from qalign_core import collect
 from qalign_core.analysis.comparisons import (
     METHODS,
-    TOLERANCE,
-    Budget,
     Comparison,
     Cut,
-    Meter,
-    draw_comparison,
     full_cut,
     ladder,
     outcomes,
@@ -29,9 +24,12 @@ from qalign_core.analysis.comparisons import (
 from qalign_core.analysis.curves import curves
 from qalign_core.analysis.record import draws_of
 from qalign_core.decide.rules import majority_vote, weighted_majority_vote
-from qalign_core.errors import InvalidSetting, InvalidTrace
-from qalign_core.run import Sampling
-from qalign_core.types import Cost, Response, ScoredResponse, Step, TraceHeader
+from qalign_core.errors import InvalidSetting
+from qalign_core.run import Run
+from qalign_core.runs.runner import TOLERANCE, record
+from qalign_core.runs.table import COLUMNS, to_csv
+from qalign_core.runs.trace import parse_trace, trace_lines
+from qalign_core.types import Cost, Response, ScoredResponse, Trace, TraceHeader
 
 HOSTILE = '=1+1</script><img src=x onerror="alert(1)">${alert(2)}'
 
@@ -42,100 +40,74 @@ class CountedLM(ToyLM):
     n_parameters = 1000
 
 
-async def drawn(
-    steps: int = 64,
-    *,
-    chains: int = 1,
-    budget: Budget = "flops",
-    seed: int = 7,
-    most: int = 4096,
-    stop_after: int | None = None,
-) -> Comparison:
-    lm, rm = CountedLM(), ToyRM()
-    found: list[Step] = []
-    pool: list[ScoredResponse] = []
-    events = draw_comparison(
-        lm, rm, PROMPT, beta=1.0, steps=steps, seed=seed, n_chains=chains, budget=budget,
-        max_samples=most,
-    )  # fmt: skip
-    async for event in events:
-        (found if isinstance(event, Step) else pool).append(event)  # type: ignore[arg-type]
-        if stop_after is not None and len(found) + len(pool) >= stop_after:
-            await events.aclose()  # type: ignore[attr-defined]
-            break
-    header = TraceHeader(
-        lm="toy",
-        rm="toy-reward",
-        prompt=PROMPT,
-        beta=1.0,
-        seed=seed,
-        steps=steps,
-        chains=chains,
-        sampling=Sampling(),
-        reference=ANSWER,
-        extractor="number",
-    )
-    return Comparison(header, tuple(found), tuple(pool), Meter.of(lm, rm))
+RUN = Run(PROMPT, reference=ANSWER, pool=4096, matched="pool")
+
+
+def drawn(steps: int = 64, *, lm=None, rm=None, n_lines: int | None = None, **changes):
+    """A comparison, or what its first lines make of it."""
+    run = RUN.with_changes(steps=steps, **changes)
+    lines = [item.line for item in collect(record(lm or CountedLM(), rm or ToyRM(), run))]
+    return Comparison(parse_trace("".join(lines[:n_lines])))
+
+
+def with_trace(comparison: Comparison, **changes) -> Comparison:
+    return Comparison(replace(comparison.trace, **changes))
+
+
+def open_ended(comparison: Comparison) -> Comparison:
+    header = replace(comparison.header, extractor=None, reference=None)
+    return with_trace(comparison, header=header)
 
 
 @pytest.mark.parametrize("chains", [1, 3])
-@pytest.mark.parametrize("steps", [5, 16, 64, 200])
-async def test_at_equal_flops_the_methods_differ_by_less_than_two_percent(
-    steps: int, chains: int
-) -> None:
+@pytest.mark.parametrize("steps", [5, 64])
+def test_at_equal_flops_the_methods_differ_by_less_than_two_percent(steps, chains) -> None:
     for seed in range(3):
-        comparison = await drawn(steps, chains=chains, seed=seed)
-        found = outcomes(comparison, full_cut(comparison))
-        # by the counters: summed again from every draw's own cost
-        meter = comparison.meter
-        chain = sum(meter.price(step.cost) for step in comparison.steps)
-        pool = sum(meter.price(s.cost) for s in comparison.pool[: found[1].n])
+        comparison = drawn(steps, chains=chains, seed=seed)
+        cut = full_cut(comparison)
+        found = outcomes(comparison, cut)
+        # by the counters: summed again from every draw's own cost, and the prompt, read once
+        header, meter = comparison.header, comparison.meter
+        prompt = meter.price(Cost(header.prompt_tokens, header.prompt_scored))
+        chain = prompt + sum(meter.price(step.cost) for step in comparison.steps_to(cut.t))
+        pool = prompt + sum(meter.price(s.cost) for s in comparison.pool[: found[1].n])
         assert [outcome.spent for outcome in found] == [chain, pool, pool, pool]
         assert abs(chain - pool) <= TOLERANCE * chain
-        assert min(c[-1].t for c in comparison.chains) >= steps
 
 
-async def test_equal_samples_means_as_many_samples_as_states() -> None:
-    comparison = await drawn(20, chains=2, budget="samples")
-    assert len(comparison.pool) == len(comparison.steps) == 42
+def test_equal_samples_means_as_many_samples_as_states() -> None:
+    comparison = drawn(20, chains=2, pool=42, matched="none")
     assert full_cut(comparison, "samples") == Cut(20, 42)
 
 
-async def test_a_longer_run_begins_with_the_shorter_one() -> None:
-    short, long = await drawn(10), await drawn(40)
-    assert long.steps[:11] == short.steps[:11]
-    shared = min(len(short.pool), len(long.pool))
-    assert long.pool[:shared] == short.pool[:shared]
-
-
-async def test_a_comparison_stopped_anywhere_is_level_up_to_there() -> None:
-    for stop_after in (2, 9, 30, 61):
-        comparison = await drawn(64, stop_after=stop_after)
+def test_a_comparison_stopped_anywhere_is_level_up_to_there() -> None:
+    for n_lines in (3, 10, 31, 62):
+        comparison = drawn(64, n_lines=n_lines)
         found = outcomes(comparison, full_cut(comparison))
         largest = max(comparison.meter.price(s.cost) for s in comparison.pool)
         assert abs(found[0].spent - found[1].spent) <= largest
 
 
-async def test_the_cap_on_samples_ends_the_comparison_as_it_is() -> None:
-    comparison = await drawn(64, most=5)
-    assert len(comparison.pool) == 5
+def test_at_the_cap_on_samples_as_much_of_the_chain_is_looked_at() -> None:
+    comparison = drawn(64, pool=5)
     cut = full_cut(comparison)
     assert cut.n == 5
     assert cut.t < 64
     assert outcomes(comparison, cut)[0].n == cut.t + 1
 
 
-async def test_every_rung_is_decided_from_its_own_draws_alone() -> None:
-    whole = await drawn(64)
+def test_every_rung_is_decided_from_its_own_draws_alone() -> None:
+    whole = drawn(64)
     for budget in ("flops", "samples"):
         for cut in ladder(whole, budget):
-            part = replace(whole, steps=whole.steps[: cut.t + 1], pool=whole.pool[: cut.n])
+            steps = whole.trace.steps[: cut.t + 1]
+            part = with_trace(whole, steps=steps, pool=whole.pool[: cut.n])
             assert outcomes(part, cut) == outcomes(whole, cut)
             assert recycled(part, cut) == recycled(whole, cut)
 
 
-async def test_a_ladder_ends_at_the_full_cut_and_never_repeats() -> None:
-    comparison = await drawn(64)
+def test_a_ladder_ends_at_the_full_cut_and_never_repeats() -> None:
+    comparison = drawn(64)
     for budget in ("flops", "samples"):
         cuts = ladder(comparison, budget)
         assert cuts[-1] == full_cut(comparison, budget)
@@ -144,8 +116,8 @@ async def test_a_ladder_ends_at_the_full_cut_and_never_repeats() -> None:
     assert all(n == t + 1 for t, n in ((c.t, c.n) for c in ladder(comparison, "samples")))
 
 
-async def test_the_pool_is_shared_and_the_weights_have_the_chains_beta() -> None:
-    comparison = await drawn(48)
+def test_the_pool_is_shared_and_the_weights_have_the_chains_beta() -> None:
+    comparison = drawn(48)
     cut = full_cut(comparison)
     found = dict(zip(METHODS, outcomes(comparison, cut), strict=True))
     extract = comparison.extract
@@ -156,12 +128,12 @@ async def test_the_pool_is_shared_and_the_weights_have_the_chains_beta() -> None
     best = found["bon"].decision.chosen
     assert best is not None
     assert best.reward == max(s.reward for s in pool)
-    states = [step.state for step in comparison.steps]
+    states = [step.state for step in comparison.trace.steps]
     assert found["qalign"].decision == majority_vote(states, extract)
 
 
-async def test_latency_is_the_chains_new_tokens_and_the_pools_longest_sample() -> None:
-    comparison = await drawn(16, chains=2)
+def test_latency_is_the_chains_new_tokens_and_the_pools_longest_sample() -> None:
+    comparison = drawn(16, chains=2)
     cut = full_cut(comparison)
     found = outcomes(comparison, cut)
     new = [sum(step.cost.generated for step in chain) for chain in comparison.chains]
@@ -169,36 +141,32 @@ async def test_latency_is_the_chains_new_tokens_and_the_pools_longest_sample() -
     assert found[1].sequential == max(len(s.response) for s in comparison.pool[: cut.n])
 
 
-async def test_recycling_counts_rejected_proposals_with_their_chance() -> None:
-    comparison = await drawn(64)
+def test_recycling_counts_rejected_proposals_with_their_chance() -> None:
+    comparison = drawn(64)
     decision = recycled(comparison, full_cut(comparison))
     extract = comparison.extract
     assert extract is not None
     share: dict[str | None, float] = {}
-    for step in comparison.steps:
+    for step in comparison.trace.steps:
         alpha = float(np.exp(step.log_alpha))
         new, old = extract(step.proposal.response.text), extract(step.current.response.text)
         share[new] = share.get(new, 0.0) + alpha
         share[old] = share.get(old, 0.0) + 1 - alpha
-    total = len(comparison.steps)
+    total = len(comparison.trace.steps)
     assert dict(decision.shares) == pytest.approx({a: w / total for a, w in share.items()})
 
 
-async def test_without_an_extractor_mbr_takes_the_place_of_the_votes() -> None:
-    comparison = await drawn(32)
-    header = replace(comparison.header, extractor=None, reference=None)
-    found = outcomes(replace(comparison, header=header), full_cut(comparison))
+def test_without_an_extractor_mbr_takes_the_place_of_the_votes() -> None:
+    comparison = open_ended(drawn(32))
+    found = outcomes(comparison, full_cut(comparison))
     assert [outcome.correct for outcome in found] == [None] * 4
     assert all(outcome.decision.chosen is not None for outcome in found)
     assert found[0].decision.shares == ()
 
 
-async def test_a_model_of_unknown_size_is_compared_by_generated_tokens() -> None:
-    pool, steps = [], []
-    lm, rm = letters(), TableReward()
-    async for event in draw_comparison(lm, rm, "any", beta=1.0, steps=40, seed=1):
-        (steps if isinstance(event, Step) else pool).append(event)  # type: ignore[attr-defined]
-    comparison = Comparison(TraceHeader(beta=1.0, extractor="text"), tuple(steps), tuple(pool))
+def test_a_model_of_unknown_size_is_compared_by_generated_tokens() -> None:
+    run = {"prompt": "any", "reference": None, "extractor": "text", "seed": 1}
+    comparison = drawn(40, lm=letters(), rm=TableReward(), **run)
     assert comparison.meter.unit == "generated tokens"
     found = outcomes(comparison, full_cut(comparison))
     assert found[0].spent == found[0].cost.generated
@@ -207,35 +175,27 @@ async def test_a_model_of_unknown_size_is_compared_by_generated_tokens() -> None
 
 def test_an_empty_comparison_says_what_it_needs() -> None:
     with pytest.raises(InvalidSetting, match="nothing to compare yet"):
-        full_cut(Comparison(TraceHeader()))
+        full_cut(Comparison(Trace(TraceHeader())))
 
 
-async def test_a_cut_beyond_what_was_drawn_is_refused() -> None:
-    comparison = await drawn(5)
+def test_a_cut_beyond_what_was_drawn_is_refused() -> None:
+    comparison = drawn(5)
     with pytest.raises(InvalidSetting, match="ask for a smaller one"):
         outcomes(comparison, Cut(1000, 1))
 
 
-async def test_a_file_gives_the_same_comparison_back() -> None:
-    comparison = await drawn(24, chains=2)
-    again = from_json(to_json(comparison))
+def test_a_file_gives_the_same_comparison_back() -> None:
+    comparison = drawn(24, chains=2)
+    again = Comparison(parse_trace("".join(trace_lines(comparison.trace))))
     cut = full_cut(comparison)
     assert outcomes(again, cut) == outcomes(comparison, cut)
-    assert to_json(again) == to_json(comparison)
-    assert again.pool == comparison.pool
-    assert [s.cost for s in again.pool] == [s.cost for s in comparison.pool]
+    assert ladder(again) == ladder(comparison)
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", "null", '{"type":"comparison","version":9}'])
-def test_a_file_that_is_no_comparison_is_refused_in_one_sentence(text: str) -> None:
-    with pytest.raises(InvalidTrace, match="not a comparison"):
-        from_json(text)
-
-
-async def test_the_csv_has_a_row_a_draw_and_its_weights_sum_to_one() -> None:
-    comparison = await drawn(24)
+def test_the_csv_has_a_row_a_draw_and_its_weights_sum_to_one() -> None:
+    comparison = drawn(24)
     rows = list(csv.DictReader(io.StringIO(to_csv(comparison))))
-    assert len(rows) == len(comparison.steps) + len(comparison.pool)
+    assert len(rows) == len(comparison.trace.steps) + len(comparison.pool)
     assert tuple(rows[0]) == COLUMNS
     for source in ("chain", "pool"):
         weights = [
@@ -244,18 +204,19 @@ async def test_the_csv_has_a_row_a_draw_and_its_weights_sum_to_one() -> None:
         assert sum(weights) == pytest.approx(1.0)
 
 
-async def test_hostile_text_is_no_markup_in_json_and_no_formula_in_csv() -> None:
-    comparison = await drawn(5)
-    bad = ScoredResponse(Response((1, 0), HOSTILE, True), 0.0, Cost(2, 2, 0, 2, 0))
-    comparison = replace(comparison, pool=(bad, *comparison.pool))
-    assert "<" not in to_json(comparison)
-    assert json.loads(to_json(comparison))["pool"][0]["text"] == HOSTILE
+def test_hostile_text_is_no_markup_in_a_trace_and_no_formula_in_csv() -> None:
+    comparison = drawn(5)
+    bad = ScoredResponse(Response((1, 0), HOSTILE, True), 0.0, Cost(2, 2))
+    comparison = with_trace(comparison, pool=(bad, *comparison.pool))
+    written = "".join(trace_lines(comparison.trace))
+    assert "<" not in written
+    assert parse_trace(written).pool[0].response.text == HOSTILE
     texts = [row["text"] for row in csv.DictReader(io.StringIO(to_csv(comparison)))]
     assert "'" + HOSTILE in texts
 
 
-async def test_curves_are_level_at_one_draw_and_end_at_what_was_decided() -> None:
-    comparison = await drawn(64)
+def test_curves_are_level_at_one_draw_and_end_at_what_was_decided() -> None:
+    comparison = drawn(64)
     points = curves(draws_of(comparison), cuts=ladder(comparison, rungs=10), seed=1)
     last = outcomes(comparison, full_cut(comparison))
     for outcome in last:
@@ -275,10 +236,8 @@ async def test_curves_are_level_at_one_draw_and_end_at_what_was_decided() -> Non
         assert abs(first.value - p) < 5 * error
 
 
-async def test_curves_of_open_prompts_show_the_reward_of_the_chosen() -> None:
-    comparison = await drawn(16)
-    header = replace(comparison.header, extractor=None, reference=None)
-    comparison = replace(comparison, header=header)
+def test_curves_of_open_prompts_show_the_reward_of_the_chosen() -> None:
+    comparison = open_ended(drawn(16))
     points = curves(draws_of(comparison), cuts=ladder(comparison, rungs=4))
     best = [p for p in points if p.method == "bon"]
     assert best[-1].value > best[0].value

@@ -11,6 +11,7 @@ import asyncio
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import aclosing
 from dataclasses import astuple, dataclass, fields, replace
 from pathlib import Path
 
@@ -109,9 +110,10 @@ async def run_set(
                     continue
                 known = file.known
                 told(len(known.steps) + len(known.pool), len(problems) - len(left), len(taken))
-                async for item in record(lm, rm, runs[place], known=known):
-                    file.write(item.line)
-                    told(item.drawn is not None, len(problems) - len(left), len(taken))
+                async with aclosing(record(lm, rm, runs[place], known=known)) as lines:
+                    async for item in lines:
+                        file.write(item.line)
+                        told(item.drawn is not None, len(problems) - len(left), len(taken))
             del left[place]
 
     while left:
@@ -156,6 +158,8 @@ def results_in(folder: str | Path) -> Results:
         problems = load_problems(folder / PROBLEMS)
     except (OSError, UnicodeDecodeError, InvalidTask) as error:
         raise InvalidTrace(f"{folder} is not the folder of a run ({error})") from error
+    if _digest(problems) != header.digest:
+        raise InvalidTrace(f"{folder / PROBLEMS} was changed; put back the set that was run")
     records = [
         record_of(trace, problems[k].extract, problems[k].is_right, id=problems[k].id)
         for k, trace in traces_of(folder, len(problems))
@@ -216,12 +220,17 @@ def _decide(problem: Problem, trace: Trace) -> Answer:
 
 def _join(folder: Path, header: SetHeader, problems: Sequence[Problem]) -> None:
     """Start a folder, or make sure that the one there is of the same run."""
-    path = folder / HEADER
-    if not path.is_file():
-        write_whole(folder / PROBLEMS, "".join(map(problem_line, problems)).encode())
+    path, ours = folder / HEADER, "".join(map(problem_line, problems)).encode()
+    said = _content(path)
+    if said is None:
+        if _content(folder / PROBLEMS) not in (None, ours):
+            raise InvalidSetting(
+                f"{folder / PROBLEMS} is a file of somebody else's; use another folder"
+            )
+        write_whole(folder / PROBLEMS, ours)
         write_whole(path, header_json(header).encode())
         return
-    there = read_set_header(path.read_text("utf-8"), str(path))
+    there = read_set_header(said.decode(errors="replace"), str(path))
     for each in fields(SetHeader):
         old, new = getattr(there, each.name), getattr(header, each.name)
         if old != new and each.name not in ("created", "command", "task", "notes"):
@@ -230,6 +239,18 @@ def _join(folder: Path, header: SetHeader, problems: Sequence[Problem]) -> None:
                 f"{folder} holds another run ({each.name}: {what}, now {new!r:.60}); "
                 "use another folder, or the same settings to go on"
             )
+
+
+def _content(path: Path) -> bytes | None:
+    """What is in a file, None if there is none."""
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise InvalidSetting(
+            f"{path} cannot be read ({error.strerror}); use another folder"
+        ) from error
 
 
 def _digest(problems: Sequence[Problem]) -> str:

@@ -147,8 +147,8 @@ async def _side_by_side(
     lm: LanguageModel, rm: RewardModel, run: Run, known: Trace
 ) -> AsyncIterator[Drawn]:
     async def pool() -> AsyncIterator[ScoredResponse]:
-        ASIDE.set(run.chains > 0)  # `merge` follows the pool in a task of its own
-        async for sample in _samples(lm, rm, run, known, _AHEAD_ASIDE if run.chains else _AHEAD):
+        ASIDE.set(True)  # `merge` follows the pool in a task of its own
+        async for sample in _samples(lm, rm, run, known, _AHEAD_ASIDE):
             yield sample
 
     streams: list[AsyncIterator[Drawn]] = [*_chains(lm, rm, run, _latest(known), run.steps), pool()]
@@ -184,6 +184,8 @@ async def _pool_matched(
                     yield sample
             async for sample in catch_up():
                 yield sample
+            if at[last + 1]:  # it went on from here when it was drawn the first time
+                continue
             nearest = min(abs(total - goal) for total in accumulate(spent, initial=0))
             if len(spent) >= run.pool or nearest <= TOLERANCE * goal:
                 return
@@ -204,7 +206,7 @@ async def _chain_matched(
             stack.push_async_callback(chain.aclose)  # type: ignore[attr-defined]
         # where one stopped in the middle of a round, the others have to catch up with it
         behind = {k: latest[k].t if k in latest else -1 for k in range(run.chains)}
-        while chains and (spent < goal or len(set(behind.values())) > 1):
+        while spent < goal or len(set(behind.values())) > 1:
             t = min(behind.values())
             if t >= run.steps:
                 return

@@ -8,17 +8,16 @@ that process ends, so any number of processes can share a folder, and none waits
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import fields
 from pathlib import Path
 from typing import BinaryIO
 
 from qalign_core.errors import InvalidSetting, InvalidTrace
-from qalign_core.runs.trace import TraceReader, header_line
+from qalign_core.runs.trace import TraceReader, header_line, trace_lines
 from qalign_core.types import Trace, TraceHeader
 
-_OURS = b'{"type":"header"'
 _MAY_DIFFER = ("created", "notes")
 """What of a header may be otherwise when a run is taken up again."""
 
@@ -39,9 +38,10 @@ class TraceFile:
         Raises:
             InvalidSetting: the disk takes no more.
         """
+        content = line.encode()
         try:
-            self._file.write(line.encode())
-            self._file.flush()
+            while content:  # a disk that is nearly full takes a part
+                content = content[self._file.write(content) :]
         except OSError as error:
             raise InvalidSetting(
                 f"{self._file.name} cannot be written ({error.strerror}); make room and run the "
@@ -60,7 +60,9 @@ def open_trace(path: Path, header: TraceHeader) -> Iterator[TraceFile | None]:
     import fcntl  # not on Windows: only what is here is missing there
 
     try:
-        file = path.open("ab+")
+        if path.exists() and not path.is_file():  # reading a device may have no end
+            raise InvalidSetting(f"{path} is no file; give another path with --out")
+        file = path.open("ab+", buffering=0)
     except OSError as error:
         raise InvalidSetting(
             f"{path} cannot be written ({error.strerror}); give another path with --out"
@@ -68,14 +70,18 @@ def open_trace(path: Path, header: TraceHeader) -> Iterator[TraceFile | None]:
     with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        except BlockingIOError:
             yield None
             return
+        except OSError as error:
+            raise InvalidSetting(
+                f"{path} cannot be locked ({error.strerror}); give a path on another disk"
+            ) from error
         file.seek(0)
         content = file.read()
         end = content.rfind(b"\n") + 1  # a last line that was cut off in writing is no line
         known = _known(path, content[:end], header)
-        if known is None and content and not _OURS.startswith(content[: len(_OURS)]):
+        if known is None and not _begins(content, header):
             raise InvalidSetting(f"{path} is no trace; give another path, or an empty folder")
         file.truncate(end)
         trace_file = TraceFile(file, known or Trace(header))
@@ -99,6 +105,17 @@ def read_trace(path: Path) -> Trace | None:
     return _read(path, content[: content.rfind(b"\n") + 1])
 
 
+def save_trace(
+    trace: Trace, path: str | Path, *, extract: Callable[[str], str | None] | None = None
+) -> None:
+    """Write a trace to a file; `extract` fills in the answers.
+
+    Raises:
+        InvalidSetting: it cannot be written; a file that was there is left as it was.
+    """
+    write_whole(Path(path), "".join(trace_lines(trace, extract)).encode())
+
+
 def write_whole(path: Path, content: bytes) -> None:
     """Write a file that is there as a whole or not at all, even if the machine stops.
 
@@ -119,6 +136,12 @@ def write_whole(path: Path, content: bytes) -> None:
         raise InvalidSetting(
             f"{path} cannot be written ({error.strerror}); give another path"
         ) from error
+
+
+def _begins(content: bytes, header: TraceHeader) -> bool:
+    """Whether a line that was cut off is the beginning of this run's header."""
+    ours = header_line(header).encode().partition(b',"created":')[0]
+    return ours.startswith(content) or content.startswith(ours)
 
 
 def _known(path: Path, content: bytes, wanted: TraceHeader) -> Trace | None:

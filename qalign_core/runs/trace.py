@@ -19,8 +19,8 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import re
+from codecs import getincrementaldecoder
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, astuple, fields
 from functools import cache
@@ -115,16 +115,6 @@ def trace_lines(trace: Trace, extract: Callable[[str], str | None] | None = None
     yield end_line(reason, message)
 
 
-def save_trace(
-    trace: Trace, path: str | Path, *, extract: Callable[[str], str | None] | None = None
-) -> None:
-    """Write a trace to a file; a crash in between leaves the old file as it was."""
-    path = Path(path)
-    partial = path.with_name(path.name + ".partial")
-    partial.write_text("".join(trace_lines(trace, extract)), encoding="utf-8")
-    os.replace(partial, path)
-
-
 def load_trace(path: str | Path) -> Trace:
     """Read a trace from a file.
 
@@ -138,7 +128,8 @@ def load_trace(path: str | Path) -> Trace:
             raise InvalidTrace(
                 f"{path.name} has {size:,} bytes; a trace of at most {MAX_BYTES:,} was expected"
             )
-        return parse_trace(path.read_text(encoding="utf-8"))
+        # a killed writer may leave half a character too
+        return parse_trace(getincrementaldecoder("utf-8")().decode(path.read_bytes()))
     except OSError as error:
         raise InvalidTrace(
             f"{path.name} cannot be read ({error.strerror}); give the path of a trace file"
@@ -251,7 +242,7 @@ class TraceReader:
         try:
             return read_header(TraceHeader, line)
         except ValueError as error:
-            raise self._bad(str(error), "what the format says") from error
+            raise InvalidTrace(f"line {self.line_number} of the trace has {error}") from error
 
     def _sample(self, line: Line) -> ScoredResponse:
         n = self._typed(line, "n", int)
@@ -352,7 +343,7 @@ def read_header(cls: type[H], line: Line) -> H:
         if name == "beta" and value is None:  # unknown, of a trace that was put together
             value = math.nan
         elif not _IS[kind](value):
-            raise ValueError(f"{name} = {shown(value)}")
+            raise ValueError(f"{name} = {shown(value)}; {_KINDS[kind]} was expected")
         values[name] = tuple(value or ()) if kind is tuple else value
     # an open-ended prompt has no extractor
     return cls(**{"extractor": None, **values})
@@ -379,6 +370,8 @@ _IS: dict[type, Callable[[object], bool]] = {
 }
 _KINDS = {
     int: "a whole number",
+    float: "a finite number",
+    tuple: "a list of texts",
     str: "text",
     bool: "true or false",
     list: "a list",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from finite import TableReward, letters
@@ -20,9 +20,11 @@ from qalign_core import (
     collect,
     load_trace,
     run_chains,
+    sample_iid,
     save_trace,
 )
 from qalign_core.errors import InvalidTrace
+from qalign_core.run import Limits, Sampling
 from qalign_core.runs.trace import parse_trace, trace_lines
 
 LM, RM = letters(), TableReward()
@@ -32,14 +34,16 @@ HEADER = TraceHeader(lm=LM.id, rm=RM.id, prompt="x", beta=0.7, seed=3, steps=20,
 @pytest.fixture(scope="module")
 def trace() -> Trace:
     steps = collect(run_chains(LM, RM, "x", n_chains=3, beta=0.7, steps=20, seed=3))
-    return Trace.collect(steps, HEADER)
+    pool = collect(sample_iid(LM, RM, "x", n=4, seed=3))
+    return Trace(HEADER, tuple(steps), tuple(pool), end=("stopped", "by hand"))
 
 
 def test_a_trace_survives_its_file(trace: Trace, tmp_path) -> None:
     save_trace(trace, tmp_path / "run.jsonl")
     again = load_trace(tmp_path / "run.jsonl")
-    assert again == replace(trace, end=("finished", ""))
+    assert again == trace
     assert again.cost == trace.cost
+    assert [sample.cost for sample in again.pool] == [sample.cost for sample in trace.pool]
     assert [s.proposal.response.pieces for s in again.steps] == [
         s.proposal.response.pieces for s in trace.steps
     ]
@@ -47,7 +51,7 @@ def test_a_trace_survives_its_file(trace: Trace, tmp_path) -> None:
 
 def test_a_trace_collects_states_with_repeats(trace: Trace) -> None:
     assert len(trace.states) == 3 * 21
-    assert list(trace.chains) == [0, 1, 2]
+    assert tuple(trace.chains) == (0, 1, 2)
     one = trace.chain(1)
     assert [s.chain for s in one.steps] == [1] * 21
     assert one.states == tuple(step.state for step in one.steps)
@@ -55,8 +59,22 @@ def test_a_trace_collects_states_with_repeats(trace: Trace) -> None:
 
 def test_a_line_that_a_killed_writer_left_half_is_dropped(trace: Trace) -> None:
     lines = list(trace_lines(trace))[:-1]
-    cut = "".join(lines)[:-20]
-    assert parse_trace(cut).steps == trace.steps[:-1]
+    assert parse_trace("".join(lines)[:-20]).pool == trace.pool[:-1]
+    steps = "".join(lines[: 1 + len(trace.steps)])
+    assert parse_trace(steps[:-20]).steps == trace.steps[:-1]
+    assert parse_trace(steps[:-1]).steps == trace.steps
+
+
+def test_a_character_that_a_killed_writer_left_half_is_dropped_with_its_line(tmp_path) -> None:
+    header = TraceHeader(prompt="½")
+    path = tmp_path / "run.jsonl"
+    response = Response((1,), "½ of a shell 😀", False)
+    trace = Trace(header, pool=(ScoredResponse(response, 0.0),))
+    whole = "".join(trace_lines(trace)).encode()
+    at = whole.index("😀".encode())
+    for kept in range(4):
+        path.write_bytes(whole[: at + kept])
+        assert load_trace(path) == Trace(header)
 
 
 ANY_TEXT = st.text(st.characters(categories=None), min_size=1)
@@ -76,6 +94,32 @@ def test_any_text_survives_and_no_line_can_end_a_script_element(texts, text) -> 
     assert parse_trace(written).steps[0].proposal.response == response
 
 
+OLD = Path(__file__).parent / "data" / "version-1.jsonl"
+
+
+def test_a_trace_of_the_first_version_still_opens() -> None:
+    old = load_trace(OLD)
+    header = old.header
+    assert (header.lm, header.seed, header.steps, header.reference) == ("embedded", 7, 64, "58")
+    assert header.sampling == Sampling(1.0, 1.0, 0, 192)
+    assert header.run.check(Limits()).matched == "none"
+    assert [step.t for step in old.steps] == list(range(len(old.steps))) != []
+    assert old.steps[0].proposal.response.text.endswith("The answer is 64 coins.")
+    assert (old.pool, old.rewards) == ((), old.base_rewards)
+    assert old.rewards
+    # it counted what a cache held; of that, what the run alone decides is kept
+    assert [step.cost for step in old.steps] == [
+        Cost(*2 * (len(step.proposal.response) - step.index,)) for step in old.steps
+    ]
+
+
+def test_what_was_read_of_the_first_version_is_written_in_this_one(tmp_path) -> None:
+    old = load_trace(OLD)
+    save_trace(old, tmp_path / "new.jsonl")
+    again = load_trace(tmp_path / "new.jsonl")
+    assert (again.header, again.steps, again.cost) == (old.header, old.steps, old.cost)
+
+
 def broken(trace: Trace, number: int, **changes) -> str:
     lines = list(trace_lines(trace))
     lines[number - 1] = json.dumps({**json.loads(lines[number - 1]), **changes}) + "\n"
@@ -86,7 +130,7 @@ def broken(trace: Trace, number: int, **changes) -> str:
     ("number", "changes", "sentence"),
     [
         (1, {"version": 99}, "line 1 of the trace has version 99; version 1 or 2 was expected"),
-        (1, {"seed": "7"}, "line 1 of the trace has seed = '7'"),
+        (1, {"seed": "7"}, "line 1 of the trace has seed = '7'; a whole number was expected"),
         (2, {"t": 5}, "line 2 of the trace has step t = 5 of chain"),
         (3, {"index": -1}, "line 3 of the trace has index -1"),
         (3, {"index": 99}, "line 3 of the trace has index 99"),
@@ -96,7 +140,7 @@ def broken(trace: Trace, number: int, **changes) -> str:
         (4, {"reward": 10**400}, "line 4 of the trace has reward = a whole number beyond"),
         (4, {"reward": True}, "line 4 of the trace has reward = True; a finite number"),
         (4, {"tokens": [10**400]}, "line 4 of the trace has tokens = a whole number beyond"),
-        (4, {"cost": [-1, 0, 0, 0, 0]}, "line 4 of the trace has cost = -1; a whole number >= 0"),
+        (4, {"cost": [-1, 0]}, "line 4 of the trace has cost = -1; a whole number >= 0"),
         (1, {"version": True}, "line 1 of the trace has version True"),
         (1, {"seed": 10**400}, "line 1 of the trace has seed = a whole number beyond"),
         (4, {"tokens": []}, "line 4 of the trace has no new tokens"),
@@ -105,6 +149,12 @@ def broken(trace: Trace, number: int, **changes) -> str:
         (9, {"log_alpha": 0.5}, "line 9 of the trace has accepted"),
         (9, {"type": "header"}, "line 9 of the trace has a 'header' line; one header, and first"),
         (9, {"type": "spam"}, "line 9 of the trace has type 'spam'"),
+        (1, {"beta": "x"}, "line 1 of the trace has beta = 'x'; a finite number was expected"),
+        (1, {"notes": [1]}, "line 1 of the trace has notes = .*; a list of texts was expected"),
+        (65, {"n": 5}, "line 65 of the trace has sample 5; sample 0 was expected"),
+        (66, {"n": 7}, "line 66 of the trace has sample 7; sample 1 was expected"),
+        (66, {"text": None}, "line 66 of the trace has text = None; text was expected"),
+        (66, {"tokens": []}, "line 66 of the trace has no tokens; one at least was expected"),
         (9, {"cost": [1]}, "line 9 of the trace has 1 costs; 2 was expected"),
     ],
 )

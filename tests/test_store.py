@@ -1,0 +1,219 @@
+"""A trace on disk outlives its writer, belongs to one at a time, and nothing else is touched."""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from finite import TableReward, letters
+from toys import ToyLM, ToyRM
+
+from qalign_core import cli, collect, load_trace, save_trace
+from qalign_core.cli import main
+from qalign_core.errors import InvalidSetting, InvalidTrace
+from qalign_core.run import Run
+from qalign_core.runs.runner import header_of, record
+from qalign_core.runs.store import open_trace, read_trace, write_whole
+from qalign_core.runs.trace import header_line
+
+LM, RM = letters(), TableReward()
+RUN = Run("½ x", extractor="text", beta=0.8, steps=4, seed=5, pool=4)
+HEADER = header_of(LM, RM, RUN)
+
+
+def go_on(path, run: Run = RUN) -> None:
+    """Draw a run into a file, or what it lacks."""
+    with open_trace(path, header_of(LM, RM, run)) as file:
+        assert file is not None
+        for item in collect(record(LM, RM, run, known=file.known)):
+            file.write(item.line)
+
+
+def lines_of(path) -> list[bytes]:
+    """All lines but the first, which has the date, in an order of their own."""
+    return sorted(path.read_bytes().splitlines()[1:])
+
+
+@pytest.fixture
+def path(tmp_path):
+    go_on(tmp_path / "run.jsonl")
+    return tmp_path / "run.jsonl"
+
+
+def test_cut_anywhere_it_goes_on_to_the_same_trace(path, tmp_path) -> None:
+    content, whole = path.read_bytes(), lines_of(path)
+    cut = tmp_path / "cut.jsonl"
+    ends = [at + k for at, byte in enumerate(content) if byte == 10 for k in (0, 1, 2)]
+    for at in sorted({*range(0, len(content), 31), *ends[:-1]}):
+        cut.write_bytes(content[:at])
+        go_on(cut)
+        assert lines_of(cut) == whole
+        assert load_trace(cut).end == ("finished", "")
+
+
+def test_what_is_finished_is_left_as_it_is(path) -> None:
+    before = path.read_bytes()
+    go_on(path)
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"somebody's notes",
+        b"{}\n",
+        b"[" * 9999,
+        b"\xff\xfe\x00",
+        b'{"type":"header","prompt":"a table of mine"}\n',
+        # without a newline too: a first line that was cut off is known by its beginning
+        b'{"type":"header","version":2,"prompt":"mine"',
+        b'{"id": "p1"}\n{"id": ',
+        header_line(header_of(LM, RM, RUN.with_changes(beta=0.9))).encode(),
+        header_line(header_of(LM, RM, RUN.with_changes(beta=0.9))).encode()[:-1],
+        header_line(HEADER).encode() + b"and notes\n",
+    ],
+)
+def test_a_file_that_is_not_this_runs_is_refused_and_never_changed(tmp_path, content) -> None:
+    path = tmp_path / "run.jsonl"
+    path.write_bytes(content)
+    with pytest.raises(InvalidSetting, match=r"give another path") as said:
+        go_on(path)
+    assert "\n" not in str(said.value)
+    assert path.read_bytes() == content
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"beta": 0.9}, "beta: 0.8, now 0.9"),
+        ({"steps": 9}, "steps: 4, now 9"),
+        ({"prompt": "y"}, "prompt"),
+        ({"matched": "pool"}, "matched: 'none', now 'pool'"),
+    ],
+)
+def test_the_trace_of_another_run_is_named_by_what_differs(path, changes, said) -> None:
+    before = path.read_bytes()
+    with pytest.raises(InvalidSetting, match=said):
+        go_on(path, RUN.with_changes(**changes))
+    assert path.read_bytes() == before
+
+
+def test_a_trace_belongs_to_one_at_a_time(path) -> None:
+    with open_trace(path, HEADER) as first, open_trace(path, HEADER) as second:
+        assert first is not None
+        assert second is None
+    with open_trace(path, HEADER) as again:
+        assert again is not None
+
+
+def test_a_disk_that_knows_no_locks_is_no_other_process(tmp_path, monkeypatch) -> None:
+    import fcntl
+
+    def refuse(*_):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with pytest.raises(InvalidSetting, match=r"cannot be locked \(No locks available\)"):
+        go_on(tmp_path / "run.jsonl")
+
+
+@contextmanager
+def room(n_bytes: int) -> Iterator[None]:
+    """No file of this process may grow beyond so many bytes, as on a disk that is full."""
+    before, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (n_bytes, most))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (before, most))
+        signal.signal(signal.SIGXFSZ, ignored)
+
+
+def test_on_a_full_disk_what_was_written_is_kept_and_gone_on_with(path, tmp_path) -> None:
+    full, content = tmp_path / "full.jsonl", path.read_bytes()
+    for n_bytes in range(0, len(content), 97):
+        full.unlink(missing_ok=True)
+        with (
+            room(n_bytes),
+            pytest.raises(InvalidSetting, match=r"cannot be written \(File too large\); make room"),
+        ):
+            go_on(full)
+        assert full.stat().st_size <= n_bytes
+        go_on(full)
+        assert lines_of(full) == lines_of(path)
+
+
+COMMANDS = {
+    "run": "run --steps 2 --out {}/a.jsonl",
+    "compare": "compare --steps 2 --pool 3 --out {}/a.jsonl",
+    "run of a set": "run --prompts in_distribution --problems 2 --steps 2 --out {}",
+    "evaluate": "evaluate --problems 2 --budget 2 --out {}",
+}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_on_a_full_disk_every_command_says_one_sentence(name, tmp_path, capfd, monkeypatch) -> None:
+    monkeypatch.setattr(cli, "load_language_model", lambda *_, **__: ToyLM())
+    monkeypatch.setattr(cli, "load_reward_model", lambda *_, **__: ToyRM())
+    command = COMMANDS[name].format(tmp_path).split()
+    assert main([*command, "--seed", "3"]) == 0
+    whole = {p.name: p.read_bytes().splitlines()[1:] for p in tmp_path.glob("*.jsonl")}
+    for p in tmp_path.glob("[a0]*.jsonl"):  # cut, so that there is something to write
+        os.truncate(p, p.stat().st_size * 2 // 3)
+    kept = {p: p.read_bytes().rpartition(b"\n")[0] for p in tmp_path.iterdir()}
+    capfd.readouterr()
+    most = max(len(content) for content in kept.values())
+    with room(most // 2):
+        assert main([*command, "--seed", "3"]) == 2
+    said = capfd.readouterr().err.strip().splitlines()[-1]
+    assert "cannot be written (File too large); make room" in said
+    assert all(p.read_bytes().startswith(content) for p, content in kept.items())
+    assert main([*command, "--seed", "3"]) == 0
+    now = {p.name: p.read_bytes().splitlines()[1:] for p in tmp_path.glob("*.jsonl")}
+    assert {name: sorted(lines) for name, lines in now.items()} == {
+        name: sorted(lines) for name, lines in whole.items()
+    }
+
+
+def test_what_is_written_whole_is_there_as_a_whole_or_not_at_all(path) -> None:
+    before = path.read_bytes()
+    with room(10), pytest.raises(InvalidSetting, match="File too large"):
+        write_whole(path, b"x" * 99)
+    with room(10), pytest.raises(InvalidSetting, match="File too large"):
+        save_trace(load_trace(path), path)
+    assert path.read_bytes() == before
+    assert [each.name for each in path.parent.iterdir()] == [path.name]
+
+
+@pytest.mark.parametrize("place", ["/dev/full", "/dev/zero", "/dev/null", "/proc", "/proc/x"])
+def test_what_is_no_file_is_refused_in_one_sentence(place) -> None:
+    with pytest.raises(InvalidSetting, match=r"^/\S+ (is no file|cannot be written)[^\n]*$"):
+        go_on(Path(place))
+
+
+def test_a_trace_that_still_grows_is_read_by_its_whole_lines(path, tmp_path) -> None:
+    content = path.read_bytes()
+    grown = tmp_path / "grown.jsonl"
+    assert read_trace(grown) is None
+    for at in range(0, len(content), 7):
+        grown.write_bytes(content[:at])
+        trace = read_trace(grown)
+        n = content[:at].count(b"\n")
+        assert (trace is None) == (n == 0)
+        if trace is not None:
+            n_ends = trace.end is not None
+            assert len(trace.steps) + len(trace.pool) + n_ends == n - 1
+
+
+def test_what_is_no_trace_is_named(tmp_path) -> None:
+    (tmp_path / "odd").write_bytes(b"\xff\xfe\n")
+    for name in ("odd", "."):
+        with pytest.raises(InvalidTrace, match=str(tmp_path)):
+            read_trace(tmp_path / name)
