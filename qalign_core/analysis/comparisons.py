@@ -22,14 +22,11 @@ from qalign_core.chain.cost import n_at_budget
 from qalign_core.decide.answers.extraction import get_extractor, same_answer
 from qalign_core.decide.rules import (
     best_of_n,
+    consensus,
     effective_sample_size,
     importance_weights,
-    majority_vote,
-    minimum_bayes_risk,
     waste_recycling,
-    weighted_majority_vote,
 )
-from qalign_core.decide.utilities import rouge1
 from qalign_core.errors import InvalidSetting
 from qalign_core.protocols import AnswerExtractor
 from qalign_core.types import Cost, Decision, Meter, ScoredResponse, Step, Trace, TraceHeader
@@ -190,41 +187,30 @@ def outcomes(comparison: Comparison, cut: Cut) -> tuple[Outcome, ...]:
     extract = comparison.extract
     steps = comparison.steps_to(cut.t)
     states = [step.state for step in steps if step.t >= _burn_in(comparison, cut)]
-    pool = list(comparison.pool[: cut.n])
-    rewards = [sample.reward for sample in pool]
-    weights = importance_weights(rewards, comparison.header.beta)
-    if extract is None:
-        decisions = (
-            minimum_bayes_risk(states, rouge1),
-            best_of_n(pool),
-            minimum_bayes_risk(pool, rouge1),
-            minimum_bayes_risk(pool, rouge1, weights),
-        )
-    else:
-        decisions = (
-            majority_vote(states, extract),
-            best_of_n(pool, extract),
-            majority_vote(pool, extract),
-            weighted_majority_vote(pool, extract, beta=comparison.header.beta),
-        )
+    pool = comparison.pool[: cut.n]
+    weights = importance_weights([sample.reward for sample in pool], comparison.header.beta)
+
+    in_a_row = [sum(s.cost.generated for s in c[: cut.t + 1]) for c in comparison.chains]
     chain_cost = sum((step.cost for step in steps), Cost())
-    pool_cost = sum((sample.cost for sample in pool), Cost())
-    in_a_row = max(sum(s.cost.generated for s in c[: cut.t + 1]) for c in comparison.chains)
+    of_chain = (len(states), chain_cost, comparison.chain_spent[cut.t], max(in_a_row))
     longest = max(len(sample.response) for sample in pool)
+    pool_cost = sum((sample.cost for sample in pool), Cost())
+    of_pool = (len(pool), pool_cost, comparison.pool_spent[cut.n - 1], longest)
+    decided = (
+        consensus(states, extract),
+        best_of_n(pool, extract),
+        consensus(pool, extract),
+        consensus(pool, extract, weights),
+    )
     return tuple(
         Outcome(
-            method=method,
-            decision=decision,
-            correct=None if extract is None else comparison.is_right(decision.answer),
-            n=len(states) if method == "qalign" else len(pool),
-            cost=chain_cost if method == "qalign" else pool_cost,
-            spent=comparison.chain_spent[cut.t]
-            if method == "qalign"
-            else comparison.pool_spent[cut.n - 1],
-            sequential=in_a_row if method == "qalign" else longest,
-            effective=effective_sample_size(weights) if method == "wmv" else None,
+            method,
+            decision,
+            None if extract is None else comparison.is_right(decision.answer),
+            *(of_chain if method == "qalign" else of_pool),
+            effective_sample_size(weights) if method == "wmv" else None,
         )
-        for method, decision in zip(METHODS, decisions, strict=True)
+        for method, decision in zip(METHODS, decided, strict=True)
     )
 
 
@@ -236,10 +222,7 @@ def recycled(comparison: Comparison, cut: Cut) -> Decision:
     """
     _check(comparison, cut)
     samples, weights = waste_recycling(comparison.steps_to(cut.t), _burn_in(comparison, cut))
-    extract = comparison.extract
-    if extract is None:
-        return minimum_bayes_risk(samples, rouge1, weights)
-    return majority_vote(samples, extract, weights=weights)
+    return consensus(samples, comparison.extract, weights)
 
 
 def _burn_in(comparison: Comparison, cut: Cut) -> int:

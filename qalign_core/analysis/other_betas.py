@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from qalign_core.analysis.curves import resampled_problems
 from qalign_core.analysis.record import Draws
-from qalign_core.analysis.tuning import Proposals, kl_from_base
+from qalign_core.analysis.tuning import kl_from_base, proposals_of
 from qalign_core.decide.arrays import softmax
 from qalign_core.decide.rules import effective_sample_size
 from qalign_core.errors import InvalidSetting
@@ -77,40 +75,6 @@ def against_beta(
         low, high = np.quantile(resampled @ right / len(records), [0.025, 0.975])
         mean_reward, kl, effective = (float(other.mean()) for other in others)
         accepted = None if proposals is None else proposals.acceptance(beta)
-        points.append(
-            BetaPoint(
-                beta=float(beta),
-                accuracy=float(right.mean()),
-                low=float(low),
-                high=float(high),
-                reward=mean_reward,
-                kl=kl,
-                effective=effective,
-                acceptance=accepted,
-            )
-        )
+        band = (float(right.mean()), float(low), float(high))
+        points.append(BetaPoint(float(beta), *band, mean_reward, kl, effective, accepted))
     return points
-
-
-def proposals_of(draws: Draws) -> Proposals | None:
-    """The proposals of all chains, which tell the acceptance at other betas; None if none ran."""
-    chains = [r for r in draws.records if len(r.chain_reward) > r.n_chains]
-    if not chains:
-        return None
-    states = [record.state_of[: -record.n_chains] for record in chains]
-
-    def old(name: str) -> NDArray[Any]:
-        return np.concatenate([getattr(r, name)[s] for r, s in zip(chains, states, strict=True)])
-
-    def new(name: str) -> NDArray[Any]:
-        return np.concatenate([getattr(record, name)[record.n_chains :] for record in chains])
-
-    return Proposals(
-        reward_old=old("chain_reward").astype(np.float64),
-        reward_new=new("chain_reward").astype(np.float64),
-        len_old=old("chain_length"),
-        len_new=new("chain_length"),
-        changed=new("chain_changed").astype(bool),
-        prompt=np.repeat(np.arange(len(chains)), [len(s) for s in states]),
-        beta=draws.beta,
-    )

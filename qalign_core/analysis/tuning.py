@@ -8,10 +8,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from qalign_core.analysis.record import Draws, Record, record_of
 from qalign_core.chain.chain import run_chain
 from qalign_core.chain.kernel import log_acceptances
 from qalign_core.chain.merging import gather
@@ -19,7 +21,7 @@ from qalign_core.decide.arrays import softmax
 from qalign_core.errors import InvalidSetting
 from qalign_core.protocols import LanguageModel, RewardModel
 from qalign_core.run import check_beta, check_count
-from qalign_core.types import Cost
+from qalign_core.types import Cost, Trace
 
 Array = NDArray[np.float64]
 
@@ -224,32 +226,40 @@ async def propose(
     Raises:
         InvalidSetting, InvalidPrompt, ModelContractError, InvalidReward.
     """
-    Row = tuple[float, float, int, int, bool, int]  # noqa: N806
 
-    async def one(prompt: str, place: int) -> tuple[list[Row], Cost]:
-        rows: list[Row] = []
-        cost = Cost()
-        async for step in run_chain(lm, rm, prompt, beta=beta, steps=steps, seed=seed, chain=place):
-            cost = cost + step.cost
-            if step.t > steps // 4:
-                old, new = step.current, step.proposal
-                lengths = len(old.response), len(new.response)
-                rows.append((old.reward, new.reward, *lengths, step.changed, place))
-        return rows, cost
+    async def one(place: int) -> Record:
+        chain = run_chain(lm, rm, prompts[place], beta=beta, steps=steps, seed=seed, chain=place)
+        return record_of(Trace.collect([step async for step in chain]), None, lambda text: None)
 
-    found = await gather(*(one(prompt, place) for place, prompt in enumerate(prompts)))
-    rows = (row for rows, _ in found for row in rows)
-    old, new, len_old, len_new, changed, place = zip(*rows, strict=True)
-    proposals = Proposals(
-        reward_old=np.array(old, dtype=np.float64),
-        reward_new=np.array(new, dtype=np.float64),
-        len_old=np.array(len_old, dtype=np.int64),
-        len_new=np.array(len_new, dtype=np.int64),
-        changed=np.array(changed, dtype=np.bool_),
-        prompt=np.array(place, dtype=np.int64),
-        beta=beta,
+    records = tuple(await gather(*map(one, range(len(prompts)))))
+    spent = (Cost(*record.chain_cost.sum(axis=0).tolist()) for record in records)
+    proposals = proposals_of(Draws(records, beta), first=steps // 4 + 1)
+    assert proposals is not None, "every chain has made steps"
+    return proposals, sum(spent, Cost())
+
+
+def proposals_of(draws: Draws, first: int = 1) -> Proposals | None:
+    """The proposals of all chains from step number `first` on; None if there are none."""
+    records = [r for r in draws.records if len(r.chain_reward) > first * r.n_chains]
+    if not records:
+        return None
+    new = [np.arange(first * r.n_chains, len(r.chain_reward)) for r in records]
+    # made in the state that the step before left
+    old = [r.state_of[steps - r.n_chains] for r, steps in zip(records, new, strict=True)]
+
+    def of(steps: Sequence[NDArray[Any]], name: str) -> NDArray[Any]:
+        parts = [getattr(r, f"chain_{name}")[at] for r, at in zip(records, steps, strict=True)]
+        return np.concatenate(parts)
+
+    return Proposals(
+        reward_old=of(old, "reward").astype(np.float64),
+        reward_new=of(new, "reward").astype(np.float64),
+        len_old=of(old, "length"),
+        len_new=of(new, "length"),
+        changed=of(new, "changed").astype(bool),
+        prompt=np.repeat(np.arange(len(records)), [len(steps) for steps in new]),
+        beta=draws.beta,
     )
-    return proposals, sum((cost for _, cost in found), Cost())
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,11 +12,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 
 import numpy as np
 import numpy.typing as npt
 
 from qalign_core.decide.arrays import softmax
+from qalign_core.decide.utilities import rouge1
 from qalign_core.errors import InvalidReward, InvalidSetting
 from qalign_core.protocols import AnswerExtractor, Utility
 from qalign_core.run import check_beta
@@ -70,7 +72,8 @@ def majority_vote(
     rewards = _rewards(samples)
     raw = _raw_weights(weights, len(samples))
     total = math.fsum(raw)
-    answers = _once_per_text(samples, extract)
+    read = cache(extract)
+    answers = [read(sample.response.text) for sample in samples]
 
     members: dict[str, list[int]] = {}
     for i, answer in enumerate(answers):
@@ -162,6 +165,21 @@ def minimum_bayes_risk(
         weights=tuple(w / total for w in raw),
         scores=tuple(expected[row] / total for row in rows),
     )
+
+
+def consensus(
+    samples: Sequence[ScoredResponse],
+    extract: AnswerExtractor | None,
+    weights: Sequence[float] | None = None,
+) -> Decision:
+    """The majority vote, or without an extractor (open-ended) the minimum Bayes risk with ROUGE-1.
+
+    Raises:
+        InvalidSetting, InvalidReward: as both.
+    """
+    if extract is None:
+        return minimum_bayes_risk(samples, rouge1, weights)
+    return majority_vote(samples, extract, weights=weights)
 
 
 def importance_weights(rewards: Sequence[float], beta: float) -> tuple[float, ...]:
@@ -257,15 +275,6 @@ def _raw_weights(weights: Sequence[float] | None, n: int) -> list[float]:
     if not all(math.isfinite(w) and w >= 0 for w in raw) or not any(raw):
         raise InvalidSetting("weights must be finite, >= 0 and not all 0; give at least one > 0")
     return raw
-
-
-def _once_per_text(samples: Sequence[ScoredResponse], extract: AnswerExtractor) -> list[str | None]:
-    known: dict[str, str | None] = {}
-    for sample in samples:
-        text = sample.response.text
-        if text not in known:
-            known[text] = extract(text)
-    return [known[sample.response.text] for sample in samples]
 
 
 def _utility_matrix(utility: Utility, texts: list[str]) -> npt.NDArray[np.float64]:

@@ -18,8 +18,7 @@ from pathlib import Path
 from qalign_core.analysis.diagnostics import acceptance
 from qalign_core.analysis.record import record_of
 from qalign_core.chain.merging import gather
-from qalign_core.decide.rules import majority_vote, minimum_bayes_risk
-from qalign_core.decide.utilities import rouge1
+from qalign_core.decide.rules import consensus
 from qalign_core.errors import InvalidSetting, InvalidTask, InvalidTrace
 from qalign_core.protocols import LanguageModel, RewardModel
 from qalign_core.run import Run, check_count
@@ -203,10 +202,7 @@ def answers_in(folder: str | Path, problems: Sequence[Problem]) -> tuple[Answer,
 
 def _decide(problem: Problem, trace: Trace) -> Answer:
     states = trace.states
-    if problem.extract is None:
-        decision = minimum_bayes_risk(states, rouge1)
-    else:
-        decision = majority_vote(states, problem.extract)
+    decision = consensus(states, problem.extract)
     return Answer(
         id=problem.id,
         answer=decision.answer,

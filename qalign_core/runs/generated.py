@@ -10,10 +10,12 @@ from __future__ import annotations
 import hashlib
 import random
 import re
+import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, TypeVar, get_args
+from typing import Any, Literal, TypeVar
 
+from qalign_core.assets import ASSETS
 from qalign_core.errors import InvalidSetting
 
 ProblemKind = Literal["in_distribution", "shifted", "long"]
@@ -89,128 +91,17 @@ class WritingTask:
         return f"write|{self.use}|{self.end}|{self.sentences}"
 
 
-GIRLS = ("Mia", "Emma", "Lily", "Zoe", "Anna", "Ruth", "Nora", "Ivy", "Clara", "June")
-BOYS = ("Tom", "Ben", "Sam", "Max", "Leo", "Jack", "Omar", "Paul", "Finn", "Hugo")
-THINGS = (
-    "apples", "marbles", "stamps", "cards", "shells", "pencils", "cookies", "coins", "stickers",
-    "buttons", "beads", "stones", "plums", "toys", "nuts", "flowers", "balloons", "ribbons",
-    "eggs", "candles",
-)  # fmt: skip
-BOXES = ("boxes", "bags", "packs", "jars", "baskets")
-
-STARTS = (
-    "{name} has {start} {things}.",
-    "{name} starts with {start} {things}.",
-    "At first {name} has {start} {things}.",
-    "{name} owns {start} {things}.",
-)
-QUESTIONS = (
-    "How many {things} does {name} have now?",
-    "How many {things} does {name} have in the end?",
-    "How many {things} are there now?",
-    "What is the number of {things} now?",
-)
-
-# {a} and {b} are the event's numbers; for "times", {as_many} is "twice" or "three times" and
-# {multiplies} "doubles" or "triples"; {subject} is the box or what the distractor counts.
-PHRASINGS: dict[EventKind, tuple[str, ...]] = {
-    "gain": (
-        "{He} buys {a} more {things}.",
-        "{friend} gives {him} {a} {things}.",
-        "{He} finds {a} {things}.",
-        "Then {he} gets {a} more.",
-        "{a} more {things} come in the mail.",
-    ),
-    "loss": (
-        "{He} gives {a} {things} to {friend}.",
-        "{He} loses {a} {things}.",
-        "{friend} takes {a} of them.",
-        "Then {he} sells {a} {things}.",
-        "{a} of the {things} get lost.",
-    ),
-    "boxes": (
-        "{He} buys {a} {subject} of {b} {things} each.",
-        "{friend} brings {a} {subject} with {b} {things} in each.",
-        "{He} gets {a} {subject} of {b}.",
-        "{He} finds {a} {subject}, each with {b} {things}.",
-    ),
-    "days": (
-        "For {a} days {he} collects {b} {things} a day.",
-        "Each day for {a} days {he} gets {b} {things}.",
-        "{friend} gives {him} {b} {things} a day for {a} days.",
-        "{He} makes {b} more on each of {a} days.",
-    ),
-    "times": (
-        "Then the number of {things} {multiplies}.",
-        "{His} number of {things} {multiplies}.",
-        "Soon {he} has {as_many} as many.",
-        "Then there are {as_many} as many {things}.",
-    ),
-    "half": (
-        "{He} gives half of the {things} to {friend}.",
-        "{He} loses half of {his} {things}.",
-        "Then {he} sells half of them.",
-        "Half of the {things} get lost.",
-    ),
-    "distractor": (
-        "{friend} is {a} years old.",
-        "There are {a} chairs in the room.",
-        "The trip takes {a} minutes.",
-        "{friend} has {a} books.",
-    ),
-}
-SHIFTED_PHRASINGS: dict[EventKind, tuple[str, ...]] = {
-    "gain": (
-        "{He} wins {a} {things} at the fair.",
-        "A parcel adds {a} {things} to the pile.",
-        "Grandma leaves {a} {things} on the table for {him}.",
-    ),
-    "loss": (
-        "{a} {things} fall into the river.",
-        "The dog runs off with {a} {things}.",
-        "{He} trades away {a} {things}.",
-    ),
-    "boxes": (
-        "{a} {subject} arrive, and every one holds {b} {things}.",
-        "{He} opens {a} {subject} and there are {b} {things} inside each.",
-        "A truck drops off {a} {subject}, {b} {things} in every one.",
-    ),
-    "days": (
-        "A neighbor leaves {b} {things} at the door every morning for {a} days.",
-        "Over {a} days the pile grows by {b} {things} daily.",
-        "{a} days pass, and every day adds {b} {things}.",
-    ),
-    "times": (
-        "By evening the pile is {as_many} as big.",
-        "A machine turns the {things} into {as_many} as many.",
-        "Overnight {his} collection {multiplies}.",
-    ),
-    "half": (
-        "The rain ruins half of the {things}.",
-        "{He} shares the {things} evenly with {friend} and keeps one half.",
-        "A thief walks away with half of the pile.",
-    ),
-    "distractor": (
-        "A ticket costs {a} dollars.",
-        "The shop is {a} miles away.",
-        "{friend} sings {a} songs.",
-    ),
-}
+_WORDS = tomllib.loads((ASSETS / "tasks" / "generated.toml").read_text("utf-8"))
+GIRLS: list[str] = _WORDS["girls"]
+BOYS: list[str] = _WORDS["boys"]
+NOUNS: list[str] = _WORDS["nouns"]
+_EVENTS: dict[EventKind, Any] = _WORDS["events"]
+PHRASINGS: dict[EventKind, list[str]] = {k: e["phrasings"] for k, e in _EVENTS.items()}
+SHIFTED_PHRASINGS: dict[EventKind, list[str]] = {k: e["shifted"] for k, e in _EVENTS.items()}
+_PROBLEMS: dict[ProblemKind, Any] = _WORDS["problems"]
 _COUNTED = re.compile(r"\{a\} (\w+)")
 
 _T = TypeVar("_T", Problem, WritingTask)
-_KINDS: tuple[EventKind, ...] = get_args(EventKind)
-_WEIGHTS: dict[ProblemKind, tuple[float, ...]] = {
-    #                  gain loss boxes days times half distractor
-    "in_distribution": (2.0, 2.0, 2.0, 1.5, 1.5, 1.5, 2.0),
-    "shifted": (1.5, 2.0, 2.0, 1.5, 1.0, 1.5, 3.0),
-    "long": (1.0, 2.5, 2.0, 1.5, 1.0, 3.0, 3.0),
-}
-_LENGTHS: dict[ProblemKind, tuple[int, ...]] = {
-    "in_distribution": (2, 3),
-    "shifted": (3, 4),
-    "long": (6, 7, 8),
-}
 
 
 def generate_problem(
@@ -227,8 +118,8 @@ def generate_problem(
     Raises:
         InvalidSetting: `kind` is none of the three.
     """
-    if kind not in _LENGTHS:
-        raise InvalidSetting(f"kind must be one of {', '.join(_LENGTHS)}, got {kind!r}")
+    if kind not in _PROBLEMS:
+        raise InvalidSetting(f"kind must be one of {', '.join(_PROBLEMS)}, got {kind!r}")
     while True:
         problem = _draw(lambda: _draw_problem(rng, kind), split)
         # A corpus may contradict itself now and then; what people are shown may not.
@@ -272,7 +163,7 @@ def _draw_problem(rng: random.Random, kind: ProblemKind) -> Problem:
     start = rng.randint(6, 30)
     words["start"] = str(start)
     amount, events = start, list[Event]()
-    n_events = rng.choice(_LENGTHS[kind])
+    n_events = rng.choice(_PROBLEMS[kind]["lengths"])
     while len(events) < n_events:
         event = _draw_event(rng, kind, amount)
         if event is None or (event.kind == "distractor" and _is_mostly_talk(events, n_events)):
@@ -281,9 +172,9 @@ def _draw_problem(rng: random.Random, kind: ProblemKind) -> Problem:
         events.append(_phrase(rng, kind, event, words))
     prompt = " ".join(
         [
-            rng.choice(STARTS).format(**words),
+            rng.choice(_WORDS["starts"]).format(**words),
             *(event.text for event in events),
-            rng.choice(QUESTIONS).format(**words),
+            rng.choice(_WORDS["questions"]).format(**words),
         ]
     )
     return Problem(prompt, str(amount), kind, start, tuple(events), words)
@@ -299,7 +190,7 @@ def _draw_words(rng: random.Random) -> dict[str, str]:
     name, friend = rng.sample(GIRLS + BOYS, 2)
     he, him, his = ("she", "her", "her") if name in GIRLS else ("he", "him", "his")
     pronouns = {"he": he, "him": him, "his": his, "He": he.title(), "His": his.title()}
-    return {"name": name, "friend": friend, "things": rng.choice(THINGS), **pronouns}
+    return {"name": name, "friend": friend, "things": rng.choice(_WORDS["things"]), **pronouns}
 
 
 def _is_mostly_talk(events: list[Event], n_events: int) -> bool:
@@ -309,21 +200,13 @@ def _is_mostly_talk(events: list[Event], n_events: int) -> bool:
 
 def _draw_event(rng: random.Random, kind: ProblemKind, amount: int) -> Event | None:
     """An event that keeps the amount within 2..LARGEST and whole, or None if this draw does not."""
-    match rng.choices(_KINDS, _WEIGHTS[kind])[0]:
-        case "gain":
-            event = Event("gain", rng.randint(2, 20))
-        case "loss":
-            event = Event("loss", rng.randint(2, 20))
-        case "boxes":
-            event = Event("boxes", rng.randint(2, 6), rng.randint(3, 9), rng.choice(BOXES))
-        case "days":
-            event = Event("days", rng.randint(2, 6), rng.randint(3, 9))
-        case "times":
-            event = Event("times", rng.randint(2, 3))
-        case "half":
-            event = Event("half")
-        case _:
-            event = Event("distractor", rng.randint(2, 20))
+    weights: dict[EventKind, float] = _PROBLEMS[kind]["weights"]
+    drawn = rng.choices(list(weights), list(weights.values()))[0]
+    ranges = _EVENTS[drawn]
+    parts: dict[str, Any] = {n: rng.randint(*ranges[n]) for n in ("a", "b") if n in ranges}
+    if drawn == "boxes":
+        parts["subject"] = rng.choice(_WORDS["boxes"])
+    event = Event(drawn, **parts)
     if event.kind == "half" and amount % 2:
         return None
     return event if 2 <= event.apply(amount) <= LARGEST else None
@@ -349,21 +232,9 @@ def _phrase(rng: random.Random, kind: ProblemKind, event: Event, words: dict[str
     return Event(event.kind, event.a, event.b, subject, text)
 
 
-NOUNS = (
-    "lamp", "river", "garden", "cat", "window", "bridge", "kite", "boat", "clock", "tree",
-    "letter", "piano", "hat", "moon", "dog", "door", "train", "table", "bird", "house",
-    "ladder", "mirror", "shoe", "field", "chair", "fire", "road", "cake", "basket", "wall",
-)  # fmt: skip
-_NUMBERS = {1: "one sentence", 2: "two sentences", 3: "three sentences"}
-_REQUESTS = (
-    'Write {n}. Use the word "{use}" and end with the word "{end}".',
-    'Write {n} with the word "{use}". The last word must be "{end}".',
-    'Please write {n}. Use "{use}" and make "{end}" the last word.',
-)
-
-
 def _draw_writing_task(rng: random.Random) -> WritingTask:
     use, end = rng.sample(NOUNS, 2)
     sentences = rng.randint(1, 3)
-    prompt = rng.choice(_REQUESTS).format(n=_NUMBERS[sentences], use=use, end=end)
+    n = _WORDS["numbers"][sentences - 1]
+    prompt = rng.choice(_WORDS["requests"]).format(n=n, use=use, end=end)
     return WritingTask(prompt, use, end, sentences)
