@@ -107,7 +107,8 @@ def _checked(body: bytes, name: str, *, by_name: bool) -> bytes:
             got = f"{len(values)} of them" if isinstance(values, list) else shown(values)
             raise Refused(
                 422,
-                f"data must be a list of at most {len(known)} settings ({', '.join(known)}), got {got}",
+                f"data must be a list of at most {len(known)} settings "
+                f"({', '.join(known)}), got {got}",
             )
         given = dict(zip(known, values, strict=False))
         said["data"] = [*given.values(), *list(known.values())[len(given) :]]

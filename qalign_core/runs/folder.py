@@ -109,7 +109,8 @@ async def run_set(
                     continue
                 known = file.known
                 told(len(known.steps) + len(known.pool), len(problems) - len(left), len(taken))
-                async with aclosing(record(lm, rm, runs[place], known=known)) as lines:
+                drawn = record(lm, rm, runs[place], known=known)
+                async with aclosing(drawn) as lines:  # type: ignore[type-var]
                     async for item in lines:
                         file.write(item.line)
                         told(item.drawn is not None, len(problems) - len(left), len(taken))
