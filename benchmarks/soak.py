@@ -17,6 +17,7 @@ import json
 import random
 import time
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 import httpx
@@ -33,7 +34,7 @@ async def stays(client: httpx.AsyncClient, server: Server, page: Page, k: int, n
     """A session that runs one chain after the other."""
     user = User()
     await opened(client, server, page, user)
-    for seed in itertools.count(k):
+    for seed in going_on(k, n):
         await chain(client, server, page, user, seed)
         n["runs"] += 1
 
@@ -41,19 +42,20 @@ async def stays(client: httpx.AsyncClient, server: Server, page: Page, k: int, n
 async def leaves(client: httpx.AsyncClient, server: Server, page: Page, k: int, n: Counter) -> None:
     """A session that is closed in mid run, and a new one, and so on."""
     rng = random.Random(k)
-    for seed in itertools.count(k):
+    for seed in going_on(k, n):
         user = User()
         await opened(client, server, page, user)
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(
-                chain(client, server, page, user, seed), rng.uniform(*LEFT_AFTER)
-            )
-        n["left in mid run"] += 1
+        running = asyncio.create_task(chain(client, server, page, user, seed))
+        while not (user.steps or running.done()):
+            await asyncio.sleep(0.1)
+        await asyncio.wait({running}, timeout=rng.uniform(*LEFT_AFTER))
+        n["left in mid run"] += running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
 
 
 async def calls(client: httpx.AsyncClient, server: Server, k: int, n: Counter) -> None:
     """A program that calls /run_chain; every other time it does not wait for the end."""
-    for seed in itertools.count(k):
+    for seed in going_on(k, n):
         prompt = PROBLEMS[seed % len(PROBLEMS)].prompt
         address = f"{server.address}/call/v2/run_chain"
         asked = {"prompt": prompt, "steps": STEPS, "seed": seed}
@@ -67,6 +69,11 @@ async def calls(client: httpx.AsyncClient, server: Server, k: int, n: Counter) -
             )
             n["refused"] += said == "error"
         n["calls"] += 1
+
+
+def going_on(first: int, n: Counter) -> Iterator[int]:
+    """Numbers from `first`, until the soak is to end."""
+    return itertools.takewhile(lambda _: not n["ending"], itertools.count(first))
 
 
 async def heard(client: httpx.AsyncClient, address: str) -> str:
@@ -96,7 +103,7 @@ async def chain(
 async def soak(minutes: float) -> None:
     """Memory every half minute, then how soon the processor rests."""
     n: Counter[str] = Counter()
-    limits = httpx.Limits(max_connections=None)
+    limits = httpx.Limits(max_connections=None, keepalive_expiry=2.0)  # the server waits 5 s
     with contextlib.closing(Server()) as server:
         async with httpx.AsyncClient(timeout=None, limits=limits) as client:
             page = await server.ready(client)
@@ -114,6 +121,8 @@ async def soak(minutes: float) -> None:
                 done, _ = await asyncio.wait(tasks, timeout=min(30.0, 60 * minutes - seconds))
                 for task in done:
                     await task  # somebody was refused, or something failed: an error of the soak
+            n["ending"] = 1  # what has been asked for is heard before its session is closed
+            await asyncio.wait(tasks, timeout=5.0)
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
