@@ -1,0 +1,205 @@
+"""What a run draws, decides by and costs is a fact of the run: one hash, wherever it is drawn.
+
+Each test draws the same seed elsewhere: in company, after others, with other rows, in another
+process, resumed, at another door. The hash is of every proposal and verdict, of every independent
+sample, and of what each of them cost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import random
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from components.session.drawing import draw_run
+from components.session.runs import Runs
+from qalign_core import load_language_model, load_reward_model, load_trace, registry
+from qalign_core.chain.cost import reads_on
+from qalign_core.cli import main
+from qalign_core.run import Limits, Run
+from qalign_core.runs.folder import run_of, run_set
+from qalign_core.runs.problem_sets import Problem, problem_line
+from qalign_core.runs.runner import header_of, record
+from qalign_core.runs.store import open_trace
+from qalign_core.runs.trace import parse_trace
+from qalign_core.types import Trace
+
+PROBLEM = Problem("p", "Tom has 5 eggs. He buys 2 boxes of 6 eggs each. How many?", "17", "number")
+OTHERS = [Problem(f"o{k}", f"Mia finds {k} shells. How many?", str(k), "number") for k in range(3)]
+RUN = run_of(Run(seed=3, steps=5, chains=2, pool=6), PROBLEM, 0)
+FIRST = 4
+"""Proposals of a chain, and samples, that a run has however it ends: these are hashed."""
+WHOLE = 10**6
+"""In place of that: all there are."""
+
+
+def fingerprint(trace: Trace, first: int = FIRST) -> str:
+    """A hash of the first draws of a run."""
+    steps = [
+        [
+            *(s.chain, s.t, s.index, s.proposal.response.tokens, s.proposal.reward, s.cost),
+            *(s.accepted, s.log_alpha, s.log_u, s.state.response.text),
+        ]
+        for chain in trace.chains.values()
+        for s in chain[: first + 1]
+    ]
+    pool = [[s.response.tokens, s.response.text, s.reward, s.cost] for s in trace.pool[:first]]
+    assert len(pool) == first or first == WHOLE
+    return hashlib.sha256(repr((steps, pool)).encode()).hexdigest()
+
+
+async def drawn(run: Run = RUN, **options: int) -> Trace:
+    lm = load_language_model(run.lm, sampling=run.sampling, **options)
+    rm = load_reward_model(run.rm)
+    return parse_trace("".join([item.line async for item in record(lm, rm, run)]))
+
+
+@pytest.fixture(scope="module")
+def alone() -> Trace:
+    return asyncio.run(drawn())
+
+
+@pytest.fixture(scope="module")
+def expected(alone: Trace) -> str:
+    return fingerprint(alone)
+
+
+async def test_in_company_of_twenty(expected: str) -> None:
+    others = [RUN.with_changes(seed=100 + k, steps=2, pool=2, chains=1) for k in range(20)]
+    traces = await asyncio.gather(*map(drawn, [*others[:10], RUN, *others[10:]]))
+    assert fingerprint(traces[10]) == expected
+
+
+async def test_after_a_hundred(expected: str) -> None:
+    for k in range(10):
+        run = RUN.with_changes(steps=0, pool=0, chains=1)
+        await asyncio.gather(*(drawn(run.with_changes(seed=10 * k + i)) for i in range(10)))
+    assert fingerprint(await drawn()) == expected
+
+
+@pytest.mark.parametrize("rows", [1, 3, 16, 64])
+async def test_at_any_number_of_rows(expected: str, rows: int) -> None:
+    try:
+        assert fingerprint(await drawn(rows=rows)) == expected
+    finally:
+        registry.unload("embedded")
+
+
+async def test_resumed_after_ten_kills(alone: Trace, tmp_path: Path) -> None:
+    """Each time between two draws, or in the middle of writing one."""
+    lm, rm = load_language_model("embedded"), load_reward_model("embedded")
+    path, rng = tmp_path / "run.jsonl", random.Random(1)
+
+    async def draw(most: int) -> None:
+        with open_trace(path, header_of(lm, rm, RUN)) as file:
+            assert file is not None
+            async for item in record(lm, rm, RUN, known=file.known):
+                file.write(item.line)
+                most -= 1
+                if not most:
+                    break
+
+    for _ in range(10):
+        await draw(rng.randrange(1, 3))
+        os.truncate(path, path.stat().st_size - rng.randrange(40))
+    await draw(WHOLE)
+    assert fingerprint(load_trace(path), WHOLE) == fingerprint(alone, WHOLE)
+
+
+@pytest.fixture
+def problems(tmp_path: Path) -> str:
+    path = tmp_path / "set.jsonl"
+    path.write_text("".join(map(problem_line, [PROBLEM, *OTHERS])))
+    return str(path)
+
+
+OPTIONS = ["--seed", "3", "--chains", "2", "--steps", "5", "--pool", "6"]
+
+
+@pytest.mark.slow
+async def test_drawn_by_two_processes_of_which_one_is_killed(
+    alone: Trace, problems: str, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    command = ["run", "--prompts", problems, "--out", str(out), "--at-once", "1", *OPTIONS]
+    other = subprocess.Popen(
+        [sys.executable, "-m", "qalign_core", *command], stderr=subprocess.PIPE
+    )
+    try:
+        said = b""
+        while not re.search(rb" [1-9][0-9]*/", said):  # its bar counts draws
+            assert other.stderr is not None
+            byte = other.stderr.read(1)
+            assert byte, said
+            said += byte
+        lm, rm = load_language_model("embedded"), load_reward_model("embedded")
+        everything = [PROBLEM, *OTHERS]
+        await run_set(lm, rm, RUN, everything, out, progress=lambda *_: other.kill())
+    finally:
+        other.kill()
+        other.communicate()
+    assert fingerprint(load_trace(out / "00000.jsonl"), WHOLE) == fingerprint(alone, WHOLE)
+    for place, problem in enumerate(OTHERS, start=1):
+        there = load_trace(out / f"{place:05}.jsonl")
+        assert fingerprint(there) == fingerprint(await drawn(run_of(RUN, problem, place)))
+
+
+DOORS = {
+    "run": "run --quiet --out {out}",
+    "run of a set": "run --prompts {set} --quiet --out {folder}",
+    "compare": "compare --out {out}",
+    "evaluate": "evaluate --task {set} --budget 16 --problems 1 --out {folder}",
+}
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_at_every_door_of_the_command_line(
+    expected: str, problems: str, tmp_path: Path, door: str
+) -> None:
+    out, folder = tmp_path / "run.jsonl", tmp_path / "folder"
+    command = DOORS[door].format(out=out, set=problems, folder=folder).split()
+    options, wanted = OPTIONS, RUN
+    if door == "compare":
+        options, wanted = OPTIONS[:6], RUN.with_changes(pool=4096, matched="pool")
+    elif door == "evaluate":
+        options, wanted = OPTIONS[:4], RUN.with_changes(pool=16, steps=16 * 192, matched="chain")
+    if "{set}" not in DOORS[door]:
+        options = [*options, "--prompt", PROBLEM.prompt, "--reference", "17"]
+    assert main([*command, *options]) == 0
+    trace = load_trace(folder / "00000.jsonl" if "{folder}" in DOORS[door] else out)
+    assert fingerprint(trace) == expected
+    assert fingerprint(trace, WHOLE) == fingerprint(asyncio.run(drawn(wanted)), WHOLE)
+
+
+@pytest.mark.parametrize("page", ["watch", "compare"])
+async def test_on_the_pages(expected: str, page: str) -> None:
+    runs = Runs(Limits())
+    wanted = RUN if page == "watch" else RUN.with_changes(matched="pool", pool=4096)
+    async for shown in runs.stream("visitor", lambda feed: draw_run(feed, runs, wanted)):
+        text = shown.text
+    trace = parse_trace(text)
+    assert fingerprint(trace) == expected
+    assert fingerprint(trace, WHOLE) == fingerprint(await drawn(wanted), WHOLE)
+
+
+async def test_another_seed_and_a_cost_that_a_cache_decides_have_another_hash(
+    expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The control: either would be seen."""
+    assert fingerprint(await drawn(RUN.with_changes(seed=4))) != expected
+    rm, seen = load_reward_model("embedded"), set[tuple[int, int]]()
+
+    def of_the_cache(known: int, total: int) -> int:
+        again = (known, total) in seen
+        seen.add((known, total))
+        return 0 if again else reads_on(known, total)
+
+    monkeypatch.setattr(rm, "n_read", of_the_cache)
+    assert fingerprint(await drawn()) != fingerprint(await drawn())
