@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from qalign_core.analysis.record import Record
 from qalign_core.errors import InvalidSetting
@@ -73,27 +73,20 @@ class Acceptance:
 
 def acceptance(steps: Iterable[Step]) -> Acceptance:
     """Count accepted proposals; the initial draw (t = 0) is none."""
-    n = n_accepted = n_changed = n_both = 0
-    for step in steps:
-        if step.t > 0:
-            n += 1
-            n_accepted += step.accepted
-            n_changed += step.changed
-            n_both += step.accepted and step.changed
-    return Acceptance(Rate(n_accepted, n), Rate(n_both, n_changed))
+    return _counted([(step.accepted, step.changed) for step in steps if step.t > 0])
 
 
 def acceptance_of(records: Iterable[Record]) -> Acceptance:
     """Count accepted proposals over all chains, initial draws left out."""
-    n = n_accepted = n_changed = n_both = 0
-    for record in records:
-        proposals = slice(record.n_chains, None)
-        accepted, changed = record.chain_accepted[proposals], record.chain_changed[proposals]
-        n += len(accepted)
-        n_accepted += int(accepted.sum())
-        n_changed += int(changed.sum())
-        n_both += int((accepted & changed).sum())
-    return Acceptance(Rate(n_accepted, n), Rate(n_both, n_changed))
+    pairs = [np.stack([r.chain_accepted, r.chain_changed], 1)[r.n_chains :] for r in records]
+    return _counted(np.concatenate(pairs) if pairs else ())
+
+
+def _counted(proposals: ArrayLike) -> Acceptance:
+    """Acceptance of proposals, a row each: whether it was accepted, whether it was a change."""
+    accepted, changed = np.asarray(proposals, dtype=bool).reshape(-1, 2).T
+    both = int((accepted & changed).sum())
+    return Acceptance(Rate(int(accepted.sum()), len(accepted)), Rate(both, int(changed.sum())))
 
 
 def ess(chains: Sequence[Sequence[float]]) -> float | None:

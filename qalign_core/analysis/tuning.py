@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from qalign_core.analysis.curves import resampled_problems
 from qalign_core.analysis.record import Draws, Record, record_of
 from qalign_core.chain.chain import run_chain
 from qalign_core.chain.kernel import log_acceptances
@@ -307,14 +308,12 @@ def beta_for(
     if len(np.unique(groups)) == 1:  # neighbours in a chain are related: resample blocks of eight
         groups = np.arange(len(groups)) // 8
     members = np.unique(groups, return_inverse=True)[1]
-    n_groups = int(members.max()) + 1
-    belongs = np.zeros((len(members), n_groups))
-    belongs[np.arange(len(members)), members] = 1
+    belongs = np.eye(members.max() + 1)[members]
     top, bottom = accepted @ belongs, counted @ belongs  # [betas, groups]
 
     log_beta, reached = _crossing(grid, top.sum(axis=1) / bottom.sum(axis=1), target)
     rng = np.random.default_rng(seed)
-    picked = rng.multinomial(n_groups, np.full(n_groups, 1 / n_groups), n_bootstrap).T
+    picked = resampled_problems(rng, belongs.shape[1], n_bootstrap).T
     total = bottom @ picked
     rates = np.divide(top @ picked, total, out=np.ones_like(total), where=total > 0)
     ends = [_crossing(grid, rate, target) for rate in rates.T]

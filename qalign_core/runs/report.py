@@ -8,7 +8,7 @@ from typing import Any
 
 from qalign_core.analysis.curves import Curve, Point, curves
 from qalign_core.analysis.diagnostics import acceptance_of
-from qalign_core.analysis.paired import paired
+from qalign_core.analysis.paired import Difference, paired
 from qalign_core.runs.results import Results
 
 OTHERS: tuple[Curve, ...] = ("wmv", "bon", "mv", "any")
@@ -33,32 +33,14 @@ def report(sets: Mapping[str, Results]) -> dict[str, list[dict[str, Any]]]:
     made: dict[str, list[dict[str, Any]]] = {"rows": [], "paired": []}
     for name, results in sets.items():
         points = curves(results.draws)
-        has_flops = results.header.meter.unit == "FLOPs"
+        compared = [each for other in OTHERS for each in paired(points, "qalign", other)]
         made["rows"] += [
-            {
-                "set": name,
-                "method": p.method,
-                "n": p.n,
-                "flops": p.spent if has_flops else None,
-                "accuracy": p.value,
-                "low": p.low,
-                "high": p.high,
-            }
+            {"set": name, "method": p.method, "n": p.n, **_measured(p, results, "accuracy")}
             for p in points
         ]
         made["paired"] += [
-            {
-                "set": name,
-                "a": found.a,
-                "b": found.b,
-                "n": found.n,
-                "flops": found.spent if has_flops else None,
-                "difference": found.value,
-                "low": found.low,
-                "high": found.high,
-            }
-            for other in OTHERS
-            for found in paired(points, "qalign", other)
+            {"set": name, "a": d.a, "b": d.b, "n": d.n, **_measured(d, results, "difference")}
+            for d in compared
         ]
     return made
 
@@ -88,6 +70,12 @@ def summary(results: Results, *, seed: int = 0) -> dict[str, Any]:
         "points": [_row(p) for p in points],
         "table": [_row(p) for p in points if p.n == largest],
     }
+
+
+def _measured(found: Point | Difference, results: Results, what: str) -> dict[str, Any]:
+    """What it cost, as far as that is known in FLOPs, and the measure with its interval."""
+    flops = found.spent if results.header.meter.unit == "FLOPs" else None
+    return {"flops": flops, what: found.value, "low": found.low, "high": found.high}
 
 
 def _row(point: Point) -> dict[str, Any]:

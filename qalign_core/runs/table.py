@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Sequence
 
-from qalign_core.analysis.comparisons import (
-    Comparison,
-    Cut,
-    full_cut,
-)
+from qalign_core.analysis.comparisons import Comparison, Cut, full_cut
 from qalign_core.decide.rules import importance_weights
 from qalign_core.types import Cost, ScoredResponse
 
@@ -31,35 +28,22 @@ def to_csv(comparison: Comparison) -> str:
     cut = full_cut(comparison) if comparison.ready else Cut(-1, 0)
     n_states = len(comparison.chains) * (cut.t + 1)
     extract = comparison.extract
+
+    def write(place: Sequence[object], draw: ScoredResponse, cost: Cost, weight: object) -> None:
+        response = draw.response
+        answer = extract(response.text) if extract else None
+        told = (_cell(answer or ""), draw.reward, len(response), response.finished)
+        rows.writerow([*place, *told, cost.generated, cost.scored, weight, _cell(response.text)])
+
     for step in (step for chain in comparison.chains for step in chain):
-        state = step.state
-        rows.writerow(
-            [
-                *("chain", step.chain, step.t, step.index, step.log_alpha, step.accepted),
-                *_draw(state, extract(state.response.text) if extract else None, step.cost),
-                1 / n_states if step.t <= cut.t else "",
-                _cell(state.response.text),
-            ]
-        )
+        place = ("chain", step.chain, step.t, step.index, step.log_alpha, step.accepted)
+        write(place, step.state, step.cost, 1 / n_states if step.t <= cut.t else "")
     pool = comparison.pool
     weights = importance_weights([s.reward for s in pool[: cut.n]], comparison.header.beta)
     for k, sample in enumerate(pool):
-        rows.writerow(
-            [
-                *("pool", "", k, "", "", ""),
-                *_draw(sample, extract(sample.response.text) if extract else None, sample.cost),
-                weights[k] if k < cut.n else "",
-                _cell(sample.response.text),
-            ]
-        )
+        weight = weights[k] if k < cut.n else ""
+        write(("pool", "", k, "", "", ""), sample, sample.cost, weight)
     return out.getvalue()
-
-
-def _draw(sample: ScoredResponse, answer: str | None, cost: Cost) -> list[object]:
-    return [
-        *(_cell(answer or ""), sample.reward, len(sample.response), sample.response.finished),
-        *(cost.generated, cost.scored),
-    ]
 
 
 def _cell(text: str) -> str:
