@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from qalign_core.assets import ASSETS
 from qalign_core.errors import InvalidSetting, ModelLoadError, NotEnoughMemory
-from qalign_core.models.checks import check_sampling
+from qalign_core.models.chat import check_sampling
 from qalign_core.protocols import RewardModel
 from qalign_core.reading import is_finite, is_text, is_whole, shown
 from qalign_core.run import Sampling
@@ -305,8 +305,8 @@ def _takes(kind: str, id: str) -> dict[str, str]:
     if ".py:" in id:
         return {}
     entry = entries().get((kind, id))
-    cls, load = _loader(kind, entry.source if entry is not None else id)
-    options = [option for made in (cls, load) for option in signature(made).parameters.values()]
+    _, makers = _loader(kind, entry.source if entry is not None else id)
+    options = [option for made in makers for option in signature(made).parameters.values()]
     return {
         option.name: str(option.annotation)
         for option in options
@@ -314,19 +314,20 @@ def _takes(kind: str, id: str) -> dict[str, str]:
     }
 
 
-def _loader(kind: str, source: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """What takes the options of a model from there, and what loads it (and takes the others)."""
+def _loader(kind: str, source: str) -> tuple[Callable[..., Any], tuple[Callable[..., Any], ...]]:
+    """What loads a model from there, and all that takes the options of it."""
     if is_address(source):
-        from qalign_core.models.served.client import Server
+        from qalign_core.models.served.connection import Served
         from qalign_core.models.served.language_model import ServedLanguageModel
         from qalign_core.rewards.served import ServedRewardModel
 
-        return Server, (ServedLanguageModel if kind == "lm" else ServedRewardModel).connect
+        served = ServedLanguageModel if kind == "lm" else ServedRewardModel
+        return served.connect, (Served.connect, served.connect, served)
     from qalign_core.models.local.language_model import HFLanguageModel
     from qalign_core.rewards.classifier import HFRewardModel
 
-    cls = HFLanguageModel if kind == "lm" else HFRewardModel
-    return cls, cls.from_pretrained
+    local = HFLanguageModel if kind == "lm" else HFRewardModel
+    return local.from_pretrained, (local.from_pretrained, local)
 
 
 def _check_taken(kind: str, id: str, options: dict[str, Any]) -> None:
@@ -390,7 +391,7 @@ def _shared(kind: str, id: str, options: dict[str, Any]) -> Any:
         name = None if is_address(id) else id
         while True:
             try:
-                model = _loader(kind, source)[1](source, id=name, **given)
+                model = _loader(kind, source)[0](source, id=name, **given)
                 break
             except NotEnoughMemory:
                 if not _unload_idle():

@@ -20,9 +20,10 @@ from test_reading import results
 from qalign_core import collect, run_chains
 from qalign_core.decide.answers.extraction import EXTRACTORS, get_extractor
 from qalign_core.errors import ModelLoadError, QAlignError
-from qalign_core.models.loading import _n_stored
+from qalign_core.models.loading import n_stored
 from qalign_core.models.served import language_model as served_lm
 from qalign_core.models.served.client import Garbled
+from qalign_core.models.served.connection import read_card
 from qalign_core.registry import _read_own, reward_parts
 from qalign_core.rewards import served as served_rm
 from qalign_core.run import Limits, Run
@@ -194,7 +195,7 @@ def test_what_servers_answer(drawn: Any, scored: Any, card: Any) -> None:
     for read, *told in (
         (served_lm._read, drawn, SENT, 10, (2,), 262, "http://h"),
         (served_rm._read, scored, 3, "http://h"),
-        (served_lm.read_card, card),
+        (read_card, card),
     ):
         with suppress(Garbled):  # it is sent again
             survives(read, *told)
@@ -249,12 +250,13 @@ HEADER = {"a": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, "__me
 @SEEDED
 @given(data=st.data())
 def test_weights(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
-    path = tmp_path_factory.getbasetemp() / "fuzz.safetensors"
+    path = tmp_path_factory.getbasetemp() / "fuzz" / "fuzz.safetensors"
+    path.parent.mkdir(exist_ok=True)
     text = json.dumps(data.draw(changed(HEADER))).encode()
     content = len(text).to_bytes(8, "little") + text + bytes(24)
     path.write_bytes(data.draw(st.just(content) | spoilt(content)))
     try:
-        _n_stored(path)
+        n_stored(path.parent)
     except ModelLoadError as error:
         refused(error)
 

@@ -15,12 +15,14 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
+import huggingface_hub.errors as hub
 import torch
+from huggingface_hub import HfApi, constants, snapshot_download, try_to_load_from_cache
+from safetensors import SafetensorError, safe_open
 
 from qalign_core.errors import ModelLoadError, NotEnoughMemory, QAlignError
 from qalign_core.models.progress import FetchBar, tell
 from qalign_core.models.text import Text
-from qalign_core.reading import from_json, is_whole
 
 CACHE_BYTES = 256 * 2**20
 """Memory for keys and values that are kept between requests, unless an option says so."""
@@ -33,7 +35,6 @@ _NO_WEIGHTS = (
 )
 _REVISION = re.compile(r"\w[\w.-]*(/\w[\w.-]*)*")  # the cache has a file of that name
 _LEAST = {"rows": 1, "window": 2, "threads": 1, "cache_bytes": 0, "max_queue": 1}
-_MOST_HEADER = 100 * 10**6  # as safetensors itself has it
 _SLOW = 2**27  # bytes of weights whose reading is worth a word
 _BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 
@@ -241,6 +242,22 @@ _ENDINGS = {
 }
 
 
+_UNFETCHED: dict[type[Exception], str] = {
+    hub.GatedRepoError: "{name} is gated: accept its licence on the hub and set HF_TOKEN, or "
+    "choose another",
+    hub.RevisionNotFoundError: "{name} has no revision {revision}; leave it out or name a commit, "
+    "branch or tag",
+    hub.RepositoryNotFoundError: "{name} is neither a folder nor a model on the hub",
+    hub.HFValidationError: "{name} is neither a folder nor a model on the hub",
+    hub.LocalEntryNotFoundError: "{name} is not on this machine and no hub answers; check the "
+    "connection, or give a folder",
+    Exception: "{name} could not be fetched from the hub ({kind}); check the name and the "
+    "connection, or give a folder",
+}
+"""What is said of an error of the hub's client; the first kind that fits."""
+_FINAL = tuple(_UNFETCHED)[:4]  # the hub has answered, so what is on this machine does not help
+
+
 def _fetch(
     name: str,
     revision: str | None,
@@ -257,15 +274,6 @@ def _fetch(
         raise ModelLoadError(
             f"there is no folder {name}; give a folder with config.json or a hub id"
         )
-    from huggingface_hub import HfApi, snapshot_download
-    from huggingface_hub.errors import (
-        GatedRepoError,
-        HFValidationError,
-        LocalEntryNotFoundError,
-        RepositoryNotFoundError,
-        RevisionNotFoundError,
-    )
-
     if revision and not _REVISION.fullmatch(revision):
         raise ModelLoadError(
             f"{revision!r:.80} is no revision of {name}; name a commit, branch or tag"
@@ -278,7 +286,7 @@ def _fetch(
     try:
         try:
             found = HfApi().model_info(name, revision=revision, files_metadata=True)
-        except (GatedRepoError, HFValidationError, RepositoryNotFoundError, RevisionNotFoundError):
+        except _FINAL:
             raise
         except Exception:  # no hub to ask: what was fetched before may still be there
             local = Path(snapshot_download(name, local_files_only=True, **wanted))
@@ -288,34 +296,16 @@ def _fetch(
         local = Path(snapshot_download(name, tqdm_class=FetchBar.of(name), **wanted))
     except QAlignError:
         raise
-    except GatedRepoError as error:
-        raise ModelLoadError(
-            f"{name} is gated: accept its licence on the hub and set HF_TOKEN, or choose another"
-        ) from error
-    except RevisionNotFoundError as error:
-        raise ModelLoadError(
-            f"{name} has no revision {revision}; leave it out or name a commit, branch or tag"
-        ) from error
-    except (RepositoryNotFoundError, HFValidationError) as error:
-        raise ModelLoadError(f"{name} is neither a folder nor a model on the hub") from error
-    except LocalEntryNotFoundError as error:
-        raise ModelLoadError(
-            f"{name} is not on this machine and no hub answers; check the connection, or give a "
-            "folder"
-        ) from error
     except Exception as error:
+        said = next(said for kind, said in _UNFETCHED.items() if isinstance(error, kind))
         raise ModelLoadError(
-            f"{name} could not be fetched from the hub ({type(error).__name__}); "
-            "check the name and the connection, or give a folder"
+            said.format(name=name, revision=revision, kind=type(error).__name__)
         ) from error
     return local, local.name
 
 
 def _check_listed(found: Any, name: str, dtype: str | None, device: str) -> None:
     """Refuse a repository before its weights are fetched: none that is safe, or too many."""
-    from huggingface_hub import try_to_load_from_cache
-    from huggingface_hub.constants import HF_HUB_CACHE
-
     sizes = {
         file.rfilename: file.size or 0
         for file in found.siblings or ()
@@ -329,7 +319,7 @@ def _check_listed(found: Any, name: str, dtype: str | None, device: str) -> None
         for file, size in sizes.items()
         if not isinstance(try_to_load_from_cache(name, file, revision=found.sha), str)
     )
-    cache = Path(HF_HUB_CACHE)
+    cache = Path(constants.HF_HUB_CACHE)
     cache = next(path for path in (cache, *cache.parents) if path.is_dir())
     if missing > (free := shutil.disk_usage(cache).free):
         raise ModelLoadError(
@@ -367,28 +357,16 @@ def n_stored(folder: Path) -> int:
     Raises:
         ModelLoadError: a file has no header, or one that does not fit what is behind it.
     """
-    return sum(_n_stored(path) for path in folder.glob("*.safetensors"))
-
-
-def _n_stored(path: Path) -> int:
-    try:
-        with path.open("rb") as file:
-            size, n_header = path.stat().st_size - 8, int.from_bytes(file.read(8), "little")
-            if not 0 < n_header <= min(size, _MOST_HEADER):
-                raise ValueError(f"a header of {n_header:,} bytes in {size:,}")
-            header = from_json(file.read(n_header))
-        header.pop("__metadata__", None)
-        shapes = [tensor["shape"] for tensor in header.values()]
-        if not all(is_whole(n, 0) for shape in shapes for n in shape):
-            raise ValueError("a tensor without a shape")
-        total = sum(map(math.prod, shapes))
-        if total > 8 * size:  # no number has less than a bit
-            raise ValueError(f"{total:,} numbers in {size:,} bytes")
-    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-        raise ModelLoadError(
-            f"{path} is no whole safetensors file ({error}); fetch or save it again"
-        ) from error
-    return total
+    n = 0
+    for path in folder.glob("*.safetensors"):
+        try:
+            with safe_open(path, framework="pt") as file:
+                n += sum(math.prod(file.get_slice(name).get_shape()) for name in file.keys())  # noqa: SIM118
+        except (OSError, SafetensorError) as error:
+            raise ModelLoadError(
+                f"{path} is no whole safetensors file ({error}); fetch or save it again"
+            ) from error
+    return n
 
 
 def available_memory(device: str) -> int | None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
-import json
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
@@ -26,10 +24,7 @@ class Text:
         self._special = frozenset(tokenizer.all_special_ids) | {
             id for id, token in tokenizer.added_tokens_decoder.items() if token.special
         }
-        decoder = json.loads(self._backend.to_str()).get("decoder") or {}
-        self._bytes = _byte_table() if decoder.get("type") == "ByteLevel" else None
         self.conversation = lru_cache(maxsize=1024)(self._conversation)
-        self._piece = lru_cache(maxsize=65536)(self._piece_bytes)
 
     def prompt(self, prompt: str) -> tuple[int, ...]:
         """Ids of a conversation of one user turn, ending where the assistant's text begins."""
@@ -71,29 +66,13 @@ class Text:
 
         A token that ends inside a character has the piece of the characters it completes.
         """
-        if self._bytes is None:
-            return self._stream(tokens)
-        incremental = codecs.getincrementaldecoder("utf-8")("replace")
-        pieces: list[str] = []
-        ordinary: list[int] = []
-        for token in tokens:
-            if token in self._special:
-                pieces.append(self._name(token))
-            else:
-                ordinary.append(len(pieces))
-                pieces.append(incremental.decode(self._piece(token)))
-        if ordinary:  # bytes that never became a character
-            pieces[ordinary[-1]] += incremental.decode(b"", final=True)
-        return "".join(pieces[i] for i in ordinary), tuple(pieces)
-
-    def _stream(self, tokens: Sequence[int]) -> tuple[str, tuple[str, ...]]:
         from tokenizers.decoders import DecodeStream
 
         text = self.decode(tokens)
         stream, pieces, plain = DecodeStream(skip_special_tokens=True), [], ""
         for token in tokens:
             if token in self._special:
-                pieces.append(self._name(token))
+                pieces.append(str(self._tokenizer.convert_ids_to_tokens(token)))
                 continue
             piece = stream.step(self._backend, token) or ""
             pieces.append(piece)
@@ -102,23 +81,3 @@ class Text:
         if ordinary and text.startswith(plain):  # bytes that never became a character
             pieces[ordinary[-1]] += text[len(plain) :]
         return text, tuple(pieces)
-
-    def _name(self, token: int) -> str:
-        return str(self._tokenizer.convert_ids_to_tokens(token))
-
-    def _piece_bytes(self, token: int) -> bytes:
-        assert self._bytes is not None
-        name = self._backend.id_to_token(token) or ""
-        if token in self._tokenizer.added_tokens_decoder:
-            return str(name).encode()
-        return b"".join(self._bytes.get(c, c.encode()) for c in name)
-
-
-@lru_cache(maxsize=1)
-def _byte_table() -> dict[str, bytes]:
-    """The characters by which byte-level tokenizers write bytes (GPT-2's table), reversed."""
-    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
-    others = [b for b in range(256) if b not in printable]
-    table = {chr(b): bytes([b]) for b in printable}
-    table.update({chr(256 + i): bytes([b]) for i, b in enumerate(others)})
-    return table

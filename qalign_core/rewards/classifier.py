@@ -14,14 +14,12 @@ from typing import Any
 import torch
 
 from qalign_core.chain.cost import reads_all, reads_on
-from qalign_core.errors import InvalidPrompt, InvalidReward
 from qalign_core.models.loading import CACHE_BYTES, Loaded, Pretrained
 from qalign_core.models.local.choice import TOLERANCE, UNFIT
 from qalign_core.models.local.llama_net import LlamaNet
 from qalign_core.models.local.prefix_cache import PrefixCache
 from qalign_core.models.local.worker import Job, Worker, as_engine_error, torch_threads
-from qalign_core.models.text import Text
-from qalign_core.types import Response
+from qalign_core.rewards.templated import TemplatedRewardModel
 
 
 class _Score(Job):
@@ -108,19 +106,15 @@ class _PrefixScorer(_Scorer):
         return value
 
 
-class HFRewardModel(Pretrained):
+class HFRewardModel(TemplatedRewardModel, Pretrained):
     """A sequence-classification model with one output.
 
     Attributes:
-        id: the name that was loaded, for traces.
         revision: commit of the hub repository, or a hash of a folder's weights and tokenizer.
         n_parameters: of the model, for FLOPs.
-        context_length: the longest conversation it can score (tokens).
 
     Args:
-        score_ids: score the LM's own ids after the rendered prompt, EOS included, instead of
-            rendering the text again; only for a pair that shares tokenizer and template, and only
-            where the ids decode to the response's text.
+        score_ids: as in `TemplatedRewardModel`.
     """
 
     kind, window = "SequenceClassification", 2048
@@ -137,12 +131,9 @@ class HFRewardModel(Pretrained):
         max_queue: int = 4096,
     ) -> None:
         model = loaded.model
-        self.id = id
-        self.revision = loaded.revision
-        self.n_parameters = loaded.n_parameters
-        self._text: Text = loaded.text
-        self._score_ids = score_ids
-        self.context_length = int(min(_positions(model), window or type(self).window))
+        context = int(min(_positions(model), window or type(self).window))
+        super().__init__(loaded.text, id=id, context=context, score_ids=score_ids)
+        self.revision, self.n_parameters = loaded.revision, loaded.n_parameters
         options: dict[str, Any] = {"name": id, "threads": threads, "max_queue": max_queue}
         self.worker: _Scorer = _Scorer(model, **options)
         probe = tuple(range(1, min(12, self.context_length) + 1))
@@ -155,28 +146,9 @@ class HFRewardModel(Pretrained):
                     self.worker = fast
         self.n_read = reads_on if isinstance(self.worker, _PrefixScorer) else reads_all
 
-    async def score(self, prompt: str, response: Response) -> float:
-        """The reward `r(x, y)` of the whole conversation, in the model's raw units.
-
-        Raises:
-            InvalidPrompt: the conversation is longer than the model can read; it is never cut.
-            InvalidReward: the model returned a number that is not finite.
-            EngineError: the model failed; other requests go on.
-        """
-        tokens = self.render(prompt, response)
-        if len(tokens) > self.context_length:
-            raise InvalidPrompt(
-                f"the conversation has {len(tokens)} tokens for {self.id}, which reads "
-                f"{self.context_length}; shorten the prompt or lower max_new_tokens"
-            )
-        reward: float = await self.worker.submit(_Score(tokens))
-        if not math.isfinite(reward):
-            raise InvalidReward(f"{self.id} gave {reward} for {response.text[:80]!r}")
+    async def _logit(self, ids: tuple[int, ...]) -> float:
+        reward: float = await self.worker.submit(_Score(ids))
         return reward
-
-    def render(self, prompt: str, response: Response) -> tuple[int, ...]:
-        """The ids that are scored."""
-        return self._text.scored(prompt, response, as_ids=self._score_ids)
 
     @property
     def idle_seconds(self) -> float:

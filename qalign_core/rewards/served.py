@@ -9,118 +9,59 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Any
 
-from qalign_core.errors import InvalidPrompt, InvalidReward, ModelContractError, ModelLoadError
-from qalign_core.models.served.client import Garbled, Server
-from qalign_core.models.served.language_model import Card, check_tokenizer, read_card, served_text
-from qalign_core.models.text import Text
+from qalign_core.errors import InvalidReward, ModelContractError, ModelLoadError
+from qalign_core.models.served.client import Garbled
+from qalign_core.models.served.connection import Reached, Served
 from qalign_core.reading import is_finite, shown
-from qalign_core.types import Response
+from qalign_core.rewards.templated import TemplatedRewardModel
 
 _PATH = "/classify"
 _PROBE = "Is 12 + 5 = 17?"
 
 
-class ServedRewardModel:
+class ServedRewardModel(TemplatedRewardModel, Served):
     """A sequence-classification model with one output, on a server.
 
     Attributes:
-        id: the name for traces.
-        revision: "", since a server does not tell.
         n_parameters: of the model if it was said, for FLOPs; else 0.
-        context_length: the longest conversation it can score (tokens).
 
     Args:
-        score_ids: as in `HFRewardModel`.
+        score_ids: as in `TemplatedRewardModel`.
     """
 
-    revision = ""
+    kind = "rm"
 
     def __init__(
-        self,
-        server: Server,
-        card: Card,
-        text: Text,
-        *,
-        id: str,
-        n_parameters: int = 0,
-        score_ids: bool = False,
+        self, reached: Reached, *, id: str, n_parameters: int = 0, score_ids: bool = False
     ) -> None:
-        self.id = id
+        super().__init__(reached.text, id=id, context=reached.card.context, score_ids=score_ids)
         self.n_parameters = n_parameters
-        self.context_length = card.context
-        self._server, self._name, self._text = server, card.name, text
-        self._score_ids = score_ids
+        self._at = reached
 
-    @classmethod
-    def connect(
-        cls,
-        address: str,
-        *,
-        id: str | None = None,
-        tokenizer: str | None = None,
-        revision: str | None = None,
-        chat_template: str | None = None,
-        n_parameters: int = 0,
-        score_ids: bool = False,
-        **options: Any,
-    ) -> Self:
-        """Connect to a server, and check that it gives raw scores; arguments as for the LM's.
+    async def _logit(self, ids: tuple[int, ...]) -> float:
+        return await self._at.server.post(_PATH, self._body(ids), self._reader(len(ids)))
 
-        Raises:
-            ModelLoadError: one sentence that says what is wrong with the server.
-        """
-        server = Server(address, kind="rm", **options)
-        card = server.ask("/v1/models", None, read_card)
-        text, _ = served_text(server, tokenizer or card.root, revision, chat_template)
-        known: dict[str, Any] = {"n_parameters": n_parameters, "score_ids": score_ids}
-        rm = cls(server, card, text, id=id or card.title, **known)
-        rm._probe()
-        return rm
-
-    async def score(self, prompt: str, response: Response) -> float:
-        """The reward `r(x, y)` of the whole conversation, in the model's raw units.
-
-        Raises:
-            InvalidPrompt: the conversation is longer than the model can read; it is never cut.
-            InvalidReward: the model returned something other than one finite number.
-            EngineError: the server refused, or failed for too long.
-        """
-        ids = self.render(prompt, response)
-        if len(ids) > self.context_length:
-            raise InvalidPrompt(
-                f"the conversation has {len(ids)} tokens for {self.id}, which reads "
-                f"{self.context_length}; shorten the prompt or lower max_new_tokens"
-            )
-        reward: float = await self._server.post(_PATH, self._body(ids), self._reader(len(ids)))
-        return reward
-
-    def render(self, prompt: str, response: Response) -> tuple[int, ...]:
-        """The ids that are scored."""
-        return self._text.scored(prompt, response, as_ids=self._score_ids)
-
-    def close(self) -> None:
-        """Forget the server; it goes on for others."""
-
-    def _probe(self) -> None:
-        check_tokenizer(self._server, self._name, self._text)
+    def probe(self) -> None:
+        """Score a conversation too: what is given must be the raw logit."""
+        super().probe()
         ids = self._text.conversation(_PROBE, "Yes.")
         raw, squashed = (
-            self._server.ask(_PATH, self._body(ids, activation), self._reader(len(ids)))
+            self._at.server.ask(_PATH, self._body(ids, activation), self._reader(len(ids)))
             for activation in (False, True)
         )
         if math.isclose(raw, squashed, rel_tol=1e-9):
             raise ModelLoadError(
-                f"{self._server.address} gives the same score with and without activation, so it "
-                "may not be the raw one; update the server (vLLM's use_activation)"
+                f"{self._at.server.address} gives the same score with and without activation, so "
+                "it may not be the raw one; update the server (vLLM's use_activation)"
             )
 
     def _body(self, ids: tuple[int, ...], activation: bool = False) -> dict[str, Any]:
-        return {"model": self._name, "input": [list(ids)], "use_activation": activation}
+        return {"model": self._at.card.name, "input": [list(ids)], "use_activation": activation}
 
     def _reader(self, n_sent: int) -> Callable[[Any], float]:
-        return lambda answer: _read(answer, n_sent, self._server.address)
+        return lambda answer: _read(answer, n_sent, self._at.server.address)
 
 
 def _read(answer: Any, n_sent: int, address: str) -> float:

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import torch
+
 from qalign_core.errors import InvalidPrompt, ModelLoadError
 from qalign_core.models.chat import TemplatedLanguageModel
-from qalign_core.models.checks import check_length, check_prefix
 from qalign_core.models.loading import CACHE_BYTES, Loaded, Pretrained, eos_ids
 from qalign_core.models.local import choice as nets
 from qalign_core.models.local.engine import Engine
 from qalign_core.models.local.rows import MIN_ROWS
 from qalign_core.models.local.worker import torch_threads
-from qalign_core.models.text import Text
 from qalign_core.run import Sampling
-from qalign_core.types import Response
 
 
 class HFLanguageModel(TemplatedLanguageModel, Pretrained):
@@ -44,57 +43,36 @@ class HFLanguageModel(TemplatedLanguageModel, Pretrained):
         threads: int = 1,
         max_queue: int = 4096,
     ) -> None:
-        import torch
-
-        config = loaded.model.config
-        self.id = id
-        self.revision = loaded.revision
-        self.n_parameters = loaded.n_parameters
+        model = loaded.model
         wanted = window or type(self).window
-        longest = getattr(config, "max_position_embeddings", None) or wanted
-        self.context_length = min(wanted, longest)
-        self._text: Text = loaded.text
-        self._n_vocabulary = loaded.model.get_input_embeddings().weight.shape[0]
-        eos = frozenset(eos_ids(loaded.model.generation_config) or eos_ids(config))
-        if not eos:
-            raise ModelLoadError(f"{id} names no end-of-sequence token, so responses would not end")
+        super().__init__(
+            loaded.text,
+            eos_ids(model.generation_config) or eos_ids(model.config),
+            id=id,
+            context=min(wanted, getattr(model.config, "max_position_embeddings", None) or wanted),
+            sampling=sampling,
+        )
+        self.revision, self.n_parameters = loaded.revision, loaded.n_parameters
+        self._n_vocabulary = model.get_input_embeddings().weight.shape[0]
         try:
             with torch.inference_mode(), torch_threads(threads):
-                net = nets.build(loaded.model, max(rows, MIN_ROWS), self.context_length)
+                net = nets.build(model, max(rows, MIN_ROWS), self.context_length)
         except ValueError as error:
             raise ModelLoadError(
                 f"{id} does not give the same logits token by token as at once ({error}); "
                 "choose another model"
             ) from error
         self.exact = net.exact
-        self.engine = Engine(
-            net,
-            eos,
-            name=id,
-            cache_bytes=cache_bytes,
-            threads=threads,
-            max_queue=max_queue,
-        )
-        self.sampling = self._checked(sampling or Sampling())
+        options = {"cache_bytes": cache_bytes, "threads": threads, "max_queue": max_queue}
+        self.engine = Engine(net, frozenset(self.eos), name=id, **options)
 
-    async def extend(
-        self, prompt_ids: Sequence[int], prefix: Sequence[int], *, seed: int
-    ) -> Response:
-        """Draw `y_{i:} ~ p_LM(. | x, y_{<i})` and return all of `y` (§MCMC for Text Generation).
-
-        Raises:
-            InvalidPrompt: prompt and response together exceed the context.
-            ModelContractError: the prefix is as long as a response may be, or has ended.
-            EngineError: the model failed; other requests go on.
-        """
-        check_length(len(prompt_ids), self.max_new_tokens, self.context_length)
-        check_prefix(prefix, self.max_new_tokens, self.engine.eos)
-        if prompt_ids and not 0 <= min(prompt_ids) <= max(prompt_ids) < self._n_vocabulary:
+    async def _draw(
+        self, prompt_ids: Sequence[int], prefix: Sequence[int], seed: int
+    ) -> tuple[Sequence[int], bool]:
+        if not 0 <= min(prompt_ids) <= max(prompt_ids) < self._n_vocabulary:
             raise InvalidPrompt("the prompt holds ids outside the model's vocabulary; use encode()")
         done = await self.engine.complete(prompt_ids, prefix, sampling=self.sampling, seed=seed)
-        tokens = (*prefix, *done.tokens)
-        text, pieces = self._text.pieces(tokens)
-        return Response(tokens, text, done.finished, pieces)
+        return done.tokens, done.finished
 
     @property
     def idle_seconds(self) -> float:

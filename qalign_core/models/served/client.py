@@ -67,10 +67,10 @@ class Server:
         address: str,
         *,
         kind: str,
-        rows: int = 64,
-        timeout: float = 300.0,
-        patience: float = 120.0,
-        pause: float = 0.5,
+        rows: int,
+        timeout: float,
+        patience: float,
+        pause: float,
     ) -> None:
         self.address = _checked(address)
         self._variable = KEYS[kind]
