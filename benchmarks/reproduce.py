@@ -20,6 +20,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
+from tqdm import tqdm
 
 from qalign_core.analysis.curves import curves
 from qalign_core.analysis.record import Record
@@ -44,14 +45,19 @@ async def draw_again(shipped: Results, n_problems: int, budget: int) -> Results:
         if model.revision != expected:
             sys.exit(f"the {name} model is {model.revision}, the results are of {expected or '?'}")
 
-    def tell(n_new: int, n_done: int, n_elsewhere: int) -> None:
-        print(f"\r{n_done} of {n_problems} problems", end="", file=sys.stderr)
-
     problems = load_problems(problem_file(header.task))[:n_problems]
-    with tempfile.TemporaryDirectory() as folder:
-        run = header.run.with_changes(pool=budget)
-        await run_set(lm, rm, run, problems, folder, at_once=128, task=header.task, progress=tell)
-        print(file=sys.stderr)
+    run = header.run.with_changes(pool=budget)
+    with tempfile.TemporaryDirectory() as folder, tqdm(total=n_problems, unit="problem") as bar:
+        await run_set(
+            lm,
+            rm,
+            run,
+            problems,
+            folder,
+            at_once=128,
+            task=header.task,
+            progress=lambda n_new, n_done, n_elsewhere: bar.update(n_done - bar.n),
+        )
         return results_in(folder)
 
 

@@ -7,6 +7,15 @@ from dataclasses import dataclass
 from qalign_core.analysis.comparisons import Method
 from qalign_core.analysis.diagnostics import Agreement
 
+COUNTED = (
+    "What is counted as compute: each model reads the prompt once a run; a sample costs its tokens; "
+    "a proposal costs the tokens behind its cut, since the chain holds the text before it; the "
+    "reward model reads the same tokens, or all of them if it cannot read on. FLOPs are 2 × "
+    "parameters × tokens of both models. It depends on the run alone, not on caches or on who else "
+    "is here."
+)
+"""What `chain.cost` counts, for people."""
+
 
 @dataclass(frozen=True, slots=True)
 class Naming:

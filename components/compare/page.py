@@ -14,6 +14,7 @@ from components.common.folding import fold
 from components.common.form import USUAL, RunForm
 from components.common.new_problem import KINDS, new_problem
 from components.common.status import status_line, status_value
+from components.common.words import COUNTED
 from components.compare.figures import compute_curves, reward_histograms
 from components.compare.view import view
 from components.session.drawing import draw_run
@@ -220,6 +221,7 @@ def build_compare_page(runs: Runs, demo: gr.Blocks) -> None:
             **PLOT,
         )
         about = gr.HTML(curve_note(recorded), elem_id="compare-note", **PLAIN)
+        gr.HTML(f'<p class="qc-sub">{COUNTED}</p>', elem_id="compare-counted", **PLAIN)
         _heading(
             "Which rewards did they see?",
             "The base samples are where both start; the weights and the chain aim at the same "

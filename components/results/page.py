@@ -11,6 +11,7 @@ from typing import Any
 
 import gradio as gr
 
+from components.common.words import COUNTED
 from components.results.figures import (
     beside_table,
     beta_figure,
@@ -176,7 +177,7 @@ def _build_sets(demo: gr.Blocks, files: tuple[Path, ...]) -> None:
         elem_id="results-set",
     )
     said = gr.HTML('<p class="qc-sub">Reading the results…</p>', elem_id="results-said", **PLAIN)
-    _heading("How many answers are wrong, for how much compute?", "Lower is better.")
+    _heading("How many answers are wrong, for how much compute?", f"Lower is better. {COUNTED}")
     error = gr.Plot(elem_id="results-error", **PLOT)
     numbers = gr.HTML("", elem_id="results-table", **PLAIN)
     _heading(
