@@ -8,8 +8,8 @@ from qalign_core.analysis.comparisons import Method
 from qalign_core.analysis.diagnostics import Agreement
 
 COUNTED = (
-    "What is counted as compute: each model reads the prompt once a run; a sample costs its tokens; "
-    "a proposal costs the tokens behind its cut, since the chain holds the text before it; the "
+    "What is counted as compute: each model reads the prompt once a run; a sample costs its "
+    "tokens; a proposal costs the tokens behind its cut, since the chain holds the rest; the "
     "reward model reads the same tokens, or all of them if it cannot read on. FLOPs are 2 × "
     "parameters × tokens of both models. It depends on the run alone, not on caches or on who else "
     "is here."
