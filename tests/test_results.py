@@ -279,6 +279,12 @@ def test_what_is_no_result_is_refused(tmp_path, content):
         load_results(tmp_path / "x")
 
 
+def test_results_of_another_version_are_named_as_such(tmp_path):
+    np.savez(tmp_path / "old.npz", settings=np.array('{"version": 2}'))
+    with pytest.raises(InvalidTrace, match=r"has no 'header', as results .*; evaluate again$"):
+        load_results(tmp_path / "old.npz")
+
+
 async def test_what_is_packed_where_nothing_can_be_written_is_said_in_one_sentence(tmp_path):
     await run(tmp_path, problems=PROBLEMS[:1], pool=2)
     (tmp_path / "set.zip").mkdir()

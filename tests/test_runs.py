@@ -170,6 +170,19 @@ def test_a_link_restores_every_setting():
     assert Run().query() == ""
 
 
+def test_a_link_that_was_shared_before_the_settings_had_more_fields_still_opens():
+    query = (
+        "prompt=5+%2B+5+%26+more%3F&reference=10&extractor=choice&rm=embedded-weak&beta=0.25"
+        "&steps=99&chains=3&seed=123&temperature=0.7&max_new_tokens=64&burn_in=4&tab=compare"
+    )
+    found, said = from_query(dict(parse_qsl(query)), Limits(), OFFER)
+    assert said == ()
+    assert found == Run(
+        prompt="5 + 5 & more?", reference="10", extractor="choice", rm="embedded-weak", beta=0.25,
+        steps=99, chains=3, seed=123, temperature=0.7, max_new_tokens=64, burn_in=4,
+    )  # fmt: skip
+
+
 def test_a_page_opens_with_what_its_link_names_and_else_as_it_is():
     start = Run(prompt="How many?", reference="4")
     assert linked({"tab": "compare"}, Limits(), OFFER, start) is None

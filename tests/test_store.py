@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
 import resource
@@ -180,6 +181,44 @@ def test_on_a_full_disk_every_command_says_one_sentence(name, tmp_path, capfd, m
     assert {name: sorted(lines) for name, lines in now.items()} == {
         name: sorted(lines) for name, lines in whole.items()
     }
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_after_ctrl_c_a_command_keeps_what_it_drew_and_goes_on(
+    name, tmp_path, capsys, monkeypatch
+) -> None:
+    class Interrupted(ToyRM):
+        left = 3
+
+        async def score(self, prompt, response):
+            self.left -= 1
+            if self.left == 0:
+                signal.raise_signal(signal.SIGINT)
+                await asyncio.sleep(0)
+            return await super().score(prompt, response)
+
+    def contents(folder):
+        found = {p.name: p.read_bytes().splitlines()[1:] for p in folder.glob("[a0]*.jsonl")}
+        return {
+            n: sorted(line for line in lines if b'"end"' not in line) for n, lines in found.items()
+        }
+
+    rms = [Interrupted(), ToyRM(), ToyRM()]
+    monkeypatch.setattr(cli, "load_language_model", lambda *_, **__: ToyLM())
+    monkeypatch.setattr(cli, "load_reward_model", lambda *_, **__: rms.pop(0))
+    command = COMMANDS[name].format(tmp_path / "stopped").split()
+    (tmp_path / "stopped").mkdir()
+    assert main(command) == 130
+    assert "qalign: stopped; what was sampled is kept" in capsys.readouterr().err
+    if "a.jsonl" in COMMANDS[name]:
+        assert load_trace(tmp_path / "stopped" / "a.jsonl").end == ("stopped", "")
+    kept = contents(tmp_path / "stopped")
+    assert main(command) == 0
+    now = contents(tmp_path / "stopped")
+    assert all(set(lines) <= set(now[n]) for n, lines in kept.items())
+    (tmp_path / "whole").mkdir()
+    assert main(COMMANDS[name].format(tmp_path / "whole").split()) == 0
+    assert now == contents(tmp_path / "whole")
 
 
 def test_what_is_written_whole_is_there_as_a_whole_or_not_at_all(path) -> None:

@@ -90,7 +90,11 @@ def unpack(path: str | Path) -> Results:
         arrays = read_arrays(Path(path), place)
         header = read_set_header(str(arrays["header"]), place)
         results = Results(header, tuple(_records(arrays, place)))
-    except (OSError, KeyError, IndexError) as error:
+    except KeyError as error:
+        raise InvalidTrace(
+            f"{place} has no {error}, as results of version {VERSION} do; evaluate again"
+        ) from error
+    except (OSError, IndexError) as error:
         raise InvalidTrace(f"cannot read results from {place}: {error}") from error
     return _whole(results, place)
 
