@@ -21,7 +21,7 @@ from qalign_core.models.local import llama_net as net_llama
 from qalign_core.models.local.engine import Engine, draw, restrict, uniforms
 from qalign_core.models.local.language_model import HFLanguageModel
 from qalign_core.models.local.prefix_cache import PrefixCache
-from qalign_core.models.local.worker import ASIDE_SHARE, Job, Worker, as_engine_error
+from qalign_core.models.local.worker import ASIDE_SHARE, Worker, as_engine_error
 from qalign_core.models.text import Text
 from qalign_core.rewards.classifier import HFRewardModel
 from qalign_core.run import Sampling
@@ -409,7 +409,7 @@ async def test_nobody_is_refused_because_others_are_greedy():
     async def visitor(name, n_at_once, times):
         RUN.set(name)
         for _ in range(times):
-            await asyncio.gather(*(worker.submit(Job()) for _ in range(n_at_once)))
+            await asyncio.gather(*(worker.submit(None) for _ in range(n_at_once)))
 
     greedy = [asyncio.ensure_future(visitor(f"greedy {k}", 60, 3)) for k in range(3)]
     while worker.n_waiting < worker.max_queue:

@@ -169,7 +169,7 @@ async def test_the_lab_opens_computed_and_t_moves_the_chain_to_the_target(lab) -
     shown = await curve(page, "lab-strip", "after 64 steps")
     assert shown == pytest.approx(chain.after(64)[by_reward(chain)], abs=1e-12)
     walked = shares(simulate(chain, n_chains=16, steps=64, seed=chain.SEED), 121)[64]
-    noise = noise_floor(chain.target, 16).expected
+    noise = noise_floor(chain.target, 16)
     expected = [style.number(x) for x in (total_variation(walked, chain.target), noise)]
     await changes(page, "lab-chain-facts", expected, press(page, "lab-shown", "16 chains"))
     assert not page.errors

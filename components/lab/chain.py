@@ -81,7 +81,7 @@ def progress(world: World, beta: float, t: int, n_chains: int) -> Progress:
         return Progress(chain, t, exact, eigenvalue, 0, chain.after(t), None, None)
     walked = shares(simulate(chain, n_chains=n_chains, steps=STEPS, seed=SEED), len(chain.states))
     empirical = np.array([total_variation(d, chain.target) for d in walked])
-    floor = noise_floor(chain.target, n_chains).expected
+    floor = noise_floor(chain.target, n_chains)
     return Progress(chain, t, exact, eigenvalue, n_chains, walked[t], empirical, floor)
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from qalign_core.errors import InvalidSetting
 from qalign_core.exact.law import Array, ExactChain, total_variation
+from qalign_core.run import check_count
 
 MAX_CHAINS = 256
 
@@ -114,16 +114,8 @@ def shares(path: NDArray[np.int64], n_states: int) -> Array:
     return np.array([np.bincount(row, minlength=n_states) / n_chains for row in path])
 
 
-@dataclass(frozen=True, slots=True)
-class NoiseFloor:
-    """Total variation that n independent draws of the target itself show, from chance alone."""
-
-    n: int
-    expected: float
-
-
-def noise_floor(target: Array, n: int) -> NoiseFloor:
-    """Expected total variation between the shares of n draws of the target and the target.
+def noise_floor(target: Array, n: int) -> float:
+    """What chance alone shows: the expected total variation of n draws of the target from it.
 
     It is half the sum of the mean absolute deviations of Binomial(n, pi_b) / n, and de Moivre's
     formula gives each exactly: E|X - np| = 2 v (1-p)^(n-v+1) p^v C(n, v), v = floor(np) + 1.
@@ -133,10 +125,9 @@ def noise_floor(target: Array, n: int) -> NoiseFloor:
     """
     from scipy.special import gammaln
 
-    if n < 1:
-        raise InvalidSetting(f"the noise of n draws needs n >= 1, got {n}")
+    check_count("n", n, 1)
     p = target[(target > 0) & (target < 1)]
     v = np.minimum(np.floor(n * p) + 1, n)
     log_choose = gammaln(n + 1) - gammaln(v + 1) - gammaln(n - v + 1)
     log_mad = math.log(2) + np.log(v) + (n - v + 1) * np.log1p(-p) + v * np.log(p) + log_choose
-    return NoiseFloor(n, float(0.5 * np.exp(log_mad).sum() / n))
+    return float(0.5 * np.exp(log_mad).sum() / n)

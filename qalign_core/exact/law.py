@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -241,13 +241,9 @@ class _Moves:
 def _moves(
     lm: EnumerableLM, n_indices: Callable[[Response], int], limit: Callable[[int, int], int]
 ) -> _Moves:
-    suffixes: dict[Tokens, list[tuple[Tokens, float]]] = {}
-
+    @cache
     def proposals(prefix: Tokens) -> list[tuple[Tokens, float]]:
-        if prefix not in suffixes:
-            longest = limit(lm.max_new_tokens, len(prefix))
-            suffixes[prefix] = list(_completions(lm, prefix, 1.0, longest))
-        return suffixes[prefix]
+        return list(lm.completions(prefix, limit(lm.max_new_tokens, len(prefix))))
 
     # the states are the base LM's responses and whatever the rule can reach from them
     states = list(lm.support)
@@ -269,17 +265,3 @@ def _moves(
         new += proposed
         probabilities += proposed.values()
     return _Moves(tuple(states), np.array(old), np.array(new), np.array(probabilities))
-
-
-def _completions(
-    lm: EnumerableLM, prefix: Tokens, p: float, limit: int
-) -> list[tuple[Tokens, float]]:
-    found: list[tuple[Tokens, float]] = []
-    table = lm.next_token_probabilities(prefix)
-    for token in np.flatnonzero(table):
-        tokens, p_token = (*prefix, int(token)), p * float(table[token])
-        if token == lm.eos or len(tokens) == limit:
-            found.append((tokens, p_token))
-        else:
-            found.extend(_completions(lm, tokens, p_token, limit))
-    return found

@@ -5,7 +5,7 @@ It keeps the same contract as a real model, so the whole engine can be checked a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,8 +60,9 @@ class EnumerableLM:
         self.sampling = Sampling(max_new_tokens=max_new_tokens)
         self._next_token = next_token
         self._tables: dict[Tokens, NDArray[np.float64]] = {}
-        self.support: tuple[Response, ...] = tuple(self._enumerate(()))
-        self.probabilities = np.array([self.probability(y.tokens) for y in self.support])
+        found = list(self.completions((), max_new_tokens))
+        self.support = tuple(self.response(tokens) for tokens, _ in found)
+        self.probabilities = np.array([p for _, p in found])
 
     @classmethod
     def markov(
@@ -170,12 +171,14 @@ class EnumerableLM:
                 break
         return self.response(tokens)
 
-    def _enumerate(self, prefix: Tokens) -> list[Response]:
-        found = []
-        for token in np.flatnonzero(self.next_token_probabilities(prefix)):
-            tokens = (*prefix, int(token))
-            if token == self.eos or len(tokens) == self.max_new_tokens:
-                found.append(self.response(tokens))
+    def completions(
+        self, prefix: Tokens, limit: int, p: float = 1.0
+    ) -> Iterator[tuple[Tokens, float]]:
+        """Every way to go on from a prefix, to an EOS or to `limit` ids, and `p` times its p_LM."""
+        table = self.next_token_probabilities(prefix)
+        for token in np.flatnonzero(table):
+            tokens, p_token = (*prefix, int(token)), p * float(table[token])
+            if token == self.eos or len(tokens) == limit:
+                yield tokens, p_token
             else:
-                found.extend(self._enumerate(tokens))
-        return found
+                yield from self.completions(tokens, limit, p_token)

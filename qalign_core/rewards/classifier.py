@@ -18,25 +18,15 @@ from qalign_core.models.loading import CACHE_BYTES, Loaded, Pretrained
 from qalign_core.models.local.choice import TOLERANCE, UNFIT
 from qalign_core.models.local.llama_net import LlamaNet
 from qalign_core.models.local.prefix_cache import PrefixCache
-from qalign_core.models.local.worker import Job, Worker, as_engine_error, torch_threads
+from qalign_core.models.local.worker import Worker, as_engine_error, torch_threads
 from qalign_core.rewards.templated import TemplatedRewardModel
-
-
-class _Score(Job):
-    """A sequence of ids to score."""
-
-    __slots__ = ("tokens",)
-
-    def __init__(self, tokens: tuple[int, ...]) -> None:
-        super().__init__()
-        self.tokens = tokens
 
 
 class _Scorer(Worker):
     """Scores one sequence a turn, with the model's own forward."""
 
-    def __init__(self, model: Any, *, name: str, threads: int, max_queue: int) -> None:
-        super().__init__(name, threads=threads, max_queue=max_queue)
+    def __init__(self, model: Any, **options: Any) -> None:
+        super().__init__(**options)
         self._model = model
 
     def busy(self) -> bool:
@@ -46,14 +36,11 @@ class _Scorer(Worker):
         pass  # a turn holds one job, and fails it itself
 
     def turn(self) -> None:
-        job = self.take()
-        if job is None:
-            return
-        assert isinstance(job, _Score)
-        try:
-            self.finish(job, self.compute(job.tokens))
-        except Exception as error:
-            self.finish(job, as_engine_error(error))
+        if (job := self.take()) is not None:
+            try:
+                self.finish(job, self.compute(job.work))
+            except Exception as error:
+                self.finish(job, as_engine_error(error))
 
     def compute(self, tokens: tuple[int, ...]) -> float:
         """The logit of a whole sequence."""
@@ -65,15 +52,13 @@ class _Scorer(Worker):
 class _PrefixScorer(_Scorer):
     """Scores with `LlamaNet`; what was read before is taken from a cache."""
 
-    def __init__(
-        self, model: Any, *, name: str, threads: int, max_queue: int, window: int, cache_bytes: int
-    ) -> None:
-        super().__init__(None, name=name, threads=threads, max_queue=max_queue)
+    def __init__(self, model: Any, *, window: int, cache_bytes: int, **options: Any) -> None:
+        super().__init__(None, **options)
         self.net = LlamaNet(model, 1, window, joint=True)
         self._weight = model.score.weight.detach()[0].float()
         self._pad = model.config.pad_token_id
-        n_slots = max(window, cache_bytes // (self.net.width * 4))
         net = self.net
+        n_slots = max(window, cache_bytes // (net.width * 4))
         self.cache = PrefixCache(n_slots, net.width, dtype=net.dtype, device=net.device)
         self.n_processed = self.n_reused = 0  # what the machine did, not what a run costs
 
@@ -136,18 +121,16 @@ class HFRewardModel(TemplatedRewardModel, Pretrained):
         self.revision, self.n_parameters = loaded.revision, loaded.n_parameters
         options: dict[str, Any] = {"name": id, "threads": threads, "max_queue": max_queue}
         self.worker: _Scorer = _Scorer(model, **options)
-        probe = tuple(range(1, min(12, self.context_length) + 1))
+        probe = tuple(range(1, min(12, context) + 1))
         with contextlib.suppress(*UNFIT), torch.inference_mode(), torch_threads(threads):
-            if LlamaNet.fits(model, self.context_length):
-                options |= {"window": self.context_length, "cache_bytes": cache_bytes}
-                fast = _PrefixScorer(model, **options)
-                expected, got = self.worker.compute(probe), fast.compute(probe)
-                if abs(expected - got) <= TOLERANCE * max(1.0, abs(expected)):
-                    self.worker = fast
+            fast = _PrefixScorer(model, window=context, cache_bytes=cache_bytes, **options)
+            expected, got = self.worker.compute(probe), fast.compute(probe)
+            if abs(expected - got) <= TOLERANCE * max(1.0, abs(expected)):
+                self.worker = fast
         self.n_read = reads_on if isinstance(self.worker, _PrefixScorer) else reads_all
 
     async def _logit(self, ids: tuple[int, ...]) -> float:
-        reward: float = await self.worker.submit(_Score(ids))
+        reward: float = await self.worker.submit(ids)
         return reward
 
     @property

@@ -33,23 +33,21 @@ def build(model: Any, rows: int, window: int) -> Net:
     expected = model(ids, **last_logits(model, 12)).logits[0, -12:].float()
     attention = attention_of(model)
 
-    def written_out() -> Net | None:
-        return LlamaNet(model, rows, window) if LlamaNet.fits(model, window) else None
-
     def plain(stateful: bool) -> Net:
         model.set_attn_implementation(attention)
         return PlainNet(model, rows, window, stateful=stateful)
 
-    ways: list[Callable[[], Net | None]] = [written_out]
-    ways += [lambda: HFNet(model, rows, window, attention="qalign_rows")]
-    ways += [lambda: HFNet(model, rows, window, attention="eager")]
-    ways += [lambda: plain(True), lambda: plain(False)]
+    ways: tuple[Callable[[], Net], ...] = (
+        lambda: LlamaNet(model, rows, window),
+        lambda: HFNet(model, rows, window, attention="qalign_rows"),
+        lambda: HFNet(model, rows, window, attention="eager"),
+        lambda: plain(True),
+        lambda: plain(False),
+    )
     reasons = []
     for way in ways:
         try:
             net = way()
-            if net is None:
-                continue
             error = _error(net, probe, expected)
         except UNFIT as reason:
             reasons.append(str(reason).splitlines()[0] if str(reason) else type(reason).__name__)
@@ -93,11 +91,10 @@ def _decode(net: Net, token: int, at: int, *, beside: bool = False) -> Tensor:
 
 def verify(net: KVNet, tokens: Sequence[int]) -> bool:
     """Whether results are the same bits in any company; if not, hold all shapes constant first."""
-    if not _same_in_any_company(net, tokens):
-        net.fixed = True
-        if not _same_in_any_company(net, tokens):
-            return False
-    return True
+    if _same_in_any_company(net, tokens):
+        return True
+    net.fixed = True
+    return _same_in_any_company(net, tokens)
 
 
 def _same_in_any_company(net: KVNet, tokens: Sequence[int]) -> bool:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -45,14 +46,14 @@ class Completion:
     finished: bool
 
 
-class Request(Job):
+@dataclass(frozen=True, slots=True)
+class Request:
     """A response to continue: `tokens` = prompt and kept prefix; `n_prompt` of them are prompt."""
 
-    __slots__ = ("n_prompt", "sampling", "seed", "tokens")
-
-    def __init__(self, tokens: list[int], n_prompt: int, sampling: Sampling, seed: int) -> None:
-        super().__init__()
-        self.tokens, self.n_prompt, self.sampling, self.seed = tokens, n_prompt, sampling, seed
+    tokens: list[int]
+    n_prompt: int
+    sampling: Sampling
+    seed: int
 
 
 class _Row:
@@ -60,12 +61,13 @@ class _Row:
 
     __slots__ = ("filled", "given", "job", "log_probs", "reused", "started", "tokens", "u")
 
-    def __init__(self, job: Request) -> None:
+    def __init__(self, job: Job) -> None:
+        request: Request = job.work
         self.job = job
-        self.tokens = list(job.tokens)
-        self.given = len(job.tokens)
-        start = self.given - job.n_prompt
-        self.u = uniforms(job.seed, start, job.sampling.max_new_tokens).tolist()
+        self.tokens = list(request.tokens)
+        self.given = len(self.tokens)
+        start = self.given - request.n_prompt
+        self.u = uniforms(request.seed, start, request.sampling.max_new_tokens).tolist()
         self.log_probs: list[float] = []
         self.filled = self.reused = 0
         self.started = False
@@ -83,6 +85,7 @@ class Engine(Worker):
         net: the model as steps over rows; one row is one request that runs.
         eos: every id that ends a response.
         cache_bytes: memory for kept keys and values.
+        options: of `Worker`.
 
     Attributes:
         n_steps, n_tokens: decoding steps, and the tokens that they drew.
@@ -95,12 +98,10 @@ class Engine(Worker):
         net: Net,
         eos: frozenset[int],
         *,
-        name: str,
-        cache_bytes: int = 256 * 2**20,
-        threads: int = 1,
-        max_queue: int = 4096,
+        cache_bytes: int,
+        **options: Any,
     ) -> None:
-        super().__init__(name, threads=threads, max_queue=max_queue)
+        super().__init__(**options)
         self.net, self.eos = net, eos
         position = net.width * net.dtype.itemsize
         n_slots = max(net.window, cache_bytes // position) if position else 0
@@ -132,8 +133,7 @@ class Engine(Worker):
             if row is not None and row.job.cancelled:
                 self._release(index)
         while None in self._rows and (job := self.take()) is not None:
-            assert isinstance(job, Request)
-            index = self._place(job)
+            index = self._place(job.work)
             self._rows[index] = _Row(job)
             self._pending.append(index)
         self._read_in()
@@ -224,7 +224,7 @@ class Engine(Worker):
         u, temperature = np.zeros(m), np.ones(m)
         restricted = []
         for index, row in ready:
-            sampling = row.job.sampling
+            sampling: Sampling = row.job.work.sampling
             tokens[index], positions[index] = row.tokens[-1], row.filled
             u[index] = row.u[len(row.log_probs)]
             temperature[index] = sampling.temperature

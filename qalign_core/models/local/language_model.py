@@ -63,8 +63,8 @@ class HFLanguageModel(TemplatedLanguageModel, Pretrained):
                 "choose another model"
             ) from error
         self.exact = net.exact
-        options = {"cache_bytes": cache_bytes, "threads": threads, "max_queue": max_queue}
-        self.engine = Engine(net, frozenset(self.eos), name=id, **options)
+        options = {"name": id, "threads": threads, "max_queue": max_queue}
+        self.engine = Engine(net, frozenset(self.eos), cache_bytes=cache_bytes, **options)
 
     async def _draw(
         self, prompt_ids: Sequence[int], prefix: Sequence[int], seed: int

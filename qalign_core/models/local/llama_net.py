@@ -78,9 +78,14 @@ class LlamaNet(KVNet):
     Args:
         model: a transformers model whose decoder is Llama-shaped, in float32.
         joint: only ever read in, never decode: attention in one product a head (reward models).
+
+    Raises:
+        ValueError: the model is of another shape.
     """
 
     def __init__(self, model: Any, rows: int, window: int, *, joint: bool = False) -> None:
+        if not self.fits(model, window):
+            raise ValueError("not Llama-shaped")
         decoder, config = model.base_model, model.config
         embed = decoder.embed_tokens.weight.detach()
         super().__init__(rows, window, embed.device, embed.dtype)

@@ -48,6 +48,8 @@ class Plan:
 class Net(ABC):
     """Rows of sequences and steps over them, as the engine calls them.
 
+    By default a sequence is read in at once, and nothing of it is kept for the next one.
+
     Attributes:
         rows: sequences that run at once.
         window: positions a sequence may have.
@@ -62,23 +64,23 @@ class Net(ABC):
         self.held: list[Sequence[int]] = [()] * rows
 
     @property
-    @abstractmethod
     def width(self) -> int:
         """Numbers kept for one position, all layers together; 0 if nothing can be kept."""
+        return 0
 
     @property
-    @abstractmethod
-    def chunk(self) -> int:
-        """The most tokens that one `read_in` takes."""
-
-    @property
-    @abstractmethod
     def n_bytes(self) -> int:
         """Memory that is allocated for the rows (bytes)."""
+        return 0
 
-    @abstractmethod
+    @property
+    def chunk(self) -> int:
+        """The most tokens that one `read_in` takes."""
+        return self.window
+
     def n_rows(self, n: int) -> int:
         """How many tokens a step has that must hold `n`."""
+        return n
 
     @abstractmethod
     def read_in(self, row: int, tokens: Sequence[int], start: int) -> Tensor:
@@ -88,21 +90,21 @@ class Net(ABC):
     def decode(self, tokens: np.ndarray, positions: np.ndarray) -> Tensor:
         """Logits [m, vocabulary] after token i of row i; a position of -1 marks an idle row."""
 
-    @abstractmethod
     def logits(self, hidden: Tensor) -> Tensor:
-        """Next-token logits in float32: [m, vocabulary]."""
+        """Next-token logits in float32: [m, vocabulary]; here they are the hidden states."""
+        return hidden.float()
 
-    @abstractmethod
     def copy_out(self, row: int, start: int, stop: int) -> Tensor:
         """Keys and values of positions start to stop of a row: [stop - start, width]."""
+        raise NotImplementedError
 
-    @abstractmethod
     def copy_in(self, row: int, start: int, kept: Tensor) -> None:
         """Put keys and values at positions from `start` on: the reverse of `copy_out`."""
+        raise NotImplementedError
 
-    @abstractmethod
     def n_held(self, row: int, tokens: Sequence[int]) -> int:
         """How many of the first `tokens` the row holds already, from the sequence before."""
+        return 0
 
     @abstractmethod
     def clear(self, row: int) -> None:

@@ -74,10 +74,6 @@ class HFNet(KVNet):
             masks = {kind: mask[:, :1] for kind, mask in masks.items()}
         return masks if self._by_kind else masks["sliding_attention"]
 
-    def logits(self, hidden: Tensor) -> Tensor:
-        """The same in float32."""
-        return hidden.float()
-
 
 class PlainNet(Net):
     """Any causal model of transformers: row after row, over whatever state the model itself keeps.
@@ -91,8 +87,6 @@ class PlainNet(Net):
     """
 
     exact = True
-    width = 0
-    n_bytes = 0
 
     def __init__(self, model: Any, rows: int, window: int, *, stateful: bool) -> None:
         super().__init__(rows, window, model.device, model.dtype)
@@ -101,15 +95,6 @@ class PlainNet(Net):
         self._ids: list[list[int]] = [[] for _ in range(rows)]
         self._states: list[dict[str, Any]] = [{} for _ in range(rows)]
         self._last: list[Tensor | None] = [None] * rows
-
-    @property
-    def chunk(self) -> int:
-        """All of a sequence: not every model goes on from a state with several tokens."""
-        return self.window
-
-    def n_rows(self, n: int) -> int:
-        """As many as asked for."""
-        return n
 
     def read_in(self, row: int, tokens: Sequence[int], start: int) -> Tensor:
         """Begin a sequence; the logits after its last token [1, vocabulary]."""
@@ -126,10 +111,6 @@ class PlainNet(Net):
         }
         nothing = torch.zeros_like(next(iter(found.values())))
         return self.logits(torch.stack([found.get(row, nothing) for row in range(len(tokens))]))
-
-    def logits(self, hidden: Tensor) -> Tensor:
-        """The same in float32."""
-        return hidden.float()
 
     def _step(self, row: int, token: int, at: int) -> Tensor:
         if at == 0:
@@ -153,18 +134,6 @@ class PlainNet(Net):
     def clear(self, row: int) -> None:
         """Forget a row."""
         self._ids[row], self._states[row], self._last[row] = [], {}, None
-
-    def n_held(self, row: int, tokens: Sequence[int]) -> int:
-        """Nothing: a sequence begins anew."""
-        return 0
-
-    def copy_out(self, row: int, start: int, stop: int) -> Tensor:
-        """There is nothing to keep."""
-        raise NotImplementedError
-
-    def copy_in(self, row: int, start: int, kept: Tensor) -> None:
-        """There is nothing that was kept."""
-        raise NotImplementedError
 
 
 _STATES = ("past_key_values", "cache_params", "state", "mems")

@@ -14,7 +14,7 @@ import threading
 import time
 import weakref
 from collections import OrderedDict, deque
-from collections.abc import Iterator, Set
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -28,48 +28,15 @@ _alive: weakref.WeakSet[Worker] = weakref.WeakSet()
 
 
 class Job:
-    """A unit of work on its way through a worker; subclasses add what is to be computed."""
+    """Some work on its way through a worker: what is to be computed, and who waits for it."""
 
-    __slots__ = ("aside", "cancelled", "future", "loop", "run")
+    __slots__ = ("aside", "cancelled", "future", "loop", "run", "work")
 
-    def __init__(self) -> None:
-        self.run, self.aside = RUN.get(), ASIDE.get()
+    def __init__(self, work: Any) -> None:
+        self.work, self.run, self.aside = work, RUN.get(), ASIDE.get()
         self.loop = asyncio.get_running_loop()
         self.future: asyncio.Future[Any] = self.loop.create_future()
         self.cancelled = False
-
-
-class _Lane:
-    """Jobs that wait, round robin over runs."""
-
-    def __init__(self) -> None:
-        self._runs: OrderedDict[str, deque[Job]] = OrderedDict()
-
-    def __bool__(self) -> bool:
-        return bool(self._runs)
-
-    @property
-    def runs(self) -> Set[str]:
-        """The runs whose jobs wait."""
-        return self._runs.keys()
-
-    def n_of(self, run: str) -> int:
-        """How many jobs of a run wait."""
-        return len(self._runs.get(run, ()))
-
-    def push(self, job: Job) -> None:
-        """Put a job behind those of its run."""
-        self._runs.setdefault(job.run, deque()).append(job)
-
-    def pop(self) -> Job:
-        """The next run's oldest job; the run goes to the end."""
-        run, jobs = next(iter(self._runs.items()))
-        job = jobs.popleft()
-        if jobs:
-            self._runs.move_to_end(run)
-        else:
-            del self._runs[run]
-        return job
 
 
 class Worker:
@@ -86,7 +53,8 @@ class Worker:
         self.name = name
         self.threads = threads
         self.max_queue = max_queue
-        self._watched, self._aside = _Lane(), _Lane()
+        # by (aside, run); within each of the two, the run that waits longest for its turn is first
+        self._waiting: OrderedDict[tuple[bool, str], deque[Job]] = OrderedDict()
         self._n_waiting = self._n_open = self._n_taken = 0
         self._last_used = time.monotonic()
         self._changed = threading.Condition()
@@ -96,8 +64,9 @@ class Worker:
 
     # For coroutines.
 
-    async def submit(self, job: Job) -> Any:
+    async def submit(self, work: Any) -> Any:
         """Queue a job and wait for its result; cancelling the caller cancels the job."""
+        job = Job(work)
         with self._changed:
             if self._closed:
                 raise EngineError(f"{self.name} was unloaded; load the model again")
@@ -110,7 +79,7 @@ class Worker:
                 self._thread = threading.Thread(target=self._work, name=self.name, daemon=True)
                 self._thread.start()
                 _alive.add(self)
-            (self._aside if job.aside else self._watched).push(job)
+            self._waiting.setdefault((job.aside, job.run), deque()).append(job)
             self._n_waiting += 1
             self._n_open += 1
             self._changed.notify()
@@ -126,8 +95,8 @@ class Worker:
 
     def _has_its_share(self, run: str) -> bool:
         """Whether as many jobs of a run wait as of each run could."""
-        runs = self._watched.runs | self._aside.runs | {run}
-        held = self._watched.n_of(run) + self._aside.n_of(run)
+        runs = {run, *(of for _, of in self._waiting)}
+        held = sum(len(jobs) for (_, of), jobs in self._waiting.items() if of == run)
         return held >= max(1, self.max_queue // len(runs))
 
     def close(self) -> None:
@@ -168,9 +137,13 @@ class Worker:
         with self._changed:
             while self._n_waiting:
                 self._n_taken += 1
-                turn_aside = not self._watched or self._n_taken % ASIDE_SHARE == 0
-                lane = self._aside if self._aside and turn_aside else self._watched
-                job = lane.pop()
+                aside = self._n_taken % ASIDE_SHARE == 0
+                first = next(iter(self._waiting))  # if nobody of that kind waits
+                lane = next((key for key in self._waiting if key[0] == aside), first)
+                job = self._waiting[lane].popleft()
+                self._waiting.move_to_end(lane)
+                if not self._waiting[lane]:
+                    del self._waiting[lane]
                 self._n_waiting -= 1
                 if not job.cancelled:
                     return job
