@@ -11,8 +11,8 @@ import asyncio
 import json
 import math
 import sys
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import aclosing, contextmanager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -24,22 +24,20 @@ from qalign_core.analysis.diagnostics import acceptance
 from qalign_core.analysis.paired import verdict
 from qalign_core.analysis.tuning import tune_beta
 from qalign_core.assets import ASSETS
-from qalign_core.decide.rules import chain_states, majority_vote, minimum_bayes_risk
-from qalign_core.decide.utilities import rouge1
 from qalign_core.errors import InvalidSetting, InvalidTask, QAlignError
 from qalign_core.models.progress import TOLD
 from qalign_core.protocols import AnswerExtractor, LanguageModel, RewardModel
 from qalign_core.reading import is_text, shown
 from qalign_core.registry import is_address, load_language_model, load_reward_model
 from qalign_core.run import OPEN, Run, Sampling, check_count
-from qalign_core.runs.folder import answers_in, load_results, results_in, run_set
+from qalign_core.runs.folder import answer_of, answers_in, load_results, results_in, run_set
 from qalign_core.runs.problem_sets import Problem, load_problems
 from qalign_core.runs.report import report, summary
 from qalign_core.runs.results import Results, pack
-from qalign_core.runs.runner import header_of, record
+from qalign_core.runs.runner import Drawn, header_of, record
 from qalign_core.runs.store import TraceFile, open_trace
 from qalign_core.runs.trace import end_line
-from qalign_core.types import Step, Trace
+from qalign_core.types import ScoredResponse, Step, Trace, TraceHeader
 
 _TASK_HELP = "name of an embedded problem set, or a file of JSON lines"
 _TEXTS = ("prompt", "reference", "extractor")
@@ -263,15 +261,15 @@ async def _run(options: argparse.Namespace) -> None:
         return await _run_many(options)
     run = _run_of(options)
     lm, rm = _models(options)
-    extract = Problem("", run.prompt, extractor=run.extractor).extract
-    with ExitStack() as stack:
-        if not options.quiet:
-            print(f"{run.prompt}\n\n{_HEAD}", flush=True)
-        steps: list[Step] = []
-        async for drawn in _drawn(lm, rm, run, options.out, stack, steps):
-            if isinstance(drawn, Step) and not options.quiet:
-                print(_row(drawn, extract), flush=True)
-    print(_answer(steps, run.reference, extract))
+    problem = Problem("", run.prompt, run.reference, run.extractor)
+
+    def show(drawn: Drawn) -> None:
+        if isinstance(drawn, Step) and not options.quiet:
+            print(_row(drawn, problem.extract), flush=True)
+
+    if not options.quiet:
+        print(f"{run.prompt}\n\n{_HEAD}", flush=True)
+    print(_said(problem, await _drawn(lm, rm, run, options.out, show)))
     _say_notes(lm)
     return None
 
@@ -281,37 +279,35 @@ async def _drawn(
     rm: RewardModel,
     run: Run,
     out: Path | None,
-    stack: ExitStack,
-    steps: list[Step],
-    pool: list[Any] | None = None,
-) -> AsyncIterator[Any]:
-    """Draw a run, into a file if there is one, and keep all of it, what was there before too."""
-    file = None
-    if out is not None:
-        file = stack.enter_context(_trace_file(out, lm, rm, run))
-        steps += file.known.steps
-        if pool is not None:
-            pool += file.known.pool
-    async for item in record(lm, rm, run, known=file.known if file else None):
-        if file is not None:
-            file.write(item.line)
-        if isinstance(item.drawn, Step):
-            steps.append(item.drawn)
-        elif item.drawn is not None and pool is not None:
-            pool.append(item.drawn)
-        if item.drawn is not None:
-            yield item.drawn
+    told: Callable[[Drawn], object],
+) -> Trace:
+    """Draw a run, into a file if there is one, and tell of each draw; what was there too."""
+    header = header_of(lm, rm, run)
+    with _trace_file(out, header) if out is not None else nullcontext() as file:
+        known = file.known if file is not None else Trace(header)
+        new: list[Drawn] = []
+        drawn = record(lm, rm, run, known=known)
+        async with aclosing(drawn) as lines:  # type: ignore[type-var]
+            async for item in lines:
+                if file is not None:
+                    file.write(item.line)
+                if item.drawn is not None:
+                    new.append(item.drawn)
+                    told(item.drawn)
+    steps = tuple(each for each in new if isinstance(each, Step))
+    pool = tuple(each for each in new if isinstance(each, ScoredResponse))
+    return Trace(header, known.steps + steps, known.pool + pool)
 
 
 @contextmanager
-def _trace_file(path: Path, lm: LanguageModel, rm: RewardModel, run: Run) -> Iterator[TraceFile]:
+def _trace_file(path: Path, header: TraceHeader) -> Iterator[TraceFile]:
     """The file of a run, gone on with; if the run is stopped, its last line says so."""
-    with open_trace(path, header_of(lm, rm, run)) as file:
+    with open_trace(path, header) as file:
         if file is None:
             raise InvalidSetting(f"{path} is in use by another run; wait for it, or give another")
         try:
             yield file
-        except (asyncio.CancelledError, GeneratorExit):
+        except asyncio.CancelledError:
             file.write(end_line("stopped"))
             raise
 
@@ -401,24 +397,17 @@ def _row(step: Step, extract: AnswerExtractor | None) -> str:
     )
 
 
-def _answer(steps: Sequence[Step], reference: str | None, extract: AnswerExtractor | None) -> str:
-    """The chain's decision, in words: the vote over states, or minimum Bayes risk with ROUGE-1."""
-    states = chain_states(steps)
-    rate = acceptance(steps)
-    said = ""
-    if rate.overall.value is not None:
-        said = f"\nacceptance {rate.overall.value:.0%} of all proposals"
-    if rate.changed.value is not None:
-        said += f", {rate.changed.value:.0%} of those that differ from the state"
-    if extract is None:
-        decision = minimum_bayes_risk(states, rouge1)
-        assert decision.chosen is not None
-        said += f"\nminimum Bayes risk over {len(states)} states:"
-        return f"{said}\n{decision.chosen.response.text}"
-    decision = majority_vote(states, extract)
-    share = decision.shares[0][1] if decision.shares else 0.0
-    said += f"\nanswer {decision.answer or '(none)'}, {share:.0%} of {len(states)} states"
-    return said + ("" if reference is None else f"; right is {reference}")
+def _said(problem: Problem, trace: Trace) -> str:
+    """What the chains came to, in words."""
+    answer, rate = answer_of(problem, trace), acceptance(trace.steps).overall.value
+    said = "" if rate is None else f"\nacceptance {rate:.0%} of all proposals"
+    if answer.accepted is not None:
+        said += f", {answer.accepted:.0%} of those that differ from the state"
+    if problem.extract is None:
+        return f"{said}\nminimum Bayes risk over {answer.n_states} states:\n{answer.text}"
+    share = f"{answer.share:.0%} of {answer.n_states} states"
+    right = "" if answer.reference is None else f"; right is {answer.reference}"
+    return f"{said}\nanswer {answer.answer or '(none)'}, {share}{right}"
 
 
 async def _compare(options: argparse.Namespace) -> None:
@@ -428,13 +417,11 @@ async def _compare(options: argparse.Namespace) -> None:
     else:  # as many samples as states
         run = run.with_changes(pool=min(run.pool, run.chains * (run.steps + 1)))
     lm, rm = _models(options)
-    steps: list[Step] = []
-    pool: list[Any] = []
-    with ExitStack() as stack:
-        bar = stack.enter_context(tqdm(total=run.chains * (run.steps + 1), unit="step"))
-        async for drawn in _drawn(lm, rm, run, options.out, stack, steps, pool):
-            bar.update(isinstance(drawn, Step))
-    comparison = Comparison(Trace(header_of(lm, rm, run), tuple(steps), tuple(pool)))
+    with tqdm(total=run.chains * (run.steps + 1), unit="step") as bar:
+        trace = await _drawn(
+            lm, rm, run, options.out, lambda drawn: bar.update(isinstance(drawn, Step))
+        )
+    comparison = Comparison(trace)
     print(f"{run.prompt}\n")
     print(f"{'method':8}{'answer':>8}{'':8}{'samples':>8}{'tokens':>9}{comparison.meter.unit:>18}")
     for outcome in outcomes(comparison, full_cut(comparison, options.budget)):

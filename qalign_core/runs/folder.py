@@ -198,10 +198,11 @@ def answers_in(folder: str | Path, problems: Sequence[Problem]) -> tuple[Answer,
         InvalidTrace: a trace cannot be read.
     """
     traces = traces_of(folder, len(problems))
-    return tuple(_decide(problems[place], trace) for place, trace in traces if trace.steps)
+    return tuple(answer_of(problems[place], trace) for place, trace in traces if trace.steps)
 
 
-def _decide(problem: Problem, trace: Trace) -> Answer:
+def answer_of(problem: Problem, trace: Trace) -> Answer:
+    """What the chains of a problem's trace came to; there has to be a state."""
     states = trace.states
     decision = consensus(states, problem.extract)
     return Answer(
