@@ -19,7 +19,6 @@ from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
-from qalign_core.runs.evaluation import evaluate
 
 from qalign_core.analysis.curves import curves
 from qalign_core.analysis.record import Record

@@ -22,7 +22,8 @@ from tokenizers import Tokenizer
 
 from qalign_core.assets import ASSETS
 from qalign_core.registry import load_language_model, load_reward_model
-from qalign_core.runs.many import run_many
+from qalign_core.run import Run
+from qalign_core.runs.folder import run_set
 from qalign_core.runs.problem_sets import Problem
 
 LM = ASSETS / "models" / "lm"
@@ -80,9 +81,7 @@ def measure(address: str, chains: int, steps: int) -> None:
     rm = load_reward_model(address, rows=chains)
     problems = [Problem(id=str(k), prompt=f"How many are {k} + {k}?") for k in range(chains)]
     with tempfile.TemporaryDirectory() as folder:
-        run = run_many(
-            lm, rm, problems, beta=1.0, steps=steps, seed=1, folder=folder, at_once=chains
-        )
+        run = run_set(lm, rm, Run(steps=steps, seed=1, pool=0), problems, folder, at_once=chains)
         started, used = time.perf_counter(), time.process_time()
         asyncio.run(run)
         seconds, used = time.perf_counter() - started, time.process_time() - used

@@ -11,6 +11,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from components.endpoints import ENDPOINTS, settings
 from qalign_core.reading import from_json, shown
+from qalign_core.run import Limits
 
 MAX_BODY = 4 * 2**20
 """Bytes of what one request sends: far more than the page's largest, rewards of long chains."""
@@ -88,7 +89,7 @@ def _checked(body: bytes, name: str, *, by_name: bool) -> bytes:
     """
     if name not in ENDPOINTS:
         raise Refused(404, f"there is no endpoint {shown(name)}; there are {', '.join(ENDPOINTS)}")
-    known = {each.name: each.default for each in settings()}
+    known = [each.name for each in settings(Limits())]
     try:
         said: Any = from_json(body)
     except ValueError as error:
@@ -107,11 +108,11 @@ def _checked(body: bytes, name: str, *, by_name: bool) -> bytes:
             got = f"{len(values)} of them" if isinstance(values, list) else shown(values)
             raise Refused(
                 422,
-                f"data must be a list of at most {len(known)} settings "
-                f"({', '.join(known)}), got {got}",
+                f"data must be a list of at most {len(known)} settings ({', '.join(known)}), "
+                f"got {got}",
             )
         given = dict(zip(known, values, strict=False))
-        said["data"] = [*given.values(), *list(known.values())[len(given) :]]
+        said["data"] = values + [None] * (len(known) - len(values))
     for key, value in given.items():
         if isinstance(value, list | dict):  # Gradio would take some of them for files
             raise Refused(422, f"{key} must be a text or a number, got {shown(value)}")

@@ -17,7 +17,7 @@ from components.session.drawing import draw_run
 from components.session.runs import Runs, Work
 from qalign_core.analysis.comparisons import full_cut, outcomes
 from qalign_core.errors import InvalidSetting
-from qalign_core.run import Run
+from qalign_core.run import Limits, Run
 
 ENDPOINTS = ("run_chain", "compare")
 
@@ -32,17 +32,18 @@ class Setting:
     says: str
 
 
-def settings() -> list[Setting]:
+def settings(limits: Limits) -> list[Setting]:
     """The parameters of the endpoints, in order; the prompt, the first, has to be given."""
-    shown = (each for each in fields(Run) if each.metadata["page"])
+    usual = Run().within(limits)
     return [
         Setting(
             each.name,
             Run.kinds()[each.name],
-            "" if each.default is None else each.default,
+            "" if (default := getattr(usual, each.name)) is None else default,
             each.metadata["says"],
         )
-        for each in shown
+        for each in fields(Run)
+        if each.metadata["page"]
     ]
 
 
@@ -89,19 +90,23 @@ def build_api(runs: Runs) -> None:
         yield json.dumps(rows, ensure_ascii=False)
 
     for name, endpoint in zip(ENDPOINTS, (run_chain, compare), strict=True):
-        gr.api(of_run(endpoint), api_name=name, concurrency_limit=None)
+        gr.api(of_run(endpoint, runs.limits), api_name=name, concurrency_limit=None)
 
 
-def of_run(endpoint: Callable[[Run], AsyncIterator[str]]) -> Callable[..., AsyncIterator[str]]:
+def of_run(
+    endpoint: Callable[[Run], AsyncIterator[str]], limits: Limits
+) -> Callable[..., AsyncIterator[str]]:
     """An endpoint whose parameters are the settings of a run, with their help.
 
-    What a caller sends is anybody's word: it is read and checked before anything is done.
+    What a caller sends is anybody's word: it is read and checked before anything is done. `null` is
+    the default.
     """
-    names = [each.name for each in settings()]
+    taken = settings(limits)
 
     async def called(*values: Any) -> AsyncIterator[str]:
         try:
-            run = Run.read(dict(zip(names, values, strict=False)))
+            given = zip(taken, values, strict=True)
+            run = Run.read({e.name: e.default if v is None else v for e, v in given})
         except InvalidSetting as error:
             raise gr.Error(str(error), print_exception=False) from error
         async with aclosing(endpoint(run)) as texts:  # type: ignore[type-var]
@@ -115,9 +120,9 @@ def of_run(endpoint: Callable[[Run], AsyncIterator[str]]) -> Callable[..., Async
             annotation=each.kind,
             default=inspect.Parameter.empty if each.name == "prompt" else each.default,
         )
-        for each in settings()
+        for each in taken
     ]
-    told = "\n".join(f"    {each.name}: {each.says}." for each in settings())
+    told = "\n".join(f"    {each.name}: {each.says}." for each in taken)
     says, _, returns = inspect.cleandoc(endpoint.__doc__ or "").partition("\n\n")
     called.__name__ = called.__qualname__ = endpoint.__name__
     called.__doc__ = f"{says}\n\nArgs:\n{told}\n\n{returns}"

@@ -173,7 +173,9 @@ class Run:
     )
     top_p: float = setting(1.0, "Top-p", "1 is off", least=1e-6, most=1.0)
     top_k: int = setting(0, "Top-k", "0 is off", least=0, most=10**6)
-    burn_in: int = setting(0, "Burn-in", "first states that are not counted", least=0, most=10**7)
+    burn_in: int = setting(
+        0, "Burn-in", "first states that are not counted", least=0, most=10**7, cap="steps"
+    )
     pool: int = setting(
         64, "Pool", "independent samples of the model alone", least=0, most=10**7, cap="samples"
     )
@@ -227,6 +229,20 @@ class Run:
         if self.burn_in > self.steps:
             raise InvalidSetting(f"burn_in must be 0 to {self.steps} steps, got {self.burn_in}")
         return self
+
+    def within(self, limits: Limits) -> Self:
+        """The same run, with no number larger than a server allows."""
+        cut = {
+            each.name: min(getattr(self, each.name), getattr(limits, each.metadata["cap"]))
+            for each in fields(self)
+            if each.metadata.get("cap") and isinstance(getattr(self, each.name), int)
+        }
+        return self.with_changes(**cut)
+
+    @property
+    def numbers(self) -> dict[str, float]:
+        """The settings that are numbers, by name."""
+        return {name: getattr(self, name) for name, kind in self.kinds().items() if kind is not str}
 
     def changes(self) -> dict[str, str]:
         """What differs from what `read` makes of the prompt alone, as texts that it takes."""

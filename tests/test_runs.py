@@ -176,6 +176,9 @@ def test_a_page_opens_with_what_its_link_names_and_else_as_it_is():
     found, said = linked({"beta": "2"}, Limits(), OFFER, start) or (None, "")
     assert found == replace(start, beta=2.0)
     assert "in place" in said
+    writing = Run(prompt="Write a line.", extractor=None)
+    found, _ = linked({"beta": "2"}, Limits(), OFFER, writing) or (None, "")
+    assert found == replace(writing, beta=2.0)
     _, said = linked({"beta": "x"}, Limits(), OFFER, start) or (None, "")
     assert "cannot be used" in said
 

@@ -24,14 +24,8 @@ ANSWERS = {
     "None: open-ended": OPEN,
 }
 """How answers can be read, as people call it."""
-SLIDERS: dict[str, tuple[float, float | None, float]] = {
-    "steps": (8, None, 1),
-    "chains": (1, None, 1),
-    "temperature": (0.1, 2.0, 0.05),
-    "max_new_tokens": (8, None, 1),
-    "burn_in": (0, 200, 1),
-}
-"""Least, most and step of the settings that are sliders; without a most, the server's cap."""
+SLIDERS = {"steps": 1, "chains": 1, "temperature": 0.05, "max_new_tokens": 1, "burn_in": 1}
+"""The settings that are sliders, and their step; they reach as far as a run and the server."""
 
 
 class RunForm:
@@ -44,7 +38,7 @@ class RunForm:
     """
 
     def __init__(self, start: Run, runs: Runs, *, page: str) -> None:
-        self._start, self._runs, self._page = start, runs, page
+        self._start, self._runs, self._page = start.within(runs.limits), runs, page
         self.widgets: dict[str, Any] = {}
 
     @property
@@ -123,12 +117,10 @@ class RunForm:
         if kind is str:
             return self._text(name, value or "", cap, given)
         if name in SLIDERS:
-            least, most, step = SLIDERS[name]
-            most = min(x for x in (most, cap) if x is not None)
-            return gr.Slider(least, most, value=value, step=step, **given)
-        precision = 0 if kind is int else None
-        bounds = {"minimum": told["least"], "maximum": told["most"]}
-        return gr.Number(value, precision=precision, **bounds, **given)
+            most = told["most"] if cap is None else min(told["most"], cap)
+            return gr.Slider(told["least"], most, value=value, step=SLIDERS[name], **given)
+        # neither bounds nor precision: Gradio would round, and refuse in words of its own
+        return gr.Number(value, **given)
 
     def _text(self, name: str, value: str, cap: int | None, given: dict[str, Any]) -> Any:
         if name == "prompt":

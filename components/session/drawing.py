@@ -11,12 +11,12 @@ from qalign_core.types import Step
 
 @with_gpu
 async def draw_run(feed: Feed, runs: Runs, run: Run) -> None:
-    """Draw a run; its pool is cut to what the server allows.
+    """Draw a run, if the server allows it.
 
     Raises:
         QAlignError: the settings or the models do not allow it.
     """
-    run = run.with_changes(pool=min(run.pool, runs.limits.samples)).check(runs.limits)
+    run.check(runs.limits)
     lm, rm = await runs.models(feed, run.lm, run.rm, run.sampling)
     async for item in record(lm, rm, run):
         feed.write(item.line)

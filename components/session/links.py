@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields
+from typing import Any
 
 from components.session.offer import Offer
 from qalign_core.errors import QAlignError
@@ -18,14 +19,18 @@ def linked(
 ) -> tuple[Run, str] | None:
     """What a page's own address asks for, with what to say of it; None if it names no setting.
 
-    A link without a prompt has that of `start`.
+    A link without a prompt has that of `start`, with its answer and how it is read.
     """
     texts = {key: str(value) for key, value in query.items() if key in Run.kinds()}
     if not texts:
         return None
     run, notices = from_query(texts, limits, offer)
     if not run.prompt:
-        run = run.with_changes(prompt=start.prompt, reference=start.reference)
+        run = run.with_changes(
+            prompt=start.prompt,
+            reference=run.reference or start.reference,
+            extractor=run.extractor if "extractor" in texts else start.extractor,
+        )
     return run, " ".join(notices) or "This link's settings are in place."
 
 
@@ -39,7 +44,7 @@ def from_query(
         limits: caps of this server.
         offer: what "lm" and "rm" may be.
     """
-    given: dict[str, str] = {}
+    given: dict[str, Any] = dict(Run().within(limits).numbers)
     notices = []
     for each in fields(Run):
         name = each.name

@@ -1,0 +1,212 @@
+"""One value says what a run is, and every door has it: its settings, their ranges, their help."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import fields
+from pathlib import Path
+
+import gradio as gr
+import httpx
+import pytest
+from toys import PROMPT, ToyLM, ToyRM
+
+from components.common.form import RunForm
+from components.endpoints import build_api
+from components.session.drawing import draw_run
+from components.session.links import from_query
+from components.session.offer import Offer
+from components.session.runs import Feed, Runs
+from qalign_core.cli import main
+from qalign_core.errors import InvalidSetting, QAlignError
+from qalign_core.run import Limits, Run
+
+ROOT = Path(__file__).resolve().parent.parent
+TOLD = {each.name: each.metadata for each in fields(Run)}
+AFTER = "    seed: int = setting("
+ADDED = '    patience: int = setting(3, "Patience", "how long to wait", least=0, most=9)\n'
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory):
+    """What `doors_client.py` found in a copy of the project that has one line more."""
+    root = tmp_path_factory.mktemp("house")
+    for name in ("qalign_core", "components"):
+        shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "app.py", root)
+    for name in ("assets", "tests"):
+        (root / name).symlink_to(ROOT / name)
+    path = root / "qalign_core" / "run.py"
+    before, after = path.read_text("utf-8").split(AFTER)
+    path.write_text(f"{before}{ADDED}{AFTER}{after}", "utf-8")
+    result = subprocess.run(
+        [sys.executable, ROOT / "tests" / "doors_client.py", root, "patience", "5"],
+        cwd=root,
+        env={**os.environ, "PYTHONPATH": f"{root}{os.pathsep}{root / 'tests'}"},
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    assert result.returncode == 0, result.stderr[-4000:]
+    return json.loads(result.stdout.splitlines()[-1])
+
+
+def test_a_setting_that_is_one_line_more_is_an_option_of_the_commands(house):
+    for text in house["help"].values():
+        assert "--patience INT" in text
+        assert "how long to wait (default: 3)" in " ".join(text.split())
+    assert house["refused"] == [
+        [2, "qalign: patience must be between 0 and 9, got 10\n"],
+        [2, "qalign: patience must be a whole number, got 'few'\n"],
+    ]
+
+
+def test_it_is_a_parameter_of_both_endpoints(house):
+    for name in ("/run_chain", "/compare"):
+        (told,) = (
+            each
+            for each in house["api"][name]["parameters"]
+            if each["parameter_name"] == "patience"
+        )
+        assert told["parameter_default"] == 3
+        assert told["python_type"]["type"] == "int"
+    assert house["called"] == 5
+
+
+def test_it_is_a_widget_of_watch_and_compare_and_scripts_know_its_name(house):
+    assert house["widgets"] == 2
+    assert house["sent"] == {"watch-run": 1, "compare-run": 1}
+    assert '"patience"' in house["scripts"]
+
+
+def test_it_is_read_from_a_link_and_written_into_one(house):
+    assert house["link"] == [5, "This link's settings are in place.", house["link"][2]]
+    assert "patience=5" in house["link"][2].split("&")
+
+
+def test_it_is_in_the_header_of_a_trace_and_in_a_folders_and_in_the_command_that_it_names(house):
+    assert house["trace"] == house["set"]["patience"] == 5
+    assert "--patience 5" in house["set"]["command"]
+
+
+# --- one range at all doors ----------------------------------------------------------------------
+
+
+def wrong_values():
+    """Texts that no door takes, for each setting, with what is said of them."""
+    limits = Limits()
+    for name, kind in Run.kinds().items():
+        told = TOLD[name]
+        if told["choices"]:
+            yield name, "magic", f"{name} must be one of {', '.join(told['choices'])}"
+        elif kind is not str:
+            most = getattr(limits, told["cap"]) if told["cap"] else told["most"]
+            beyond = [told["least"] - 1, most * 2 + 1, told["most"] + 1]
+            yield from ((name, f"{value}", f"{name} must be between") for value in beyond)
+            yield name, "nan", f"{name} must be a"
+            yield name, "many", f"{name} must be a"
+            if kind is int:
+                yield name, "4.7", f"{name} must be a whole number"
+
+
+WRONG = [each for each in wrong_values() if TOLD[each[0]]["page"] or each[0] == "matched"]
+
+
+def one_sentence(text, said):
+    assert said in text
+    assert len(text) < 200
+    assert "\n" not in text.strip()
+
+
+@pytest.fixture(scope="module")
+def form():
+    """The form of a page, and what its widgets show at first."""
+    with gr.Blocks():
+        made = RunForm(Run(PROMPT), Runs(Limits(), offer=Offer(names=())), page="a")
+        made.add_rest()
+    return made
+
+
+def tried(form, runs, name, value):
+    """What a page says of a form with this value."""
+    shown = dict(zip(form.widgets, form.show(Run(PROMPT)), strict=True))
+    shown |= {"rm": "embedded", name: value}
+
+    async def drawn():
+        await draw_run(Feed(), runs, form.read(list(shown.values())))
+
+    with pytest.raises(QAlignError) as raised:
+        asyncio.run(drawn())
+    return str(raised.value)
+
+
+@pytest.mark.parametrize(("name", "value", "said"), WRONG)
+def test_every_door_refuses_the_same_values_with_one_sentence(
+    name, value, said, form, toy_app, capsys
+):
+    # as texts, and as the numbers that a browser and a program send
+    given = [value]
+    if Run.kinds()[name] is not str and value not in ("nan", "many"):
+        given.append(float(value) if "." in value or "e" in value else int(value))
+    with pytest.raises(InvalidSetting) as raised:
+        Run.read({"prompt": PROMPT, name: value}).check(Limits())
+    one_sentence(str(raised.value), said)
+    if name == "matched":
+        return  # a matter of the commands and of Compare's own choice
+    run, notices = from_query({name: value}, Limits(), Offer(names=()))
+    assert run == Run()
+    one_sentence(" ".join(notices), f"The link's {name} “{value}” cannot be used here.")
+    runs = Runs(Limits(), load=lambda *_: (ToyLM(), ToyRM()))
+    for each in given:
+        if name == "burn_in" and said.endswith("between") and float(value) > 0:
+            continue  # two sliders of a page: its form cuts it to the steps
+        one_sentence(tried(form, runs, name, each), said)
+        call = f"{toy_app}gradio_api/call/"
+        event = httpx.post(f"{call}v2/run_chain", json={"prompt": PROMPT, name: each}, timeout=60)
+        answer = httpx.get(f"{call}run_chain/{event.json()['event_id']}", timeout=60).text
+        one_sentence(json.loads(answer.strip().rsplit("data: ", 1)[1])["error"], said)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"), [each for each in WRONG if each[0] not in ("matched", "burn_in")]
+)
+def test_the_command_line_refuses_them_too_but_for_a_servers_caps(name, value, said, capsys):
+    told = TOLD[name]
+    number = Run.kinds()[name] is not str and value not in ("nan", "many")
+    if number and told["cap"] and told["least"] <= float(value) <= told["most"]:
+        return
+    assert main(["run", f"--{name.replace('_', '-')}={value}", "--prompt", PROMPT]) == 2
+    shown = capsys.readouterr().err
+    one_sentence(shown, said)
+    assert shown.startswith("qalign: ")
+
+
+def test_a_small_server_starts_within_its_limits():
+    small = Limits(steps=8, samples=4, tokens=16)
+    runs = Runs(small, load=lambda *_: (ToyLM(), ToyRM()))
+    run, notices = from_query({"beta": "2"}, small, Offer(names=()))
+    assert (run.beta, run.steps, run.pool, notices) == (2.0, 8, 4, ())
+    with gr.Blocks() as demo:
+        form = RunForm(Run(PROMPT, steps=64), runs, page="a")
+        form.add_rest()
+        build_api(runs)
+    asked = form.read([widget.value for widget in form.values()])
+    assert (asked.steps, asked.pool, asked.max_new_tokens) == (8, 4, 16)
+    told = demo.get_api_info()["named_endpoints"]["/run_chain"]["parameters"]
+    defaults = {each["parameter_name"]: each["parameter_default"] for each in told}
+    assert (defaults["steps"], defaults["pool"], defaults["max_new_tokens"]) == (8, 4, 16)
+
+
+def test_a_form_reaches_as_far_as_a_run_does(form):
+    for name, widget in form.widgets.items():
+        if isinstance(widget, gr.Slider) and name in TOLD:
+            told, limits = TOLD[name], Limits()
+            most = min(told["most"], getattr(limits, told["cap"]) if told["cap"] else told["most"])
+            assert (widget.minimum, widget.maximum) == (told["least"], most)
+        if isinstance(widget, gr.Number):
+            assert widget.minimum is widget.maximum is widget.precision is None
