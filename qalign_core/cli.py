@@ -29,7 +29,7 @@ from qalign_core.models.progress import TOLD
 from qalign_core.protocols import AnswerExtractor, LanguageModel, RewardModel
 from qalign_core.reading import is_text, shown
 from qalign_core.registry import is_address, load_language_model, load_reward_model
-from qalign_core.run import OPEN, Run, Sampling, check_count
+from qalign_core.run import MAX_STEPS, OPEN, Run, Sampling, check_count
 from qalign_core.runs.folder import answer_of, answers_in, load_results, results_in, run_set
 from qalign_core.runs.problem_sets import Problem, load_problems
 from qalign_core.runs.report import report, summary
@@ -440,7 +440,8 @@ async def _evaluate(options: argparse.Namespace) -> None:
     check_count("--states", options.states, 0)
     lm, rm = _models(options)
     # enough for any pool: each step costs at least one token, a sample at most all of them
-    steps = options.states - 1 if options.states else options.budget * lm.max_new_tokens
+    enough = min(options.budget * lm.max_new_tokens, MAX_STEPS)
+    steps = options.states - 1 if options.states else enough
     run = Run.read({"prompt": "-", **_given(options), "pool": options.budget, "steps": steps})
     run = run.with_changes(matched="chain")
     bar = tqdm(total=len(problems), unit="problem")

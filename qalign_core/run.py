@@ -27,6 +27,8 @@ OPEN = "none"
 WRITING = ("Write", "Please write")
 """How the prompts of writing tasks begin; unless somebody says otherwise, they are open-ended."""
 
+MAX_STEPS = 10**7
+"""Proposals of a chain; a server may allow fewer."""
 MAX_TEXT = 1_000_000
 """Characters of any setting that is a text; a server may allow fewer."""
 
@@ -162,7 +164,7 @@ class Run:
     beta: float = setting(
         1.0, "β (beta)", "the larger, the more the reward is distrusted", least=1e-3, most=1e3
     )
-    steps: int = setting(64, "Steps", "proposals a chain", least=0, most=10**7, cap="steps")
+    steps: int = setting(64, "Steps", "proposals a chain", least=0, most=MAX_STEPS, cap="steps")
     chains: int = setting(1, "Chains", "independent chains", least=1, most=10**4, cap="chains")
     seed: int = setting(7, "Seed", "the same seed draws the same run", least=0, most=2**31 - 1)
     temperature: float = setting(

@@ -181,7 +181,7 @@ def test_at_every_door_of_the_command_line(
 @pytest.mark.parametrize("page", ["watch", "compare"])
 async def test_on_the_pages(expected: str, page: str) -> None:
     runs = Runs(Limits())
-    wanted = RUN if page == "watch" else RUN.with_changes(matched="pool", pool=4096)
+    wanted = RUN if page == "watch" else RUN.with_changes(matched="pool", pool=1024)
     async for shown in runs.stream("visitor", lambda feed: draw_run(feed, runs, wanted)):
         text = shown.text
     trace = parse_trace(text)

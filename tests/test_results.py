@@ -8,7 +8,9 @@ from dataclasses import fields, replace
 
 import numpy as np
 import pytest
+from toys import ToyLM, ToyRM
 
+from qalign_core import cli
 from qalign_core.analysis.curves import curves
 from qalign_core.analysis.diagnostics import acceptance_of
 from qalign_core.analysis.other_betas import against_beta
@@ -283,6 +285,15 @@ def test_results_of_another_version_are_named_as_such(tmp_path):
     np.savez(tmp_path / "old.npz", settings=np.array('{"version": 2}'))
     with pytest.raises(InvalidTrace, match=r"has no 'header', as results .*; evaluate again$"):
         load_results(tmp_path / "old.npz")
+
+
+def test_a_model_of_long_responses_is_evaluated_too(tmp_path, monkeypatch, capsys):
+    """The chain may have as many steps as the pool has tokens, but no more than a run can."""
+    monkeypatch.setattr(cli, "load_language_model", lambda *_, **__: ToyLM(max_new_tokens=10**6))
+    monkeypatch.setattr(cli, "load_reward_model", lambda *_, **__: ToyRM())
+    command = ["evaluate", "--problems", "1", "--budget", "16", "--out", str(tmp_path / "f")]
+    assert main(command) == 0
+    assert "1 problems, 0 not done yet" in capsys.readouterr().out
 
 
 async def test_what_is_packed_where_nothing_can_be_written_is_said_in_one_sentence(tmp_path):

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 from finite import TableReward, letters
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from toys import ToyLM, ToyRM
 
 from qalign_core import cli, collect, load_trace, save_trace
@@ -87,6 +89,32 @@ def test_a_file_that_is_not_this_runs_is_refused_and_never_changed(tmp_path, con
         go_on(path)
     assert "\n" not in str(said.value)
     assert path.read_bytes() == content
+
+
+@settings(
+    derandomize=True,
+    deadline=None,
+    max_examples=200,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(at=st.integers(0, 4000), to=st.integers(0, 60), other=st.binary(max_size=40))
+def test_whatever_is_in_a_file_it_is_refused_as_it_is_or_kept_to_its_last_whole_line(
+    path, at, to, other
+) -> None:
+    content = path.read_bytes()
+    spoilt = path.with_name("spoilt.jsonl")
+    spoilt.write_bytes(content[:at] + other + content[at + to :] if at % 3 else other)
+    before = spoilt.read_bytes()
+    whole = before[: before.rfind(b"\n") + 1]
+    refused = ""
+    try:
+        with open_trace(spoilt, HEADER):
+            pass
+    except InvalidSetting as error:
+        refused = str(error)
+    assert "\n" not in refused
+    kept = before if refused else whole or header_line(HEADER).encode()
+    assert spoilt.read_bytes() == kept
 
 
 @pytest.mark.parametrize(
