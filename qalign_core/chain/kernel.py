@@ -44,15 +44,10 @@ def log_acceptance(
     Raises:
         InvalidSetting: if beta is not a finite number > 0, a reward is not finite, or a length < 1.
     """
-    return float(
-        log_acceptances(
-            reward_new=reward_new,
-            reward_old=reward_old,
-            len_new=len_new,
-            len_old=len_old,
-            beta=beta,
-        )
+    log_alpha = log_acceptances(
+        reward_new=reward_new, reward_old=reward_old, len_new=len_new, len_old=len_old, beta=beta
     )
+    return float(log_alpha)
 
 
 def log_acceptances(

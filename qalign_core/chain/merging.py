@@ -15,25 +15,24 @@ async def merge(*streams: AsyncIterator[T]) -> AsyncIterator[T]:
     No stream runs more than a few items ahead of the reader. An error in one is raised at its
     place and ends the others, as closing the generator does.
     """
-    arrived: asyncio.Queue[tuple[str, T | BaseException | None]] = asyncio.Queue(len(streams))
+    arrived: asyncio.Queue[tuple[bool, T | Exception | None]] = asyncio.Queue(len(streams))
 
     async def follow(stream: AsyncIterator[T]) -> None:
         try:
             async for item in stream:
-                await arrived.put(("item", item))
+                await arrived.put((False, item))
+            await arrived.put((True, None))
         except Exception as error:  # handed to the reader, who raises it
-            await arrived.put(("error", error))
-        else:
-            await arrived.put(("end", None))
+            await arrived.put((True, error))
 
     tasks = [asyncio.ensure_future(follow(stream)) for stream in streams]
     running = len(tasks)
     try:
         while running:
-            kind, item = await arrived.get()
-            if kind == "item":
+            ended, item = await arrived.get()
+            if not ended:
                 yield item  # type: ignore[misc]
-            elif isinstance(item, BaseException):
+            elif isinstance(item, Exception):
                 raise item
             else:
                 running -= 1

@@ -14,10 +14,9 @@ from qalign_core.run import check_count
 MAX_CHAINS = 256
 
 
-def distances(chain: ExactChain, steps: int, start: Array | None = None) -> Array:
+def distances(chain: ExactChain, steps: int) -> Array:
     """Total variation between d_0 T^t and the target for t = 0..steps, shape [steps + 1]."""
-    d = chain.base if start is None else start
-    found = np.empty(steps + 1)
+    d, found = chain.base, np.empty(steps + 1)
     for t in range(steps + 1):
         found[t] = total_variation(d, chain.target)
         d = d @ chain.matrix
@@ -26,10 +25,9 @@ def distances(chain: ExactChain, steps: int, start: Array | None = None) -> Arra
 
 def kl_divergence(p: Array, q: Array) -> float:
     """KL(p || q) in nats; infinite where p has mass and q has none."""
-    mass = p > 0
-    if np.any(q[mass] == 0):
-        return math.inf
-    return max(0.0, float(np.sum(p[mass] * np.log(p[mass] / q[mass]))))
+    from scipy.special import rel_entr
+
+    return max(0.0, float(rel_entr(p, q).sum()))
 
 
 def acceptance_rate(chain: ExactChain) -> float:

@@ -33,11 +33,6 @@ def index_probabilities(n: int) -> tuple[float, ...]:
     return tuple(drawn.count(index) / n_cells for index in range(n))
 
 
-def counted_length(response: Response) -> int:
-    """|y| with EOS counted."""
-    return len(response)
-
-
 def shared_limit(max_new_tokens: int, index: int) -> int:
     """The longest proposal: `L`, whatever the index (METHOD: at most `L - i` new ids)."""
     return max_new_tokens
@@ -58,8 +53,8 @@ class Rule:
     """
 
     name: str = "exact"
-    n_indices: Callable[[Response], int] = counted_length
-    length: Callable[[Response], int] = counted_length
+    n_indices: Callable[[Response], int] = len  # with EOS counted
+    length: Callable[[Response], int] = len  # with EOS counted
     log_alpha: Callable[..., Array] = log_acceptances
     limit: Callable[[int, int], int] = shared_limit
     counted: str = "all"
@@ -138,14 +133,9 @@ class ExactChain:
     acceptance: Array
     unchanged: Array
 
-    def after(self, t: int, start: Array | None = None) -> Array:
-        """Distribution after t steps, d_0 T^t, from `start` (default: the base LM), shape [n]."""
-        d = self.base if start is None else start
-        if t > 64:  # fewer products: square the matrix instead of walking
-            return np.asarray(d @ np.linalg.matrix_power(self.matrix, t))
-        for _ in range(t):
-            d = d @ self.matrix
-        return d
+    def after(self, t: int) -> Array:
+        """Distribution after t steps from the base LM, d_0 T^t, shape [n]."""
+        return np.asarray(self.base @ np.linalg.matrix_power(self.matrix, t))
 
     def limit(self) -> Array:
         """Distribution after 2^40 steps from the base LM, its limit to all digits, shape [n]."""

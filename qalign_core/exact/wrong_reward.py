@@ -162,22 +162,19 @@ def best_of_n_answers(base: Array, rewards: tuple[float, ...], n: int) -> tuple[
 
     Answers of equal reward share theirs in proportion to their probability.
     """
-    found = []
-    for p, reward in zip(base, rewards, strict=True):
-        at_most = float(sum(q for q, r in zip(base, rewards, strict=True) if r <= reward))
-        below = float(sum(q for q, r in zip(base, rewards, strict=True) if r < reward))
-        found.append((min(at_most, 1.0) ** n - below**n) * float(p) / (at_most - below))
-    return tuple(found)
+    r = np.array(rewards)
+    at_most, below = (r <= r[:, None]) @ base, (r < r[:, None]) @ base
+    best = (np.minimum(at_most, 1.0) ** n - below**n) * base / (at_most - below)
+    return tuple(best.tolist())
 
 
 def _iid_counts(base: Array, n: int) -> Array:
     """P(count of A = i, count of B = j) of n independent answers, shape [n+1, n+1]."""
     from scipy.special import gammaln
 
-    i, j = np.meshgrid(np.arange(n + 1), np.arange(n + 1), indexing="ij")
-    k = n - i - j
-    possible = k >= 0
-    k = np.where(possible, k, 0)
+    i, j = np.indices((n + 1, n + 1))
+    possible = i + j <= n
+    k = np.maximum(n - i - j, 0)
     log_p = (
         gammaln(n + 1) - gammaln(i + 1) - gammaln(j + 1) - gammaln(k + 1)
         + i * np.log(base[0]) + j * np.log(base[1]) + k * np.log(base[2])
@@ -191,21 +188,17 @@ def _chain_counts(example: Example, samples: tuple[int, ...]) -> dict[int, Array
     A sum over paths, one step at a time: [state, count of A, count of B].
     """
     chain = example.chain()
-    answer = [ANSWERS.index(answer_of(y.text)) for y in chain.states]
-    last = max(samples)
-    paths = np.zeros((len(chain.states), 2, 2))
-    for state, p in enumerate(chain.base):
-        paths[state, int(answer[state] == 0), int(answer[state] == 1)] = p
+    answers = [answer_of(y.text) for y in chain.states]
+    arriving = chain.base[:, None, None]
     found = {}
-    for n in range(1, last + 1):
+    for n in range(1, max(samples) + 1):
+        paths = np.zeros((len(answers), n + 1, n + 1))
+        for state, answer in enumerate(answers):
+            i, j = int(answer == "A"), int(answer == "B")
+            paths[state, i : n + i, j : n + j] = arriving[state]
         if n in samples:
             found[n] = paths.sum(axis=0)
-        if n < last:
-            moved = np.tensordot(chain.matrix.T, paths, axes=1)
-            paths = np.zeros((len(chain.states), n + 2, n + 2))
-            for state, here in enumerate(moved):
-                i, j = int(answer[state] == 0), int(answer[state] == 1)
-                paths[state, i : n + 1 + i, j : n + 1 + j] = here
+        arriving = np.tensordot(chain.matrix.T, paths, axes=1)
     return found
 
 
@@ -214,7 +207,7 @@ def _vote(
 ) -> tuple[float, ...]:
     """Probability that each answer wins the vote, from the distribution of the counts."""
     n = counts.shape[0] - 1
-    i, j = np.meshgrid(np.arange(n + 1), np.arange(n + 1), indexing="ij")
+    i, j = np.indices(counts.shape)
     winner = winners(np.stack([i, j, np.maximum(n - i - j, 0)], axis=-1), weights, rewards)
     return tuple(float(counts[winner == answer].sum()) for answer in range(3))
 

@@ -77,65 +77,73 @@ class Pretrained(ABC):
         chat_template: str | None = None,
         **options: Any,
     ) -> Self:
-        """Load a folder or hub id; `options` are those of the class, the others those of `load`.
+        """Load a folder or hub id.
+
+        Args:
+            source: a folder in transformers' format, or a hub id `owner/name`.
+            id: its name; by default the source.
+            revision: of the hub repository; a commit hash pins it.
+            dtype: "float32", "bfloat16" or "float16"; by default float32 on a CPU, else the stored
+                one.
+            device: as torch names them; by default a GPU if there is one.
+            chat_template: used if the tokenizer has none.
+            options: of the class.
 
         Raises:
-            ModelLoadError: one sentence that says what is wrong with it.
+            ModelLoadError: in one sentence: not found, unsafe, of the wrong kind, incomplete, too
+                big.
         """
+        import transformers
+
         options = {name: value for name, value in options.items() if value is not None}
-        given = {"rows": cls.rows, "window": cls.window, **options}
-        for name, least in _LEAST.items():
-            if given.get(name, least) < least:
-                raise ModelLoadError(f"{name} must be at least {least}, got {given[name]}")
-        loaded = load(
-            source,
-            kind=cls.kind,
-            revision=revision,
-            dtype=dtype,
-            device=device,
-            chat_template=chat_template,
-            positions=given["rows"] * given["window"],
-            beside=options.get("cache_bytes", CACHE_BYTES),
-        )
-        return cls(loaded, id=id or str(source), **options)
+        given = {"rows": cls.rows, "window": cls.window, "cache_bytes": CACHE_BYTES, **options}
+        for option, least in _LEAST.items():
+            if given.get(option, least) < least:
+                raise ModelLoadError(f"{option} must be at least {least}, got {given[option]}")
+        name = str(source)
+        device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+        _check_device(device)
+        folder, commit = _fetch(name, revision, dtype=dtype, device=device)
+        _check_safe(folder, name)
+        with _one_sentence(name):
+            config = transformers.AutoConfig.from_pretrained(folder, trust_remote_code=False)
+        auto = getattr(transformers, f"AutoModelFor{cls.kind}")
+        _check_kind(cls.kind, auto, config, name)
+        stored = str(getattr(config, "dtype", None) or "float32").removeprefix("torch.")
+        dtype = dtype or ("float32" if device == "cpu" else stored)
+        if dtype not in _BYTES:
+            raise ModelLoadError(f"dtype must be one of {', '.join(_BYTES)}, got {dtype}")
+        weights = n_stored(folder) * _BYTES[dtype]
+        kept = given["rows"] * given["window"] * _kept_width(config) * _BYTES[dtype]
+        _check_memory(weights, kept + given["cache_bytes"], name, dtype, device)
+        if weights >= _SLOW:
+            tell(f"reading {_gib(weights)} of {name}")
+        with _one_sentence(name):
+            model, report = auto.from_pretrained(
+                folder,
+                dtype=getattr(torch, dtype),
+                use_safetensors=True,
+                trust_remote_code=False,
+                output_loading_info=True,
+            )
+        if missing := sorted(report["missing_keys"]):
+            raise ModelLoadError(
+                f"{name} lacks trained weights for {missing[0]} (they would be random); "
+                "choose a checkpoint that has its head"
+            )
+        text = _text(folder, name, chat_template)
+        model = model.to(device).eval().requires_grad_(False)
+        n_parameters = sum(p.numel() for p in model.parameters())
+        return cls(Loaded(model, text, commit, n_parameters), id=id or name, **options)
 
 
-def load(
-    source: str | Path,
-    *,
-    kind: str,
-    revision: str | None = None,
-    dtype: str | None = None,
-    device: str | None = None,
-    chat_template: str | None = None,
-    positions: int = 0,
-    beside: int = 0,
-) -> Loaded:
-    """Load a folder or hub id.
+_ENDINGS = {
+    "CausalLM": ("ForCausalLM", "LMHeadModel"),
+    "SequenceClassification": ("ForSequenceClassification", "RewardModel"),
+}
 
-    Args:
-        kind: what it must be, "CausalLM" or "SequenceClassification".
-        source: a folder in transformers' format, or a hub id `owner/name`.
-        revision: of the hub repository; a commit hash pins it.
-        dtype: "float32", "bfloat16" or "float16"; by default float32 on a CPU, else the stored one.
-        device: as torch names them; by default a GPU if there is one.
-        chat_template: used if the tokenizer has none.
-        positions: tokens whose keys and values will be held.
-        beside: bytes that will be needed for caches.
 
-    Raises:
-        ModelLoadError: in one sentence: not found, unsafe, of the wrong kind, incomplete, too big.
-    """
-    import transformers
-
-    name = str(source)
-    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
-    _check_device(device)
-    folder, commit = _fetch(name, revision, dtype=dtype, device=device)
-    _check_safe(folder, name)
-    with _one_sentence(name):
-        config = transformers.AutoConfig.from_pretrained(folder, trust_remote_code=False)
-    auto = getattr(transformers, f"AutoModelFor{kind}")
+def _check_kind(kind: str, auto: Any, config: Any, name: str) -> None:
     wanted = {"CausalLM": "a causal language model", "SequenceClassification": "a reward model"}
     built_as = (config.architectures or ["?"])[0]
     if not has_model_for(auto, config) or not built_as.endswith(_ENDINGS[kind]):
@@ -147,32 +155,6 @@ def load(
         raise ModelLoadError(
             f"{name} has {config.num_labels} outputs, a reward model has 1; choose another model"
         )
-    stored = str(getattr(config, "dtype", None) or "float32").removeprefix("torch.")
-    dtype = dtype or ("float32" if device == "cpu" else stored)
-    if dtype not in _BYTES:
-        raise ModelLoadError(f"dtype must be one of {', '.join(_BYTES)}, got {dtype}")
-    n_stored_bytes = n_stored(folder) * _BYTES[dtype]
-    beside += positions * _kept_width(config) * _BYTES[dtype]
-    _check_memory(n_stored_bytes, beside, name, f"{dtype} on {device}", available_memory(device))
-    if n_stored_bytes >= _SLOW:
-        tell(f"reading {_gib(n_stored_bytes)} of {name}")
-    with _one_sentence(name):
-        model, report = auto.from_pretrained(
-            folder,
-            dtype=getattr(torch, dtype),
-            use_safetensors=True,
-            trust_remote_code=False,
-            output_loading_info=True,
-        )
-    if missing := sorted(report["missing_keys"]):
-        raise ModelLoadError(
-            f"{name} lacks trained weights for {missing[0]} (they would be random); "
-            "choose a checkpoint that has its head"
-        )
-    text = _text(folder, name, chat_template)
-    model = model.to(device).eval().requires_grad_(False)
-    n_parameters = sum(p.numel() for p in model.parameters())
-    return Loaded(model, text, commit, n_parameters)
 
 
 def has_model_for(auto: Any, config: Any) -> bool:
@@ -234,12 +216,6 @@ def _text(folder: Path, name: str, chat_template: str | None) -> Text:
             f"{name} has no chat template; choose an instruct model, or give one (chat_template=…)"
         )
     return Text(tokenizer)
-
-
-_ENDINGS = {
-    "CausalLM": ("ForCausalLM", "LMHeadModel"),
-    "SequenceClassification": ("ForSequenceClassification", "RewardModel"),
-}
 
 
 _UNFETCHED: dict[type[Exception], str] = {
@@ -330,8 +306,7 @@ def _check_listed(found: Any, name: str, dtype: str | None, device: str) -> None
     counted = found.safetensors.total if found.safetensors else sum(sizes.values()) // 4
     how = dtype or ("float32" if device == "cpu" else "bfloat16")
     if how in _BYTES:
-        weights = counted * _BYTES[how]
-        _check_memory(weights, 0, name, f"{how} on {device}", available_memory(device))
+        _check_memory(counted * _BYTES[how], 0, name, how, device)
 
 
 def _check_safe(folder: Path, name: str) -> None:
@@ -398,16 +373,18 @@ def _kept_width(config: Any) -> int:
         return 0
 
 
-def _check_memory(weights: int, beside: int, name: str, how: str, free: int | None) -> None:
+def _check_memory(weights: int, beside: int, name: str, dtype: str, device: str) -> None:
     """Refuse a model whose weights and caches (bytes) do not fit.
 
     Raises:
         NotEnoughMemory: with both sizes.
     """
+    free = available_memory(device)
     if free is not None and weights + beside > free:
         raise NotEnoughMemory(
-            f"{name} needs {_gib(weights + beside)} as {how} ({_gib(weights)} of weights) and "
-            f"{_gib(free)} are free; choose a smaller model or a machine with more memory"
+            f"{name} needs {_gib(weights + beside)} as {dtype} on {device} ({_gib(weights)} of "
+            f"weights) and {_gib(free)} are free; choose a smaller model or a machine with more "
+            "memory"
         )
 
 

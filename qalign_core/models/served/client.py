@@ -12,8 +12,7 @@ import itertools
 import math
 import os
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
@@ -23,6 +22,7 @@ import httpx
 from qalign_core.errors import EngineError, InvalidSetting, ModelLoadError, QAlignError
 
 T = TypeVar("T")
+_Lines = asyncio.LifoQueue[httpx.AsyncClient | None]
 
 KEYS = {"lm": "QALIGN_LM_KEY", "rm": "QALIGN_RM_KEY"}
 """Where the keys of servers come from; they are never an argument, so no history has them."""
@@ -127,16 +127,18 @@ class Server:
             EngineError: refused, or failing for as long as `patience` allows.
             QAlignError: what `read` raises.
         """
-        async with self._lines().one() as client:
-            since = math.inf
+        lines = self._lines()
+        client = await lines.get() or httpx.AsyncClient(**self._options)
+        since = math.inf
+        try:
             for attempt in itertools.count():
                 try:
                     result = read(self._content(await client.post(path, json=body)))
                 except (httpx.TransportError, Garbled) as error:
                     now = time.monotonic()
-                    busy = isinstance(error, Garbled) and error.busy
+                    garbled = error if isinstance(error, Garbled) else Garbled("")
                     # one request may fail while others pass; a busy server is silent to all
-                    since = math.inf if busy else min(since, now)
+                    since = math.inf if garbled.busy else min(since, now)
                     self._failing_since = min(self._failing_since, now)
                     if now - min(since, self._failing_since) >= self._patience:
                         raise EngineError(
@@ -145,18 +147,26 @@ class Server:
                             "run again"
                         ) from error
                     wait = min(self._pause * 2 ** min(attempt, 10), _LONGEST_PAUSE)
-                    asked = error.wait if isinstance(error, Garbled) else 0.0
-                    await asyncio.sleep(max(wait, min(asked, self._patience)))
+                    await asyncio.sleep(max(wait, min(garbled.wait, self._patience)))
                 else:
                     self._failing_since = math.inf
                     return result
+        finally:
+            lines.put_nowait(client)
         raise AssertionError
 
     def _lines(self) -> _Lines:
-        """The lines of the event loop that runs."""
+        """What may be sent at once in the event loop that runs: a client each, made when needed.
+
+        The client that was used last comes first, since its connection is the likeliest to stand.
+        The pool of one client for all looks through every connection for every request, and through
+        all again for each: with 256 at once that took 23 ms of processor time a step.
+        """
         loop = asyncio.get_running_loop()
         if loop not in self._loops:
-            self._loops[loop] = _Lines(self._rows, self._options)
+            self._loops[loop] = asyncio.LifoQueue()
+            for _ in range(self._rows):
+                self._loops[loop].put_nowait(None)
         return self._loops[loop]
 
     def _content(self, answer: httpx.Response) -> Any:
@@ -203,28 +213,6 @@ class Server:
             text = answer.text
         text = (text.strip().splitlines() or ["no reason given"])[0]
         return (text.replace(self._key, "***") if self._key else text)[:200]
-
-
-class _Lines:
-    """Clients with a connection each, of which a request has one to itself.
-
-    The pool of one client for all looks through every connection for every request, and through all
-    again for each: with 256 at once that took 23 ms of processor time a step.
-    """
-
-    def __init__(self, n: int, options: dict[str, Any]) -> None:
-        self._slots, self._options = asyncio.Semaphore(n), options
-        self._free: list[httpx.AsyncClient] = []
-
-    @asynccontextmanager
-    async def one(self) -> AsyncIterator[httpx.AsyncClient]:
-        """A client; the one that was used last, since its connection is the likeliest to stand."""
-        async with self._slots:
-            client = self._free.pop() if self._free else httpx.AsyncClient(**self._options)
-            try:
-                yield client
-            finally:
-                self._free.append(client)
 
 
 def _checked(address: str) -> str:
