@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -145,7 +145,8 @@ def curves(
     return points
 
 
-class _Row(NamedTuple):
+@dataclass(slots=True)
+class _Row:
     """One method at one budget of one problem; values of each resample, means of the rest."""
 
     values: Array
@@ -155,6 +156,10 @@ class _Row(NamedTuple):
     tokens: float
     answer: str | None = None
     correct: bool | None = None
+
+
+_Price = tuple[float, float, float]
+"""How many draws, their price, and how many tokens they have."""
 
 
 class _Problem:
@@ -202,14 +207,19 @@ class _Problem:
         return np.asarray(self.decide(answer, self._weights(method, reward), reward))
 
     def row(
-        self, method: Method, reward: Array, answer: Array, outer: int, used: int,
-        spent: float, tokens: float, final: int = -1,
-    ) -> _Row:  # fmt: skip
+        self,
+        method: Method,
+        reward: Array,
+        answer: Array,
+        outer: int,
+        cost: _Price,
+        final: int = -1,
+    ) -> _Row:
         """Decide `outer` times some resamples, rewards and answers in [k, n]."""
         values = self._value(self.won(method, reward, answer), final)
         seen = (self._weights(method, reward) * reward).sum(axis=1)
         means = values.reshape(outer, -1).mean(axis=1)
-        return _Row(means, float(seen.mean()), float(used), spent, tokens)
+        return _Row(means, float(seen.mean()), *cost)
 
     def _weights(self, method: Method, reward: Array) -> Array:
         """What each draw weighs, shape [k, n], summing to 1."""
@@ -262,24 +272,21 @@ def _subset_rows(
             cost = (n, problem.price_of(n), n * tokens)
             if "bon" in methods:
                 p = _first_of_subset(size, n)
-                yield (
-                    "bon",
-                    n,
-                    _Row(p @ right[best_first, None], float(p @ reward[best_first]), *cost),
-                )
+                best = _Row(p @ right[best_first, None], float(p @ reward[best_first]), *cost)
+                yield "bon", n, best
             any_right = 1 - math.comb(size - n_right, n) / math.comb(size, n)
             yield "any", n, _Row(np.array([any_right]), float(reward.mean()), *cost)
             subsets = _subsets(shuffled, n)
             for method in METHODS[2:]:
                 if method in methods:
-                    row = problem.row(method, reward[subsets], answer[subsets], 1, *cost)
+                    row = problem.row(method, reward[subsets], answer[subsets], 1, cost)
                     yield method, n, row
         if "qalign" in methods:
             length = problem.length(n, budget if size else "samples")
             states = problem.first("qalign", Cut(length - 1, n))
-            spent, made = problem.chain_spent[length - 1], problem.chain_tokens[length - 1]
             n_states = length * problem.record.n_chains
-            yield "qalign", n, problem.row("qalign", *states, 1, n_states, spent, made)
+            cost = (n_states, problem.chain_spent[length - 1], problem.chain_tokens[length - 1])
+            yield "qalign", n, problem.row("qalign", *states, 1, cost)
 
 
 def _sizes(draws: Draws, ns: Sequence[int] | None) -> list[int]:
@@ -336,58 +343,43 @@ def _resampled_rows(
         n_chains, length = record.n_chains, cut.t + 1 - min(problem.draws.burn_in, cut.t)
         n_states = n_chains * (cut.t + 1)
         outer = max(8, min(resamples, math.isqrt(MOST_DRAWS // max(n_states, cut.n))))
-        states = _resample_chains(rng, n_chains, length, outer, outer)
-        pool = _resample_pool(rng, len(problem.pool_reward), cut.n, outer, outer)
+        states = _resampled_chains(rng, n_chains, length, outer)
+        pool = _resampled_pools(rng, len(problem.pool_reward), cut.n, outer)
+        of_chain = (n_chains * length, problem.chain_spent[cut.t], problem.chain_tokens[cut.t])
+        of_pool = (cut.n, problem.pool_spent[cut.n - 1], problem.pool_tokens[cut.n - 1])
         for method in METHODS:
             first_reward, first_answer = problem.first(method, cut)
             if method == "qalign":
-                reward, answer = first_reward[0][states], first_answer[0][states]
-                cost = (
-                    n_chains * length, problem.chain_spent[cut.t], problem.chain_tokens[cut.t]
-                )  # fmt: skip
+                reward, answer, cost = first_reward[0][states], first_answer[0][states], of_chain
             else:
-                reward, answer = problem.pool_reward[pool], problem.pool_answer[pool]
-                cost = (cut.n, problem.pool_spent[cut.n - 1], problem.pool_tokens[cut.n - 1])
-            row = problem.row(method, reward, answer, outer, *cost, final[method])
+                reward, answer, cost = problem.pool_reward[pool], problem.pool_answer[pool], of_pool
+            row = problem.row(method, reward, answer, outer, cost, final[method])
             said = int(problem.won(method, first_reward, first_answer)[0])
             is_answer = said >= 0 and not problem.draws.open_ended
-            yield (
-                method,
-                place,
-                row._replace(
-                    answer=str(record.answers[said]) if is_answer else None,
-                    correct=bool(record.is_right(np.array(said))) if measure == "right" else None,
-                ),
-            )
+            row.answer = str(record.answers[said]) if is_answer else None
+            row.correct = bool(record.is_right(np.array(said))) if measure == "right" else None
+            yield method, place, row
 
 
-def _resample_pool(rng: np.random.Generator, size: int, n: int, outer: int, inner: int) -> Array:
-    """Places of resampled pools of n, shape [outer * inner, n]."""
-    known = rng.integers(size, size=(outer, 1, size))
-    drawn = rng.integers(size, size=(outer, inner, n))
-    return np.take_along_axis(np.broadcast_to(known, (outer, inner, size)), drawn, axis=2).reshape(
-        outer * inner, n
-    )
+def _resampled_pools(rng: np.random.Generator, size: int, n: int, times: int) -> Array:
+    """Places of pools of n, `times` of each of `times` resampled pools, shape [times^2, n]."""
+    known = rng.integers(size, size=(times, 1, size))
+    drawn = rng.integers(size, size=(times, times, n))
+    return np.take_along_axis(known, drawn, axis=2).reshape(-1, n)
 
 
-def _resample_chains(
-    rng: np.random.Generator, n_chains: int, length: int, outer: int, inner: int
-) -> Array:
-    """Places of resampled states (chain * length + t), shape [outer * inner, n_chains * length]."""
-    known = _blocks(rng, length, (outer, 1, n_chains))
-    which = rng.integers(n_chains, size=(outer, 1, n_chains, 1))
-    known = known + length * which
-    drawn = _blocks(rng, length, (outer, inner, n_chains))
-    drawn_from = rng.integers(n_chains, size=(outer, inner, n_chains, 1))
-    flat = np.broadcast_to(known.reshape(outer, 1, -1), (outer, inner, n_chains * length))
-    places = (drawn + length * drawn_from).reshape(outer, inner, -1)
-    return np.take_along_axis(flat, places, axis=2).reshape(outer * inner, -1)
+def _resampled_chains(rng: np.random.Generator, n_chains: int, length: int, times: int) -> Array:
+    """Places of states (chain * length + t), likewise, shape [times^2, n_chains * length]."""
+    known = _blocks(rng, n_chains, length, (times, 1))
+    drawn = _blocks(rng, n_chains, length, (times, times))
+    return np.take_along_axis(known, drawn, axis=2).reshape(-1, n_chains * length)
 
 
-def _blocks(rng: np.random.Generator, length: int, shape: tuple[int, ...]) -> Array:
-    """Times 0..length-1 resampled in circular blocks, shape [*shape, length]."""
+def _blocks(rng: np.random.Generator, n_chains: int, length: int, shape: tuple[int, int]) -> Array:
+    """Places of states in circular blocks of chains drawn again, shape [*shape, states]."""
     block = math.isqrt(length - 1) + 1
     count = -(-length // block)
-    starts = rng.integers(length, size=(*shape, count, 1))
-    times = (starts + np.arange(block)) % length
-    return times.reshape(*shape, count * block)[..., :length]
+    starts = rng.integers(length, size=(*shape, n_chains, count, 1))
+    times = ((starts + np.arange(block)) % length).reshape(*shape, n_chains, -1)[..., :length]
+    chains = rng.integers(n_chains, size=(*shape, n_chains, 1))
+    return (times + length * chains).reshape(*shape, -1)

@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, astuple, fields
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, get_type_hints
 
 from qalign_core.errors import InvalidTrace
 from qalign_core.reading import from_json, is_finite, is_whole, shown
@@ -207,8 +207,7 @@ class TraceReader:
         if kind == "header":
             self.header = self._header(line)
         elif kind == "base":
-            rewards = self._list(line, "rewards")
-            self.base_rewards = tuple(self._finite(value, "rewards") for value in rewards)
+            self.base_rewards = tuple(map(float, self._each(line, "rewards", float)))
         elif kind == "step":
             step = self._step(line)
             self._last[step.chain] = step
@@ -238,34 +237,32 @@ class TraceReader:
         if not is_whole(version, 1, VERSION):
             raise self._bad(f"version {shown(version)}", f"version 1 or {VERSION}")
         if version == 1:
-            line = {**self._typed({"sampling": {}, **line}, "sampling", dict), **line}
+            line = {**self._get({"sampling": {}, **line}, "sampling", dict), **line}
         try:
             return read_header(TraceHeader, line)
         except ValueError as error:
             raise InvalidTrace(f"line {self.line_number} of the trace has {error}") from error
 
     def _sample(self, line: Line) -> ScoredResponse:
-        n = self._typed(line, "n", int)
+        n = self._get(line, "n", int)
         if n != len(self.pool):
             raise self._bad(f"sample {n}", f"sample {len(self.pool)}")
-        tokens = tuple(self._integer(value, "tokens") for value in self._list(line, "tokens"))
+        tokens = self._each(line, "tokens", _COUNT)
         if not tokens:
             raise self._bad("no tokens", "one at least")
-        text, finished = self._typed(line, "text", str), self._typed(line, "finished", bool)
-        reward = self._finite(line.get("reward"), "reward")
-        return ScoredResponse(Response(tokens, text, finished), reward, self._cost(line))
+        text, finished = self._get(line, "text", str), self._get(line, "finished", bool)
+        return self._scored(line, Response(tokens, text, finished))
 
-    def _cost(self, line: Line) -> Cost:
-        costs = [self._integer(value, "cost") for value in self._list(line, "cost")]
+    def _scored(self, line: Line, response: Response) -> ScoredResponse:
+        costs = self._each(line, "cost", _COUNT)
         if len(costs) == 5:  # version 1 counted what a cache held; a causal RM reads on
-            return Cost(costs[0], costs[0])
+            costs = costs[:1] * 2
         if len(costs) != len(fields(Cost)):
             raise self._bad(f"{len(costs)} costs", f"{len(fields(Cost))}")
-        return Cost(*costs)
+        return ScoredResponse(response, float(self._get(line, "reward", float)), Cost(*costs))
 
     def _step(self, line: Line) -> Step:
-        chain, t = self._typed(line, "chain", int), self._typed(line, "t", int)
-        index = self._typed(line, "index", int)
+        chain, t, index = (self._get(line, name, int) for name in ("chain", "t", "index"))
         last = self._last.get(chain)
         expected_t = 0 if last is None else last.t + 1
         if t != expected_t or chain < 0:
@@ -273,52 +270,38 @@ class TraceReader:
         kept = Response((), "", False) if last is None else last.state.response
         if not 0 <= index <= max(0, len(kept) - 1):
             raise self._bad(f"index {index}", f"0 to {max(0, len(kept) - 1)}")
-        new = tuple(self._integer(value, "tokens") for value in self._list(line, "tokens"))
+        new = self._each(line, "tokens", _COUNT)
         if not new:
             raise self._bad("no new tokens", "one at least")
-        pieces = tuple(self._string(value, "pieces") for value in self._list(line, "pieces"))
+        pieces = self._each(line, "pieces", str)
         if pieces and len(pieces) != len(new):
             raise self._bad(f"{len(pieces)} pieces for {len(new)} tokens", "a piece a token")
-        finished = self._typed(line, "finished", bool)
+        finished = self._get(line, "finished", bool)
         all_pieces = kept.pieces[:index] + pieces if pieces else ()
-        text = self._typed(line, "text", str) if "text" in line else _joined(all_pieces, finished)
+        text = self._get(line, "text", str) if "text" in line else _joined(all_pieces, finished)
         response = Response(kept.tokens[:index] + new, text, finished, all_pieces)
-        cost = self._cost(line)
-        proposal = ScoredResponse(response, self._finite(line.get("reward"), "reward"), cost)
+        proposal = self._scored(line, response)
         log_alpha, log_u = (
-            -math.inf if line.get(name) is None else self._finite(line[name], name)
+            -math.inf if line.get(name) is None else float(self._get(line, name, float))
             for name in ("log_alpha", "log_u")
         )
-        accepted = self._typed(line, "accepted", bool)
+        accepted = self._get(line, "accepted", bool)
         if log_alpha > 0 or accepted != (log_u < log_alpha):
             raise self._bad(
                 f"accepted = {accepted} with log alpha {log_alpha:.4g} and log u {log_u:.4g}",
                 "the verdict of u < alpha",
             )
         current = proposal if last is None else last.state
-        return Step(chain, t, index, current, proposal, log_alpha, log_u, accepted, cost)
+        return Step(chain, t, index, current, proposal, log_alpha, log_u, accepted, proposal.cost)
 
-    def _typed(self, line: Line, name: str, kind: type) -> Any:
-        value = line.get(name)
-        if not (is_whole(value) if kind is int else isinstance(value, kind)):
-            raise self._bad(f"{name} = {shown(value)}", f"{_KINDS[kind]}")
-        return value
+    def _get(self, line: Line, name: str, kind: Any) -> Any:
+        try:
+            return _checked(line, name, kind)
+        except ValueError as error:
+            raise InvalidTrace(f"line {self.line_number} of the trace has {error}") from error
 
-    def _list(self, line: Line, name: str) -> list[Any]:
-        return self._typed(line, name, list)  # type: ignore[no-any-return]
-
-    def _integer(self, value: Any, name: str) -> int:
-        if not is_whole(value, 0):
-            raise self._bad(f"{name} = {shown(value)}", "a whole number >= 0")
-        return int(value)
-
-    def _string(self, value: Any, name: str) -> str:
-        return self._typed({name: value}, name, str)  # type: ignore[no-any-return]
-
-    def _finite(self, value: Any, name: str) -> float:
-        if not is_finite(value):
-            raise self._bad(f"{name} = {shown(value)}", "a finite number")
-        return float(value)
+    def _each(self, line: Line, name: str, kind: Any) -> tuple[Any, ...]:
+        return tuple(self._get({name: v}, name, kind) for v in self._get(line, name, list))
 
     def _bad(self, came: str, expected: str) -> InvalidTrace:
         return InvalidTrace(
@@ -335,48 +318,41 @@ def read_header(cls: type[H], line: Line) -> H:
     Raises:
         ValueError: a field is not what it should be.
     """
-    values: dict[str, Any] = {}
-    for name, (kind, may_be_null) in _header_kinds(cls).items():  # type: ignore[arg-type]
-        value = line.get(name)
-        if value is None and (may_be_null or name not in line):
-            continue
-        if name == "beta" and value is None:  # unknown, of a trace that was put together
-            value = math.nan
-        elif not _IS[kind](value):
-            raise ValueError(f"{name} = {shown(value)}; {_KINDS[kind]} was expected")
-        values[name] = tuple(value or ()) if kind is tuple else value
-    # an open-ended prompt has no extractor
-    return cls(**{"extractor": None, **values})
+    values: dict[str, Any] = {"extractor": None}  # an open-ended prompt has none
+    for name, kind in _kinds(cls).items():  # type: ignore[arg-type]
+        if name == "beta" and line.get(name, 0) is None:  # unknown: the trace was put together
+            values[name] = math.nan
+        elif name in line:
+            value = _checked(line, name, kind)
+            values[name] = tuple(value) if isinstance(value, list) else value
+    return cls(**values)
 
 
-@cache
-def _header_kinds(cls: type[Header]) -> dict[str, tuple[type, bool]]:
-    """What each field of a header is, and whether it may be null."""
-    hints = get_type_hints(cls)
-    return {
-        name: (
-            tuple if get_origin(hint) is tuple else str if get_origin(hint) else hint,
-            type(None) in get_args(hint),
-        )
-        for name, hint in hints.items()
-    }
-
-
-_IS: dict[type, Callable[[object], bool]] = {
-    str: lambda value: isinstance(value, str),
-    int: is_whole,
-    float: is_finite,
-    tuple: lambda values: isinstance(values, list) and all(isinstance(v, str) for v in values),
+_kinds = cache(get_type_hints)
+_COUNT = "count"
+_KINDS: dict[Any, tuple[str, Callable[[object], bool]]] = {
+    _COUNT: ("a whole number >= 0", lambda value: is_whole(value, 0)),
+    int: ("a whole number", is_whole),
+    float: ("a finite number", is_finite),
+    str: ("text", lambda value: isinstance(value, str)),
+    str | None: ("text", lambda value: value is None or isinstance(value, str)),
+    bool: ("true or false", lambda value: isinstance(value, bool)),
+    list: ("a list", lambda value: isinstance(value, list)),
+    dict: ("an object", lambda value: isinstance(value, dict)),
+    tuple[str, ...]: (
+        "a list of texts",
+        lambda values: isinstance(values, list) and all(isinstance(v, str) for v in values),
+    ),
 }
-_KINDS = {
-    int: "a whole number",
-    float: "a finite number",
-    tuple: "a list of texts",
-    str: "text",
-    bool: "true or false",
-    list: "a list",
-    dict: "an object",
-}
+"""What a value can be: in words, and whether one is that."""
+
+
+def _checked(line: Line, name: str, kind: Any) -> Any:
+    words, is_one = _KINDS[kind]
+    value = line.get(name)
+    if not is_one(value):
+        raise ValueError(f"{name} = {shown(value)}; {words} was expected")
+    return value
 
 
 def _joined(pieces: tuple[str, ...], finished: bool) -> str:
