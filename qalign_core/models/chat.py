@@ -80,16 +80,14 @@ class TemplatedLanguageModel(ABC):
                 f"a prefix of {len(prefix)} ids cannot be continued: it must be shorter than "
                 f"max_new_tokens = {limit} and hold no end-of-sequence id"
             )
-        new, finished = await self._draw(prompt_ids, prefix, seed)
+        new, finished = await self._draw([*prompt_ids, *prefix], limit - len(prefix), seed)
         tokens = (*prefix, *new)
         text, pieces = self._text.pieces(tokens)
         return Response(tokens, text, finished, pieces)
 
     @abstractmethod
-    async def _draw(
-        self, prompt_ids: Sequence[int], prefix: Sequence[int], seed: int
-    ) -> tuple[Sequence[int], bool]:
-        """The new ids of a response, and whether it ended by itself."""
+    async def _draw(self, ids: list[int], most: int, seed: int) -> tuple[Sequence[int], bool]:
+        """At most `most` ids that continue the given ones, and whether they ended by themselves."""
 
     def _check_prompt(self, ids: Sequence[int]) -> None:
         n, limit, context = len(ids), self.max_new_tokens, self.context_length

@@ -21,6 +21,7 @@ from huggingface_hub import HfApi, constants, snapshot_download, try_to_load_fro
 from safetensors import SafetensorError, safe_open
 
 from qalign_core.errors import ModelLoadError, NotEnoughMemory, QAlignError
+from qalign_core.models.local.worker import Worker
 from qalign_core.models.progress import FetchBar, tell
 from qalign_core.models.text import Text
 
@@ -61,9 +62,21 @@ class Pretrained(ABC):
     window: ClassVar[int]
     """Tokens that one request may hold, unless the option of the same name says so."""
 
+    worker: Worker
+    """What runs the model."""
+
     @abstractmethod
     def __init__(self, loaded: Loaded, *, id: str, **options: Any) -> None:
         """Take what was loaded, under the name `id`."""
+
+    @property
+    def idle_seconds(self) -> float:
+        """How long no request has been open; 0 while one is."""
+        return self.worker.idle_seconds
+
+    def close(self) -> None:
+        """Stop what runs the model and free its memory; requests that run or wait fail."""
+        self.worker.close()
 
     @classmethod
     def from_pretrained(
@@ -188,14 +201,11 @@ def load_text(
     name = str(source)
     folder, _ = _fetch(name, revision, weights=False)
     text = _text(folder, name, chat_template)
-    if (folder / "generation_config.json").is_file():
-        with _one_sentence(name):
-            eos = eos_ids(GenerationConfig.from_pretrained(folder))
-        if eos:
-            return text, eos
     with _one_sentence(name):
-        config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
-    return text, eos_ids(config)
+        eos: tuple[int, ...] = ()
+        if (folder / "generation_config.json").is_file():
+            eos = eos_ids(GenerationConfig.from_pretrained(folder))
+        return text, eos or eos_ids(AutoConfig.from_pretrained(folder, trust_remote_code=False))
 
 
 def eos_ids(config: Any) -> tuple[int, ...]:

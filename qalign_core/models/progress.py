@@ -29,7 +29,9 @@ class FetchBar(tqdm):  # type: ignore[misc]
     @classmethod
     def of(cls, source: str) -> type[FetchBar]:
         """The class for one model; the hub's client makes the bars. Its threads share the ear."""
-        return type("FetchBar", (cls,), {"source": source, "told": staticmethod(TOLD.get() or _no)})
+        return type(
+            "FetchBar", (cls,), {"source": source, "told": staticmethod(TOLD.get() or cls.told)}
+        )
 
     @staticmethod
     def told(what: str) -> None:
@@ -46,7 +48,3 @@ class FetchBar(tqdm):  # type: ignore[misc]
             if text != self.last:  # a shell shows a line for each
                 self.told(text)
             self.last = text
-
-
-def _no(what: str) -> None:
-    pass

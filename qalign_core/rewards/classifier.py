@@ -133,15 +133,6 @@ class HFRewardModel(TemplatedRewardModel, Pretrained):
         reward: float = await self.worker.submit(ids)
         return reward
 
-    @property
-    def idle_seconds(self) -> float:
-        """How long no request has been open; 0 while one is."""
-        return self.worker.idle_seconds
-
-    def close(self) -> None:
-        """Stop the worker; requests that wait fail."""
-        self.worker.close()
-
 
 def _positions(model: Any) -> float:
     """How many tokens the model has positions for."""

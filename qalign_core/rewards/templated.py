@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 
-from qalign_core.errors import InvalidPrompt, InvalidReward
+from qalign_core.chain.sampling import check_reward
+from qalign_core.errors import InvalidPrompt
 from qalign_core.models.text import Text
 from qalign_core.types import Response
 
@@ -41,10 +41,7 @@ class TemplatedRewardModel(ABC):
                 f"the conversation has {len(ids)} tokens for {self.id}, which reads "
                 f"{self.context_length}; shorten the prompt or lower max_new_tokens"
             )
-        reward = await self._logit(ids)
-        if not math.isfinite(reward):
-            raise InvalidReward(f"{self.id} gave {reward} for {response.text[:80]!r}")
-        return reward
+        return check_reward(await self._logit(ids), response, self)
 
     def render(self, prompt: str, response: Response) -> tuple[int, ...]:
         """The ids that are scored."""

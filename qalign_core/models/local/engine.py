@@ -106,8 +106,7 @@ class Engine(Worker):
         position = net.width * net.dtype.itemsize
         n_slots = max(net.window, cache_bytes // position) if position else 0
         self.cache = PrefixCache(n_slots, net.width, dtype=net.dtype, device=net.device)
-        self._rows: list[_Row | None] = [None] * net.rows
-        self._pending: list[int] = []  # rows that are not yet read in, oldest first
+        self._rows: dict[int, _Row] = {}  # those that run, oldest first
         self.n_steps = self.n_tokens = self.n_processed = self.n_reused = 0
 
     @property
@@ -125,39 +124,33 @@ class Engine(Worker):
 
     def busy(self) -> bool:
         """Whether a row runs."""
-        return any(row is not None for row in self._rows)
+        return bool(self._rows)
 
     def turn(self) -> None:
         """Refill free rows, read in at most one chunk, and decode one token a row."""
-        for index, row in enumerate(self._rows):
-            if row is not None and row.job.cancelled:
+        for index, row in list(self._rows.items()):
+            if row.job.cancelled:
                 self._release(index)
-        while None in self._rows and (job := self.take()) is not None:
-            index = self._place(job.work)
-            self._rows[index] = _Row(job)
-            self._pending.append(index)
+        while len(self._rows) < self.net.rows and (job := self.take()) is not None:
+            self._rows[self._place(job.work)] = _Row(job)
         self._read_in()
         self._decode()
 
     def abandon(self, error: BaseException) -> None:
         """Fail every request that runs."""
-        for index, row in enumerate(self._rows):
-            if row is not None:
-                self._fail(index, error)
+        for index in list(self._rows):
+            self._fail(index, error)
 
     def _place(self, request: Request) -> int:
         """A free row for a request: of those that make no step larger, the one that holds most."""
-        n_busy = sum(row is not None for row in self._rows)
-        rows = self._rows[: self.net.n_rows(n_busy + 1)]
-        free = (index for index, row in enumerate(rows) if row is None)
+        n = min(self.net.n_rows(len(self._rows) + 1), self.net.rows)
+        free = (index for index in range(n) if index not in self._rows)
         return max(free, key=lambda index: self.net.n_held(index, request.tokens))
 
     def _read_in(self) -> None:
         """Advance rows that are not yet read in, by at most one chunk in all."""
         spent = False
-        for index in list(self._pending):
-            row = self._rows[index]
-            assert row is not None
+        for index, row in list(self._rows.items()):
             if not row.started:
                 wanted = row.tokens[: row.given - 1]
                 slots, held = self.cache.match(wanted), self.net.n_held(index, wanted)
@@ -183,15 +176,10 @@ class Engine(Worker):
                 row.filled = stop
                 if not row.due:
                     self._keep(index, row)
-            if not row.due:
-                self._pending.remove(index)
 
     def _decode(self) -> None:
-        ready = [
-            (index, row)
-            for index, row in enumerate(self._rows)
-            if row is not None and row.started and not row.due
-        ]
+        rows = sorted(self._rows.items())
+        ready = [(index, row) for index, row in rows if row.started and not row.due]
         if not ready:
             return
         try:
@@ -256,20 +244,14 @@ class Engine(Worker):
             self.cache.write(slots, self.net.copy_out(index, known, row.filled))
 
     def _fail(self, index: int, error: BaseException) -> None:
-        row = self._rows[index]
-        assert row is not None
-        self.finish(row.job, error)
+        self.finish(self._rows[index].job, error)
         self._release(index)
         self.net.clear(index)
 
     def _release(self, index: int) -> None:
-        row = self._rows[index]
-        assert row is not None
+        row = self._rows.pop(index)
         if row.started:
             self.net.held[index] = row.tokens[: row.filled]
-        self._rows[index] = None
-        if index in self._pending:
-            self._pending.remove(index)
 
 
 _NOT_FINITE = (

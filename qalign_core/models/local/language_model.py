@@ -64,21 +64,15 @@ class HFLanguageModel(TemplatedLanguageModel, Pretrained):
             ) from error
         self.exact = net.exact
         options = {"name": id, "threads": threads, "max_queue": max_queue}
-        self.engine = Engine(net, frozenset(self.eos), cache_bytes=cache_bytes, **options)
+        self.worker = self.engine = Engine(
+            net, frozenset(self.eos), cache_bytes=cache_bytes, **options
+        )
 
-    async def _draw(
-        self, prompt_ids: Sequence[int], prefix: Sequence[int], seed: int
-    ) -> tuple[Sequence[int], bool]:
-        if not 0 <= min(prompt_ids) <= max(prompt_ids) < self._n_vocabulary:
+    async def _draw(self, ids: list[int], most: int, seed: int) -> tuple[Sequence[int], bool]:
+        if not 0 <= min(ids) <= max(ids) < self._n_vocabulary:
             raise InvalidPrompt("the prompt holds ids outside the model's vocabulary; use encode()")
-        done = await self.engine.complete(prompt_ids, prefix, sampling=self.sampling, seed=seed)
+        n_prompt = len(ids) + most - self.max_new_tokens
+        done = await self.engine.complete(
+            ids[:n_prompt], ids[n_prompt:], sampling=self.sampling, seed=seed
+        )
         return done.tokens, done.finished
-
-    @property
-    def idle_seconds(self) -> float:
-        """How long no request has been open; 0 while one is."""
-        return self.engine.idle_seconds
-
-    def close(self) -> None:
-        """Stop the engine and free its memory; requests that run or wait fail."""
-        self.engine.close()

@@ -73,13 +73,9 @@ class ServedLanguageModel(TemplatedLanguageModel, Served):
             )
         return check_sampling(sampling)
 
-    async def _draw(
-        self, prompt_ids: Sequence[int], prefix: Sequence[int], seed: int
-    ) -> tuple[Sequence[int], bool]:
-        sent, most = [*prompt_ids, *prefix], self.max_new_tokens - len(prefix)
-        new = await self._at.server.post(
-            _PATH, self._body(sent, most, seed), self._reader(sent, most)
-        )
+    async def _draw(self, ids: list[int], most: int, seed: int) -> tuple[Sequence[int], bool]:
+        body, read = self._body(ids, most, seed), self._reader(ids, most)
+        new = await self._at.server.post(_PATH, body, read)
         return new, new[-1] in self.eos
 
     def probe(self) -> None:
@@ -88,14 +84,20 @@ class ServedLanguageModel(TemplatedLanguageModel, Served):
         sent = list(self._text.prompt(PROBE))
         self._at.server.ask(_PATH, self._body(sent, 1, 0), self._reader(sent, 1))
 
-    def _body(self, sent: list[int], most: int, seed: int) -> dict[str, Any]:
-        """The request; what is left out would follow the server's defaults, so nothing is."""
+    def _asked(self, prompt: object, most: int) -> dict[str, Any]:
+        """A request in the words that all servers know."""
         return {
             "model": self._at.card.name,
-            "prompt": sent,
+            "prompt": prompt,
             "max_tokens": most,
             "temperature": self.sampling.temperature,
             "top_p": self.sampling.top_p,
+        }
+
+    def _body(self, sent: list[int], most: int, seed: int) -> dict[str, Any]:
+        """The request; what is left out would follow the server's defaults, so nothing is."""
+        return {
+            **self._asked(sent, most),
             "top_k": self.sampling.top_k,
             "min_p": 0,
             "repetition_penalty": 1,
@@ -130,26 +132,21 @@ class RetokenisedLanguageModel(ServedLanguageModel):
         label = "approximate: prefixes re-tokenised"
         return (f"{label}, {changed} of {sent} came back different" if sent else label,)
 
-    async def _draw(
-        self, prompt_ids: Sequence[int], prefix: Sequence[int], seed: int
-    ) -> tuple[Sequence[int], bool]:
+    async def _draw(self, ids: list[int], most: int, seed: int) -> tuple[Sequence[int], bool]:
         new: list[int] = []
         finished, asked = False, 0
-        sent, room = [*prompt_ids, *prefix], self.max_new_tokens - len(prefix)
         self._count[0] += 1
-        self._count[1] += list(self._text.tokenize(self._text.decode(sent, special=True))) != sent
-        while not finished and len(new) < room:
-            most = room - len(new)
-            body = self._text_body(
-                self._text.decode([*sent, *new], special=True), most, seed + asked
-            )
+        self._count[1] += list(self._text.tokenize(self._text.decode(ids, special=True))) != ids
+        while not finished and len(new) < most:
+            room, before = most - len(new), self._text.decode([*ids, *new], special=True)
+            body = self._text_body(before, room, seed + asked)
             text, ended = await self._at.server.post(_PATH, body, self._read_text)
-            ids = self._text.tokenize(text)[:most]
-            new += ids
-            finished = ended and len(ids) < most
+            drawn = self._text.tokenize(text)[:room]
+            new += drawn
+            finished = ended and len(drawn) < room
             if finished:
                 new.append(self.eos[0])
-            elif not ids:
+            elif not drawn:
                 raise ModelContractError(
                     f"{self._at.server.address} returned no text for a response that has not "
                     "ended; use a server that takes token ids"
@@ -162,18 +159,9 @@ class RetokenisedLanguageModel(ServedLanguageModel):
         self._at.server.ask(_PATH, self._text_body(PROBE, 1, 0), self._read_text)
 
     def _text_body(self, text: str, most: int, seed: int) -> dict[str, Any]:
-        """The request in the words that all servers know."""
-        sampling = self.sampling
-        if sampling.top_k:
+        if self.sampling.top_k:
             raise InvalidSetting("top_k cannot be asked of a server that takes text only; leave it")
-        return {
-            "model": self._at.card.name,
-            "prompt": text,
-            "max_tokens": most,
-            "temperature": sampling.temperature,
-            "top_p": sampling.top_p,
-            "seed": seed % 2**31,
-        }
+        return {**self._asked(text, most), "seed": seed % 2**31}
 
     def _read_text(self, answer: Any) -> tuple[str, bool]:
         try:
