@@ -33,11 +33,22 @@ class Rouge1:
 
     def matrix(self, texts: Sequence[str]) -> npt.NDArray[np.float64]:
         """Compare all pairs, shape [n, n]."""
-        counts = [_counts(text) for text in texts]
-        lengths = np.array([c.total() for c in counts], dtype=np.float64)
-        overlap = _overlaps(counts)
-        np.fill_diagonal(overlap, lengths)
-        return 2 * overlap / np.maximum(lengths[:, None] + lengths, 1)
+        from scipy.sparse import csr_array  # slow to import
+
+        # the k-th occurrence of a word counts as a word of its own: clipped counts then are sizes
+        # of intersections of sets, and those are one matrix product
+        column: dict[tuple[str, int], int] = {}
+        words = [
+            [column.setdefault((word, k), len(column)) for word, n in c.items() for k in range(n)]
+            for c in map(_counts, texts)
+        ]
+        lengths = np.array([len(each) for each in words], dtype=np.int64)
+        member = csr_array(
+            (np.ones(lengths.sum()), [w for each in words for w in each], [0, *lengths.cumsum()]),
+            shape=(len(texts), max(1, len(column))),
+        )
+        overlap = (member @ member.T).toarray()
+        return np.asarray(2 * overlap / np.maximum(lengths[:, None] + lengths, 1))
 
 
 rouge1 = Rouge1()
@@ -47,27 +58,3 @@ rouge1 = Rouge1()
 @lru_cache(maxsize=4096)
 def _counts(text: str) -> Counter[str]:
     return Counter(re.findall(r"[a-z0-9]+", text.lower()))
-
-
-def _overlaps(counts: Sequence[Counter[str]]) -> npt.NDArray[np.float64]:
-    """Clipped overlaps of all pairs of different texts, shape [n, n]; the diagonal is not filled.
-
-    The k-th occurrence of a word counts as a word of its own. Clipped counts then are sizes of
-    intersections of sets, and those are one matrix product.
-    """
-    holders: dict[tuple[str, int], list[int]] = {}
-    for row, words in enumerate(counts):
-        for word, count in words.items():
-            for k in range(count):
-                holders.setdefault((word, k), []).append(row)
-    shared = [rows for rows in holders.values() if len(rows) > 1]
-
-    overlap = np.zeros((len(counts), len(counts)))
-    block = 8192  # columns at a time, so that memory does not grow with the vocabulary
-    for start in range(0, len(shared), block):
-        columns = shared[start : start + block]
-        member = np.zeros((len(counts), len(columns)), dtype=np.float32)
-        for column, rows in enumerate(columns):
-            member[rows, column] = 1
-        overlap += member @ member.T  # exact: whole numbers below 2**24
-    return overlap

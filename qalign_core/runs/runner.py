@@ -112,7 +112,7 @@ async def record(
         yield Recorded(end_line("finished", "; ".join(getattr(lm, "notes", ()))))
 
 
-async def draw(
+def draw(
     lm: LanguageModel, rm: RewardModel, run: Run, *, known: Trace | None = None
 ) -> AsyncIterator[Drawn]:
     """Draw what a run lacks: steps of its chains and samples of its pool, as they arrive.
@@ -137,10 +137,7 @@ async def draw(
         "pool": _pool_matched,
         "chain": _chain_matched,
     }
-    known = known or Trace(TraceHeader())
-    async with aclosing(ways[run.matched](lm, rm, run, known)) as drawn:  # type: ignore[type-var]
-        async for item in drawn:
-            yield item
+    return ways[run.matched](lm, rm, run, known or Trace(TraceHeader()))
 
 
 async def _side_by_side(
