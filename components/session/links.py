@@ -11,6 +11,7 @@ from qalign_core.run import Limits, Run
 
 
 def linked(
+    page: str,
     query: Mapping[str, object],
     limits: Limits,
     offer: Offer,
@@ -18,10 +19,11 @@ def linked(
 ) -> tuple[Run, str] | None:
     """What a page's own address asks for, with what to say of it; None if it names no setting.
 
+    A link that names another page asks nothing of this one.
     A link without a prompt has that of `start`.
     """
     texts = {key: str(value) for key, value in query.items() if key in Run.kinds()}
-    if not texts:
+    if not texts or query.get("tab", page) != page:
         return None
     run, notices = from_query(texts, limits, offer)
     if not run.prompt:

@@ -10,9 +10,15 @@ from typing import Any
 import gradio as gr
 
 from components.common.folding import fold
-from components.common.form import USUAL, RunForm
-from components.common.new_problem import KINDS, new_problem
-from components.common.status import status_line, status_value
+from components.common.form import RunForm
+from components.common.new_problem import KINDS
+from components.common.status import (
+    next_problem,
+    stale_line,
+    status_line,
+    status_value,
+    stop_run,
+)
 from components.session.drawing import draw_run
 from components.session.gpu import with_gpu
 from components.session.links import linked
@@ -21,10 +27,10 @@ from components.watch.diagnostics import beta_facts, diagnose
 from components.watch.player import beta_slider, chain_player
 from qalign_core.analysis.tuning import tune_beta
 from qalign_core.assets import ASSETS
-from qalign_core.errors import InvalidSetting
+from qalign_core.errors import InvalidSetting, QAlignError
 from qalign_core.protocols import LanguageModel
 from qalign_core.run import Run
-from qalign_core.runs.trace import parse_trace
+from qalign_core.runs.trace import TraceReader, parse_trace
 from qalign_core.types import Response
 
 RECORDED = ASSETS / "runs" / "watch.jsonl"
@@ -77,6 +83,22 @@ def recorded_run(path: Path = RECORDED) -> tuple[str, Run]:
     return text, parse_trace(text).header.run
 
 
+def link_of(header: str) -> dict[str, str]:
+    """The query of a link that draws a run again, from the first line of its trace.
+
+    Returns:
+        {"query": ...}, or {"error": one sentence} for a line that is no header.
+    """
+    reader = TraceReader()
+    try:
+        reader.feed(str(header))
+    except QAlignError as error:
+        return {"error": f"{error}."}
+    if reader.header is None:
+        return {"error": "Its first line is no header."}
+    return {"query": reader.header.run.query()}
+
+
 def _drawer(start: Run, runs: Runs) -> tuple[RunForm, gr.Dropdown, gr.Button, gr.Button]:
     form = RunForm(start, runs, page="watch")
     with gr.Column(elem_id="watch-drawer"):
@@ -105,8 +127,8 @@ def build_watch_page(runs: Runs, demo: gr.Blocks) -> None:
             new = gr.Button("New problem", elem_id="watch-new")
             settings = gr.Button("Settings", elem_id="watch-settings")
             status = status_line(status_value(IDLE))
-        gr.HTML("Settings changed: run again to see them.", elem_id="watch-stale")
-        player = chain_player(text, diagnose=diagnose)
+        stale_line("watch")
+        player = chain_player(text, diagnose=diagnose, link=link_of)
     form, kind, new_in_drawer, tune = _drawer(start, runs)
     widgets, names = form.values(), form.names
 
@@ -139,16 +161,11 @@ def build_watch_page(runs: Runs, demo: gr.Blocks) -> None:
             else:
                 yield gr.skip(), status_value(now.status)
 
-    async def on_stop(request: gr.Request) -> str:
-        await runs.stop(str(request.session_hash))
-        return status_value(Status("stopped", "Stopped. What was sampled stays."))
-
-    def on_new(kind: str) -> tuple[str, str, str, str]:
-        prompt, answer = new_problem(kind)
-        return prompt, answer, USUAL, status_value(Status("idle", f"Next run: {prompt}"))
+    async def on_stop(said: str, request: gr.Request) -> str:
+        return await stop_run(runs, str(request.session_hash), said)
 
     def on_load(request: gr.Request) -> list[Any]:
-        found = linked(request.query_params, runs.limits, runs.offer, start)
+        found = linked("watch", request.query_params, runs.limits, runs.offer, start)
         if found is None:
             return [gr.skip()] * (len(widgets) + 1)
         wanted, said = found
@@ -162,7 +179,7 @@ def build_watch_page(runs: Runs, demo: gr.Blocks) -> None:
         on_run,
         widgets,
         [player, status],
-        js=f"(...values) => QAlignShell.run({names}, values)",
+        js=f"(...values) => QAlignShell.run('watch', {names}, values)",
         concurrency_limit=None,
         **private,
     )
@@ -171,7 +188,7 @@ def build_watch_page(runs: Runs, demo: gr.Blocks) -> None:
     )
     stop.click(
         on_stop,
-        None,
+        status,
         status,
         js="() => QAlignShell.stop()",
         cancels=[running, tuning],
@@ -181,12 +198,11 @@ def build_watch_page(runs: Runs, demo: gr.Blocks) -> None:
     settings.click(None, js="() => QAlignShell.drawer()")
     for button in (new, new_in_drawer):
         texts = [form.widgets[name] for name in ("prompt", "reference", "extractor")]
-        button.click(on_new, kind, [*texts, status], **private)
-    form.widgets["prompt"].input(None, None, form.widgets["reference"], js="() => ''")
+        button.click(next_problem, [kind, status], [*texts, status], **private)
     gr.on(
         [widget.change for widget in widgets],
         None,
         widgets,
-        js=f"(...values) => QAlignShell.settings({names}, values)",
+        js=f"(...values) => QAlignShell.settings('watch', {names}, values)",
     )
     demo.load(on_load, None, [*widgets, status], **private)
