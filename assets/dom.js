@@ -98,6 +98,22 @@ export function put(node, text) {
 }
 
 /**
+ * Put other children into a node. The focus stays on what has the same `data-key` as before; where
+ * nothing has it any more, it goes to what is around.
+ * @param {HTMLElement} node
+ * @param {...Node} children
+ */
+export function swap(node, ...children) {
+  const held = /** @type {HTMLElement | null} */ (document.activeElement);
+  const key = held && held !== node && node.contains(held) ? held.dataset.key : undefined;
+  node.replaceChildren(...children);
+  if (key === undefined) return;
+  const again = /** @type {HTMLElement | null} */ (node.querySelector(`[data-key="${key}"]`)
+    ?? node.parentElement?.closest("[tabindex]"));
+  again?.focus({ preventScroll: true });
+}
+
+/**
  * @param {HTMLElement} node
  * @param {unknown} on
  */

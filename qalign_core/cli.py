@@ -381,7 +381,7 @@ def _say_notes(lm: LanguageModel) -> None:
         print(note, file=sys.stderr)
 
 
-_HEAD = "chain   t    i/|y|   reward  change    ratio  alpha      u  verdict   answer"
+_HEAD = "chain   t    i/|y|   reward  change    ratio    alpha        u  verdict   answer"
 
 
 def _row(step: Step, extract: AnswerExtractor | None) -> str:
@@ -392,7 +392,7 @@ def _row(step: Step, extract: AnswerExtractor | None) -> str:
         f"{step.chain:5} {step.t:3} {step.index:4}/{len(old.response):<4}"
         f"{new.reward:8.2f} {new.reward - old.reward:+7.2f}"
         f" {len(old.response):4}/{len(new.response):<4}"
-        f"{math.exp(step.log_alpha):6.3f} {math.exp(step.log_u):6.3f}"
+        f" {math.exp(step.log_alpha):#8.3g} {math.exp(step.log_u):#8.3g}"
         f"  {'accepted' if step.accepted else 'rejected'}  {answer or '-'}"
     )
 

@@ -23,7 +23,7 @@ export const h = builder(PREFIX).h;
  * @property {string} says
  * @property {string} rule
  * @property {string | null} answer
- * @property {boolean} open the prompt has no answer to vote on
+ * @property {string} said the answer, or what stands in its place
  * @property {boolean | null} correct
  * @property {string} [recycled]
  * @property {Bar[]} bars
@@ -78,13 +78,13 @@ function votes({ bars, method }, recycled) {
  * @param {boolean} recycled whether rejected proposals count too
  */
 export function card(data, texts, recycled) {
-  const said = data.answer ?? (data.open ? "One text, chosen whole" : "no answer");
   const text = data.text === null ? "No response to show." : texts[data.text];
   const reward = data.reward === null ? null : h("span", `reward ${data.reward}`);
-  const region = { tabindex: 0, role: "region", aria: `${data.name}: chosen response` };
+  const aria = `${data.name}: chosen response`;
+  const region = { tabindex: 0, role: "region", aria, "data-key": data.method };
   return h(`article.card.${data.method}`, { "data-method": data.method, aria: data.name },
     h("div", h("h3", data.name), h("p.says", data.says)),
-    h("div.answer", h(`b.${data.answer === null ? "words" : ""}`, said), mark(data.correct)),
+    h("div.answer", h(`b.${data.answer === null ? "words" : ""}`, data.said), mark(data.correct)),
     h("p.rule", h("span", data.rule),
       recycled && data.recycled ? h("small", data.recycled) : null),
     votes(data, recycled),

@@ -1,8 +1,9 @@
 /* The Compare page's panel: lays out the view that the server wrote (words and numbers are its
    own), moves along the ladder of budgets, and saves downloads. */
-import { put, show } from "../dom.js";
+import { put, show, swap } from "../dom.js";
 import { saveFile } from "../files.js";
 import { card, h } from "./card.js";
+import { link } from "../shell/address.js";
 
 /**
  * A step of the ladder: a part of the draws and what each method makes of it.
@@ -30,12 +31,13 @@ import { card, h } from "./card.js";
  */
 
 const BUDGETS = [["flops", "Equal compute"], ["samples", "Equal samples"]];
+const COPY = "Copy link";
 const WASTE = "Each rejected proposal counts with its chance alpha, the state with 1 − alpha";
 
 /** @param {HTMLButtonElement} button */
 async function copyLink(button) {
   try {
-    await navigator.clipboard.writeText(window.location.href);
+    await navigator.clipboard.writeText(link());
     put(button, "Link copied");
   } catch {
     put(button, "Copy it from the address bar");
@@ -75,7 +77,11 @@ function mount(host, { cut, save }) {
   const saves = ["csv", "json"].map((kind) => h(`button.save-${kind}`,
     { type: "button", onclick: () => save(kind) }, `Download ${kind.toUpperCase()}`));
   const copy = /** @type {HTMLButtonElement} */ (
-    h("button.link", { type: "button", onclick: () => copyLink(copy) }, "Copy link"));
+    h("button.link", {
+      type: "button",
+      onclick: () => copyLink(copy),
+      onblur: () => put(copy, COPY),
+    }, COPY));
   const tools = h("div.tools",
     h("label", { title: WASTE }, waste, "Count rejected proposals too (waste recycling)"),
     h("span.spacer"), ...saves, copy);
@@ -109,7 +115,7 @@ function mount(host, { cut, save }) {
   function drawCards(/** @type {Rung} */ here, /** @type {string[]} */ texts) {
     const boxes = () => [...columns.querySelectorAll(".qc-text")];
     const scrolled = boxes().map((box) => ({ text: box.textContent, top: box.scrollTop }));
-    columns.replaceChildren(...here.cards.map((one) => card(one, texts, recycled)));
+    swap(columns, ...here.cards.map((one) => card(one, texts, recycled)));
     boxes().forEach((box, k) => {
       if (scrolled[k]?.text === box.textContent) box.scrollTop = scrolled[k].top;
     });
@@ -127,6 +133,7 @@ function mount(host, { cut, save }) {
   }
   function draw() {
     if (!data) return;
+    put(copy, COPY);
     if (!data.ladders[budget]) budget = data.budget;
     const live = data.state === "live" && !stopped;
     put(prompt, data.prompt);

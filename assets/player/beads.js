@@ -1,5 +1,5 @@
 /* The chain as beads: one for each stay at a text, with how often it has been counted. */
-import { differs } from "../dom.js";
+import { differs, swap } from "../dom.js";
 import { answerStyle, button, h, swatch } from "./drawing.js";
 import { visitsAt } from "./numbers.js";
 import { answerText, fixed } from "./words.js";
@@ -31,14 +31,15 @@ export function beadList(seek) {
   return {
     node,
     draw({ trace, chain, seen, run }) {
-      if (!isNew(`${run}/${seen}/${trace.answers.length}`)) return;
-      node.replaceChildren(...stays(chain, seen).map(({ at, visits }, k, all) => {
+      if (!isNew(`${run}/${seen}/${trace.version}`)) return;
+      swap(node, ...stays(chain, seen).map(({ at, visits }, k, all) => {
         const { answer, reward } = chain.steps[at];
         const now = k === all.length - 1 ? "bead-now" : "";
         const title = `from step ${at}, reward ${fixed(reward)}`;
         const said = trace.answers.length ? answerText(trace, answer) : fixed(reward);
-        return h("li", button(`bead.${now}`, { title, onclick: () => seek(at) },
-          swatch(answerStyle(trace, answer)), said, h("b", ` ×${visits}`)));
+        const given = { title, "data-key": at, onclick: () => seek(at) };
+        return h("li", button(`bead.${now}`, given, swatch(answerStyle(trace, answer)),
+          said, h("b", ` ×${visits}`)));
       }));
     },
   };

@@ -92,13 +92,15 @@ function formula({ trace, step }, q) {
 function drawBar(_view, q) {
   const [u, alpha] = pair(q.u, q.alpha);
   const part = (/** @type {number} */ v) => `${(100 * v).toFixed(2)}%`;
-  const below = Math.min(0.86, Math.max(0.14, q.u)); // its words stay inside
+  // the words' own share u stands under the needle, so that they end where the bar does
+  const below = `left:${part(q.u)};transform:translateX(-${part(q.u)})`;
+  const [none, all] = [q.u < 0.3 ? "" : "0", q.u > 0.7 ? "" : "1"]; // there the words stand
   return [
     h("div.bar", { role: "img", aria: `u = ${u}, accepted below α = ${alpha}` },
       h("span.zone-yes", { style: `width:${part(q.alpha)}` }, q.alpha > 0.3 ? "accept" : ""),
       h("span.zone-no", q.alpha < 0.7 ? "reject" : ""),
       h("i.needle", { style: `left:${part(q.u)}` })),
-    h("div.bar-scale", "0", h("b", { style: `left:${part(below)}` }, `u = ${u}`), h("span", "1")),
+    h("div.bar-scale", h("span", none), h("b", { style: below }, `u = ${u}`), h("span", all)),
   ];
 }
 

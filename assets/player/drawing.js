@@ -112,15 +112,15 @@ export function tokenSpans(step, from) {
 export const OTHERS = "--c:var(--a6)";
 
 /**
- * Colour of an answer, as a style: --a0 for the right one, --a1, ... in order of appearance.
+ * Colour of an answer, as a style: --a0 for the right one, --a1 to --a5 for those with most states.
  * @param {Trace} trace
  * @param {string | null} answer
  */
-export function answerStyle({ header, answers }, answer) {
+export function answerStyle({ header, colours }, answer) {
   if (answer === null) return OTHERS;
   if (answer === header.reference) return "--c:var(--a0)";
-  const place = answers.filter((a) => a !== header.reference).indexOf(answer) + 1;
-  return `--c:var(--a${Math.min(place, 6)})`;
+  const place = colours.indexOf(answer) + 1;
+  return place ? `--c:var(--a${place})` : OTHERS;
 }
 
 /** @param {string} style */

@@ -49,6 +49,8 @@
  * @property {number[]} base rewards of the model alone
  * @property {Chain[]} chains
  * @property {string[]} answers in the order of their appearance
+ * @property {Map<string, number>} states of all chains that have each answer
+ * @property {string[]} colours the wrong answers that have a colour of their own, each in its place
  * @property {{ reason: string, message: string } | null} end
  * @property {number} lines
  * @property {number} read characters
@@ -56,6 +58,8 @@
  * @property {number} lo the lowest reward
  * @property {number} hi the highest reward
  */
+
+const COLOURS = 5; // of wrong answers, --a1 to --a5
 
 export const LIMITS = { characters: 16e6, steps: 50000, chains: 64, tokens: 32768 };
 
@@ -84,6 +88,8 @@ export function newTrace() {
     base: [],
     chains: [],
     answers: [],
+    states: new Map(),
+    colours: [],
     end: null,
     lines: 0,
     read: 0,
@@ -305,7 +311,25 @@ function readStep(trace, x) {
   if (step.answer !== null && !trace.answers.includes(step.answer)) {
     trace.answers.push(step.answer);
   }
+  const now = chain.steps[chain.stateAt[t]].answer;
+  if (now !== null) colour(trace, now);
   span(trace, step.reward);
+}
+
+/**
+ * Count a state's answer. Once all colours are given, an answer that has more states takes that of
+ * the one with fewest, so whatever leads has its own, however late it came.
+ * @param {Trace} trace
+ * @param {string} answer
+ */
+function colour({ header, states, colours }, answer) {
+  const n = (states.get(answer) ?? 0) + 1;
+  states.set(answer, n);
+  if (answer === header.reference || colours.includes(answer)) return;
+  const counts = colours.map((other) => states.get(other) ?? 0);
+  const least = Math.min(...counts);
+  if (colours.length < COLOURS) colours.push(answer);
+  else if (n > least) colours[counts.lastIndexOf(least)] = answer;
 }
 
 /**

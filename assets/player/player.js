@@ -1,6 +1,6 @@
 /* The chain player: a trace (JSON lines, qalign_core/runs/trace.py) in, a playable page out.
    Model text enters the page through text nodes only, never as markup. */
-import { differs, put, set, show } from "../dom.js";
+import { differs, put, set, show, swap } from "../dom.js";
 import { beadList } from "./beads.js";
 import { cellList, ifsRow } from "./cells.js";
 import { Clock } from "./clock.js";
@@ -30,7 +30,8 @@ import { LAST, narrate, plain, visible } from "./words.js";
  * @property {(on?: boolean) => void} toggle play or pause
  * @property {(speed: number) => void} setSpeed
  * @property {(n: number) => void} setBurnIn
- * @property {(sentence: string) => void} tell
+ * @property {(sentence: string, stays?: boolean) => void} tell until the next key or press, or
+ *   until another run is shown
  * @property {(tab: string) => void} openTab
  * @property {(now: number) => void} render
  * @property {{ t: number, phase: number, playing: boolean, source: string, chain: number,
@@ -75,6 +76,7 @@ export function mount(element, options = {}) {
   let left = ""; // the head of a run that a file has taken the place of
   let stopped = false;
   let name = "";
+  let passing = false; // the note leaves with the next key or press
   let chainId = 0;
   let opened = 0; // traces so far
   let burnIn = 0;
@@ -98,7 +100,7 @@ export function mount(element, options = {}) {
   const say = h("p.say");
   const spoken = h("p.hidden", { "aria-live": "polite" });
   const bar = transportBar({ toggle: () => toggle(), move, hop, seek, scrub, goPhase, setSpeed,
-    setChain, last });
+    setChain, last, close: () => tabs.close() });
   const cells = cellList(goPhase);
   const main = [textPane(), beadList(seek), cells, ifsRow()];
   const panels = [tracePanel(seek), ratePanel(seek), histogramPanel(), answersPanel()];
@@ -114,6 +116,7 @@ export function mount(element, options = {}) {
     h("div.tabs", tabs.node, ...actions), tabs.view);
   player.className = "qp";
   element.replaceChildren(player);
+  for (const kind of ["click", "keydown"]) document.addEventListener(kind, pass, true);
 
   // the position
   function go(/** @type {number} */ t, phase = LAST, speak = true) {
@@ -157,9 +160,15 @@ export function mount(element, options = {}) {
     chainId = id;
     go(clock.t);
   }
-  function tell(/** @type {string} */ sentence) {
+  function tell(/** @type {string} */ sentence, stays = false) {
+    passing = !stays;
     put(note, sentence);
     show(note, sentence);
+  }
+  function pass(/** @type {Event} */ event) {
+    if (!player.isConnected) return document.removeEventListener(event.type, pass, true);
+    const { ctrlKey, metaKey, target } = /** @type {KeyboardEvent} */ (event); // it is copied
+    if (passing && !ctrlKey && !metaKey && !note.contains(/** @type {Node} */ (target))) tell("");
   }
   function changed(/** @type {boolean} */ speak) {
     dirty = true;
@@ -281,7 +290,7 @@ export function mount(element, options = {}) {
     function draw(/** @type {View} */ now) {
       drawn = key(now);
       if (own[tab]) {
-        view.replaceChildren(...own[tab](now));
+        swap(view, ...own[tab](now));
         return;
       }
       ticket += 1;
@@ -290,13 +299,22 @@ export function mount(element, options = {}) {
       window.setTimeout(async () => {
         if (mine !== ticket) return;
         const nodes = await make(now);
-        if (mine === ticket) view.replaceChildren(...nodes);
+        if (mine === ticket) swap(view, ...nodes);
       }, PATIENCE);
     }
     return {
       node: h("div", { role: "tablist", aria: "More views" }, ...buttons),
       view,
       open,
+      /** Close the open tab, if one is. */
+      close() {
+        const was = tab !== "";
+        if (view.contains(document.activeElement)) {
+          buttons.find((one) => one.dataset.tab === tab)?.focus();
+        }
+        if (was) open("");
+        return was;
+      },
       /** Whether the open tab shows another view than there is. */
       waiting: () => Boolean(tab && chain() && drawn !== key(look())),
       follow(/** @type {View} */ now, /** @type {number} */ time) {
@@ -345,7 +363,7 @@ export function mount(element, options = {}) {
         wanted = null;
       }
     } catch (error) {
-      tell(`The run sent something unreadable. ${/** @type {Error} */ (error).message}`);
+      tell(`The run sent something unreadable. ${/** @type {Error} */ (error).message}`, true);
       stop();
     }
     changed(false);
@@ -380,6 +398,7 @@ export function mount(element, options = {}) {
     render,
     openTab: tabs.open,
     expect(/** @type {number | null} */ step) {
+      tell("");
       source = "next";
       wanted = step;
       left = "";

@@ -136,13 +136,13 @@ export function drawTable({ trace, chain, seen: t }, seek) {
       answerText(trace, x.answer),
     ];
     return h("tr", { "aria-current": x.t === t && "true" },
-      h("th", { scope: "row" }, button("link", { onclick: () => seek(x.t) }, x.t)),
+      h("th", { scope: "row" }, button("link", { "data-key": x.t, onclick: () => seek(x.t) }, x.t)),
       ...cells.map((cell) => h("td", cell)));
   });
   const heads = COLUMNS.map((name) => h("th", { scope: "col" }, name));
   return [
     h("p.hint", `Steps ${from} to ${t}; the table follows the player.`),
-    h("div.scroll", { tabindex: 0, role: "region", aria: "Steps" },
+    h("div.scroll", { tabindex: 0, role: "region", aria: "Steps", "data-key": "steps" },
       h("table", h("thead", h("tr", ...heads)), h("tbody", ...rows))),
   ];
 }

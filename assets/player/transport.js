@@ -12,6 +12,7 @@ const KEYS = [
   ["1 … 6", "a phase of this step"],
   ["N", "next accepted"],
   ["?", "this list"],
+  ["Esc", "close what is open"],
 ];
 
 /**
@@ -26,6 +27,7 @@ const KEYS = [
  * @property {(speed: number) => void} setSpeed
  * @property {(id: number) => void} setChain
  * @property {() => number} last
+ * @property {() => boolean} close what is open below, and say whether something was
  */
 
 /**
@@ -106,8 +108,11 @@ export function transportBar(acts) {
       const tag = /** @type {Element} */ (event.target).tagName;
       const held = event.ctrlKey || event.metaKey || event.altKey;
       if (held || tag === "SELECT" || (event.key === " " && tag === "BUTTON")) return;
-      if (!Object.hasOwn(keys, event.key)) return;
-      keys[event.key](event.shiftKey ? 10 : 1);
+      if (event.key === "Escape") {
+        if (!help.hidden) toggleHelp();
+        else if (!acts.close()) return;
+      } else if (Object.hasOwn(keys, event.key)) keys[event.key](event.shiftKey ? 10 : 1);
+      else return;
       event.preventDefault();
       event.stopPropagation();
     },

@@ -1,5 +1,6 @@
 /* What can be done with the player's trace. */
 import { chooseFile, saveFile } from "../files.js";
+import { link } from "./address.js";
 import { LIMITS, TraceError } from "../player/parse.js";
 
 /** @typedef {import("../player/player.js").Player} Player */
@@ -28,13 +29,16 @@ export function openTrace(player, opened) {
   });
 }
 
-/** @param {Player} player */
-export async function copyLink(player) {
-  const link = window.location.href;
+/**
+ * @param {Player} player
+ * @param {string} what the link has, as a sentence
+ */
+export async function copyLink(player, what) {
+  const address = link();
   try {
-    await window.navigator.clipboard.writeText(link);
-    player.tell("The link is on the clipboard.");
+    await window.navigator.clipboard.writeText(address);
+    player.tell(`The link is on the clipboard. ${what}`.trim());
   } catch {
-    player.tell(`Copy this link: ${link}`);
+    player.tell(`${what} Copy this link: ${address}`.trim());
   }
 }

@@ -1,31 +1,56 @@
-/* The address bar follows the page. */
-import { withQuery } from "./links.js";
+/* The address bar follows the open page: it has that page's state, and no other's. */
+import { linkTo, partsOf } from "./links.js";
 
-/** @typedef {import("./links.js").Changes} Changes */
+/** @typedef {import("./links.js").Page} Page */
+/** @typedef {import("./links.js").Parameters} Parameters */
 
 const PACE = 500; // ms: browsers throttle more than two changes a second or so
+const parts = partsOf(new URLSearchParams(window.location.search));
+/** @type {Page} */
+let open = "watch";
 let waiting = 0;
-/** @type {Changes} */
-let due = {};
 
-export const query = () => new URL(window.location.href).searchParams;
+/** What the link said of Watch when it was opened. */
+export const opened = { ...parts.watch };
 
-/** The names in the bar, and those that are about to be. */
-export const keys = () => [...query().keys(), ...Object.keys(due)];
+/** The address of the open page as it is. */
+export const link = () => linkTo(window.location.href, open, parts);
 
-/**
- * Change the query soon.
- * @param {Changes} changes
- */
-export function remember(changes) {
-  due = { ...due, ...changes };
+function follow() {
   if (waiting) return;
   waiting = window.setTimeout(() => {
     waiting = 0;
-    const next = withQuery(window.location.href, due);
-    due = {};
-    if (next !== window.location.href) {
-      window.history.replaceState(window.history.state, "", next);
+    if (link() !== window.location.href) {
+      window.history.replaceState(window.history.state, "", link());
     }
   }, PACE);
+}
+
+/**
+ * A page is looked at.
+ * @param {Page} page
+ */
+export function turnTo(page) {
+  open = page;
+  follow();
+}
+
+/**
+ * A page's state from now on.
+ * @param {Page} page
+ * @param {Parameters} state
+ */
+export function remember(page, state) {
+  parts[page] = state;
+  follow();
+}
+
+/**
+ * One parameter of a page's state.
+ * @param {Page} page
+ * @param {string} key
+ * @param {string | number} value
+ */
+export function amend(page, key, value) {
+  remember(page, { ...parts[page], [key]: String(value) });
 }

@@ -36,9 +36,11 @@ export function onOpened(told) {
 
 /** Close it by Escape and by a press beside it. */
 export function closeFromOutside() {
+  // before a list takes the key and is gone
   document.addEventListener("keydown", (event) => {
-    if (event.key === "Escape" && isOpen()) showDrawer(false);
-  });
+    const list = document.querySelector("#watch-drawer [role=listbox], body > .options");
+    if (event.key === "Escape" && isOpen() && !list) showDrawer(false);
+  }, true);
   document.addEventListener("click", (event) => {
     const target = /** @type {Element} */ (event.target);
     if (isOpen() && target.isConnected && !target.closest(INSIDE)) showDrawer(false);

@@ -1,31 +1,11 @@
-/* The address bar's query: what of it is a run, what is the page, what is the lab. */
+/* The address bar's query: whose state each of its parameters is. */
 
 export const PAGE = "tab";
 export const STEP = "step";
-const LAB = "lab-";
+export const SET = "set";
 
-/** @typedef {Record<string, string | number | null>} Changes null takes a parameter away */
-
-/**
- * What in a link does not belong to a run.
- * @param {string} key
- */
-export const isApart = (key) => [PAGE, STEP, "__theme"].includes(key) || key.startsWith(LAB);
-
-/**
- * Whether a link names a run of its own.
- * @param {URLSearchParams} query
- */
-export const namesRun = (query) => [...query.keys()].some((key) => !isApart(key));
-
-/**
- * The step that a link names, if it is one.
- * @param {URLSearchParams} query
- */
-export function stepOf(query) {
-  const n = Number(query.get(STEP));
-  return query.has(STEP) && Number.isInteger(n) && n >= 0 ? n : null;
-}
+/** @typedef {"watch" | "compare" | "lab" | "results"} Page */
+/** @typedef {Record<string, string>} Parameters */
 
 /**
  * The page that a link names, if that can be one.
@@ -37,17 +17,51 @@ export function pageOf(query) {
 }
 
 /**
- * What changes when another run's settings, or the lab's, take the place of those in the bar.
- * @param {Iterable<string>} keys of the query as it is
- * @param {string} text the new settings, as a query
- * @param {"run" | "lab"} whose
- * @returns {Changes}
+ * What a link says of each page; a run belongs to Compare where the link names that page, and
+ * otherwise to Watch. What it says of the look belongs to none.
+ * @param {URLSearchParams} query
+ * @returns {Record<Page | "all", Parameters>}
  */
-export function replacing(keys, text, whose) {
-  const belongs = (/** @type {string} */ key) =>
-    (whose === "lab" ? key.startsWith(LAB) : !isApart(key));
-  const gone = [...keys].filter(belongs).map((key) => [key, null]);
-  return { ...Object.fromEntries(gone), ...Object.fromEntries(new URLSearchParams(text)) };
+export function partsOf(query) {
+  /** @type {Record<Page | "all", Parameters>} */
+  const parts = { watch: {}, compare: {}, lab: {}, results: {}, all: {} };
+  const run = pageOf(query) === "compare" ? "compare" : "watch";
+  for (const [key, value] of query) {
+    if (key === "__theme") parts.all[key] = value;
+    else if (key.startsWith("lab-")) parts.lab[key] = value;
+    else if (key === SET) parts.results[key] = value;
+    else if (key !== PAGE) parts[run][key] = value;
+  }
+  return parts;
+}
+
+/**
+ * An address that shows one page in its state.
+ * @param {string} address
+ * @param {Page} page
+ * @param {Record<Page | "all", Parameters>} parts
+ */
+export function linkTo(address, page, parts) {
+  const url = new URL(address);
+  /** @type {Parameters} */
+  const tab = page === "watch" ? {} : { [PAGE]: page };
+  url.search = String(new URLSearchParams({ ...parts.all, ...tab, ...parts[page] }));
+  return url.href;
+}
+
+/**
+ * Whether a part of a link names a run of its own.
+ * @param {Parameters} part
+ */
+export const namesRun = (part) => Object.keys(part).some((key) => key !== STEP);
+
+/**
+ * The step that a part of a link names, if it is one.
+ * @param {Parameters} part
+ */
+export function stepOf(part) {
+  const n = Number(part[STEP]);
+  return STEP in part && Number.isInteger(n) && n >= 0 ? n : null;
 }
 
 /**
@@ -61,18 +75,4 @@ export function named(names, values) {
     throw new Error(`${names.length} settings are named, and ${values.length} values came.`);
   }
   return Object.fromEntries(names.map((name, k) => [name, values[k]]));
-}
-
-/**
- * An address with its query changed.
- * @param {string} address
- * @param {Changes} changes
- */
-export function withQuery(address, changes) {
-  const url = new URL(address);
-  for (const [key, value] of Object.entries(changes)) {
-    if (value === null) url.searchParams.delete(key);
-    else url.searchParams.set(key, String(value));
-  }
-  return url.href;
 }

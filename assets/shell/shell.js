@@ -1,48 +1,66 @@
-/* What belongs to the page and not to the player: the settings drawer, the address bar, the status
+/* What belongs to the pages and not to the player: the settings drawer, the address bar, the status
    line, and the notice that settings have changed. */
-import { keys, remember } from "./address.js";
+import { amend, link, opened, remember, turnTo } from "./address.js";
 import { copyLink, downloadTrace, openTrace } from "./actions.js";
 import { betaSlider } from "./beta.js";
 import { diagnostics } from "./diagnostics.js";
 import { closeFromOutside, onOpened, showDrawer } from "./drawer.js";
-import { PAGE, STEP, named, namesRun, pageOf, replacing, stepOf } from "./links.js";
+import { SET, STEP, named, namesRun, pageOf, stepOf } from "./links.js";
 import { put } from "../dom.js";
 
 /** @typedef {import("../player/player.js").Player} Player */
+/** @typedef {import("./links.js").Page} Page */
+/** @typedef {{ query: string } | { error: string }} Linked */
+/** @typedef {{ link_of: (header: string) => Promise<Linked> }} Server */
 
-const opened = new URLSearchParams(window.location.search); // the link as it was opened
+const ACTIVE = ["loading", "queued", "sampling"];
 /** The link names a run of its own, so the recorded run is not what its step belongs to. */
 const linked = namesRun(opened);
-/** @type {string | null} */
-let ran = null; // the settings of the run that is shown
-let live = false;
+/** The settings of the run that each page shows. @type {Record<string, Record<string, unknown>>} */
+const ran = {};
+/** What Watch shows. @type {"recorded" | "run" | "file"} */
+let shown = "recorded";
+let unlinked = ""; // why the file that is shown has no link
 
 /** @returns {Player | undefined} */
 const player = () => /** @type {any} */ (document.querySelector("#watch-player .qp"))?.qalign;
 
+/** @param {string} text */
+const parameters = (text) => Object.fromEntries(new URLSearchParams(text));
+
 /**
  * Settings have changed: what depends on them follows, and what does not is said to be older.
+ * @param {Page} page
  * @param {string[]} names of the settings
  * @param {unknown[]} values of their widgets
  */
-function settings(names, values) {
-  player()?.setBurnIn(Number(named(names, values).burn_in) || 0);
-  const stale = ran !== null && ran !== JSON.stringify(values);
-  document.querySelector("#watch-stale")?.classList.toggle("q-on", stale);
+function settings(page, names, values) {
+  const now = named(names, values);
+  if (page === "watch") player()?.setBurnIn(Number(now.burn_in) || 0);
+  const line = /** @type {HTMLElement | null} */ (document.querySelector(`#${page}-stale`));
+  const before = ran[page];
+  if (!line || !before) return;
+  line.classList.toggle("q-on", JSON.stringify(before) !== JSON.stringify(now));
+  put(/** @type {Element} */ (line.querySelector("p")), before.prompt === now.prompt
+    ? "Settings changed: run again to see them."
+    : `Another problem is set; it waits for the next run: ${now.prompt}`);
 }
 
 /**
  * A run begins with these settings, which go on to the server as they are.
+ * @param {Page} page
  * @param {string[]} names
  * @param {unknown[]} values
  */
-function run(names, values) {
-  ran = JSON.stringify(values);
-  live = true;
-  settings(names, values);
-  showDrawer(false);
-  player()?.expect(linked ? stepOf(opened) : null);
-  opened.delete(STEP);
+function run(page, names, values) {
+  ran[page] = named(names, values);
+  settings(page, names, values);
+  if (page === "watch") {
+    shown = "run";
+    showDrawer(false);
+    player()?.expect(linked ? stepOf(opened) : null);
+    delete opened[STEP];
+  }
   return values;
 }
 
@@ -60,16 +78,59 @@ function status(element, value) {
   }
   element.dataset.state = said.state;
   put(/** @type {Element} */ (element.querySelector("span")), said.text);
-  // the run's settings for the address bar, as the server spelt them
-  if (said.query !== undefined) remember(replacing(keys(), said.query, "run"));
-  if (said.notice !== undefined) player()?.tell(said.notice);
+  // the run's settings for the address bar, as the server spelt them; a file has its own
+  const page = element.closest("#compare") ? "compare" : "watch";
+  if (said.query !== undefined && (page === "compare" || shown === "run")) {
+    remember(page, keepingStep(page, said.query));
+  }
+  if (said.notice !== undefined) player()?.tell(said.notice, true);
+}
+
+/** @type {(page: Page, query: string) => import("./links.js").Parameters} */
+function keepingStep(page, query) {
+  const t = player()?.position.t ?? 0;
+  return page === "watch" && t ? { ...parameters(query), [STEP]: String(t) } : parameters(query);
+}
+
+/**
+ * A file has taken the place of the run: the link has what draws its run again.
+ * @param {Player} api
+ * @param {Server} server
+ */
+async function linkFile(api, server) {
+  shown = "file";
+  unlinked = "";
+  const line = /** @type {HTMLElement | null} */ (document.querySelector("#watch .q-status"));
+  if (ACTIVE.includes(line?.dataset.state ?? "")) {
+    api.tell("The live run goes on unseen; Stop ends it.");
+  }
+  const first = api.text.slice(0, api.text.indexOf("\n"));
+  const said = await server.link_of(first).catch(() => ({ error: "The server did not answer." }));
+  if (shown !== "file" || !api.text.startsWith(first)) return;
+  if ("error" in said) unlinked = `This file cannot be linked. ${said.error}`;
+  else remember("watch", keepingStep("watch", said.query));
+}
+
+/** Whoever changes a problem by hand, in whichever way, knows another answer or none. */
+function forgetAnswers() {
+  document.addEventListener("input", ({ target }) => {
+    const field = /** @type {Element} */ (target).closest("#watch-prompt, #compare-prompt");
+    const [page] = field?.id.split("-") ?? [];
+    const answer = /** @type {HTMLInputElement | null} */ (
+      page ? document.querySelector(`#${page}-reference :is(input, textarea)`) : null);
+    if (!answer?.value) return;
+    answer.value = "";
+    answer.dispatchEvent(new Event("input", { bubbles: true }));
+  });
 }
 
 closeFromOutside();
+forgetAnswers();
 
 /** What Gradio's events and components call. */
 export const QAlignShell = {
   linked,
+  link,
   settings,
   run,
   status,
@@ -80,32 +141,37 @@ export const QAlignShell = {
   },
   /** Open the page that the link names. */
   open() {
-    const name = pageOf(opened);
+    const name = pageOf(new URLSearchParams(window.location.search));
     if (name) /** @type {any} */ (document.querySelector(`#tab-${name}-button`))?.click();
   },
-  page(/** @type {string} */ name) {
-    remember({ [PAGE]: name === "watch" ? null : name });
-  },
+  page: turnTo,
   seek(/** @type {number} */ t) {
-    if (live || !linked) remember({ [STEP]: t });
+    if (shown !== "recorded" || !linked) amend("watch", STEP, t);
   },
   /** The lab's settings for the address bar. */
   lab(/** @type {string} */ text) {
-    remember(replacing(keys(), text, "lab"));
+    remember("lab", parameters(text));
+  },
+  /** The problem set that Results shows. */
+  set(/** @type {string} */ name) {
+    amend("results", SET, name);
   },
   stop() {
     player()?.stop();
   },
-  /** What can be done with the player's trace, by the buttons' titles. */
-  actions: {
+  /**
+   * What can be done with the player's trace, by the buttons' titles.
+   * @param {Server} server
+   * @returns {Record<string, (player: Player) => unknown>}
+   */
+  actions: (server) => ({
     "Download trace": downloadTrace,
-    "Open a trace"(/** @type {Player} */ api) {
-      openTrace(api, () => {
-        live = false;
-      });
+    "Open a trace": (api) => openTrace(api, () => linkFile(api, server)),
+    "Copy link"(api) {
+      if (shown === "file" && unlinked) api.tell(unlinked);
+      else copyLink(api, shown === "file" ? "It draws the run of this file again." : "");
     },
-    "Copy link": copyLink,
-  },
+  }),
   /** @type {(...given: [any, any, any, any, any]) => void} */
   beta(element, props, trigger, server, watch) {
     const rewards = () => player()?.trace.base ?? [];

@@ -93,7 +93,7 @@ class RunForm:
             offer, "rm", first, label=self._label("rm"), elem_id=f"{self._page}-rm"
         )
         self.widgets["second"], self.widgets["share"] = second_reward(
-            offer, start.rm, elem_id=f"{self._page}-second"
+            offer, start.rm, self.widgets["rm"], elem_id=f"{self._page}-second"
         )
 
     def _label(self, name: str) -> str:

@@ -63,11 +63,13 @@ def model_list(offer: Offer, kind: str, value: str, **options: Any) -> gr.Dropdo
     )
 
 
-def second_reward(offer: Offer, rm: str, **options: Any) -> tuple[gr.Dropdown, gr.Slider]:
-    """The list of second rewards, "None" first, and the slider for its share."""
-    _, second, share = unmixed(rm, offer)
+def second_reward(
+    offer: Offer, rm: str, one: gr.Dropdown, **options: Any
+) -> tuple[gr.Dropdown, gr.Slider]:
+    """The list of second rewards, "None" first and without that in `one`, and its share."""
+    first, second, share = unmixed(rm, offer)
     chosen = gr.Dropdown(
-        [("None", ""), *_choices(offer, "rm")],
+        _seconds(offer, first),
         value=second,
         label="And a second reward model",
         info="steers by two preferences: the reward is their weighted sum",
@@ -92,7 +94,21 @@ def second_reward(offer: Offer, rm: str, **options: Any) -> tuple[gr.Dropdown, g
         show_progress="hidden",
         queue=False,
     )
+    one.change(
+        lambda first, second: gr.Dropdown(
+            _seconds(offer, first), value="" if second == first else second
+        ),
+        [one, chosen],
+        chosen,
+        api_visibility="private",
+        show_progress="hidden",
+        queue=False,
+    )
     return chosen, slider
+
+
+def _seconds(offer: Offer, first: object) -> list[tuple[str, str]]:
+    return [("None", ""), *(each for each in _choices(offer, "rm") if each[1] != first)]
 
 
 def reward_shown(rm: str, offer: Offer) -> dict[str, Any]:
@@ -101,7 +117,8 @@ def reward_shown(rm: str, offer: Offer) -> dict[str, Any]:
     known = _choices(offer, "rm")
     if first not in offer.models["rm"]:
         known.append((first, first))
-    return {"rm": gr.Dropdown(known, value=first), "second": second, "share": share}
+    chosen = gr.Dropdown(_seconds(offer, first), value=second)
+    return {"rm": gr.Dropdown(known, value=first), "second": chosen, "share": share}
 
 
 def _choices(offer: Offer, kind: str) -> list[tuple[str, str]]:

@@ -6,7 +6,11 @@ import json
 
 import gradio as gr
 
-from components.session.runs import Status
+from components.common.form import USUAL
+from components.common.new_problem import new_problem
+from components.session.runs import Runs, Status
+
+ACTIVE = ("loading", "queued", "sampling")
 
 
 def status_value(status: Status, **more: str) -> str:
@@ -25,5 +29,40 @@ const update = () => window.QAlignShell.status(line, props.value);
 watch("value", update);
 update();
 """,
+        apply_default_css=False,
+    )
+
+
+def is_active(said: object) -> bool:
+    """Whether a status line's value, as a browser sends it back, says that a run goes on."""
+    try:
+        return bool(json.loads(str(said)[:9999])["state"] in ACTIVE)
+    except (ValueError, TypeError, KeyError):
+        return False
+
+
+async def stop_run(runs: Runs, visitor: str, said: object) -> str:
+    """End a visitor's run and say so in the status line, which said `said`."""
+    stopped = await runs.stop(visitor) or is_active(said)  # the event's end may have come first
+    text = "Stopped. What was sampled stays." if stopped else "Nothing is running."
+    return status_value(Status("stopped" if stopped else "idle", text))
+
+
+def next_problem(kind: str, said: object) -> tuple[str, str, str, object]:
+    """A new problem for the prompt, its answer and how to read it, and the status line.
+
+    While a run goes on the status line stays that run's.
+    """
+    prompt, answer = new_problem(kind)
+    status = Status("idle", f"Next run: {prompt}")
+    return prompt, answer, USUAL, gr.skip() if is_active(said) else status_value(status)
+
+
+def stale_line(page: str) -> gr.HTML:
+    """A line that scripts fill when the settings are no longer those of the run that is shown."""
+    return gr.HTML(
+        html_template='<p role="status"></p>',
+        elem_id=f"{page}-stale",
+        elem_classes="q-stale",
         apply_default_css=False,
     )

@@ -11,11 +11,12 @@ from plotly.subplots import make_subplots
 
 from components.common.style import BLUE, COLOURS, DASHES, GREY, ORANGE, SYMBOLS, TEAL, frame
 from components.common.words import number
-from components.compare.view import naming
+from components.compare.view import naming, writing_task
 from qalign_core.analysis.comparisons import METHODS, Comparison, Cut, Method, outcomes
 from qalign_core.analysis.curves import Point
 from qalign_core.analysis.mixture import fit_mixture, tilt
 from qalign_core.analysis.record import Measure
+from qalign_core.runs.generated import WritingTask, constraints
 
 MEASURES: dict[Measure, str] = {
     "right": "chance of the right answer",
@@ -166,9 +167,10 @@ def _overlay(figure: go.Figure, comparison: Comparison, edges: npt.NDArray[np.fl
 def compute_curves(comparison: Comparison, points: Sequence[Point], measure: Measure) -> go.Figure:
     """What each method gives as the budget grows: its measure with a band, and below its answer.
 
-    Filled markers in the lower rows are right answers, crosses wrong ones.
+    Filled markers in the lower rows are right answers, crosses wrong ones; of a writing task it is
+    how many constraints the chosen text meets.
     """
-    names = naming(comparison)
+    names, task = naming(comparison), writing_task(comparison)
     unit = comparison.meter.unit
     figure = make_subplots(
         rows=2, cols=1, shared_xaxes=True, row_heights=[0.62, 0.38], vertical_spacing=0.06
@@ -211,7 +213,9 @@ def compute_curves(comparison: Comparison, points: Sequence[Point], measure: Mea
             x=x,
             y=[len(METHODS) - 1 - place] * len(x),
             mode="markers+text",
-            text=[_short(point.answer) for point in mine],
+            text=[
+                _short(point.answer) if measure != "reward" else _met(point, task) for point in mine
+            ],
             textposition="top center",
             textfont={"size": 11},
             marker={
@@ -247,6 +251,14 @@ def compute_curves(comparison: Comparison, points: Sequence[Point], measure: Mea
 
 def _mark(point: Point) -> str:
     return "circle-open" if point.correct is None else "circle" if point.correct else "x-thin-open"
+
+
+def _met(point: Point, task: WritingTask | None) -> str:
+    """How many constraints a text meets, if any are known."""
+    if task is None or point.answer is None:
+        return ""
+    met = constraints(task, point.answer)
+    return f"{sum(met.values())}/{len(met)}"
 
 
 def _short(answer: str | None) -> str:

@@ -11,18 +11,24 @@ from typing import Any, cast
 import gradio as gr
 
 from components.common.folding import fold
-from components.common.form import USUAL, RunForm
-from components.common.new_problem import KINDS, new_problem
-from components.common.status import status_line, status_value
+from components.common.form import RunForm
+from components.common.new_problem import KINDS
+from components.common.status import (
+    next_problem,
+    stale_line,
+    status_line,
+    status_value,
+    stop_run,
+)
 from components.common.words import COUNTED
 from components.compare.figures import compute_curves, reward_histograms
-from components.compare.view import view
+from components.compare.view import view, writing_task
 from components.session.drawing import draw_run
 from components.session.links import linked
 from components.session.runs import Feed, Runs, Status
 from qalign_core.analysis.comparisons import Budget, Comparison, Cut, full_cut, ladder
 from qalign_core.analysis.curves import curves
-from qalign_core.analysis.record import draws_of
+from qalign_core.analysis.record import Measure, draws_of, measure_of
 from qalign_core.assets import ASSETS
 from qalign_core.errors import InvalidSetting, QAlignError
 from qalign_core.run import Run
@@ -104,8 +110,21 @@ def curve_figure(comparison: Comparison, budget: Budget) -> Any:
     return compute_curves(comparison, points, draws.measure)
 
 
+CURVES: dict[Measure, str] = {
+    "right": "how often each method would be right if the draws were made again, with 95 % bands, "
+    "and below what it says with these draws (a cross is a wrong answer)",
+    "same": "how often each method would say what it says with all draws if they were made again, "
+    "with 95 % bands, and below what it says with these draws",
+    "reward": "the reward of the text that each method would choose if the draws were made again, "
+    "with 95 % bands",
+}
+
+
 def curve_note(comparison: Comparison) -> str:
-    """What the bands do not know."""
+    """What the curves show, and what their bands do not know."""
+    says = CURVES[measure_of(comparison)]
+    if writing_task(comparison) is not None:
+        says += ", and below how many of the constraints its text meets with these draws"
     if len(comparison.chains) > 1:
         text = (
             f"QAlign’s band resamples {len(comparison.chains)} chains and blocks of their states."
@@ -115,7 +134,10 @@ def curve_note(comparison: Comparison) -> str:
             "QAlign’s band resamples blocks of one chain’s states: it cannot know what another "
             "chain would have found. Run several chains for that."
         )
-    return f'<p class="qc-sub">{text}</p>'
+    return (
+        '<h3 class="qc-h">What would more compute buy?</h3>'
+        f'<p class="qc-sub">At every budget: {says}. {text}</p>'
+    )
 
 
 def _budget(said: object) -> Budget:
@@ -200,6 +222,7 @@ def build_compare_page(runs: Runs, demo: gr.Blocks) -> None:
             stop = gr.Button("Stop", elem_id="compare-stop")
             new = gr.Button("New problem", elem_id="compare-new")
             status = status_line(status_value(IDLE))
+        stale_line("compare")
         form, asked, kind = _form(start, runs)
         panel = gr.HTML(
             value=view(recorded, state="recorded", note=""),
@@ -209,18 +232,13 @@ def build_compare_page(runs: Runs, demo: gr.Blocks) -> None:
             js_on_load=PANEL,
             elem_id="compare-panel",
         )
-        _heading(
-            "What would more compute buy?",
-            "At every budget: how often each method would be right if the draws were made again, "
-            "with 95 % bands, and below what it says with these draws (a cross is a wrong answer).",
-        )
+        about = gr.HTML(curve_note(recorded), elem_id="compare-note", **PLAIN)
         compute = gr.Plot(
             curve_figure(recorded, "flops"),
             elem_id="compare-curves",
             elem_classes="qc-plot",
             **PLOT,
         )
-        about = gr.HTML(curve_note(recorded), elem_id="compare-note", **PLAIN)
         gr.HTML(f'<p class="qc-sub">{COUNTED}</p>', elem_id="compare-counted", **PLAIN)
         _heading(
             "Which rewards did they see?",
@@ -286,11 +304,11 @@ def build_compare_page(runs: Runs, demo: gr.Blocks) -> None:
         all_of_it = await asyncio.to_thread(finished, shown, "done", mixture)
         yield [*all_of_it, status_value(status, **more)]
 
-    async def on_stop(shown: Shown, mixture: bool, request: gr.Request) -> list[Any]:
-        await runs.stop(str(request.session_hash))
-        stopped = Status("stopped", "Stopped. What was sampled stays.")
-        all_of_it = await asyncio.to_thread(finished, shown, "stopped", mixture)
-        return [*all_of_it, status_value(stopped)]
+    async def on_stop(shown: Shown, mixture: bool, said: str, request: gr.Request) -> list[Any]:
+        now = await stop_run(runs, str(request.session_hash), said)
+        if json.loads(now)["state"] == "idle":
+            return [*nothing, now]
+        return [*await asyncio.to_thread(finished, shown, "stopped", mixture), now]
 
     def on_cut(shown: Shown, mixture: bool, event: gr.EventData) -> Any:
         try:
@@ -309,13 +327,9 @@ def build_compare_page(runs: Runs, demo: gr.Blocks) -> None:
         text = to_csv(comparison) if kind == "csv" else "".join(lines)
         return json.dumps({"name": file_name(comparison, kind), "text": text})
 
-    def on_new(kind: str) -> tuple[str, str, str, str]:
-        prompt, answer = new_problem(kind)
-        return prompt, answer, USUAL, status_value(Status("idle", f"Next: {prompt}"))
-
     def on_load(request: gr.Request) -> list[Any]:
         query = request.query_params
-        found = linked(query, runs.limits, runs.offer, start)
+        found = linked("compare", query, runs.limits, runs.offer, start)
         if found is None:
             return [gr.skip()] * (len(widgets) + 1)
         wanted, said = found
@@ -323,27 +337,34 @@ def build_compare_page(runs: Runs, demo: gr.Blocks) -> None:
         return [*form.show(wanted), _budget(query.get("budget")), status_value(status)]
 
     widgets = [*form.values(), asked]
+    names = json.dumps([*form.widgets, "budget"])
     private: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
     running = run.click(
         on_run,
         [shown, mixture, *widgets],
         [panel, compute, about, histograms, status],
-        js="(...v) => { window.QAlignCompare.panel()?.start(); return v; }",
+        js=f"(...v) => {{ QAlignCompare.panel()?.start(); "
+        f"QAlignShell.run('compare', {names}, v.slice(2)); return v; }}",
         concurrency_limit=None,
         **private,
     )
     stop.click(
         on_stop,
-        [shown, mixture],
+        [shown, mixture, status],
         [panel, compute, about, histograms, status],
-        js="(...v) => { window.QAlignCompare.panel()?.stop(); return v; }",
+        js="(...v) => { QAlignCompare.panel()?.stop(); return v; }",
         cancels=[running],
         queue=False,
         **private,
     )
     texts = [form.widgets[name] for name in ("prompt", "reference", "extractor")]
-    new.click(on_new, kind, [*texts, status], **private)
-    form.widgets["prompt"].input(None, None, form.widgets["reference"], js="() => ''")
+    new.click(next_problem, [kind, status], [*texts, status], **private)
+    gr.on(
+        [widget.change for widget in widgets],
+        None,
+        widgets,
+        js=f"(...values) => QAlignShell.settings('compare', {names}, values)",
+    )
     events = cast(Any, panel)
     events.cut(on_cut, [shown, mixture], histograms, **private)
     mixture.change(lambda shown, on: shown.histograms(on), [shown, mixture], histograms, **private)

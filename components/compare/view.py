@@ -23,6 +23,7 @@ from qalign_core.analysis.comparisons import (
     recycled,
 )
 from qalign_core.analysis.diagnostics import acceptance, agreement
+from qalign_core.runs.generated import WritingTask, constraints, read_writing_task
 from qalign_core.types import Decision
 
 MAX_BARS = 5
@@ -32,6 +33,11 @@ MAX_BARS = 5
 def naming(comparison: Comparison) -> dict[Method, Naming]:
     """The methods' names for this kind of prompt."""
     return names_of(comparison.extract is None)
+
+
+def writing_task(comparison: Comparison) -> WritingTask | None:
+    """What the prompt of a writing task asks for; None for other prompts."""
+    return read_writing_task(comparison.header.prompt) if comparison.extract is None else None
 
 
 def view(
@@ -131,7 +137,7 @@ def _card(
         "name": name.name,
         "says": name.says,
         "answer": None if is_open else decision.answer,
-        "open": is_open,
+        "said": _said(comparison, decision),
         "correct": outcome.correct,
         "rule": rule(comparison, outcome),
         "bars": _typical(outcome, waste) if is_open else _votes(comparison, decision, waste),
@@ -140,6 +146,17 @@ def _card(
         "reward": None if chosen is None else number(chosen.reward),
         "facts": _facts(comparison, cut, outcome),
     }
+
+
+def _said(comparison: Comparison, decision: Decision) -> str:
+    """What a method decided, in large letters."""
+    if comparison.extract is not None:
+        return decision.answer or "no answer"
+    task = writing_task(comparison)
+    if task is None or decision.chosen is None:
+        return "One text, chosen whole"
+    met = constraints(task, decision.chosen.response.text)
+    return f"{sum(met.values())} of {len(met)} constraints met"
 
 
 def rule(comparison: Comparison, outcome: Outcome) -> str:
@@ -254,7 +271,14 @@ def _recycled_line(
 
 def _facts(comparison: Comparison, cut: Cut, outcome: Outcome) -> list[list[str]]:
     is_chain = outcome.method == "qalign"
-    rows = [["Generated tokens", f"{outcome.cost.generated:,}"]]
+    rows: list[list[str]] = []
+    task, chosen = writing_task(comparison), outcome.decision.chosen
+    if task is not None and chosen is not None:
+        met = constraints(task, chosen.response.text)
+        for title, kept in (("Met", True), ("Not met", False)):
+            if named := [asked for asked, is_met in met.items() if is_met is kept]:
+                rows.append([title, "; ".join(named)])
+    rows.append(["Generated tokens", f"{outcome.cost.generated:,}"])
     if comparison.meter.unit == "FLOPs":
         rows.append(["Compute", si(outcome.spent, "FLOPs")])
     rows.append(

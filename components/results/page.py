@@ -168,10 +168,10 @@ def build_results_page(demo: gr.Blocks, folder: Path = FOLDER) -> None:
 
 
 def _build_sets(demo: gr.Blocks, files: tuple[Path, ...]) -> None:
-    by_name = {path.name: path for path in files}
+    by_name = {path.stem: path for path in files}
     chosen = gr.Dropdown(
-        [(title_of(path), path.name) for path in files],
-        value=files[0].name,
+        [(title_of(path), path.stem) for path in files],
+        value=files[0].stem,
         label="Problem set",
         filterable=False,
         elem_id="results-set",
@@ -208,12 +208,17 @@ def _build_sets(demo: gr.Blocks, files: tuple[Path, ...]) -> None:
         path = by_name.get(str(name), files[0])
         return await asyncio.to_thread(show, path)
 
+    async def on_load(request: gr.Request) -> list[Any]:
+        name = str(request.query_params.get("set", ""))
+        return [name if name in by_name else files[0].stem, *await on_choose(name)]
+
     outputs = [
         *(said, error, numbers, proxy, beta),
         *(others, beside_error, beside_numbers, facts),
     ]
-    chosen.change(on_choose, chosen, outputs, concurrency_limit=2, **PRIVATE)
-    demo.load(on_choose, chosen, outputs, concurrency_limit=2, **PRIVATE)
+    chosen.input(on_choose, chosen, outputs, concurrency_limit=2, **PRIVATE)
+    chosen.change(None, chosen, None, js="(name) => QAlignShell.set(name)")
+    demo.load(on_load, None, [chosen, *outputs], concurrency_limit=2, **PRIVATE)
 
 
 def _heading(question: str, sentence: str) -> None:

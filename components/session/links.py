@@ -12,6 +12,7 @@ from qalign_core.run import Limits, Run
 
 
 def linked(
+    page: str,
     query: Mapping[str, object],
     limits: Limits,
     offer: Offer,
@@ -19,10 +20,11 @@ def linked(
 ) -> tuple[Run, str] | None:
     """What a page's own address asks for, with what to say of it; None if it names no setting.
 
-    A link without a prompt has that of `start`, with its answer and how it is read.
+    A link that names another page asks nothing of this one. One without a prompt has that of
+    `start`, with its answer and how it is read.
     """
     texts = {key: str(value) for key, value in query.items() if key in Run.kinds()}
-    if not texts:
+    if not texts or query.get("tab", page) != page:
         return None
     run, notices = from_query(texts, limits, offer)
     if not run.prompt:

@@ -179,7 +179,7 @@ class Runs:
 
         It can be closed where it yields, so it does so every `BEAT` seconds at least.
         """
-        await self._end(visitor)
+        await self.stop(visitor)
         feed = Feed()
         task = asyncio.create_task(self._run(visitor, feed, work), name=f"run of {visitor}")
         self._tasks[visitor] = task
@@ -202,15 +202,14 @@ class Runs:
             if self._tasks.get(visitor) is task:
                 del self._tasks[visitor]
 
-    async def stop(self, visitor: str) -> None:
-        """End the visitor's run, if there is one; what it wrote stays."""
-        await self._end(visitor)
-
-    async def _end(self, visitor: str) -> None:
+    async def stop(self, visitor: str) -> bool:
+        """End the visitor's run and say whether there was one; what it wrote stays."""
         task = self._tasks.pop(visitor, None)
-        if task is not None:
-            task.cancel()
-            await asyncio.wait({task})
+        if task is None:
+            return False
+        task.cancel()
+        await asyncio.wait({task})
+        return True
 
     async def _run(self, visitor: str, feed: Feed, work: Work) -> None:
         RUN.set(visitor)  # the engines take turns between visitors, not between requests

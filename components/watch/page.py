@@ -10,9 +10,15 @@ from typing import Any
 import gradio as gr
 
 from components.common.folding import fold
-from components.common.form import USUAL, RunForm
-from components.common.new_problem import KINDS, new_problem
-from components.common.status import status_line, status_value
+from components.common.form import RunForm
+from components.common.new_problem import KINDS
+from components.common.status import (
+    next_problem,
+    stale_line,
+    status_line,
+    status_value,
+    stop_run,
+)
 from components.session.drawing import draw_run
 from components.session.gpu import with_gpu
 from components.session.links import linked
@@ -21,10 +27,10 @@ from components.watch.diagnostics import beta_facts, diagnose
 from components.watch.player import beta_slider, chain_player
 from qalign_core.analysis.tuning import tune_beta
 from qalign_core.assets import ASSETS
-from qalign_core.errors import InvalidSetting
+from qalign_core.errors import InvalidSetting, QAlignError
 from qalign_core.protocols import LanguageModel
 from qalign_core.run import Run
-from qalign_core.runs.trace import load_trace
+from qalign_core.runs.trace import TraceReader, load_trace
 from qalign_core.types import Response
 
 RECORDED = ASSETS / "runs" / "watch.jsonl"
@@ -81,6 +87,22 @@ def recorded_run(path: Path = RECORDED) -> tuple[str, Run]:
     return path.read_text(encoding="utf-8"), run
 
 
+def link_of(header: str) -> dict[str, str]:
+    """The query of a link that draws a run again, from the first line of its trace.
+
+    Returns:
+        {"query": ...}, or {"error": one sentence} for a line that is no header.
+    """
+    reader = TraceReader()
+    try:
+        reader.feed(str(header))
+    except QAlignError as error:
+        return {"error": f"{error}."}
+    if reader.header is None:
+        return {"error": "Its first line is no header."}
+    return {"query": reader.header.run.query()}
+
+
 def _drawer(start: Run, runs: Runs) -> tuple[RunForm, gr.Dropdown, gr.Button, gr.Button]:
     form = RunForm(start, runs, page="watch")
     with gr.Column(elem_id="watch-drawer"):
@@ -118,9 +140,9 @@ def build_watch_page(runs: Runs, demo: gr.Blocks, trace: Path | None = None) -> 
             new = gr.Button("New problem", elem_id="watch-new")
             settings = gr.Button("Settings", elem_id="watch-settings")
             status = status_line(status_value(IDLE))
-        gr.HTML("Settings changed: run again to see them.", elem_id="watch-stale")
+        stale_line("watch")
         name = trace.name if trace else "Recorded run"
-        player = chain_player(text, diagnose=diagnose, name=name)
+        player = chain_player(text, diagnose=diagnose, link=link_of, name=name)
     form, kind, new_in_drawer, tune = _drawer(start, runs)
     widgets, names = form.values(), form.names
 
@@ -153,16 +175,11 @@ def build_watch_page(runs: Runs, demo: gr.Blocks, trace: Path | None = None) -> 
             else:
                 yield gr.skip(), status_value(now.status)
 
-    async def on_stop(request: gr.Request) -> str:
-        await runs.stop(str(request.session_hash))
-        return status_value(Status("stopped", "Stopped. What was sampled stays."))
-
-    def on_new(kind: str) -> tuple[str, str, str, str]:
-        prompt, answer = new_problem(kind)
-        return prompt, answer, USUAL, status_value(Status("idle", f"Next run: {prompt}"))
+    async def on_stop(said: str, request: gr.Request) -> str:
+        return await stop_run(runs, str(request.session_hash), said)
 
     def on_load(request: gr.Request) -> list[Any]:
-        found = linked(request.query_params, runs.limits, runs.offer, start)
+        found = linked("watch", request.query_params, runs.limits, runs.offer, start)
         if found is None:
             return [gr.skip()] * (len(widgets) + 1)
         wanted, said = found
@@ -176,7 +193,7 @@ def build_watch_page(runs: Runs, demo: gr.Blocks, trace: Path | None = None) -> 
         on_run,
         widgets,
         [player, status],
-        js=f"(...values) => QAlignShell.run({names}, values)",
+        js=f"(...values) => QAlignShell.run('watch', {names}, values)",
         concurrency_limit=None,
         **private,
     )
@@ -185,7 +202,7 @@ def build_watch_page(runs: Runs, demo: gr.Blocks, trace: Path | None = None) -> 
     )
     stop.click(
         on_stop,
-        None,
+        status,
         status,
         js="() => QAlignShell.stop()",
         cancels=[running, tuning],
@@ -195,12 +212,11 @@ def build_watch_page(runs: Runs, demo: gr.Blocks, trace: Path | None = None) -> 
     settings.click(None, js="() => QAlignShell.drawer()")
     for button in (new, new_in_drawer):
         texts = [form.widgets[name] for name in ("prompt", "reference", "extractor")]
-        button.click(on_new, kind, [*texts, status], **private)
-    form.widgets["prompt"].input(None, None, form.widgets["reference"], js="() => ''")
+        button.click(next_problem, [kind, status], [*texts, status], **private)
     gr.on(
         [widget.change for widget in widgets],
         None,
         widgets,
-        js=f"(...values) => QAlignShell.settings({names}, values)",
+        js=f"(...values) => QAlignShell.settings('watch', {names}, values)",
     )
     demo.load(on_load, None, [*widgets, status], **private)

@@ -21,7 +21,7 @@ const api = window.QAlign.mount(element.querySelector(".qp-host"), {
   text: props.recorded, name: props.recorded_name,
   step: shell.linked ? null : shell.step,
   onseek: (t) => shell.seek(t),
-  actions: shell.actions,
+  actions: shell.actions(server),
   extra: { diagnostics: ["Can I trust it?", (view) => shell.diagnostics(server.diagnose, view)] },
 });
 watch("value", () => api.stream(props.value));
@@ -32,6 +32,7 @@ def chain_player(
     recorded: str,
     *,
     diagnose: Callable[[dict[str, Any]], dict[str, Any]],
+    link: Callable[[str], dict[str, str]],
     name: str = "Recorded run",
     elem_id: str = "watch-player",
 ) -> gr.HTML:
@@ -40,6 +41,7 @@ def chain_player(
     Args:
         recorded: a whole trace, JSON lines.
         diagnose: called by the browser with the states' rewards, returns what to show.
+        link: called by the browser with the header of an opened trace, returns its link's query.
         name: what the recorded run is called.
         elem_id: id in the page.
     """
@@ -49,7 +51,7 @@ def chain_player(
         js_on_load=SCRIPT,
         recorded=recorded,
         recorded_name=name,
-        server_functions=[diagnose],
+        server_functions=[diagnose, link],
         apply_default_css=False,
         elem_id=elem_id,
     )

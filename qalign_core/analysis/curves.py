@@ -46,7 +46,8 @@ class Point:
             chosen; `low` and `high` are its 95 % band.
         reward: mean reward under the weights that the method decides with (BoN: of the chosen).
         each: the value of each problem, in their order.
-        answer: of a single prompt: what the first draws decide; None if that is no answer.
+        answer: of a single prompt: what the first draws decide, the text itself if it is
+            open-ended; None if that is no answer.
         correct: whether that is right; None where it is not known.
     """
 
@@ -355,8 +356,7 @@ def _resampled_rows(
                 reward, answer, cost = problem.pool_reward[pool], problem.pool_answer[pool], of_pool
             row = problem.row(method, reward, answer, outer, cost, final[method])
             said = int(problem.won(method, first_reward, first_answer)[0])
-            is_answer = said >= 0 and not problem.draws.open_ended
-            row.answer = str(record.answers[said]) if is_answer else None
+            row.answer = str(record.answers[said]) if said >= 0 else None
             row.correct = bool(record.is_right(np.array(said))) if measure == "right" else None
             yield method, place, row
 

@@ -99,6 +99,9 @@ _EVENTS: dict[EventKind, Any] = _WORDS["events"]
 PHRASINGS: dict[EventKind, list[str]] = {k: e["phrasings"] for k, e in _EVENTS.items()}
 SHIFTED_PHRASINGS: dict[EventKind, list[str]] = {k: e["shifted"] for k, e in _EVENTS.items()}
 _PROBLEMS: dict[ProblemKind, Any] = _WORDS["problems"]
+_REQUESTS: list[str] = _WORDS["requests"]
+_NUMBERS = dict(enumerate(_WORDS["numbers"], start=1))
+"""How a request says its number of sentences."""
 _COUNTED = re.compile(r"\{a\} (\w+)")
 
 _T = TypeVar("_T", Problem, WritingTask)
@@ -132,13 +135,37 @@ def generate_writing_task(rng: random.Random, *, split: Split = "held_out") -> W
     return _draw(lambda: _draw_writing_task(rng), split)
 
 
-def constraints_met(task: WritingTask, text: str) -> int:
-    """How many of the three constraints a text meets: the word, the last word, the sentences."""
+def read_writing_task(prompt: str) -> WritingTask | None:
+    """The writing task that a prompt states in one of the generated wordings; None for others."""
+    for request in _REQUESTS:
+        pattern = re.escape(request)
+        for name, what in (
+            ("n", "|".join(_NUMBERS.values())),
+            ("use", "[a-z]+"),
+            ("end", "[a-z]+"),
+        ):
+            pattern = pattern.replace(re.escape(f"{{{name}}}"), f"(?P<{name}>{what})")
+        if found := re.fullmatch(pattern, prompt.strip()):
+            sentences = next(k for k, words in _NUMBERS.items() if words == found["n"])
+            return WritingTask(prompt, found["use"], found["end"], sentences)
+    return None
+
+
+def constraints(task: WritingTask, text: str) -> dict[str, bool]:
+    """Whether a text meets each of the three constraints, by what it asks in words."""
     words = re.findall(r"[a-z]+", text.lower())
-    used = task.use in words
-    ended = bool(words) and words[-1] == task.end
-    counted = len(re.findall(r"[.!?](?=\s|$)", text)) == task.sentences
-    return used + ended + counted
+    counted = len(re.findall(r"[.!?](?=\s|$)", text))
+    asked = _NUMBERS.get(task.sentences, f"{task.sentences} sentences")
+    return {
+        f"uses “{task.use}”": task.use in words,
+        f"ends with “{task.end}”": bool(words) and words[-1] == task.end,
+        f"has {asked}": counted == task.sentences,
+    }
+
+
+def constraints_met(task: WritingTask, text: str) -> int:
+    """How many of the three constraints a text meets."""
+    return sum(constraints(task, text).values())
 
 
 def check_writing(task: WritingTask, text: str) -> bool:
@@ -235,6 +262,6 @@ def _phrase(rng: random.Random, kind: ProblemKind, event: Event, words: dict[str
 def _draw_writing_task(rng: random.Random) -> WritingTask:
     use, end = rng.sample(NOUNS, 2)
     sentences = rng.randint(1, 3)
-    n = _WORDS["numbers"][sentences - 1]
-    prompt = rng.choice(_WORDS["requests"]).format(n=n, use=use, end=end)
+    n = _NUMBERS[sentences]
+    prompt = rng.choice(_REQUESTS).format(n=n, use=use, end=end)
     return WritingTask(prompt, use, end, sentences)

@@ -1,30 +1,36 @@
 import assert from "node:assert/strict";
-import test from "node:test";
-import {
-  isApart,
-  named,
-  namesRun,
-  pageOf,
-  replacing,
-  stepOf,
-  withQuery,
-} from "../../assets/shell/links.js";
+import { test } from "node:test";
+import { linkTo, named, namesRun, pageOf, partsOf, stepOf } from "../../assets/shell/links.js";
 
 const query = (text) => new URLSearchParams(text);
 
-test("a link names a run unless all it says is the page, the step, the theme or the lab's", () => {
-  assert.ok(!namesRun(query("")));
-  assert.ok(!namesRun(query("tab=lab&step=3&__theme=dark&lab-t=4")));
-  assert.ok(namesRun(query("tab=lab&beta=2")));
-  assert.ok(isApart("lab-beta"));
-  assert.ok(!isApart("beta"));
+test("each page has its own part of a link, and a run is Compare's only where it is named", () => {
+  const parts = partsOf(query("beta=2&step=3&__theme=dark&lab-t=4&set=long"));
+  assert.deepEqual(parts.watch, { beta: "2", step: "3" });
+  assert.deepEqual([parts.lab, parts.results, parts.all],
+    [{ "lab-t": "4" }, { set: "long" }, { __theme: "dark" }]);
+  assert.deepEqual(partsOf(query("tab=compare&beta=2")).compare, { beta: "2" });
+  assert.deepEqual(partsOf(query("tab=lab&beta=2")).watch, { beta: "2" });
+});
+
+test("a link has the state of its own page and of no other", () => {
+  const address = "https://host.test/sub/?beta=2&step=3&__theme=dark&lab-t=4#c";
+  const parts = { ...partsOf(query(address.split("?")[1])), results: { set: "x&y" } };
+  assert.equal(linkTo(address, "results", parts),
+    "https://host.test/sub/?__theme=dark&tab=results&set=x%26y#c");
+  assert.match(linkTo(address, "watch", parts), /\?__theme=dark&beta=2&step=3/);
+});
+
+test("a link names a run unless all it says is the step", () => {
+  assert.ok(!namesRun({}));
+  assert.ok(!namesRun({ step: "3" }));
+  assert.ok(namesRun({ step: "3", beta: "2" }));
 });
 
 test("a step is a count, or none", () => {
-  assert.deepEqual(["step=12", "step=0"].map((text) => stepOf(query(text))), [12, 0]);
-  for (const text of ["", "step=-1", "step=1.5", "step=x", "step=1e999"]) {
-    assert.equal(stepOf(query(text)), null);
-  }
+  assert.deepEqual(["12", "0"].map((step) => stepOf({ step })), [12, 0]);
+  for (const step of ["-1", "1.5", "x", "1e999"]) assert.equal(stepOf({ step }), null);
+  assert.equal(stepOf({}), null);
 });
 
 test("a page is a word, so that it is no selector", () => {
@@ -32,18 +38,6 @@ test("a page is a word, so that it is no selector", () => {
   for (const text of ["", "tab=", "tab=Lab", "tab=a,b", "tab=a%5Bb%5D"]) {
     assert.equal(pageOf(query(text)), null);
   }
-});
-
-test("another run takes the place of the run, another lab that of the lab", () => {
-  const keys = ["tab", "beta", "seed", "lab-t"];
-  assert.deepEqual(replacing(keys, "beta=2&prompt=a%20b", "run"),
-    { beta: "2", seed: null, prompt: "a b" });
-  assert.deepEqual(replacing(keys, "lab-beta=3", "lab"), { "lab-t": null, "lab-beta": "3" });
-});
-
-test("an address keeps what does not change, a null takes away, texts are encoded", () => {
-  assert.equal(withQuery("https://host.test/sub/?a=1&b=2#c", { a: null, d: "x&y" }),
-    "https://host.test/sub/?b=2&d=x%26y#c");
 });
 
 test("values go by the names of their settings, and one too few is an error", () => {

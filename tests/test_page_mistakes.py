@@ -1,0 +1,388 @@
+"""What the page once said or did wrongly, each in a real browser."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+import axe_playwright_python
+import pytest
+from browser import standalone
+from traces import toy_trace
+
+from qalign_core.run import Run
+from qalign_core.runs.trace import parse_trace
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+AXE = Path(axe_playwright_python.__file__).with_name("axe.min.js")
+API = "document.querySelector('#watch-player .qp').qalign"
+FORGET = "window.copied = ''; navigator.clipboard.writeText = async (t) => { window.copied = t; };"
+HOW = {
+    "paste": "document.execCommand('insertText', false, 'Tom has 2 eggs. How many?')",
+    "menu": "document.execCommand('delete')",
+    "drop": "(() => { const box = document.activeElement; box.value = 'Dropped'; box.dispatchEvent("
+    "new InputEvent('input', { bubbles: true, inputType: 'insertFromDrop' })); })()",
+}
+
+
+async def shows(page, condition: str, arg: object = None) -> None:
+    await page.wait_for_function(condition, arg=arg)
+
+
+async def says(page, selector: str, words: str) -> None:
+    """Wait until a part of the page contains these words."""
+    await shows(
+        page,
+        "([at, words]) => document.querySelector(at)?.textContent.includes(words)",
+        [selector, words],
+    )
+
+
+async def copied(page) -> dict[str, str]:
+    """The query of the link that the button copies, by name."""
+    await page.evaluate(FORGET)
+    await page.get_by_role("button", name="Copy link").locator("visible=true").click()
+    await shows(page, "copied !== ''")
+    found = parse_qs(urlsplit(await page.evaluate("copied")).query)
+    return {name: values[0] for name, values in found.items()}
+
+
+async def open_file(page, tmp_path: Path, text: str) -> None:
+    path = tmp_path / "run.jsonl"
+    path.write_text(text, encoding="utf-8")
+    async with page.expect_file_chooser() as choosing:
+        await page.locator("#watch-player").get_by_text("Open a trace").click()
+    await (await choosing.value).set_files(path)
+    await says(page, ".qp-origin", "Opened file")
+
+
+@pytest.mark.parametrize("name", ["watch", "compare"])
+async def test_whatever_changes_the_problem_clears_the_known_answer(visit, toy_app, name):
+    page = await visit(f"{toy_app}?prompt=What+is+40%2B2%3F&reference=42")
+    await page.click(f"#tab-{name}-button")
+    if name == "watch":
+        await page.click("#watch-settings")
+    else:
+        await page.get_by_text("Change the problem or the settings").click()
+    prompt, answer = (page.locator(f"#{name}-{field} textarea, #{name}-{field} input").first
+                      for field in ("prompt", "reference"))  # fmt: skip
+    for act in (*HOW.values(), "key"):
+        await answer.fill("42")
+        await answer.press("Tab")
+        await prompt.click()
+        await page.keyboard.press("Control+A")
+        await (page.keyboard.type("x") if act == "key" else page.evaluate(act))
+        await shows(
+            page,
+            f"document.querySelector('#{name}-reference :is(input, textarea)').value === ''",
+        )
+    await prompt.fill("Tom has 2 eggs. How many?")
+    await page.keyboard.press("Escape")
+    await page.click(f"#{name}-run")
+    await shows(page, "location.search.includes('prompt=Tom')")
+    assert "reference" not in await page.evaluate("location.search")
+
+
+async def test_another_chain_is_shown_whole(visit):
+    trace = toy_trace(24, chains=3)
+    steps = {k: [s for s in parse_trace(trace).steps if s.chain == k] for k in range(3)}
+    page = await visit(standalone(trace, options="autoplay: false"))
+    await page.evaluate("api.seek(24)")
+    drawn = []
+    for k in range(3):
+        await page.get_by_label("Chain", exact=True).select_option(str(k))
+        now = f"now {steps[k][-1].state.reward:.2f}".replace("-", "−")
+        mean = sum(s.state.reward for s in steps[k]) / 25
+        await says(page, ".qp-side", now)
+        await says(page, ".qp-side", f"mean reward {mean:.2f}".replace("-", "−"))
+        drawn.append(
+            await page.eval_on_selector_all(
+                ".qp-side :is(.qp-state-line, .qp-rings, .qp-bars)",
+                "all => all.map((one) => one.getAttribute('d'))",
+            )
+        )
+    assert all(len({one[k] for one in drawn}) == 3 for k in range(len(drawn[0])))
+
+
+async def test_the_link_of_an_opened_trace_draws_its_run_again(visit, toy_app, tmp_path):
+    page = await visit(f"{toy_app}?seed=99&steps=12", reduced=True)
+    await open_file(page, tmp_path, toy_trace(6, seed=3, beta=0.5))
+    await page.evaluate(f"{API}.seek(4)")
+    await shows(page, "location.search.includes('seed=3') && location.search.includes('step=4')")
+    query = await copied(page)
+    assert query.pop("step") == "4"
+    found = Run.read(query)
+    header = parse_trace(toy_trace(6, seed=3, beta=0.5)).header
+    assert found == header.run
+    await says(page, ".qp-note", "It draws the run of this file again.")
+
+
+async def test_a_link_has_the_state_of_its_own_page_only(visit, toy_app):
+    page = await visit(f"{toy_app}?seed=5&steps=8&step=3&lab-beta=0.5", reduced=True)
+    await page.click("#tab-compare-button")
+    await page.wait_for_selector("#compare-panel .qc-card >> nth=3")
+    assert await copied(page) == {"tab": "compare"}
+    await page.click("#tab-lab-button")
+    await shows(page, "location.search === '?tab=lab&lab-beta=0.5'")
+    await page.click("#tab-watch-button")
+    assert await copied(page) == {"seed": "5", "steps": "8", "step": "3"}
+
+
+async def test_a_link_to_another_page_leaves_this_ones_form_alone(visit, toy_app):
+    page = await visit(f"{toy_app}?tab=compare&seed=5&steps=9")
+    await says(page, "#compare .q-status", "settings are in place")
+    steps = "input[aria-label='number input for Steps']"
+    assert await page.input_value(f"#compare-steps {steps}") == "9"
+    assert await page.input_value(f"#watch-steps {steps}") == "64"
+    assert await page.text_content(".qp-note") == ""
+
+
+async def test_the_problem_set_of_results_is_in_its_link(visit, toy_app):
+    page = await visit(f"{toy_app}?tab=results&set=long&seed=4")
+    await says(page, "#results-facts", "long")
+    chosen = "document.querySelector('#results-set input').value"
+    await shows(page, f"{chosen}.startsWith('Long')")
+    await page.click("#results-set input")
+    await page.get_by_role("option", name="Other wording, more events", exact=True).click()
+    await shows(page, "location.search === '?tab=results&set=shifted'")
+    await says(page, "#results-facts", "shifted, ")
+
+
+async def test_the_focus_stays_on_a_bead_that_is_drawn_anew(visit):
+    page = await visit(standalone(toy_trace(), options="autoplay: false"))
+    await page.evaluate("api.seek(32)")
+    bead = page.locator(".qp-bead").nth(-2)
+    at = await bead.get_attribute("data-key")
+    await bead.focus()
+    await page.keyboard.press("Enter")
+    await shows(page, "at => document.querySelector('.qp').dataset.t === at", at)
+    assert await page.evaluate("document.activeElement.dataset.key") == at
+    await page.evaluate("api.openTab('table')")
+    await page.locator(".qp-view .qp-link").first.focus()
+    row = await page.evaluate("document.activeElement.dataset.key")
+    await page.keyboard.press("Enter")
+    await shows(page, "row => document.querySelector('.qp').dataset.t === row", row)
+    assert await page.evaluate("document.activeElement.dataset.key") == row
+    await page.evaluate("api.seek(0)")  # the row of that step is gone; keys still reach the player
+    await shows(page, "document.activeElement.classList.contains('qp')")
+
+
+async def test_escape_closes_what_is_open_innermost_first(visit, toy_app):
+    page = await visit(toy_app, reduced=True)
+    await page.click("#watch-settings")
+    await page.locator("#watch-rm input").click()
+    await page.wait_for_selector("[role=listbox]")
+    await page.keyboard.press("Escape")
+    await page.wait_for_selector("[role=listbox]", state="detached")
+    assert await page.locator("#watch-drawer").is_visible()
+    await page.keyboard.press("Escape")
+    await page.wait_for_selector("#watch-drawer", state="hidden")
+    await page.get_by_role("tab", name="Table").click()
+    await page.get_by_label("Keyboard help").click()
+    await page.keyboard.press("Escape")
+    await page.wait_for_selector(".qp-help", state="hidden")
+    assert await page.locator(".qp-view").is_visible()
+    await page.keyboard.press("Escape")
+    await page.wait_for_selector(".qp-view", state="hidden")
+
+
+async def test_a_notice_leaves_when_what_it_says_is_past(visit, toy_app):
+    page = await visit(toy_app, reduced=True)
+    await copied(page)
+    await says(page, ".qp-note", "The link is on the clipboard.")
+    await page.get_by_role("button", name="Step forward").click()
+    await page.wait_for_selector(".qp-note", state="hidden")
+    page = await visit(f"{toy_app}?steps=8&seed=4", reduced=True)
+    await says(page, ".qp-note", "settings are in place")
+    await page.get_by_role("button", name="Step forward").click()
+    assert await page.locator(".qp-note").is_visible()  # it says what Run will do
+    await page.click("#watch-run")
+    await page.wait_for_selector(".qp-note", state="hidden")
+
+
+@pytest.mark.parametrize("name", ["watch", "compare"])
+async def test_stop_and_new_problem_say_what_happened(visit, toy_app, name):
+    page = await visit(f"{toy_app}?tab={name}&steps=1024&seed=4")
+    await page.wait_for_selector(f"#{name}-stop")
+    await page.click(f"#{name}-stop")
+    await says(page, f"#{name} .q-status", "Nothing is running.")
+    if name == "compare":
+        assert await page.get_attribute("#compare-panel .qc", "data-state") == "recorded"
+    await page.click(f"#{name}-run")
+    await page.wait_for_selector(f"#{name} .q-status[data-state=sampling]")
+    await page.click(f"#{name}-new")
+    await says(page, f"#{name}-stale", "Another problem is set; it waits for the next run: ")
+    assert await page.locator(f"#{name}-stale").is_visible()
+    await page.wait_for_selector(f"#{name} .q-status[data-state=sampling]")
+    await page.click(f"#{name}-stop")
+    await says(page, f"#{name} .q-status", "Stopped. What was sampled stays.")
+
+
+async def test_a_file_opened_in_mid_run_says_that_the_run_goes_on(visit, toy_app, tmp_path):
+    page = await visit(f"{toy_app}?steps=1024&seed=4")
+    await page.click("#watch-run")
+    await shows(page, f"{API}.position.source === 'live' && {API}.position.last > 1")
+    await open_file(page, tmp_path, toy_trace(6, seed=3))
+    await says(page, ".qp-note", "The live run goes on unseen; Stop ends it.")
+    await shows(page, "location.search.includes('seed=3')")
+    await page.click("#watch-stop")
+    await says(page, "#watch .q-status", "Stopped.")
+    assert "seed=3" in await page.evaluate("location.search")
+
+
+async def test_the_second_reward_list_leaves_out_the_first(visit, toy_app):
+    page = await visit(f"{toy_app}?rm=0.7*embedded+%2B+0.3*embedded-weak")
+    await page.click("#watch-settings")
+    options = page.get_by_role("option")
+    chosen = "document.querySelector('#watch-second input').value"
+    await shows(page, f"{chosen} !== 'None'")
+    weak = await page.input_value("#watch-second input")
+    first = await page.input_value("#watch-rm input")
+    await page.click("#watch-second input")
+    assert first not in [text.strip() for text in await options.all_inner_texts()]
+    await page.keyboard.press("Escape")
+    await page.click("#watch-rm input")
+    await page.get_by_role("option", name=weak, exact=True).click()
+    await shows(page, f"{chosen} === 'None'")
+    await page.click("#watch-second input")
+    names = [text.strip("✓ \n") for text in await options.all_inner_texts()]
+    assert first in names
+    assert weak not in names
+
+
+async def test_the_label_of_u_stands_under_its_needle(visit):
+    trace = toy_trace(64)
+    page = await visit(standalone(trace, options="autoplay: false"))
+    steps = sorted(parse_trace(trace).steps[1:], key=lambda step: step.log_u)
+    for step in (steps[0], steps[len(steps) // 2], steps[-1]):
+        await page.evaluate("t => api.seek(t)", step.t)
+        await shows(page, "t => document.querySelector('.qp').dataset.t === t", str(step.t))
+        await page.evaluate(
+            "Promise.all(document.getAnimations().map((a) => a.finished.catch(() => 0)))"
+        )
+        needle, label, bar = [
+            await page.locator(at).bounding_box()
+            for at in (".qp-needle", ".qp-bar-scale b", ".qp-bar")
+        ]
+        assert (
+            label["x"] - 3 <= needle["x"] + needle["width"] / 2 <= label["x"] + label["width"] + 3
+        )
+        assert bar["x"] - 1 <= label["x"]
+        assert label["x"] + label["width"] <= bar["x"] + bar["width"] + 1
+        for number in await page.locator(".qp-bar-scale span").all():
+            box = await number.bounding_box()
+            if box and box["width"]:
+                apart = (
+                    box["x"] >= label["x"] + label["width"] or box["x"] + box["width"] <= label["x"]
+                )
+                assert apart
+
+
+async def test_a_late_leading_answer_has_a_colour_of_its_own(visit):
+    lines = [json.loads(line) for line in toy_trace(20).splitlines()]
+    steps = [line for line in lines if line["type"] == "step"]
+    for line in steps:
+        # eight answers in a row, and the last of them for half of the chain
+        line |= {"answer": str(100 + min(line["t"], 8)), "log_alpha": 0.0, "accepted": True}
+        line["log_u"] = None if line["t"] == 0 else -1.0
+    text = "".join(json.dumps(line) + "\n" for line in [lines[0], *steps, lines[-1]])
+    page = await visit(standalone(text, options="autoplay: false"))
+    await page.evaluate("api.seek(20)")
+    await says(page, ".qp-answers", "108")
+    colours = await page.eval_on_selector_all(
+        ".qp-answers li",
+        "all => all.map((li) => getComputedStyle(li.querySelector('.qp-swatch')).backgroundColor)",
+    )
+    assert len(set(colours)) == len(colours)
+
+
+async def test_the_ring_of_focus_is_whole(visit, toy_app):
+    page = await visit(toy_app, reduced=True)
+    whole = """() => {
+      const at = document.activeElement;
+      const ringed = [at, at.parentElement].find((n) => getComputedStyle(n).outlineStyle !== 'none'
+        && parseFloat(getComputedStyle(n).outlineWidth) >= 2);
+      if (!ringed) return 'no ring on ' + at.outerHTML;
+      const style = getComputedStyle(ringed);
+      const out = parseFloat(style.outlineWidth) + parseFloat(style.outlineOffset);
+      const ring = ringed.getBoundingClientRect();
+      for (let n = ringed.parentElement; n; n = n.parentElement) {
+        if (getComputedStyle(n).overflow === 'visible') continue;
+        const box = n.getBoundingClientRect();
+        if (n === document.body || n === document.documentElement) continue;
+        if (ring.left - out < box.left - 0.5 || ring.right + out > box.right + 0.5
+          || ring.top - out < box.top - 0.5 || ring.bottom + out > box.bottom + 0.5) {
+          return 'cut by ' + n.className;
+        }
+      }
+      return '';
+    }"""
+    await page.locator("#tab-watch-button").focus()
+    for key in ("ArrowRight", "ArrowRight"):
+        await page.keyboard.press(key)
+        assert await page.evaluate(whole) == ""
+    await page.locator("#tab-lab-button").click()
+    await page.locator("#lab-opened input").first.focus()
+    await page.keyboard.press("Shift+Tab")
+    await page.keyboard.press("Tab")
+    for _ in range(6):
+        assert await page.evaluate(whole) == ""
+        await page.keyboard.press("Tab")
+
+
+async def test_a_writing_task_is_compared_in_its_own_words(visit, toy_app):
+    asked = "Write+one+sentence.+Use+the+word+%22answer%22+and+end+with+the+word+%22is%22."
+    page = await visit(f"{toy_app}?tab=compare&steps=12&seed=5&prompt={asked}")
+    await says(page, "#compare .q-status", "settings are in place")
+    await page.click("#compare-run")
+    await page.wait_for_selector("#compare-panel .qc[data-state=done] .qc-card >> nth=3")
+    # every text of the toys ends "The answer is 18." and has more than one sentence
+    said = await page.locator("#compare-panel .qc-answer").all_inner_texts()
+    assert [text.strip() for text in said] == ["2 of 3 constraints met"] * 4
+    facts = await page.text_content("#compare-panel .qc-facts >> nth=0")
+    assert "uses “answer”; ends with “is”" in facts
+    assert "Not methas one sentence" in facts
+    everything = await page.inner_text("#compare")
+    assert "cross" not in everything
+    assert "right if" not in everything
+    assert "how many of the constraints its text meets" in everything
+    assert "2/3" in everything
+
+
+async def test_axe_finds_nothing_on_any_page_in_any_state(visit, toy_app):
+    page = await visit(toy_app, reduced=True)
+    await page.add_script_tag(path=str(AXE))
+    opened = {
+        "watch": ["() => 0", f"{API}.openTab('tree')", f"{API}.openTab('lineage')",
+                  f"{API}.openTab('table')", f"{API}.openTab('diagnostics')",
+                  "QAlignShell.drawer(true)",
+                  "document.querySelector('#watch-drawer .q-fold button').click()",
+                  "QAlignShell.drawer(false)"],
+        "compare": ["() => 0", "document.querySelector('#compare .q-fold button').click()"],
+        "lab": [f"document.querySelectorAll('#lab-opened input')[{k}].click()" for k in range(6)],
+        "results": ["() => 0"],
+    }  # fmt: skip
+    found = set()
+    for name, states in opened.items():
+        await page.set_viewport_size({"width": 1280, "height": 900})
+        await page.click(f"#tab-{name}-button")
+        for state in states:
+            await page.evaluate(state)
+            for width in (1280, 768, 390):
+                await page.set_viewport_size({"width": width, "height": 900})
+                for dark in (False, True):
+                    await page.evaluate(
+                        f"document.body.classList.toggle('dark', {str(dark).lower()})"
+                    )
+                    ended = "(a) => a.finished.catch(() => 0)"
+                    await page.evaluate(f"Promise.all(document.getAnimations().map({ended}))")
+                    said = await page.evaluate("axe.run(document, { resultTypes: ['violations'] })")
+                    found |= {
+                        (name, v["id"], node["html"][:160])
+                        for v in said["violations"]
+                        for node in v["nodes"]
+                    }
+            await page.set_viewport_size({"width": 1280, "height": 900})
+    assert found == set()
