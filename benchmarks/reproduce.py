@@ -3,10 +3,10 @@
     python -m benchmarks.reproduce [--results assets/results/shifted.zip] [--problems 50]
 
 The first problems are drawn again with the settings and the seed of the file, by default at a
-smaller budget: a pool and a chain begin with those of a smaller budget. The same numbers are
-expected problem for problem (on the same kind of machine), and on any machine every method's
+smaller budget: a pool and a chain begin with those of a smaller budget. The same draws are expected
+problem for problem (costs, lengths and verdicts equal, rewards to 1e-5), and every method's
 accuracy within the 95 % band of the shipped draws of the same problems; if one is not, the exit
-status is 1. n is the number of samples or states: what a state costs depends on what a cache holds.
+status is 1. n is the number of samples or states.
 """
 
 from __future__ import annotations
@@ -21,42 +21,39 @@ from pathlib import Path
 import numpy as np
 
 from qalign_core.analysis.curves import curves
-from qalign_core.analysis.record import Record
+from qalign_core.analysis.record import Array, Record
 from qalign_core.cli import problem_file
 from qalign_core.registry import load_language_model, load_reward_model
+from qalign_core.runs.folder import load_results, results_in, run_set
 from qalign_core.runs.problem_sets import load_problems
-from qalign_core.runs.results import Results, load_results
+from qalign_core.runs.results import Results
 
+CLOSE = 1e-5
+"""How far apart rewards may be: another machine's sums end in other digits."""
 SHIPPED = Path(__file__).resolve().parent.parent / "assets" / "results" / "in_distribution.zip"
 
 
 async def draw_again(shipped: Results, n_problems: int, budget: int) -> Results:
     """Evaluate the first problems of a results file again."""
-    settings = shipped.settings
-    lm = load_language_model(settings.lm, sampling=settings.sampling, rows=128)
-    rm = load_reward_model(settings.rm)
+    header = shipped.header
+    lm = load_language_model(header.lm, sampling=header.run.sampling, rows=128)
+    rm = load_reward_model(header.rm)
     for name, model, expected in (
-        ("language", lm, settings.lm_revision),
-        ("reward", rm, settings.rm_revision),
+        ("language", lm, header.lm_revision),
+        ("reward", rm, header.rm_revision),
     ):
         if model.revision != expected:
             sys.exit(f"the {name} model is {model.revision}, the results are of {expected or '?'}")
+    problems = load_problems(problem_file(header.task))[:n_problems]
+    run = header.run.with_changes(pool=budget)
+
+    def progress(n_new: int, n_done: int, n_elsewhere: int) -> None:
+        print(f"\r{n_done} of {n_problems} problems", end="", file=sys.stderr)
+
     with tempfile.TemporaryDirectory() as folder:
-        await evaluate(
-            lm,
-            rm,
-            load_problems(problem_file(settings.task))[:n_problems],
-            beta=settings.beta,
-            folder=folder,
-            methods=settings.methods,
-            budget=budget,
-            states=settings.states,
-            seed=settings.seed,
-            task=settings.task,
-            progress=lambda done, n: print(f"\r{done} of {n} problems", end="", file=sys.stderr),
-        )
+        await run_set(lm, rm, run, problems, folder, task=header.task, progress=progress)
         print(file=sys.stderr)
-        return load_results(folder)
+        return results_in(folder)
 
 
 def cut(shipped: Record, drawn: Record) -> Record:
@@ -67,10 +64,15 @@ def cut(shipped: Record, drawn: Record) -> Record:
 
 def begins_with(shipped: Record, drawn: Record) -> bool:
     """Whether the shipped record begins with the draws of the other one."""
-    return all(
-        np.array_equal(getattr(shipped, name)[: len(new)], new)
-        for name in ("pool_reward", "chain_reward", "chain_accepted")
-        for new in (getattr(drawn, name),)
+
+    def pairs(*names: str) -> list[tuple[Array, Array]]:
+        both = [(getattr(shipped, name), getattr(drawn, name)) for name in names]
+        return [(old[: len(new)], new) for old, new in both]
+
+    drawn_alike = pairs("pool_cost", "chain_cost", "chain_length", "chain_accepted")
+    rewards = pairs("pool_reward", "chain_reward")
+    return all(np.array_equal(old, new) for old, new in drawn_alike) and all(
+        len(old) == len(new) and np.allclose(old, new, rtol=0, atol=CLOSE) for old, new in rewards
     )
 
 
@@ -83,12 +85,12 @@ def main() -> None:
 
     whole = load_results(options.results)
     shipped = replace(whole, records=whole.records[: options.problems])
-    budget = min(options.budget, whole.settings.budget)
+    budget = min(options.budget, whole.header.pool)
     drawn = asyncio.run(draw_again(whole, len(shipped.records), budget))
 
     pairs = list(zip(shipped.records, drawn.records, strict=True))
     same = sum(begins_with(old, new) for old, new in pairs)
-    print(f"{same} of {len(pairs)} problems have the same numbers")
+    print(f"{same} of {len(pairs)} problems have the same draws")
     ns = sorted({1, budget // 4, budget // 2, budget})
     new = {(p.method, p.n): p for p in curves(drawn.draws, budget="samples", ns=ns)}
     outside = 0
