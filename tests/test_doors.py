@@ -128,7 +128,7 @@ def form():
     """The form of a page, and what its widgets show at first."""
     with gr.Blocks():
         made = RunForm(Run(PROMPT), Runs(Limits(), offer=Offer(names=())), page="a")
-        made.add_rest()
+        made.add(*made.rest)
     return made
 
 
@@ -193,7 +193,7 @@ def test_a_small_server_starts_within_its_limits():
     assert (run.beta, run.steps, run.pool, notices) == (2.0, 8, 4, ())
     with gr.Blocks() as demo:
         form = RunForm(Run(PROMPT, steps=64), runs, page="a")
-        form.add_rest()
+        form.add(*form.rest)
         build_api(runs)
     asked = form.read([widget.value for widget in form.values()])
     assert (asked.steps, asked.pool, asked.max_new_tokens) == (8, 4, 16)

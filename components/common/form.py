@@ -62,10 +62,11 @@ class RunForm:
         """Take a page's own widget for a setting."""
         self.widgets[name] = widget
 
-    def add_rest(self, *, leave_out: Sequence[str] = ()) -> None:
-        """Make the widgets of every setting that pages show and that has none yet."""
-        shown = [each.name for each in fields(Run) if each.metadata["page"]]
-        self.add(*(n for n in shown if n not in self.widgets and n not in leave_out))
+    @property
+    def rest(self) -> list[str]:
+        """The settings that pages show and that have no widget yet."""
+        shown = (each.name for each in fields(Run) if each.metadata["page"])
+        return [name for name in shown if name not in self.widgets]
 
     def read(self, values: Sequence[Any]) -> Run:
         """The run that the widgets' values say.
@@ -109,6 +110,7 @@ class RunForm:
         if name == "lm":
             return model_list(self._runs.offer, "lm", value, **given)
         if name == "extractor":
+            given["info"] = "without any, the most typical text is chosen"
             return gr.Dropdown(list(ANSWERS.items()), value=USUAL, filterable=False, **given)
         given["info"] = told["says"]
         if told["choices"]:

@@ -59,6 +59,7 @@ def model_list(offer: Offer, kind: str, value: str, **options: Any) -> gr.Dropdo
         filterable=offer.own,
         allow_custom_value=offer.own,
         info="or any id of the hub: owner/name" if offer.own else None,
+        min_width=240,  # a name in full, on a phone too
         **options,
     )
 

@@ -65,6 +65,8 @@ samples; QAlign follows a chain that rewrites its own answer.</p>
 
 
 PLAIN: dict[str, Any] = {"padding": False, "apply_default_css": False}
+IN_A_ROW = 3
+"""Settings side by side."""
 RUNGS = 10
 """Budgets of the curves."""
 PLOT: dict[str, Any] = {"show_label": False, "container": False}
@@ -202,12 +204,14 @@ def _form(start: Run, runs: Runs) -> tuple[RunForm, gr.Radio, gr.Dropdown]:
                 filterable=False,
             )
         with gr.Row():
-            form.add("lm", "rm", "beta")
+            form.add("lm", "rm")
         with gr.Row():
-            form.add("steps", "chains")
-            budget = gr.Radio(list(BUDGETS.items()), value="flops", label="The pool is drawn to")
-        with gr.Row():
-            form.add_rest(leave_out=("pool",))
+            form.add("beta", "steps", "chains")
+        budget = gr.Radio(list(BUDGETS.items()), value="flops", label="The pool is drawn to")
+        rest = [name for name in form.rest if name != "pool"]
+        for at in range(0, len(rest), IN_A_ROW):
+            with gr.Row():
+                form.add(*rest[at : at + IN_A_ROW])
     return form, budget, kind
 
 

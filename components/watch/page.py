@@ -115,7 +115,7 @@ def _drawer(start: Run, runs: Runs) -> tuple[RunForm, gr.Dropdown, gr.Button, gr
         form.put("beta", beta_slider(beta_facts, start.beta))
         tune = gr.Button("Find the β that accepts about half", elem_id="watch-tune")
         with fold("More", "watch-more"):
-            form.add_rest()
+            form.add(*form.rest)
         close = gr.Button("Close")
         close.click(None, js="() => QAlignShell.drawer(false)")
     return form, kind, new, tune
