@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Collection, Coroutine
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -37,9 +37,7 @@ async def merge(*streams: AsyncIterator[T]) -> AsyncIterator[T]:
             else:
                 running -= 1
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await end(tasks)
 
 
 async def gather(*calls: Coroutine[Any, Any, T]) -> list[T]:
@@ -48,6 +46,11 @@ async def gather(*calls: Coroutine[Any, Any, T]) -> list[T]:
     try:
         return [await task for task in tasks]
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await end(tasks)
+
+
+async def end(tasks: Collection[asyncio.Task[Any]]) -> None:
+    """Cancel tasks, and wait until they are gone."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Sequence
 
 from qalign_core.chain.cost import draw_cost, reading_of
+from qalign_core.chain.merging import end
 from qalign_core.chain.randomness import derive_seed
 from qalign_core.errors import InvalidPrompt, InvalidReward, ModelContractError
 from qalign_core.protocols import LanguageModel, RewardModel
@@ -142,6 +143,4 @@ async def sample_iid(
             yield await pending[0]
             pending.popleft()
     finally:
-        for task in pending:
-            task.cancel()
-        await asyncio.gather(*pending, return_exceptions=True)
+        await end(pending)

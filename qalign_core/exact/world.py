@@ -171,11 +171,7 @@ def label(response: Response) -> str:
 @lru_cache(maxsize=64)
 def _lm(table: Table) -> EnumerableLM:
     return EnumerableLM.markov(
-        table[0],
-        table[1:],
-        pieces=(*LETTERS, "<eos>"),
-        max_new_tokens=MAX_NEW_TOKENS,
-        id="letters",
+        table[0], table[1:], pieces=(*LETTERS, "<eos>"), max_new_tokens=MAX_NEW_TOKENS, id="letters"
     )
 
 

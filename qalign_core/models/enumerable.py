@@ -5,6 +5,7 @@ It keeps the same contract as a real model, so the whole engine can be checked a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
@@ -126,10 +127,8 @@ class EnumerableLM:
 
     def suffix_probability(self, tokens: Sequence[int], index: int) -> float:
         """p_LM(y_{i:} | x, y_{<i}): the product of the ids' probabilities from `index` on."""
-        result = 1.0
-        for position in range(index, len(tokens)):
-            result *= float(self.next_token_probabilities(tokens[:position])[tokens[position]])
-        return result
+        after = self.next_token_probabilities
+        return math.prod(float(after(tokens[:k])[tokens[k]]) for k in range(index, len(tokens)))
 
     def probability(self, tokens: Sequence[int]) -> float:
         """p_LM(y | x) of a whole response."""

@@ -29,12 +29,6 @@ class _Scorer(Worker):
         super().__init__(**options)
         self._model = model
 
-    def busy(self) -> bool:
-        return False
-
-    def abandon(self, error: BaseException) -> None:
-        pass  # a turn holds one job, and fails it itself
-
     def turn(self) -> None:
         if (job := self.take()) is not None:
             try:

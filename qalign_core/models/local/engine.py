@@ -6,7 +6,7 @@ copies what is kept of its prefix, reads in the rest, and then gets one token a 
 the row is refilled at once. Cancelling takes effect at the next token.
 
 A trajectory depends on its own seed and tokens only: uniforms are addressed by (seed, position),
-and the net gives the same bits in any company (`nets.verify`), so nobody's result depends on who
+and the net gives the same bits in any company (`choice.verify`), so nobody's result depends on who
 else is using the machine.
 """
 
@@ -93,14 +93,7 @@ class Engine(Worker):
             were there already: what the machine did, which is not what a run costs.
     """
 
-    def __init__(
-        self,
-        net: Net,
-        eos: frozenset[int],
-        *,
-        cache_bytes: int,
-        **options: Any,
-    ) -> None:
+    def __init__(self, net: Net, eos: frozenset[int], *, cache_bytes: int, **options: Any) -> None:
         super().__init__(**options)
         self.net, self.eos = net, eos
         position = net.width * net.dtype.itemsize

@@ -5,9 +5,8 @@ them are consecutive tokens of one row (reading a prompt). Both are the same mat
 the same shapes, so a position's keys and values have the same bits however they came about: that
 is what lets a kept prefix stand in for a computed one without changing a trajectory.
 
-Measured on AVX-512 with MKL and oneDNN, and checked on the machine at hand by
-`nets.verify`: a row of a
-product does not depend on the other rows, nor on their number if there are at least 4; and
+Measured on AVX-512 with MKL and oneDNN, and checked on the machine at hand by `choice.verify`: a
+row of a product does not depend on the other rows, nor on their number if there are at least 4; and
 attending to more masked positions (in multiples of 16) adds exact zeros. So the number of rows and
 the attended length may follow the load. Where that does not hold, both are held constant.
 """

@@ -13,6 +13,7 @@ import atexit
 import threading
 import time
 import weakref
+from abc import ABC, abstractmethod
 from collections import OrderedDict, deque
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -39,14 +40,17 @@ class Job:
         self.cancelled = False
 
 
-class Worker:
-    """Owns one thread. Subclasses implement `busy` and `turn`, and call `take` and `finish`.
+class Worker(ABC):
+    """Owns one thread. Subclasses implement `turn`, which calls `take` and `finish`.
 
     Args:
         name: the thread's name.
         threads: threads that torch may use inside one operation.
         max_queue: jobs that may wait; when so many do, a run that has its share of them (as many
             as each of the runs that wait could have) is refused one more with an `EngineError`.
+
+    Attributes:
+        n_waiting: jobs that are queued and not yet started.
     """
 
     def __init__(self, name: str, *, threads: int = 1, max_queue: int = 4096) -> None:
@@ -55,7 +59,7 @@ class Worker:
         self.max_queue = max_queue
         # by (aside, run); within each of the two, the run that waits longest for its turn is first
         self._waiting: OrderedDict[tuple[bool, str], deque[Job]] = OrderedDict()
-        self._n_waiting = self._n_open = self._n_taken = 0
+        self.n_waiting = self._n_open = self._n_taken = 0
         self._last_used = time.monotonic()
         self._changed = threading.Condition()
         self._done: dict[asyncio.AbstractEventLoop, list[tuple[Job, Any]]] = {}
@@ -70,9 +74,9 @@ class Worker:
         with self._changed:
             if self._closed:
                 raise EngineError(f"{self.name} was unloaded; load the model again")
-            if self._n_waiting >= self.max_queue and self._has_its_share(job.run):
+            if self.n_waiting >= self.max_queue and self._has_its_share(job.run):
                 raise EngineError(
-                    f"{self.name} is busy: {self._n_waiting} requests are waiting already; "
+                    f"{self.name} is busy: {self.n_waiting} requests are waiting already; "
                     "try again in a minute"
                 )
             if self._thread is None:
@@ -80,7 +84,7 @@ class Worker:
                 self._thread.start()
                 _alive.add(self)
             self._waiting.setdefault((job.aside, job.run), deque()).append(job)
-            self._n_waiting += 1
+            self.n_waiting += 1
             self._n_open += 1
             self._changed.notify()
         try:
@@ -108,11 +112,6 @@ class Worker:
             self._thread.join(timeout=10)
 
     @property
-    def n_waiting(self) -> int:
-        """Jobs that are queued and not yet started."""
-        return self._n_waiting
-
-    @property
     def idle_seconds(self) -> float:
         """How long no request has been open; 0 while one is."""
         with self._changed:
@@ -120,22 +119,21 @@ class Worker:
 
     # For subclasses, on the worker's thread.
 
-    def busy(self) -> bool:
-        """Whether there is unfinished work that was already taken."""
-        raise NotImplementedError
-
+    @abstractmethod
     def turn(self) -> None:
         """Do a small amount of work: take jobs, advance them, finish some."""
-        raise NotImplementedError
 
-    def abandon(self, error: BaseException) -> None:
-        """Finish every job that was taken with `error`."""
-        raise NotImplementedError
+    def busy(self) -> bool:
+        """Whether there is unfinished work that was already taken."""
+        return False
+
+    def abandon(self, error: BaseException) -> None:  # noqa: B027
+        """Finish every job that was taken with `error`; none if a turn finishes what it takes."""
 
     def take(self) -> Job | None:
         """The next job, round robin over runs; None if none waits."""
         with self._changed:
-            while self._n_waiting:
+            while self.n_waiting:
                 self._n_taken += 1
                 aside = self._n_taken % ASIDE_SHARE == 0
                 first = next(iter(self._waiting))  # if nobody of that kind waits
@@ -144,7 +142,7 @@ class Worker:
                 self._waiting.move_to_end(lane)
                 if not self._waiting[lane]:
                     del self._waiting[lane]
-                self._n_waiting -= 1
+                self.n_waiting -= 1
                 if not job.cancelled:
                     return job
         return None
@@ -160,7 +158,7 @@ class Worker:
         with torch.inference_mode():
             while True:
                 with self._changed:
-                    while not (self._closed or self._n_waiting or self.busy()):
+                    while not (self._closed or self.n_waiting or self.busy()):
                         self._changed.wait()
                     if self._closed:
                         break

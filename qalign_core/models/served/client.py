@@ -63,14 +63,7 @@ class Server:
     """
 
     def __init__(
-        self,
-        address: str,
-        *,
-        kind: str,
-        rows: int,
-        timeout: float,
-        patience: float,
-        pause: float,
+        self, address: str, *, kind: str, rows: int, timeout: float, patience: float, pause: float
     ) -> None:
         self.address = _checked(address)
         self._variable = KEYS[kind]

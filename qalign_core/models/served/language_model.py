@@ -37,12 +37,7 @@ class ServedLanguageModel(TemplatedLanguageModel, Served):
     notes: tuple[str, ...] = ()
 
     def __init__(
-        self,
-        reached: Reached,
-        *,
-        id: str,
-        sampling: Sampling | None = None,
-        n_parameters: int = 0,
+        self, reached: Reached, *, id: str, sampling: Sampling | None = None, n_parameters: int = 0
     ) -> None:
         context = reached.card.context
         super().__init__(reached.text, reached.eos, id=id, context=context, sampling=sampling)
@@ -61,8 +56,9 @@ class ServedLanguageModel(TemplatedLanguageModel, Served):
         Raises:
             ModelLoadError: one sentence that says what is wrong with the server.
         """
-        kind = RetokenisedLanguageModel if approximate else cls
-        return super(ServedLanguageModel, kind).connect(address, **options)  # type: ignore
+        if approximate:
+            return RetokenisedLanguageModel.connect(address, **options)  # type: ignore[return-value]
+        return super().connect(address, **options)
 
     @staticmethod
     def _checked(sampling: Sampling) -> Sampling:
