@@ -312,7 +312,7 @@ def _check_listed(found: Any, name: str, dtype: str | None, device: str) -> None
             f"{name} is {_gib(missing)} to fetch and {_gib(free)} of disk are free; choose a "
             "smaller model, or set HF_HOME to a larger disk"
         )
-    # where the hub has not counted: as few as if all were stored in float32; counted again when fetched
+    # where the hub has not counted: as few as if all were stored in float32; the files are counted
     counted = found.safetensors.total if found.safetensors else sum(sizes.values()) // 4
     how = dtype or ("float32" if device == "cpu" else "bfloat16")
     if how in _BYTES:
