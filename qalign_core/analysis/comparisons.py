@@ -22,6 +22,7 @@ from qalign_core.chain.cost import n_at_budget
 from qalign_core.decide.answers.extraction import get_extractor, same_answer
 from qalign_core.decide.rules import (
     best_of_n,
+    chain_states,
     consensus,
     effective_sample_size,
     importance_weights,
@@ -186,7 +187,7 @@ def outcomes(comparison: Comparison, cut: Cut) -> tuple[Outcome, ...]:
     _check(comparison, cut)
     extract = comparison.extract
     steps = comparison.steps_to(cut.t)
-    states = [step.state for step in steps if step.t >= _burn_in(comparison, cut)]
+    states = chain_states(steps, _burn_in(comparison, cut))
     pool = comparison.pool[: cut.n]
     weights = importance_weights([sample.reward for sample in pool], comparison.header.beta)
 

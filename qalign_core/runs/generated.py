@@ -197,13 +197,8 @@ def _draw_problem(rng: random.Random, kind: ProblemKind) -> Problem:
             continue
         amount = event.apply(amount)
         events.append(_phrase(rng, kind, event, words))
-    prompt = " ".join(
-        [
-            rng.choice(_WORDS["starts"]).format(**words),
-            *(event.text for event in events),
-            rng.choice(_WORDS["questions"]).format(**words),
-        ]
-    )
+    begin, ask = (rng.choice(_WORDS[part]).format(**words) for part in ("starts", "questions"))
+    prompt = " ".join([begin, *(event.text for event in events), ask])
     return Problem(prompt, str(amount), kind, start, tuple(events), words)
 
 

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from itertools import accumulate
 from typing import Any
 
@@ -226,31 +227,13 @@ def _chains(
     lm: LanguageModel, rm: RewardModel, run: Run, latest: Mapping[int, Step], steps: int
 ) -> list[AsyncIterator[Step]]:
     """Every chain of a run, from its latest step on to step number `steps`."""
-    return [
-        run_chain(
-            lm,
-            rm,
-            run.prompt,
-            beta=run.beta,
-            steps=steps,
-            seed=run.seed,
-            chain=chain,
-            start=latest.get(chain),
-        )
-        for chain in range(run.chains)
-    ]
+    chain = partial(run_chain, lm, rm, run.prompt, beta=run.beta, steps=steps, seed=run.seed)
+    return [chain(chain=number, start=latest.get(number)) for number in range(run.chains)]
 
 
 def _samples(
     lm: LanguageModel, rm: RewardModel, run: Run, known: Trace, ahead: int
 ) -> AsyncIterator[ScoredResponse]:
     """The samples of a run's pool that are not there yet."""
-    return sample_iid(
-        lm,
-        rm,
-        run.prompt,
-        n=run.pool,
-        seed=run.seed,
-        first=min(len(known.pool), run.pool),
-        concurrency=ahead,
-    )
+    first = min(len(known.pool), run.pool)
+    return sample_iid(lm, rm, run.prompt, n=run.pool, seed=run.seed, first=first, concurrency=ahead)
