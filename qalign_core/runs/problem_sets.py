@@ -18,7 +18,6 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import NoneType
 from typing import Any
 
 from qalign_core.decide.answers.extraction import EXTRACTORS, canonical, get_extractor, same_answer
@@ -120,27 +119,25 @@ def _parse(line: str, number: int, place: str) -> Problem:
         raise InvalidTask(
             f'{place} is a JSON {type(fields).__name__}; an object like {{"prompt": ...}} is needed'
         )
-    id_, prompt = fields.pop("id", None), fields.pop("prompt", None)
-    answer, extractor = fields.pop("answer", None), fields.pop("extractor", None)
-    constraints = fields.pop("constraints", None)
-
-    if not isinstance(prompt, str) or not prompt.strip():
-        raise InvalidTask(f'{place}: "prompt" is {_shown(prompt)}; a text is needed')
-    if not _is_a(id_, (str, int, NoneType)) or id_ == "":
-        raise InvalidTask(f'{place}: "id" is {_shown(id_)}; a text or a whole number is needed')
-    if not _is_a(answer, (str, int, float, NoneType)):
-        raise InvalidTask(f'{place}: "answer" is {_shown(answer)}; a text or a number is needed')
-    if answer is not None and not canonical(str(answer)):
-        raise InvalidTask(f'{place}: "answer" is {_shown(answer)}; leave it out if there is none')
+    names = ("id", "prompt", "answer", "extractor", "constraints")
+    given = {name: fields.pop(name, None) for name in names}
+    id_, prompt, answer, extractor, constraints = given.values()
+    known = ", ".join(EXTRACTORS)
+    for name, is_good, advice in (
+        ("prompt", isinstance(prompt, str) and prompt.strip(), "a text is needed"),
+        ("id", _is_a(id_, (str, int)) and id_ != "", "a text or a whole number is needed"),
+        ("answer", _is_a(answer, (str, int, float)), "a text or a number is needed"),
+        ("answer", canonical(str(answer)), "leave it out if there is none"),
+        ("extractor", extractor is None or extractor in [*EXTRACTORS], f"use one of {known}"),
+    ):
+        if not is_good:
+            raise InvalidTask(f'{place}: "{name}" is {_shown(given[name])}; {advice}')
     if extractor is None and answer is not None:
         extractor = "number"
     if constraints is not None and extractor is not None:
         raise InvalidTask(
             f'{place} has "constraints" and an answer or extractor; leave out the one or the other'
         )
-    if extractor is not None and (not isinstance(extractor, str) or extractor not in EXTRACTORS):
-        known = ", ".join(EXTRACTORS)
-        raise InvalidTask(f'{place}: "extractor" is {_shown(extractor)}; use one of {known}')
     return Problem(
         id=str(number if id_ is None else id_),
         prompt=prompt,
@@ -162,7 +159,8 @@ def _writing(prompt: str, constraints: object, place: str) -> WritingTask:
 
 
 def _is_a(value: object, kinds: tuple[type, ...]) -> bool:
-    return isinstance(value, kinds) and not isinstance(value, bool)
+    """Whether it is left out, or of one of the kinds."""
+    return value is None or (isinstance(value, kinds) and not isinstance(value, bool))
 
 
 def _shown(value: object) -> str:

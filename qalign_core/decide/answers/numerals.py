@@ -38,10 +38,8 @@ def stated_number(clause: str) -> str | None:
 
 def last_number(text: str) -> str | None:
     """Read the last number of a tidy text."""
-    last = None
-    for last in _numbers(text):  # noqa: B007
-        pass
-    return None if last is None else _value(last)
+    numbers = list(_numbers(text))
+    return _value(numbers[-1]) if numbers else None
 
 
 def whole_number(text: str) -> str | None:
