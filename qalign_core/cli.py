@@ -39,6 +39,8 @@ from qalign_core.runs.store import TraceFile, open_trace
 from qalign_core.runs.trace import end_line
 from qalign_core.types import ScoredResponse, Step, Trace, TraceHeader
 
+Models = tuple[LanguageModel, RewardModel]
+
 _TASK_HELP = "name of an embedded problem set, or a file of JSON lines"
 _TEXTS = ("prompt", "reference", "extractor")
 
@@ -208,7 +210,7 @@ def _given(options: argparse.Namespace) -> dict[str, Any]:
     return {name: value for name, value in said.items() if value is not None}
 
 
-def _models(options: argparse.Namespace) -> tuple[LanguageModel, RewardModel]:
+def _models(options: argparse.Namespace) -> Models:
     """The models; how the LM is sampled is its registry entry's unless the options say."""
     TOLD.set(lambda what: print(what, file=sys.stderr))
     given = _given(options)
@@ -260,7 +262,7 @@ async def _run(options: argparse.Namespace) -> None:
     if options.prompts is not None:
         return await _run_many(options)
     run = _run_of(options)
-    lm, rm = _models(options)
+    models = _models(options)
     problem = Problem("", run.prompt, run.reference, run.extractor)
 
     def show(drawn: Drawn) -> None:
@@ -269,24 +271,20 @@ async def _run(options: argparse.Namespace) -> None:
 
     if not options.quiet:
         print(f"{run.prompt}\n\n{_HEAD}", flush=True)
-    print(_said(problem, await _drawn(lm, rm, run, options.out, show)))
-    _say_notes(lm)
+    print(_said(problem, await _drawn(models, run, options.out, show)))
+    _say_notes(models)
     return None
 
 
 async def _drawn(
-    lm: LanguageModel,
-    rm: RewardModel,
-    run: Run,
-    out: Path | None,
-    told: Callable[[Drawn], object],
+    models: Models, run: Run, out: Path | None, told: Callable[[Drawn], object]
 ) -> Trace:
     """Draw a run, into a file if there is one, and tell of each draw; what was there too."""
-    header = header_of(lm, rm, run)
+    header = header_of(*models, run)
     with _trace_file(out, header) if out is not None else nullcontext() as file:
         known = file.known if file is not None else Trace(header)
         new: list[Drawn] = []
-        drawn = record(lm, rm, run, known=known)
+        drawn = record(*models, run, known=known)
         async with aclosing(drawn) as lines:  # type: ignore[type-var]
             async for item in lines:
                 if file is not None:
@@ -317,9 +315,9 @@ async def _run_many(options: argparse.Namespace) -> None:
         raise InvalidSetting("--prompts needs --out FOLDER, where the traces go")
     problems = _first_problems(options.prompts, options.problems)
     run = Run.read({"prompt": "-", **_given(options)})
-    lm, rm = _models(options)
+    models = _models(options)
     n = len(problems) * (run.chains * (run.steps + 1) + run.pool)
-    await _fill(options, lm, rm, run, problems, options.prompts, tqdm(total=n, unit="draw"))
+    await _fill(options, models, run, problems, tqdm(total=n, unit="draw"))
     answers = answers_in(options.out, problems)
     for answer in answers:
         if options.json:
@@ -331,53 +329,48 @@ async def _run_many(options: argparse.Namespace) -> None:
     if not options.json:
         n_states = sum(answer.n_states for answer in answers)
         print(f"{options.out}: {len(answers)} prompts, {n_states} states")
-    _say_notes(lm)
+    _say_notes(models)
 
 
 async def _fill(
-    options: argparse.Namespace,
-    lm: LanguageModel,
-    rm: RewardModel,
-    run: Run,
-    problems: Sequence[Problem],
-    task: str,
-    bar: Any,
-    *,
-    by_problem: bool = False,
+    options: argparse.Namespace, models: Models, run: Run, problems: Sequence[Problem], bar: Any
 ) -> None:
     """Draw a run for every problem, with a bar that counts draws or problems."""
 
     def progress(n_new: int, n_done: int, n_elsewhere: int) -> None:
-        bar.update(n_done - bar.n if by_problem else n_new)
+        bar.update(n_done - bar.n if bar.unit == "problem" else n_new)
         if n_elsewhere:
             bar.set_postfix_str(f"{n_elsewhere} with other processes")
 
     with bar:
         await run_set(
-            lm,
-            rm,
+            *models,
             run,
             problems,
             options.out,
             at_once=options.at_once,
-            task=task,
-            command=_command(options, task),
+            task=_task(options),
+            command=_command(options),
             progress=progress,
         )
 
 
-def _command(options: argparse.Namespace, task: str) -> str:
+def _task(options: argparse.Namespace) -> str:
+    return str(getattr(options, "prompts", None) or options.task)
+
+
+def _command(options: argparse.Namespace) -> str:
     """How to run the same again."""
     said = {*Run.kinds(), "problems", "budget", "states"}
     said |= {f"{kind}_{name}" for kind in ("lm", "rm") for name in _OF_EACH}
     given = [(k.replace("_", "-"), v) for k, v in vars(options).items() if k in said]
     flags = [f"--{name} {value}" for name, value in given if value not in (None, 0)]
     name = "evaluate --task" if options.command is _evaluate else "run --prompts"
-    return f"qalign {name} {' '.join([task, *flags])} --out FOLDER"
+    return f"qalign {name} {' '.join([_task(options), *flags])} --out FOLDER"
 
 
-def _say_notes(lm: LanguageModel) -> None:
-    for note in getattr(lm, "notes", ()):
+def _say_notes(models: Models) -> None:
+    for note in getattr(models[0], "notes", ()):
         print(note, file=sys.stderr)
 
 
@@ -416,10 +409,10 @@ async def _compare(options: argparse.Namespace) -> None:
         run = run.with_changes(matched="pool")
     else:  # as many samples as states
         run = run.with_changes(pool=min(run.pool, run.chains * (run.steps + 1)))
-    lm, rm = _models(options)
+    models = _models(options)
     with tqdm(total=run.chains * (run.steps + 1), unit="step") as bar:
         trace = await _drawn(
-            lm, rm, run, options.out, lambda drawn: bar.update(isinstance(drawn, Step))
+            models, run, options.out, lambda drawn: bar.update(isinstance(drawn, Step))
         )
     comparison = Comparison(trace)
     print(f"{run.prompt}\n")
@@ -438,14 +431,14 @@ async def _evaluate(options: argparse.Namespace) -> None:
     _check_gradable(problems)
     check_count("--budget", options.budget, 1)
     check_count("--states", options.states, 0)
-    lm, rm = _models(options)
+    models = _models(options)
     # enough for any pool: each step costs at least one token, a sample at most all of them
-    enough = min(options.budget * lm.max_new_tokens, MAX_STEPS)
+    enough = min(options.budget * models[0].max_new_tokens, MAX_STEPS)
     steps = options.states - 1 if options.states else enough
     run = Run.read({"prompt": "-", **_given(options), "pool": options.budget, "steps": steps})
     run = run.with_changes(matched="chain")
     bar = tqdm(total=len(problems), unit="problem")
-    await _fill(options, lm, rm, run, problems, options.task, bar, by_problem=True)
+    await _fill(options, models, run, problems, bar)
     results = results_in(options.out)
     if options.pack:
         pack(results, options.pack)
@@ -516,16 +509,11 @@ async def _tune(options: argparse.Namespace) -> None:
         # from the end: an evaluation of the first problems is not tuned on them
         problems = load_problems(problem_file(options.task))[-options.prompts :]
         prompts = [problem.prompt for problem in problems]
-    lm, rm = _models(options)
+    models = _models(options)
     print(f"tuning on {len(prompts)} prompts, {given.steps} proposals each", file=sys.stderr)
+    target, start = options.target, options.start
     tuned = await tune_beta(
-        lm,
-        rm,
-        prompts,
-        target=options.target,
-        start=options.start,
-        steps=given.steps,
-        seed=given.seed,
+        *models, prompts, target=target, start=start, steps=given.steps, seed=given.seed
     )
     print(f"beta {tuned.beta:.3g}, 95 % band {tuned.low:.3g} to {tuned.high:.3g}")
     print(
