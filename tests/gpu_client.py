@@ -49,7 +49,7 @@ async def main(folder: str) -> dict[str, object]:
         work = runs.stream("visitor", lambda feed: draw_run(shown.follow(feed), runs, drawn))
         async for _ in work:
             pass
-        said["compared"] = [len(shown.comparison.steps), len(shown.comparison.pool)]
+        said["compared"] = [len(shown.comparison.trace.steps), len(shown.comparison.pool)]
         registry.load_language_model("tiny")  # here too, with an engine of this process
         await run("again", tiny)
         await run("too long", Run(prompt="Hi " * 100, lm="tiny", steps=2))
