@@ -58,7 +58,7 @@ function mount(host, { cut, save }) {
   let recycled = false;
   let stopped = false;
 
-  const prompt = h("p.prompt");
+  const prompt = h("h2.prompt");
   const known = h("p.right-one");
   const note = h("p.note", { hidden: true });
   const meter = h("progress", { max: 1, value: 0, aria: "Drawn so far" });

@@ -137,7 +137,7 @@ def curve_note(comparison: Comparison) -> str:
             "chain would have found. Run several chains for that."
         )
     return (
-        '<h3 class="qc-h">What would more compute buy?</h3>'
+        '<h2 class="qc-h">What would more compute buy?</h2>'
         f'<p class="qc-sub">At every budget: {says}. {text}</p>'
     )
 
@@ -147,7 +147,7 @@ def _budget(said: object) -> Budget:
 
 
 def _heading(question: str, sentence: str) -> None:
-    gr.HTML(f'<h3 class="qc-h">{question}</h3><p class="qc-sub">{sentence}</p>', **PLAIN)
+    gr.HTML(f'<h2 class="qc-h">{question}</h2><p class="qc-sub">{sentence}</p>', **PLAIN)
 
 
 def compared(run: Run, budget: Budget, samples: int) -> Run:

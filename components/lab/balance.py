@@ -117,7 +117,7 @@ def factors(old: str, new: str, f: Flow, reward_gain: float, beta: float) -> Wor
     total = element(
         "tr.total", element("td", "flow = π · q · α"), element("td", shown_flow(f.total))
     )
-    return element("div.flow", element("h4", f"{old} → {new}"), element("table", *body, total))
+    return element("div.flow", element("h3", f"{old} → {new}"), element("table", *body, total))
 
 
 def told(forth: Flow, back: Flow, gain: float, beta: float, rule: Rule) -> tuple[Words, ...]:

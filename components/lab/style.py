@@ -132,7 +132,7 @@ def element(name: str, *parts: Words, **attributes: str) -> Words:
 
 def table(headers: Sequence[str], rows: Iterable[Sequence[Cell]]) -> Words:
     """A table of numbers."""
-    head = [element("th", name, scope="col") for name in headers]
+    head = [element("th", name, scope="col") if name else element("td") for name in headers]
     body = [element("tr", *(element("td", number(cell)) for cell in row)) for row in rows]
     numbers = element("table", element("thead", element("tr", *head)), element("tbody", *body))
     # tabindex: a scrolling region must be reachable from the keyboard

@@ -17,8 +17,8 @@ import orjson
 from components.common.theme import plotly_module
 from components.lab.style import Figure, Words
 
-FIGURE = """<section class="lab-figure"><h3>{title}</h3>
-<div class="lab-plot" id="lab-{name}" role="img" aria-label="{title}"></div>
+FIGURE = """<section class="lab-figure"><h2>{title}</h2>
+<div class="lab-plot" id="lab-{name}" role="group" aria-label="{title}"></div>
 <details id="lab-{name}-open"><summary>Show the numbers</summary>
 <div id="lab-{name}-numbers"></div></details></section>"""
 

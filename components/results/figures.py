@@ -430,7 +430,9 @@ def paper_settings_html() -> str:
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """An HTML table; every cell is escaped, and the first of a row is its head."""
-    head = "".join(f'<th scope="col">{html.escape(name)}</th>' for name in heads)
+    head = "".join(
+        f'<th scope="col">{html.escape(name)}</th>' if name else "<td></td>" for name in heads
+    )
     body = "".join(
         f'<tr><th scope="row">{html.escape(row[0])}</th>'
         + "".join(f"<td>{html.escape(cell)}</td>" for cell in row[1:])
@@ -439,7 +441,7 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     )
     top = f"<thead><tr>{head}</tr></thead>" if heads else ""
     return (
-        '<div class="qr-table" tabindex="0" role="region" aria-label="numbers">'
+        '<div class="qr-table" tabindex="0" role="group" aria-label="numbers">'
         f"<table>{top}<tbody>{body}</tbody></table></div>"
     )
 

@@ -222,4 +222,4 @@ def _build_sets(demo: gr.Blocks, files: tuple[Path, ...]) -> None:
 
 
 def _heading(question: str, sentence: str) -> None:
-    gr.HTML(f'<h3 class="qc-h">{question}</h3><p class="qc-sub">{sentence}</p>', **PLAIN)
+    gr.HTML(f'<h2 class="qc-h">{question}</h2><p class="qc-sub">{sentence}</p>', **PLAIN)
