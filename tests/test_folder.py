@@ -87,9 +87,10 @@ def test_a_client_killed_twenty_times_writes_the_traces_of_one_that_was_not(whol
 
 @pytest.mark.slow
 def test_two_processes_share_a_folder_and_one_that_is_killed_is_replaced(whole, tmp_path):
-    first, second = client(tmp_path), client(tmp_path, halt=TOTAL)
+    first = client(tmp_path)
+    first.stdout.readline()  # it holds a problem, and now waits for a line
+    second = client(tmp_path, halt=TOTAL)
     try:
-        first.stdout.readline()  # it holds a problem, and now waits for a line
         while (said := second.stdout.readline()) != "waiting\n":
             assert said, "the second ended while the first held a problem"
         held = n_drawn(tmp_path)

@@ -82,7 +82,7 @@ def test_the_page_falls_below_1e_minus_10_for_the_right_rule() -> None:
     p = chain.progress(world, chain.FIRST_BETA, chain.STEPS, 0)
     assert p.exact[chain.STEPS] < 1e-10
     assert total_variation(p.now, p.chain.target) < 1e-10
-    assert "at t = 168" in chain.facts_of(p)
+    assert "at t = 168" in str(chain.facts_of(p))
 
 
 @pytest.mark.parametrize("title", [m.title for m in MISTAKES])

@@ -19,6 +19,7 @@ from components.lab import (
     style,
 )
 from components.lab.base_rewards import base_rewards
+from components.lab.chain import SEED
 from components.lab.page import SECTIONS, build_lab_page, parts_of, rows_of, world_of
 from qalign_core.analysis.best_of_n import best_of_n_as_alignment
 from qalign_core.analysis.mixture import Mixture, fit_mixture
@@ -65,6 +66,7 @@ async def lab(visitors: Any, lab_app: str) -> AsyncIterator[Callable[..., Any]]:
         page.on("pageerror", lambda error: page.errors.append(str(error)))
         await page.goto(lab_app)
         await page.wait_for_selector("#lab-distance .main-svg")
+        await page.evaluate("QAlignShell.page('lab')")  # as its tab says when it is chosen
         return page
 
     yield open_page
@@ -168,7 +170,7 @@ async def test_the_lab_opens_computed_and_t_moves_the_chain_to_the_target(lab) -
     await drawn(page, "lab-strip", "after 64 steps")
     shown = await curve(page, "lab-strip", "after 64 steps")
     assert shown == pytest.approx(chain.after(64)[by_reward(chain)], abs=1e-12)
-    walked = shares(simulate(chain, n_chains=16, steps=64, seed=chain.SEED), 121)[64]
+    walked = shares(simulate(chain, n_chains=16, steps=64, seed=SEED), 121)[64]
     noise = noise_floor(chain.target, 16)
     expected = [style.number(x) for x in (total_variation(walked, chain.target), noise)]
     await changes(page, "lab-chain-facts", expected, press(page, "lab-shown", "16 chains"))
@@ -195,7 +197,7 @@ async def test_a_graph_stays_in_the_page_and_takes_new_data(lab) -> None:
         shown = await curve(page, "lab-strip", f"after {t} steps")
         chain = WORLD.chain(1.0)
         assert shown == pytest.approx(chain.after(t)[by_reward(chain)], abs=1e-12)
-        await page.wait_for_function(f"location.search === '?lab-t={t}'")
+        await page.wait_for_function(f"location.search === '?tab=lab&lab-t={t}'")
     assert await page.evaluate("kept === document.querySelector('#lab-strip .main-svg')")
     # the address has changed: what is drawn must not refer to it as it was
     assert await page.evaluate(
