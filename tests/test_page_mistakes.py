@@ -242,7 +242,7 @@ async def test_a_file_opened_in_mid_run_says_that_the_run_goes_on(visit, toy_app
 async def test_the_second_reward_list_leaves_out_the_first(visit, toy_app):
     page = await visit(f"{toy_app}?rm=0.7*embedded+%2B+0.3*embedded-weak")
     await page.click("#watch-settings")
-    options = page.get_by_role("option")
+    options = page.locator("[role=listbox] [role=option]")
     chosen = "document.querySelector('#watch-second input').value"
     await shows(page, f"{chosen} !== 'None'")
     weak = await page.input_value("#watch-second input")
@@ -250,9 +250,11 @@ async def test_the_second_reward_list_leaves_out_the_first(visit, toy_app):
     await page.click("#watch-second input")
     assert first not in [text.strip() for text in await options.all_inner_texts()]
     await page.keyboard.press("Escape")
+    await options.first.wait_for(state="detached")
     await page.click("#watch-rm input")
-    await page.get_by_role("option", name=weak, exact=True).click()
+    await options.filter(has_text=weak).click()
     await shows(page, f"{chosen} === 'None'")
+    await options.first.wait_for(state="detached")
     await page.click("#watch-second input")
     names = [text.strip("✓ \n") for text in await options.all_inner_texts()]
     assert first in names

@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,13 @@ COMMANDS = [
 ]
 QUICK = [line for line in COMMANDS if line.startswith("python -m ")]
 TARGETS = [line for line in COMMANDS if line.startswith("make ")]
+
+
+def test_the_step_that_the_architecture_quotes_is_the_code() -> None:
+    text = TEXTS[ROOT / "docs/architecture.md"]
+    (quoted,) = re.findall(r"^```text\n(index = .*?)^```$", text, re.DOTALL | re.MULTILINE)
+    source = (ROOT / "qalign_core" / "chain" / "chain.py").read_text(encoding="utf-8")
+    assert textwrap.indent(quoted, "    ") in source
 
 
 @pytest.fixture

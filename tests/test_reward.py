@@ -39,7 +39,7 @@ def test_a_sum_of_another_shape_stands_in_the_list_as_it_is(rm):
     show = reward_shown(rm, OFFER)
     assert show["rm"].value == rm
     assert (rm, rm) in show["rm"].choices
-    assert mixed(show["rm"].value, show["second"], show["share"]) == rm
+    assert mixed(show["rm"].value, show["second"].value, show["share"]) == rm
 
 
 def test_a_sum_may_be_mixed_with_a_third():
