@@ -79,7 +79,7 @@ async def test_a_call_compares_the_four_ways_to_decide(address):
     ("wrong", "said"),
     [
         ({"lm": "/etc"}, "this server does not offer '/etc'; choose embedded"),
-        ({"steps": 65}, "steps must be between 1 and 64 on this server, got 65"),
+        ({"steps": 65}, "steps must be between 0 and 64 on this server, got 65"),
         ({"prompt": " "}, "the problem is empty"),
     ],
 )
