@@ -44,6 +44,8 @@ LAUNCH = {
     "ssr_mode": False,
     "share": False,
     "footer_links": [],
+    # the sessions last used are remembered, and no others: each holds 0.8 MB
+    "state_session_capacity": 256,
     # of events at a time: each run holds one from its first step to its last, waiting ones too
     "max_threads": 256,
     # the page carries its recorded runs and figures: 630 kB as text, a fifth of that on the wire

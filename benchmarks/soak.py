@@ -46,11 +46,13 @@ async def leaves(client: httpx.AsyncClient, server: Server, page: Page, k: int, 
         user = User()
         await opened(client, server, page, user)
         running = asyncio.create_task(chain(client, server, page, user, seed))
-        while not (user.steps or running.done()):
-            await asyncio.sleep(0.1)
-        await asyncio.wait({running}, timeout=rng.uniform(*LEFT_AFTER))
-        n["left in mid run"] += running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
+        try:
+            while not (user.steps or running.done()):
+                await asyncio.sleep(0.1)
+            await asyncio.wait({running}, timeout=rng.uniform(*LEFT_AFTER))
+        finally:
+            n["left in mid run"] += running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
 
 
 async def calls(client: httpx.AsyncClient, server: Server, k: int, n: Counter) -> None:

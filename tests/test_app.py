@@ -27,6 +27,8 @@ from qalign_core.assets import ASSETS
 from qalign_core.run import Limits, Run
 from qalign_core.runs.trace import parse_trace
 
+pytestmark = pytest.mark.slow
+
 
 def test_every_handler_of_the_page_is_private_and_two_endpoints_are_typed():
     endpoints = app.build_app().get_api_info()["named_endpoints"]

@@ -18,6 +18,8 @@ from qalign_core.registry import Entry
 from qalign_core.run import Limits, Run
 from qalign_core.runs.trace import load_trace
 
+pytestmark = pytest.mark.slow
+
 PROMPT = "Tom has 5 eggs. How many?"
 SAID = {
     "unknown id": ("lm", ("there is no model called", "does not offer")),

@@ -26,6 +26,8 @@ from qalign_core.cli import main
 from qalign_core.errors import InvalidSetting, QAlignError
 from qalign_core.run import Limits, Run
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parent.parent
 TOLD = {each.name: each.metadata for each in fields(Run)}
 AFTER = "    seed: int = setting("

@@ -32,6 +32,8 @@ from qalign_core.runs.results import header_json, pack, read_set_header, unpack
 from qalign_core.runs.trace import load_trace, parse_trace, trace_lines
 from qalign_core.types import Trace, TraceHeader
 
+pytestmark = pytest.mark.slow
+
 SEEDED = settings(
     derandomize=True,
     database=None,

@@ -18,6 +18,8 @@ from qalign_core.models.local.transformers_net import HFNet, PlainNet
 from qalign_core.models.text import Text
 from qalign_core.run import Sampling
 
+pytestmark = pytest.mark.slow
+
 PROMPT = "What is 12 + 5?"
 
 # keys and values of two widths; a bias by distance; states that cannot be cut; experts

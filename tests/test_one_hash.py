@@ -31,6 +31,8 @@ from qalign_core.runs.store import open_trace
 from qalign_core.runs.trace import parse_trace
 from qalign_core.types import Trace
 
+pytestmark = pytest.mark.slow
+
 PROBLEM = Problem("p", "Tom has 5 eggs. He buys 2 boxes of 6 eggs each. How many?", "17", "number")
 OTHERS = [Problem(f"o{k}", f"Mia finds {k} shells. How many?", str(k), "number") for k in range(3)]
 RUN = run_of(Run(seed=3, steps=5, chains=2, pool=6), PROBLEM, 0)

@@ -26,6 +26,8 @@ from qalign_core.runs.runner import record
 from qalign_core.runs.trace import parse_trace
 from qalign_core.types import Response, Step
 
+pytestmark = pytest.mark.slow
+
 PROMPT = "Mia has 12 books. How many?"
 QUICK = {"pause": 0.001, "timeout": 20.0}
 TEMPORARY = ["429", "500", "503", "gone", "half", "html", "nested without end",
