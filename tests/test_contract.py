@@ -24,6 +24,8 @@ from qalign_core.rewards.functions import CompositeReward, FunctionReward
 from qalign_core.run import Sampling
 from qalign_core.types import Response
 
+pytestmark = pytest.mark.slow
+
 PROMPT = "Mia has 12 books. She buys 5 more. How many books does Mia have now?"
 LIMIT = 14
 FALSE_ALARM = 1e-4

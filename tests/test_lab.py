@@ -47,6 +47,8 @@ from qalign_core.exact.temperature import at_beta
 from qalign_core.exact.world import LANGUAGE_MODELS, REWARDS, by_reward, preset
 from qalign_core.exact.wrong_reward import METHODS, Example, outcomes
 
+pytestmark = pytest.mark.slow
+
 WORLD = preset()
 EXACTLY = next(iter(chain.SHOWN))
 TWO = Mixture((0.6, 0.4), (-1.5, 1.0), (0.8, 1.0))

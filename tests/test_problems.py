@@ -24,6 +24,8 @@ from qalign_core.runs.generated import (
     split_of,
 )
 
+pytestmark = pytest.mark.slow
+
 TASKS = Path(__file__).parent.parent / "assets" / "tasks"
 KINDS = get_args(ProblemKind)
 
