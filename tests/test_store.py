@@ -211,9 +211,17 @@ def test_on_a_full_disk_every_command_says_one_sentence(name, tmp_path, capfd, m
     }
 
 
+@pytest.fixture
+def ctrl_c_is_heard() -> Iterator[None]:
+    """A shell starts what runs in its background with ctrl-C ignored: the tests too."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_after_ctrl_c_a_command_keeps_what_it_drew_and_goes_on(
-    name, tmp_path, capsys, monkeypatch
+    name, tmp_path, capsys, monkeypatch, ctrl_c_is_heard
 ) -> None:
     class Interrupted(ToyRM):
         left = 3
