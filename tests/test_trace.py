@@ -118,6 +118,17 @@ def test_what_was_read_of_the_first_version_is_written_in_this_one(tmp_path) -> 
     save_trace(old, tmp_path / "new.jsonl")
     again = load_trace(tmp_path / "new.jsonl")
     assert (again.header, again.steps, again.cost) == (old.header, old.steps, old.cost)
+    assert again.base_rewards == old.base_rewards != ()
+
+
+def test_a_line_of_any_length_that_was_written_is_read_again(tmp_path) -> None:
+    n = 200_000  # tokens of a response; the line has more than 2 MB
+    response = Response((5,) * n, "ab" * n, False, ("ab",) * n)
+    scored = ScoredResponse(response, 1.5)
+    step = Step(0, 0, 0, scored, scored, 0.0, float("-inf"), True, Cost(n, n))
+    trace = Trace.collect([step], TraceHeader(prompt="<" * 10**6))
+    save_trace(trace, tmp_path / "long.jsonl")
+    assert load_trace(tmp_path / "long.jsonl").steps == trace.steps
 
 
 def broken(trace: Trace, number: int, **changes) -> str:

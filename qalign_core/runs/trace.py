@@ -7,8 +7,11 @@ Lines, each a JSON object with a `type`:
 - `sample`: one independent sample of the model alone, in order of its number `n`;
 - `end`: how the run ended; a run that went on has more lines behind it.
 
-Version 1 had `base` lines in place of samples (rewards only, a later line replacing an earlier
-one), five counts in place of two, and the sampling in an object of its own; it is still read.
+- `base`: rewards of samples whose texts were not kept, a later line replacing an earlier one: all
+  that version 1 had of samples.
+
+Version 1 also had five counts in place of two, and the sampling in an object of its own; it is
+still read.
 
 A step's proposal is its chain's current ids up to `index`, then `tokens`. `text` is there only
 where the pieces (without the EOS's) do not join to it. `null` in `log_alpha` and `log_u` stands
@@ -33,7 +36,6 @@ from qalign_core.types import Cost, Header, Response, ScoredResponse, Step, Trac
 
 VERSION = 2
 MAX_BYTES = 64 * 2**20
-MAX_LINE = 2**20
 
 Line = dict[str, Any]
 
@@ -107,6 +109,8 @@ def end_line(reason: str, message: str = "") -> str:
 def trace_lines(trace: Trace, extract: Callable[[str], str | None] | None = None) -> Iterator[str]:
     """All lines of a trace, newline included; `extract` fills in the steps' answers."""
     yield header_line(trace.header)
+    if trace.base_rewards:
+        yield _dump({"type": "base", "rewards": trace.base_rewards})
     for step in trace.steps:
         yield step_line(step, extract(step.proposal.response.text) if extract else None)
     for n, sample in enumerate(trace.pool):
@@ -169,7 +173,7 @@ class TraceReader:
         header: None until the first line was read.
         steps: the steps so far.
         pool: the independent samples so far.
-        base_rewards: rewards of base samples, in version 1.
+        base_rewards: of samples whose texts were not kept.
         end: (reason, message) once the run has ended.
     """
 
@@ -219,11 +223,9 @@ class TraceReader:
         elif kind == "end":
             self.end = (str(line.get("reason", "")), str(line.get("message", "")))
         else:
-            raise self._bad(f"type {shown(kind)}", "header, step, sample or end")
+            raise self._bad(f"type {shown(kind)}", "header, base, step, sample or end")
 
     def _object(self, text: str) -> Line:
-        if len(text) > MAX_LINE:
-            raise self._bad(f"{len(text):,} characters", f"at most {MAX_LINE:,}")
         try:
             line = from_json(text)
         except ValueError:
