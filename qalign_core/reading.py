@@ -57,8 +57,13 @@ def shown(value: object, most: int = 40) -> str:
     """A value for a sentence: one line of at most `most` characters."""
     if isinstance(value, int) and abs(value) > LARGEST:
         return "a whole number beyond 2^53"
-    text = _short.repr(value)
+    text = _short.repr(value).replace("\n", " ")
     return text if len(text) <= most else f"{text[: most - 3]}..."
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of what an error of somebody else's says; its kind if it says nothing."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
 
 
 def _refuse(name: str) -> float:

@@ -17,6 +17,7 @@ from collections import ChainMap
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from functools import cache
+from graphlib import CycleError, TopologicalSorter
 from inspect import Parameter, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,7 +26,7 @@ from qalign_core.assets import ASSETS
 from qalign_core.errors import InvalidSetting, ModelLoadError, NotEnoughMemory
 from qalign_core.models.chat import check_sampling
 from qalign_core.protocols import RewardModel
-from qalign_core.reading import is_finite, is_text, is_whole, shown
+from qalign_core.reading import first_line, is_finite, is_text, is_whole, shown
 from qalign_core.run import Sampling
 
 if TYPE_CHECKING:
@@ -149,14 +150,28 @@ _KINDS: dict[str, Callable[[Any], bool]] = {
 def _read_own(path: Path) -> dict[tuple[str, str], Entry]:
     try:
         found = _read(path, status="tested", own=True)
+        _check_sums(found)
     except (OSError, ValueError, TypeError, RecursionError) as error:  # no TOML, other fields
-        said = str(error).splitlines()[0].replace("Entry.__init__() got an", "an")[:300]
+        said = first_line(error).replace("Entry.__init__() got an", "an")
         raise ModelLoadError(
             f"QALIGN_REGISTRY={path} cannot be read ({said}); it has [[lm]] and [[rm]] tables like "
             "assets/registry.toml"
         ) from error
     at = path.parent.resolve()
     return {key: replace(e, source=_from(at, e.source)) for key, e in found.items()}
+
+
+def _check_sums(found: dict[tuple[str, str], Entry]) -> None:
+    """Refuse a reward that is a sum of itself, at once or by way of others: it has no end."""
+    sums = {
+        entry.id: [part for _, part in reward_parts(entry.source)]
+        for (kind, _), entry in found.items()
+        if kind == "rm" and reward_parts(entry.source) != ((1.0, entry.source),)
+    }
+    try:
+        TopologicalSorter(sums).prepare()
+    except CycleError as error:
+        raise ValueError(f"{' is part of '.join(error.args[1])}; name other rewards") from error
 
 
 def _from(folder: Path, source: str) -> str:

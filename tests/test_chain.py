@@ -176,7 +176,7 @@ async def test_bad_settings_and_prompts_get_one_sentence() -> None:
             await steps_of(run_chain(LM, RM, prompt, beta=1.0, steps=1, seed=0))
 
 
-@pytest.mark.parametrize("reward", [math.nan, math.inf, -math.inf, None, "high"])
+@pytest.mark.parametrize("reward", [math.nan, math.inf, -math.inf, None, "high", 1e305, 10**400])
 async def test_a_reward_that_is_no_finite_number_names_the_response(reward) -> None:
     class BadReward:
         id = "bad-rm"

@@ -27,7 +27,7 @@ from qalign_core.models.served.connection import read_card
 from qalign_core.registry import _read_own, reward_parts
 from qalign_core.rewards import served as served_rm
 from qalign_core.run import Limits, Run
-from qalign_core.runs.problem_sets import parse_problems
+from qalign_core.runs.problem_sets import parse_problems, problem_line
 from qalign_core.runs.results import header_json, pack, read_set_header, unpack
 from qalign_core.runs.trace import load_trace, parse_trace, trace_lines
 from qalign_core.types import Trace, TraceHeader
@@ -170,6 +170,7 @@ def test_problem_sets(problem: Any, text: str) -> None:
         for each in parse_problems([line]):
             with suppress(NotImplementedError):
                 each.is_right(text)
+            assert parse_problems([problem_line(each).encode().decode()]) == [each]
 
     survives(read, json.dumps(problem))
     survives(read, text)

@@ -156,6 +156,27 @@ async def test_a_function_that_fails_is_one_sentence(tmp_path):
         await rm.score("x", RESPONSE)
 
 
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("raise ValueError('a\\nb')", "f failed with ValueError: a; mend the function"),
+        ("return 10**5000", "f returned a whole number beyond 2^53, a reward is one finite number"),
+        ("return 1e305", "f returned 1e+305, a reward is one finite number"),
+        ("return 'x' * 10**6", "f returned 'xxxx"),
+        ("return __import__('numpy').zeros((99, 2))", "f returned array([[0., 0.],"),
+    ],
+)
+async def test_whatever_a_function_does_is_one_short_line(tmp_path, code, said):
+    file = tmp_path / "rules.py"
+    file.write_text(f"def f(prompt, response): {code}")
+    rm = registry.load_reward_model(f"{file}:f", code=True)
+    with pytest.raises(InvalidReward) as raised:
+        await rm.score("x", RESPONSE)
+    assert said in str(raised.value)
+    assert "\n" not in str(raised.value)
+    assert len(str(raised.value)) < 200
+
+
 def test_a_file_is_run_for_its_user_only(tmp_path):
     file = tmp_path / "rules.py"
     file.write_text("import pytest; pytest.fail('the code was run')")

@@ -138,6 +138,8 @@ def test_the_command_line_knows_them_too(own, capsys):
         ('[[lm]]\nid = "a"\nsource = "b"\nsampling = { temperature = "1" }\n', "temperature must"),
         ('[[lm]]\nid = "a"\nsource = "b"\nsampling = { max_new_tokens = 1.5 }\n', "max_new_tokens"),
         ("a = " + "[" * 9999, "recursion"),
+        (OWN.replace("0.5*short", "0.5*both"), "both is part of both; name other rewards"),
+        (OWN.replace("rules.py:short", "2*both"), "short is part of both is part of short;"),
     ],
 )
 def test_a_registry_that_cannot_be_read_is_one_sentence(own, text, said, capsys):

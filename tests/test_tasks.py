@@ -34,6 +34,9 @@ def test_the_extractor_reads_a_response():
     [
         ("{", "not JSON"),
         ("[" * 100_000, "not JSON"),
+        ("1" * 5000, "not JSON"),
+        ('{"prompt": "p", "n": NaN}', "not JSON"),
+        ('{"prompt": "\\ud800"}', "not JSON"),
         ("3", "JSON int"),
         ("{}", '"prompt" is missing'),
         ('{"prompt": " "}', '"prompt" is " "'),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
 
@@ -12,6 +11,7 @@ from qalign_core.chain.merging import end
 from qalign_core.chain.randomness import derive_seed
 from qalign_core.errors import InvalidPrompt, InvalidReward, ModelContractError
 from qalign_core.protocols import LanguageModel, RewardModel
+from qalign_core.reading import HUGE, shown
 from qalign_core.run import check_count
 from qalign_core.types import Response, ScoredResponse
 
@@ -67,13 +67,13 @@ def check_reward(reward: float, response: Response, rm: RewardModel) -> float:
         InvalidReward: it is not; the message names the response.
     """
     try:
-        finite = math.isfinite(reward)
-    except (TypeError, ValueError, OverflowError):
+        finite = bool(abs(reward) <= HUGE)  # what a trace can hold
+    except (TypeError, ValueError):
         finite = False
     if not finite:
-        shown = response.text if len(response.text) <= 80 else response.text[:77] + "..."
         raise InvalidReward(
-            f"{rm.id} gave {reward!r} for the response {shown!r}; one finite number was expected"
+            f"{rm.id} gave {shown(reward)} for the response {shown(response.text, 80)}; "
+            "one finite number was expected"
         )
     return reward
 

@@ -24,6 +24,7 @@ from qalign_core.errors import ModelLoadError, NotEnoughMemory, QAlignError
 from qalign_core.models.local.worker import Worker
 from qalign_core.models.progress import FetchBar, tell
 from qalign_core.models.text import Text
+from qalign_core.reading import first_line
 
 CACHE_BYTES = 256 * 2**20
 """Memory for keys and values that are kept between requests, unless an option says so."""
@@ -413,5 +414,5 @@ def _one_sentence(name: str, instead: str | None = None) -> Iterator[None]:
     except QAlignError:
         raise
     except Exception as error:
-        first = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        first = first_line(error)
         raise ModelLoadError(f"{name} cannot be loaded: {instead or first}") from error

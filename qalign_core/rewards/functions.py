@@ -12,6 +12,7 @@ from typing import Self
 from qalign_core.chain.cost import parameters_of, reading_of, reads_nothing
 from qalign_core.errors import InvalidReward, InvalidSetting, ModelLoadError
 from qalign_core.protocols import RewardModel
+from qalign_core.reading import HUGE, first_line, shown
 from qalign_core.types import Response
 
 
@@ -45,7 +46,7 @@ class FunctionReward:
             function = runpy.run_path(path).get(name)
         except Exception as error:
             raise ModelLoadError(
-                f"{path} cannot be run ({type(error).__name__}: {error}); "
+                f"{path} cannot be run ({type(error).__name__}: {first_line(error)}); "
                 "a Python file with a function of prompt and response was expected"
             ) from error
         if not callable(function):
@@ -57,12 +58,11 @@ class FunctionReward:
         try:
             value = self.function(prompt, response.text)
         except Exception as error:
-            raise InvalidReward(
-                f"{self.id} failed with {type(error).__name__}: {error}; mend the function"
-            ) from error
-        if isinstance(value, Real) and math.isfinite(value):
+            said = f"{type(error).__name__}: {first_line(error)}"
+            raise InvalidReward(f"{self.id} failed with {said}; mend the function") from error
+        if isinstance(value, Real) and abs(value) <= HUGE:
             return float(value)
-        raise InvalidReward(f"{self.id} returned {value!r}, a reward is one finite number")
+        raise InvalidReward(f"{self.id} returned {shown(value)}, a reward is one finite number")
 
 
 class CompositeReward:

@@ -16,6 +16,7 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from qalign_core.errors import InvalidTrace
+from qalign_core.reading import first_line
 
 Array = NDArray[Any]
 
@@ -46,8 +47,7 @@ def read_arrays(source: Path | bytes, place: str) -> dict[str, Array]:
                 for member in members
             }
     except Exception as error:  # zipfile, its unpackers and numpy have a dozen kinds
-        said = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise InvalidTrace(f"cannot read results from {place}: {said[:200]}") from error
+        raise InvalidTrace(f"cannot read results from {place}: {first_line(error)}") from error
 
 
 def _content(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:

@@ -23,6 +23,7 @@ from typing import Any
 from qalign_core.decide.answers.extraction import EXTRACTORS, canonical, get_extractor, same_answer
 from qalign_core.errors import InvalidTask
 from qalign_core.protocols import AnswerExtractor
+from qalign_core.reading import from_json, shown
 from qalign_core.runs.generated import WritingTask, check_writing
 
 
@@ -91,7 +92,7 @@ def parse_problems(lines: Iterable[str], name: str = "the problem set") -> list[
         problem = _parse(line.removeprefix("\ufeff"), number, place)
         if problem.id in seen:
             raise InvalidTask(
-                f"{place}: the id {problem.id!r} is that of line {seen[problem.id]}; "
+                f"{place}: the id {shown(problem.id)} is that of line {seen[problem.id]}; "
                 "give every problem an id of its own, or none"
             )
         seen[problem.id] = number
@@ -112,8 +113,9 @@ def problem_line(problem: Problem) -> str:
 
 def _parse(line: str, number: int, place: str) -> Problem:
     try:
-        fields = json.loads(line)
-    except (json.JSONDecodeError, RecursionError) as error:
+        fields = from_json(line)
+        json.dumps(fields, ensure_ascii=False).encode()  # half a character has no UTF-8
+    except (ValueError, RecursionError) as error:
         raise InvalidTask(f"{place} is not JSON: {error}; write one JSON object a line") from error
     if not isinstance(fields, dict):
         raise InvalidTask(

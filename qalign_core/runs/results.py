@@ -18,7 +18,7 @@ import numpy as np
 from qalign_core.analysis.comparisons import METHODS, Method
 from qalign_core.analysis.record import Array, Draws, Record
 from qalign_core.errors import InvalidTrace
-from qalign_core.reading import from_json, is_whole, shown
+from qalign_core.reading import first_line, from_json, is_whole, shown
 from qalign_core.runs.npz import read_arrays
 from qalign_core.runs.store import write_whole
 from qalign_core.runs.trace import read_header
@@ -75,8 +75,7 @@ def read_set_header(text: str, place: str) -> SetHeader:
     except ValueError as error:
         if isinstance(error, InvalidTrace):
             raise
-        said = str(error).splitlines()[0][:200]
-        raise InvalidTrace(f"{place} has no readable settings: {said}") from error
+        raise InvalidTrace(f"{place} has no readable settings: {first_line(error)}") from error
 
 
 def unpack(path: str | Path) -> Results:
@@ -95,7 +94,7 @@ def unpack(path: str | Path) -> Results:
             f"{place} has no {error}, as results of version {VERSION} do; evaluate again"
         ) from error
     except (OSError, IndexError) as error:
-        raise InvalidTrace(f"cannot read results from {place}: {error}") from error
+        raise InvalidTrace(f"cannot read results from {place}: {first_line(error)}") from error
     return _whole(results, place)
 
 

@@ -13,6 +13,7 @@ from torch import Tensor
 from qalign_core.models.local.llama_net import LlamaNet
 from qalign_core.models.local.rows import KVNet, Net, sliding_window
 from qalign_core.models.local.transformers_net import HFNet, PlainNet, last_logits
+from qalign_core.reading import first_line
 
 UNFIT = (ValueError, TypeError, RuntimeError, AttributeError, IndexError, ImportError)
 """What a fast way raises that does not fit a model, or the transformers that is installed."""
@@ -50,7 +51,7 @@ def build(model: Any, rows: int, window: int) -> Net:
             net = way()
             error = _error(net, probe, expected)
         except UNFIT as reason:
-            reasons.append(str(reason).splitlines()[0] if str(reason) else type(reason).__name__)
+            reasons.append(first_line(reason))
             continue
         precision = TOLERANCE if net.dtype == torch.float32 else 0.1
         if error <= precision * max(1.0, expected.abs().max().item()):

@@ -21,6 +21,7 @@ from typing import Any
 
 from qalign_core.chain.priority import ASIDE, RUN
 from qalign_core.errors import EngineError, QAlignError
+from qalign_core.reading import first_line
 
 ASIDE_SHARE = 8
 """While both wait, one job in so many is of those drawn aside: they are slow then, not stopped."""
@@ -209,7 +210,7 @@ def as_engine_error(error: BaseException) -> QAlignError:
     """One sentence for what went wrong in a model; plain errors stay as they are."""
     if isinstance(error, QAlignError):
         return error
-    text = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    text = first_line(error)
     if "out of memory" in text.lower() or "can't allocate memory" in text.lower():
         return EngineError(
             "the model ran out of memory; use fewer chains, a shorter limit or a smaller model"

@@ -20,6 +20,7 @@ from weakref import WeakKeyDictionary
 import httpx
 
 from qalign_core.errors import EngineError, InvalidSetting, ModelLoadError, QAlignError
+from qalign_core.reading import first_line
 
 T = TypeVar("T")
 _Lines = asyncio.LifoQueue[httpx.AsyncClient | None]
@@ -228,7 +229,7 @@ def _checked(address: str) -> str:
 def _cause(error: Exception) -> str:
     if isinstance(error, httpx.TimeoutException):
         return "no answer in time"
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+    return first_line(error)
 
 
 def _seconds(answer: httpx.Response) -> float:
