@@ -12,6 +12,9 @@ from pathlib import Path
 
 os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
 os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+# or Gradio makes a table of its last 10,000 events after each, for a page that is off
+os.environ.setdefault("GRADIO_ANALYTICS_MAX_EVENTS", "1")
+os.environ.setdefault("GRADIO_ANALYTICS_CACHE_FREQUENCY", str(10**9))
 
 import gradio as gr
 from starlette.middleware import Middleware
@@ -79,7 +82,7 @@ def build_app(runs: Runs | None = None, trace: Path | None = None) -> gr.Blocks:
                 build_results_page(demo)
         build_api(runs)
         demo.load(None, js="() => QAlignShell.open()")
-    return demo.queue(max_size=256, default_concurrency_limit=None)
+    return demo.queue(max_size=256, default_concurrency_limit=None, api_open=False)
 
 
 def _tab(name: str) -> gr.Tab:

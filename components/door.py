@@ -1,21 +1,34 @@
-"""What is refused before Gradio reads it: files, endless bodies, calls that name no settings."""
+"""What is refused before Gradio reads it, and who is no longer there: the app's own doorkeeper."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
+from collections import Counter
+from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
+from urllib.parse import parse_qs, urlencode
 
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from components.endpoints import ENDPOINTS, settings
-from qalign_core.reading import from_json, shown
+from qalign_core.reading import from_json, is_text, is_whole, shown
 from qalign_core.run import Limits
 
 MAX_BODY = 4 * 2**20
 """Bytes of what one request sends: far more than the page's largest, rewards of long chains."""
-_CALL = re.compile(r"/call/(v2/)?([^/]*)/?$")
+MAX_SESSION = 64
+"""Characters of a session's name; a browser's has 11, a program's 36. Gradio keeps thousands."""
+UNREAD = 60.0
+"""Seconds after which a call that nobody reads is ended, and what it said forgotten."""
+_CALL = re.compile(r"(.*/call/)(v2/)?([^/]*)/?$")
+_EVENT = re.compile(r"/(queue/join|(run|api)/[^/]*)/?$")
+_STREAM = re.compile(r"/(queue/data|call/(v2/)?[^/]+/([^/]+))/?$")
+_CLOSED = re.compile(r"/(upload|process_recording|deep_link|file[=/]|proxy=|stream/)")
+"""What Gradio has for apps with files: this one has none, and a disk that fills up."""
 
 
 class Refused(Exception):
@@ -27,31 +40,64 @@ class Refused(Exception):
 
 
 class Door:
-    """Stands before the app; what goes in has a size, and a call has the settings it needs.
+    """Stands before the app; what goes in has a size, a call has what it needs, and a reader.
 
     Gradio answers a wrong number of settings, an unknown name and an unknown endpoint with "null"
     or an internal error; here each gets a sentence. A list of settings that is short is filled up
-    with their defaults.
+    with their defaults. And Gradio ends the runs of a reader who leaves, but not of one who never
+    comes: in his place the door comes, and leaves.
     """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
+        # by the name of a stream: a session's, or an event's
+        self._readers: Counter[str] = Counter()
+        self._unread: dict[str, asyncio.Task[None]] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer what is refused, pass on all else."""
-        if scope["type"] != "http" or scope["method"] != "POST":
+        if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         try:
-            if "/upload" in scope["path"]:
+            if _CLOSED.search(scope["path"]):
                 raise Refused(403, "this server takes no files")
-            body = await _body(receive)
-            if call := _CALL.search(scope["path"]):
-                body = _checked(body, call[2], by_name=bool(call[1]))
+            if scope["method"] == "POST":
+                await self._post(scope, receive, send)
+            else:
+                await self._get(scope, receive, send)
         except Refused as error:
             await JSONResponse({"detail": str(error)}, error.status)(scope, receive, send)
+
+    async def _get(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on; while it reads a stream, the stream is read."""
+        stream = _stream_of(scope)
+        if stream is None:
+            await self._app(scope, receive, send)
             return
-        first = True
+        self._is_read(stream)
+        self._readers[stream] += 1
+        try:
+            await self._app(scope, receive, send)
+        except RuntimeError:  # a stream that Gradio does not know: it has said so, and broke off
+            await send({"type": "http.response.body"})
+        finally:
+            self._readers[stream] -= 1
+            self._readers += Counter()  # forgets what nobody reads
+
+    async def _post(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Check what is sent and pass it on; what it starts has to be read.
+
+        Raises:
+            Refused: it is too large, or not what the app takes.
+        """
+        body = await _body(receive)
+        path, stream = scope["path"], None
+        if call := _CALL.search(path):
+            body = _checked(body, call[3], by_name=bool(call[2]))
+        elif _EVENT.search(path):
+            stream = _checked_event(body, scope["app"].get_blocks().fns)
+        first, answer = True, b""
 
         async def again() -> Message:
             nonlocal first
@@ -60,7 +106,58 @@ class Door:
             first = False
             return {"type": "http.request", "body": body, "more_body": False}
 
-        await self._app(scope, again, send)
+        async def listen(message: Message) -> None:
+            nonlocal answer
+            answer += message.get("body", b"")
+            await send(message)
+
+        if call:
+            await self._app(scope, again, listen)
+            with suppress(ValueError, KeyError, TypeError):  # refused: it started nothing
+                event = from_json(answer)["event_id"]
+                self._expect(event, {**scope, "path": f"{call[1]}{call[3]}/{event}"})
+        else:
+            await self._app(scope, again, send)
+            if stream is not None and "queue/join" in path:
+                query = urlencode({"session_hash": stream}).encode()
+                where = {"path": path.replace("join", "data"), "query_string": query}
+                self._expect(stream, {**scope, **where})
+
+    def _expect(self, stream: str, scope: Scope) -> None:
+        """End what a stream tells of unless somebody reads it in time."""
+        if not self._readers[stream]:
+            self._is_read(stream)
+            self._unread[stream] = asyncio.create_task(self._leave(stream, scope))
+
+    def _is_read(self, stream: str) -> None:
+        if waiting := self._unread.pop(stream, None):
+            waiting.cancel()
+
+    async def _leave(self, stream: str, scope: Scope) -> None:
+        """Read a stream in place of who did not come, and go."""
+        await asyncio.sleep(UNREAD)
+        del self._unread[stream]
+
+        async def silent() -> Message:
+            await asyncio.Event().wait()
+            raise AssertionError("nobody sets it")
+
+        async def nowhere(message: Message) -> None:
+            pass
+
+        get = {**scope, "method": "GET", "raw_path": scope["path"].encode()}
+        with suppress(TimeoutError, RuntimeError):  # it is read to its end, or forgotten already
+            async with asyncio.timeout(1.0):
+                await self._app(get, silent, nowhere)
+
+
+def _stream_of(scope: Scope) -> str | None:
+    """Which stream a request reads, by its name; None if none."""
+    found = _STREAM.search(scope["path"])
+    if found is None:
+        return None
+    query = parse_qs(scope["query_string"].decode("latin-1"))
+    return found[3] or query.get("session_hash", [""])[0]
 
 
 async def _body(receive: Receive) -> bytes:
@@ -81,6 +178,46 @@ async def _body(receive: Receive) -> bytes:
     return b"".join(parts)
 
 
+def _object(body: bytes) -> dict[str, Any]:
+    """What a request says, if it is an object whose session has a short name.
+
+    Raises:
+        Refused: it is not.
+    """
+    try:
+        said: Any = from_json(body)
+    except ValueError as error:
+        raise Refused(422, f"the request is no JSON ({error}); send an object") from error
+    if not isinstance(said, dict):
+        raise Refused(422, f"the request must be an object of settings, got {shown(said)}")
+    session = said.get("session_hash")
+    if session is not None and not (is_text(session) and len(session) <= MAX_SESSION):
+        raise Refused(
+            422, f"session_hash must be a text of {MAX_SESSION} characters, got {shown(session)}"
+        )
+    return said
+
+
+def _checked_event(body: bytes, events: Mapping[int, Any]) -> str | None:
+    """The session of an event of the page, if it is one; `events` are the app's own.
+
+    Raises:
+        Refused: it is none, or its values are more or fewer than the event takes.
+    """
+    said = _object(body)
+    number: Any = said.get("fn_index")
+    values = said.get("data")
+    if not is_whole(number) or number not in events:
+        raise Refused(
+            422, f"fn_index must be the number of an event, got {shown(number)}; programs use /call"
+        )
+    n = len(events[number].inputs)
+    if not isinstance(values, list) or len(values) != n:
+        got = f"{len(values)} of them" if isinstance(values, list) else shown(values)
+        raise Refused(422, f"data must be a list of {n} values for event {number}, got {got}")
+    return said.get("session_hash")
+
+
 def _checked(body: bytes, name: str, *, by_name: bool) -> bytes:
     """The body of a call, if it is one.
 
@@ -90,12 +227,7 @@ def _checked(body: bytes, name: str, *, by_name: bool) -> bytes:
     if name not in ENDPOINTS:
         raise Refused(404, f"there is no endpoint {shown(name)}; there are {', '.join(ENDPOINTS)}")
     known = [each.name for each in settings(Limits())]
-    try:
-        said: Any = from_json(body)
-    except ValueError as error:
-        raise Refused(422, f"the request is no JSON ({error}); send an object") from error
-    if not isinstance(said, dict):
-        raise Refused(422, f"the request must be an object of settings, got {shown(said)}")
+    said = _object(body)
     if by_name:
         given = said
         if unknown := [key for key in said if key not in known]:

@@ -17,8 +17,10 @@ from gradio_client.exceptions import AppError
 from toys import PROMPT, ToyLM, ToyRM
 
 import app
+from components import door
 from components.common.new_problem import new_problem
 from components.common.theme import head
+from components.endpoints import settings
 from components.session.offer import Offer
 from components.session.runs import Runs
 from components.watch.page import recorded_run
@@ -217,14 +219,92 @@ def test_a_call_that_nobody_reads_any_more_ends(endpoint):
         assert lm.ended.wait(PATIENCE / 1000)
 
 
-UPLOADS = ["upload", "gradio_api/upload", "gradio_api/upload/", "gradio_api/upload?upload_id=a"]
+@pytest.mark.parametrize("way", ["call", "queue"])
+def test_a_call_that_nobody_ever_reads_ends(monkeypatch, way):
+    monkeypatch.setattr(door, "UNREAD", 0.1)
+    lm = EndlessLM()
+    runs = Runs(Limits(), load=lambda *_: (lm, ToyRM()))
+    with serve(app.build_app(runs), **app.launch_options()) as address:
+        if way == "call":
+            started = httpx.post(f"{address}gradio_api/call/run_chain", json={"data": [PROMPT]})
+        else:
+            started = httpx.post(f"{address}gradio_api/queue/join", json=joined(address))
+        assert started.status_code == 200
+        assert lm.ended.wait(PATIENCE / 1000)
+        event = started.json()["event_id"]
+        forgotten = httpx.get(f"{address}gradio_api/call/run_chain/{event}", timeout=60)
+        assert forgotten.text == 'event: error\ndata: "404: Not Found"\n\n'
 
 
-@pytest.mark.parametrize("path", UPLOADS)
-def test_no_file_is_taken(toy_app, path):
-    answer = httpx.post(f"{toy_app}{path}", files={"files": ("a.txt", b"x" * 10**6)})
-    assert answer.status_code == 403
-    assert answer.json() == {"detail": "this server takes no files"}
+def test_a_call_whose_reader_comes_in_time_goes_on(monkeypatch):
+    monkeypatch.setattr(door, "UNREAD", 1.0)
+    lm = EndlessLM()
+    runs = Runs(Limits(), load=lambda *_: (lm, ToyRM()))
+    with serve(app.build_app(runs), **app.launch_options()) as address:
+        call = f"{address}gradio_api/call/v2/run_chain"
+        event = httpx.post(call, json={"prompt": PROMPT}).json()["event_id"]
+        with httpx.stream("GET", f"{call}/{event}", timeout=PATIENCE) as answer:
+            beats = (line for line in answer.iter_lines() if line == "event: generating")
+            for _ in range(6):  # of a second each, where nothing comes any more
+                next(beats)
+            assert not lm.ended.is_set()
+        assert lm.ended.wait(PATIENCE / 1000)
+
+
+def joined(address, **changes):
+    """The body of a call of /run_chain as Gradio's own client sends it."""
+    events = httpx.get(f"{address}config").json()["dependencies"]
+    (number,) = (event["id"] for event in events if event["api_name"] == "run_chain")
+    values = [PROMPT, *(each.default for each in settings(Limits())[1:])]
+    return {"fn_index": number, "data": values, "session_hash": "a", **changes}
+
+
+WRONG_EVENTS = [
+    ({"fn_index": 10**6, "data": []}, "fn_index must be the number of an event, got 1000000"),
+    ({"fn_index": "0", "data": []}, "fn_index must be the number of an event, got '0'"),
+    ({"fn_index": True, "data": []}, "fn_index must be the number of an event, got True"),
+    ({"data": []}, "got None; programs use /call"),
+    ({"fn_index": 0, "data": [0] * 99}, "values for event 0, got 99 of them"),
+    ({"fn_index": 0, "data": "x"}, "values for event 0, got 'x'"),
+    ({"fn_index": 0, "data": [], "session_hash": "x" * 10**6}, "must be a text of 64 characters"),
+    ({"fn_index": 0, "data": [], "session_hash": 5}, "must be a text of 64 characters, got 5"),
+    ([], "the request must be an object"),
+]
+
+
+@pytest.mark.parametrize("path", ["queue/join", "run/predict", "api/run_chain/"])
+@pytest.mark.parametrize(("body", "said"), WRONG_EVENTS)
+def test_what_is_no_event_gets_one_sentence(toy_app, path, body, said):
+    answer = httpx.post(f"{toy_app}gradio_api/{path}", json=body)
+    assert answer.status_code == 422
+    assert said in answer.json()["detail"]
+    assert "\n" not in answer.json()["detail"]
+
+
+def test_an_endpoint_joins_the_queue_with_all_of_its_settings_only(toy_app):
+    few = httpx.post(f"{toy_app}gradio_api/queue/join", json=joined(toy_app, data=[PROMPT]))
+    assert few.status_code == 422
+    assert re.search(r"a list of \d+ values for event \d+, got 1 of them", few.text)
+    direct = httpx.post(f"{toy_app}gradio_api/run/run_chain", json=joined(toy_app))
+    assert direct.status_code == 404  # nothing skips the queue
+
+
+CLOSED = [
+    *("upload", "gradio_api/upload", "gradio_api/upload/", "gradio_api/upload?upload_id=a"),
+    *("gradio_api/process_recording", "gradio_api/deep_link?session_hash=a"),
+    *("gradio_api/file=/etc/passwd", "gradio_api/file=https://example.org/large"),
+    *("gradio_api/file/app.py", "gradio_api/proxy=https://example.org"),
+]
+
+
+@pytest.mark.parametrize("path", CLOSED)
+def test_no_file_is_taken_or_given(toy_app, path):
+    for answer in (
+        httpx.post(f"{toy_app}{path}", files={"files": ("a.txt", b"x" * 10**6)}),
+        httpx.get(f"{toy_app}{path}"),
+    ):
+        assert answer.status_code == 403
+        assert answer.json() == {"detail": "this server takes no files"}
 
 
 def test_mcp_is_offered_only_if_asked_for(monkeypatch):
