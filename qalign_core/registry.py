@@ -27,6 +27,8 @@ from qalign_core.errors import InvalidSetting, ModelLoadError, NotEnoughMemory
 from qalign_core.models.chat import check_sampling
 from qalign_core.protocols import RewardModel
 from qalign_core.reading import first_line, is_finite, is_text, is_whole, shown
+from qalign_core.rewards.functions import CompositeReward, FunctionReward
+from qalign_core.rewards.texts import is_text_reward, text_reward
 from qalign_core.run import Sampling
 
 if TYPE_CHECKING:
@@ -58,8 +60,9 @@ class Entry:
     Attributes:
         id: its short name.
         kind: "lm" or "rm".
-        source: folder below assets/, hub id, or address of a server; in a file of one's own also
-            any folder (from where that file is), and for a reward what `load_reward_model` takes.
+        source: folder below assets/, hub id, address of a server, or name of a reward that reads
+            the text alone; in a file of one's own also any folder (from where that file is), and
+            for a reward what `load_reward_model` takes.
         title: what people call it.
         parameters: how many, in millions; 0 if that was not said.
         licence: as the model's page names it.
@@ -87,12 +90,13 @@ class Entry:
     @property
     def shipped(self) -> bool:
         """Whether it comes with the project."""
-        return self.source.startswith("models/") and not self.own
+        return not self.own and (self.source.startswith("models/") or is_text_reward(self.source))
 
     @property
     def location(self) -> str:
-        """The folder if it is shipped with the project, else the source itself."""
-        return str(ASSETS / self.source) if self.shipped else self.source
+        """The folder of a model that is shipped with the project, else the source itself."""
+        folder = self.shipped and not is_text_reward(self.source)
+        return str(ASSETS / self.source) if folder else self.source
 
 
 @cache
@@ -227,7 +231,8 @@ def load_reward_model(id: str = "embedded", *, code: bool = False, **options: An
     """A reward model by registry id, folder, hub id or address; loaded once and shared.
 
     "judge:LM" is a language model that grades (`JudgeReward`), "0.7*A + 0.3*B" the weighted sum
-    of others (`CompositeReward`).
+    of others (`CompositeReward`), "mood", "plain", "length:N" and "contains:WORD" read the text
+    alone (`rewards.texts`).
 
     Args:
         id: which one.
@@ -244,8 +249,6 @@ def load_reward_model(id: str = "embedded", *, code: bool = False, **options: An
 
 def _reward(source: str, name: str, options: dict[str, Any], code: bool) -> RewardModel:
     """The reward that `source` says, under a name; of the options, those that it takes."""
-    from qalign_core.rewards.functions import CompositeReward, FunctionReward
-
     parts = reward_parts(source)
     if parts != ((1.0, source),):
         loaded = [(_reward(part, part, options, code), weight) for weight, part in parts]
@@ -255,6 +258,8 @@ def _reward(source: str, name: str, options: dict[str, Any], code: bool) -> Rewa
     if options:
         taken = _takes("rm", source)
         options = {option: value for option, value in options.items() if option in taken}
+    if (of_text := text_reward(source, id=name)) is not None:
+        return of_text
     if source.startswith(JUDGE):
         from qalign_core.rewards.judge import JudgeReward
 
@@ -298,7 +303,8 @@ def _made_of(id: str) -> str | None:
         return None
     source = entry.source
     plain = reward_parts(source) == ((1.0, source),)
-    return source if not plain or source.startswith(JUDGE) or ".py:" in source else None
+    made = not plain or source.startswith(JUDGE) or ".py:" in source or is_text_reward(source)
+    return source if made else None
 
 
 def _entry_options(kind: str, id: str) -> dict[str, Any]:
@@ -317,7 +323,7 @@ def _takes(kind: str, id: str) -> dict[str, str]:
             return dict(ChainMap(*(_takes(kind, name) for _, name in parts)))
     if id.startswith(JUDGE):
         return _takes("lm", id.removeprefix(JUDGE))
-    if ".py:" in id:
+    if ".py:" in id or is_text_reward(id):
         return {}
     entry = entries().get((kind, id))
     _, makers = _loader(kind, entry.source if entry is not None else id)

@@ -245,8 +245,8 @@ def reward_models(folders, language_models):
                 )
             elif name == "composite":
                 made[name] = CompositeReward([(load("rule"), 0.5), (load("llama"), -2.0)])
-            elif name == "embedded":
-                made[name] = load_reward_model("embedded")
+            elif name in SHIPPED_RMS:
+                made[name] = load_reward_model(name)
             else:
                 path = folders(name.removesuffix("+ids"), 1)
                 ids = name.endswith("+ids")
@@ -255,11 +255,13 @@ def reward_models(folders, language_models):
 
     yield load
     for name, model in made.items():
-        if hasattr(model, "close") and name != "embedded":
+        if hasattr(model, "close") and name not in SHIPPED_RMS:
             model.close()
 
 
 EMBEDDED_RM = ["embedded"] if (ASSETS / "models" / "rm").is_dir() else []
+OF_TEXTS = ["mood", "plain", "length:12", "contains:sun"]
+SHIPPED_RMS = [*EMBEDDED_RM, *OF_TEXTS]
 TORCH_RMS = [*REWARD_MODELS, "llama+ids", *EMBEDDED_RM]
 
 
@@ -267,11 +269,11 @@ TORCH_RMS = [*REWARD_MODELS, "llama+ids", *EMBEDDED_RM]
 async def responses(language_models):
     """Responses of many lengths, some cut short, some with characters of several bytes."""
     drawn = await draws(language_models("llama"), 20)
-    text = "Zoë has 12 + 5 = 17. The answer is 17."
-    return [*drawn, Response((), text, True), Response((), "", True)]
+    texts = ("Zoë has 12 + 5 = 17. The answer is 17.", "", "A fine day in the sun.")
+    return [*drawn, *(Response((), text, True) for text in texts)]
 
 
-@pytest.mark.parametrize("name", ["rule", "composite", *TORCH_RMS])
+@pytest.mark.parametrize("name", ["rule", "composite", *OF_TEXTS, *TORCH_RMS])
 async def test_one_by_one_scores_equal_those_of_a_batch(name, reward_models, responses):
     rm = reward_models(name)
     together = await asyncio.gather(*(rm.score(PROMPT, response) for response in responses))

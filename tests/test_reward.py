@@ -46,9 +46,12 @@ def test_a_sum_may_be_mixed_with_a_third():
     assert mixed(SUM, "embedded", 0.5) == "0.35*embedded + 0.15*embedded-weak + 0.5*embedded"
 
 
-def test_where_any_id_of_the_hub_is_offered_it_can_be_typed():
+def test_where_any_id_of_the_hub_is_offered_it_can_be_typed_and_a_word_to_reward_always():
     assert model_list(Offer(own=True), "lm", "embedded").allow_custom_value
     assert not model_list(OFFER, "lm", "embedded").allow_custom_value
+    rewards = model_list(OFFER, "rm", "embedded")
+    assert rewards.allow_custom_value
+    assert "contains:rain" in rewards.info
 
 
 class Sized(ToyRM):

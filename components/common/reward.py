@@ -17,6 +17,8 @@ from qalign_core.registry import reward_parts
 
 SHARE = 0.3
 """Share of the second reward, until somebody moves it."""
+TYPED = "a word or a length of your own: contains:rain, length:30"
+"""What may be typed into a list of rewards on every server."""
 
 
 def mixed(first: object, second: object, share: object) -> str:
@@ -52,13 +54,14 @@ def unmixed(rm: str, offer: Offer) -> tuple[str, str, float]:
 
 
 def model_list(offer: Offer, kind: str, value: str, **options: Any) -> gr.Dropdown:
-    """A list of the models that are offered; where any id of the hub is, it can be typed."""
+    """A list of the models that are offered; what else may be asked for can be typed."""
+    typed = [TYPED] * (kind == "rm") + ["any id of the hub: owner/name"] * offer.own
     return gr.Dropdown(
         _choices(offer, kind),
         value=value,
-        filterable=offer.own,
-        allow_custom_value=offer.own,
-        info="or any id of the hub: owner/name" if offer.own else None,
+        filterable=bool(typed),
+        allow_custom_value=bool(typed),
+        info=f"or {' or '.join(typed)}" if typed else None,
         min_width=240,  # a name in full, on a phone too
         **options,
     )
@@ -74,8 +77,8 @@ def second_reward(
         value=second,
         label="And a second reward model",
         info="steers by two preferences: the reward is their weighted sum",
-        filterable=offer.own,
-        allow_custom_value=offer.own,
+        filterable=True,
+        allow_custom_value=True,
         **options,
     )
     slider = gr.Slider(

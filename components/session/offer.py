@@ -19,6 +19,7 @@ from qalign_core.registry import (
     reward_models,
     reward_parts,
 )
+from qalign_core.rewards.texts import is_text_reward
 
 SMALL = 700.0
 """Millions of parameters that a free machine of two cores still runs."""
@@ -68,7 +69,8 @@ class Offer:
 
     def _check(self, kind: str, id: str) -> None:
         hub_id = _HUB_ID.fullmatch(id) is not None and not Path(id).exists()
-        if id in self.models[kind] or (self.own and hub_id):
+        of_text = kind == "rm" and is_text_reward(id)  # any word, any number
+        if of_text or id in self.models[kind] or (self.own and hub_id):
             return
         known = ", ".join(self.models[kind])
         more = " or an id of the hub (owner/name or owner/name@revision)" if self.own else ""
@@ -84,7 +86,8 @@ class Offer:
 
 def needs_gpu(lm: str, rm: str) -> bool:
     """Whether a run has a model that neither comes with the project nor runs on another server."""
-    found = [entries().get(part) for part in _parts(lm, rm)]
+    parts = [(kind, id) for kind, id in _parts(lm, rm) if kind == "lm" or not is_text_reward(id)]
+    found = [entries().get(part) for part in parts]
     return not all(entry and (entry.shipped or is_address(entry.source)) for entry in found)
 
 

@@ -1,0 +1,119 @@
+"""Rewards that everyone can judge, read off the response's text: nothing is trained or downloaded.
+
+Each is named by its kind, or by "kind:argument". What none of them can see, its title in
+`assets/registry.toml` says.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+from qalign_core.errors import InvalidSetting
+from qalign_core.rewards.functions import FunctionReward
+
+Reading = Callable[[str], float]
+"""From a text to its reward."""
+
+WORD = re.compile(r"\w+(?:['’-]\w+)*")
+END = re.compile(r"[.!?…]+(?=\W|$)")
+
+MOST_MOOD = 0.9999
+"""VADER rounds its score to four decimals, and atanh(1) is infinite."""
+WORST_GRADE = 20.0
+"""The school grade of what has no words, and of all that is harder still."""
+MOST_WORDS = 10_000
+
+
+def text_reward(name: str, *, id: str | None = None) -> FunctionReward | None:
+    """The reward of that name; None if the name is of no such reward.
+
+    Args:
+        name: "mood", "plain", "length:12", "contains:WORD".
+        id: what traces call it; by default the name.
+
+    Raises:
+        InvalidSetting: what stands behind the kind cannot be.
+    """
+    kind, _, argument = name.partition(":")
+    if kind not in _KINDS:
+        return None
+    read = _KINDS[kind](argument.strip())
+    return FunctionReward(lambda _prompt, text: read(text), id=id or name)
+
+
+def is_text_reward(name: str) -> bool:
+    """Whether a name is, or is meant to be, that of a reward of this kind."""
+    return name.partition(":")[0] in _KINDS
+
+
+def _mood(argument: str) -> Reading:
+    """Kind words over unkind ones: `atanh(c)` of VADER's compound score `c`, from -5 to 5.
+
+    With the sum `s` of the words' valences `c = s / sqrt(s^2 + 15)`, so a third kind word hardly
+    moves `c`; `atanh(c) = asinh(s / sqrt(15))` goes on growing.
+    """
+    _takes_nothing("mood", argument)
+    scores = _vader().polarity_scores
+    return lambda text: math.atanh(max(-MOST_MOOD, min(MOST_MOOD, scores(text)["compound"])))
+
+
+def _plain(argument: str) -> Reading:
+    """Short words in short sentences: minus the school grade of the ARI, from -20 to 0.
+
+    Automated Readability Index = 4.71 letters/words + 0.5 words/sentences - 21.43 (Smith and
+    Senter, 1967).
+    """
+    _takes_nothing("plain", argument)
+
+    def read(text: str) -> float:
+        words = WORD.findall(text)
+        if not words:
+            return -WORST_GRADE
+        letters, sentences = sum(map(len, words)), max(1, len(END.findall(text)))
+        grade = 4.71 * letters / len(words) + 0.5 * len(words) / sentences - 21.43
+        return -max(0.0, min(WORST_GRADE, grade))
+
+    return read
+
+
+def _length(argument: str) -> Reading:
+    """As near to a number of words as it can: minus the words that are missing or too many."""
+    wanted = int(argument) if re.fullmatch(r"[0-9]{1,5}", argument) else -1
+    if not 0 <= wanted <= MOST_WORDS:
+        raise InvalidSetting(
+            f"length takes a number of words up to {MOST_WORDS:,}, got {argument[:40]!r}; "
+            "write length:12"
+        )
+    return lambda text: -float(abs(len(WORD.findall(text)) - wanted))
+
+
+def _contains(argument: str) -> Reading:
+    """1 if the text has the word or words, whole and in any case, else 0."""
+    if not argument:
+        raise InvalidSetting("contains takes a word, got none; write contains:WORD")
+    found = re.compile(rf"(?<!\w){re.escape(argument)}(?!\w)", re.IGNORECASE)
+    return lambda text: float(found.search(text) is not None)
+
+
+_KINDS: dict[str, Callable[[str], Reading]] = {
+    "mood": _mood,
+    "plain": _plain,
+    "length": _length,
+    "contains": _contains,
+}
+
+
+def _takes_nothing(kind: str, argument: str) -> None:
+    if argument:
+        raise InvalidSetting(f"{kind} takes nothing, got {argument[:40]!r}; write {kind} alone")
+
+
+@cache
+def _vader() -> Any:
+    from vaderSentiment.vaderSentiment import SentimentIntensityAnalyzer  # reads its word list
+
+    return SentimentIntensityAnalyzer()
