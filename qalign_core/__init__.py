@@ -13,6 +13,7 @@ from qalign_core.decide.rules import (
     minimum_bayes_risk,
     weighted_majority_vote,
 )
+from qalign_core.export.page import framed
 from qalign_core.models.enumerable import EnumerableLM
 from qalign_core.protocols import LanguageModel, RewardModel
 from qalign_core.registry import load_language_model, load_reward_model
@@ -28,6 +29,8 @@ from qalign_core.types import (
     Trace,
     TraceHeader,
 )
+
+Trace._repr_html_ = framed
 
 __version__ = "0.2.0"
 

@@ -1,4 +1,4 @@
-"""The command line: `qalign run|compare|evaluate|report|tune --help`.
+"""The command line: `qalign run|compare|evaluate|report|tune|export --help`.
 
 Results go to standard output, progress and errors to standard error. Ctrl-C keeps what was
 sampled: a trace is written as the steps arrive, and the same command goes on with it.
@@ -25,6 +25,7 @@ from qalign_core.analysis.paired import verdict
 from qalign_core.analysis.tuning import tune_beta
 from qalign_core.assets import ASSETS
 from qalign_core.errors import InvalidSetting, InvalidTask, QAlignError
+from qalign_core.export.page import page
 from qalign_core.models.progress import TOLD
 from qalign_core.protocols import AnswerExtractor, LanguageModel, RewardModel
 from qalign_core.reading import is_text, shown
@@ -36,7 +37,7 @@ from qalign_core.runs.report import report, summary
 from qalign_core.runs.results import Results, pack
 from qalign_core.runs.runner import Drawn, header_of, record
 from qalign_core.runs.store import TraceFile, open_trace
-from qalign_core.runs.trace import end_line
+from qalign_core.runs.trace import end_line, trace_text
 from qalign_core.types import ScoredResponse, Step, Trace, TraceHeader
 
 Models = tuple[LanguageModel, RewardModel]
@@ -144,6 +145,13 @@ def _parser() -> argparse.ArgumentParser:
     tune.add_argument("--prompts", type=int, default=32, help="problems, from the end of the set")
     tune.add_argument("--start", type=float, default=1.0, help="first beta")
     tune.set_defaults(command=_tune)
+
+    export = commands.add_parser("export", help="a trace as one page that plays without a network")
+    export.add_argument("trace", type=Path, help="file of the trace, as run --out writes it")
+    export.add_argument("--html", type=Path, required=True, help="file of the page")
+    export.add_argument("--title", default="", help="of the page")
+    export.add_argument("--says", default="", help="what there is to see, in a sentence or two")
+    export.set_defaults(command=_export)
     return parser
 
 
@@ -520,3 +528,14 @@ async def _tune(options: argparse.Namespace) -> None:
         f"acceptance {tuned.acceptance:.0%} of proposals that differ from the state, "
         f"{tuned.overall:.0%} of all; rounds at {', '.join(f'{b:.3g}' for b in tuned.rounds)}"
     )
+
+
+async def _export(options: argparse.Namespace) -> None:
+    made = page(trace_text(options.trace), title=options.title, says=options.says)
+    try:
+        options.html.write_text(made, encoding="utf-8")
+    except OSError as error:
+        raise InvalidSetting(
+            f"{options.html} cannot be written ({error.strerror}); give the path of a new file"
+        ) from error
+    print(f"{options.html}: {len(made.encode()):,} bytes")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import ClassVar
 
 from qalign_core.run import Run
 
@@ -206,6 +207,9 @@ class Trace:
     pool: tuple[ScoredResponse, ...] = ()
     base_rewards: tuple[float, ...] = ()
     end: tuple[str, str] | None = None
+
+    # how a notebook shows it; `qalign_core` says how, since what draws pages is a floor above
+    _repr_html_: ClassVar[Callable[[Trace], str]]
 
     @classmethod
     def collect(cls, steps: Iterable[Step], header: TraceHeader | None = None) -> Trace:

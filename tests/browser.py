@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from components.common.scripts import bundle
+from qalign_core.export.scripts import bundle
 
 ROOT = Path(__file__).resolve().parent.parent
 CHROMIUM = shutil.which("chromium") or "/usr/bin/chromium"

@@ -26,6 +26,7 @@ FLOORS = (
     {"analysis"},
     {"exact"},
     {"runs"},
+    {"export"},
     {"cli"},
     {"__main__"},
 )

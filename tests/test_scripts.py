@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from browser import ROOT
 
-from components.common.scripts import bundle
 from components.common.theme import head
+from qalign_core.export.scripts import bundle
 
 SCRIPTS = sorted((ROOT / "assets").rglob("*.js"))
 WITH_SCRIPTS_IN_THEM = [ROOT / "app.py", *sorted((ROOT / "components").rglob("*.py"))]

@@ -7,8 +7,8 @@ from pathlib import Path
 import gradio as gr
 from plotly.offline import get_plotlyjs
 
-from components.common.scripts import bundle
 from qalign_core.assets import ASSETS
+from qalign_core.export.scripts import bundle
 
 
 def theme() -> gr.themes.Base:

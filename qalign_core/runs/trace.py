@@ -125,7 +125,15 @@ def load_trace(path: str | Path) -> Trace:
     Raises:
         InvalidTrace: it is not a trace of this version; the message names the line.
     """
-    path = Path(path)
+    return parse_trace(trace_text(Path(path)))
+
+
+def trace_text(path: Path) -> str:
+    """The text of a trace's file.
+
+    Raises:
+        InvalidTrace: it cannot be read, or is no text.
+    """
     try:
         size = path.stat().st_size
         if size > MAX_BYTES:
@@ -133,7 +141,7 @@ def load_trace(path: str | Path) -> Trace:
                 f"{path.name} has {size:,} bytes; a trace of at most {MAX_BYTES:,} was expected"
             )
         # a killed writer may leave half a character too
-        return parse_trace(getincrementaldecoder("utf-8")().decode(path.read_bytes()))
+        return getincrementaldecoder("utf-8")().decode(path.read_bytes())
     except OSError as error:
         raise InvalidTrace(
             f"{path.name} cannot be read ({error.strerror}); give the path of a trace file"

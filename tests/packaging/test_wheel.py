@@ -14,6 +14,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 README = (ROOT / "README.md").read_text("utf-8")
+CORE = "qalign_core"
 
 
 def ran(*command: object, folder: Path) -> str:
@@ -49,12 +50,12 @@ def programs(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return programs
 
 
-def test_the_wheel_holds_the_models_the_registry_and_the_problem_sets_and_no_page(wheel):
+def test_the_wheel_holds_the_models_the_registry_the_problem_sets_the_player_and_no_page(wheel):
     names = set(zipfile.ZipFile(wheel).namelist())
-    for kind in ("models", "tasks"):
+    for kind in ("models", "player", "tasks"):
         for path in (ROOT / "assets" / kind).rglob("*.*"):
             assert f"qalign_core/{path.relative_to(ROOT).as_posix()}" in names
-    assert "qalign_core/assets/registry.toml" in names
+    assert {"qalign_core/assets/registry.toml", "qalign_core/assets/dom.js"} <= names
     assert {name.split("/")[0].split("-")[0] for name in names} == {
         "qalign_core",
         "qalign_explorer",
@@ -83,3 +84,12 @@ def test_a_run_of_the_wheel_is_the_run_of_the_checkout(programs, tmp_path):
     command = ["run", "--prompt", "Hi", "--rm", "embedded-weak", "--steps", "4", "--seed", "3"]
     installed = ran(programs / "qalign", *command, folder=tmp_path)
     assert installed == ran(sys.executable, "-m", "qalign_core", *command, folder=ROOT)
+
+
+def test_the_command_exports_the_page_that_the_checkout_exports(programs, tmp_path):
+    trace = ROOT / "assets" / "runs" / "watch.jsonl"
+    for name, command in (("wheel", [programs / "qalign"]), ("tree", [sys.executable, "-m", CORE])):
+        folder = tmp_path if name == "wheel" else ROOT
+        ran(*command, "export", trace, "--html", tmp_path / f"{name}.html", folder=folder)
+    pages = [(tmp_path / f"{name}.html").read_text("utf-8") for name in ("wheel", "tree")]
+    assert pages[0] == pages[1]

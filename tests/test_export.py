@@ -1,0 +1,176 @@
+"""What is taken home: a page that plays a trace from a disk, in a frame, in a notebook."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+import shlex
+from html.parser import HTMLParser
+
+import pytest
+from browser import ROOT
+from traces import HOSTILE, hostile_trace, toy_trace
+
+from qalign_core.cli import _parser, _run_of, main
+from qalign_core.errors import InvalidTrace
+from qalign_core.export.command import command_of
+from qalign_core.export.page import as_data, page, page_around
+from qalign_core.run import Run, Sampling
+from qalign_core.runs.trace import parse_trace
+
+API = "document.querySelector('.qp').qalign"
+PLAYING = ".qp[data-t]:not([data-t='0'])"
+"""What is there once the first step is: the page's policy forbids `wait_for_function`, an eval."""
+RECORDED = ROOT / "assets" / "runs" / "watch.jsonl"
+BREAKING = "</script><!-- <script> --> \u2028 \u2029 ]]> &lt; \u202e"
+
+
+class Scripts(HTMLParser):
+    """The elements of a page, and what is in its script elements."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.opened: list[str] = []
+        self.scripts: list[str] = []
+        self.inside = False
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        self.opened.append(tag)
+        self.inside = tag == "script"
+        if self.inside:
+            self.scripts.append("")
+            assert "src" not in dict(attributes)
+
+    def handle_endtag(self, tag):
+        self.inside = False
+
+    def handle_data(self, data):
+        if self.inside:
+            self.scripts[-1] += data
+
+
+def breaking_trace() -> str:
+    """A trace whose prompt and texts try to end the element that they stand in, unescaped."""
+    lines = [json.loads(line) for line in hostile_trace().splitlines()]
+    lines[0]["prompt"] = BREAKING
+    for line in lines[1:-1]:
+        line["pieces"][0] = BREAKING
+    return "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
+
+
+@pytest.mark.parametrize("make", [toy_trace, hostile_trace, breaking_trace])
+def test_the_trace_in_a_page_is_the_trace(make):
+    text = make()
+    inside = Scripts(page(text)).scripts
+    assert len(inside) == 3  # the trace, the player, what starts it
+    assert parse_trace(inside[0]) == parse_trace(text)
+
+
+def test_title_and_caption_are_texts():
+    made = page(toy_trace(2), title="</title><img src=x>", says="<script>hit</script> & more")
+    assert "img" not in Scripts(made).opened
+    assert len(Scripts(made).scripts) == 3
+    assert "&lt;script&gt;hit&lt;/script&gt; &amp; more" in made
+
+
+def test_a_page_is_300_kb_or_less_beside_its_trace_and_names_no_host():
+    text = RECORDED.read_text("utf-8")
+    made = page(text)
+    assert len(made.encode()) - len(as_data(text).encode()) <= 300_000
+    around = "".join(page_around(parse_trace(text).header))
+    assert set(re.findall(r"https?://[^\s\"')]+", around)) <= {"http://www.w3.org/2000/svg"}
+
+
+def test_a_page_of_what_a_killed_run_left_plays_its_whole_lines():
+    text = toy_trace(8)
+    assert Scripts(page(text[:-40])).scripts[0] == text[: text[:-40].rindex("\n") + 1]
+    with pytest.raises(InvalidTrace, match="empty"):
+        page("")
+
+
+RUNS = [
+    Run(prompt="Tom has 5 eggs. How many?"),
+    Run(prompt="-5 + 3?", beta=0.25, steps=8, chains=4, seed=0, pool=0, reference="-2"),
+    Run(prompt='Say "it\'s" for $5.', lm="smollm2-135m", rm="0.7*mood + 0.3*plain",
+        temperature=0.7, max_new_tokens=192, extractor=None),
+    Run(prompt="Write one sentence.", extractor=None, matched="pool", pool=4096, burn_in=8),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("run", RUNS, ids=lambda run: run.prompt)
+def test_the_command_of_a_run_asks_for_that_run(run):
+    words = shlex.split(command_of(run))
+    assert words[0] == "qalign"
+    options = _parser().parse_args(words[1:])
+    asked = _run_of(options, matched=run.matched)
+    said = {name for name in Sampling.__slots__ if getattr(options, name) is not None}
+    for name in Run.kinds():
+        if name not in Sampling.__slots__ or name in said:
+            assert getattr(asked, name) == getattr(run, name), name
+    # the sampling that goes without saying is the model's own: 128 tokens for one of the hub
+    assert ("max_new_tokens" in said) == (run.lm != "embedded")
+
+
+def test_the_command_writes_the_page_and_says_what_is_wrong_in_one_sentence(tmp_path, capsys):
+    out = tmp_path / "page.html"
+    assert main(["export", str(RECORDED), "--html", str(out), "--title", "One chain"]) == 0
+    assert out.read_text("utf-8") == page(RECORDED.read_text("utf-8"), title="One chain")
+    for trace, target in (
+        (ROOT / "README.md", out),
+        (tmp_path / "none.jsonl", out),
+        (RECORDED, tmp_path / "no" / "page.html"),
+    ):
+        capsys.readouterr()
+        assert main(["export", str(trace), "--html", str(target)]) == 2
+        said = capsys.readouterr().err
+        assert said.startswith("qalign: ")
+        assert said.count("\n") == 1
+
+
+def test_a_notebook_shows_a_trace_in_a_frame_of_its_own():
+    trace = parse_trace(toy_trace(4))
+    frame = trace._repr_html_()
+    (inside,) = re.findall(r'srcdoc="([^"]*)"', frame)
+    assert 'sandbox="allow-scripts"' in frame
+    assert parse_trace(Scripts(html.unescape(inside)).scripts[0]) == trace
+
+
+# in a browser
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_a_page_plays_from_a_disk_with_no_network(visit, tmp_path):
+    path = tmp_path / "page.html"
+    path.write_text(page(RECORDED.read_text("utf-8"), title="One chain"), encoding="utf-8")
+    shown = await visit(path.as_uri())
+    await shown.locator(PLAYING).wait_for()
+    assert shown.hosts == {""}  # nothing but the file
+    assert await shown.inner_text("h1") == "One chain"
+    wider = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+    assert await shown.evaluate(wider) <= 0
+
+
+@pytest.mark.asyncio(loop_scope="session")
+@pytest.mark.parametrize("make", [hostile_trace, breaking_trace])
+async def test_hostile_texts_do_nothing_in_a_page(visit, tmp_path, make):
+    path = tmp_path / "page.html"
+    path.write_text(page(make(), title=HOSTILE[0], says=HOSTILE[3]), encoding="utf-8")
+    shown = await visit(path.as_uri())
+    await shown.evaluate(f"{API}.seek(2)")
+    assert await shown.evaluate("window.hit") is None
+    assert await shown.locator("img").count() == 0
+    assert shown.hosts == {""}
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_a_page_plays_in_a_frame_that_may_do_nothing_else(visit, tmp_path):
+    path = tmp_path / "notebook.html"
+    frame = parse_trace(toy_trace(8))._repr_html_()
+    path.write_text(f'<!doctype html><title>Cell</title><i class="qp"></i>{frame}', "utf-8")
+    shown = await visit(path.as_uri(), width=900)
+    inside = shown.frames[1]
+    await inside.locator(PLAYING).wait_for()
+    await inside.get_by_role("button", name="Pause").click()
+    assert not await inside.evaluate(f"{API}.position.playing")
