@@ -1,0 +1,163 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Alignment by Markov chain Monte Carlo
+#
+# A language model rewrites its answer from a random place; a reward and a coin decide whether the
+# rewrite stays. This notebook goes through what that does, with `qalign_core` and the models that
+# come with it: nothing is downloaded, and it runs in under a minute on a laptop.
+#
+# The file is plain Python. `jupytext --to ipynb alignment_by_mcmc.py` makes a notebook of it, and
+# VS Code and JupyterLab (with jupytext) open it as it is.
+
+# %%
+from collections import Counter
+
+from qalign_core import (
+    collect,
+    load_language_model,
+    load_reward_model,
+    majority_vote,
+    sample_iid,
+)
+from qalign_core.analysis.diagnostics import acceptance, agreement, ess
+from qalign_core.decide.answers.extraction import extract_number
+from qalign_core.exact.mistakes import MISTAKES, broken
+from qalign_core.exact.world import preset
+from qalign_core.exact.wrong_reward import Example, outcomes
+from qalign_core.run import Run
+from qalign_core.runs.runner import record
+from qalign_core.runs.trace import parse_trace
+
+PROMPT = "Leo has 9 ribbons. He buys 3 boxes of 4 ribbons each. How many ribbons does Leo have now?"
+RIGHT = "21"
+
+lm = load_language_model("embedded")
+rm = load_reward_model("embedded")
+
+
+def drawn(reward=rm, **settings):
+    """The trace of a run, drawn here."""
+    run = Run(prompt=PROMPT, reference=RIGHT, pool=0, **settings)
+    return parse_trace("".join(item.line for item in collect(record(lm, reward, run))))
+
+
+# %% [markdown]
+# ## 1. One step
+#
+# A step keeps the first `index` tokens of the current answer, lets the model write the rest, asks
+# the reward model, and draws a number *u*. The rewrite is accepted if *u* is below
+#
+# $$\alpha = \min\left(1, \exp\frac{r(y') - r(y)}{\beta} \cdot \frac{|y|}{|y'|}\right).$$
+#
+# The second factor is there because every token is an equally likely place to cut: a short answer
+# proposes each of its rewrites more often than a long one does.
+
+# %%
+trace = drawn(beta=1.0, steps=48, seed=7)
+for step in trace.steps[1:4]:
+    print(f"step {step.t}: kept {step.index} of {len(step.current.response)} tokens")
+    print("  now     ", f"{step.current.reward:6.2f}", step.current.response.text)
+    print("  proposed", f"{step.proposal.reward:6.2f}", step.proposal.response.text)
+    print("  ", "accepted" if step.accepted else "rejected")
+
+# %% [markdown]
+# A trace shows itself as a page that plays: press the space bar in it.
+
+# %%
+trace
+
+# %% [markdown]
+# ## 2. Worse may be right
+#
+# Some steps accept a text that the reward likes *less*. A search for the best text would never do
+# that; a sampler must, or it could not leave the first hill it climbs.
+
+# %%
+worse = [s for s in trace.steps if s.accepted and s.proposal.reward < s.current.reward]
+print(f"{len(worse)} of {len(trace.steps) - 1} steps went down and were accepted")
+
+# %% [markdown]
+# ## 3. β
+#
+# Small β: the reward decides, and few rewrites are good enough. Large β: the model decides, and
+# nearly everything is accepted. Guess the two rates before you run the cell.
+
+# %%
+for beta in (0.1, 1.0, 10.0):
+    steps = drawn(beta=beta, steps=48, seed=7).steps
+    rewards = [step.state.reward for step in steps]
+    rate = acceptance(steps).changed.value
+    mean = sum(rewards) / len(rewards)
+    print(f"beta {beta:4}: {rate:.0%} of changed proposals accepted, mean reward {mean:6.2f}")
+
+# %% [markdown]
+# ## 4. From states to an answer
+#
+# The chain's states are samples, so the answer is their vote. A text that is hard to beat stays
+# long and is counted at every step: that is how the reward gets its say.
+
+# %%
+states = trace.states
+pool = collect(sample_iid(lm, rm, PROMPT, n=48, seed=7))
+for name, texts in (("chain", states), ("model alone", pool)):
+    votes = Counter(extract_number(text.response.text) for text in texts)
+    print(f"{name:12}", majority_vote(texts, extract_number).answer, votes.most_common(4))
+
+# %% [markdown]
+# ## 5. Why best-of-n falls
+#
+# In a constructed world everything can be computed. Answer A is right, B popular and wrong, C rare
+# and overrated by the reward. The more samples best-of-n has, the more surely it finds C.
+
+# %%
+for outcome in outcomes(Example(hack_mass=0.01, hack_reward=3.0, beta=1.0), samples=(1, 16, 128)):
+    right, _, hacked = outcome.answers
+    print(f"{outcome.method:14} n = {outcome.n:3}: right {right:.0%}, hacked {hacked:.0%}")
+
+# %% [markdown]
+# ## 6. Break the rule
+#
+# A language model so small that all its responses can be written down shows what each part of the
+# rule is for: the distance between where a wrong rule ends and where it should.
+
+# %%
+world = preset()
+for mistake in MISTAKES:
+    ends = broken(world, 1.0, mistake.rule)
+    print(f"{mistake.title:28} ends {ends.distance:.3f} away from the target")
+
+# %% [markdown]
+# ## 7. Can I trust it?
+#
+# Several chains that agree are a better sign than one long chain: one that is stuck looks calm.
+# Split R-hat compares them; the effective sample size says how many independent texts they are
+# worth.
+
+# %%
+four = drawn(beta=1.0, steps=64, seed=7, chains=4)
+rewards = [[step.state.reward for step in steps] for steps in four.chains.values()]
+found = agreement(rewards)
+print(f"split R-hat {found.rhat:.3f} (mixed below {found.limit:.3f}): mixed = {found.is_mixed}")
+print(f"{sum(map(len, rewards))} states are worth {ess(rewards):.0f} independent ones")
+
+# %% [markdown]
+# ## 8. A reward that you can judge yourself
+#
+# `contains:WORD`, `length:N`, `plain` and `mood` read the text alone, so you see at once what they
+# reward, and what they cannot see. Here: about ten words. Does the answer survive?
+
+# %%
+short = drawn(load_reward_model("length:10"), beta=0.5, steps=48, seed=7)
+last = short.steps[-1].state
+print(len(last.response.text.split()), "words:", last.response.text)
