@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from qalign_core.export.dictionary import style
 from qalign_core.export.scripts import bundle
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -69,7 +70,7 @@ def standalone(trace: str | None, *, dark: bool = False, options: str = "") -> s
     text = json.dumps(trace).replace("<", "\\u003c")
     return f"""<!doctype html><html lang="en"><meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1"><title>Player</title>
-<style>body {{ margin: 0; padding: 8px; font-family: Arial; }} {css}</style>
+<style>body {{ margin: 0; padding: 8px; font-family: Arial; }} {style()} {css}</style>
 <body class="{"dark" if dark else ""}"><main id="here"></main><script>{js}</script>
 <script>const text = {text};
 window.api = QAlign.mount(document.getElementById("here"),

@@ -101,6 +101,12 @@ Object.assign(globalThis, { ...m2 });
     )
 
 
+def test_a_comment_before_code_takes_nothing_with_it(tmp_path):
+    body = "const a =\n  /** @type {any} */ (1);\n"
+    page = write(tmp_path, page=f"{body}/** A sum. */\nexport const b = a + 1;\n")
+    assert f"{body}const b = a + 1;\n" in bundle(page)
+
+
 @pytest.mark.parametrize(
     "line",
     [

@@ -5,6 +5,7 @@ import { copyLink, downloadTrace, openTrace } from "./actions.js";
 import { betaSlider } from "./beta.js";
 import { diagnostics } from "./diagnostics.js";
 import { closeFromOutside, onOpened, showDrawer } from "./drawer.js";
+import { follow, listen } from "./glossary.js";
 import { SET, STEP, named, namesRun, pageOf, stepOf } from "./links.js";
 import { put } from "../dom.js";
 
@@ -126,6 +127,7 @@ function forgetAnswers() {
 
 closeFromOutside();
 forgetAnswers();
+listen();
 
 /** What Gradio's events and components call. */
 export const QAlignShell = {
@@ -139,8 +141,9 @@ export const QAlignShell = {
   get step() {
     return stepOf(opened);
   },
-  /** Open the page that the link names. */
+  /** Open the page that the link names, and the glossary if it does. */
   open() {
+    follow();
     const name = pageOf(new URLSearchParams(window.location.search));
     if (name) /** @type {any} */ (document.querySelector(`#tab-${name}-button`))?.click();
   },

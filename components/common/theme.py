@@ -8,6 +8,7 @@ import gradio as gr
 from plotly.offline import get_plotlyjs
 
 from qalign_core.assets import ASSETS
+from qalign_core.export import dictionary
 from qalign_core.export.scripts import bundle
 
 
@@ -65,7 +66,8 @@ def plotly_module(frontend: Path = Path(gr.__file__).parent / "templates" / "fro
 def head() -> str:
     """The page's head: what the pages bring of their own, style and script, in the page itself."""
     parts = [ASSETS / name / name for name in ("player", "shell", "compare", "lab")]
-    css = "".join(part.with_suffix(".css").read_text(encoding="utf-8") for part in parts)
-    script = bundle(*(part.with_suffix(".js") for part in parts))
+    sheets = (part.with_suffix(".css").read_text(encoding="utf-8") for part in parts)
+    css = dictionary.style() + "".join(sheets)
+    script = dictionary.script() + bundle(*(part.with_suffix(".js") for part in parts))
     plotly = "" if plotly_module() else f"<script>{get_plotlyjs()}</script>"
     return f"{plotly}<style>{css}</style><script>{script}</script>"

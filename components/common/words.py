@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from qalign_core.analysis.comparisons import Method
+from qalign_core.analysis.comparisons import METHODS, Method
 from qalign_core.analysis.diagnostics import Agreement
+from qalign_core.export.dictionary import ideas
 
 COUNTED = (
-    "What is counted as compute: each model reads the prompt once a run; a sample costs its "
-    "tokens; a proposal costs the tokens behind its cut, since the chain holds the rest; the "
-    "reward model reads the same tokens, or all of them if it cannot read on. FLOPs are 2 × "
-    "parameters × tokens of both models. It depends on the run alone, not on caches or on who else "
-    "is here."
+    "What counts as compute: each model reads the prompt once per run. A sample costs all its "
+    "tokens, a proposal only those after its cut, because the chain has the rest already. The "
+    "reward model reads the same tokens, or the whole text if it cannot go on from a beginning. "
+    "FLOPs are 2 × parameters × tokens, for both models together. The count depends on the run "
+    "alone, not on caches or on who else is using the server."
 )
 """What `chain.cost` counts, for people."""
 
@@ -25,17 +26,16 @@ class Naming:
     says: str
 
 
-NAMES: dict[Method, Naming] = {
-    "qalign": Naming("QAlign", "Follow a chain of rewrites, then vote over its states"),
-    "bon": Naming("Best-of-n", "Take the sample with the highest reward"),
-    "mv": Naming("Majority vote", "Take the most frequent answer; no reward"),
-    "wmv": Naming("Weighted vote", "Vote with weights that the reward gives"),
-}
+def _named(id_: str, says: str = "") -> Naming:
+    return Naming(ideas()[id_].word, says or ideas()[id_].says)
+
+
+NAMES: dict[Method, Naming] = {method: _named(method) for method in METHODS}
 OPEN_NAMES: dict[Method, Naming] = {
-    "qalign": Naming("QAlign", "Follow a chain of rewrites, then take its most typical state"),
+    "qalign": _named("qalign", "Follow a chain of rewrites, then take its most typical state."),
     "bon": NAMES["bon"],
-    "mv": Naming("MBR", "Take the most typical sample (minimum Bayes risk); no reward"),
-    "wmv": Naming("Weighted MBR", "Take the most typical sample, weighted by the reward"),
+    "mv": _named("mbr"),
+    "wmv": _named("wmbr"),
 }
 
 
@@ -76,7 +76,10 @@ def mixed(found: Agreement) -> str:
     one = found.n_chains == 1
     who = "halves" if one else "chains"
     if not found.is_mixed:
-        return f"not yet: the {who} disagree; run longer{', or several chains' if one else ''}"
-    chance = "" if found.limit <= 1.01 else ", which so few independent states exceed 1 time in 20"
+        several = "run longer, or run several chains" if one else "run longer"
+        return f"not yet: the {who} disagree; {several}"
     unseen = "; only several chains can show a place that one never found" if one else ""
-    return f"the {who} agree: no more than {found.limit:.3f}{chance}{unseen}"
+    bound = f"{found.limit:.3f}"
+    if found.limit > 1.01:
+        bound += ", the bound for so few independent states"
+    return f"the {who} agree: R-hat is no more than {bound}{unseen}"

@@ -11,6 +11,7 @@ from contextlib import suppress
 
 from qalign_core.assets import ASSETS
 from qalign_core.decide.answers.extraction import get_extractor
+from qalign_core.export import dictionary
 from qalign_core.export.command import command_of
 from qalign_core.export.scripts import bundle
 from qalign_core.reading import from_json
@@ -50,7 +51,8 @@ def page_around(header: TraceHeader, *, title: str = "", says: str = "") -> tupl
         title: of the page; by default the prompt is the window's, and the page has none.
         says: what there is to see, in a sentence or two.
     """
-    style = (ASSETS / "player" / "player.css").read_text(encoding="utf-8") + _STYLE
+    player = (ASSETS / "player" / "player.css").read_text(encoding="utf-8")
+    style = dictionary.style() + player + _STYLE
     script = bundle(ASSETS / "player" / "player.js")
     window = html.escape(title or header.prompt[:MAX_TITLE] or "QAlign Explorer")
     heading = f"<h1>{html.escape(title)}</h1>" * bool(title)

@@ -28,7 +28,7 @@ IMPORT = re.compile(
     r'^import \{((?:\s*\w+,)*\s*\w+,?\s*)\} from "(\.[\w./-]+\.js)";\n', re.MULTILINE
 )
 EXPORT = re.compile(r"^export (?=(?:const|(?:async )?function|class) (\w+))", re.MULTILINE)
-COMMENT = re.compile(r"^[ ]*(?:/\*.*?\*/[ ]*|//[^\n]*)\n", re.MULTILINE | re.DOTALL)
+COMMENT = re.compile(r"^[ ]*(?:/\*(?:(?!\*/).)*\*/[ ]*|//[^\n]*)\n", re.MULTILINE | re.DOTALL)
 LEFT = re.compile(r"^\s*(?:import|export)\b(?!\().*", re.MULTILINE)
 
 

@@ -55,7 +55,9 @@ def test_the_wheel_holds_the_models_the_registry_the_problem_sets_the_player_and
     for kind in ("models", "player", "tasks"):
         for path in (ROOT / "assets" / kind).rglob("*.*"):
             assert f"qalign_core/{path.relative_to(ROOT).as_posix()}" in names
-    assert {"qalign_core/assets/registry.toml", "qalign_core/assets/dom.js"} <= names
+    assert {
+        f"qalign_core/assets/{name}" for name in ("registry.toml", "dictionary.toml", "dom.js")
+    } <= names
     assert {name.split("/")[0].split("-")[0] for name in names} == {
         "qalign_core",
         "qalign_explorer",

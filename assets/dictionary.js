@@ -1,0 +1,34 @@
+/* What the pages' modules know of the dictionary (assets/dictionary.toml), which the page hands
+   over as data; where it does not, as in a saved player, words are plain words. */
+import { builder } from "./dom.js";
+
+/**
+ * @typedef {object} Idea
+ * @property {string} part of the glossary
+ * @property {string} word
+ * @property {string} symbol
+ * @property {string} says
+ * @property {string} formula
+ * @property {string} lab the section of the Lab that shows it
+ * @property {string} link to that
+ * @property {string} colour
+ * @property {string} marker
+ * @property {string} line
+ * @property {number} width
+ */
+
+/** @type {Record<string, Idea>} */
+export const IDEAS = /** @type {any} */ (globalThis).QAlignDictionary ?? {};
+
+const { h } = builder("");
+
+/**
+ * A word that says what it means when it is pointed at, reached or pressed: `term("beta")`, or
+ * `term("beta", "β")` for what the page says there.
+ * @param {string} id
+ * @param {string} [text] the idea's word, if nothing is said
+ */
+export function term(id, text) {
+  const said = text ?? IDEAS[id]?.word ?? id;
+  return id in IDEAS ? h("button", { type: "button", "data-term": id }, said) : h("span", said);
+}

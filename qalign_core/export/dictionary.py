@@ -1,0 +1,117 @@
+"""The one dictionary, `assets/dictionary.toml`: what each idea is called, looks like and means.
+
+Figures take their colours, markers and names from here, the pages' style its variables
+(`--c-chain`), the scripts their data, the glossary its sentences.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import tomllib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from functools import cache
+from types import MappingProxyType
+from urllib.parse import urlencode
+
+from qalign_core.assets import ASSETS
+
+
+@dataclass(frozen=True, slots=True)
+class Idea:
+    """What stands in the dictionary for an idea.
+
+    Attributes:
+        part: the part of the glossary in which it stands.
+        word: what it is called on every page.
+        says: what it is, in one plain sentence.
+        formula: the same in one line of signs.
+        lab: the section of the Lab that shows it.
+        symbol: its sign in formulas, if it has one.
+        colour: a name of `colours`, if it is drawn.
+        marker, line: plotly's names for how it is drawn, if it is.
+        width: of its line, in pixels.
+    """
+
+    part: str
+    word: str
+    says: str
+    formula: str
+    lab: str
+    symbol: str = ""
+    colour: str = ""
+    marker: str = ""
+    line: str = ""
+    width: float = 2.5
+
+    @property
+    def link(self) -> str:
+        """The query of a link to the section of the Lab that shows it."""
+        return "?" + urlencode({"tab": "lab", "lab-opened": self.lab})
+
+
+@cache
+def _read() -> tuple[Mapping[str, tuple[str, str]], Mapping[str, Idea]]:
+    tables = tomllib.loads((ASSETS / "dictionary.toml").read_text("utf-8"))
+    colours = {name: (light, dark) for name, (light, dark) in tables.pop("colours").items()}
+    ideas: dict[str, Idea] = {}
+    for part, entries in tables.items():
+        for id_, entry in entries.items():
+            if id_ in ideas:
+                raise ValueError(f"dictionary.toml: {id_} stands in {ideas[id_].part} and {part}")
+            ideas[id_] = Idea(part=part, **entry)
+    return MappingProxyType(colours), MappingProxyType(ideas)
+
+
+def colours() -> Mapping[str, tuple[str, str]]:
+    """The colours by name, for light and for dark pages."""
+    return _read()[0]
+
+
+def ideas() -> Mapping[str, Idea]:
+    """All ideas by id, in the order of the glossary."""
+    return _read()[1]
+
+
+def colour(id_: str) -> str:
+    """An idea's colour on a light page; figures are made with it, and dark pages change it."""
+    return colours()[ideas()[id_].colour][0]
+
+
+def term(id_: str, text: str = "") -> str:
+    """Markup of a word that says what it means when it is pointed at, reached or pressed.
+
+    Args:
+        id_: the idea.
+        text: what the page says there; the idea's word, if nothing is said.
+    """
+    said = html.escape(text or ideas()[id_].word)
+    return f'<button type="button" data-term="{id_}">{said}</button>'
+
+
+def style() -> str:
+    """Style sheet: a variable for each idea that is drawn, and the figures of a dark page."""
+    drawn = {id_: colours()[idea.colour] for id_, idea in ideas().items() if idea.colour}
+    light = "".join(f" --c-{id_}: {pair[0]};" for id_, pair in drawn.items())
+    dark = "".join(f" --c-{id_}: {pair[1]};" for id_, pair in drawn.items())
+    # plotly writes colours into the elements that it draws, and draws them once
+    figures = "".join(
+        f'.dark .js-plotly-plot [style*="{what}: {_rgb(of_light)}"] '
+        f"{{ {what}: {of_dark} !important; }}\n"
+        for of_light, of_dark in colours().values()
+        for what in ("fill", "stroke")
+    )
+    return f":root {{{light} }}\n.dark {{{dark} }}\n{figures}"
+
+
+def _rgb(colour: str) -> str:
+    red, green, blue = (int(colour[k : k + 2], 16) for k in (1, 3, 5))
+    return f"rgb({red}, {green}, {blue})"
+
+
+def script() -> str:
+    """A script that hands the dictionary over to the pages' modules."""
+    data = {id_: {**asdict(idea), "link": idea.link} for id_, idea in ideas().items()}
+    told = json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
+    return f"globalThis.QAlignDictionary = {told};\n"

@@ -1,0 +1,107 @@
+"""A word says what it means to pointer, keyboard and press; all of them stand in one drawer."""
+
+from __future__ import annotations
+
+import pytest
+
+from qalign_core.export.dictionary import ideas, term
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+OPEN = ".q-meaning"
+PUT = """(markup) => {
+  const here = document.createElement("p");
+  here.id = "here";
+  here.append(...new DOMParser().parseFromString(markup, "text/html").body.childNodes);
+  document.querySelector(".q-head").after(here);
+}"""
+
+
+async def with_terms(page):
+    """Put two terms below the header, as a page's text has them."""
+    await page.evaluate(PUT, f"Of {term('beta', 'β')} and the {term('wmv', 'weighted vote')}.")
+    return page.locator("#here [data-term=beta]"), page.locator("#here [data-term=wmv]")
+
+
+async def test_a_pointed_word_says_what_it_means_until_the_pointer_leaves(visit, toy_app):
+    page = await visit(toy_app)
+    beta, vote = await with_terms(page)
+    await beta.hover()
+    await page.locator(OPEN).get_by_text(ideas()["beta"].says).wait_for()
+    assert await page.locator(OPEN).get_by_text(ideas()["beta"].formula).is_visible()
+    await page.locator(f"{OPEN} a").hover()  # it stays while it is pointed at
+    await vote.hover()
+    await page.locator(OPEN).get_by_text(ideas()["wmv"].says).wait_for()
+    assert await page.locator(OPEN).count() == 1
+    await page.locator("h1").hover()
+    await page.locator(OPEN).wait_for(state="detached")
+
+
+async def test_a_word_that_the_keyboard_reaches_says_it_and_escape_closes_that_first(
+    visit, toy_app
+):
+    page = await visit(toy_app)
+    await with_terms(page)
+    await page.evaluate("QAlignShell.drawer(true)")
+    await page.locator("[data-glossary]").focus()
+    await page.keyboard.press("Tab")
+    await page.locator(OPEN).get_by_text(ideas()["beta"].says).wait_for()
+    described = "document.activeElement.getAttribute('aria-describedby')"
+    assert await page.evaluate(described) == "q-meaning"
+    await page.keyboard.press("Tab")  # its link
+    assert await page.evaluate("document.activeElement.getAttribute('href')") == (
+        ideas()["beta"].link
+    )
+    await page.keyboard.press("Escape")
+    await page.locator(OPEN).wait_for(state="detached")
+    assert await page.evaluate("document.activeElement.dataset.term") == "beta"
+    assert await page.locator("#watch-drawer.q-open").is_visible()
+    await page.keyboard.press("Escape")
+    await page.locator("#watch-drawer.q-open").wait_for(state="detached")
+
+
+async def test_a_press_opens_and_a_second_one_closes_and_text_stays_text(visit, toy_app):
+    page = await visit(toy_app, width=390)
+    beta, _ = await with_terms(page)
+    await beta.dispatch_event("pointerdown", {"pointerType": "touch"})
+    await beta.dispatch_event("click", {"detail": 1})
+    box = await page.locator(OPEN).bounding_box()
+    assert box["x"] >= 0
+    assert box["x"] + box["width"] <= 390
+    await beta.dispatch_event("pointerdown", {"pointerType": "touch"})
+    await beta.dispatch_event("click", {"detail": 1})
+    await page.locator(OPEN).wait_for(state="detached")
+
+
+async def test_its_link_opens_the_section_of_the_lab_and_loads_nothing_again(visit, toy_app):
+    page = await visit(toy_app)
+    beta, _ = await with_terms(page)
+    await page.evaluate("window.still = true")
+    await beta.hover()
+    await page.locator(f"{OPEN} a").click()
+    await page.wait_for_function(
+        "document.querySelector('#lab-opened input:checked')?.value === 'Beta'"
+    )
+    assert await page.evaluate("window.still")
+    assert await page.locator(OPEN).count() == 0
+
+
+async def test_the_glossary_has_every_idea_and_an_address_of_its_own(visit, toy_app):
+    page = await visit(f"{toy_app}#glossary-rhat")
+    drawer = page.locator("dialog.q-glossary")
+    await drawer.wait_for()
+    assert await drawer.locator("dt b").all_inner_texts() == [i.word for i in ideas().values()]
+    assert await drawer.locator("dd p:first-child").all_inner_texts() == [
+        idea.says for idea in ideas().values()
+    ]
+    assert await page.evaluate(
+        "document.querySelector('#glossary-rhat').getBoundingClientRect().top < innerHeight"
+    )
+    await page.keyboard.press("Escape")
+    await drawer.wait_for(state="hidden")
+    assert await page.evaluate("location.hash") == ""
+    for name in ("watch", "compare", "lab", "results"):
+        await page.locator(f"#tab-{name}-button").click()
+        await page.locator("[data-glossary]").click()
+        assert await drawer.evaluate("(node) => node.open && node.contains(document.activeElement)")
+        await drawer.get_by_role("button", name="Close").click()
