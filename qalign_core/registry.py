@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 from qalign_core.assets import ASSETS
 from qalign_core.errors import InvalidSetting, ModelLoadError, NotEnoughMemory
 from qalign_core.models.chat import check_sampling
+from qalign_core.models.familiar import tokens_per_character
 from qalign_core.protocols import RewardModel
 from qalign_core.reading import first_line, is_finite, is_text, is_whole, shown
 from qalign_core.rewards.functions import CompositeReward, FunctionReward
@@ -71,6 +72,8 @@ class Entry:
         beta: the paper's beta, or one that suits the model; 0 if none is known.
         options: passed on when it is loaded (dtype, device, rows, window, score_ids, ...).
         sampling: default settings of an LM.
+        finest: tokens a character above which a text is not of the kind that the model was made
+            for; 0 if it was made for any.
         own: from the file that `QALIGN_REGISTRY` names.
     """
 
@@ -85,6 +88,7 @@ class Entry:
     beta: float = 0.0
     options: dict[str, Any] | None = None
     sampling: Sampling | None = None
+    finest: float = 0.0
     own: bool = False
 
     @property
@@ -194,6 +198,14 @@ def language_models() -> tuple[Entry, ...]:
 def reward_models() -> tuple[Entry, ...]:
     """The reward models of the registry, in its order."""
     return tuple(entry for entry in entries().values() if entry.kind == "rm")
+
+
+def is_foreign(lm: str, prompt: str) -> bool:
+    """Whether a prompt is not of the kind that a language model was made for; nothing is loaded."""
+    entry = entries().get(("lm", lm))
+    if entry is None or not entry.finest:
+        return False
+    return tokens_per_character(entry.location, prompt) > entry.finest
 
 
 def is_address(name: str) -> bool:

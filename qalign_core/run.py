@@ -154,7 +154,7 @@ class Run:
     extractor: str | None = setting(
         "number",
         "Answers to vote on",
-        "how a final answer is read from a text; 'none' for an open-ended prompt",
+        "how the final answer is read out of a text; 'none' for an open-ended prompt",
         choices=EXTRACTORS,
     )
     lm: str = setting("embedded", "Language model", "which language model", cap="prompt")
@@ -164,19 +164,39 @@ class Run:
     beta: float = setting(
         1.0, "β (beta)", "the larger, the more the reward is distrusted", least=1e-3, most=1e3
     )
-    steps: int = setting(64, "Steps", "proposals a chain", least=0, most=MAX_STEPS, cap="steps")
+    steps: int = setting(
+        64, "Steps", "proposals in each chain", least=0, most=MAX_STEPS, cap="steps"
+    )
     chains: int = setting(1, "Chains", "independent chains", least=1, most=10**4, cap="chains")
     seed: int = setting(7, "Seed", "the same seed draws the same run", least=0, most=2**31 - 1)
     temperature: float = setting(
         1.0, "Temperature", "of the language model; 1 is the model itself", least=0.05, most=5.0
     )
     max_new_tokens: int = setting(
-        192, "Length limit", "tokens of a response, EOS counted", least=1, most=10**6, cap="tokens"
+        192,
+        "Length limit",
+        "most tokens in a response, its end mark counted",
+        least=1,
+        most=10**6,
+        cap="tokens",
     )
-    top_p: float = setting(1.0, "Top-p", "1 is off", least=1e-6, most=1.0)
-    top_k: int = setting(0, "Top-k", "0 is off", least=0, most=10**6)
+    top_p: float = setting(
+        1.0,
+        "Top-p",
+        "draw from the likeliest tokens up to this share; 1 is off",
+        least=1e-6,
+        most=1.0,
+    )
+    top_k: int = setting(
+        0, "Top-k", "draw from so many of the likeliest tokens; 0 is off", least=0, most=10**6
+    )
     burn_in: int = setting(
-        0, "Burn-in", "first states that are not counted", least=0, most=10**7, cap="steps"
+        0,
+        "Burn-in",
+        "how many of the first states are not counted",
+        least=0,
+        most=10**7,
+        cap="steps",
     )
     pool: int = setting(
         64, "Pool", "independent samples of the model alone", least=0, most=10**7, cap="samples"
@@ -184,7 +204,7 @@ class Run:
     matched: str = setting(
         "none",
         "Equal compute",
-        "which of the two ends where it has cost what the other did",
+        "which of the two stops once it has cost as much as the other",
         choices=("none", "pool", "chain"),
         page=False,
     )

@@ -31,7 +31,7 @@ def test_what_follows_is_said_in_words():
     apart = [[x + 3 * k for x in chain] for k, chain in enumerate(chains())]
     for sent, said in (
         (apart, "not yet: the chains disagree; run longer"),
-        ([apart[0] + apart[1]], "not yet: the halves disagree; run longer, or several chains"),
+        ([apart[0] + apart[1]], "not yet: the halves disagree; run longer, or run several chains"),
         (chains(), "the chains agree"),
         (chains(1), "only several chains can show a place that one never found"),
     ):

@@ -95,7 +95,7 @@ async def test_two_rewards_are_chosen_run_named_and_linked(visit, toy_app):
     drawer = page.locator("#watch-drawer")
     share = drawer.get_by_label("number input for Share of the second")
     assert await share.count() == 0
-    await choose(page, "#watch-drawer", "And a second reward model", "Embedded RM, weak")
+    await choose(page, "#watch-drawer", "And a second reward model", "0.9M weak reward model")
     await share.fill("0.4")
     await share.press("Enter")
     await drawer.get_by_role("button", name="Close").click()

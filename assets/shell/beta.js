@@ -23,8 +23,8 @@ export const few = (x) =>
 export function meaning(beta, facts) {
   const odds = `A reward lead of 1 makes a text ${few(Math.exp(1 / beta))} times as likely.`;
   const spread = facts?.spread
-    ? `That is ${few(beta / facts.spread)} times the spread of this problem’s rewards `
-      + `(${few(facts.spread)}).`
+    ? `β is ${few(beta / facts.spread)} times the spread of this problem’s rewards `
+      + `(${few(facts.spread)}, one standard deviation).`
     : "";
   return [odds, spread, greed(beta, facts)];
 }
@@ -59,9 +59,9 @@ export function betaSlider(element, props, trigger, server, watch, page) {
   const said = [h("p"), h("p"), h("p")];
   const host = /** @type {HTMLElement} */ (element.querySelector(".q-beta"));
   host.replaceChildren(
-    h("label", { for: id }, "β (beta): how much the reward may bend the model"),
+    h("label", { for: id }, "β (beta): the larger, the more the reward is distrusted"),
     h("div.beta-row", slider, box),
-    h("div.beta-ends", h("span", "greedy for reward"), h("span", "close to the model")),
+    h("div.beta-ends", h("span", "the reward decides"), h("span", "the model decides")),
     ...said);
   /** @type {Facts | null} */
   let facts = null;

@@ -6,7 +6,7 @@ test("beta's meaning is in odds, in spreads and in best-of-n", () => {
   const facts = { spread: 2, matching: [{ n: 8, beta: 2 }, { n: 64, beta: 0.5 }] };
   assert.deepEqual(meaning(1, null),
     ["A reward lead of 1 makes a text 2.72 times as likely.", "", ""]);
-  assert.match(meaning(1, facts)[1], /^That is 0\.5 times the spread .* \(2\)\.$/);
+  assert.match(meaning(1, facts)[1], /^β is 0\.5 times the spread .* \(2, one .* deviation\)\.$/);
   assert.deepEqual([0.5, 0.3, 3].map((beta) => meaning(beta, facts)[2]),
     ["About as greedy as best-of-64.", "Greedier than best-of-64.", "Less greedy than best-of-8."]);
   assert.equal(meaning(1, { note: "Too few." })[2], "Too few.");
