@@ -34,7 +34,7 @@ from qalign_core.errors import QAlignError
 HEADER = """
 <div class="q-head"><h1>QAlign Explorer</h1>
 <p>A language model rewrites its own answer from a random place. A reward model scores both, and a
-draw weighted by the scores decides which one stays.</p>
+weighted coin decides which one stays.</p>
 <button type="button" data-glossary>Glossary</button></div>
 """
 
