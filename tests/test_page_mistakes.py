@@ -102,11 +102,11 @@ async def test_another_chain_is_shown_whole(visit):
         await page.get_by_label("Chain", exact=True).select_option(str(k))
         now = f"now {steps[k][-1].state.reward:.2f}".replace("-", "−")
         mean = sum(s.state.reward for s in steps[k]) / 25
-        await says(page, ".qp-side", now)
-        await says(page, ".qp-side", f"mean reward {mean:.2f}".replace("-", "−"))
+        await says(page, "[data-stage=trace]", now)
+        await says(page, ".qp-histogram", f"mean reward {mean:.2f}".replace("-", "−"))
         drawn.append(
             await page.eval_on_selector_all(
-                ".qp-side :is(.qp-state-line, .qp-rings, .qp-bars)",
+                ".qp :is(.qp-state-line, .qp-rings, .qp-bars)",
                 "all => all.map((one) => one.getAttribute('d'))",
             )
         )

@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 from browser import standalone
-from traces import HOSTILE, hostile_trace, numbers, toy_trace
+from traces import HOSTILE, hostile_trace, long_trace, numbers, toy_trace
 
 from qalign_core.decide.answers.extraction import extract_number
 from qalign_core.errors import InvalidTrace
@@ -79,6 +79,56 @@ async def test_each_phase_shows_its_numbers_and_they_agree_with_the_trace(visit)
         assert await page.get_attribute(".qp", "data-verdict") == ("yes" if step.accepted else "no")
 
 
+async def test_the_strip_opens_where_the_action_is_and_keeps_what_it_said(visit):
+    trace = toy_trace()
+    page = await open_player(visit, trace)
+    step = next(s for s in parse_trace(trace).steps[1:] if s.changed and s.log_alpha < 0)
+    for phase in range(6):
+        await page.evaluate(f"(api.seek({step.t}), api.goPhase({phase}))")
+        await at(page, step.t, phase)
+        open_now = [await b.is_visible() for b in await page.locator(".qp-cell-body").all()]
+        # the chance stays beside the coin and the verdict that it leads to
+        assert open_now[:5] == [k == phase or 3 <= k < phase for k in range(5)]
+        told = await page.locator(".qp-strip .qp-brief").all_inner_texts()
+        assert [bool(words) for words in told] == [k <= phase for k in range(6)]
+    assert numbers(told[0]) == [step.index, len(step.current.response)]
+    assert numbers(told[1]) == [len(step.proposal.response) - step.index]
+    difference = step.proposal.reward - step.current.reward
+    assert numbers(told[2]) == [pytest.approx(difference, abs=5.1e-3)]
+    assert numbers(told[3])[0] == pytest.approx(math.exp(step.log_alpha), abs=5.1e-4)
+    assert numbers(told[4])[0] == pytest.approx(math.exp(step.log_u), abs=5.1e-4)
+
+
+async def test_a_text_is_struck_through_only_once_it_has_lost(visit):
+    trace = toy_trace()
+    page = await open_player(visit, trace)
+    struck = """(part) => getComputedStyle(document.querySelector(part)).textDecorationLine"""
+    for accepted in (True, False):
+        step = next(s for s in parse_trace(trace).steps[1:] if s.changed & (s.accepted == accepted))
+        for phase in range(6):
+            await page.evaluate(f"(api.seek({step.t}), api.goPhase({phase}))")
+            await at(page, step.t, phase)
+            lost = [await page.evaluate(struck, part) for part in (".qp-old", ".qp-new")]
+            if phase < 5:
+                assert lost == ["none", "none"]
+            else:
+                assert lost == (["line-through", "none"] if accepted else ["none", "line-through"])
+
+
+@pytest.mark.parametrize("size", [(1280, 800), (390, 844)])
+async def test_the_cut_of_a_long_text_is_in_view(visit, size):
+    page = await open_player(visit, long_trace(400), width=size[0], height=size[1])
+    inside = """(part) => { const pane = document.querySelector('.qp-text').getBoundingClientRect();
+        const spans = document.querySelector(part).children;
+        const token = spans[part === '.qp-kept' ? spans.length - 1 : 0].getBoundingClientRect();
+        return token.top >= pane.top - 1 && token.bottom <= pane.bottom + 1 }"""
+    for t in (1, 2, 3):
+        for phase, parts in ((0, (".qp-old",)), (5, (".qp-kept", ".qp-old", ".qp-new"))):
+            await page.evaluate(f"(api.seek({t}), api.goPhase({phase}))")
+            await at(page, t, phase)
+            assert [part for part in parts if not await page.evaluate(inside, part)] == []
+
+
 async def test_a_ratio_above_one_stands_beside_alpha_one(visit):
     trace = toy_trace()
     page = await open_player(visit, trace)
@@ -108,7 +158,9 @@ async def test_a_rewrite_that_begins_as_before_says_how_far(visit):
         later += 1
         await page.evaluate(f"(api.seek({step.t}), api.goPhase(1))")
         await at(page, step.t, 1)
-        assert f"the first {same} come out the same" in await page.inner_text(".qp-say")
+        assert f"the first {same} of them are the same as before" in await page.inner_text(
+            ".qp-say"
+        )
         assert f"the first {same} as before" in await page.inner_text(".qp-current")
         assert await page.locator(".qp-same").count() == same
     assert later
@@ -123,7 +175,10 @@ async def test_the_panels_agree_with_the_chain_up_to_the_step(visit):
         await at(page, t)
         done, states = parsed.steps[1 : t + 1], parsed.states[: t + 1]
         differ = [step.accepted for step in done if step.changed]
-        said = await page.locator(".qp-value").all_inner_texts()
+        said = [
+            await page.inner_text(f"{panel} .qp-value")
+            for panel in ("[data-stage=trace]", ".qp-rate", ".qp-histogram")
+        ]
         assert said[0] == f"now {states[-1].reward:.2f}".replace("-", "−")
         overall = 100 * sum(step.accepted for step in done) / t
         assert numbers(said[1])[0] == pytest.approx(overall, abs=0.51)
@@ -136,9 +191,8 @@ async def test_the_panels_agree_with_the_chain_up_to_the_step(visit):
         assert alone == pytest.approx(sum(base) / len(base), abs=5.1e-3)
         shares = await page.locator(".qp-much").all_inner_texts()
         votes = Counter(extract_number(s.response.text) for s in states).most_common(4)
-        assert [numbers(x)[0] for x in shares[: len(votes)]] == pytest.approx(
-            [100 * n / len(states) for _, n in votes], abs=0.51
-        )
+        for shown, (_, n) in zip(shares, votes, strict=False):
+            assert numbers(shown) == [n, pytest.approx(100 * n / len(states), abs=0.51)]
 
 
 async def test_a_click_on_the_reward_trace_goes_there_and_burn_in_is_shaded(visit):
@@ -191,7 +245,9 @@ async def test_the_verdict_is_not_in_the_page_before_its_phase(visit):
             assert "Rejected" not in text
             filled = await page.locator(".qp-cell-body").all_inner_texts()
             assert [bool(f.strip()) for f in filled] == [k <= phase for k in range(6)]
-            assert (await page.locator(".qp-value").last.inner_text()).startswith(f"{step.t} state")
+            assert (await page.inner_text("[data-stage=votes] .qp-value")).startswith(
+                f"{step.t} state"
+            )
 
 
 async def test_playing_goes_through_the_phases_in_order(visit):

@@ -43,6 +43,57 @@ async def test_the_recorded_run_moves_before_any_click_and_asks_no_outside_host(
     assert page.errors == []
 
 
+BOXES = """() => Object.fromEntries([...document.querySelectorAll('#watch [data-stage]')]
+  .map((part) => { const { left, top, right, bottom } = part.getBoundingClientRect();
+  return [part.dataset.stage, [left, top, right, bottom]] }))"""
+STAGE = {"problem", "text", "chance", "verdict", "votes", "trace", "transport"}
+
+
+def covering(boxes: dict[str, list[float]]) -> list[str]:
+    """The parts of the stage that the transport lies over."""
+    left, top, right, bottom = boxes["transport"]
+    return [
+        name
+        for name, (x, y, x2, y2) in boxes.items()
+        if name != "transport" and x < right and x2 > left and y < bottom and y2 > top
+    ]
+
+
+@pytest.mark.parametrize("size", [(1280, 800), (1440, 900), (1920, 1080)])
+async def test_the_stage_is_one_window_and_the_transport_covers_nothing(visit, toy_app, size):
+    width, height = size
+    page = await visit(toy_app, width=width, height=height)
+    for phase in range(6):
+        await page.evaluate(f"({API}.seek(7), {API}.goPhase({phase}))")
+        await page.wait_for_function(f"document.querySelector('.qp').dataset.phase === '{phase}'")
+        boxes = await page.evaluate(BOXES)
+        assert set(boxes) == STAGE
+        for name, (left, top, right, bottom) in boxes.items():
+            assert right - left > 100, name
+            assert bottom - top > 20, name
+            assert left >= 0 and top >= 0 and right <= width and bottom <= height, name  # noqa: PT018
+        assert covering(boxes) == []
+    main = await page.locator(".qp").bounding_box()
+    left, right = main["x"], width - main["x"] - main["width"]
+    assert abs(left - right) <= 16  # centred, but for a scroll bar
+    assert main["width"] >= min(width, 1760) - 72  # and the width is used
+
+
+async def test_on_a_phone_text_and_phases_are_one_screen_and_votes_the_next(visit, toy_app):
+    page = await visit(toy_app, width=390, height=844)
+    for phase in range(6):
+        await page.evaluate(f"({API}.seek(7), {API}.goPhase({phase}))")
+        await page.wait_for_function(f"document.querySelector('.qp').dataset.phase === '{phase}'")
+        boxes = await page.evaluate(BOXES)
+        assert covering(boxes) == []
+        assert boxes["transport"][3] <= 845
+        for name in ("problem", "text", "chance"):
+            assert boxes[name][3] <= boxes["transport"][1], name
+    assert boxes["verdict"][3] <= boxes["transport"][1]
+    assert boxes["votes"][3] <= 2 * 844
+    assert boxes["trace"][3] <= 2 * 844
+
+
 async def test_run_streams_steps_one_by_one_and_stop_keeps_them(visit, toy_app):
     page = await visit(toy_app)
     await set_steps(page, 1024)

@@ -49,6 +49,24 @@ def hostile_trace(extra: dict[str, object] | None = None) -> str:
     return "".join(json.dumps(line).replace("<", "\\u003c") + "\n" for line in lines)
 
 
+def long_trace(length: int) -> str:
+    """Four steps whose texts have `length` tokens each; the cuts lie in the middle."""
+    header = {
+        "type": "header", "version": 1, "lm": "lm", "rm": "rm", "prompt": "Tell a long story.",
+        "beta": 1.0, "seed": 1, "steps": 3, "chains": 1,
+    }  # fmt: skip
+    lines: list[dict[str, object]] = [header]
+    for t in range(4):
+        index = t and length // 2 + 10 * t
+        tokens = [100 * t + k for k in range(length - index)]
+        lines.append({
+            "type": "step", "chain": 0, "t": t, "index": index, "tokens": tokens,
+            "pieces": [f" word{k}" for k in tokens], "finished": False, "reward": float(t),
+            "log_alpha": 0.0, "log_u": None, "accepted": True,
+        })  # fmt: skip
+    return "".join(json.dumps(line) + "\n" for line in lines)
+
+
 def numbers(text: str) -> list[float]:
     """The numbers in a text, with a typographic minus."""
     return [float(x) for x in re.findall(r"-?\d+(?:\.\d+)?", text.replace("−", "-"))]

@@ -13,7 +13,7 @@ const MOST = 9;
  * @param {import("./parse.js").Chain} chain
  * @param {number} t
  */
-export function stays(chain, t) {
+export function lastStays(chain, t) {
   const found = [];
   for (let k = t; k >= 0 && found.length < MOST; k = chain.since[k] - 1) {
     found.unshift({ at: chain.since[k], visits: visitsAt(chain, k) });
@@ -32,7 +32,7 @@ export function beadList(seek) {
     node,
     draw({ trace, chain, seen, run }) {
       if (!isNew(`${run}/${seen}/${trace.version}`)) return;
-      swap(node, ...stays(chain, seen).map(({ at, visits }, k, all) => {
+      swap(node, ...lastStays(chain, seen).map(({ at, visits }, k, all) => {
         const { answer, reward } = chain.steps[at];
         const now = k === all.length - 1 ? "bead-now" : "";
         const title = `from step ${at}, reward ${fixed(reward)}`;

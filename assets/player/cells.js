@@ -1,8 +1,20 @@
-/* The six phases of a step, each in its cell, and what another beta would have decided. */
-import { differs, set } from "../dom.js";
+/* The six phases of a step in a strip that opens where the action is, and what another beta would
+   have decided. */
+import { differs, put, set } from "../dom.js";
 import { button, chart, h, icon, label, rewardScale, rule, s } from "./drawing.js";
 import { quantities, visitsAt, whatIf } from "./numbers.js";
-import { LAST, PHASES, brief, fixed, many, pair, plain, px, signed } from "./words.js";
+import {
+  LAST,
+  PHASES,
+  brief,
+  fixed,
+  many,
+  narrate,
+  pair,
+  plain,
+  px,
+  signed,
+} from "./words.js";
 
 /** @typedef {import("./drawing.js").View} View */
 /** @typedef {import("../dom.js").Child} Child */
@@ -78,9 +90,11 @@ function formula({ trace, step }, q) {
     h("p.formula", "α = min(1, ", reward(over), " × ", length(lengths), ")"),
     h("p.formula", "\u2007= min(1, ", reward(brief(q.reward)), " × ", length(brief(q.lengths)),
       ") = ", h("b", alpha)),
-    h("p.small", reward("reward difference over β"), ", ", length("old over new length"),
+    h("p.small", "α, the chance to be taken: ", reward("how much better, over β"), ", times ",
+      length("old over new length"), " (a longer text can be cut in more places, ",
+      "so each rewrite of it is proposed less often)",
       q.logRatio >= 0 ? `; the ratio itself is ${brief(q.ratio)}` : "",
-      q.agrees ? "" : "; this trace’s own α differs from the formula"),
+      q.agrees ? "." : "; this trace’s own α differs from the formula."),
   ];
 }
 
@@ -107,45 +121,72 @@ function drawBar(_view, q) {
 /**
  * Accepted or rejected, and what that means.
  * @param {View} view
+ * @param {Quantities} q
  */
-function verdict({ chain, step, t }) {
+function verdict({ chain, step, t }, q) {
   const word = step.accepted ? "Accepted" : "Rejected";
   const head = h("b.word", icon(step.accepted ? "yes" : "no"), word);
-  if (step.accepted && step.changed) return [head, "The proposal joins the chain."];
-  return [
-    head,
-    step.accepted ? "It is the same text, " : "The old text is ",
-    h("b", `counted again, ×${visitsAt(chain, t)}`),
-    ".",
-    h("p.small", "A text that is hard to beat stays long, and so gets more votes."),
-  ];
+  const counted = h("b", `counted again, ×${visitsAt(chain, t)}`);
+  if (!step.accepted) {
+    return [head, "The old text is ", counted, ".",
+      h("p.small", "A text that is hard to beat stays long, and so gets more votes.")];
+  }
+  if (!step.changed) return [head, "It is the same text, ", counted, "."];
+  return [head, "The proposal joins the chain.", q.difference < 0
+    ? h("p.small", "Taken, though worse: a chain that only climbed would end at whatever the "
+      + "reward model overrates.")
+    : null];
 }
 
+/** @type {(node: Element, children: Child[]) => void} */
+const fill = (node, children) =>
+  node.replaceChildren(.../** @type {Node[]} */ (children.filter((child) => child != null)));
+
+/** What the strip says of each phase once it is over. */
+/** @type {((view: View, q: Quantities) => Child[])[]} */
+const BRIEF = [
+  ({ step }) => [`${step.index} of ${step.oldLength} kept`],
+  ({ step }) => [`${step.ids.length - step.index} new`],
+  (_view, q) => [reward(signed(q.difference))],
+  (_view, q) => [`α = ${pair(q.u, q.alpha)[1]}`],
+  (_view, q) => [`u = ${pair(q.u, q.alpha)[0]}`],
+  ({ step }) => [icon(step.accepted ? "yes" : "no"), step.accepted ? "accepted" : "rejected"],
+];
+
 /**
- * The cells; a press on one's head goes to its phase.
+ * The six phases of a step in one strip, which opens where the action is; a press goes there.
  * @param {(phase: number) => void} goPhase
- * @returns {import("./drawing.js").Part}
+ * @returns {import("./drawing.js").Part & { chance: HTMLElement, say: HTMLElement }}
  */
-export function cellList(goPhase) {
+export function phaseStrip(goPhase) {
+  const say = h("p.say");
   const cells = PHASES.map((title, k) => {
-    const body = h("div.cell-body");
-    const head = button("cell-head", { onclick: () => goPhase(k) }, h("b", k + 1), title);
-    return { body, head, node: h(`li.cell.cell-${k}`, head, body) };
+    const brief = h("span.brief");
+    const head = button("phase", { onclick: () => goPhase(k) }, h("b", k + 1), title, brief);
+    return { brief, head, body: h(`div.cell-body.cell-${k}`) };
   });
+  const bodies = cells.map((cell) => cell.body);
+  const chance = h("div.chance", { "data-stage": "chance" }, ...bodies.slice(0, LAST));
+  const verdict = h("div.verdict", { "data-stage": "verdict" }, bodies[LAST]);
   const isNew = differs();
   return {
-    node: h("ol.cells", ...cells.map((cell) => cell.node)),
+    chance,
+    say,
+    node: h("div.phases", h("ol.strip", ...cells.map(({ head }) => h("li", head))), say,
+      h("div.open", chance, verdict)),
     draw(view) {
-      const { t, phase } = view;
-      if (!isNew(`${view.data}/${t}/${phase}`)) return;
-      const q = quantities(view.step, view.trace.header.beta);
-      cells.forEach(({ node, head, body }, k) => {
+      const { trace, step, t, phase, data } = view;
+      if (!isNew(`${data}/${t}/${phase}`)) return;
+      const q = quantities(step, trace.header.beta);
+      put(say, narrate(step, phase, trace.header.beta));
+      cells.forEach(({ head, brief, body }, k) => {
         const on = t > 0 && k <= phase;
         const current = t > 0 && k === phase;
-        node.classList.toggle("qp-on", on);
-        node.classList.toggle("qp-current", current);
+        head.classList.toggle("qp-on", on);
         set(head, { "aria-current": current ? "step" : "false" });
-        body.replaceChildren(.../** @type {Node[]} */ (on ? CELLS[k](view, q) : []));
+        body.classList.toggle("qp-current", current);
+        fill(brief, on ? BRIEF[k](view, q) : []);
+        fill(body, on ? CELLS[k](view, q) : []);
       });
     },
   };
@@ -158,18 +199,18 @@ export function cellList(goPhase) {
 export function ifsRow() {
   const ifs = h("div.ifs");
   const isNew = differs();
-  const node = h("div.whatif", h("p", h("b", "What if?"), " The same proposal and the same u at "
-    + "another β (the smaller, the more the reward decides). For this step only: afterwards the "
-    + "chains part ways."), ifs);
   return {
-    node,
-    draw(view) {
-      const { step, t, phase } = view;
-      if (!isNew(`${view.data}/${t}/${phase}`)) return;
-      const over = t > 0 && phase === LAST;
-      node.classList.toggle("qp-on", over);
-      ifs.replaceChildren(...(over ? IFS : []).map(([times, title]) => {
-        const beta = view.trace.header.beta * times;
+    node: h("figure.panel.whatif", h("figcaption", "What if β were another?"),
+      h("p.small", "The same proposal and the same u. The smaller β, the more the reward decides; "
+        + "for this step only, as the chains would part ways here."), ifs),
+    draw({ trace, step, t, phase, data }) {
+      if (!isNew(`${data}/${t}/${phase}`)) return;
+      if (!t || phase < LAST) {
+        ifs.replaceChildren(h("span.small", "Shown once this step’s verdict is out."));
+        return;
+      }
+      ifs.replaceChildren(...IFS.map(([times, title]) => {
+        const beta = trace.header.beta * times;
         const { alpha, taken } = whatIf(step, beta);
         const kind = taken ? "yes" : "no";
         return h(`span.if.${kind}`, h("b", `${title} = ${plain(beta)}`),

@@ -28,6 +28,7 @@ import { answerText, visible } from "./words.js";
  * Widths in pixels.
  * @typedef {object} Sizes
  * @property {number} all
+ * @property {number} trace
  * @property {number} panel
  * @property {number} score
  */

@@ -135,6 +135,24 @@ export function votes(chain, t, burnIn) {
 }
 
 /**
+ * How many states from `burnIn` to t the chain stayed at each text, by the step at which it came to
+ * it, the longest stay first.
+ * @param {Chain} chain
+ * @param {number} t
+ * @param {number} burnIn
+ * @returns {[number, number][]}
+ */
+export function stays(chain, t, burnIn) {
+  /** @type {Map<number, number>} */
+  const counts = new Map();
+  for (let k = burnIn; k <= t; k++) {
+    const at = chain.since[k];
+    counts.set(at, (counts.get(at) ?? 0) + 1);
+  }
+  return [...counts].sort((a, b) => b[1] - a[1]);
+}
+
+/**
  * Round numbers from lo to hi, some n of them.
  * @param {number} lo
  * @param {number} hi

@@ -1,6 +1,6 @@
 /* The side panels. Their curves are drawn for new data or a new size; what lies after the position
    is clipped away, so scrubbing costs a few attributes, not a redraw. */
-import { differs, put, set, show } from "../dom.js";
+import { differs, put, set } from "../dom.js";
 import {
   OTHERS,
   answerStyle,
@@ -18,12 +18,13 @@ import {
   mean,
   rewardsOf,
   stateOf,
+  stays,
   ticks,
   votes,
   weights,
   wilson,
 } from "./numbers.js";
-import { answerText, brief, fixed, many, percent, plain, px } from "./words.js";
+import { answerText, beginning, brief, fixed, many, percent, plain, px } from "./words.js";
 
 /** @typedef {import("./drawing.js").View} View */
 /** @typedef {import("./drawing.js").Part} Part */
@@ -114,9 +115,9 @@ function overSteps(title, height, seek, ...keys) {
     /**
      * The places of steps for new data or a new size; the axes begin anew.
      * @param {View} view
+     * @param {number} width
      */
-    scale({ trace, chain, sizes }) {
-      const width = sizes.panel;
+    scale({ trace, chain }, width) {
       resize(svg, width, height);
       steps = Math.max(trace.header.steps, chain.steps.length - 1, 1);
       x = (t) => LEFT + ((width - LEFT - RIGHT) * t) / steps;
@@ -159,7 +160,7 @@ export function tracePanel(seek) {
     ["yes", "━", "current text"],
     ["no", "○", "rejected proposal"],
   ]);
-  const panel = overSteps("Reward, step by step", 144, seek, ...keys);
+  const panel = overSteps("Reward, step by step", 190, seek, ...keys);
   const isNew = differs();
   const floor = panel.bottom - 10;
 
@@ -167,7 +168,7 @@ export function tracePanel(seek) {
   function redraw(view) {
     const { trace, burnIn } = view;
     const { steps, stateAt } = view.chain;
-    const scale = panel.scale(view);
+    const scale = panel.scale(view, view.sizes.trace);
     const { x } = scale;
     const y = rewardScale(trace, floor, TOP);
     const few = steps.length <= 300;
@@ -205,6 +206,7 @@ export function tracePanel(seek) {
     }
   }
 
+  panel.node.dataset.stage = "trace";
   return {
     node: panel.node,
     draw(view) {
@@ -222,7 +224,7 @@ export function tracePanel(seek) {
  */
 export function ratePanel(seek) {
   const keys = /** @type {Key[]} */ ([
-    ["yes", "━", "of those that differ, 95 % band"],
+    ["yes", "━", "of the changed ones, 95 % band"],
     ["ink", "╍", "of all"],
   ]);
   const panel = overSteps("How often proposals are accepted", 108, seek, ...keys);
@@ -231,7 +233,7 @@ export function ratePanel(seek) {
   /** @param {View} view */
   function redraw(view) {
     const { chain } = view;
-    const { x } = panel.scale(view);
+    const { x } = panel.scale(view, view.sizes.panel);
     const y = (/** @type {number} */ v) => panel.bottom - (panel.bottom - TOP) * v;
     panel.level(y(0), "0 %");
     panel.level(y(1), "100 %");
@@ -261,9 +263,10 @@ export function ratePanel(seek) {
     if (seen === 0) return "no proposal yet";
     const of = `${percent(chain.accepted[seen] / seen)} of all`;
     const n = chain.changed[seen];
-    return n ? `${of}, ${percent(chain.moves[seen] / n)} of those that differ` : of;
+    return n ? `${of}, ${percent(chain.moves[seen] / n)} of the changed ones` : of;
   }
 
+  panel.node.classList.add("qp-rate");
   return {
     node: panel.node,
     draw(view) {
@@ -283,12 +286,13 @@ export function histogramPanel() {
   const bottom = height - LOW;
   const svg = canvas(height);
   const panel = frame("Where the chain spends its time", svg, ["yes", "■", "chain"],
-    ["no", "━", "model alone"], ["ink", "╍", "target, estimated"]);
+    ["base", "━", "model alone"], ["ink", "╍", "target, estimated"]);
   const bars = s("path.bars");
   const base = s("path.base-line");
   const target = s("path.all-line");
   const axes = s("g");
   const top = s("g");
+  panel.node.classList.add("qp-histogram");
   svg.append(bars, base, target, axes, top);
   /** @type {{ alone: number[], tilted: number[], worth: number }} */
   let drawn = { alone: [], tilted: [], worth: 0 };
@@ -359,30 +363,35 @@ export function histogramPanel() {
 }
 
 /**
- * The states' votes; absent where the prompt has no answer.
+ * The states' votes for each answer; where there is none to read, how long each text stayed.
  * @returns {Part}
  */
 export function answersPanel() {
-  const panel = frame("Votes for each final answer", null);
+  const title = h("span");
+  const total = h("span.value");
   const list = h("ol.answers");
-  panel.node.append(list);
-  /** @type {(style: string, text: string, share: number) => HTMLElement} */
-  const row = (style, text, share) => h("li", h("span.who", swatch(style), text),
-    h("span.share", h("i.own", { style: `${style};width:${px(100 * share)}%` })),
-    h("span.much", percent(share)));
+  const isNew = differs();
+  /** @type {(style: string, text: string, count: number, n: number) => HTMLElement} */
+  const row = (style, text, count, n) => h("li",
+    h("span.who", { title: text }, swatch(style), text),
+    h("span.share", h("i.own", { style: `${style};width:${px((100 * count) / n)}%` })),
+    h("span.much", h("b", count), ` ${percent(count / n)}`));
   return {
-    node: panel.node,
-    draw({ trace, chain, seen, burnIn }) {
-      show(panel.node, trace.answers.length);
+    node: h("figure.panel", { "data-stage": "votes" }, h("figcaption", title, total), list),
+    draw({ trace, chain, seen, burnIn, data }) {
+      if (!isNew(`${data}/${seen}`)) return;
+      const open = !trace.answers.length;
       const from = Math.min(burnIn, seen);
       const n = seen - from + 1;
-      const sorted = votes(chain, seen, from);
+      const sorted = open ? stays(chain, seen, from) : votes(chain, seen, from);
       const rest = sorted.slice(4).reduce((sum, [, k]) => sum + k, 0);
-      const rows = sorted.slice(0, 4).map(([answer, k]) =>
-        row(answerStyle(trace, answer), answerText(trace, answer), k / n));
-      if (rest) rows.push(row(OTHERS, "others", rest / n));
+      const rows = sorted.slice(0, 4).map(([what, k]) => (typeof what === "number"
+        ? row(OTHERS, beginning(chain.steps[what]), k, n)
+        : row(answerStyle(trace, what), answerText(trace, what), k, n)));
+      if (rest) rows.push(row(OTHERS, "others", rest, n));
       list.replaceChildren(...rows);
-      panel.tell(many(n, "state"), seen);
+      put(title, open ? "How long it stayed at each text" : "Votes: every state counts once");
+      put(total, many(n, "state"));
     },
   };
 }

@@ -2,7 +2,7 @@
    Model text enters the page through text nodes only, never as markup. */
 import { differs, put, set, show, swap } from "../dom.js";
 import { beadList } from "./beads.js";
-import { cellList, ifsRow } from "./cells.js";
+import { ifsRow, phaseStrip } from "./cells.js";
 import { Clock } from "./clock.js";
 import { button, h } from "./drawing.js";
 import { prefixTree, writers } from "./genealogy.js";
@@ -82,7 +82,7 @@ export function mount(element, options = {}) {
   let burnIn = 0;
   /** @type {number | null} */
   let wanted = null; // the step to go to once the run has got there
-  let sizes = { all: 0, panel: 342, score: 340 };
+  let sizes = { all: 0, trace: 370, panel: 370, score: 520 };
   let dirty = true;
   let frame = 0;
   let before = 0; // the time of the frame before
@@ -96,24 +96,24 @@ export function mount(element, options = {}) {
   const facts = h("span");
   const state = h("span");
   const note = h("p.note", { role: "alert", hidden: true });
-  const prompt = h("p.prompt", { dir: "auto" });
-  const say = h("p.say");
+  const prompt = h("p.prompt", { dir: "auto", tabindex: 0, role: "group", aria: "Problem" });
   const spoken = h("p.hidden", { "aria-live": "polite" });
   const bar = transportBar({ toggle: () => toggle(), move, hop, seek, scrub, goPhase, setSpeed,
     setChain, last, close: () => tabs.close() });
-  const cells = cellList(goPhase);
-  const main = [textPane(), beadList(seek), cells, ifsRow()];
-  const panels = [tracePanel(seek), ratePanel(seek), histogramPanel(), answersPanel()];
-  const side = h("div.side", ...panels.map((panel) => panel.node));
-  const parts = [...main, ...panels];
+  const text = textPane();
+  const phases = phaseStrip(goPhase);
+  const walk = [tracePanel(seek), beadList(seek), answersPanel()];
+  const below = [ifsRow(), histogramPanel(), ratePanel(seek)];
+  const parts = [text, phases, ...walk, ...below];
   const tabs = tabRow();
   const isNew = differs();
   const actions = Object.entries(options.actions ?? {}).map(([title, act]) =>
     button("link", { onclick: () => act(api) }, title));
+  const nodes = (/** @type {import("./drawing.js").Part[]} */ some) => some.map((x) => x.node);
   const player = h("section", { tabindex: 0, aria: "Chain player", onkeydown: bar.key },
-    h("div.top", origin, facts, state), note, prompt,
-    h("div.grid", h("div.main", say, spoken, ...main.map((part) => part.node)), side), bar.node,
-    h("div.tabs", tabs.node, ...actions), tabs.view);
+    h("div.problem", { "data-stage": "problem" }, prompt, h("p.top", origin, facts, state)),
+    h("div.main", note, text.node, phases.node, spoken), bar.node, h("div.walk", ...nodes(walk)),
+    ...nodes(below), h("div.tabs", tabs.node, ...actions), tabs.view);
   player.className = "qp";
   element.replaceChildren(player);
   for (const kind of ["click", "keydown"]) document.addEventListener(kind, pass, true);
@@ -225,17 +225,16 @@ export function mount(element, options = {}) {
   function render(/** @type {number} */ now) {
     put(origin, name);
     if (!chain()) {
-      put(say, "Waiting for the first step…");
+      put(phases.say, "Waiting for the first step…");
       return;
     }
     const view = look();
     const { step, t, phase } = view;
     head(view);
-    put(say, narrate(step, phase, trace.header.beta));
-    for (const part of parts) part.draw(view);
     const verdict = t > 0 && phase === LAST ? (step.accepted ? "yes" : "no") : "";
     const cut = String(phase > 0 || markerAt(view) === step.index);
     Object.assign(player.dataset, { phase, t, verdict, cut });
+    for (const part of parts) part.draw(view);
     bar.showPosition(t, last(), clock.playing, t >= last() && finished());
     options.onseek?.(t);
     tabs.follow(view, now);
@@ -261,8 +260,8 @@ export function mount(element, options = {}) {
     let ticket = 0;
     const view = h("div.view", { role: "tabpanel", aria: "More", hidden: true });
     const extra = options.extra ?? {};
-    const titles = { ...TABS, ...Object.fromEntries(
-      Object.entries(extra).map(([key, [title]]) => [key, title])) };
+    const titles = { ...Object.fromEntries(
+      Object.entries(extra).map(([key, [title]]) => [key, title])), ...TABS };
     const buttons = Object.entries(titles).map(([key, title]) => button("tab", {
       role: "tab",
       "aria-selected": "false",
@@ -379,9 +378,9 @@ export function mount(element, options = {}) {
   function measure() {
     const all = element.clientWidth;
     if (!all || all === sizes.all) return; // in a hidden tab, or only the height changed
-    const column = Math.floor(parseFloat(getComputedStyle(side).gridTemplateColumns));
-    const cell = cells.node.children[2].clientWidth;
-    sizes = { all, panel: Math.max(220, column - 30), score: Math.max(230, cell - 28) };
+    const within = (/** @type {HTMLElement} */ node) => Math.max(220, node.clientWidth - 30);
+    sizes = { all, trace: within(walk[0].node), panel: within(below[1].node),
+      score: within(phases.chance) + 26 };
     changed(false);
   }
 

@@ -1,7 +1,9 @@
-/* The current text with its cut, and the proposal: what is kept, what is given up, what is new. */
+/* The current text with its cut, and the proposal: what is kept, what is there now, what is new.
+   Each is a lane that scrolls by itself, so that however long the texts are the cut is in view: the
+   kept lane stands at its end, the two others at their beginning. */
 import { differs, put } from "../dom.js";
 import { h, icon, tokenSpans } from "./drawing.js";
-import { LAST } from "./words.js";
+import { LAST, many } from "./words.js";
 
 /** @typedef {import("./drawing.js").View} View */
 
@@ -31,30 +33,32 @@ function written({ t, phase, moving, passed }, n) {
  * @param {View} view
  */
 function names({ step, t, phase }) {
-  if (t === 0) return ["now", "draft"];
+  if (t === 0) return ["now", "first draft"];
   if (phase < LAST) return ["now", "proposed"];
   return step.accepted ? ["before", "now"] : ["stays", "rejected"];
 }
 
+/**
+ * A part of the texts with its name.
+ * @param {string} kind
+ * @param {string} aria
+ */
+function lane(kind, aria) {
+  const name = h("b.lane");
+  const text = h(`span.${kind}`);
+  const scroller = h("div.lane-text", { tabindex: 0, role: "group", aria }, text);
+  return { name, text, node: h(`div.${kind}-row`, name, scroller) };
+}
+
 /** @returns {import("./drawing.js").Part} */
 export function textPane() {
-  const kept = h("span.kept");
-  const old = h("span.old");
-  const fresh = h("span.new");
+  const kept = lane("kept", "What is kept");
+  const old = lane("old", "Current text");
+  const fresh = lane("new", "Proposal");
   const lock = h("span");
-  const oldName = h("b.lane");
-  const newName = h("b.lane");
-  let scrolled = 0;
-  const node = h("div.text", {
-    dir: "ltr",
-    tabindex: 0,
-    role: "region",
-    aria: "Current text and proposal",
-    onscroll: () => {
-      scrolled = node.scrollTop;
-    },
-  }, h("span.lock", icon("lock"), lock), kept, h("span.old-row", oldName, old),
-  h("span.new-row", newName, fresh));
+  kept.name.append(icon("lock"), lock);
+  const node = h("div.text", { dir: "ltr", "data-stage": "text" },
+    kept.node, old.node, fresh.node);
   const isNew = differs();
   let typed = 0; // tokens of the proposal that are shown
   let marked = -1;
@@ -62,19 +66,16 @@ export function textPane() {
   /** @param {View} view */
   function build({ chain, step, t }) {
     const before = t ? tokenSpans(chain.steps[step.old], 0) : [];
-    kept.replaceChildren(...before.slice(0, step.index));
-    old.replaceChildren(...before.slice(step.index));
-    fresh.replaceChildren(...tokenSpans(step, step.index));
+    kept.text.replaceChildren(...before.slice(0, step.index));
+    old.text.replaceChildren(...before.slice(step.index));
+    fresh.text.replaceChildren(...tokenSpans(step, step.index));
     for (let j = step.index; step.changed && j < step.first; j++) {
-      fresh.children[j - step.index]?.classList.add("qp-same");
+      fresh.text.children[j - step.index]?.classList.add("qp-same");
     }
     put(lock, step.index ? `kept ${step.index}` : "kept none");
-    typed = fresh.children.length;
+    kept.name.title = `${many(step.index, "token")} before the cut`;
+    typed = fresh.text.children.length;
     marked = -1;
-    if (scrolled) {
-      scrolled = 0;
-      node.scrollTop = 0;
-    }
   }
 
   /**
@@ -83,16 +84,20 @@ export function textPane() {
    */
   function mark(cut, at) {
     if (at === marked) return;
-    const token = (/** @type {number} */ k) => (k < cut ? kept.children[k] : old.children[k - cut]);
+    const token = (/** @type {number} */ k) => /** @type {HTMLElement | undefined} */ (
+      k < cut ? kept.text.children[k] : old.text.children[k - cut]);
     token(marked)?.classList.remove("qp-mark");
-    token(at)?.classList.add("qp-mark");
+    const found = token(at);
+    found?.classList.add("qp-mark");
     marked = at;
+    // the text is one piece now, which scrolls as a whole: not while the marker runs
+    if (found && at === cut) node.scrollTop = found.offsetTop - node.clientHeight / 2;
   }
 
   /** @param {number} to */
   function type(to) {
     for (let j = Math.min(to, typed); j < Math.max(to, typed); j++) {
-      fresh.children[j].classList.toggle("qp-off", j >= to);
+      fresh.text.children[j].classList.toggle("qp-off", j >= to);
     }
     typed = to;
   }
@@ -102,10 +107,10 @@ export function textPane() {
     draw(view) {
       if (isNew(`${view.run}/${view.t}`)) build(view);
       mark(view.step.index, markerAt(view));
-      type(written(view, fresh.children.length));
+      type(written(view, fresh.text.children.length));
       const [before, after] = names(view);
-      put(oldName, before);
-      put(newName, after);
+      put(old.name, before);
+      put(fresh.name, after);
     },
   };
 }

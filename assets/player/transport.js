@@ -96,7 +96,7 @@ export function transportBar(acts) {
   for (const phase of [0, 1, 2, 3, 4, 5]) keys[String(phase + 1)] = () => acts.goPhase(phase);
 
   return {
-    node: h("div.transport",
+    node: h("div.transport", { "data-stage": "transport" },
       h("div.buttons", iconButton("back", "Step back", () => acts.move(-1)), play,
         iconButton("next", "Step forward", () => acts.move(1)),
         iconButton("hop", "Next accepted", () => acts.hop())),

@@ -77,8 +77,17 @@ export function answerText({ header }, answer) {
   return `${shown} ${answer === header.reference ? "✓" : "✗"}`;
 }
 
+/**
+ * How a text begins, in quotes.
+ * @param {Step} step
+ */
+export function beginning({ pieces }) {
+  const text = visible(pieces.slice(0, 40).join("")).replace(/\s+/g, " ").trim();
+  return `“${text.slice(0, 60)}…”`;
+}
+
 /** The phases of a step; a position names one by its place. */
-export const PHASES = ["Place", "Rewrite", "Score", "Chance", "Draw", "Verdict"];
+export const PHASES = ["Cut", "Rewrite", "Score", "Chance", "Coin", "Verdict"];
 export const LAST = PHASES.length - 1;
 
 /** What each phase says, from step, beta and how u and alpha are written. */
@@ -96,12 +105,12 @@ const STORY = [
   (step, beta) => {
     const { logRatio, u, alpha } = quantities(step, beta);
     return logRatio >= 0
-      ? "At least as good a trade as the current text: it is taken for certain."
+      ? "Reward and length together speak for the proposal: it is certain to be taken."
       : `So the proposal is taken with probability ${pair(u, alpha)[1]}.`;
   },
   (step, beta) => {
     const { u, alpha } = quantities(step, beta);
-    return `A random number between 0 and 1 is drawn: u = ${pair(u, alpha)[0]}.`;
+    return `The coin is a random number between 0 and 1: u = ${pair(u, alpha)[0]}.`;
   },
   (step, beta) => {
     const q = quantities(step, beta);
@@ -109,7 +118,7 @@ const STORY = [
     if (!step.accepted) {
       return `Rejected: ${u} is not below ${alpha}. The old text stays and is counted again.`;
     }
-    const why = q.alpha === 1 ? "with probability 1, any u will do" : `${u} is below ${alpha}`;
+    const why = q.alpha === 1 ? "it was certain, whatever u is" : `${u} is below ${alpha}`;
     return `Accepted: ${why}. The proposal becomes the current text.`;
   },
 ];
@@ -123,8 +132,8 @@ function rewritten(step) {
   if (!step.changed) return `${kept} It wrote the same again.`;
   if (first === index) return kept;
   const same = first - index;
-  const come = same === 1 ? "one comes" : `${same} come`;
-  return `${kept.slice(0, -1)}; the first ${come} out the same.`;
+  const are = same === 1 ? "one of them is" : `${same} of them are`;
+  return `${kept.slice(0, -1)}; the first ${are} the same as before.`;
 }
 
 /**

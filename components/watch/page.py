@@ -136,10 +136,10 @@ def build_watch_page(runs: Runs, demo: gr.Blocks, trace: Path | None = None) -> 
     with gr.Column(elem_id="watch"):
         with gr.Row(elem_id="watch-bar"):
             run = gr.Button("Run it live", variant="primary", elem_id="watch-run")
+            status = status_line(status_value(IDLE))
             stop = gr.Button("Stop", elem_id="watch-stop")
             new = gr.Button("New problem", elem_id="watch-new")
             settings = gr.Button("Settings", elem_id="watch-settings")
-            status = status_line(status_value(IDLE))
         stale_line("watch")
         name = trace.name if trace else "Recorded run"
         player = chain_player(text, diagnose=diagnose, link=link_of, name=name)

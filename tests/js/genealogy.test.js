@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { stays } from "../../assets/player/beads.js";
+import { lastStays } from "../../assets/player/beads.js";
 import { prefixTree, writers } from "../../assets/player/genealogy.js";
 import { parse } from "../../assets/player/parse.js";
 import { FOUR, RECORDED } from "./traces.js";
@@ -33,8 +33,8 @@ test("every state of the recorded run is one visit of one leaf", () => {
 });
 
 test("beads are the last stays, and each is counted as long as it lasted", () => {
-  assert.deepEqual(stays(four, 3), [{ at: 0, visits: 2 }, { at: 2, visits: 2 }]);
-  const last = stays(recorded, LAST);
+  assert.deepEqual(lastStays(four, 3), [{ at: 0, visits: 2 }, { at: 2, visits: 2 }]);
+  const last = lastStays(recorded, LAST);
   assert.ok(last.length <= 9);
   assert.equal(last[0].at + last.reduce((n, { visits }) => n + visits, 0), LAST + 1);
 });

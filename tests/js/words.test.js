@@ -76,18 +76,18 @@ test("each phase says what happened, from a place to a verdict", () => {
   assert.match(told(2, 2), /likes the proposal better/);
   assert.match(told(3, 2), /the same/);
   assert.match(told(1, 3), /taken with probability 0\.223\.$/);
-  assert.match(told(2, 3), /for certain/);
+  assert.match(told(2, 3), /certain to be taken/);
   assert.match(told(1, 4), /u = 0\.607\.$/);
   assert.equal(told(1, 5),
     "Rejected: 0.607 is not below 0.223. The old text stays and is counted again.");
   assert.equal(told(2, 5),
-    "Accepted: with probability 1, any u will do. The proposal becomes the current text.");
+    "Accepted: it was certain, whatever u is. The proposal becomes the current text.");
 });
 
 test("a rewrite that begins as before says how far", () => {
   const kept = "The model keeps nothing and writes a new text";
   const from = (first) => narrate({ ...steps[1], index: 0, first }, 1, 1);
   assert.equal(from(0), `${kept}.`);
-  assert.equal(from(1), `${kept}; the first one comes out the same.`);
-  assert.equal(from(3), `${kept}; the first 3 come out the same.`);
+  assert.equal(from(1), `${kept}; the first one of them is the same as before.`);
+  assert.equal(from(3), `${kept}; the first 3 of them are the same as before.`);
 });
