@@ -93,11 +93,11 @@ def main() -> None:
     same = sum(begins_with(old, new) for old, new in pairs)
     print(f"{same} of {len(pairs)} problems have the same numbers")
     ns = sorted({1, budget // 4, budget // 2, budget})
-    new = {(p.method, p.n): p for p in curves(drawn.draws, budget="samples", ns=ns)}
+    new = {(p.method, p.n): p for p in curves(drawn, budget="samples", ns=ns)}
     outside = 0
     print(f"{'method':8}{'n':>5}{'shipped':>9}{'band':>17}{'again':>8}")
     alike = replace(shipped, records=tuple(cut(old, again) for old, again in pairs))
-    for old in (p for p in curves(alike.draws, budget="samples", ns=ns) if p.method != "any"):
+    for old in (p for p in curves(alike, budget="samples", ns=ns) if p.method != "any"):
         again = new[old.method, old.n].value
         is_inside = old.low <= again <= old.high
         outside += not is_inside

@@ -82,7 +82,7 @@ def build_api(runs: Runs) -> None:
                 "text": outcome.decision.chosen.response.text if outcome.decision.chosen else "",
                 "n": outcome.n,
                 "spent": outcome.spent,
-                "unit": comparison.meter.unit,
+                "unit": comparison.header.meter.unit,
                 **asdict(outcome.cost),
             }
             for outcome in outcomes(comparison, full_cut(comparison, "flops"))

@@ -3,9 +3,9 @@
 Importing it loads neither torch nor gradio; a torch model is imported when one is loaded.
 """
 
-from qalign_core.chain.blocking import collect, iterate
 from qalign_core.chain.chain import run_chain, run_chains
 from qalign_core.chain.kernel import draw_index, log_acceptance
+from qalign_core.chain.merging import collect, iterate
 from qalign_core.chain.sampling import sample_iid
 from qalign_core.decide.rules import (
     best_of_n,
@@ -18,8 +18,7 @@ from qalign_core.models.enumerable import EnumerableLM
 from qalign_core.protocols import LanguageModel, RewardModel
 from qalign_core.registry import load_language_model, load_reward_model
 from qalign_core.run import Sampling
-from qalign_core.runs.store import save_trace
-from qalign_core.runs.trace import load_trace
+from qalign_core.runs.trace import load_trace, save_trace
 from qalign_core.types import (
     Cost,
     Decision,

@@ -1,7 +1,5 @@
 """Where the project's data lie: beside the package in a checkout, inside it once installed."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 _PACKAGE = Path(__file__).resolve().parent

@@ -4,15 +4,14 @@ Results go to standard output, progress and errors to standard error. Ctrl-C kee
 sampled: a trace is written as the steps arrive, and the same command goes on with it.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
+import io
 import json
 import math
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import aclosing, contextmanager, nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import aclosing, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -20,11 +19,11 @@ from typing import Any
 from tqdm import tqdm
 
 from qalign_core.analysis.comparisons import Comparison, full_cut, outcomes
-from qalign_core.analysis.diagnostics import acceptance
-from qalign_core.analysis.paired import verdict
+from qalign_core.analysis.curves import curves, verdict
+from qalign_core.analysis.diagnostics import acceptance, acceptance_of
 from qalign_core.analysis.tuning import tune_beta
 from qalign_core.assets import ASSETS
-from qalign_core.errors import InvalidSetting, InvalidTask, QAlignError
+from qalign_core.errors import InvalidSetting, InvalidTask, QAlignError, on_disk
 from qalign_core.export.page import page
 from qalign_core.models.progress import TOLD
 from qalign_core.protocols import AnswerExtractor, LanguageModel, RewardModel
@@ -33,12 +32,11 @@ from qalign_core.registry import is_address, load_language_model, load_reward_mo
 from qalign_core.run import MAX_STEPS, OPEN, Run, Sampling, check_count
 from qalign_core.runs.folder import answer_of, answers_in, load_results, results_in, run_set
 from qalign_core.runs.problem_sets import Problem, load_problems
-from qalign_core.runs.report import report, summary
+from qalign_core.runs.report import report
 from qalign_core.runs.results import Results, pack
 from qalign_core.runs.runner import Drawn, header_of, record
-from qalign_core.runs.store import TraceFile, open_trace
-from qalign_core.runs.trace import end_line, trace_text
-from qalign_core.types import ScoredResponse, Step, Trace, TraceHeader
+from qalign_core.runs.trace import TraceFile, end_line, open_trace, trace_text
+from qalign_core.types import ScoredResponse, Step, Trace
 
 Models = tuple[LanguageModel, RewardModel]
 
@@ -155,8 +153,13 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-_OF_EACH = ("device", "dtype", "window", "tokenizer")
-"""Options that there are for the LM and for the RM."""
+_OF_EACH = {
+    "device": "of a local {}, as torch names it; default: a GPU if any",
+    "dtype": "of a local {}: float32 (the default on a CPU), bfloat16 or float16",
+    "window": "tokens that a local {} holds of one sequence",
+    "tokenizer": "of a served {}: folder or hub id",
+}
+"""Options that there are for the LM and for the RM, and what they are."""
 
 
 def _model_options(parser: argparse.ArgumentParser) -> None:
@@ -168,18 +171,9 @@ def _model_options(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--rows", type=int, help="requests that run at once, of each model")
     for kind in ("lm", "rm"):
-        name = kind.upper()
-        group.add_argument(
-            f"--{kind}-device", help=f"of a local {name}, as torch names it; default: a GPU if any"
-        )
-        group.add_argument(
-            f"--{kind}-dtype",
-            help=f"of a local {name}: float32 (the default on a CPU), bfloat16 or float16",
-        )
-        group.add_argument(
-            f"--{kind}-window", type=int, help=f"tokens that a local {name} holds of one sequence"
-        )
-        group.add_argument(f"--{kind}-tokenizer", help=f"of a served {name}: folder or hub id")
+        for name, says in _OF_EACH.items():
+            read = int if name == "window" else str
+            group.add_argument(f"--{kind}-{name}", type=read, help=says.format(kind.upper()))
     group.add_argument(
         "--approximate",
         action="store_true",
@@ -238,9 +232,9 @@ def _of(options: argparse.Namespace, kind: str) -> dict[str, Any]:
     return {name: value for name, value in given.items() if value is not None}
 
 
-def _run_of(options: argparse.Namespace, **more: Any) -> Run:
+def _run_of(options: argparse.Namespace) -> Run:
     """The run that the options ask for: of a text of one's own, or of a problem of a set."""
-    given = {**_given(options), **more}
+    given = _given(options)
     if "prompt" not in given:
         problems = load_problems(problem_file(options.task))
         number: int = options.problem
@@ -288,34 +282,25 @@ async def _drawn(
     models: Models, run: Run, out: Path | None, told: Callable[[Drawn], object]
 ) -> Trace:
     """Draw a run, into a file if there is one, and tell of each draw; what was there too."""
-    header = header_of(*models, run)
-    with _trace_file(out, header) if out is not None else nullcontext() as file:
-        known = file.known if file is not None else Trace(header)
-        new: list[Drawn] = []
-        drawn = record(*models, run, known=known)
-        async with aclosing(drawn) as lines:  # type: ignore[type-var]
-            async for item in lines:
-                if file is not None:
-                    file.write(item.line)
-                if item.drawn is not None:
-                    new.append(item.drawn)
-                    told(item.drawn)
-    steps = tuple(each for each in new if isinstance(each, Step))
-    pool = tuple(each for each in new if isinstance(each, ScoredResponse))
-    return Trace(header, known.steps + steps, known.pool + pool)
-
-
-@contextmanager
-def _trace_file(path: Path, header: TraceHeader) -> Iterator[TraceFile]:
-    """The file of a run, gone on with; if the run is stopped, its last line says so."""
-    with open_trace(path, header) as file:
+    header, new = header_of(*models, run), list[Drawn]()
+    nowhere = nullcontext(TraceFile(Path(), io.BytesIO(), Trace(header)))
+    with open_trace(out, header) if out is not None else nowhere as file:
         if file is None:
-            raise InvalidSetting(f"{path} is in use by another run; wait for it, or give another")
+            raise InvalidSetting(f"{out} is in use by another run; wait for it, or give another")
+        drawn = record(*models, run, known=file.known)
         try:
-            yield file
+            async with aclosing(drawn) as lines:  # type: ignore[type-var]
+                async for item in lines:
+                    file.write(item.line)
+                    if item.drawn is not None:
+                        new.append(item.drawn)
+                        told(item.drawn)
         except asyncio.CancelledError:
             file.write(end_line("stopped"))
             raise
+    steps = tuple(each for each in new if isinstance(each, Step))
+    pool = tuple(each for each in new if isinstance(each, ScoredResponse))
+    return Trace(header, file.known.steps + steps, file.known.pool + pool)
 
 
 async def _run_many(options: argparse.Namespace) -> None:
@@ -422,9 +407,9 @@ async def _compare(options: argparse.Namespace) -> None:
         trace = await _drawn(
             models, run, options.out, lambda drawn: bar.update(isinstance(drawn, Step))
         )
-    comparison = Comparison(trace)
+    comparison, unit = Comparison(trace), trace.header.meter.unit
     print(f"{run.prompt}\n")
-    print(f"{'method':8}{'answer':>8}{'':8}{'samples':>8}{'tokens':>9}{comparison.meter.unit:>18}")
+    print(f"{'method':8}{'answer':>8}{'':8}{'samples':>8}{'tokens':>9}{unit:>18}")
     for outcome in outcomes(comparison, full_cut(comparison, options.budget)):
         right = {True: "right", False: "wrong", None: ""}[outcome.correct]
         answer = outcome.decision.answer or "-"
@@ -450,18 +435,19 @@ async def _evaluate(options: argparse.Namespace) -> None:
     results = results_in(options.out)
     if options.pack:
         pack(results, options.pack)
-    made = summary(results)
-    changed = made["acceptance"]["changed"]
-    print(f"{made['done']} problems, {made['missing']} not done yet")
+    points, unit = curves(results), results.header.meter.unit
+    largest = max(p.n for p in points)
+    changed = acceptance_of(results.records).changed.value
+    print(f"{len(results.records)} problems, {results.n_missing} not done yet")
     if results.header.open_ended:
         print("open-ended: qalign, mv and wmv are minimum Bayes risk with ROUGE-1")
     if changed is not None:
         print(f"acceptance {changed:.0%} of proposals that differ from the state")
-    print(f"{'method':8}{'n':>7}{'tokens':>9}{made['unit']:>10}  accuracy")
-    for row in made["table"]:
+    print(f"{'method':8}{'n':>7}{'tokens':>9}{unit:>10}  accuracy")
+    for p in (p for p in points if p.n == largest):
         print(
-            f"{row['method']:8}{row['used']:7.0f}{row['tokens']:9,.0f}{row['spent']:10.2e}"
-            f"  {row['accuracy']:.3f} [{row['low']:.3f}, {row['high']:.3f}]"
+            f"{p.method:8}{p.used:7.0f}{p.tokens:9,.0f}{p.spent:10.2e}"
+            f"  {p.value:.3f} [{p.low:.3f}, {p.high:.3f}]"
         )
 
 
@@ -532,10 +518,6 @@ async def _tune(options: argparse.Namespace) -> None:
 
 async def _export(options: argparse.Namespace) -> None:
     made = page(trace_text(options.trace), title=options.title, says=options.says)
-    try:
+    with on_disk(options.html, "written", "give the path of a new file", InvalidSetting):
         options.html.write_text(made, encoding="utf-8")
-    except OSError as error:
-        raise InvalidSetting(
-            f"{options.html} cannot be written ({error.strerror}); give the path of a new file"
-        ) from error
     print(f"{options.html}: {len(made.encode()):,} bytes")

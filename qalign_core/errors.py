@@ -1,5 +1,9 @@
 """Every error that a user can meet: one sentence of what came, what was expected, what to do."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
 
 class QAlignError(Exception):
     """Base of all errors that are meant for the user; `str(error)` is one plain sentence."""
@@ -39,3 +43,13 @@ class InvalidTrace(QAlignError, ValueError):
 
 class InvalidTask(QAlignError, ValueError):
     """A problem-set file cannot be read; the message names the line."""
+
+
+@contextmanager
+def on_disk(path: Path | str, done: str, advice: str, kind: type[QAlignError]) -> Iterator[None]:
+    """Turn what the disk refuses into one sentence: `path` cannot be `done`, for its reason."""
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise kind(f"{path} cannot be {done} ({reason}); {advice}") from error

@@ -1,7 +1,5 @@
 """What the chain asks of a model: two protocols and two kinds of function."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Protocol, runtime_checkable
 

@@ -4,12 +4,12 @@ Booleans are no numbers, and numbers are small enough for every later step: a wh
 as a 64-bit float too (the page's player reads nothing else), a finite one has room to be added up.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import reprlib
-from typing import Any
+from collections.abc import Callable, Mapping
+from types import NoneType, UnionType
+from typing import Any, get_args, get_origin
 
 LARGEST = 2**53 - 1
 """The largest whole number, either side of 0."""
@@ -39,6 +39,36 @@ def is_finite(value: object) -> bool:
 def are_ids(values: object, vocabulary: int = 2**31) -> bool:
     """Whether it is a list of token ids below `vocabulary`."""
     return isinstance(values, list) and all(is_whole(v, 0, vocabulary - 1) for v in values)
+
+
+COUNT = "count"
+KINDS: dict[Any, tuple[str, Callable[[object], bool]]] = {
+    COUNT: ("a whole number >= 0", lambda value: is_whole(value, 0)),
+    int: ("a whole number", is_whole),
+    float: ("a finite number", is_finite),
+    str: ("text", lambda value: isinstance(value, str)),
+    bool: ("true or false", lambda value: isinstance(value, bool)),
+    list: ("a list", lambda value: isinstance(value, list)),
+    dict: ("an object", lambda value: isinstance(value, dict)),
+    tuple: (
+        "a list of texts",
+        lambda values: isinstance(values, list) and all(isinstance(v, str) for v in values),
+    ),
+}
+"""What a value from outside can be, by its annotation: in words, and whether one is that."""
+
+
+def checked(values: Mapping[str, Any], name: str, kind: Any) -> Any:
+    """The value of that name, None if it is not there.
+
+    Raises:
+        ValueError: it is not of the kind, nor None where the kind allows it.
+    """
+    value, kinds = values.get(name), get_args(kind) if isinstance(kind, UnionType) else (kind,)
+    words, is_one = KINDS[get_origin(kinds[0]) or kinds[0]]
+    if not is_one(value) and not (value is None and NoneType in kinds):
+        raise ValueError(f"{name} = {shown(value)}; {words} was expected")
+    return value
 
 
 def from_json(text: str | bytes) -> Any:

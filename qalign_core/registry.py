@@ -6,8 +6,6 @@ Each model is loaded once. Where a new one does not fit into memory, the ones th
 longest are unloaded first.
 """
 
-from __future__ import annotations
-
 import gc
 import os
 import re
@@ -15,26 +13,22 @@ import threading
 import tomllib
 from collections import ChainMap
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from inspect import Parameter, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, get_type_hints
 
 from qalign_core.assets import ASSETS
 from qalign_core.errors import InvalidSetting, ModelLoadError, NotEnoughMemory
-from qalign_core.models.chat import check_sampling
+from qalign_core.models.chat import TemplatedLanguageModel, check_sampling
 from qalign_core.models.familiar import tokens_per_character
 from qalign_core.protocols import RewardModel
-from qalign_core.reading import first_line, is_finite, is_text, is_whole, shown
+from qalign_core.reading import checked, first_line, is_finite, shown
 from qalign_core.rewards.functions import CompositeReward, FunctionReward
 from qalign_core.rewards.texts import is_text_reward, text_reward
 from qalign_core.run import Sampling
-
-if TYPE_CHECKING:
-    from qalign_core.models.local.language_model import HFLanguageModel
-    from qalign_core.models.served.language_model import ServedLanguageModel
 
 IN_USE = 30.0
 """Seconds after its last request during which a model is not unloaded for another."""
@@ -46,8 +40,6 @@ MAX_NAME = 4096
 
 _AT_REVISION = re.compile(r"([\w.-]+/[\w.-]+)@([\w./-]+)")
 """A hub id and a branch, tag or commit of it."""
-
-_SETTINGS = [field.name for field in fields(Sampling)]
 
 _loaded: dict[tuple[Any, ...], Any] = {}
 _lock = threading.Lock()
@@ -136,23 +128,10 @@ def _entry(kind: str, values: dict[str, Any]) -> Entry:
     if "sampling" in values:
         values["sampling"] = check_sampling(Sampling(**values["sampling"]))
     entry = Entry(kind=kind, **{"title": values.get("id"), **values})
-    for item in fields(Entry):
-        value, right = getattr(entry, item.name), _KINDS.get(str(item.type))
-        if right is not None and not right(value):
-            raise ValueError(f"{item.name} is {shown(value)}")
+    for name, annotation in get_type_hints(Entry).items():
+        if name != "sampling":
+            checked({name: getattr(entry, name)}, name, annotation)
     return entry
-
-
-_KINDS: dict[str, Callable[[Any], bool]] = {
-    "str": is_text,
-    "str | None": is_text,
-    "int": is_whole,
-    "int | None": is_whole,
-    "bool": lambda value: isinstance(value, bool),
-    "float": is_finite,
-    "dict[str, Any] | None": lambda value: value is None or isinstance(value, dict),
-}
-"""What a value of the registry may be, by how its field or option is annotated."""
 
 
 def _read_own(path: Path) -> dict[tuple[str, str], Entry]:
@@ -190,14 +169,9 @@ def _from(folder: Path, source: str) -> str:
     return str(folder / source) if (folder / source).is_dir() else source
 
 
-def language_models() -> tuple[Entry, ...]:
-    """The language models of the registry, in its order."""
-    return tuple(entry for entry in entries().values() if entry.kind == "lm")
-
-
-def reward_models() -> tuple[Entry, ...]:
-    """The reward models of the registry, in its order."""
-    return tuple(entry for entry in entries().values() if entry.kind == "rm")
+def entries_of(kind: str) -> tuple[Entry, ...]:
+    """The language models ("lm") or the reward models ("rm") of the registry, in its order."""
+    return tuple(entry for entry in entries().values() if entry.kind == kind)
 
 
 def is_foreign(lm: str, prompt: str) -> bool:
@@ -215,7 +189,7 @@ def is_address(name: str) -> bool:
 
 def load_language_model(
     id: str = "embedded", *, sampling: Sampling | None = None, **changes: Any
-) -> HFLanguageModel | ServedLanguageModel:
+) -> TemplatedLanguageModel:
     """A language model by registry id, folder, hub id or address; loaded once and shared.
 
     Args:
@@ -231,9 +205,9 @@ def load_language_model(
         ModelLoadError: one sentence that says what is wrong and what to do.
         InvalidSetting: of the sampling.
     """
-    settings = {name: changes.pop(name) for name in _SETTINGS if name in changes}
+    settings = {name: changes.pop(name) for name in Sampling.__slots__ if name in changes}
     _check_taken("lm", id, changes)
-    lm: HFLanguageModel | ServedLanguageModel = _shared("lm", id, changes)
+    lm: TemplatedLanguageModel = _shared("lm", id, changes)
     entry = entries().get(("lm", id))
     default = entry.sampling if entry is not None else None
     return lm.with_sampling(replace(sampling or default or Sampling(), **settings))
@@ -327,7 +301,7 @@ def _entry_options(kind: str, id: str) -> dict[str, Any]:
     return options
 
 
-def _takes(kind: str, id: str) -> dict[str, str]:
+def _takes(kind: str, id: str) -> dict[str, Any]:
     """The options that a model takes when it is loaded, and how each is annotated."""
     if kind == "rm":
         parts = reward_parts(_made_of(id) or id)
@@ -339,9 +313,10 @@ def _takes(kind: str, id: str) -> dict[str, str]:
         return {}
     entry = entries().get((kind, id))
     _, makers = _loader(kind, entry.source if entry is not None else id)
-    options = [option for made in makers for option in signature(made).parameters.values()]
+    signatures = (signature(made, eval_str=True) for made in makers)
+    options = [option for made in signatures for option in made.parameters.values()]
     return {
-        option.name: str(option.annotation)
+        option.name: option.annotation
         for option in options
         if option.kind is Parameter.KEYWORD_ONLY and option.name not in ("id", "kind", "sampling")
     }
@@ -350,7 +325,7 @@ def _takes(kind: str, id: str) -> dict[str, str]:
 def _loader(kind: str, source: str) -> tuple[Callable[..., Any], tuple[Callable[..., Any], ...]]:
     """What loads a model from there, and all that takes the options of it."""
     if is_address(source):
-        from qalign_core.models.served.connection import Served
+        from qalign_core.models.served.client import Served
         from qalign_core.models.served.language_model import ServedLanguageModel
         from qalign_core.rewards.served import ServedRewardModel
 
@@ -366,15 +341,15 @@ def _loader(kind: str, source: str) -> tuple[Callable[..., Any], tuple[Callable[
 def _check_taken(kind: str, id: str, options: dict[str, Any]) -> None:
     given = {name: value for name, value in options.items() if value is not None}
     taken = _takes(kind, id) if given else {}  # only then: it imports what would load it
-    for name, value in given.items():
+    for name in given:
         if name not in taken:
             raise ModelLoadError(
                 f"{id} has no option {name}; it has {', '.join(sorted(taken)) or 'none'}"
             )
-        right = _KINDS.get(taken[name])
-        if right is not None and not right(value):
-            wanted = taken[name].removesuffix(" | None")
-            raise ModelLoadError(f"the option {name} of {id} is {shown(value)}, not of {wanted}")
+        try:
+            checked(given, name, taken[name])
+        except ValueError as error:
+            raise ModelLoadError(f"{id} has the option {error}") from error
 
 
 JUDGE = "judge:"

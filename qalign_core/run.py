@@ -5,8 +5,6 @@ whole. Each field says what it is, in which range, and what a person is told of 
 door takes its options from the fields: a setting more is a line more in `Run`.
 """
 
-from __future__ import annotations
-
 import math
 import os
 from collections.abc import Mapping
@@ -35,11 +33,8 @@ MAX_TEXT = 1_000_000
 
 def check_beta(beta: float) -> float:
     """Return beta as a float; raise `InvalidSetting` unless it is a finite number above 0."""
-    if isinstance(beta, bool) or not isinstance(beta, Real):
-        raise InvalidSetting(
-            f"beta must be a number > 0, got {beta!r}; 'tune' finds one for about 50 % acceptance"
-        )
-    if not 0 < beta <= HUGE:  # an integer may be too large for `math.isfinite`
+    number = isinstance(beta, Real) and not isinstance(beta, bool)
+    if not (number and 0 < beta <= HUGE):  # an integer may be too large for `math.isfinite`
         raise InvalidSetting(
             f"beta must be a finite number > 0, got {shown(beta)}; "
             "'tune' finds one for about 50 % acceptance"
@@ -215,9 +210,14 @@ class Run:
         return Sampling(**{name: getattr(self, name) for name in Sampling.__slots__})
 
     @classmethod
+    @cache
     def kinds(cls) -> Mapping[str, type]:
         """What each setting is: int, float or str (a text that may be left out is one too)."""
-        return _kinds(cls)  # type: ignore[arg-type]
+        hints = get_type_hints(cls)
+        told = [each.name for each in fields(cls) if "says" in each.metadata]
+        return MappingProxyType(
+            {name: hints[name] if hints[name] in (int, float) else str for name in told}
+        )
 
     @classmethod
     def read(cls, given: Mapping[str, Any]) -> Self:
@@ -287,15 +287,6 @@ class Run:
 def usual_extractor(prompt: str) -> str:
     """How the answers to a prompt are read unless somebody says otherwise."""
     return OPEN if prompt.startswith(WRITING) else "number"
-
-
-@cache
-def _kinds(cls: Any) -> Mapping[str, type]:
-    hints = get_type_hints(cls)
-    told = [each.name for each in fields(cls) if "says" in each.metadata]
-    return MappingProxyType(
-        {name: hints[name] if hints[name] in (int, float) else str for name in told}
-    )
 
 
 def _shown(value: object) -> str:

@@ -1,13 +1,16 @@
 """The values that the engine hands around: frozen, so a step that was yielded never changes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar, Self
+
+from numpy.typing import NDArray
 
 from qalign_core.run import Run
+
+Array = NDArray[Any]
+"""What the figures are computed in; a docstring says its shape."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +35,7 @@ class Response:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Tokens of compute, a function of the run alone (`chain.cost`); `+` and `-` go field by field.
+    """Tokens of compute, a function of the run alone (`chain.cost`); `+` goes field by field.
 
     Attributes:
         generated: new tokens drawn from the LM, which are what it processes.
@@ -42,11 +45,8 @@ class Cost:
     generated: int = 0
     scored: int = 0
 
-    def __add__(self, other: Cost) -> Cost:
+    def __add__(self, other: "Cost") -> "Cost":
         return Cost(self.generated + other.generated, self.scored + other.scored)
-
-    def __sub__(self, other: Cost) -> Cost:
-        return Cost(self.generated - other.generated, self.scored - other.scored)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +149,11 @@ class Header(Run):
         return Meter(self.lm_parameters, self.rm_parameters)
 
     @property
+    def open_ended(self) -> bool:
+        """Whether minimum Bayes risk with ROUGE-1 takes the place of the votes."""
+        return self.extractor is None
+
+    @property
     def run(self) -> Run:
         """The run that draws the same again."""
         return Run(**{name: getattr(self, name) for name in Run.kinds()})
@@ -183,11 +188,6 @@ class SetHeader(Header):
     digest: str = ""
     command: str = ""
 
-    @property
-    def open_ended(self) -> bool:
-        """Whether minimum Bayes risk with ROUGE-1 takes the place of the votes."""
-        return self.extractor is None
-
 
 @dataclass(frozen=True)
 class Trace:
@@ -209,10 +209,10 @@ class Trace:
     end: tuple[str, str] | None = None
 
     # how a notebook shows it; `qalign_core` says how, since what draws pages is a floor above
-    _repr_html_: ClassVar[Callable[[Trace], str]]
+    _repr_html_: ClassVar[Callable[["Trace"], str]]
 
     @classmethod
-    def collect(cls, steps: Iterable[Step], header: TraceHeader | None = None) -> Trace:
+    def collect(cls, steps: Iterable[Step], header: TraceHeader | None = None) -> Self:
         """Make a trace of steps already drawn: `Trace.collect([s async for s in ...])`."""
         collected = tuple(steps)
         if header is None:
@@ -220,10 +220,6 @@ class Trace:
             last = max((s.t for s in collected), default=0)
             header = TraceHeader(steps=last, chains=max(1, len(chains)))
         return cls(header, collected)
-
-    def chain(self, chain: int) -> Trace:
-        """The part of the trace that belongs to one chain."""
-        return replace(self, steps=tuple(s for s in self.steps if s.chain == chain))
 
     @cached_property
     def chains(self) -> dict[int, tuple[Step, ...]]:
@@ -242,11 +238,6 @@ class Trace:
     def rewards(self) -> tuple[float, ...]:
         """Rewards of the independent samples, whether or not their texts were kept."""
         return tuple(sample.reward for sample in self.pool) or self.base_rewards
-
-    @property
-    def cost(self) -> Cost:
-        """Tokens spent on all steps."""
-        return sum((step.cost for step in self.steps), Cost())
 
 
 @dataclass(frozen=True, slots=True)

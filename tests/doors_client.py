@@ -21,8 +21,7 @@ from components.session.links import linked
 from components.session.runs import Runs
 from qalign_core.cli import main
 from qalign_core.run import Limits, Run
-from qalign_core.runs.store import read_trace
-from qalign_core.runs.trace import parse_trace
+from qalign_core.runs.trace import parse_trace, read_trace
 
 
 def said(*arguments: str) -> tuple[int | str | None, str]:

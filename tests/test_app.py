@@ -54,7 +54,7 @@ def test_a_chain_from_a_program_is_the_one_that_the_core_draws(client):
     assert len(trace.steps) == 26
     assert trace.header.reference == "18"
     expected = collect(run_chain(ToyLM(), ToyRM(), PROMPT, beta=1.0, steps=12, seed=3, chain=1))
-    assert list(trace.chain(1).steps) == expected
+    assert list(trace.chains[1]) == expected
 
 
 def test_its_steps_arrive_while_it_runs(client):

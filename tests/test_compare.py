@@ -26,8 +26,8 @@ from qalign_core.analysis.record import draws_of
 from qalign_core.decide.rules import majority_vote, weighted_majority_vote
 from qalign_core.errors import InvalidSetting
 from qalign_core.run import Run
+from qalign_core.runs.report import COLUMNS, to_csv
 from qalign_core.runs.runner import TOLERANCE, record
-from qalign_core.runs.table import COLUMNS, to_csv
 from qalign_core.runs.trace import parse_trace, trace_lines
 from qalign_core.types import Cost, Response, ScoredResponse, Trace, TraceHeader
 
@@ -67,7 +67,7 @@ def test_at_equal_flops_the_methods_differ_by_less_than_two_percent(steps, chain
         cut = full_cut(comparison)
         found = outcomes(comparison, cut)
         # by the counters: summed again from every draw's own cost, and the prompt, read once
-        header, meter = comparison.header, comparison.meter
+        header, meter = comparison.header, comparison.header.meter
         prompt = meter.price(Cost(header.prompt_tokens, header.prompt_scored))
         chain = prompt + sum(meter.price(step.cost) for step in comparison.steps_to(cut.t))
         pool = prompt + sum(meter.price(s.cost) for s in comparison.pool[: found[1].n])
@@ -84,7 +84,7 @@ def test_a_comparison_stopped_anywhere_is_level_up_to_there() -> None:
     for n_lines in (3, 10, 31, 62):
         comparison = drawn(64, n_lines=n_lines)
         found = outcomes(comparison, full_cut(comparison))
-        largest = max(comparison.meter.price(s.cost) for s in comparison.pool)
+        largest = max(comparison.header.meter.price(s.cost) for s in comparison.pool)
         assert abs(found[0].spent - found[1].spent) <= largest
 
 
@@ -167,7 +167,7 @@ def test_without_an_extractor_mbr_takes_the_place_of_the_votes() -> None:
 def test_a_model_of_unknown_size_is_compared_by_generated_tokens() -> None:
     run = {"prompt": "any", "reference": None, "extractor": "text", "seed": 1}
     comparison = drawn(40, lm=letters(), rm=TableReward(), **run)
-    assert comparison.meter.unit == "generated tokens"
+    assert comparison.header.meter.unit == "generated tokens"
     found = outcomes(comparison, full_cut(comparison))
     assert found[0].spent == found[0].cost.generated
     assert abs(found[0].spent - found[1].spent) <= TOLERANCE * found[0].spent

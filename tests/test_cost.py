@@ -63,7 +63,7 @@ def test_prices_add_up():
     costs = [Cost(1, 2), Cost(2, 7), Cost(0, 1)]
     meter = Meter(10, 3)
     assert meter.price(sum(costs, Cost())) == sum(map(meter.price, costs))
-    assert sum(costs, Cost()) - costs[1] == Cost(1, 3)
+    assert Cost(1, 3) + costs[1] == sum(costs, Cost())
 
 
 def test_a_rule_has_no_parameters():

@@ -19,10 +19,10 @@ from qalign_core.decide.rules import (
     importance_weights,
     majority_vote,
     minimum_bayes_risk,
+    rouge1,
     waste_recycling,
     weighted_majority_vote,
 )
-from qalign_core.decide.utilities import rouge1
 from qalign_core.errors import InvalidReward, InvalidSetting
 from qalign_core.exact.law import exact_chain
 from qalign_core.types import Response, ScoredResponse, Step

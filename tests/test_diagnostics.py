@@ -5,7 +5,6 @@ import pytest
 from finite import TableReward, letters
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import binomtest
 
 from qalign_core.analysis.diagnostics import (
     MIN_STATES,
@@ -33,15 +32,19 @@ def autoregressive(rho, n, seed, mean=0.0):
 
 @given(st.integers(1, 400).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
 def test_the_band_is_wilsons(counts):
+    successes, n = counts
     rate = Rate(*counts)
-    expected = binomtest(*counts).proportion_ci(method="wilson")
-    assert rate.low == pytest.approx(expected.low, abs=1e-12)
-    assert rate.high == pytest.approx(expected.high, abs=1e-12)
-    assert rate.low <= rate.value <= rate.high
+    low, high = rate.band
+    assert 0 <= low <= rate.value <= high <= 1
+    for end in (low, high):  # a true share there would lie just 1.96 standard errors away
+        error = 1.959963984540054 * math.sqrt(end * (1 - end) / n)
+        assert abs(rate.value - end) == pytest.approx(error, abs=1e-12) or end == rate.value
+    assert (low == 0) == (successes == 0)
+    assert (high == 1) == (successes == n)
 
 
 def test_nothing_counted_is_no_rate():
-    assert (Rate(0, 0).value, Rate(0, 0).low, Rate(0, 0).high) == (None, None, None)
+    assert (Rate(0, 0).value, Rate(0, 0).band) == (None, None)
 
 
 async def test_acceptance_leaves_out_the_initial_draw_and_knows_unchanged_proposals():

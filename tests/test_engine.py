@@ -17,12 +17,12 @@ from qalign_core.assets import ASSETS
 from qalign_core.chain.chain import run_chain, run_chains
 from qalign_core.chain.priority import ASIDE, RUN
 from qalign_core.errors import EngineError, InvalidPrompt, InvalidSetting, ModelContractError
+from qalign_core.models.chat import Text
 from qalign_core.models.local import llama_net as net_llama
-from qalign_core.models.local.engine import Engine, draw, restrict, uniforms
+from qalign_core.models.local.engine import draw, restrict, uniforms
 from qalign_core.models.local.language_model import HFLanguageModel
 from qalign_core.models.local.prefix_cache import PrefixCache
 from qalign_core.models.local.worker import ASIDE_SHARE, Worker, as_engine_error
-from qalign_core.models.text import Text
 from qalign_core.rewards.classifier import HFRewardModel
 from qalign_core.run import Sampling
 
@@ -107,7 +107,7 @@ async def test_the_embedded_pair_gives_the_same_bits_in_another_process(tmp_path
     program = (
         "import sys; from qalign_core import *\n"
         "from qalign_core.registry import load_language_model, load_reward_model\n"
-        "from qalign_core.chain.blocking import collect\n"
+        "from qalign_core.chain.merging import collect\n"
         "from qalign_core.chain.chain import run_chains\n"
         "lm, rm = load_language_model(rows=int(sys.argv[1])), load_reward_model()\n"
         f"steps = collect(run_chains(lm, rm, {PROMPT!r}, n_chains=int(sys.argv[2]), beta=1.0,"
@@ -205,14 +205,20 @@ async def test_one_prompt_is_computed_once_for_all_who_ask_at_once(folder):
     lm.close()
 
 
-async def test_memory_is_bounded_and_stated(folder):
+def memory(engine):
+    """Where rows and cache lie, and how many bytes each has."""
+    tensors = (engine.net.keys, engine.net.values, engine.cache.pool)
+    return [(tensor.data_ptr(), tensor.nbytes) for tensor in tensors]
+
+
+async def test_memory_is_bounded_and_allocated_once(folder):
     lm = load(folder, rows=4, cache_bytes=2**17)
-    before = lm.engine.n_bytes
+    before = memory(lm.engine)
     for k in range(6):
         await lm.extend(lm.encode(f"{OTHER} {k} " * 2), (), seed=k)
     cache = lm.engine.cache
     assert len(cache) <= cache.pool.shape[0] == 2**17 // (lm.engine.net.width * 4)
-    assert lm.engine.n_bytes == before
+    assert memory(lm.engine) == before
     lm.close()
 
 
@@ -497,8 +503,7 @@ def test_pieces_of_a_sentencepiece_like_tokenizer_join_too():
     assert pieces == ("The", " answer", " is", " 1", "8", ".", "<eos>")
 
 
-def test_engine_is_a_worker_that_states_its_memory(lm):
-    engine = lm.engine
-    assert isinstance(engine, Engine)
-    assert engine.n_bytes == engine.net.n_bytes + engine.cache.n_bytes
-    assert (engine.net.keys.numel() + engine.net.values.numel()) * 4 == engine.net.n_bytes
+def test_a_position_has_as_many_numbers_in_the_cache_as_in_a_row(lm):
+    net = lm.engine.net
+    assert net.width * net.rows * net.slots == net.keys.numel() + net.values.numel()
+    assert lm.engine.cache.pool.shape[1] == net.width

@@ -104,7 +104,7 @@ def test_the_command_of_a_run_asks_for_that_run(run):
     words = shlex.split(command_of(run))
     assert words[0] == "qalign"
     options = _parser().parse_args(words[1:])
-    asked = _run_of(options, matched=run.matched)
+    asked = _run_of(options).with_changes(matched=run.matched)
     said = {name for name in Sampling.__slots__ if getattr(options, name) is not None}
     for name in Run.kinds():
         if name not in Sampling.__slots__ or name in said:

@@ -7,9 +7,8 @@ import random
 import pytest
 
 from components.watch.diagnostics import FEW, beta_facts, diagnose, rank_histograms
-from qalign_core.analysis.best_of_n import best_of_n_as_alignment
 from qalign_core.analysis.diagnostics import ess, mcse, split_rhat
-from qalign_core.analysis.mixture import fit_mixture
+from qalign_core.analysis.mixture import best_of_n_as_alignment, fit_mixture
 
 
 def chains(n=2, length=200, seed=0):

@@ -22,8 +22,7 @@ from qalign_core.decide.answers.extraction import EXTRACTORS, get_extractor
 from qalign_core.errors import ModelLoadError, QAlignError
 from qalign_core.models.loading import n_stored
 from qalign_core.models.served import language_model as served_lm
-from qalign_core.models.served.client import Garbled
-from qalign_core.models.served.connection import read_card
+from qalign_core.models.served.client import Garbled, read_card
 from qalign_core.registry import _read_own, reward_parts
 from qalign_core.rewards import served as served_rm
 from qalign_core.run import Limits, Run

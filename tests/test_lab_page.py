@@ -21,22 +21,24 @@ from components.lab import (
 from components.lab.base_rewards import base_rewards
 from components.lab.chain import SEED
 from components.lab.page import SECTIONS, build_lab_page, parts_of, rows_of, world_of
-from qalign_core.analysis.best_of_n import best_of_n_as_alignment
-from qalign_core.analysis.mixture import Mixture, fit_mixture
-from qalign_core.exact.best_of_n import (
+from qalign_core.analysis.mixture import (
+    Mixture,
+    best_of_n_as_alignment,
+    fit_mixture,
     match,
 )
 from qalign_core.exact.convergence import (
     acceptance_rate,
+    at_beta,
     distances,
     kl_divergence,
     noise_floor,
     shares,
     simulate,
+    sweep,
 )
 from qalign_core.exact.law import EXACT, Rule, total_variation
 from qalign_core.exact.mistakes import MISTAKES
-from qalign_core.exact.temperature import at_beta, sweep
 from qalign_core.exact.world import World, by_reward, preset
 from qalign_core.exact.wrong_reward import METHODS, Example, outcomes
 
@@ -303,10 +305,10 @@ async def test_both_flows_are_shown_and_a_broken_rule_unbalances_them(lab) -> No
     await changes(page, told, flows(1.0, "aa·", "abca…"), pick(page, "lab-y", "aa·"))
     await changes(page, told, flows(1.0, "aa·", "b·"), pick(page, "lab-z", "b·"))
     await changes(page, told, flows(0.7, "aa·", "b·"), slide(page, "lab-beta", 0.7))
-    no_ratio = MISTAKES[0]
-    forth, back = balance.pair(WORLD, 0.7, "aa·", "b·", no_ratio.rule)
+    no_ratio = MISTAKES["No length ratio"]
+    forth, back = balance.pair(WORLD, 0.7, "aa·", "b·", no_ratio)
     unequal = f"differ by {100 * balance.residual(forth, back):.1f} %"
-    move = pick(page, "lab-rule", no_ratio.title)
+    move = pick(page, "lab-rule", no_ratio.name)
     await changes(page, told, [unequal, balance.shown_flow(back.total)], move)
     assert not page.errors
 
@@ -315,12 +317,12 @@ async def test_both_flows_are_shown_and_a_broken_rule_unbalances_them(lab) -> No
 async def test_every_mistake_shows_its_distance(lab) -> None:
     page = await lab()
     await open_section(page, "Break it")
-    for mistake in MISTAKES:
-        await press(page, "lab-mistake", mistake.title)
-        distance = break_it.broken(WORLD, 1.0, mistake.rule).distance
+    for name, rule in MISTAKES.items():
+        await press(page, "lab-mistake", name)
+        distance = break_it.broken(WORLD, 1.0, rule).distance
         await text_in(page, "lab-break-told", style.number(distance))
-        await drawn(page, "lab-wrong", mistake.title.lower())
-    distance = break_it.broken(WORLD, 0.5, MISTAKES[-1].rule).distance
+        await drawn(page, "lab-wrong", name.lower())
+    distance = break_it.broken(WORLD, 0.5, rule).distance
     move = slide(page, "lab-beta", 0.5)
     await changes(page, "lab-break-told", [style.number(distance)], move)
     assert not page.errors
@@ -458,7 +460,7 @@ async def test_a_link_shows_what_its_sender_saw(visit, toy_app) -> None:
 async def test_a_links_bad_value_falls_back_and_is_told(visit, toy_app) -> None:
     page = await visit(f"{toy_app}?tab=lab&lab-opened=Break+it&lab-beta=-3")
     await page.get_by_text("The link's lab-beta “-3” cannot be used here.").wait_for()
-    distance = break_it.broken(WORLD, 1.0, MISTAKES[0].rule).distance
+    distance = break_it.broken(WORLD, 1.0, MISTAKES["No length ratio"]).distance
     await text_in(page, "lab-break-told", style.number(distance))
     assert not page.errors
 

@@ -10,12 +10,11 @@ import transformers
 from tiny_models import N_VOCABULARY, model_of, save, tokenizer
 
 from qalign_core.errors import EngineError
-from qalign_core.models.loading import Loaded
+from qalign_core.models.chat import Text
 from qalign_core.models.local import choice as nets
 from qalign_core.models.local import llama_net as net_llama
 from qalign_core.models.local.language_model import HFLanguageModel
 from qalign_core.models.local.transformers_net import HFNet, PlainNet
-from qalign_core.models.text import Text
 from qalign_core.run import Sampling
 
 pytestmark = pytest.mark.slow
@@ -48,9 +47,10 @@ def llama(folder):
 
 
 def lm_of(model, **options):
-    loaded = Loaded(model, Text(tokenizer()), "none", sum(p.numel() for p in model.parameters()))
     sampling = Sampling(max_new_tokens=16)
-    return HFLanguageModel(loaded, id="tiny", sampling=sampling, rows=8, **options)
+    return HFLanguageModel(
+        model, Text(tokenizer()), id="tiny", sampling=sampling, rows=8, **options
+    )
 
 
 # Which net

@@ -27,8 +27,7 @@ from qalign_core.run import Limits, Run
 from qalign_core.runs.folder import run_of, run_set
 from qalign_core.runs.problem_sets import Problem, problem_line
 from qalign_core.runs.runner import header_of, record
-from qalign_core.runs.store import open_trace
-from qalign_core.runs.trace import parse_trace
+from qalign_core.runs.trace import open_trace, parse_trace
 from qalign_core.types import Trace
 
 pytestmark = pytest.mark.slow

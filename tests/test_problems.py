@@ -10,6 +10,7 @@ import pytest
 
 from qalign_core.decide.answers.extraction import extract_number
 from qalign_core.errors import InvalidSetting
+from qalign_core.runs import problem_sets
 from qalign_core.runs.generated import (
     LARGEST,
     PHRASINGS,
@@ -17,7 +18,6 @@ from qalign_core.runs.generated import (
     Event,
     ProblemKind,
     WritingTask,
-    check_writing,
     constraints_met,
     generate_problem,
     generate_writing_task,
@@ -168,7 +168,7 @@ def test_an_unknown_kind_is_refused_with_the_known_ones():
 def test_writing_is_checked_by_its_three_constraints(text, met):
     task = WritingTask("", use="lamp", end="river", sentences=2)
     assert constraints_met(task, text) == met
-    assert check_writing(task, text) == (met == 3)
+    assert problem_sets.Problem("1", "", writing=task).is_right(text) == (met == 3)
 
 
 def test_a_writing_prompt_names_all_of_its_constraints():

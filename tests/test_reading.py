@@ -15,9 +15,8 @@ from qalign_core.analysis.record import Record
 from qalign_core.cli import main
 from qalign_core.errors import InvalidTrace
 from qalign_core.reading import HUGE, LARGEST, are_ids, from_json, is_finite, is_whole, shown
-from qalign_core.runs.npz import MAX_BYTES
 from qalign_core.runs.report import report
-from qalign_core.runs.results import Results, header_json, pack, read_set_header, unpack
+from qalign_core.runs.results import MAX_BYTES, Results, header_json, pack, read_set_header, unpack
 from qalign_core.types import SetHeader
 
 LONG = 10**400

@@ -57,8 +57,8 @@ def sentence(raised):
 
 
 def test_the_registry_names_the_embedded_models_and_says_what_was_not_run():
-    lms = {entry.id: entry for entry in registry.language_models()}
-    rms = {entry.id: entry for entry in registry.reward_models()}
+    lms = {entry.id: entry for entry in registry.entries_of("lm")}
+    rms = {entry.id: entry for entry in registry.entries_of("rm")}
     assert next(iter(lms)) == next(iter(rms)) == "embedded"
     assert "embedded-weak" in rms
     for entry in [*lms.values(), *rms.values()]:
@@ -112,7 +112,7 @@ def test_the_registry_counts_the_parameters_that_a_model_of_that_shape_has(id):
 
 
 def test_a_pair_of_texts_is_joined_as_deberta_reads_it():
-    (entry,) = (entry for entry in registry.reward_models() if entry.id == "deberta-v3-large")
+    (entry,) = (entry for entry in registry.entries_of("rm") if entry.id == "deberta-v3-large")
     template = Template(entry.options["chat_template"])
     pair = [{"role": "user", "content": "Q?"}, {"role": "assistant", "content": "A."}]
     assert template.render(messages=pair) == "[CLS]Q?[SEP]A.[SEP]"
@@ -124,7 +124,7 @@ def test_the_readme_names_the_models_of_the_hub_that_a_space_offers():
     front = (registry.ASSETS.parent / "README.md").read_text("utf-8").split("---")[1]
     named = set(re.findall(r"^  - (\S+/\S+)$", front, re.MULTILINE))
     models = Offer().models
-    entries = [*registry.language_models(), *registry.reward_models()]
+    entries = [*registry.entries_of("lm"), *registry.entries_of("rm")]
     offered = {e.source for e in entries if e.id in models[e.kind] and not e.shipped}
     assert named == offered
 
@@ -380,7 +380,7 @@ def test_keys_and_values_count_as_memory_too(folder, monkeypatch):
 
 
 def test_a_load_tells_what_it_does(folder, monkeypatch):
-    from qalign_core.models.progress import TOLD, FetchBar
+    from qalign_core.models.progress import TOLD, fetch_bar
 
     told = []
     token = TOLD.set(told.append)
@@ -388,7 +388,7 @@ def test_a_load_tells_what_it_does(folder, monkeypatch):
     load_lm(folder)
     assert told[0].startswith("reading 0.")
     told.clear()
-    with FetchBar.of("a/model")(total=0, unit="B", unit_scale=True, mininterval=0) as bar:
+    with fetch_bar("a/model")(total=0, unit="B", unit_scale=True, mininterval=0) as bar:
         bar.total = 200_000_000
         bar.update(50_000_000)
         bar.refresh()

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from qalign_core.analysis.curves import Curve, Point, curves
-from qalign_core.analysis.paired import NARROW, difference, paired, verdict
+from qalign_core.analysis.curves import NARROW, Curve, Point, curves, difference, paired, verdict
 from qalign_core.analysis.record import Record
 from qalign_core.assets import ASSETS
 from qalign_core.cli import main
@@ -178,7 +177,7 @@ def test_several_chains_of_a_problem_vote_together() -> None:
         accepted = several.chain_accepted.reshape(8, 2)[:, chain]
         last = [max(t for t in range(k + 1) if accepted[t]) for k in range(8)]
         assert at[:, chain].tolist() == [2 * t + chain for t in last]
-    draws = results_of(several).draws
+    draws = results_of(several)
     used = {p.n: p.used for p in curves(draws, n_bootstrap=2) if p.method == "qalign"}
     # a state of each of two chains costs what two samples do
     assert used == {1: 2, 2: 2, 4: 4, 8: 8}

@@ -13,8 +13,8 @@ from toys import ToyLM, ToyRM
 from qalign_core import cli
 from qalign_core.analysis.curves import curves
 from qalign_core.analysis.diagnostics import acceptance_of
-from qalign_core.analysis.other_betas import against_beta
 from qalign_core.analysis.record import Record, record_of
+from qalign_core.analysis.tuning import against_beta
 from qalign_core.chain.chain import run_chain
 from qalign_core.chain.sampling import sample_iid
 from qalign_core.cli import main
@@ -24,15 +24,15 @@ from qalign_core.decide.rules import (
     importance_weights,
     majority_vote,
     minimum_bayes_risk,
+    rouge1,
     weighted_majority_vote,
 )
-from qalign_core.decide.utilities import rouge1
 from qalign_core.errors import InvalidSetting, InvalidTrace
 from qalign_core.run import Run
 from qalign_core.runs.folder import load_results, run_set
 from qalign_core.runs.generated import WritingTask
 from qalign_core.runs.problem_sets import Problem
-from qalign_core.runs.report import summary
+from qalign_core.runs.report import report
 from qalign_core.runs.results import Results, pack
 from qalign_core.types import Response, Trace, TraceHeader
 
@@ -105,7 +105,7 @@ async def test_a_record_is_what_the_core_draws_and_decides(results):
         full = {
             p.method: p.value
             for p in curves(
-                Results(results.header, (record,)).draws, ns=[32], budget="flops", n_bootstrap=2
+                Results(results.header, (record,)), ns=[32], budget="flops", n_bootstrap=2
             )
         }
         assert full["bon"] == right(best_of_n(pool, problem.extract))
@@ -122,7 +122,7 @@ def same(one, other):
 
 
 def test_at_equal_flops_the_methods_differ_by_less_than_two_percent(results):
-    last = {p.method: p for p in curves(results.draws) if p.n == 32}
+    last = {p.method: p for p in curves(results) if p.n == 32}
     assert abs(last["qalign"].spent / last["bon"].spent - 1) < 0.02
     for record in results.records:
         spent = {
@@ -134,7 +134,7 @@ def test_at_equal_flops_the_methods_differ_by_less_than_two_percent(results):
 
 
 def test_equal_samples_is_a_choice(results):
-    points = {(p.method, p.n): p for p in curves(results.draws, budget="samples")}
+    points = {(p.method, p.n): p for p in curves(results, budget="samples")}
     assert points["qalign", 16].used == 16
     assert points["qalign", 16].spent < points["mv", 16].spent
 
@@ -145,7 +145,7 @@ async def test_without_a_pool_there_are_results_of_the_chain_alone(tmp_path):
     assert results.methods == ("qalign",)
     (record, *_) = results.records
     assert (len(record.pool_reward), len(record.chain_reward)) == (0, 8)
-    assert {p.method for p in curves(results.draws)} == {"qalign"}
+    assert {p.method for p in curves(results)} == {"qalign"}
 
 
 def test_subsets_are_averaged_exactly_for_best_of_n_and_any(results):
@@ -156,7 +156,7 @@ def test_subsets_are_averaged_exactly_for_best_of_n_and_any(results):
         pool_answer=record.pool_answer[:7],
         pool_cost=record.pool_cost[:7],
     )
-    draws = Results(results.header, (small,)).draws
+    draws = Results(results.header, (small,))
     points = curves(draws, n_subsets=4000, ns=[1, 3, 7], n_bootstrap=2)
     found = {(p.method, p.n): p for p in points}
     right = small.is_right(small.pool_answer)
@@ -212,26 +212,26 @@ async def test_open_ended_problems_are_decided_by_minimum_bayes_risk_and_checked
             "mv": minimum_bayes_risk(pool, rouge1),
             "wmv": minimum_bayes_risk(pool, rouge1, weights),
         }
-        one = curves(Results(results.header, (record,)).draws, ns=[32], n_bootstrap=2)
+        one = curves(Results(results.header, (record,)), ns=[32], n_bootstrap=2)
         accuracy = {p.method: p.value for p in one}
         for method, decision in decided.items():
             assert accuracy[method] == (decision.chosen.response.text == lm.texts[0]), method
 
 
 def test_bands_hold_the_accuracy_and_come_from_the_problems(results):
-    for p in curves(results.draws):
+    for p in curves(results):
         assert 0 <= p.low <= p.value <= p.high <= 1
-    assert curves(results.draws) == curves(results.draws)
+    assert curves(results) == curves(results)
 
 
 def test_a_smaller_beta_is_greedier_and_further_from_the_base(results):
-    found = against_beta(results.draws, [0.05, 0.8, 50.0])
+    found = against_beta(results, [0.05, 0.8, 50.0])
     for name, falls in (("reward", True), ("kl", True), ("effective", False)):
         values = [getattr(point, name) for point in found]
         assert values == sorted(values, reverse=falls)
     assert 0 <= found[-1].kl < 0.01
     assert found[0].kl <= math.log(32)
-    last = {p.method: p for p in curves(results.draws) if p.n == 32}
+    last = {p.method: p for p in curves(results) if p.n == 32}
     assert found[-1].accuracy == last["mv"].value
     assert (found[1].accuracy, found[1].low) == (last["wmv"].value, last["wmv"].low)
     assert found[1].reward == pytest.approx(last["wmv"].reward)
@@ -246,14 +246,14 @@ async def test_acceptance_at_another_beta_is_that_of_the_steps_drawn(results):
             AnswerLM(), AnswerRM(), PROBLEMS[place].prompt, beta=0.8, steps=n - 1, seed=5 + place
         )
         alpha += [math.exp(s.log_alpha) async for s in chain if s.t and s.changed]
-    near, far = against_beta(results.draws, [0.8, 1e-3])
+    near, far = against_beta(results, [0.8, 1e-3])
     assert near.acceptance == pytest.approx(np.mean(alpha), rel=1e-6)
     assert far.acceptance is None
 
 
 def test_other_betas_need_a_pool(results):
     with pytest.raises(InvalidSetting, match="samples of the pool"):
-        against_beta(Results(results.header, ()).draws, [1.0])
+        against_beta(Results(results.header, ()), [1.0])
 
 
 def test_acceptance_leaves_the_initial_draw_out(results):
@@ -262,10 +262,11 @@ def test_acceptance_leaves_the_initial_draw_out(results):
     assert 0 < acceptance.changed.value < acceptance.overall.value < 1
 
 
-def test_a_summary_is_plain_json_and_a_packed_file_gives_the_same(tmp_path, results):
+def test_a_report_is_plain_json_and_a_packed_file_gives_the_same(tmp_path, results):
     packed = pack(results, tmp_path / "set.npz")
-    assert summary(load_results(packed)) == summary(results)
-    json.dumps(summary(results), allow_nan=False)
+    assert report({"set": load_results(packed)}) == report({"set": results})
+    json.dumps(report({"set": results}), allow_nan=False)
+    assert load_results(packed).header == results.header
     for one, other in zip(load_results(packed).records, results.records, strict=True):
         assert one.id == other.id
         for name in ("answers", "chain_length", "pool_reward", "pool_cost", "chain_cost"):

@@ -22,8 +22,7 @@ from qalign_core.cli import main
 from qalign_core.errors import InvalidSetting, InvalidTrace
 from qalign_core.run import Run
 from qalign_core.runs.runner import header_of, record
-from qalign_core.runs.store import open_trace, read_trace, write_whole
-from qalign_core.runs.trace import header_line
+from qalign_core.runs.trace import header_line, open_trace, read_trace, write_whole
 
 LM, RM = letters(), TableReward()
 RUN = Run("½ x", extractor="text", beta=0.8, steps=4, seed=5, pool=4)

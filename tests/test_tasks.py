@@ -59,9 +59,9 @@ def test_a_bad_line_is_named_by_number(line, message):
 def test_an_empty_or_unreadable_file_is_refused(tmp_path):
     with pytest.raises(InvalidTask, match="no problems"):
         parse_problems(["", " "])
-    with pytest.raises(InvalidTask, match="cannot read"):
+    with pytest.raises(InvalidTask, match="cannot be read"):
         load_problems(tmp_path / "absent.jsonl")
-    with pytest.raises(InvalidTask, match="cannot read"):
+    with pytest.raises(InvalidTask, match="cannot be read"):
         load_problems(tmp_path)
     (tmp_path / "latin.jsonl").write_bytes(b'{"prompt": "caf\xe9"}')
     with pytest.raises(InvalidTask, match="not UTF-8"):

@@ -17,7 +17,7 @@ from components.session.offer import Offer, needs_gpu
 from qalign_core.chain.cost import draw_cost, meter_of, prompt_scored, reading_of
 from qalign_core.cli import main
 from qalign_core.errors import InvalidSetting, ModelLoadError
-from qalign_core.registry import load_reward_model, reward_models
+from qalign_core.registry import entries_of, load_reward_model
 from qalign_core.rewards.texts import MOST_MOOD, WORST_GRADE, is_text_reward, text_reward
 from qalign_core.types import Response
 
@@ -130,7 +130,7 @@ def test_an_argument_that_cannot_be_is_refused_in_one_sentence(name):
 
 
 def test_each_is_in_the_registry_with_what_it_cannot_see():
-    shown = {entry.id: entry.title for entry in reward_models() if is_text_reward(entry.source)}
+    shown = {entry.id: entry.title for entry in entries_of("rm") if is_text_reward(entry.source)}
     assert tuple(shown) == NAMES
     for title in shown.values():
         assert "does not" in title or "sees nothing else" in title

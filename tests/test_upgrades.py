@@ -21,11 +21,10 @@ from tiny_models import model_of, tokenizer
 from components.common import theme
 from components.lab import view
 from qalign_core.models import loading
-from qalign_core.models.loading import Loaded
+from qalign_core.models.chat import Text
 from qalign_core.models.local import choice, llama_net
 from qalign_core.models.local.llama_net import LlamaNet, Matrix
 from qalign_core.models.local.transformers_net import HFNet, PlainNet
-from qalign_core.models.text import Text
 from qalign_core.rewards.classifier import HFRewardModel
 
 TRIED = {"torch": "2.13.0", "transformers": "5.23.0", "gradio": "6.31.0", "plotly": "7.1.0"}
@@ -129,10 +128,10 @@ def test_without_layers_of_a_cache_rows_run_one_after_the_other(monkeypatch):
 
 def test_without_the_layout_of_a_llama_a_reward_model_is_read_anew(monkeypatch):
     model = model_of("llama", n_outputs=1)
-    loaded = Loaded(model, Text(tokenizer()), "none", 0)
-    fast = HFRewardModel(loaded, id="tiny")
+    text = Text(tokenizer())
+    fast = HFRewardModel(model, text, id="tiny")
     monkeypatch.setattr(LlamaNet, "_fuse", moved)
-    slow = HFRewardModel(loaded, id="tiny")
+    slow = HFRewardModel(model, text, id="tiny")
     assert type(fast.worker) is not type(slow.worker)
     tokens = tuple(range(5, 40))
     with torch.inference_mode():

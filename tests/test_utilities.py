@@ -7,8 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rouge_score import rouge_scorer
 
-from qalign_core.decide.rules import minimum_bayes_risk
-from qalign_core.decide.utilities import rouge1
+from qalign_core.decide.rules import minimum_bayes_risk, rouge1
 from qalign_core.types import Response, ScoredResponse
 
 REFERENCE = rouge_scorer.RougeScorer(["rouge1"], use_stemmer=False)

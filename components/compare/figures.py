@@ -171,7 +171,7 @@ def compute_curves(comparison: Comparison, points: Sequence[Point], measure: Mea
     how many constraints the chosen text meets.
     """
     names, task = naming(comparison), writing_task(comparison)
-    unit = comparison.meter.unit
+    unit = comparison.header.meter.unit
     figure = make_subplots(
         rows=2, cols=1, shared_xaxes=True, row_heights=[0.62, 0.38], vertical_spacing=0.06
     )

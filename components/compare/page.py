@@ -32,7 +32,7 @@ from qalign_core.analysis.record import Measure, draws_of, measure_of
 from qalign_core.assets import ASSETS
 from qalign_core.errors import InvalidSetting, QAlignError
 from qalign_core.run import Run
-from qalign_core.runs.table import to_csv
+from qalign_core.runs.report import to_csv
 from qalign_core.runs.trace import load_trace, trace_lines
 
 RECORDED = ASSETS / "runs" / "compare.jsonl"

@@ -109,7 +109,7 @@ def _rung(
 def level_line(comparison: Comparison, found: Sequence[Outcome], budget: Budget) -> str:
     """What is made equal, in one sentence with both sides' numbers."""
     chain, pool = found[0], found[1]
-    unit = comparison.meter.unit
+    unit = comparison.header.meter.unit
     apart = abs(chain.spent - pool.spent) / max(pool.spent, 1)
     if unit == "FLOPs":
         spent = f"{si(chain.spent, unit)} against {si(pool.spent, unit)}"
@@ -279,7 +279,7 @@ def _facts(comparison: Comparison, cut: Cut, outcome: Outcome) -> list[list[str]
             if named := [asked for asked, is_met in met.items() if is_met is kept]:
                 rows.append([title, "; ".join(named)])
     rows.append(["Generated tokens", f"{outcome.cost.generated:,}"])
-    if comparison.meter.unit == "FLOPs":
+    if comparison.header.meter.unit == "FLOPs":
         rows.append(["Compute", si(outcome.spent, "FLOPs")])
     rows.append(
         [

@@ -20,19 +20,13 @@ from components.lab.style import (
 )
 from components.lab.view import View, view
 from qalign_core.errors import InvalidSetting
-from qalign_core.exact.balance import Flow, flow
-from qalign_core.exact.law import EXACT, Rule
-from qalign_core.exact.mistakes import MISTAKES, mistake
+from qalign_core.exact.law import EXACT, Flow, Rule, flow
+from qalign_core.exact.mistakes import MISTAKES
 from qalign_core.exact.world import LANGUAGE_MODELS, World, label, preset
 
-RIGHT = "The right rule"
+RIGHT = EXACT.name
 # a rule that counts only some steps has flows that are no product of these factors
-RULES = (RIGHT, *(m.title for m in MISTAKES if m.rule.counted == "all"))
-
-
-def rule_named(title: str) -> Rule:
-    """The rule behind a name in the list."""
-    return EXACT if title == RIGHT else mistake(title).rule
+RULES = {rule.name: rule for rule in (EXACT, *MISTAKES.values()) if rule.counted == "all"}
 
 
 def pair(world: World, beta: float, y: str, z: str, rule: Rule) -> tuple[Flow, Flow]:
@@ -169,7 +163,7 @@ def flow_table(forth: Flow, back: Flow) -> Words:
 
 def draw(world: World, beta: float, y: str, z: str, title: str) -> View:
     """Everything that the section shows."""
-    rule = rule_named(title)
+    rule = RULES[title]
     forth, back = pair(world, beta, y, z, rule)
     gain = world.score(forth.new) - world.score(forth.old)
     bars = flow_figure(forth, back), flow_table(forth, back)

@@ -31,9 +31,8 @@ from components.lab.style import (
     table,
 )
 from components.lab.view import View, view
-from qalign_core.analysis.mixture import MIN_REWARDS, Mixture, fit_mixture
+from qalign_core.analysis.mixture import MIN_REWARDS, SIZES, Matched, Mixture, fit_mixture, match
 from qalign_core.errors import InvalidSetting
-from qalign_core.exact.best_of_n import SIZES, Matched, match
 
 SLIDERS, PASTED = "sliders", "own"
 MAX_REWARDS = 4096
@@ -139,7 +138,7 @@ def beta_figure(mixture: Mixture, here: Matched) -> Figure:
         scatter(x=[m.n for m in known], y=[m.sd / sd for m in known], hovertemplate="%{y:.3f}",
                 name="sd of best-of-n / σ", mode="lines+markers",
                 line={"color": ORANGE, "width": 2, "dash": "dash"}, marker={"symbol": "square"}),
-        scatter(x=[m.n for m in known], y=[(m.tilted_sd or 0) / sd for m in known],
+        scatter(x=[m.n for m in known], y=[m.tilted.sd / sd for m in known if m.tilted],
                 name="sd of the target / σ", mode="lines", hovertemplate="%{y:.3f}",
                 line={"color": BLUE, "width": 1.5, "dash": "dot"}),
     ]  # fmt: skip
@@ -183,7 +182,7 @@ def told(mixture: Mixture, m: Matched, rewards: tuple[float, ...]) -> tuple[Word
             ("Mode of best-of-n: exact", number(m.mode), "good"),
             ("Gumbel: largest error in probability", f"{m.gap:.3f}"),
             ("sd of best-of-n", number(m.sd), "bad"),
-            ("sd of the target", number(m.tilted_sd), "bad"),
+            ("sd of the target", number(m.tilted.sd), "bad"),
         ]
     )
     rows: list[list[Cell]] = []

@@ -31,7 +31,7 @@ from components.lab.style import (
     title,
 )
 from components.lab.view import View, view
-from qalign_core.exact.temperature import AtBeta, at_beta, sweep
+from qalign_core.exact.convergence import AtBeta, at_beta, sweep
 from qalign_core.exact.world import World
 
 HIDDEN, REVEALED = "Guess first", "Show the acceptance rate"

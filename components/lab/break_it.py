@@ -26,7 +26,7 @@ from components.lab.style import (
 )
 from components.lab.view import View, view
 from qalign_core.exact.convergence import distances
-from qalign_core.exact.mistakes import MISTAKES, Broken, broken, mistake
+from qalign_core.exact.mistakes import MISTAKES, Broken, broken
 from qalign_core.exact.world import World, by_reward, label
 
 STEPS = 128
@@ -108,14 +108,14 @@ def facts_of(b: Broken) -> tuple[Words, ...]:
 
 def draw(world: World, beta: float, title: str) -> View:
     """Everything that the section shows."""
-    chosen = mistake(title)
-    b = broken(world, beta, chosen.rule)
+    rule = MISTAKES[title]
+    b = broken(world, beta, rule)
     right, wrong = both_distances(world, beta, b)
     stops = (0, 1, 2, 4, 8, 16, 32, 64, STEPS)
     rows = [(str(t), float(right[t]), float(wrong[t])) for t in stops]
     bars = wrong_figure(b, title), strip_table(b.chain, b.limit, "this mistake")
     curve = wrong_distance_figure(right, wrong, b), table(("t", "right rule", "this mistake"), rows)
-    return View((element("p.say", chosen.why), *facts_of(b)), (bars, curve))
+    return View((element("p.say", rule.why), *facts_of(b)), (bars, curve))
 
 
 def build() -> Section:
@@ -125,7 +125,7 @@ def build() -> Section:
         "Break the rule on purpose: each mistake converges too, to the wrong distribution. The "
         "same six chains are the negative controls of this project's own tests.",
     )
-    titles = [m.title for m in MISTAKES]
+    titles = list(MISTAKES)
     which = gr.Radio(titles, value=titles[0], label="Break it", elem_id="lab-mistake")
     panel = view(
         "lab-break-told",

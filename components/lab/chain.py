@@ -39,8 +39,9 @@ from qalign_core.exact.convergence import (
     shares,
     simulate,
 )
-from qalign_core.exact.law import Array, ExactChain, total_variation
+from qalign_core.exact.law import ExactChain, total_variation
 from qalign_core.exact.world import World, by_reward, label, preset
+from qalign_core.types import Array
 
 STEPS = 256
 FIRST_BETA = 1.0

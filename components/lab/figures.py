@@ -15,21 +15,24 @@ from plotly.subplots import make_subplots
 from components.lab import balance, best_of_n, beta, break_it, chain, wrong
 from components.lab.base_rewards import N_EVALUATED, BaseRewards, base_rewards, evaluated
 from components.lab.style import BLUE, GREY, INK, ORANGE, Figure
-from qalign_core.analysis.best_of_n import best_of_n_as_alignment
-from qalign_core.analysis.mixture import MIN_REWARDS, Mixture, fit_mixture
-from qalign_core.errors import InvalidSetting, QAlignError
-from qalign_core.exact.best_of_n import (
+from qalign_core.analysis.mixture import (
+    MIN_REWARDS,
+    Mixture,
+    best_of_n_as_alignment,
+    fit_mixture,
     gumbel_density,
     match,
     maximum_density,
     normalised_maxima,
 )
-from qalign_core.exact.law import EXACT, Array
+from qalign_core.errors import InvalidSetting, QAlignError
+from qalign_core.exact.convergence import at_beta, sweep
+from qalign_core.exact.law import EXACT
 from qalign_core.exact.mistakes import MISTAKES, broken
-from qalign_core.exact.temperature import at_beta, sweep
 from qalign_core.exact.world import preset
 from qalign_core.exact.wrong_reward import Example, outcomes
 from qalign_core.runs.trace import load_trace
+from qalign_core.types import Array
 
 STANDARD = Mixture((1.0,), (0.0,), (1.0,))
 SIZES = (8, 16, 32, 64, 128, 256, 512, 1024)
@@ -143,7 +146,8 @@ def _balance() -> Figure:
 
 
 def _mistake() -> Figure:
-    return break_it.wrong_figure(broken(preset(), BETA, MISTAKES[0].rule), MISTAKES[0].title)
+    name, rule = next(iter(MISTAKES.items()))
+    return break_it.wrong_figure(broken(preset(), BETA, rule), name)
 
 
 def _best_of_n() -> Figure:

@@ -15,7 +15,7 @@ import gradio as gr
 import numpy as np
 from numpy.typing import NDArray
 
-from qalign_core.exact.law import Array
+from qalign_core.types import Array
 
 BLUE, ORANGE, VIOLET, TEAL, GREY = "#2f73d2", "#d97a1d", "#8a5cf0", "#0f8a7e", "#7c8696"
 INK = "#1d2430"

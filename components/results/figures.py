@@ -12,17 +12,17 @@ from plotly.subplots import make_subplots
 from components.common.style import COLOURS, DASHES, GREY, SYMBOLS, frame
 from components.common.words import NAMES, Naming, names_of, number, percent, si, signed
 from qalign_core.analysis.comparisons import METHODS, Method
-from qalign_core.analysis.curves import Point
-from qalign_core.analysis.diagnostics import Acceptance
-from qalign_core.analysis.other_betas import BetaPoint
-from qalign_core.analysis.paired import (
+from qalign_core.analysis.curves import (
     NARROW,
     Difference,
+    Point,
     Verdict,
     difference,
     is_level,
     paired,
 )
+from qalign_core.analysis.diagnostics import Acceptance
+from qalign_core.analysis.tuning import BetaPoint
 from qalign_core.types import SetHeader
 
 GRID = "#dfe3ea"

@@ -26,7 +26,7 @@ from components.results.figures import (
 )
 from qalign_core.analysis.curves import Point, curves
 from qalign_core.analysis.diagnostics import Acceptance, acceptance_of
-from qalign_core.analysis.other_betas import BetaPoint, against_beta
+from qalign_core.analysis.tuning import BetaPoint, against_beta
 from qalign_core.assets import ASSETS
 from qalign_core.errors import QAlignError
 from qalign_core.runs.results import unpack
@@ -94,8 +94,8 @@ def _summarise(path: Path, version: int) -> Summary:
         acceptance=acceptance_of(results.records),
         done=len(results.records),
         missing=results.n_missing,
-        points=tuple(curves(results.draws)),
-        betas=tuple(against_beta(results.draws, betas)) if has_weights else (),
+        points=tuple(curves(results)),
+        betas=tuple(against_beta(results, betas)) if has_weights else (),
     )
 
 

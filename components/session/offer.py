@@ -14,9 +14,8 @@ from qalign_core.registry import (
     JUDGE,
     Entry,
     entries,
+    entries_of,
     is_address,
-    language_models,
-    reward_models,
     reward_parts,
 )
 from qalign_core.rewards.texts import is_text_reward
@@ -52,7 +51,7 @@ class Offer:
     @cached_property
     def models(self) -> dict[str, dict[str, str]]:
         """Title by id, for "lm" and "rm"."""
-        both = {"lm": language_models(), "rm": reward_models()}
+        both = {kind: entries_of(kind) for kind in ("lm", "rm")}
         return {
             kind: {entry.id: _title(entry) for entry in known if self._has(entry)}
             for kind, known in both.items()

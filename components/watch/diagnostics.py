@@ -10,7 +10,6 @@ from statistics import stdev
 from typing import Any
 
 from components.common.words import mixed, number
-from qalign_core.analysis.best_of_n import best_of_n_as_alignment
 from qalign_core.analysis.diagnostics import (
     agreement,
     autocorrelation,
@@ -18,7 +17,7 @@ from qalign_core.analysis.diagnostics import (
     ess_per_thousand_tokens,
     mcse,
 )
-from qalign_core.analysis.mixture import fit_mixture
+from qalign_core.analysis.mixture import best_of_n_as_alignment, fit_mixture
 from qalign_core.errors import InvalidSetting
 
 MAX_CHAINS = 64

@@ -8,8 +8,6 @@ A `Comparison` is the record; a `Cut` says how much of it is looked at; `outcome
 times. Everything can be computed again at any smaller budget without drawing anything.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -19,18 +17,11 @@ from typing import Literal
 import numpy as np
 
 from qalign_core.chain.cost import n_at_budget
+from qalign_core.decide import rules
 from qalign_core.decide.answers.extraction import get_extractor, same_answer
-from qalign_core.decide.rules import (
-    best_of_n,
-    chain_states,
-    consensus,
-    effective_sample_size,
-    importance_weights,
-    waste_recycling,
-)
 from qalign_core.errors import InvalidSetting
 from qalign_core.protocols import AnswerExtractor
-from qalign_core.types import Cost, Decision, Meter, ScoredResponse, Step, Trace, TraceHeader
+from qalign_core.types import Cost, Decision, ScoredResponse, Step, Trace, TraceHeader
 
 Budget = Literal["flops", "samples"]
 Method = Literal["qalign", "bon", "mv", "wmv"]
@@ -72,27 +63,22 @@ class Comparison:
         return tuple(self.trace.chains.values())
 
     @property
-    def meter(self) -> Meter:
-        """What prices a draw."""
-        return self.header.meter
-
-    @property
     def prompt_price(self) -> int:
         """What is paid once, whatever is drawn: each model reads the prompt."""
-        return self.meter.prompt_price(self.header.prompt_tokens, self.header.prompt_scored)
+        return self.header.meter.prompt_price(self.header.prompt_tokens, self.header.prompt_scored)
 
     @cached_property
     def chain_spent(self) -> list[int]:
         """Price of states 0..t of all chains and of the prompt, as far as all chains have come."""
         return self._running(
-            self.meter.price(sum((step.cost for step in steps), Cost()))
+            self.header.meter.price(sum((step.cost for step in steps), Cost()))
             for steps in zip(*self.chains, strict=False)
         )
 
     @cached_property
     def pool_spent(self) -> list[int]:
         """Price of the first 1, 2, ... samples and of the prompt."""
-        return self._running(self.meter.price(sample.cost) for sample in self.pool)
+        return self._running(self.header.meter.price(sample.cost) for sample in self.pool)
 
     def _running(self, prices: Iterable[int]) -> list[int]:
         return list(accumulate(prices, initial=self.prompt_price))[1:]
@@ -187,9 +173,9 @@ def outcomes(comparison: Comparison, cut: Cut) -> tuple[Outcome, ...]:
     _check(comparison, cut)
     extract = comparison.extract
     steps = comparison.steps_to(cut.t)
-    states = chain_states(steps, _burn_in(comparison, cut))
+    states = rules.chain_states(steps, _burn_in(comparison, cut))
     pool = comparison.pool[: cut.n]
-    weights = importance_weights([sample.reward for sample in pool], comparison.header.beta)
+    weights = rules.importance_weights([sample.reward for sample in pool], comparison.header.beta)
 
     in_a_row = [sum(s.cost.generated for s in c[: cut.t + 1]) for c in comparison.chains]
     chain_cost = sum((step.cost for step in steps), Cost())
@@ -198,10 +184,10 @@ def outcomes(comparison: Comparison, cut: Cut) -> tuple[Outcome, ...]:
     pool_cost = sum((sample.cost for sample in pool), Cost())
     of_pool = (len(pool), pool_cost, comparison.pool_spent[cut.n - 1], longest)
     decided = (
-        consensus(states, extract),
-        best_of_n(pool, extract),
-        consensus(pool, extract),
-        consensus(pool, extract, weights),
+        rules.consensus(states, extract),
+        rules.best_of_n(pool, extract),
+        rules.consensus(pool, extract),
+        rules.consensus(pool, extract, weights),
     )
     return tuple(
         Outcome(
@@ -209,7 +195,7 @@ def outcomes(comparison: Comparison, cut: Cut) -> tuple[Outcome, ...]:
             decision,
             None if extract is None else comparison.is_right(decision.answer),
             *(of_chain if method == "qalign" else of_pool),
-            effective_sample_size(weights) if method == "wmv" else None,
+            rules.effective_sample_size(weights) if method == "wmv" else None,
         )
         for method, decision in zip(METHODS, decided, strict=True)
     )
@@ -222,8 +208,8 @@ def recycled(comparison: Comparison, cut: Cut) -> Decision:
         InvalidSetting: the cut is not within what was drawn.
     """
     _check(comparison, cut)
-    samples, weights = waste_recycling(comparison.steps_to(cut.t), _burn_in(comparison, cut))
-    return consensus(samples, comparison.extract, weights)
+    samples, weights = rules.waste_recycling(comparison.steps_to(cut.t), _burn_in(comparison, cut))
+    return rules.consensus(samples, comparison.extract, weights)
 
 
 def _burn_in(comparison: Comparison, cut: Cut) -> int:

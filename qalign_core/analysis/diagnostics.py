@@ -4,19 +4,17 @@ What cannot be estimated from so few steps, or from a chain that has not moved, 
 a number that means nothing.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from qalign_core.analysis.record import Record
 from qalign_core.errors import InvalidSetting
-from qalign_core.types import Step
+from qalign_core.types import Array, Step
 
 MIN_STATES = 32
 """States a chain below which no diagnostic of mixing is given."""
@@ -24,7 +22,7 @@ MIN_STATES = 32
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """A share of successes with its 95 % band (Wilson); all three are None if nothing was counted.
+    """A share of successes with its 95 % band (Wilson); both are None if nothing was counted.
 
     The band treats the trials as independent; successive proposals of a chain are nearly so.
     """
@@ -38,26 +36,14 @@ class Rate:
         return self.successes / self.trials if self.trials else None
 
     @property
-    def low(self) -> float | None:
-        """Lower end of the band."""
-        return self._ends()[0]
+    def band(self) -> tuple[float, float] | None:
+        """Both ends of the band."""
+        from scipy.stats import binomtest  # slow to import
 
-    @property
-    def high(self) -> float | None:
-        """Upper end of the band."""
-        return self._ends()[1]
-
-    def _ends(self) -> tuple[float | None, float | None]:
-        n, z = self.trials, 1.959963984540054
-        if not n:
-            return None, None
-        p = self.successes / n
-        middle = p + z * z / (2 * n)
-        half = z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
-        # at 0 and n successes one end is exactly 0 or 1, but for rounding
-        low = 0.0 if self.successes == 0 else (middle - half) / (1 + z * z / n)
-        high = 1.0 if self.successes == n else (middle + half) / (1 + z * z / n)
-        return low, high
+        if not self.trials:
+            return None
+        ends = binomtest(self.successes, self.trials).proportion_ci(method="wilson")
+        return float(ends.low), float(ends.high)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +86,7 @@ def ess(chains: Sequence[Sequence[float]]) -> float | None:
         between 1 and, for an anticorrelated chain, more than the number of states; None if there
         are fewer than `MIN_STATES` states a chain, or the quantity never changed.
     """
-    values = _rectangle(chains)
-    return None if values is None else _finite(_arviz().ess(values, method="mean"))
+    return _of_mean("ess", chains)
 
 
 def split_rhat(chains: Sequence[Sequence[float]]) -> float | None:
@@ -161,17 +146,16 @@ def agreement(chains: Sequence[Sequence[float]]) -> Agreement | None:
     return Agreement(rhat, rhat_limit(len(chains), min(map(len, chains))), len(chains))
 
 
-def _rank_normalised(values: NDArray[np.float64]) -> NDArray[np.float64]:
+def _rank_normalised(values: Array) -> Array:
     """Normal scores of the ranks among all values, same shape; ties share their mean rank."""
     from scipy.special import ndtri
+    from scipy.stats import rankdata
 
-    _, place, count = np.unique(values, return_inverse=True, return_counts=True)
-    rank = np.cumsum(count) - (count - 1) / 2
-    scores = ndtri((rank - 0.375) / (values.size + 0.25))
-    return np.asarray(scores[place].reshape(values.shape))
+    rank = rankdata(values).reshape(values.shape)
+    return np.asarray(ndtri((rank - 0.375) / (values.size + 0.25)))
 
 
-def _rhat(values: NDArray[np.float64]) -> float:
+def _rhat(values: Array) -> float:
     """R-hat of parts as they are, shape [parts, n]; 1 where nothing ever changes."""
     n = values.shape[1]
     between = n * float(values.mean(axis=1).var(ddof=1))
@@ -187,8 +171,7 @@ def mcse(chains: Sequence[Sequence[float]]) -> float | None:
     Returns:
         None under the conditions of `ess`.
     """
-    values = _rectangle(chains)
-    return None if values is None else _finite(_arviz().mcse(values, method="mean"))
+    return _of_mean("mcse", chains)
 
 
 def autocorrelation(values: Sequence[float], max_lag: int = 50) -> tuple[float, ...] | None:
@@ -214,7 +197,7 @@ def ess_per_thousand_tokens(effective: float | None, generated: int) -> float | 
     return 1000 * effective / generated if effective is not None and generated > 0 else None
 
 
-def _rectangle(chains: Sequence[Sequence[float]]) -> NDArray[np.float64] | None:
+def _rectangle(chains: Sequence[Sequence[float]]) -> Array | None:
     """Chains as an array [chains, states]; None if there is too little to say anything."""
     length = min((len(chain) for chain in chains), default=0)
     if length < MIN_STATES:
@@ -230,6 +213,9 @@ def _arviz() -> Any:
     return array_stats
 
 
-def _finite(value: object) -> float | None:
-    number = float(np.asarray(value).item())
+def _of_mean(name: str, chains: Sequence[Sequence[float]]) -> float | None:
+    """What arviz says by that name of the mean over chains; None if that is nothing finite."""
+    if (values := _rectangle(chains)) is None:
+        return None
+    number = float(np.asarray(getattr(_arviz(), name)(values, method="mean")).item())
     return number if math.isfinite(number) else None

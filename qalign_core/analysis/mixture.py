@@ -1,22 +1,20 @@
-"""Rewards of base samples as a mixture of two normal components, and its tilt by `exp(r / beta)`.
+"""Rewards of base samples as a mixture of two normal components, and what is done to it.
 
-The target `pi_beta` tilts the mixture (paper, appendix on best-of-n).
+The target `pi_beta` tilts the mixture by `exp(r / beta)`; best-of-n takes the maximum of n, which
+has its mode where a target has it too (paper, appendix on best-of-n).
 """
 
-from __future__ import annotations
-
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from qalign_core.decide.arrays import softmax
 from qalign_core.errors import InvalidReward, InvalidSetting
-from qalign_core.run import check_beta
-
-Array = NDArray[np.float64]
+from qalign_core.run import check_beta, check_count
+from qalign_core.types import Array
 
 MOST = 1e100
 """The largest mean, standard deviation or reward: what is larger has no square."""
@@ -58,6 +56,16 @@ class Mixture:
         parts = w * np.exp(-0.5 * ((x - mu) / sd) ** 2) / (sd * math.sqrt(2 * math.pi))
         return np.asarray(parts.sum(axis=-1))
 
+    def cdf(self, r: Array) -> Array:
+        """F(r), the share of rewards up to each of `r`, same shape."""
+        from scipy.special import ndtr
+
+        return np.asarray(sum(w * ndtr((r - mu) / sd) for w, mu, sd in self.parts()))
+
+    def parts(self) -> Iterator[tuple[float, float, float]]:
+        """Weight, mean and standard deviation of each component."""
+        return zip(self.weights, self.means, self.sds, strict=True)
+
     @property
     def dominant(self) -> int:
         """The component that owns the upper tail: larger variance, larger mean if equal."""
@@ -66,7 +74,13 @@ class Mixture:
     @property
     def mean(self) -> float:
         """Mean reward."""
-        return math.fsum(w * mu for w, mu in zip(self.weights, self.means, strict=True))
+        return math.fsum(w * mu for w, mu, _ in self.parts())
+
+    @property
+    def sd(self) -> float:
+        """Standard deviation of the reward."""
+        second = math.fsum(w * (sd * sd + mu * mu) for w, mu, sd in self.parts())
+        return math.sqrt(max(0.0, second - self.mean**2))
 
 
 def fit_mixture(rewards: Sequence[float], seed: int = 0) -> Mixture | None:
@@ -122,12 +136,159 @@ def tilt(mixture: Mixture, beta: float) -> Mixture:
     beta = check_beta(beta)
     logs = [
         math.log(w) + mu / beta + 0.5 * (sd / beta) * (sd / beta) if w > 0 else -math.inf
-        for w, mu, sd in zip(mixture.weights, mixture.means, mixture.sds, strict=True)
+        for w, mu, sd in mixture.parts()
     ]
     if not math.isfinite(max(logs)):
         raise InvalidSetting(f"beta = {beta:g} is too small for these rewards; choose a larger one")
     return Mixture(
         weights=tuple(softmax(np.array(logs)).tolist()),
-        means=tuple(mu + sd * sd / beta for mu, sd in zip(mixture.means, mixture.sds, strict=True)),
+        means=tuple(mu + sd * sd / beta for _, mu, sd in mixture.parts()),
         sds=mixture.sds,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class BestOfN:
+    """The maximum of n base rewards, as a Gumbel distribution, and the beta of the same mode.
+
+    Attributes:
+        n: how many samples.
+        a: location, the mode of the maximum, raw RM units.
+        b: scale, raw RM units.
+        c: `c_n`, the mode in standard deviations above the dominant component's mean.
+        beta: `beta*(n) = sigma_d / c_n`, whose target has its mode there too.
+    """
+
+    n: int
+    a: float
+    b: float
+    c: float
+    beta: float
+
+
+def best_of_n_as_alignment(mixture: Mixture, n: int) -> BestOfN:
+    """Which alignment best-of-n amounts to: `a_n`, `b_n`, `c_n` and `beta*(n)` (paper, appendix).
+
+    With `d` the dominant component and `n_d = w_d n`,
+    `c_n = sqrt(2 log n_d) - (log log n_d + log 4 pi) / (2 sqrt(2 log n_d))`,
+    `a_n = mu_d + sigma_d c_n`, `b_n = sigma_d / sqrt(2 log n_d)`; close for n >= 32 or so.
+    It matches modes, not variances: best-of-n's variance shrinks with n, the target's does not.
+
+    Raises:
+        InvalidSetting: n is so small that `c_n <= 0`, where the formula means nothing.
+    """
+    check_count("n", n, 1)
+    d = mixture.dominant
+    n_d = mixture.weights[d] * n
+    c = 0.0
+    if n_d > math.e:  # log log n_d > 0
+        root = math.sqrt(2 * math.log(n_d))
+        c = root - (math.log(math.log(n_d)) + math.log(4 * math.pi)) / (2 * root)
+    if c <= 0:
+        raise InvalidSetting(
+            f"best-of-{n} has no matching beta: only {n_d:.1f} of its samples are expected from "
+            "the component that owns the upper tail; use a larger n"
+        )
+    sd = mixture.sds[d]
+    return BestOfN(n, mixture.means[d] + sd * c, sd / root, c, sd / c)
+
+
+SIZES = (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
+
+
+def maximum_density(mixture: Mixture, n: int, r: Array) -> Array:
+    """Density of the largest of n rewards, `n F(r)^(n-1) p(r)` (appendix A, Eq. truerewardist)."""
+    check_count("n", n, 1)
+    return np.asarray(n * mixture.cdf(r) ** (n - 1) * mixture.density(r))
+
+
+def gumbel_cdf(a: float, b: float, r: Array) -> Array:
+    """Distribution function of Gumbel(a, b), same shape."""
+    with np.errstate(over="ignore"):
+        return np.asarray(np.exp(-np.exp(-(r - a) / b)))
+
+
+def gumbel_density(a: float, b: float, r: Array) -> Array:
+    """Density of Gumbel(a, b), same shape; its mode is a."""
+    with np.errstate(over="ignore"):
+        z = np.exp(-(r - a) / b)
+    return np.asarray(np.where(np.isfinite(z), z * np.exp(-z) / b, 0.0))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Matched:
+    """Best-of-n and its alignment on a grid of rewards.
+
+    Attributes:
+        n: number of samples.
+        reward: the grid, raw RM units, shape [k].
+        base, maximum: densities of one reward and of the largest of n, shape [k].
+        alignment: `a_n`, `b_n`, `beta*(n)`; None where the formula means nothing.
+        reason: why it is None, else empty.
+        gumbel: the Gumbel approximation's density, shape [k]; None likewise.
+        tilted: the rewards of the target at `beta*(n)`; None likewise.
+        gap: largest difference of the distribution functions of maximum and Gumbel; likewise.
+    """
+
+    n: int
+    reward: Array
+    base: Array
+    maximum: Array
+    alignment: BestOfN | None
+    reason: str
+    gumbel: Array | None
+    tilted: Mixture | None
+    gap: float | None
+
+    @property
+    def mode(self) -> float:
+        """The most likely maximum, to the grid's step."""
+        return float(self.reward[int(np.argmax(self.maximum))])
+
+    @property
+    def sd(self) -> float:
+        """Standard deviation of the maximum."""
+        return _sd(self.reward, self.maximum)
+
+
+def match(mixture: Mixture, n: int, points: int = 1201) -> Matched:
+    """Best-of-n of a mixture, with the alignment of the same mode where there is one."""
+    alignment, tilted, reason = None, None, ""
+    try:
+        alignment = best_of_n_as_alignment(mixture, n)
+        tilted = tilt(mixture, alignment.beta)
+    except InvalidSetting as error:
+        reason = str(error)
+    ends = list(zip(mixture.means, mixture.sds, strict=True))
+    high = max(mu + (4 + math.sqrt(2 * math.log(n))) * sd for mu, sd in ends)
+    if tilted is not None:
+        d = mixture.dominant
+        high = max(high, tilted.means[d] + 4 * tilted.sds[d])
+    r = np.linspace(min(mu - 5 * sd for mu, sd in ends), high, points)
+    gumbel = gap = None
+    if alignment is not None:
+        gumbel = gumbel_density(alignment.a, alignment.b, r)
+        off = mixture.cdf(r) ** n - gumbel_cdf(alignment.a, alignment.b, r)
+        gap = float(np.abs(off).max())
+    return Matched(
+        n, r, mixture.density(r), maximum_density(mixture, n, r), alignment, reason, gumbel,
+        tilted, gap,
+    )  # fmt: skip
+
+
+def normalised_maxima(n: int, *, trials: int, seed: int) -> Array:
+    """Largest of n standard normal numbers, `trials` times, shape [trials].
+
+    By inverting the distribution of the maximum: Phi^-1(u^(1/n)), one draw a trial.
+    """
+    from scipy.special import ndtri
+
+    check_count("n", n, 1)
+    u = np.random.default_rng([seed, n]).random(trials)
+    return np.asarray(ndtri(np.power(u, 1.0 / n)))
+
+
+def _sd(r: Array, density: Array) -> float:
+    mass = np.trapezoid(density, r)
+    mean = np.trapezoid(r * density, r) / mass
+    return math.sqrt(float(np.trapezoid((r - mean) ** 2 * density, r) / mass))

@@ -1,23 +1,19 @@
 """What was drawn, as numbers: all that curves, paired differences and tables are computed from."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
-from dataclasses import astuple, dataclass, field
+from dataclasses import astuple, dataclass
 from functools import cache, cached_property
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from qalign_core.analysis.comparisons import METHODS, Comparison, Method
 from qalign_core.decide.arrays import least_risk, vote
-from qalign_core.decide.utilities import rouge1
+from qalign_core.decide.rules import rouge1
 from qalign_core.errors import InvalidSetting
 from qalign_core.protocols import AnswerExtractor
-from qalign_core.types import Cost, Meter, ScoredResponse, Trace
+from qalign_core.types import Array, Cost, Header, Meter, ScoredResponse, Trace
 
-Array = NDArray[Any]
 Rule = Callable[[Array, Array, Array], Array]
 """Decides many votes at once: (answers, weights, rewards), shape [k, n] -> winners, shape [k]."""
 Measure = Literal["right", "same", "reward"]
@@ -73,25 +69,24 @@ class Record:
 
 @dataclass(frozen=True, eq=False)
 class Draws:
-    """What was drawn for one prompt or for a whole set, and what it takes to decide from it.
+    """What was drawn for one prompt or for a whole set, as numbers.
 
     Attributes:
-        records: of the problems, in order; a single prompt is a set of one.
-        beta: of the chain and of the importance weights, raw RM units.
-        meter: what prices a draw.
-        methods: what was drawn for.
-        open_ended: minimum Bayes risk with ROUGE-1 over texts takes the place of the votes.
+        header: what was run; its `beta` is also that of the importance weights, `burn_in` the
+            states of each chain that are dropped before deciding.
+        records: of the problems that have begun, in order; a single prompt is a set of one.
         measure: what is asked of a decision.
-        burn_in: states of each chain that are dropped before deciding.
     """
 
+    header: Header
     records: tuple[Record, ...]
-    beta: float
-    meter: Meter = field(default_factory=Meter)
-    methods: tuple[Method, ...] = METHODS
-    open_ended: bool = False
     measure: Measure = "right"
-    burn_in: int = 0
+
+    @property
+    def methods(self) -> tuple[Method, ...]:
+        """The methods that there are draws for."""
+        of_pool = METHODS[1:] if self.header.pool else ()
+        return (*(METHODS[:1] if self.header.chains else ()), *of_pool)
 
     @property
     def has_pool(self) -> bool:
@@ -100,7 +95,7 @@ class Draws:
 
     def rule(self, record: Record) -> Rule:
         """How votes over a problem's answers are decided."""
-        if self.open_ended:
+        if self.header.open_ended:
             utility = rouge1.matrix(record.answers.tolist())
             return lambda answer, weight, reward: least_risk(answer, weight, reward, utility)
         return lambda answer, weight, reward: vote(answer, weight, reward, len(record.answers))
@@ -170,14 +165,8 @@ def draws_of(comparison: Comparison) -> Draws:
     """
     if not comparison.ready:
         raise InvalidSetting("nothing was drawn yet; draw a sample and a state of every chain")
-    return Draws(
-        records=(record_of(comparison.trace, comparison.extract, comparison.is_right),),
-        beta=comparison.header.beta,
-        meter=comparison.meter,
-        open_ended=comparison.extract is None,
-        measure=measure_of(comparison),
-        burn_in=comparison.header.burn_in,
-    )
+    record = record_of(comparison.trace, comparison.extract, comparison.is_right)
+    return Draws(comparison.header, (record,), measure_of(comparison))
 
 
 def measure_of(comparison: Comparison) -> Measure:

@@ -1,30 +1,26 @@
 """What beta does to a run: how far its target is from the base, how many proposals it accepts.
 
-`tune_beta` finds the beta for a target acceptance rate over proposals that differ from the state.
+`tune_beta` finds the beta for a target acceptance rate over proposals that differ from the state;
+`against_beta` tells what another beta would have made of draws, with nothing sampled again.
 """
-
-from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from qalign_core.analysis.curves import resampled_problems
+from qalign_core.analysis.curves import band, resampled_problems
 from qalign_core.analysis.record import Draws, Record, record_of
 from qalign_core.chain.chain import run_chain
 from qalign_core.chain.kernel import log_acceptances
 from qalign_core.chain.merging import gather
 from qalign_core.decide.arrays import softmax
+from qalign_core.decide.rules import effective_sample_size
 from qalign_core.errors import InvalidSetting
 from qalign_core.protocols import LanguageModel, RewardModel
 from qalign_core.run import check_beta, check_count
-from qalign_core.types import Cost, Trace
-
-Array = NDArray[np.float64]
+from qalign_core.types import Array, Cost, Header, Trace
 
 
 def kl_from_base(rewards: Sequence[float], beta: float) -> float:
@@ -62,46 +58,38 @@ class Proposals:
 
     reward_old: Array
     reward_new: Array
-    len_old: NDArray[np.int64]
-    len_new: NDArray[np.int64]
-    changed: NDArray[np.bool_]
-    prompt: NDArray[np.int64]
+    len_old: Array
+    len_new: Array
+    changed: Array
+    prompt: Array
     beta: float
 
     def acceptance(self, beta: float, *, changed_only: bool = True) -> float | None:
         """Acceptance rate of chains at `beta`; None if these proposals cannot tell."""
-        betas = np.array([check_beta(beta)])
-        weights = self._weights(betas)
+        told, weights, alpha = self.at(np.array([check_beta(beta)]))
         counted = weights * self.changed if changed_only else weights
-        total = counted.sum()
-        if total == 0 or self._effective(weights)[0] < MIN_EFFECTIVE:
-            return None
-        return float((counted * self._alpha(betas)).sum() / total)
+        return float((counted * alpha).sum() / counted.sum()) if told and counted.any() else None
 
-    def _alpha(self, betas: Array) -> Array:
-        """Acceptance probability of each proposal at each beta, shape [betas, n]."""
-        return np.exp(
-            log_acceptances(
-                reward_new=self.reward_new,
-                reward_old=self.reward_old,
-                len_new=self.len_new,
-                len_old=self.len_old,
-                beta=betas[:, None],
-            )
-        )
+    def at(self, betas: Array) -> tuple[Array, Array, Array]:
+        """Of which betas these proposals can tell; for those, what the states count and alpha.
 
-    def _weights(self, betas: Array) -> Array:
-        """Importance weights of the states, of mean 1 within each prompt, shape [betas, n]."""
+        Shapes [betas], [told, n] and [told, n]; the importance weights of the states have a mean of
+        1 within each prompt, alpha is the acceptance probability of each proposal.
+        """
         log_w = self.reward_old * (1 / betas[:, None] - 1 / self.beta)
         weights = np.empty_like(log_w)
         for p in np.unique(self.prompt):
             mine = self.prompt == p
             weights[:, mine] = softmax(log_w[:, mine]) * np.count_nonzero(mine)
-        return weights
-
-    def _effective(self, weights: Array) -> Array:
-        """Share of the states that effectively count, shape [betas]; the weights' mean is 1."""
-        return np.asarray(1 / (weights**2).mean(axis=1))
+        told = 1 / (weights**2).mean(axis=1) >= MIN_EFFECTIVE  # the share that effectively counts
+        log_alpha = log_acceptances(
+            reward_new=self.reward_new,
+            reward_old=self.reward_old,
+            len_new=self.len_new,
+            len_old=self.len_old,
+            beta=betas[told, None],
+        )
+        return told, weights[told], np.exp(log_alpha)
 
 
 MIN_EFFECTIVE = 0.2
@@ -117,8 +105,6 @@ class Tuned:
         low, high: 95 % band of it (bootstrap over prompts; over proposals if there is one prompt).
         acceptance: at `beta`, over proposals that differ from the state.
         overall: at `beta`, over all proposals.
-        target: what was asked for.
-        n_proposals, n_changed: how many it rests on.
         cost: tokens spent.
         rounds: betas at which proposals were made, in turn.
     """
@@ -128,9 +114,6 @@ class Tuned:
     high: float
     acceptance: float
     overall: float
-    target: float
-    n_proposals: int
-    n_changed: int
     cost: Cost = field(compare=False)
     rounds: tuple[float, ...] = ()
 
@@ -205,9 +188,6 @@ async def tune_beta(
         high=found.high,
         acceptance=accepted,
         overall=overall,
-        target=target,
-        n_proposals=len(proposals.changed),
-        n_changed=int(proposals.changed.sum()),
         cost=cost,
         rounds=tuple(tried),
     )
@@ -234,7 +214,7 @@ async def propose(
 
     records = tuple(await gather(*map(one, range(len(prompts)))))
     spent = (Cost(*record.chain_cost.sum(axis=0).tolist()) for record in records)
-    proposals = proposals_of(Draws(records, beta), first=steps // 4 + 1)
+    proposals = proposals_of(Draws(Header(beta=beta), records), first=steps // 4 + 1)
     assert proposals is not None, "every chain has made steps"
     return proposals, sum(spent, Cost())
 
@@ -248,7 +228,7 @@ def proposals_of(draws: Draws, first: int = 1) -> Proposals | None:
     # made in the state that the step before left
     old = [r.state_of[steps - r.n_chains] for r, steps in zip(records, new, strict=True)]
 
-    def of(steps: Sequence[NDArray[Any]], name: str) -> NDArray[Any]:
+    def of(steps: Sequence[Array], name: str) -> Array:
         parts = [getattr(r, f"chain_{name}")[at] for r, at in zip(records, steps, strict=True)]
         return np.concatenate(parts)
 
@@ -259,7 +239,7 @@ def proposals_of(draws: Draws, first: int = 1) -> Proposals | None:
         len_new=of(new, "length"),
         changed=of(new, "changed").astype(bool),
         prompt=np.repeat(np.arange(len(records)), [len(steps) for steps in new]),
-        beta=draws.beta,
+        beta=draws.header.beta,
     )
 
 
@@ -298,11 +278,9 @@ def beta_for(
         )
     middle = math.log(proposals.beta)
     grid = np.exp(np.unique([*np.linspace(middle - 7, middle + 7, 561), middle]))
-    weights = proposals._weights(grid)
-    usable = proposals._effective(weights) >= MIN_EFFECTIVE
-    grid, weights = grid[usable], weights[usable]
-    counted = weights * changed
-    accepted = counted * proposals._alpha(grid)
+    told, weights, alpha = proposals.at(grid)
+    grid, counted = grid[told], weights * changed
+    accepted = counted * alpha
 
     groups = proposals.prompt
     if len(np.unique(groups)) == 1:  # neighbours in a chain are related: resample blocks of eight
@@ -334,3 +312,66 @@ def _crossing(grid: Array, rates: Array, target: float) -> tuple[float, bool]:
         share = (target - rates[k]) / (rates[k + 1] - rates[k])
         return float(np.log(grid[k]) + share * np.log(grid[k + 1] / grid[k])), True
     return float(np.log(grid[0] if above[0] else grid[-1])), False
+
+
+@dataclass(frozen=True, slots=True)
+class BetaPoint:
+    """What another beta would have made of the same samples, averaged over problems.
+
+    Attributes:
+        beta: of the target, raw RM units.
+        accuracy: share of problems that WMV decides rightly; `low`, `high` are its 95 % band.
+        reward: mean reward under WMV's weights.
+        kl: KL(pi_beta || p_LM) in nats, from the pool; n samples cannot show more than log n.
+        effective: effective sample size of WMV's weights.
+        acceptance: of a chain's proposals that differ from the state; None if the chain that ran
+            is too far away to tell.
+    """
+
+    beta: float
+    accuracy: float
+    low: float
+    high: float
+    reward: float
+    kl: float
+    effective: float
+    acceptance: float | None
+
+
+def against_beta(
+    draws: Draws, betas: Sequence[float], *, n_bootstrap: int = 2000, seed: int = 0
+) -> list[BetaPoint]:
+    """Compute what other betas do: to WMV's accuracy, to the acceptance, to the distance from base.
+
+    WMV and the chain have the same limit at the same beta, so its accuracy speaks for both.
+
+    Raises:
+        InvalidSetting: no problem is done, a beta is not > 0, or no samples were drawn.
+    """
+    records = draws.records
+    if not draws.has_pool:
+        raise InvalidSetting("other betas need samples of the pool; run 'evaluate' with 'wmv'")
+    rng = np.random.default_rng(seed)
+    resampled = resampled_problems(rng, len(records), n_bootstrap)
+    values = np.empty((len(betas), len(records), 4))
+    for place, record in enumerate(records):
+        decide = draws.rule(record)
+        reward = record.pool_reward.astype(np.float64)
+        answer = record.pool_answer.astype(np.int64)
+        for row, beta in enumerate(betas):
+            weights = softmax(reward, check_beta(beta))
+            won = decide(answer[None], weights[None], reward[None])
+            values[row, place] = (
+                record.is_right(won)[0],
+                weights @ reward,
+                kl_from_base(reward.tolist(), beta),
+                effective_sample_size(weights.tolist()),
+            )
+    proposals = proposals_of(draws)
+    points = []
+    for beta, (right, *others) in zip(betas, values.transpose(0, 2, 1), strict=True):
+        mean_reward, kl, effective = (float(other.mean()) for other in others)
+        accepted = None if proposals is None else proposals.acceptance(beta)
+        measured = (float(right.mean()), *band(resampled @ right / len(records)))
+        points.append(BetaPoint(float(beta), *measured, mean_reward, kl, effective, accepted))
+    return points

@@ -4,8 +4,6 @@ The chain targets `pi(y|x) ∝ p_LM(y|x) exp(r(x,y)/beta)` (Eq. modifiedgibbs) a
 generation is batched: it awaits a proposal and a reward, and decides.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import AsyncIterator
 

@@ -15,8 +15,6 @@ multiplication, one addition): FLOPs ~ 2 * parameters * tokens, for each of the 
 appendix on cost). Attention's own term, which grows with the length, is left out on both sides.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 

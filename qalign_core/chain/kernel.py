@@ -1,14 +1,13 @@
 """The two formulas of the chain; everything else in the core only carries them out."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from qalign_core.errors import InvalidSetting
 from qalign_core.run import check_beta
+from qalign_core.types import Array
 
 
 def draw_index(length: int, u: float) -> int:
@@ -56,8 +55,8 @@ def log_acceptances(
     reward_old: ArrayLike,
     len_new: ArrayLike,
     len_old: ArrayLike,
-    beta: float | NDArray[np.float64],
-) -> NDArray[np.float64]:
+    beta: float | Array,
+) -> Array:
     """`log_acceptance` of many proposals at once, or at many betas: arrays that broadcast."""
     for each in np.unique(beta) if isinstance(beta, np.ndarray) else [beta]:
         check_beta(each)

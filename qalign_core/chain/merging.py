@@ -1,9 +1,8 @@
-"""Several async generators as one, in order of arrival; several calls side by side."""
-
-from __future__ import annotations
+"""Async generators: several as one in order of arrival, or without an event loop of one's own."""
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Coroutine
+import threading
+from collections.abc import AsyncIterator, Awaitable, Collection, Iterator
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -40,7 +39,7 @@ async def merge(*streams: AsyncIterator[T]) -> AsyncIterator[T]:
         await end(tasks)
 
 
-async def gather(*calls: Coroutine[Any, Any, T]) -> list[T]:
+async def gather(*calls: Awaitable[T]) -> list[T]:
     """Await all calls side by side; if one fails or the caller is cancelled, cancel the others."""
     tasks = [asyncio.ensure_future(call) for call in calls]
     try:
@@ -54,3 +53,45 @@ async def end(tasks: Collection[asyncio.Task[Any]]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
+
+
+_END = object()
+
+
+def iterate(items: AsyncIterator[T]) -> Iterator[T]:
+    """Iterate over an async generator; works inside a running event loop too (it uses a thread).
+
+    Leaving the loop early, or an error in its body, closes the generator and so ends the run.
+    """
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, name="qalign-iterate", daemon=True)
+    thread.start()
+
+    async def advance() -> object:
+        return await anext(items, _END)
+
+    async def close() -> None:
+        aclose = getattr(items, "aclose", None)
+        if aclose is not None:
+            await aclose()
+
+    call = None
+    try:
+        while True:
+            call = asyncio.run_coroutine_threadsafe(advance(), loop)
+            item = call.result()
+            if item is _END:
+                return
+            yield item  # type: ignore[misc]
+    finally:
+        if call is not None and not call.done():  # interrupted while waiting (Ctrl-C)
+            call.cancel()
+        asyncio.run_coroutine_threadsafe(close(), loop).result()
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+
+def collect(items: AsyncIterator[T]) -> list[T]:
+    """All items of an async generator as a list; works inside a running event loop too."""
+    return list(iterate(items))

@@ -4,8 +4,6 @@ Coroutines set these where they begin; whatever they await, and the tasks that t
 them.
 """
 
-from __future__ import annotations
-
 from contextvars import ContextVar
 
 RUN: ContextVar[str] = ContextVar("qalign_run", default="")

@@ -4,8 +4,6 @@ The uniform for (seed, chain, t, role) is the same however many chains run, in w
 for however many users; so any step replays alone, and a link with a seed reproduces a run.
 """
 
-from __future__ import annotations
-
 import hashlib
 from typing import Literal
 

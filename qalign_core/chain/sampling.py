@@ -1,7 +1,5 @@
 """Drawing from the base LM, checked and scored; independent samples for BoN, MV and WMV."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Sequence

@@ -4,14 +4,9 @@ A draw is the number of its answer, -1 for none; for open-ended prompts the "ans
 distinct texts, and minimum Bayes risk takes the place of the vote.
 """
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[Any]
+from qalign_core.types import Array
 
 ROUNDING = 1e-12
 """Relative; equal numbers of equal weights may be rounded apart by as much."""
@@ -40,7 +35,7 @@ def vote(answer: Array, weight: Array, reward: Array, n_answers: int) -> Array:
     votes = np.where(voters > 0, _totals(answer, weight, n_answers), -1.0)
     best = votes.max(axis=1, keepdims=True)
     rewards, first = _totals(answer, reward, n_answers), _firsts(answer, n_answers)
-    return np.where(best[:, 0] < 0, -1, _winner(votes, rewards, -first))
+    return np.where(best[:, 0] < 0, -1, winner(votes, rewards, -first))
 
 
 def least_risk(answer: Array, weight: Array, reward: Array, utility: Array) -> Array:
@@ -55,7 +50,7 @@ def least_risk(answer: Array, weight: Array, reward: Array, utility: Array) -> A
     expected = np.where(drawn, _totals(answer, weight, n_texts) @ utility.T, -np.inf)
     own = np.full(expected.shape, -np.inf)
     np.maximum.at(own, (np.arange(len(answer))[:, None], answer), reward)
-    return _winner(expected, _totals(answer, reward, n_texts) @ utility.T, own)
+    return winner(expected, _totals(answer, reward, n_texts) @ utility.T, own)
 
 
 def _firsts(answer: Array, n_answers: int) -> Array:
@@ -75,12 +70,12 @@ def _totals(answer: Array, values: Array, n_answers: int) -> Array:
     return sums.reshape(k, n_answers + 1)[:, :n_answers]
 
 
-def _winner(*keys: Array) -> Array:
-    """The place of the largest value of each row; ties break by the next key, then by place."""
+def winner(*keys: Array) -> Array:
+    """The place of each row's largest value; ties break by the next key, then by place."""
     tied = np.ones(keys[0].shape, dtype=bool)
     for key in keys:
         values = np.where(tied, key, -np.inf)
-        best = values.max(axis=1, keepdims=True)
+        best = values.max(axis=-1, keepdims=True)
         tied = values >= best - ROUNDING * np.abs(best)
-    found: Array = tied.argmax(axis=1)
+    found: Array = tied.argmax(axis=-1)
     return found

@@ -1,15 +1,16 @@
-"""How fast a chain reaches its target, and how much of a distance is only sampling noise."""
-
-from __future__ import annotations
+"""How fast a chain reaches its target, how much of a distance is noise, and what beta does."""
 
 import math
+from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from qalign_core.errors import InvalidSetting
-from qalign_core.exact.law import Array, ExactChain, total_variation
+from qalign_core.exact.law import ExactChain, total_variation
+from qalign_core.exact.world import World
 from qalign_core.run import check_count
+from qalign_core.types import Array
 
 MAX_CHAINS = 256
 
@@ -85,7 +86,7 @@ def steps_within(chain: ExactChain, distance: float = 0.01, longest: int = 2**30
     return t + 1
 
 
-def simulate(chain: ExactChain, *, n_chains: int, steps: int, seed: int) -> NDArray[np.int64]:
+def simulate(chain: ExactChain, *, n_chains: int, steps: int, seed: int) -> Array:
     """Walk chains from the base LM along the matrix; state numbers, shape [steps + 1, n_chains].
 
     The first chains are the same however many are walked.
@@ -106,7 +107,7 @@ def simulate(chain: ExactChain, *, n_chains: int, steps: int, seed: int) -> NDAr
     return path
 
 
-def shares(path: NDArray[np.int64], n_states: int) -> Array:
+def shares(path: Array, n_states: int) -> Array:
     """Share of the chains in each state after each step, shape [steps + 1, n_states]."""
     n_chains = path.shape[1]
     return np.array([np.bincount(row, minlength=n_states) / n_chains for row in path])
@@ -129,3 +130,49 @@ def noise_floor(target: Array, n: int) -> float:
     log_choose = gammaln(n + 1) - gammaln(v + 1) - gammaln(n - v + 1)
     log_mad = math.log(2) + np.log(v) + (n - v + 1) * np.log1p(-p) + v * np.log(p) + log_choose
     return float(0.5 * np.exp(log_mad).sum() / n)
+
+
+BETAS: tuple[float, ...] = tuple(float(b) for b in np.geomspace(0.05, 20.0, 23))
+
+
+@dataclass(frozen=True, slots=True)
+class AtBeta:
+    """The chain of one world at one beta (in units of the rewards' spread).
+
+    Attributes:
+        beta: temperature of the target.
+        acceptance: expected acceptance of a proposal, under the target.
+        acceptance_changed: the same over proposals that differ from the state.
+        kl: KL(target || base), nats.
+        mean_reward: mean reward under the target, in spreads above the base LM's mean.
+        eigenvalue: what the distance to the target shrinks by a step, in the long run.
+        steps: first t with total variation from the target <= 0.01, from the base LM.
+    """
+
+    beta: float
+    acceptance: float
+    acceptance_changed: float
+    kl: float
+    mean_reward: float
+    eigenvalue: float
+    steps: int | None
+
+
+@lru_cache(maxsize=4096)
+def at_beta(world: World, beta: float) -> AtBeta:
+    """Everything that the lab shows about one beta (cached)."""
+    chain = world.chain(beta)
+    return AtBeta(
+        beta,
+        acceptance_rate(chain),
+        acceptance_rate_changed(chain),
+        kl_divergence(chain.target, chain.base),
+        float(chain.target @ chain.rewards),
+        second_eigenvalue(chain),
+        steps_within(chain),
+    )
+
+
+def sweep(world: World) -> tuple[AtBeta, ...]:
+    """The same over `BETAS`, smallest first (cached)."""
+    return tuple(at_beta(world, beta) for beta in BETAS)

@@ -1,28 +1,23 @@
-"""The chain's law written out: target and transition matrix of an enumerable LM, and wrong rules.
+"""The chain's law written out: target and transition matrix of an enumerable LM, under any rule.
 
 The matrix is built from the very functions that the chain calls (`draw_index`, `log_acceptance` of
 arrays, the model's own next-token probabilities), so a law that holds for the matrix holds for the
-chain.
-The wrong rules are negative controls: each breaks one piece and must fail the laws.
+chain. A `Flow` is the detailed balance of one pair of responses, with every factor of both sides.
 """
 
-from __future__ import annotations
-
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 
 from qalign_core.chain.kernel import draw_index, log_acceptances
 from qalign_core.decide.arrays import softmax
+from qalign_core.errors import InvalidSetting
 from qalign_core.models.enumerable import EnumerableLM, Tokens
 from qalign_core.run import check_beta
-from qalign_core.types import Response
-
-Array = NDArray[np.float64]
+from qalign_core.types import Array, Response
 
 
 @lru_cache(maxsize=1024)
@@ -44,6 +39,7 @@ class Rule:
 
     Attributes:
         name: the mistake in a few words.
+        why: what it leaves out, and why that matters.
         n_indices: from how many positions the index is drawn.
         length: the |y| that enters the length ratio.
         log_alpha: the acceptance rule, with the keywords of `log_acceptances`, elementwise.
@@ -52,7 +48,8 @@ class Rule:
             "changed" (proposals equal to the state are drawn again).
     """
 
-    name: str = "exact"
+    name: str = "The right rule"
+    why: str = ""
     n_indices: Callable[[Response], int] = len  # with EOS counted
     length: Callable[[Response], int] = len  # with EOS counted
     log_alpha: Callable[..., Array] = log_acceptances
@@ -60,55 +57,8 @@ class Rule:
     counted: str = "all"
 
 
-def _no_ratio(*, len_new: ArrayLike, len_old: ArrayLike, **rewards: Any) -> Array:
-    return log_acceptances(len_new=1, len_old=1, **rewards)
-
-
-def _inverted_ratio(*, len_new: ArrayLike, len_old: ArrayLike, **rewards: Any) -> Array:
-    return log_acceptances(len_new=len_old, len_old=len_new, **rewards)
-
-
-def _only_improvements(*, reward_new: Array, reward_old: Array, **_: object) -> Array:
-    return np.where(reward_new >= reward_old, 0.0, -np.inf)
-
-
-def _always(*, reward_new: Array, **_: object) -> Array:
-    return np.zeros_like(reward_new)
-
-
-def _without_eos(response: Response) -> int:
-    # an immediate EOS would leave no position at all, and a chain that can never leave it
-    return max(1, len(response) - response.finished)
-
-
-def _one_more(response: Response) -> int:
-    return len(response) + 1
-
-
-@lru_cache(maxsize=16)  # one function a limit, so that its moves are enumerated once
-def suffix_limit(hard_limit: int) -> Callable[[int, int], int]:
-    """The published code's limit: every suffix may have `L` new ids, up to a context's end."""
-
-    def limit(max_new_tokens: int, index: int) -> int:
-        return min(index + max_new_tokens, hard_limit)
-
-    return limit
-
-
 EXACT = Rule()
-NO_LENGTH_RATIO = Rule("no length ratio", log_alpha=_no_ratio)
-INVERTED_RATIO = Rule("length ratio upside down", log_alpha=_inverted_ratio)
-EOS_NOT_COUNTED = Rule("EOS not counted in |y|", n_indices=_without_eos, length=_without_eos)
-INDEX_PAST_THE_END = Rule("index drawn from {0..|y|}", n_indices=_one_more)
-REJECTED_DROPPED = Rule("rejected steps dropped", counted="accepted")
-UNCHANGED_SKIPPED = Rule("proposals equal to the state drawn again", counted="changed")
-ONLY_IMPROVEMENTS = Rule("only improvements accepted", log_alpha=_only_improvements)
-ALWAYS_ACCEPTED = Rule("everything accepted", log_alpha=_always)
-
-
-def suffix_limit_not_shared(hard_limit: int) -> Rule:
-    """The published chain: states grow past `L`, and truncated ones cannot be reached back."""
-    return Rule("suffix limit not shared by both directions", limit=suffix_limit(hard_limit))
+"""The chain of METHOD."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -148,10 +98,6 @@ class ExactChain:
             power = squared
         return np.asarray(self.base @ power)
 
-    def stationarity_residual(self) -> float:
-        """max_b |(pi T)_b - pi_b|; 0 for the right rule, up to rounding."""
-        return float(np.abs(self.target @ self.matrix - self.target).max())
-
     def balance_residual(self) -> float:
         """max_ab |pi_a T_ab - pi_b T_ba|; 0 for the right rule, up to rounding."""
         flow = self.target[:, None] * self.matrix
@@ -184,8 +130,7 @@ def exact_chain(
         rule: the right rule, or one of the wrong ones.
     """
     check_beta(beta)
-    moves = _moves(lm, rule.n_indices, rule.limit)
-    states, old, new = moves.states, moves.old, moves.new
+    states, old, new, p = _moves(lm, rule.n_indices, rule.limit)
     n = len(states)
     rewards = np.array([float(reward(state)) for state in states])
     lengths = np.array([rule.length(state) for state in states])
@@ -197,10 +142,10 @@ def exact_chain(
         beta=beta,
     )
     matrix = np.zeros((n, n))
-    matrix[old, new] = moves.p * np.exp(log_alpha)
+    matrix[old, new] = p * np.exp(log_alpha)
     unchanged = np.zeros(n)
     same = old == new
-    unchanged[old[same]] = moves.p[same]
+    unchanged[old[same]] = p[same]
 
     acceptance = matrix.sum(axis=1)
     diagonal = np.arange(n)
@@ -217,20 +162,12 @@ def exact_chain(
     return ExactChain(states, rewards, base, target, matrix, acceptance, unchanged)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Moves:
-    """Every proposal that can be made, whatever the reward: `p` of proposing `new` in `old`."""
-
-    states: tuple[Response, ...]
-    old: NDArray[np.int64]
-    new: NDArray[np.int64]
-    p: Array
-
-
 @lru_cache(maxsize=32)
 def _moves(
     lm: EnumerableLM, n_indices: Callable[[Response], int], limit: Callable[[int, int], int]
-) -> _Moves:
+) -> tuple[tuple[Response, ...], Array, Array, Array]:
+    """States, and every proposal that can be made, whatever the reward: old, new, probability."""
+
     @cache
     def proposals(prefix: Tokens) -> list[tuple[Tokens, float]]:
         return list(lm.completions(prefix, limit(lm.max_new_tokens, len(prefix))))
@@ -254,4 +191,88 @@ def _moves(
         old += [a] * len(proposed)
         new += proposed
         probabilities += proposed.values()
-    return _Moves(tuple(states), np.array(old), np.array(new), np.array(probabilities))
+    return tuple(states), np.array(old), np.array(new), np.array(probabilities)
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """The flow from one response to another, pi(old) q(new | old) alpha, and its factors.
+
+    Attributes:
+        old: the response that the step starts from.
+        new: the proposal.
+        base: p_LM(old).
+        target: pi(old).
+        p_index: probability of every index 0..len(old)-1; the same for each under the right rule.
+        p_suffix: p_LM of the rest of `new` after the index, 0 where the prefixes differ.
+        log_alpha: natural log of the acceptance probability.
+    """
+
+    old: Response
+    new: Response
+    base: float
+    target: float
+    p_index: tuple[float, ...]
+    p_suffix: tuple[float, ...]
+    log_alpha: float
+
+    @property
+    def alpha(self) -> float:
+        """The acceptance probability."""
+        return math.exp(self.log_alpha)
+
+    @property
+    def proposal(self) -> float:
+        """q(new | old): the sum over the index (Eq. proposal)."""
+        return math.fsum(p * q for p, q in zip(self.p_index, self.p_suffix, strict=True))
+
+    def through(self, index: int) -> float:
+        """The part of the flow that goes through one index; 0 past the last one."""
+        if index >= len(self.p_index):
+            return 0.0
+        return self.target * self.p_index[index] * self.p_suffix[index] * self.alpha
+
+    @property
+    def total(self) -> float:
+        """The whole flow, pi(old) q(new | old) alpha(old -> new)."""
+        return math.fsum(self.through(index) for index in range(len(self.p_index)))
+
+
+def flow(
+    lm: EnumerableLM, chain: ExactChain, old: int, new: int, beta: float, rule: Rule = EXACT
+) -> Flow:
+    """The flow between two states of a chain, by their numbers, under its rule.
+
+    Raises:
+        InvalidSetting: `old` equals `new` (a state's flow to itself always balances), or the rule
+            counts only some of the steps, so a flow is not a product of these factors.
+    """
+    if old == new:
+        raise InvalidSetting("choose two different responses; a response balances with itself")
+    if rule.counted != "all":
+        raise InvalidSetting(f"{rule.name}: its flows are not products of these factors")
+    y, z = chain.states[old], chain.states[new]
+    p_index = index_probabilities(rule.n_indices(y))
+    log_alpha = float(
+        rule.log_alpha(
+            reward_new=chain.rewards[new],
+            reward_old=chain.rewards[old],
+            len_new=rule.length(z),
+            len_old=rule.length(y),
+            beta=beta,
+        )
+    )
+    p_suffix = tuple(_suffix(lm, y, z, index, rule) for index in range(len(p_index)))
+    return Flow(
+        y, z, float(chain.base[old]), float(chain.target[old]), p_index, p_suffix, log_alpha
+    )
+
+
+def _suffix(lm: EnumerableLM, old: Response, new: Response, index: int, rule: Rule) -> float:
+    if index >= len(new) or index >= len(old) or old.tokens[:index] != new.tokens[:index]:
+        return 0.0
+    limit = rule.limit(lm.max_new_tokens, index)
+    cut = not new.finished
+    if len(new) > limit or (cut and len(new) != limit):
+        return 0.0
+    return lm.suffix_probability(new.tokens, index)

@@ -1,20 +1,17 @@
 """The lab's world: three letters, an end, at most four tokens; 121 responses, all written down."""
 
-from __future__ import annotations
-
 import hashlib
 import math
 from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from qalign_core.errors import InvalidSetting
 from qalign_core.exact.law import EXACT, ExactChain, Rule, exact_chain
 from qalign_core.models.enumerable import EnumerableLM
 from qalign_core.reading import shown
-from qalign_core.types import Response
+from qalign_core.types import Array, Response
 
 LETTERS = ("a", "b", "c")
 END = "·"  # shown for EOS
@@ -189,6 +186,6 @@ def _chain(world: World, beta: float, rule: Rule) -> ExactChain:
     return exact_chain(world.lm(), world.score, beta, rule)
 
 
-def by_reward(chain: ExactChain) -> NDArray[np.int64]:
+def by_reward(chain: ExactChain) -> Array:
     """Numbers of the states from the lowest reward to the highest, ties by number, shape [n]."""
     return np.argsort(chain.rewards, kind="stable").astype(np.int64)

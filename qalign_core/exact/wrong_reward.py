@@ -7,21 +7,19 @@ on the answer alone; so the counts of the three answers decide every vote, and t
 those counts can be summed in full: nothing here is sampled.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
+from qalign_core.decide.arrays import winner
 from qalign_core.decide.rules import importance_weights
 from qalign_core.errors import InvalidSetting
-from qalign_core.exact.law import Array, ExactChain, exact_chain, target_distribution
+from qalign_core.exact.law import ExactChain, exact_chain, target_distribution
 from qalign_core.exact.world import MOST
 from qalign_core.models.enumerable import EnumerableLM
-from qalign_core.types import Response
+from qalign_core.types import Array, Response
 
 ANSWERS = ("A", "B", "C")
 MEANINGS = ("right", "popular and wrong", "reward hack")
@@ -208,19 +206,14 @@ def _vote(
     """Probability that each answer wins the vote, from the distribution of the counts."""
     n = counts.shape[0] - 1
     i, j = np.indices(counts.shape)
-    winner = winners(np.stack([i, j, np.maximum(n - i - j, 0)], axis=-1), weights, rewards)
-    return tuple(float(counts[winner == answer].sum()) for answer in range(3))
+    won = winners(np.stack([i, j, np.maximum(n - i - j, 0)], axis=-1), weights, rewards)
+    return tuple(float(counts[won == answer].sum()) for answer in range(3))
 
 
-def winners(
-    counts: NDArray[np.int64], weights: tuple[float, ...], rewards: tuple[float, ...]
-) -> NDArray[np.int64]:
+def winners(counts: Array, weights: tuple[float, ...], rewards: tuple[float, ...]) -> Array:
     """Which answer wins each vote: largest weight, ties to the higher total reward; [..., 3]."""
     votes = np.where(counts > 0, counts * np.array(weights), -np.inf)
-    tied = np.isclose(votes, votes.max(axis=-1, keepdims=True), rtol=1e-12, atol=0.0)
-    total = np.where(tied, counts * np.array(rewards), -np.inf)
-    winner: NDArray[np.int64] = total.argmax(axis=-1)
-    return winner
+    return winner(votes, counts * np.array(rewards))
 
 
 def target_over_beta(example: Example, betas: tuple[float, ...]) -> Array:

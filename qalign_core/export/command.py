@@ -1,7 +1,5 @@
 """A run as the command that draws it again."""
 
-from __future__ import annotations
-
 import shlex
 
 from qalign_core.registry import entries

@@ -4,8 +4,6 @@ Figures take their colours, markers and names from here, the pages' style its va
 (`--c-chain`), the scripts their data, the glossary its sentences.
 """
 
-from __future__ import annotations
-
 import html
 import json
 import tomllib

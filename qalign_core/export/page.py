@@ -4,8 +4,6 @@ The trace stands in the page as data, with every `<` written as JSON's escape: n
 end the element that it stands in. Title and caption are escaped as markup.
 """
 
-from __future__ import annotations
-
 import html
 from contextlib import suppress
 

@@ -17,8 +17,6 @@ A module becomes a function that runs once, after those that it imports, and ret
 exports; the exports of the modules asked for are the page's globals.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from functools import cache

@@ -3,18 +3,16 @@
 It keeps the same contract as a real model, so the whole engine can be checked against exact sums.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from qalign_core.chain.randomness import uniform
 from qalign_core.errors import InvalidSetting, ModelContractError
 from qalign_core.run import Sampling
-from qalign_core.types import Response
+from qalign_core.types import Array, Response
 
 Tokens = tuple[int, ...]
 
@@ -60,7 +58,7 @@ class EnumerableLM:
         self.max_new_tokens = max_new_tokens
         self.sampling = Sampling(max_new_tokens=max_new_tokens)
         self._next_token = next_token
-        self._tables: dict[Tokens, NDArray[np.float64]] = {}
+        self._tables: dict[Tokens, Array] = {}
         found = list(self.completions((), max_new_tokens))
         self.support = tuple(self.response(tokens) for tokens, _ in found)
         self.probabilities = np.array([p for _, p in found])
@@ -74,7 +72,7 @@ class EnumerableLM:
         pieces: Sequence[str],
         max_new_tokens: int,
         id: str = "markov",
-    ) -> EnumerableLM:
+    ) -> Self:
         """A first-order model: `start` [V] for the first id, `transitions` [V-1, V] after each."""
 
         def next_token(prefix: Tokens) -> Sequence[float]:
@@ -85,7 +83,7 @@ class EnumerableLM:
     @classmethod
     def from_responses(
         cls, responses: Mapping[Tokens, float], *, pieces: Sequence[str], id: str = "table"
-    ) -> EnumerableLM:
+    ) -> Self:
         """A model with exactly these responses (ids, EOS last), weighted by any positive numbers.
 
         A response without EOS is one that the limit cut, so it must be as long as the longest.
@@ -102,7 +100,7 @@ class EnumerableLM:
         longest = max(len(tokens) for tokens in responses)
         return cls(next_token, pieces=pieces, max_new_tokens=longest, id=id)
 
-    def next_token_probabilities(self, prefix: Sequence[int]) -> NDArray[np.float64]:
+    def next_token_probabilities(self, prefix: Sequence[int]) -> Array:
         """Probabilities of the next id after `prefix` (ids, no EOS), shape [V].
 
         Raises:

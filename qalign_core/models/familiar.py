@@ -1,7 +1,5 @@
 """Whether a text is of the kind that a small language model was made for."""
 
-from __future__ import annotations
-
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,7 +9,7 @@ if TYPE_CHECKING:
 
 
 @cache
-def _tokenizer(folder: str) -> Tokenizer:
+def _tokenizer(folder: str) -> "Tokenizer":
     from tokenizers import Tokenizer
 
     return Tokenizer.from_file(str(Path(folder) / "tokenizer.json"))

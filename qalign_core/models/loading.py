@@ -1,7 +1,5 @@
 """What stands between a name and a loaded model: safe, of the right kind, small enough."""
 
-from __future__ import annotations
-
 import hashlib
 import math
 import os
@@ -10,7 +8,6 @@ import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -21,9 +18,9 @@ from huggingface_hub import HfApi, constants, snapshot_download, try_to_load_fro
 from safetensors import SafetensorError, safe_open
 
 from qalign_core.errors import ModelLoadError, NotEnoughMemory, QAlignError
+from qalign_core.models.chat import Text
 from qalign_core.models.local.worker import Worker
-from qalign_core.models.progress import FetchBar, tell
-from qalign_core.models.text import Text
+from qalign_core.models.progress import fetch_bar, tell
 from qalign_core.reading import first_line
 
 CACHE_BYTES = 256 * 2**20
@@ -41,21 +38,13 @@ _SLOW = 2**27  # bytes of weights whose reading is worth a word
 _BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 
 
-@dataclass(frozen=True, slots=True)
-class Loaded:
-    """A model of transformers in evaluation mode, with its tokenizer.
-
-    `revision` is the commit of a hub repository, or the fingerprint of a folder.
-    """
-
-    model: Any
-    text: Text
-    revision: str
-    n_parameters: int
-
-
 class Pretrained(ABC):
-    """What comes from a folder or the hub; `kind` is what must be found there."""
+    """What comes from a folder or the hub; `kind` is what must be found there.
+
+    Attributes:
+        revision: commit of the hub repository, or a hash of a folder's weights and tokenizer.
+        n_parameters: of the model, for FLOPs.
+    """
 
     kind: ClassVar[str]
     rows: ClassVar[int] = 1
@@ -65,10 +54,12 @@ class Pretrained(ABC):
 
     worker: Worker
     """What runs the model."""
+    revision: str = ""
+    n_parameters: int = 0
 
     @abstractmethod
-    def __init__(self, loaded: Loaded, *, id: str, **options: Any) -> None:
-        """Take what was loaded, under the name `id`."""
+    def __init__(self, model: Any, text: Text, *, id: str, **options: Any) -> None:
+        """Take a model of transformers in evaluation mode, with its tokenizer, as `id`."""
 
     @property
     def idle_seconds(self) -> float:
@@ -147,23 +138,23 @@ class Pretrained(ABC):
             )
         text = _text(folder, name, chat_template)
         model = model.to(device).eval().requires_grad_(False)
-        n_parameters = sum(p.numel() for p in model.parameters())
-        return cls(Loaded(model, text, commit, n_parameters), id=id or name, **options)
+        made = cls(model, text, id=id or name, **options)
+        made.revision, made.n_parameters = commit, sum(p.numel() for p in model.parameters())
+        return made
 
 
-_ENDINGS = {
-    "CausalLM": ("ForCausalLM", "LMHeadModel"),
-    "SequenceClassification": ("ForSequenceClassification", "RewardModel"),
+_KINDS = {
+    "CausalLM": ("a causal language model", "ForCausalLM", "LMHeadModel"),
+    "SequenceClassification": ("a reward model", "ForSequenceClassification", "RewardModel"),
 }
 
 
 def _check_kind(kind: str, auto: Any, config: Any, name: str) -> None:
-    wanted = {"CausalLM": "a causal language model", "SequenceClassification": "a reward model"}
+    wanted, *endings = _KINDS[kind]
     built_as = (config.architectures or ["?"])[0]
-    if not has_model_for(auto, config) or not built_as.endswith(_ENDINGS[kind]):
+    if not has_model_for(auto, config) or not built_as.endswith(tuple(endings)):
         raise ModelLoadError(
-            f"{name} is a {built_as}, not {wanted[kind]} (…{_ENDINGS[kind][0]}); "
-            "choose another model"
+            f"{name} is a {built_as}, not {wanted} (…{endings[0]}); choose another model"
         )
     if kind == "SequenceClassification" and config.num_labels != 1:
         raise ModelLoadError(
@@ -280,7 +271,7 @@ def _fetch(
             return local, local.name
         if weights:
             _check_listed(found, name, dtype, device)
-        local = Path(snapshot_download(name, tqdm_class=FetchBar.of(name), **wanted))
+        local = Path(snapshot_download(name, tqdm_class=fetch_bar(name), **wanted))
     except QAlignError:
         raise
     except Exception as error:
@@ -414,5 +405,5 @@ def _one_sentence(name: str, instead: str | None = None) -> Iterator[None]:
     except QAlignError:
         raise
     except Exception as error:
-        first = first_line(error)
-        raise ModelLoadError(f"{name} cannot be loaded: {instead or first}") from error
+        said = instead or first_line(error)
+        raise ModelLoadError(f"{name} cannot be loaded: {said}") from error

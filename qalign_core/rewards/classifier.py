@@ -5,8 +5,6 @@ change a score. Llama-shaped models keep the keys and values of what they have r
 costs only its new suffix.
 """
 
-from __future__ import annotations
-
 import contextlib
 import math
 from typing import Any
@@ -14,7 +12,8 @@ from typing import Any
 import torch
 
 from qalign_core.chain.cost import reads_all, reads_on
-from qalign_core.models.loading import CACHE_BYTES, Loaded, Pretrained
+from qalign_core.models.chat import Text
+from qalign_core.models.loading import CACHE_BYTES, Pretrained
 from qalign_core.models.local.choice import TOLERANCE, UNFIT
 from qalign_core.models.local.llama_net import LlamaNet
 from qalign_core.models.local.prefix_cache import PrefixCache
@@ -88,10 +87,6 @@ class _PrefixScorer(_Scorer):
 class HFRewardModel(TemplatedRewardModel, Pretrained):
     """A sequence-classification model with one output.
 
-    Attributes:
-        revision: commit of the hub repository, or a hash of a folder's weights and tokenizer.
-        n_parameters: of the model, for FLOPs.
-
     Args:
         score_ids: as in `TemplatedRewardModel`.
     """
@@ -100,7 +95,8 @@ class HFRewardModel(TemplatedRewardModel, Pretrained):
 
     def __init__(
         self,
-        loaded: Loaded,
+        model: Any,
+        text: Text,
         *,
         id: str,
         score_ids: bool = False,
@@ -109,10 +105,8 @@ class HFRewardModel(TemplatedRewardModel, Pretrained):
         threads: int = 1,
         max_queue: int = 4096,
     ) -> None:
-        model = loaded.model
         context = int(min(_positions(model), window or type(self).window))
-        super().__init__(loaded.text, id=id, context=context, score_ids=score_ids)
-        self.revision, self.n_parameters = loaded.revision, loaded.n_parameters
+        super().__init__(text, id=id, context=context, score_ids=score_ids)
         options: dict[str, Any] = {"name": id, "threads": threads, "max_queue": max_queue}
         self.worker: _Scorer = _Scorer(model, **options)
         probe = tuple(range(1, min(12, context) + 1))

@@ -1,7 +1,5 @@
 """Rewards that need no network of their own: a Python function, and a weighted sum of rewards."""
 
-from __future__ import annotations
-
 import asyncio
 import math
 import runpy

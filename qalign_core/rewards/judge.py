@@ -1,7 +1,5 @@
 """A language model as a judge: its grade of a response is the reward."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 from statistics import fmean

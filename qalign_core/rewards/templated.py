@@ -1,12 +1,10 @@
 """What reward models of a chat template share, wherever they run: all but the logit."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 
 from qalign_core.chain.sampling import check_reward
 from qalign_core.errors import InvalidPrompt
-from qalign_core.models.text import Text
+from qalign_core.models.chat import Text
 from qalign_core.types import Response
 
 

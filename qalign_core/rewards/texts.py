@@ -4,8 +4,6 @@ Each is named by its kind, or by "kind:argument". What none of them can see, its
 `assets/registry.toml` says.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable

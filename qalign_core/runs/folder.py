@@ -5,14 +5,12 @@ randomness is addressed, it fills with the same traces whoever draws them. Every
 results, figures) is derived from the traces, and can be thrown away.
 """
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import aclosing
-from dataclasses import astuple, dataclass, fields, replace
+from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 
 from qalign_core.analysis.diagnostics import acceptance
@@ -25,7 +23,7 @@ from qalign_core.run import Run, check_count
 from qalign_core.runs.problem_sets import Problem, load_problems, problem_line
 from qalign_core.runs.results import Results, header_json, read_set_header, unpack
 from qalign_core.runs.runner import header_of, record, told_of
-from qalign_core.runs.store import open_trace, read_trace, write_whole
+from qalign_core.runs.trace import check_same_run, content_of, open_trace, read_trace, write_whole
 from qalign_core.types import SetHeader, Trace
 
 HEADER, PROBLEMS = "set.json", "problems.jsonl"
@@ -219,9 +217,9 @@ def answer_of(problem: Problem, trace: Trace) -> Answer:
 def _join(folder: Path, header: SetHeader, problems: Sequence[Problem]) -> None:
     """Start a folder, or make sure that the one there is of the same run."""
     path, ours = folder / HEADER, "".join(map(problem_line, problems)).encode()
-    said = _content(path)
+    said = content_of(path, InvalidSetting)
     if said is None:
-        if _content(folder / PROBLEMS) not in (None, ours):
+        if content_of(folder / PROBLEMS, InvalidSetting) not in (None, ours):
             raise InvalidSetting(
                 f"{folder / PROBLEMS} is a file of somebody else's; use another folder"
             )
@@ -229,26 +227,7 @@ def _join(folder: Path, header: SetHeader, problems: Sequence[Problem]) -> None:
         write_whole(path, header_json(header).encode())
         return
     there = read_set_header(said.decode(errors="replace"), str(path))
-    for each in fields(SetHeader):
-        old, new = getattr(there, each.name), getattr(header, each.name)
-        if old != new and each.name not in ("created", "command", "task", "notes"):
-            what = "other problems" if each.name in ("problems", "digest") else f"{old!r:.60}"
-            raise InvalidSetting(
-                f"{folder} holds another run ({each.name}: {what}, now {new!r:.60}); "
-                "use another folder, or the same settings to go on"
-            )
-
-
-def _content(path: Path) -> bytes | None:
-    """What is in a file, None if there is none."""
-    try:
-        return path.read_bytes()
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise InvalidSetting(
-            f"{path} cannot be read ({error.strerror}); use another folder"
-        ) from error
+    check_same_run(folder, there, header)
 
 
 def _digest(problems: Sequence[Problem]) -> str:

@@ -5,8 +5,6 @@ functions return by default is of the `"held_out"` split: the two never share a 
 hash of the problem's content (its numbers and kinds of event, not its wording) decides the split.
 """
 
-from __future__ import annotations
-
 import hashlib
 import random
 import re
@@ -166,11 +164,6 @@ def constraints(task: WritingTask, text: str) -> dict[str, bool]:
 def constraints_met(task: WritingTask, text: str) -> int:
     """How many of the three constraints a text meets."""
     return sum(constraints(task, text).values())
-
-
-def check_writing(task: WritingTask, text: str) -> bool:
-    """Whether a text meets all three constraints."""
-    return constraints_met(task, text) == 3
 
 
 def split_of(key: str) -> Split:

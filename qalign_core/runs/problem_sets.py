@@ -12,8 +12,6 @@ word to end with, and the number of sentences.
 Other fields are kept as they are, in `extra`.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -21,10 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from qalign_core.decide.answers.extraction import EXTRACTORS, canonical, get_extractor, same_answer
-from qalign_core.errors import InvalidTask
+from qalign_core.errors import InvalidTask, on_disk
 from qalign_core.protocols import AnswerExtractor
 from qalign_core.reading import from_json, shown
-from qalign_core.runs.generated import WritingTask, check_writing
+from qalign_core.runs.generated import WritingTask, constraints
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +53,7 @@ class Problem:
     def is_right(self, answer: str) -> bool | None:
         """Whether an answer, or the text of an open-ended response, is right; None if unknown."""
         if self.writing is not None:
-            return check_writing(self.writing, answer)
+            return all(constraints(self.writing, answer).values())
         return None if self.answer is None else same_answer(answer, self.answer)
 
 
@@ -65,11 +63,10 @@ def load_problems(path: str | Path) -> list[Problem]:
     Raises:
         InvalidTask: the file cannot be read, or a line cannot; the message names the line.
     """
+    advice = "give the name of a set or the path of a file of JSON lines"
     try:
-        text = Path(path).read_text(encoding="utf-8")
-    except OSError as error:
-        reason = error.strerror or type(error).__name__
-        raise InvalidTask(f"cannot read the problem set {path}: {reason}") from error
+        with on_disk(f"the problem set {path}", "read", advice, InvalidTask):
+            text = Path(path).read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         raise InvalidTask(
             f"{path} is not UTF-8 text (byte {error.start}); save it as UTF-8 JSON lines"

@@ -1,15 +1,18 @@
-"""Tables of results: plain values only, ready for JSON; everything is computed from the draws."""
+"""Tables: of results, plain values ready for JSON; of a comparison, a row a draw for a spreadsheet.
 
-from __future__ import annotations
+Everything is computed from the draws.
+"""
 
-from collections.abc import Mapping
-from dataclasses import asdict
+import csv
+import io
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from qalign_core.analysis.curves import Curve, Point, curves
-from qalign_core.analysis.diagnostics import acceptance_of
-from qalign_core.analysis.paired import Difference, paired
+from qalign_core.analysis.comparisons import Comparison, Cut, full_cut
+from qalign_core.analysis.curves import Curve, Difference, Point, curves, paired
+from qalign_core.decide.rules import importance_weights
 from qalign_core.runs.results import Results
+from qalign_core.types import Cost, ScoredResponse
 
 OTHERS: tuple[Curve, ...] = ("wmv", "bon", "mv", "any")
 """What QAlign is compared with; "any" is the ceiling of every rule over n samples."""
@@ -32,7 +35,7 @@ def report(sets: Mapping[str, Results]) -> dict[str, list[dict[str, Any]]]:
     """
     made: dict[str, list[dict[str, Any]]] = {"rows": [], "paired": []}
     for name, results in sets.items():
-        points = curves(results.draws)
+        points = curves(results)
         compared = [each for other in OTHERS for each in paired(points, "qalign", other)]
         made["rows"] += [
             {"set": name, "method": p.method, "n": p.n, **_measured(p, results, "accuracy")}
@@ -45,44 +48,52 @@ def report(sets: Mapping[str, Results]) -> dict[str, list[dict[str, Any]]]:
     return made
 
 
-def summary(results: Results, *, seed: int = 0) -> dict[str, Any]:
-    """Make the tables of one run.
-
-    Returns:
-        `settings`; `done` and `missing` (problems); `acceptance` (overall, changed, counts);
-        `unit` of `spent`; `points`, the rows of `curves` at equal FLOPs; `table`, the largest
-        budget's rows.
-    """
-    points = curves(results.draws, seed=seed)
-    acceptance = acceptance_of(results.records)
-    largest = max(p.n for p in points)
-    return {
-        "settings": asdict(results.header),
-        "done": len(results.records),
-        "missing": results.n_missing,
-        "unit": results.header.meter.unit,
-        "acceptance": {
-            "overall": acceptance.overall.value,
-            "changed": acceptance.changed.value,
-            "n": acceptance.overall.trials,
-            "n_changed": acceptance.changed.trials,
-        },
-        "points": [_row(p) for p in points],
-        "table": [_row(p) for p in points if p.n == largest],
-    }
-
-
 def _measured(found: Point | Difference, results: Results, what: str) -> dict[str, Any]:
     """What it cost, as far as that is known in FLOPs, and the measure with its interval."""
     flops = found.spent if results.header.meter.unit == "FLOPs" else None
     return {"flops": flops, what: found.value, "low": found.low, "high": found.high}
 
 
-def _row(point: Point) -> dict[str, Any]:
-    """A set's point: without what there is of a single prompt only, or of each problem."""
-    row = asdict(point)
-    row["accuracy"] = row.pop("value")
-    return {name: value for name, value in row.items() if name not in _NOT_IN_TABLES}
+COLUMNS = (
+    *("source", "chain", "t", "index", "log_alpha", "accepted", "answer", "reward"),
+    *("tokens", "finished", "generated", "scored", "weight", "text"),
+)
 
 
-_NOT_IN_TABLES = ("each", "answer", "correct")
+def to_csv(comparison: Comparison) -> str:
+    """One row a draw, for a spreadsheet: states of the chains, then the pool.
+
+    `weight` is what a draw weighs in the answer at the largest level cut: 1 / number of states for
+    a state, softmax(reward / beta) for a sample; empty where the cut leaves it out.
+    """
+    out = io.StringIO()
+    rows = csv.writer(out, lineterminator="\r\n")
+    rows.writerow(COLUMNS)
+    cut = full_cut(comparison) if comparison.ready else Cut(-1, 0)
+    n_states = len(comparison.chains) * (cut.t + 1)
+    extract = comparison.extract
+
+    def write(place: Sequence[object], draw: ScoredResponse, cost: Cost, weight: object) -> None:
+        response = draw.response
+        answer = extract(response.text) if extract else None
+        told = (_cell(answer or ""), draw.reward, len(response), response.finished)
+        rows.writerow([*place, *told, cost.generated, cost.scored, weight, _cell(response.text)])
+
+    for step in (step for chain in comparison.chains for step in chain):
+        place = ("chain", step.chain, step.t, step.index, step.log_alpha, step.accepted)
+        write(place, step.state, step.cost, 1 / n_states if step.t <= cut.t else "")
+    pool = comparison.pool
+    weights = importance_weights([s.reward for s in pool[: cut.n]], comparison.header.beta)
+    for k, sample in enumerate(pool):
+        weight = weights[k] if k < cut.n else ""
+        write(("pool", "", k, "", "", ""), sample, sample.cost, weight)
+    return out.getvalue()
+
+
+def _cell(text: str) -> str:
+    """A text that no spreadsheet takes for a formula."""
+    return f"'{text}" if text[:1] in ("=", "+", "@", "\t", "\r") or _starts_formula(text) else text
+
+
+def _starts_formula(text: str) -> bool:
+    return text[:1] == "-" and not text[1:].replace(".", "", 1).isdecimal()

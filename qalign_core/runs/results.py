@@ -3,48 +3,35 @@
 Every sample and every step is there as numbers (its reward, its length, which answer, whether it
 was accepted, its cost), so that each curve can be computed again at any budget, any number of
 samples and any beta; texts are kept of open-ended problems only. Rewards are 32-bit floats.
-"""
 
-from __future__ import annotations
+The file is a zip of arrays, whoever made it: their sizes are checked before anything is reserved,
+since `numpy.load` reserves what a header promises, 745 GiB if it says so.
+"""
 
 import io
 import json
+import math
 import zipfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
+from numpy.lib import format as npy
 
-from qalign_core.analysis.comparisons import METHODS, Method
-from qalign_core.analysis.record import Array, Draws, Record
+from qalign_core.analysis.record import Draws, Record
 from qalign_core.errors import InvalidTrace
 from qalign_core.reading import first_line, from_json, is_whole, shown
-from qalign_core.runs.npz import read_arrays
-from qalign_core.runs.store import write_whole
-from qalign_core.runs.trace import read_header
-from qalign_core.types import SetHeader
+from qalign_core.runs.trace import read_header, write_whole
+from qalign_core.types import Array, SetHeader
 
 VERSION = 3
 
 
 @dataclass(frozen=True, eq=False)
-class Results:
-    """What was run over a set, and the records of the problems that have begun, in order."""
+class Results(Draws):
+    """What was drawn over a set."""
 
     header: SetHeader
-    records: tuple[Record, ...]
-
-    @property
-    def methods(self) -> tuple[Method, ...]:
-        """The methods that there are draws for."""
-        of_pool = METHODS[1:] if self.header.pool else ()
-        return (*(METHODS[:1] if self.header.chains else ()), *of_pool)
-
-    @property
-    def draws(self) -> Draws:
-        """The records, and what it takes to decide from them."""
-        header = self.header
-        return Draws(self.records, header.beta, header.meter, self.methods, header.open_ended)
 
     @property
     def n_missing(self) -> int:
@@ -85,17 +72,20 @@ def unpack(path: str | Path) -> Results:
         InvalidTrace: there are no results at `path`, or they cannot be read.
     """
     place = str(path)
+    arrays = read_arrays(Path(path), place)
     try:
-        arrays = read_arrays(Path(path), place)
         header = read_set_header(str(arrays["header"]), place)
-        results = Results(header, tuple(_records(arrays, place)))
+        results = Results(header, tuple(_records(arrays)))
+        _check_problems(results)
+    except InvalidTrace:
+        raise
     except KeyError as error:
         raise InvalidTrace(
             f"{place} has no {error}, as results of version {VERSION} do; evaluate again"
         ) from error
-    except (OSError, IndexError) as error:
+    except (ValueError, IndexError) as error:
         raise InvalidTrace(f"cannot read results from {place}: {first_line(error)}") from error
-    return _whole(results, place)
+    return results
 
 
 def pack(results: Results, path: str | Path) -> Path:
@@ -123,46 +113,42 @@ def pack(results: Results, path: str | Path) -> Path:
     return Path(path)
 
 
-def _records(arrays: dict[str, Array], place: str) -> list[Record]:
+def _records(arrays: dict[str, Array]) -> list[Record]:
+    """The records, each as `Record` says.
+
+    Raises:
+        ValueError: the first array that is not, and of which problem.
+    """
     n = arrays["id"].size
     if not n:
         return []
     chains, prompts = arrays["n_chains"], arrays["prompt"]
     whole = chains.dtype.kind == prompts.dtype.kind == "i" and prompts.min(initial=0) >= 0
     if not whole or (arrays["id"].shape, chains.shape, prompts.shape) != ((n,), (n,), (n, 2)):
-        raise InvalidTrace(f"{place}: chains and prompts are not those of its {n} problems")
+        raise ValueError(f"chains and prompts are not those of its {n} problems")
     columns = {}
     for name in _COLUMNS:
         counts, column = arrays[f"{name}_n"], arrays[name]
-        _check_counts(counts, n, len(column), name, place)
+        whole = counts.shape == (n,) and counts.dtype.kind == "i" and counts.min() >= 0
+        if not whole or counts.max() > len(column) or counts.sum() != len(column):
+            raise ValueError(f"the counts of {name} are not those of its {len(column)} values")
         columns[name] = np.split(column, np.cumsum(counts)[:-1])
-    return [
-        _checked(
-            Record(
-                id=str(arrays["id"][k]),
-                n_chains=int(chains[k]),
-                prompt=(int(prompts[k, 0]), int(prompts[k, 1])),
-                **{name: columns[name][k] for name in _COLUMNS},
-            ),
-            place,
+    records = [
+        Record(
+            id=str(arrays["id"][k]),
+            n_chains=int(chains[k]),
+            prompt=(int(prompts[k, 0]), int(prompts[k, 1])),
+            **{name: columns[name][k] for name in _COLUMNS},
         )
         for k in range(n)
     ]
+    for record in records:
+        _check_arrays(record)
+    return records
 
 
-def _check_counts(counts: Array, n_records: int, n: int, name: str, place: str) -> None:
-    """Refuse counts that do not divide n values among the records."""
-    right = counts.shape == (n_records,) and counts.dtype.kind == "i" and counts.min(initial=0) >= 0
-    if not right or counts.max(initial=0) > n or counts.sum() != n:
-        raise InvalidTrace(f"{place}: the counts of {name} are not those of its {n} values")
-
-
-def _checked(record: Record, place: str) -> Record:
-    """The record, if its arrays are what the class says.
-
-    Raises:
-        InvalidTrace: the first that is not, and of which problem.
-    """
+def _check_arrays(record: Record) -> None:
+    """Refuse a record whose arrays are not what the class says."""
     n = {"answers": record.answers, "right": record.answers,
          "pool": record.pool_reward, "chain": record.chain_reward}  # fmt: skip
     for name, (kind, least, most) in _COLUMNS.items():
@@ -170,30 +156,23 @@ def _checked(record: Record, place: str) -> Record:
         shape = (len(n[name.partition("_")[0]]), 2)[: 1 + name.endswith("_cost")]
         if array.shape != shape or array.dtype.kind != kind:
             came = f"shape {array.shape} of {array.dtype}"
-            raise InvalidTrace(f"{place}: {name} of {shown(record.id)} has {came}, not {shape}")
+            raise ValueError(f"{name} of {shown(record.id)} has {came}, not {shape}")
         most = len(record.answers) - 1 if name.endswith("_answer") else most
         if kind in "if" and array.size and not (least <= array.min() and array.max() <= most):
-            raise InvalidTrace(
-                f"{place}: {name} of {shown(record.id)} is not {least:g} to {most:g}"
-            )
+            raise ValueError(f"{name} of {shown(record.id)} is not {least:g} to {most:g}")
     n_chains, n_steps = record.n_chains, len(record.chain_accepted)
     if n_chains < 1 or n_steps % n_chains or not record.chain_accepted[:n_chains].all():
-        raise InvalidTrace(f"{place}: the chain of {shown(record.id)} has no initial state")
-    return record
+        raise ValueError(f"the chain of {shown(record.id)} has no initial state")
 
 
-def _whole(results: Results, place: str) -> Results:
-    """The results, if they are of the problems that the header names, in parts that fit."""
-    ids = [record.id for record in results.records]
+def _check_problems(results: Results) -> None:
+    """Refuse records that are not of the problems that the header names, or too long for it."""
+    ids, most = [record.id for record in results.records], results.header.pool
     if len(set(ids)) < len(ids) or not set(ids) <= set(results.header.problems):
-        raise InvalidTrace(f"{place} has results of problems that its settings do not name")
+        raise ValueError("results of problems that its settings do not name")
     for record in results.records:
-        if len(record.pool_reward) > results.header.pool:
-            raise InvalidTrace(
-                f"{place}: {shown(record.id)} has {len(record.pool_reward)} samples, "
-                f"{results.header.pool} were drawn"
-            )
-    return results
+        if (n := len(record.pool_reward)) > most:
+            raise ValueError(f"{shown(record.id)} has {n} samples, {most} were drawn")
 
 
 def _narrow(values: Array) -> Array:
@@ -218,3 +197,48 @@ _COLUMNS = {  # numpy's kind, and the range; no NaN is in one
     "chain_changed": ("b", 0, 0),
     "chain_length": ("i", 1, 2**31),
 }
+
+
+MAX_BYTES = 512 * 2**20
+"""What an archive may unpack to; the largest that is shipped has 4 MB."""
+_PIECE = 4096  # unpacked whole, 1 MB can become some GB whatever its size is said to be
+_HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
+
+
+def read_arrays(path: Path, place: str) -> dict[str, Array]:
+    """Every array of an `.npz` file by its name, read only; no member is unpickled.
+
+    Raises:
+        InvalidTrace: it is none, an array is not what its header says, or all are too large; the
+            message names `place`.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            members = archive.infolist()
+            n_bytes = sum(member.file_size for member in members)
+            if n_bytes > MAX_BYTES:
+                raise ValueError(f"it unpacks to {n_bytes:,} bytes, {MAX_BYTES:,} at most")
+            return {
+                member.filename.removesuffix(".npy"): _array(_content(archive, member))
+                for member in members
+            }
+    except Exception as error:  # zipfile, its unpackers and numpy have a dozen kinds
+        raise InvalidTrace(f"cannot read results from {place}: {first_line(error)}") from error
+
+
+def _content(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
+    with archive.open(member) as file:
+        return b"".join(iter(lambda: file.read(_PIECE), b""))
+
+
+def _array(content: bytes) -> Array:
+    file = io.BytesIO(content)
+    version = npy.read_magic(file)
+    if version not in _HEADERS:
+        raise ValueError(f"an array of version {version}")
+    shape, by_column, dtype = _HEADERS[version](file)
+    n_bytes = math.prod(shape) * dtype.itemsize
+    if dtype.hasobject or min(shape, default=0) < 0 or n_bytes != len(content) - file.tell():
+        raise ValueError(f"an array of {shape} {dtype} in {len(content):,} bytes")
+    array = np.frombuffer(content, dtype, offset=file.tell()) if n_bytes else np.empty(0, dtype)
+    return array.reshape(shape, order="F" if by_column else "C")

@@ -4,8 +4,6 @@ Every command and every page draws here. What is drawn is a function of the run 
 alone: where an interrupted run is taken up again, it goes on as if it had never stopped.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, aclosing
@@ -100,11 +98,9 @@ async def record(
         async with aclosing(draw(lm, rm, run, known=known)) as drawn:  # type: ignore[type-var]
             async for item in drawn:
                 if isinstance(item, Step):
-                    answer = extract(item.proposal.response.text) if extract else None
-                    yield Recorded(step_line(item, answer), item)
+                    yield Recorded(step_line(item, extract), item)
                 else:
-                    answer = extract(item.response.text) if extract else None
-                    yield Recorded(sample_line(n, item, answer), item)
+                    yield Recorded(sample_line(n, item, extract), item)
                     n += 1
     except QAlignError as error:
         yield Recorded(end_line("failed", str(error)))
@@ -209,14 +205,10 @@ async def _chain_matched(
             if t >= run.steps:
                 return
             due = [k for k, reached in behind.items() if reached == t]
-            for step in await gather(*(_next(chains[k]) for k in due)):
+            for step in await gather(*(anext(chains[k]) for k in due)):
                 behind[step.chain] = step.t
                 spent += meter.price(step.cost)
                 yield step
-
-
-async def _next(chain: AsyncIterator[Step]) -> Step:
-    return await anext(chain)
 
 
 def _latest(known: Trace) -> dict[int, Step]:

@@ -1,4 +1,4 @@
-"""One format for a run, JSON lines: file = wire = recorded run = export.
+"""One format for a run, JSON lines: file = wire = recorded run = export; and files that grow.
 
 Lines, each a JSON object with a `type`:
 
@@ -16,22 +16,28 @@ still read.
 A step's proposal is its chain's current ids up to `index`, then `tokens`. `text` is there only
 where the pieces (without the EOS's) do not join to it. `null` in `log_alpha` and `log_u` stands
 for minus infinity. `<` is written as an escape, so a line can stand inside a page.
-"""
 
-from __future__ import annotations
+A trace on disk outlives a kill. A line is in the file when `write` returns, so a process that is
+killed loses at most what was being drawn. A file belongs to the process that has locked it
+(`flock`); the system gives it back however that process ends, so any number of processes can share
+a folder, and none waits for a dead one.
+"""
 
 import json
 import math
+import os
 import re
 from codecs import getincrementaldecoder
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, astuple, fields
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, BinaryIO, TypeVar, get_type_hints
 
-from qalign_core.errors import InvalidTrace
-from qalign_core.reading import from_json, is_finite, is_whole, shown
+from qalign_core.errors import InvalidSetting, InvalidTrace, QAlignError, on_disk
+from qalign_core.protocols import AnswerExtractor
+from qalign_core.reading import COUNT, checked, from_json, is_whole, shown
 from qalign_core.types import Cost, Header, Response, ScoredResponse, Step, Trace, TraceHeader
 
 VERSION = 2
@@ -61,8 +67,8 @@ def header_line(header: TraceHeader) -> str:
     return _dump(line)
 
 
-def sample_line(n: int, sample: ScoredResponse, answer: str | None = None) -> str:
-    """Independent sample number `n`, from 0; `answer` as for a step."""
+def sample_line(n: int, sample: ScoredResponse, extract: AnswerExtractor | None) -> str:
+    """Independent sample number `n`, from 0; its answer as for a step."""
     response = sample.response
     return _dump(
         {
@@ -72,14 +78,14 @@ def sample_line(n: int, sample: ScoredResponse, answer: str | None = None) -> st
             "text": response.text,
             "finished": response.finished,
             "reward": sample.reward,
-            "answer": answer,
+            "answer": extract(response.text) if extract else None,
             "cost": list(astuple(sample.cost)),
         }
     )
 
 
-def step_line(step: Step, answer: str | None = None) -> str:
-    """One step; `answer` is the proposal's extracted final answer, for display."""
+def step_line(step: Step, extract: AnswerExtractor | None) -> str:
+    """One step, with the proposal's extracted final answer, for display."""
     response, index = step.proposal.response, step.index
     line: Line = {
         "type": "step",
@@ -93,7 +99,7 @@ def step_line(step: Step, answer: str | None = None) -> str:
         "log_alpha": _finite_or_none(step.log_alpha),
         "log_u": _finite_or_none(step.log_u),
         "accepted": step.accepted,
-        "answer": answer,
+        "answer": extract(response.text) if extract else None,
         "cost": list(astuple(step.cost)),
     }
     if _joined(response.pieces, response.finished) != response.text:
@@ -106,17 +112,14 @@ def end_line(reason: str, message: str = "") -> str:
     return _dump({"type": "end", "reason": reason, "message": message})
 
 
-def trace_lines(trace: Trace, extract: Callable[[str], str | None] | None = None) -> Iterator[str]:
-    """All lines of a trace, newline included; `extract` fills in the steps' answers."""
+def trace_lines(trace: Trace, extract: AnswerExtractor | None = None) -> Iterator[str]:
+    """All lines of a trace, newline included; `extract` fills in the answers."""
     yield header_line(trace.header)
     if trace.base_rewards:
         yield _dump({"type": "base", "rewards": trace.base_rewards})
-    for step in trace.steps:
-        yield step_line(step, extract(step.proposal.response.text) if extract else None)
-    for n, sample in enumerate(trace.pool):
-        yield sample_line(n, sample, extract(sample.response.text) if extract else None)
-    reason, message = trace.end or ("finished", "")
-    yield end_line(reason, message)
+    yield from (step_line(step, extract) for step in trace.steps)
+    yield from (sample_line(n, sample, extract) for n, sample in enumerate(trace.pool))
+    yield end_line(*(trace.end or ("finished", "")))
 
 
 def load_trace(path: str | Path) -> Trace:
@@ -134,18 +137,15 @@ def trace_text(path: Path) -> str:
     Raises:
         InvalidTrace: it cannot be read, or is no text.
     """
-    try:
+    with on_disk(path.name, "read", "give the path of a trace file", InvalidTrace):
         size = path.stat().st_size
         if size > MAX_BYTES:
             raise InvalidTrace(
                 f"{path.name} has {size:,} bytes; a trace of at most {MAX_BYTES:,} was expected"
             )
-        # a killed writer may leave half a character too
-        return getincrementaldecoder("utf-8")().decode(path.read_bytes())
-    except OSError as error:
-        raise InvalidTrace(
-            f"{path.name} cannot be read ({error.strerror}); give the path of a trace file"
-        ) from error
+        content = path.read_bytes()
+    try:  # a killed writer may leave half a character too
+        return getincrementaldecoder("utf-8")().decode(content)
     except UnicodeDecodeError as error:
         raise InvalidTrace(
             f"{path.name} is not UTF-8 text; a trace file (JSON lines) was expected"
@@ -158,10 +158,6 @@ def parse_trace(text: str) -> Trace:
     Raises:
         InvalidTrace: it is not a trace of this version; the message names the line.
     """
-    if len(text) > MAX_BYTES:
-        raise InvalidTrace(
-            f"the trace has {len(text):,} characters; at most {MAX_BYTES:,} were expected"
-        )
     lines = text.split("\n")
     if lines[-1] and not _is_json(lines[-1]):  # a killed writer leaves half a line
         lines.pop()
@@ -257,14 +253,14 @@ class TraceReader:
         n = self._get(line, "n", int)
         if n != len(self.pool):
             raise self._bad(f"sample {n}", f"sample {len(self.pool)}")
-        tokens = self._each(line, "tokens", _COUNT)
+        tokens = self._each(line, "tokens", COUNT)
         if not tokens:
             raise self._bad("no tokens", "one at least")
         text, finished = self._get(line, "text", str), self._get(line, "finished", bool)
         return self._scored(line, Response(tokens, text, finished))
 
     def _scored(self, line: Line, response: Response) -> ScoredResponse:
-        costs = self._each(line, "cost", _COUNT)
+        costs = self._each(line, "cost", COUNT)
         if len(costs) == 5:  # version 1 counted what a cache held; a causal RM reads on
             costs = costs[:1] * 2
         if len(costs) != len(fields(Cost)):
@@ -280,7 +276,7 @@ class TraceReader:
         kept = Response((), "", False) if last is None else last.state.response
         if not 0 <= index <= max(0, len(kept) - 1):
             raise self._bad(f"index {index}", f"0 to {max(0, len(kept) - 1)}")
-        new = self._each(line, "tokens", _COUNT)
+        new = self._each(line, "tokens", COUNT)
         if not new:
             raise self._bad("no new tokens", "one at least")
         pieces = self._each(line, "pieces", str)
@@ -306,7 +302,7 @@ class TraceReader:
 
     def _get(self, line: Line, name: str, kind: Any) -> Any:
         try:
-            return _checked(line, name, kind)
+            return checked(line, name, kind)
         except ValueError as error:
             raise InvalidTrace(f"line {self.line_number} of the trace has {error}") from error
 
@@ -333,36 +329,12 @@ def read_header(cls: type[H], line: Line) -> H:
         if name == "beta" and line.get(name, 0) is None:  # unknown: the trace was put together
             values[name] = math.nan
         elif name in line:
-            value = _checked(line, name, kind)
+            value = checked(line, name, kind)
             values[name] = tuple(value) if isinstance(value, list) else value
     return cls(**values)
 
 
 _kinds = cache(get_type_hints)
-_COUNT = "count"
-_KINDS: dict[Any, tuple[str, Callable[[object], bool]]] = {
-    _COUNT: ("a whole number >= 0", lambda value: is_whole(value, 0)),
-    int: ("a whole number", is_whole),
-    float: ("a finite number", is_finite),
-    str: ("text", lambda value: isinstance(value, str)),
-    str | None: ("text", lambda value: value is None or isinstance(value, str)),
-    bool: ("true or false", lambda value: isinstance(value, bool)),
-    list: ("a list", lambda value: isinstance(value, list)),
-    dict: ("an object", lambda value: isinstance(value, dict)),
-    tuple[str, ...]: (
-        "a list of texts",
-        lambda values: isinstance(values, list) and all(isinstance(v, str) for v in values),
-    ),
-}
-"""What a value can be: in words, and whether one is that."""
-
-
-def _checked(line: Line, name: str, kind: Any) -> Any:
-    words, is_one = _KINDS[kind]
-    value = line.get(name)
-    if not is_one(value):
-        raise ValueError(f"{name} = {shown(value)}; {words} was expected")
-    return value
 
 
 def _joined(pieces: tuple[str, ...], finished: bool) -> str:
@@ -375,3 +347,148 @@ def _is_json(text: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+_MAY_DIFFER = ("created", "notes", "task", "command")
+"""What of a header may be otherwise when a run is taken up again."""
+
+
+class TraceFile:
+    """A trace that grows.
+
+    Attributes:
+        known: what was there when it was opened.
+    """
+
+    def __init__(self, path: Path, file: BinaryIO, known: Trace) -> None:
+        self._path, self._file, self.known = path, file, known
+
+    def write(self, line: str) -> None:
+        """Append a line; it is in the file when this returns.
+
+        Raises:
+            InvalidSetting: the disk takes no more.
+        """
+        content = line.encode()
+        advice = "make room and run the same again: it goes on where it was"
+        with on_disk(self._path, "written", advice, InvalidSetting):
+            while content:  # a disk that is nearly full takes a part
+                content = content[self._file.write(content) :]
+
+
+@contextmanager
+def open_trace(path: Path, header: TraceHeader) -> Iterator[TraceFile | None]:
+    """Open the trace of a run to go on with it, made if it is not there; None if another has it.
+
+    Raises:
+        InvalidSetting: the file cannot be used, is no trace, or that of another run; it is left
+            as it is.
+    """
+    import fcntl  # not on Windows: only what is here is missing there
+
+    with on_disk(path, "written", "give another path with --out", InvalidSetting):
+        if path.exists() and not path.is_file():  # reading a device may have no end
+            raise InvalidSetting(f"{path} is no file; give another path with --out")
+        file = path.open("ab+", buffering=0)
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield None
+            return
+        except OSError as error:
+            raise InvalidSetting(
+                f"{path} cannot be locked ({error.strerror}); give a path on another disk"
+            ) from error
+        file.seek(0)
+        content = file.read()
+        end = content.rfind(b"\n") + 1  # a last line that was cut off in writing is no line
+        try:
+            known = _read(path, content[:end])
+        except InvalidTrace as error:
+            raise InvalidSetting(f"{error}; give another path, or an empty folder") from error
+        if known is not None:
+            check_same_run(path, known.header, header)
+        elif not _begins(content, header):
+            raise InvalidSetting(f"{path} is no trace; give another path, or an empty folder")
+        file.truncate(end)
+        trace_file = TraceFile(path, file, known or Trace(header))
+        if known is None:
+            trace_file.write(header_line(header))
+        yield trace_file
+
+
+def content_of(path: Path, kind: type[QAlignError]) -> bytes | None:
+    """What is in a file, None if there is none; an error of the kind if it cannot be read."""
+    with on_disk(path, "read", "use another folder", kind), suppress(FileNotFoundError):
+        return path.read_bytes()
+    return None
+
+
+def read_trace(path: Path) -> Trace | None:
+    """The whole lines of a trace that may still grow; None if there is no header yet.
+
+    Raises:
+        InvalidTrace: it is no trace; the message names file and line.
+    """
+    content = content_of(path, InvalidTrace) or b""
+    return _read(path, content[: content.rfind(b"\n") + 1])
+
+
+def save_trace(trace: Trace, path: str | Path, *, extract: AnswerExtractor | None = None) -> None:
+    """Write a trace to a file; `extract` fills in the answers.
+
+    Raises:
+        InvalidSetting: it cannot be written; a file that was there is left as it was.
+    """
+    write_whole(Path(path), "".join(trace_lines(trace, extract)).encode())
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a file that is there as a whole or not at all, even if the machine stops.
+
+    Raises:
+        InvalidSetting: it cannot be written.
+    """
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    try:
+        with on_disk(path, "written", "give another path", InvalidSetting):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with temporary.open("wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(path)
+    finally:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+def _begins(content: bytes, header: TraceHeader) -> bool:
+    """Whether a line that was cut off is the beginning of this run's header."""
+    ours = header_line(header).encode().partition(b',"created":')[0]
+    return ours.startswith(content) or content.startswith(ours)
+
+
+def check_same_run(place: Path, there: Header, wanted: Header) -> None:
+    """Refuse to go on in a file or folder that holds another run.
+
+    Raises:
+        InvalidSetting: with the first setting that differs.
+    """
+    for each in fields(wanted):
+        old, new = getattr(there, each.name), getattr(wanted, each.name)
+        if old != new and each.name not in _MAY_DIFFER:
+            what = "other problems" if each.name in ("problems", "digest") else f"{old!r:.60}"
+            raise InvalidSetting(
+                f"{place} holds another run ({each.name}: {what}, now {new!r:.60}); "
+                "give another path, or the same settings to go on"
+            )
+
+
+def _read(path: Path, content: bytes) -> Trace | None:
+    """The trace of whole lines, None if there are none; an error names the file."""
+    try:
+        return parse_trace(content.decode()) if content else None
+    except (InvalidTrace, UnicodeDecodeError) as error:
+        raise InvalidTrace(f"{path}: {error}") from error

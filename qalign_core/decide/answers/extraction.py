@@ -11,8 +11,6 @@ The last place that announces an answer decides ("The answer is", "Answer:", "##
 Only a text that announces none falls back on its last number or letter.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType

@@ -1,7 +1,5 @@
 r"""Mathematical answers in LaTeX, through math-verify and SymPy, which are imported when needed."""
 
-from __future__ import annotations
-
 import logging
 import re
 from fractions import Fraction

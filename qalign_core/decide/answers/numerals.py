@@ -6,8 +6,6 @@ the reduced fraction. A comma between groups of three digits separates thousands
 and percent signs are units, and units are dropped ("18 %" is "18"). Arithmetic is exact.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from fractions import Fraction

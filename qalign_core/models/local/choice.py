@@ -1,7 +1,5 @@
 """Which net runs a model: the fastest that computes what the model does, checked at load."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -10,8 +10,6 @@ and the net gives the same bits in any company (`choice.verify`), so nobody's re
 else is using the machine.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -46,28 +44,17 @@ class Completion:
     finished: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
-    """A response to continue: `tokens` = prompt and kept prefix; `n_prompt` of them are prompt."""
-
-    tokens: list[int]
-    n_prompt: int
-    sampling: Sampling
-    seed: int
-
-
 class _Row:
-    """A request while it runs: `filled` positions of `tokens` have keys and values."""
+    """A response to continue: `filled` positions of `tokens` have keys and values."""
 
-    __slots__ = ("filled", "given", "job", "log_probs", "reused", "started", "tokens", "u")
-
-    def __init__(self, job: Job) -> None:
-        request: Request = job.work
-        self.job = job
-        self.tokens = list(request.tokens)
+    def __init__(
+        self, prompt: Sequence[int], prefix: Sequence[int], sampling: Sampling, seed: int
+    ) -> None:
+        self.job: Job
+        self.sampling = sampling
+        self.tokens = [*prompt, *prefix]
         self.given = len(self.tokens)
-        start = self.given - request.n_prompt
-        self.u = uniforms(request.seed, start, request.sampling.max_new_tokens).tolist()
+        self.u = uniforms(seed, len(prefix), sampling.max_new_tokens).tolist()
         self.log_probs: list[float] = []
         self.filled = self.reused = 0
         self.started = False
@@ -79,7 +66,7 @@ class _Row:
 
 
 class Engine(Worker):
-    """Draws continuations. Memory is bounded and allocated once: `n_bytes` for rows and cache.
+    """Draws continuations. Memory of rows and cache is bounded and allocated once.
 
     Args:
         net: the model as steps over rows; one row is one request that runs.
@@ -102,17 +89,11 @@ class Engine(Worker):
         self._rows: dict[int, _Row] = {}  # those that run, oldest first
         self.n_steps = self.n_tokens = self.n_processed = self.n_reused = 0
 
-    @property
-    def n_bytes(self) -> int:
-        """Memory of rows and cache (bytes), the model's weights not counted."""
-        return self.net.n_bytes + self.cache.n_bytes
-
     async def complete(
         self, prompt: Sequence[int], prefix: Sequence[int], *, sampling: Sampling, seed: int
     ) -> Completion:
         """Draw the rest of a response: at most `max_new_tokens - len(prefix)` new ids."""
-        request = Request([*prompt, *prefix], len(prompt), sampling, seed)
-        completion: Completion = await self.submit(request)
+        completion: Completion = await self.submit(_Row(prompt, prefix, sampling, seed))
         return completion
 
     def busy(self) -> bool:
@@ -125,7 +106,9 @@ class Engine(Worker):
             if row.job.cancelled:
                 self._release(index)
         while len(self._rows) < self.net.rows and (job := self.take()) is not None:
-            self._rows[self._place(job.work)] = _Row(job)
+            taken: _Row = job.work
+            taken.job = job
+            self._rows[self._place(taken.tokens)] = taken
         self._read_in()
         self._decode()
 
@@ -134,11 +117,11 @@ class Engine(Worker):
         for index in list(self._rows):
             self._fail(index, error)
 
-    def _place(self, request: Request) -> int:
-        """A free row for a request: of those that make no step larger, the one that holds most."""
+    def _place(self, tokens: Sequence[int]) -> int:
+        """A free row for tokens: of those that make no step larger, the one that holds most."""
         n = min(self.net.n_rows(len(self._rows) + 1), self.net.rows)
         free = (index for index in range(n) if index not in self._rows)
-        return max(free, key=lambda index: self.net.n_held(index, request.tokens))
+        return max(free, key=lambda index: self.net.n_held(index, tokens))
 
     def _read_in(self) -> None:
         """Advance rows that are not yet read in, by at most one chunk in all."""
@@ -205,7 +188,7 @@ class Engine(Worker):
         u, temperature = np.zeros(m), np.ones(m)
         restricted = []
         for index, row in ready:
-            sampling: Sampling = row.job.work.sampling
+            sampling = row.sampling
             tokens[index], positions[index] = row.tokens[-1], row.filled
             u[index] = row.u[len(row.log_probs)]
             temperature[index] = sampling.temperature

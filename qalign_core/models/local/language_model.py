@@ -1,14 +1,13 @@
 """Any causal language model of transformers as a `LanguageModel`, on its own decode engine."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 
 from qalign_core.errors import InvalidPrompt, ModelLoadError
-from qalign_core.models.chat import TemplatedLanguageModel
-from qalign_core.models.loading import CACHE_BYTES, Loaded, Pretrained, eos_ids
+from qalign_core.models.chat import TemplatedLanguageModel, Text
+from qalign_core.models.loading import CACHE_BYTES, Pretrained, eos_ids
 from qalign_core.models.local import choice as nets
 from qalign_core.models.local.engine import Engine
 from qalign_core.models.local.rows import MIN_ROWS
@@ -21,9 +20,7 @@ class HFLanguageModel(TemplatedLanguageModel, Pretrained):
 
     Attributes:
         id: the name that was loaded, for traces.
-        revision: commit of the hub repository, or a hash of a folder's weights and tokenizer.
         sampling: temperature, top-p, top-k and limit; nothing else is ever applied.
-        n_parameters: of the model, for FLOPs.
         context_length: prompt and response together (tokens).
         exact: whether a trajectory has the same bits in any company on this machine.
         engine: what runs it.
@@ -33,7 +30,8 @@ class HFLanguageModel(TemplatedLanguageModel, Pretrained):
 
     def __init__(
         self,
-        loaded: Loaded,
+        model: Any,
+        text: Text,
         *,
         id: str,
         sampling: Sampling | None = None,
@@ -43,16 +41,14 @@ class HFLanguageModel(TemplatedLanguageModel, Pretrained):
         threads: int = 1,
         max_queue: int = 4096,
     ) -> None:
-        model = loaded.model
         wanted = window or type(self).window
         super().__init__(
-            loaded.text,
+            text,
             eos_ids(model.generation_config) or eos_ids(model.config),
             id=id,
             context=min(wanted, getattr(model.config, "max_position_embeddings", None) or wanted),
             sampling=sampling,
         )
-        self.revision, self.n_parameters = loaded.revision, loaded.n_parameters
         self._n_vocabulary = model.get_input_embeddings().weight.shape[0]
         try:
             with torch.inference_mode(), torch_threads(threads):

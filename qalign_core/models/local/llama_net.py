@@ -1,7 +1,5 @@
 """Llama-shaped decoders, written out over fused and packed weights: the fastest net."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import cache
 from typing import Any

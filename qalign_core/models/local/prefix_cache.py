@@ -5,8 +5,6 @@ a proposal costs only its new suffix. The pool is allocated once; when it is ful
 recently used tokens go, deepest first.
 """
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from collections.abc import Sequence
 
@@ -21,7 +19,7 @@ class _Run:
 
     __slots__ = ("after", "parent", "slots", "tokens")
 
-    def __init__(self, tokens: tuple[int, ...], slots: list[int], parent: _Run | None) -> None:
+    def __init__(self, tokens: tuple[int, ...], slots: list[int], parent: "_Run | None") -> None:
         self.tokens, self.slots, self.parent = tokens, slots, parent
         self.after: dict[int, _Run] = {}
 
@@ -44,11 +42,6 @@ class PrefixCache:
 
     def __len__(self) -> int:
         return len(self.pool) - len(self._free)
-
-    @property
-    def n_bytes(self) -> int:
-        """Memory of the pool (bytes)."""
-        return self.pool.numel() * self.pool.element_size()
 
     def match(self, tokens: Sequence[int]) -> list[int]:
         """Slots of the longest prefix of `tokens` that is kept."""

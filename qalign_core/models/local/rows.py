@@ -11,8 +11,6 @@ attending to more masked positions (in multiples of 16) adds exact zeros. So the
 the attended length may follow the load. Where that does not hold, both are held constant.
 """
 
-from __future__ import annotations
-
 import contextlib
 import math
 import mmap
@@ -54,23 +52,15 @@ class Net(ABC):
         window: positions a sequence may have.
         held: for each row the ids whose keys and values stand at its start.
         exact: True if results do not depend on company or history.
+        width: numbers kept for one position, all layers together; 0 if nothing can be kept.
     """
 
     exact = False
+    width = 0
 
     def __init__(self, rows: int, window: int, device: torch.device, dtype: torch.dtype) -> None:
         self.rows, self.window, self.device, self.dtype = rows, window, device, dtype
         self.held: list[Sequence[int]] = [()] * rows
-
-    @property
-    def width(self) -> int:
-        """Numbers kept for one position, all layers together; 0 if nothing can be kept."""
-        return 0
-
-    @property
-    def n_bytes(self) -> int:
-        """Memory that is allocated for the rows (bytes)."""
-        return 0
 
     @property
     def chunk(self) -> int:
@@ -134,6 +124,7 @@ class KVNet(Net):
 
     def _allocate(self, layers: int, kv_heads: int, head_dim: int) -> None:
         shape = (layers, self.rows, kv_heads, head_dim, self.slots)
+        self.width = 2 * layers * kv_heads * head_dim
         self.keys = _zeros(shape, self.dtype, self.device)
         self.values = _zeros((*shape[:3], self.slots, head_dim), self.dtype, self.device)
         self._flat_keys = self.keys.view(layers, -1)
@@ -144,16 +135,6 @@ class KVNet(Net):
         heads = torch.arange(self.rows * kv_heads, device=self.device) * self.slots * head_dim
         number = torch.arange(head_dim, device=self.device)
         self._value_base = heads.view(self.rows, kv_heads, 1) + number
-
-    @property
-    def width(self) -> int:
-        """Numbers of one position, all layers together."""
-        return 2 * self.keys[:, 0, :, :, 0].numel()
-
-    @property
-    def n_bytes(self) -> int:
-        """Memory of the rows (bytes)."""
-        return 2 * self.keys.numel() * self.keys.element_size()
 
     def decode(self, tokens: np.ndarray, positions: np.ndarray) -> Tensor:
         """Logits [m, vocabulary] after token i of row i; a position of -1 marks an idle row."""

@@ -1,7 +1,5 @@
 """Other models, through transformers' own forward: over our rows, or over caches of their own."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Sequence
 from typing import Any

@@ -6,8 +6,6 @@ comes second) and hands results back with one call per event loop and turn. Noth
 a job computes.
 """
 
-from __future__ import annotations
-
 import asyncio
 import atexit
 import threading
@@ -19,6 +17,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import torch
+
 from qalign_core.chain.priority import ASIDE, RUN
 from qalign_core.errors import EngineError, QAlignError
 from qalign_core.reading import first_line
@@ -26,7 +26,7 @@ from qalign_core.reading import first_line
 ASIDE_SHARE = 8
 """While both wait, one job in so many is of those drawn aside: they are slow then, not stopped."""
 
-_alive: weakref.WeakSet[Worker] = weakref.WeakSet()
+_alive: "weakref.WeakSet[Worker]" = weakref.WeakSet()
 
 
 class Job:
@@ -153,8 +153,6 @@ class Worker(ABC):
         self._done.setdefault(job.loop, []).append((job, result))
 
     def _work(self) -> None:
-        import torch
-
         torch.set_num_threads(self.threads)  # of this thread only: two engines use two cores
         with torch.inference_mode():
             while True:
@@ -186,8 +184,6 @@ class Worker(ABC):
 @contextmanager
 def torch_threads(n: int) -> Iterator[None]:
     """Let torch use n threads here, as in the worker: other numbers round otherwise."""
-    import torch
-
     before = torch.get_num_threads()
     torch.set_num_threads(n)
     try:

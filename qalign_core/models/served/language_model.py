@@ -5,15 +5,12 @@ became 16. So a server must take ids and return them, and what it echoes is chec
 A server that takes text only can be used if that is asked for, and everything is then labelled.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 from qalign_core.errors import InvalidSetting, ModelContractError
 from qalign_core.models.chat import TemplatedLanguageModel, check_sampling
-from qalign_core.models.served.client import Garbled
-from qalign_core.models.served.connection import PROBE, Reached, Served
+from qalign_core.models.served.client import PROBE, Garbled, Reached, Served
 from qalign_core.reading import are_ids, is_text, shown
 from qalign_core.run import Sampling
 
@@ -39,7 +36,7 @@ class ServedLanguageModel(TemplatedLanguageModel, Served):
     def __init__(
         self, reached: Reached, *, id: str, sampling: Sampling | None = None, n_parameters: int = 0
     ) -> None:
-        context = reached.card.context
+        context = reached.context
         super().__init__(reached.text, reached.eos, id=id, context=context, sampling=sampling)
         self.n_parameters = n_parameters
         self._at = reached
@@ -83,7 +80,7 @@ class ServedLanguageModel(TemplatedLanguageModel, Served):
     def _asked(self, prompt: object, most: int) -> dict[str, Any]:
         """A request in the words that all servers know."""
         return {
-            "model": self._at.card.name,
+            "model": self._at.name,
             "prompt": prompt,
             "max_tokens": most,
             "temperature": self.sampling.temperature,
