@@ -4,13 +4,13 @@ import { builder } from "./dom.js";
 const { h } = builder("");
 
 /**
- * Hand texts to the visitor as a file.
+ * Hand texts, or a picture, to the visitor as a file.
  * @param {string} name
  * @param {string} type
- * @param {...string} texts
+ * @param {...BlobPart} parts
  */
-export function saveFile(name, type, ...texts) {
-  const url = URL.createObjectURL(new Blob(texts, { type }));
+export function saveFile(name, type, ...parts) {
+  const url = URL.createObjectURL(new Blob(parts, { type }));
   const link = h("a", { href: url, download: name });
   document.body.append(link);
   link.click();

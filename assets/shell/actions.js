@@ -7,10 +7,37 @@ import { LIMITS, TraceError } from "../player/parse.js";
 
 const END = '{"type":"end","reason":"stopped","message":""}\n';
 
+/** @typedef {{ before: string, behind: string } | { error: string }} Around */
+/** @typedef {{ header: string, run: string }} Asked */
+/** @typedef {{ page_parts: (asked: Asked) => Promise<Around> }} PageMaker */
+
 /** @param {Player} player */
-export function downloadTrace({ trace, text }) {
-  const name = `qalign-seed-${trace.header.seed ?? 0}.jsonl`;
-  saveFile(name, "application/x-ndjson", text, trace.end ? "" : END);
+const fileName = ({ trace }) => `qalign-seed-${trace.header.seed ?? 0}`;
+
+/** @param {Player} player */
+export function downloadTrace(player) {
+  const { trace, text } = player;
+  saveFile(`${fileName(player)}.jsonl`, "application/x-ndjson", text, trace.end ? "" : END);
+}
+
+/**
+ * One file that plays the trace from a disk; the server says what stands around it.
+ * @param {Player} player
+ * @param {PageMaker} server
+ * @param {string} run its name in the gallery, if it is there
+ */
+export async function savePage(player, server, run) {
+  const text = player.text;
+  const header = text.slice(0, text.indexOf("\n"));
+  const said = await server.page_parts({ header, run })
+    .catch(() => ({ error: "The server did not answer." }));
+  if ("error" in said) {
+    player.tell(`The page was not saved. ${said.error}`);
+    return;
+  }
+  // as qalign_core/export/page.py: in JSON a "<" stands in strings alone
+  const data = text.replaceAll("<", "\\u003c");
+  saveFile(`${fileName(player)}.html`, "text/html", said.before, data, said.behind);
 }
 
 /**

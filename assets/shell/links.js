@@ -2,6 +2,7 @@
 
 export const PAGE = "tab";
 export const STEP = "step";
+export const RUN = "run";
 export const SET = "set";
 
 /** @typedef {"watch" | "compare" | "lab" | "results"} Page */
@@ -50,10 +51,10 @@ export function linkTo(address, page, parts) {
 }
 
 /**
- * Whether a part of a link names a run of its own.
+ * Whether a part of a link has settings of a run; a step and a run of the gallery are none.
  * @param {Parameters} part
  */
-export const namesRun = (part) => Object.keys(part).some((key) => key !== STEP);
+export const namesRun = (part) => Object.keys(part).some((key) => ![STEP, RUN].includes(key));
 
 /**
  * The step that a part of a link names, if it is one.

@@ -1,18 +1,20 @@
 /* What belongs to the pages and not to the player: the settings drawer, the address bar, the status
    line, and the notice that settings have changed. */
 import { amend, link, opened, remember, turnTo } from "./address.js";
-import { copyLink, downloadTrace, openTrace } from "./actions.js";
+import { copyLink, downloadTrace, openTrace, savePage } from "./actions.js";
 import { betaSlider } from "./beta.js";
 import { diagnostics } from "./diagnostics.js";
 import { closeFromOutside, onOpened, showDrawer } from "./drawer.js";
 import { follow, listen } from "./glossary.js";
-import { SET, STEP, named, namesRun, pageOf, stepOf } from "./links.js";
+import { RUN, SET, STEP, named, namesRun, pageOf, stepOf } from "./links.js";
+import { savePicture } from "./picture.js";
 import { put } from "../dom.js";
 
 /** @typedef {import("../player/player.js").Player} Player */
 /** @typedef {import("./links.js").Page} Page */
 /** @typedef {{ query: string } | { error: string }} Linked */
-/** @typedef {{ link_of: (header: string) => Promise<Linked> }} Server */
+/** @typedef {{ link_of: (header: string) => Promise<Linked> }} Linker */
+/** @typedef {Linker & import("./actions.js").PageMaker} Server */
 
 const ACTIVE = ["loading", "queued", "sampling"];
 /** The link names a run of its own, so the recorded run is not what its step belongs to. */
@@ -22,6 +24,7 @@ const ran = {};
 /** What Watch shows. @type {"recorded" | "run" | "file"} */
 let shown = "recorded";
 let unlinked = ""; // why the file that is shown has no link
+let fromGallery = ""; // the name of the recorded run that is shown, if it is one of the gallery's
 
 /** @returns {Player | undefined} */
 const player = () => /** @type {any} */ (document.querySelector("#watch-player .qp"))?.qalign;
@@ -58,6 +61,7 @@ function run(page, names, values) {
   settings(page, names, values);
   if (page === "watch") {
     shown = "run";
+    fromGallery = "";
     showDrawer(false);
     player()?.expect(linked ? stepOf(opened) : null);
     delete opened[STEP];
@@ -100,16 +104,43 @@ function keepingStep(page, query) {
  */
 async function linkFile(api, server) {
   shown = "file";
+  fromGallery = "";
   unlinked = "";
-  const line = /** @type {HTMLElement | null} */ (document.querySelector("#watch .q-status"));
-  if (ACTIVE.includes(line?.dataset.state ?? "")) {
-    api.tell("The live run goes on unseen; Stop ends it.");
-  }
+  sayUnseen(api);
   const first = api.text.slice(0, api.text.indexOf("\n"));
   const said = await server.link_of(first).catch(() => ({ error: "The server did not answer." }));
   if (shown !== "file" || !api.text.startsWith(first)) return;
   if ("error" in said) unlinked = `This file cannot be linked. ${said.error}`;
   else remember("watch", keepingStep("watch", said.query));
+}
+
+/** @param {Player} api */
+function sayUnseen(api) {
+  const line = /** @type {HTMLElement | null} */ (document.querySelector("#watch .q-status"));
+  if (ACTIVE.includes(line?.dataset.state ?? "")) {
+    api.tell("The live run goes on unseen; Stop ends it.");
+  }
+}
+
+/**
+ * Show a run of the gallery, as soon as there is a player.
+ * @param {string} name
+ * @param {string} text its trace
+ * @param {string} title
+ * @param {number | null} step to open at
+ */
+function recorded(name, text, title, step) {
+  const api = player();
+  if (!api) {
+    window.requestAnimationFrame(() => recorded(name, text, title, step));
+    return;
+  }
+  shown = "recorded";
+  fromGallery = name;
+  api.open(text, title);
+  remember("watch", { [RUN]: name });
+  if (step !== null) api.seek(step);
+  sayUnseen(api);
 }
 
 /** Whoever changes a problem by hand, in whichever way, knows another answer or none. */
@@ -123,6 +154,11 @@ function forgetAnswers() {
     answer.value = "";
     answer.dispatchEvent(new Event("input", { bubbles: true }));
   });
+}
+
+/** @param {string} name */
+function openPage(name) {
+  /** @type {any} */ (document.querySelector(`#tab-${name}-button`))?.click();
 }
 
 closeFromOutside();
@@ -145,11 +181,18 @@ export const QAlignShell = {
   open() {
     follow();
     const name = pageOf(new URLSearchParams(window.location.search));
-    if (name) /** @type {any} */ (document.querySelector(`#tab-${name}-button`))?.click();
+    if (name) openPage(name);
   },
   page: turnTo,
+  /** The run of the gallery that the link names. */
+  wanted: opened[RUN],
+  recorded,
+  turn: openPage,
+  tell(/** @type {string} */ sentence) {
+    player()?.tell(sentence);
+  },
   seek(/** @type {number} */ t) {
-    if (shown !== "recorded" || !linked) amend("watch", STEP, t);
+    if (shown !== "recorded" || fromGallery || !linked) amend("watch", STEP, t);
   },
   /** The lab's settings for the address bar. */
   lab(/** @type {string} */ text) {
@@ -169,6 +212,8 @@ export const QAlignShell = {
    */
   actions: (server) => ({
     "Download trace": downloadTrace,
+    "Save as a picture": savePicture,
+    "Save as a page": (api) => savePage(api, server, fromGallery),
     "Open a trace": (api) => openTrace(api, () => linkFile(api, server)),
     "Copy link"(api) {
       if (shown === "file" && unlinked) api.tell(unlinked);

@@ -24,6 +24,7 @@ from components.session.gpu import with_gpu
 from components.session.links import linked
 from components.session.runs import IDLE, Feed, Runs, Snapshot, Status
 from components.watch.diagnostics import beta_facts, diagnose
+from components.watch.gallery import gallery_menu, page_parts
 from components.watch.player import beta_slider, chain_player
 from qalign_core.analysis.tuning import tune_beta
 from qalign_core.assets import ASSETS
@@ -140,9 +141,10 @@ def build_watch_page(runs: Runs, demo: gr.Blocks, trace: Path | None = None) -> 
             stop = gr.Button("Stop", elem_id="watch-stop")
             new = gr.Button("New problem", elem_id="watch-new")
             settings = gr.Button("Settings", elem_id="watch-settings")
+            gallery_menu()
         stale_line("watch")
         name = trace.name if trace else "Recorded run"
-        player = chain_player(text, diagnose=diagnose, link=link_of, name=name)
+        player = chain_player(text, diagnose=diagnose, link=link_of, around=page_parts, name=name)
     form, kind, new_in_drawer, tune = _drawer(start, runs)
     widgets, names = form.values(), form.names
 

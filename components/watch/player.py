@@ -33,6 +33,7 @@ def chain_player(
     *,
     diagnose: Callable[[dict[str, Any]], dict[str, Any]],
     link: Callable[[str], dict[str, str]],
+    around: Callable[[dict[str, str]], dict[str, str]],
     name: str = "Recorded run",
     elem_id: str = "watch-player",
 ) -> gr.HTML:
@@ -42,6 +43,8 @@ def chain_player(
         recorded: a whole trace, JSON lines.
         diagnose: called by the browser with the states' rewards, returns what to show.
         link: called by the browser with the header of an opened trace, returns its link's query.
+        around: called by the browser with the header of a trace that is saved as a page, returns
+            what stands before and behind it there.
         name: what the recorded run is called.
         elem_id: id in the page.
     """
@@ -51,7 +54,7 @@ def chain_player(
         js_on_load=SCRIPT,
         recorded=recorded,
         recorded_name=name,
-        server_functions=[diagnose, link],
+        server_functions=[diagnose, link, around],
         apply_default_css=False,
         elem_id=elem_id,
     )

@@ -21,9 +21,9 @@ test("a link has the state of its own page and of no other", () => {
   assert.match(linkTo(address, "watch", parts), /\?__theme=dark&beta=2&step=3/);
 });
 
-test("a link names a run unless all it says is the step", () => {
+test("a link names a run unless all it says is a step, or a recorded run", () => {
   assert.ok(!namesRun({}));
-  assert.ok(!namesRun({ step: "3" }));
+  assert.ok(!namesRun({ step: "3", run: "watch" }));
   assert.ok(namesRun({ step: "3", beta: "2" }));
 });
 

@@ -1,0 +1,133 @@
+"""The gallery: recorded runs that play at one click and need no model, an entry a trace.
+
+`assets/runs/gallery.toml` has title and sentence of each; models, settings and the command that
+draws it again are read off the trace's own header.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+
+import gradio as gr
+
+from components.common.words import number
+from qalign_core.assets import ASSETS
+from qalign_core.errors import QAlignError
+from qalign_core.export.command import command_of
+from qalign_core.export.page import page_around
+from qalign_core.registry import entries
+from qalign_core.run import Run
+from qalign_core.runs.trace import TraceReader
+
+FOLDER = ASSETS / "runs"
+
+SCRIPT = """
+window.QAlignGallery.mount(element.querySelector(".qg-host"), props.entries, server);
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A recorded run, as the page tells of it.
+
+    Attributes:
+        name: of its trace's file, and in links.
+        title: a few words.
+        says: what there is to see.
+        facts: its models and settings.
+        command: what draws it again.
+        query: of a link that puts its settings in place.
+        page: where it is shown, "watch" or "compare".
+    """
+
+    name: str
+    title: str
+    says: str
+    facts: str
+    command: str
+    query: str
+    page: str = "watch"
+
+    @property
+    def path(self) -> Path:
+        """The file of its trace."""
+        return FOLDER / f"{self.name}.jsonl"
+
+
+@cache
+def gallery() -> dict[str, Entry]:
+    """The entries by name, in the order in which they are shown."""
+    with (FOLDER / "gallery.toml").open("rb") as file:
+        tables = tomllib.load(file)["run"]
+    return {table["name"]: _entry(**table) for table in tables}
+
+
+def _entry(name: str, title: str, says: str, page: str = "watch") -> Entry:
+    reader = TraceReader()
+    with (FOLDER / f"{name}.jsonl").open(encoding="utf-8") as file:
+        reader.feed(next(file))
+    assert reader.header is not None
+    run = reader.header.run
+    link = run.query() if page == "watch" else f"tab={page}&{run.query()}"
+    return Entry(name, title, says, _facts(run), command_of(run), link, page)
+
+
+def _facts(run: Run) -> str:
+    chains = f", {run.chains} chains" if run.chains > 1 else ""
+    settings = f"β = {number(run.beta)}, {run.steps} steps{chains}"
+    return f"{_title('lm', run.lm)}. Reward: {_title('rm', run.rm)}. {settings}."
+
+
+def _title(kind: str, id: str) -> str:
+    """What a model is called; a sum of rewards is its own name."""
+    entry = entries().get((kind, id))
+    return entry.title if entry is not None else id
+
+
+def recorded_text(name: str) -> dict[str, str]:
+    """The trace of an entry, for a browser.
+
+    Returns:
+        {"text": ...}, or {"error": one sentence} for a name that there is not.
+    """
+    entry = gallery().get(str(name))
+    if entry is None:
+        return {"error": f"The gallery has no run called “{str(name)[:40]}”."}
+    return {"text": entry.path.read_text(encoding="utf-8")}
+
+
+def page_parts(asked: dict[str, str]) -> dict[str, str]:
+    """What stands around a trace in a page that plays it without this server.
+
+    Args:
+        asked: {"header": the trace's first line, "run": its name in the gallery, or ""}.
+
+    Returns:
+        {"before": ..., "behind": ...}, or {"error": one sentence} for a line that is no header.
+    """
+    reader = TraceReader()
+    try:
+        reader.feed(str(asked["header"]))
+    except QAlignError as error:
+        return {"error": f"{error}."}
+    if reader.header is None:
+        return {"error": "Its first line is no header."}
+    entry = gallery().get(str(asked.get("run")))
+    told = {"title": entry.title, "says": entry.says} if entry is not None else {}
+    before, behind = page_around(reader.header, **told)
+    return {"before": before, "behind": behind}
+
+
+def gallery_menu() -> gr.HTML:
+    """A quiet button that opens the list of recorded runs."""
+    return gr.HTML(
+        html_template='<div class="qg-host"></div>',
+        js_on_load=SCRIPT,
+        entries=[asdict(entry) for entry in gallery().values()],
+        server_functions=[recorded_text],
+        apply_default_css=False,
+        elem_id="watch-gallery",
+    )

@@ -1,0 +1,164 @@
+"""The gallery: each entry is drawn again by its own command, plays at one click, and is small."""
+
+from __future__ import annotations
+
+import base64
+import json
+import shlex
+
+import pytest
+from browser import ROOT
+from traces import toy_trace
+
+from components.watch.gallery import gallery, page_parts, recorded_text
+from qalign_core.cli import main
+from qalign_core.export.page import as_data, page
+from qalign_core.runs.trace import load_trace, parse_trace
+
+COLOURS = """async (file) => {
+  const image = new Image();
+  image.src = `data:image/png;base64,${file}`;
+  await image.decode();
+  const canvas = document.createElement("canvas");
+  [canvas.width, canvas.height] = [image.width, image.height];
+  const pen = canvas.getContext("2d");
+  pen.drawImage(image, 0, 0);
+  const { data } = pen.getImageData(0, 0, image.width, image.height);
+  return [...new Set(new Uint32Array(data.buffer))].slice(0, 100);
+}"""
+API = "document.querySelector('#watch-player .qp').qalign"
+ENTRIES = gallery()
+EMBEDDED = [
+    name for name, entry in ENTRIES.items() if load_trace(entry.path).header.lm == "embedded"
+]
+SMALL = 160_000
+"""Bytes of a trace, which travels when it is chosen."""
+
+
+def facts(text: str) -> list[str]:
+    """The lines of a trace without its date, and not in the order of their arrival."""
+    lines = [{**json.loads(line), "created": ""} for line in text.splitlines()]
+    return sorted(json.dumps(line, sort_keys=True) for line in lines)
+
+
+@pytest.mark.parametrize("name", ENTRIES)
+def test_an_entry_says_what_there_is_to_see_and_is_small(name):
+    entry = ENTRIES[name]
+    trace = load_trace(entry.path)
+    assert trace.end == ("finished", "")
+    assert entry.path.stat().st_size <= SMALL
+    assert 0 < len(entry.title) <= 60
+    assert entry.says.endswith(".")
+    assert entry.page in ("watch", "compare")
+    assert f"β = {trace.header.beta:g}, {trace.header.steps} steps" in entry.facts
+
+
+def test_every_trace_in_the_folder_is_an_entry():
+    assert {path.stem for path in (ROOT / "assets/runs").glob("*.jsonl")} == set(ENTRIES)
+    assert next(iter(ENTRIES)) == "watch"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", EMBEDDED)
+def test_its_command_draws_an_entry_of_the_embedded_models_again_bit_for_bit(name, tmp_path):
+    out = tmp_path / "again.jsonl"
+    words = shlex.split(ENTRIES[name].command)
+    assert main([*words[1:], "--out", str(out)]) == 0
+    again, kept = (facts(path.read_text("utf-8")) for path in (out, ENTRIES[name].path))
+    assert again == kept
+
+
+def test_a_name_that_is_no_entry_reads_no_file():
+    for name in ("../watch", "gallery.toml", "", None, ["watch"]):
+        assert "no run called" in recorded_text(name)["error"]
+
+
+@pytest.mark.parametrize("name", ENTRIES)
+def test_what_the_page_saves_is_what_the_command_exports(name):
+    entry = ENTRIES[name]
+    text = recorded_text(name)["text"]
+    around = page_parts({"header": text.split("\n")[0], "run": name})
+    whole = page(text, title=entry.title, says=entry.says)
+    assert around["before"] + as_data(text) + around["behind"] == whole
+    assert page_parts({"header": "{}", "run": name})["error"].endswith(".")
+
+
+# in a browser
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_each_entry_plays_at_one_click_and_has_a_link(visit, toy_app):
+    page = await visit(toy_app)
+    for name, entry in ENTRIES.items():
+        await page.get_by_role("button", name="Gallery").click()
+        await page.locator(f"[data-name='{name}']").click()
+        if entry.page == "compare":
+            await page.wait_for_function("location.search.includes('tab=compare')")
+            assert await page.locator("#compare-panel").is_visible()
+            await page.get_by_role("tab", name="Watch").click()
+            continue
+        await page.wait_for_function(f"{API}.text.length === {len(entry.path.read_text('utf-8'))}")
+        await page.wait_for_function(f"{API}.position.t >= 1")
+        assert await page.inner_text(".qp-origin") == entry.title
+        assert not await page.locator(".qg-list").is_visible()
+        await page.wait_for_function(f"location.search.includes('run={name}')")
+        last = await page.evaluate(f"{API}.position.last")
+        await page.evaluate(f"{API}.seek({last})")
+    assert page.hosts == {toy_app.split("/")[2]}
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_a_link_opens_an_entry_at_a_step(visit, toy_app):
+    name = list(ENTRIES)[-1] if len(ENTRIES) > 1 else "watch"
+    entry = ENTRIES[name]
+    page = await visit(f"{toy_app}?run={name}&step=5")
+    await page.wait_for_function(f"{API}.position.t === 5")
+    assert await page.inner_text(".qp-origin") == entry.title
+    await page.evaluate(f"{API}.seek(8)")
+    await page.wait_for_function("location.search.includes('step=8')")
+    assert f"run={name}" in await page.evaluate("location.search")
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_the_list_is_left_by_escape_and_asks_for_no_trace(visit, toy_app):
+    page = await visit(toy_app, width=360, height=740)
+    before = await page.evaluate(f"{API}.text")
+    await page.get_by_role("button", name="Gallery").press("Enter")
+    assert await page.locator(".qg-pick").count() == len(ENTRIES)
+    wider = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+    assert await page.evaluate(wider) <= 0
+    await page.keyboard.press("Escape")
+    assert not await page.locator(".qg-list").is_visible()
+    assert await page.evaluate("document.activeElement.textContent") == "Gallery"
+    assert await page.evaluate(f"{API}.text") == before
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_a_run_is_saved_as_a_page_that_plays(visit, toy_app, tmp_path):
+    page = await visit(toy_app)
+    text = toy_trace(12).replace("The answer", "<!-- </script> The answer")
+    await page.evaluate(f"text => {API}.open(text, 'Mine')", text)
+    async with page.expect_download() as saving:
+        await page.get_by_role("button", name="Save as a page").click()
+    path = tmp_path / "saved.html"
+    await (await saving.value).save_as(path)
+    saved = await visit(path.as_uri())
+    await saved.wait_for_function(f"{API.replace('#watch-player ', '')}.position.t >= 1")
+    assert saved.hosts == {""}
+    lines = await saved.evaluate(f"{API.replace('#watch-player ', '')}.text")
+    assert parse_trace(lines) == parse_trace(text)
+    assert json.loads(lines.splitlines()[0])["prompt"] == parse_trace(text).header.prompt
+
+
+@pytest.mark.asyncio(loop_scope="session")
+@pytest.mark.parametrize("dark", [False, True])
+async def test_a_step_is_saved_as_a_picture_that_is_not_empty(visit, toy_app, tmp_path, dark):
+    page = await visit(toy_app, dark=dark)
+    await page.evaluate(f"{API}.seek(3)")
+    async with page.expect_download() as saving:
+        await page.get_by_role("button", name="Save as a picture").click()
+    path = tmp_path / (await saving.value).suggested_filename
+    await (await saving.value).save_as(path)
+    assert path.name == "qalign-step-3.png"
+    colours = await page.evaluate(COLOURS, base64.b64encode(path.read_bytes()).decode())
+    assert len(colours) > 20
