@@ -12,13 +12,21 @@ import pytest
 from browser import ROOT
 from hypothesis import given
 from hypothesis import strategies as st
+from toys import PROMPT, ToyLM
 
+from components.compare.page import compared
+from components.compare.view import view
+from components.session.drawing import draw_run
 from components.session.offer import Offer, needs_gpu
+from components.session.runs import Runs
+from qalign_core.analysis.comparisons import Comparison
 from qalign_core.chain.cost import draw_cost, meter_of, prompt_scored, reading_of
 from qalign_core.cli import main
 from qalign_core.errors import InvalidSetting, ModelLoadError
 from qalign_core.registry import entries_of, load_reward_model
 from qalign_core.rewards.texts import MOST_MOOD, WORST_GRADE, is_text_reward, text_reward
+from qalign_core.run import Limits, Run
+from qalign_core.runs.trace import parse_trace
 from qalign_core.types import Response
 
 NAMES = ("mood", "plain", "length:12", "contains:sun")
@@ -158,6 +166,19 @@ def test_a_chain_of_the_command_line_is_steered_by_one(capsys):
     said = capsys.readouterr().out
     assert said.count("\n") > 8
     assert main(["compare", *run[1:5], "--rm", "mood", "--beta", "0.3"]) == 0
+
+
+async def test_a_page_draws_and_compares_with_one():
+    models = ToyLM(), load_reward_model("0.5*mood + 0.5*contains:shells")
+    runs = Runs(Limits(), load=lambda *_: models)
+    run = compared(Run(PROMPT, rm=models[1].id, steps=6, pool=8), "samples", 64)
+    async for now in runs.stream("visitor", lambda feed: draw_run(feed, runs, run)):
+        shown = now
+    assert shown.status.state == "finished"
+    trace = parse_trace(shown.text)
+    assert trace.header.rm == run.rm
+    assert len({step.proposal.reward for step in trace.steps}) > 0
+    assert view(Comparison(trace), state="done", budget="samples")
 
 
 def test_their_word_list_is_read_when_one_is_loaded_and_not_before():
