@@ -8,6 +8,7 @@ import shlex
 
 import pytest
 from browser import ROOT
+from test_export import PLAYING
 from traces import toy_trace
 
 from components.watch.gallery import gallery, page_parts, recorded_text
@@ -109,7 +110,7 @@ async def test_each_entry_plays_at_one_click_and_has_a_link(visit, toy_app):
 
 @pytest.mark.asyncio(loop_scope="session")
 async def test_a_link_opens_an_entry_at_a_step(visit, toy_app):
-    name = list(ENTRIES)[-1] if len(ENTRIES) > 1 else "watch"
+    name = "stuck"
     entry = ENTRIES[name]
     page = await visit(f"{toy_app}?run={name}&step=5")
     await page.wait_for_function(f"{API}.position.t === 5")
@@ -143,7 +144,7 @@ async def test_a_run_is_saved_as_a_page_that_plays(visit, toy_app, tmp_path):
     path = tmp_path / "saved.html"
     await (await saving.value).save_as(path)
     saved = await visit(path.as_uri())
-    await saved.wait_for_function(f"{API.replace('#watch-player ', '')}.position.t >= 1")
+    await saved.locator(PLAYING).wait_for()
     assert saved.hosts == {""}
     lines = await saved.evaluate(f"{API.replace('#watch-player ', '')}.text")
     assert parse_trace(lines) == parse_trace(text)
