@@ -2,6 +2,8 @@
 import { builder } from "../dom.js";
 
 const { h, button } = builder("qg-");
+/** @type {HTMLDialogElement | null} */
+let list = null;
 
 /**
  * One recorded run, as the server tells of it.
@@ -30,7 +32,7 @@ function mount(host, entries, server) {
    * @param {number | null} [step]
    */
   async function choose({ name, title, page }, step = null) {
-    list.close();
+    list?.close();
     if (page === "compare") {
       shell.turn("compare");
       return;
@@ -50,8 +52,8 @@ function mount(host, entries, server) {
       h("p", h("a", { href: `?${entry.query}` }, "Put its settings in place"),
         ", to run it live here.")));
 
-  const list = h("dialog.list", { aria: "Gallery of recorded runs", onclick: leave },
-    h("div.head", h("h2", "Gallery"), button("close", { onclick: () => list.close() }, "Close")),
+  list = h("dialog.list", { aria: "Gallery of recorded runs", onclick: leave },
+    h("div.head", h("h2", "Gallery"), button("close", { onclick: () => list?.close() }, "Close")),
     h("p", "Recorded runs. Choosing one plays it at once; no model is loaded."),
     h("ol.cards", ...entries.map(card)));
 
@@ -60,13 +62,14 @@ function mount(host, entries, server) {
    * @param {Event} event
    */
   function leave({ target }) {
-    if (target === list) list.close();
+    if (target === list) list?.close();
   }
-  host.replaceChildren(
-    button("open", { onclick: () => list.showModal(), "aria-haspopup": "dialog" }, "Gallery"),
-    list);
+  host.replaceChildren(list);
   const wanted = entries.find(({ name }) => name === shell.wanted);
   if (wanted) choose(wanted, shell.step);
 }
 
-export const QAlignGallery = { mount };
+/** Show the list. */
+const open = () => list?.showModal();
+
+export const QAlignGallery = { mount, open };

@@ -121,13 +121,13 @@ def page_parts(asked: dict[str, str]) -> dict[str, str]:
     return {"before": before, "behind": behind}
 
 
-def gallery_menu() -> gr.HTML:
-    """A quiet button that opens the list of recorded runs."""
+def gallery_list() -> gr.HTML:
+    """The list of recorded runs, which `QAlignGallery.open()` opens over the page."""
     return gr.HTML(
         html_template='<div class="qg-host"></div>',
         js_on_load=SCRIPT,
         entries=[asdict(entry) for entry in gallery().values()],
         server_functions=[recorded_text],
         apply_default_css=False,
-        elem_id="watch-gallery",
+        padding=False,
     )

@@ -24,7 +24,7 @@ from components.session.gpu import with_gpu
 from components.session.links import linked
 from components.session.runs import IDLE, Feed, Runs, Snapshot, Status
 from components.watch.diagnostics import beta_facts, diagnose
-from components.watch.gallery import gallery_menu, page_parts
+from components.watch.gallery import gallery_list, page_parts
 from components.watch.player import beta_slider, chain_player
 from qalign_core.analysis.tuning import tune_beta
 from qalign_core.assets import ASSETS
@@ -141,10 +141,11 @@ def build_watch_page(runs: Runs, demo: gr.Blocks, trace: Path | None = None) -> 
             stop = gr.Button("Stop", elem_id="watch-stop")
             new = gr.Button("New problem", elem_id="watch-new")
             settings = gr.Button("Settings", elem_id="watch-settings")
-            gallery_menu()
+            recorded = gr.Button("Gallery", elem_id="watch-gallery")
         stale_line("watch")
         name = trace.name if trace else "Recorded run"
         player = chain_player(text, diagnose=diagnose, link=link_of, around=page_parts, name=name)
+        gallery_list()
     form, kind, new_in_drawer, tune = _drawer(start, runs)
     widgets, names = form.values(), form.names
 
@@ -212,6 +213,7 @@ def build_watch_page(runs: Runs, demo: gr.Blocks, trace: Path | None = None) -> 
         **private,
     )
     settings.click(None, js="() => QAlignShell.drawer()")
+    recorded.click(None, js="() => QAlignGallery.open()")
     for button in (new, new_in_drawer):
         texts = [form.widgets[name] for name in ("prompt", "reference", "extractor")]
         button.click(next_problem, [kind, status], [*texts, status], **private)
