@@ -74,9 +74,9 @@ def build_app(runs: Runs | None = None, trace: Path | None = None) -> gr.Blocks:
         gr.HTML(HEADER, apply_default_css=False)
         with gr.Tabs():
             with _tab("Watch"):
-                build_watch_page(runs, demo, trace)
+                watched = build_watch_page(runs, demo, trace)
             with _tab("Compare"):
-                build_compare_page(runs, demo)
+                build_compare_page(runs, demo, watched)
             with _tab("Lab"):
                 build_lab_page(demo)
             with _tab("Results"):

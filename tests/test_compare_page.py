@@ -12,11 +12,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from components.common.evaluated import FOLDER, interval, standing, summarise
 from components.common.words import percent, si
 from components.compare.figures import compute_curves, reward_bins, reward_histograms, shares
 from components.compare.page import RECORDED, Shown, link_of
-from components.compare.view import level_line, rule, view
+from components.compare.view import conclusion, level_line, ranking, rule, view
 from components.session.runs import Feed
+from components.watch.page import RECORDED as WATCHED
 from qalign_core.analysis.comparisons import (
     METHODS,
     Comparison,
@@ -25,9 +27,10 @@ from qalign_core.analysis.comparisons import (
     outcomes,
     recycled,
 )
-from qalign_core.analysis.curves import curves
+from qalign_core.analysis.curves import curves, paired
 from qalign_core.analysis.record import draws_of
 from qalign_core.run import Run
+from qalign_core.runs.generated import kind_of
 from qalign_core.runs.trace import load_trace, parse_trace
 from qalign_core.types import Cost, Response, ScoredResponse
 
@@ -109,6 +112,57 @@ def test_what_is_equal_and_what_is_not_is_always_said() -> None:
     assert percent(apart) in line
     samples = outcomes(comparison, full_cut(comparison, "samples"))
     assert "The compute is not equal" in level_line(comparison, samples, "samples")
+
+
+def test_the_conclusion_names_every_method_once_beside_what_it_chose() -> None:
+    comparison = recorded_comparison()
+    for cut in ladder(comparison):
+        found = outcomes(comparison, cut)
+        said = conclusion(comparison, found)
+        answers = {o.decision.answer for o in found}
+        assert all(f"chose {answer}" in said for answer in answers)
+        assert said.count("chose") == len(answers)
+        if len(answers) > 1:
+            for name in ("QAlign", "best-of-n", "majority vote", "weighted vote"):
+                assert said.count(name) == 1
+        for outcome in found:
+            verdict = "right" if outcome.correct else "wrong"
+            assert f"chose {outcome.decision.answer}, which is {verdict}" in said
+
+
+def test_a_conclusion_without_a_known_answer_judges_nothing() -> None:
+    comparison = recorded_comparison()
+    header = replace(comparison.header, reference=None)
+    unknown = changed(comparison, header=header)
+    said = conclusion(unknown, outcomes(unknown, full_cut(unknown)))
+    assert "which is" not in said
+    opened = changed(comparison, header=replace(header, extractor=None))
+    said = conclusion(opened, outcomes(opened, full_cut(opened)))
+    assert "a text of reward" in said
+    assert "weighted MBR" in said
+
+
+def test_one_problem_is_set_against_the_recorded_ones_of_its_kind() -> None:
+    comparison = recorded_comparison()
+    kind = kind_of(comparison.header.prompt)
+    found = summarise(FOLDER / f"{kind}.zip")
+    last = list(paired(found.points, "qalign", "wmv"))[-1]
+    said = ranking(comparison)
+    assert f"on {len(found.draws.records)} recorded problems of this kind" in said
+    assert f"the compute of {last.n} samples" in said
+    assert interval(last) in said
+    assert standing(last) in said
+    for header in (
+        replace(comparison.header, prompt="Tell me of shells."),
+        replace(comparison.header, rm="another"),
+    ):
+        said = ranking(changed(comparison, header=header))
+        assert said == "One problem cannot rank the methods; whole sets of problems can."
+
+
+def test_compare_opens_with_watchs_problem() -> None:
+    compared, watched = recorded_comparison().header, load_trace(WATCHED).header
+    assert (compared.prompt, compared.reference) == (watched.prompt, watched.reference)
 
 
 def test_recycled_votes_stand_beside_the_plain_ones() -> None:
@@ -249,6 +303,62 @@ async def test_the_recorded_comparison_is_there_and_the_slider_agrees_with_the_c
 
 
 @pytest.mark.asyncio(loop_scope="session")
+async def test_compare_takes_watchs_problem_until_it_is_asked_for_another(
+    visit: Visit, toy_app: str
+) -> None:
+    page = await compare_page(visit, toy_app)
+    shown = "document.querySelector('#compare-panel .qc-prompt').textContent"
+    link = await page.evaluate("QAlignShell.link()")
+
+    async def watch(problem: str) -> None:
+        await page.click("#tab-watch-button")
+        await page.click("#watch-settings")
+        await page.fill("#watch-prompt textarea", problem)
+        await page.keyboard.press("Escape")
+        await page.click("#tab-compare-button")
+
+    await watch("Tom has 2 eggs. How many?")
+    await page.wait_for_function(f"{shown} === 'Tom has 2 eggs. How many?'")
+    assert not await page.locator("#compare-panel .qc-card").first.is_visible()
+    assert await page.evaluate("QAlignShell.link()") == link
+    await page.click("#compare-run")
+    await page.wait_for_selector("#compare-panel .qc[data-state=done] .qc-card >> nth=3")
+    assert await page.evaluate(shown) == "Tom has 2 eggs. How many?"
+    await page.get_by_text("Change the problem or the settings").click()
+    await page.fill("#compare-prompt textarea", "What is 40+2?")
+    await page.wait_for_function(f"{shown} === 'What is 40+2?'")
+    await watch("Ben has 3 nuts. How many?")
+    assert await page.input_value("#compare-prompt textarea") == "What is 40+2?"
+    assert page.errors == []
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_the_conclusion_stands_above_the_cards_and_the_rest_unfolds(
+    visit: Visit, toy_app: str
+) -> None:
+    page = await compare_page(visit, toy_app)
+    comparison = recorded_comparison()
+    said = f"{conclusion(comparison, outcomes(comparison, full_cut(comparison)))} "
+    said += f"{ranking(comparison)} See Results"
+    await page.wait_for_function(
+        "said => document.querySelector('#compare-panel .qc-concluded').textContent === said",
+        arg=said,
+    )
+    sentence, card = [
+        await page.locator(f"#compare-panel .qc-{name} >> nth=0").bounding_box()
+        for name in ("concluded", "card")
+    ]
+    assert sentence["y"] + sentence["height"] <= card["y"]
+    text = page.locator("#compare-panel .qc-text >> nth=0")
+    assert not await text.is_visible()
+    await page.get_by_role("button", name="Show the texts and the costs").click()
+    assert await text.is_visible()
+    await page.get_by_role("link", name="See Results").click()
+    await page.locator("#results-set").wait_for()
+    assert page.errors == []
+
+
+@pytest.mark.asyncio(loop_scope="session")
 async def test_a_live_run_streams_stops_and_leaves_a_fair_comparison(
     visit: Visit, toy_app: str
 ) -> None:
@@ -284,7 +394,8 @@ async def test_an_open_ended_prompt_is_decided_by_minimum_bayes_risk_in_every_co
     visit: Visit, toy_app: str
 ) -> None:
     query = Run(prompt="Tell me of shells.", extractor=None, steps=12, seed=5).query()
-    page = await compare_page(visit, toy_app, query=query)
+    page = await visit(f"{toy_app}?{query}")
+    await page.click("#tab-compare-button")
     await page.wait_for_selector("#compare .q-status >> text=settings are in place")
     await page.click("#compare-run")
     await page.wait_for_selector("#compare-panel .qc[data-state=done] .qc-card >> nth=3")

@@ -21,6 +21,7 @@ from qalign_core.runs.generated import (
     constraints_met,
     generate_problem,
     generate_writing_task,
+    kind_of,
     split_of,
 )
 
@@ -98,6 +99,18 @@ def test_kinds_differ_in_length_and_wording():
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_kind_of_a_problem_is_read_off_its_prompt(kind):
+    assert {kind_of(problem.prompt) for problem in problems(kind)} == {kind}
+
+
+@pytest.mark.parametrize(
+    "prompt", ["", "Hello.", "Tell me of shells. Why?", "x" * 2000 + ". ? " * 99]
+)
+def test_a_prompt_of_no_kind_is_said_to_be_of_none(prompt):
+    assert kind_of(prompt) is None
+
+
 def test_there_are_more_than_a_million_distinct_problems():
     # n draws from N equally likely problems repeat about n^2 / 2N times; unequal chances repeat
     # more often. 20 000 draws from 10^6 would repeat about 200 times, from 10^7 about 20 times.

@@ -1,5 +1,7 @@
 /* One method's card on the Compare page. */
+import { IDEAS, term } from "../dictionary.js";
 import { builder, drawIcon } from "../dom.js";
+import { look } from "../shell/looks.js";
 
 export const PREFIX = "qc-";
 export const h = builder(PREFIX).h;
@@ -19,6 +21,7 @@ export const h = builder(PREFIX).h;
  * What the server says of one method.
  * @typedef {object} Card
  * @property {string} method
+ * @property {string} term its word in the dictionary
  * @property {string} name
  * @property {string} says
  * @property {string} rule
@@ -83,7 +86,8 @@ export function card(data, texts, recycled) {
   const aria = `${data.name}: chosen response`;
   const region = { tabindex: 0, role: "region", aria, "data-key": data.method };
   return h(`article.card.${data.method}`, { "data-method": data.method, aria: data.name },
-    h("div", h("h3", data.name), h("p.says", data.says)),
+    h("div", h("h3", look(data.term, IDEAS[data.term]), term(data.term, data.name)),
+      h("p.says", data.says)),
     h("div.answer", h(`b.${data.answer === null ? "words" : ""}`, data.said), mark(data.correct)),
     h("p.rule", h("span", data.rule),
       recycled && data.recycled ? h("small", data.recycled) : null),

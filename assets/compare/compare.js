@@ -4,13 +4,16 @@ import { put, show, swap } from "../dom.js";
 import { saveFile } from "../files.js";
 import { card, h } from "./card.js";
 import { link } from "../shell/address.js";
+import { partsOf } from "../shell/links.js";
 
 /**
  * A step of the ladder: a part of the draws and what each method makes of it.
  * @typedef {object} Rung
  * @property {number} t
  * @property {number} n
- * @property {string} line
+ * @property {string} says who says what
+ * @property {string} line what is made equal
+ * @property {string} waits what is not
  * @property {import("./card.js").Card[]} cards
  */
 /**
@@ -21,6 +24,8 @@ import { link } from "../shell/address.js";
  * @property {string} prompt
  * @property {string | null} reference
  * @property {string} note
+ * @property {boolean} open_ended a text is what is chosen, no answer
+ * @property {string} counted what is counted as compute
  * @property {{ done: number, of: number, text: string }} progress
  * @property {string[]} texts
  */
@@ -32,7 +37,33 @@ import { link } from "../shell/address.js";
 
 const BUDGETS = [["flops", "Equal compute"], ["samples", "Equal samples"]];
 const COPY = "Copy link";
+const MORE = ["Show the texts and the costs", "Hide the texts and the costs"];
+const ELSEWHERE = "?tab=results";
+const WAITING = "Press Compare to put this problem to all four methods.";
 const WASTE = "Each rejected proposal counts with its chance alpha, the state with 1 − alpha";
+
+let asked = "prompt" in partsOf(new URLSearchParams(window.location.search)).compare;
+let expected = "";
+let ranked = "";
+
+// whoever writes a problem here, or has one written, asked for it
+for (const [happens, where] of [["input", "#compare-prompt, #compare-reference"],
+  ["click", "#compare-new"]]) {
+  document.addEventListener(happens, ({ target }) => {
+    asked ||= Boolean(/** @type {Element} */ (target).closest?.(where));
+  });
+}
+
+/** Results as a link, which opens without loading the page again. */
+const results = () => h("a", {
+  href: ELSEWHERE,
+  onclick(/** @type {Event} */ event) {
+    const tab = /** @type {HTMLElement | null} */ (document.querySelector("#tab-results-button"));
+    if (!tab) return;
+    event.preventDefault();
+    tab.click();
+  },
+}, "See Results");
 
 /** @param {HTMLButtonElement} button */
 async function copyLink(button) {
@@ -64,15 +95,20 @@ function mount(host, { cut, save }) {
   const meter = h("progress", { max: 1, value: 0, aria: "Drawn so far" });
   const said = h("span");
   const progress = h("div.progress", meter, said);
-  const line = h("p.line", { "aria-live": "polite" });
+  const says = h("strong", { "aria-live": "polite" });
+  const rank = h("span");
+  const concluded = h("p.concluded", says, " ", rank, " ", results());
+  const line = h("p.line");
+  const counted = h("p.counted");
   const switches = BUDGETS.map(([value, words]) =>
     h("button", { type: "button", value, onclick: () => choose(value) }, words));
   const aria = "How much of the compute is used";
   const slider = h("input.n", { type: "range", min: 0, step: 1, aria });
   const scale = h("div.scale", h("span", "less"), slider, h("span", "all of it"));
   const bench = h("div.budget", line,
-    h("div.switch", { role: "group", aria: "What is made equal" }, ...switches), scale);
+    h("div.switch", { role: "group", aria: "What is made equal" }, ...switches), scale, counted);
   const columns = h("div.columns");
+  const more = h("button.more", { type: "button", "aria-expanded": "false" }, MORE[0]);
   const waste = h("input.waste", { type: "checkbox" });
   const saves = ["csv", "json"].map((kind) => h(`button.save-${kind}`,
     { type: "button", onclick: () => save(kind) }, `Download ${kind.toUpperCase()}`));
@@ -82,11 +118,11 @@ function mount(host, { cut, save }) {
       onclick: () => copyLink(copy),
       onblur: () => put(copy, COPY),
     }, COPY));
-  const tools = h("div.tools",
+  const tools = h("div.tools", more,
     h("label", { title: WASTE }, waste, "Count rejected proposals too (waste recycling)"),
     h("span.spacer"), ...saves, copy);
   host.classList.add("qc");
-  host.replaceChildren(prompt, known, note, progress, bench, columns, tools);
+  host.replaceChildren(prompt, known, note, progress, concluded, bench, columns, tools);
 
   const rungs = () => data?.ladders[budget] ?? [];
   const rung = () => rungs()[at ?? rungs().length - 1];
@@ -106,6 +142,11 @@ function mount(host, { cut, save }) {
     draw();
   });
   slider.addEventListener("change", tell);
+  more.addEventListener("click", () => {
+    const open = host.classList.toggle("qc-open");
+    more.setAttribute("aria-expanded", String(open));
+    put(more, MORE[Number(open)]);
+  });
   waste.addEventListener("change", () => {
     recycled = waste.checked;
     draw();
@@ -121,7 +162,10 @@ function mount(host, { cut, save }) {
     });
   }
   function drawBench(/** @type {Rung} */ here, /** @type {View} */ view) {
+    put(says, here.says);
+    put(rank, ranked);
     put(line, here.line);
+    put(counted, `${view.counted} ${here.waits}`);
     for (const one of switches) {
       one.setAttribute("aria-pressed", String(one.value === budget));
       one.disabled = !view.ladders[one.value];
@@ -136,22 +180,24 @@ function mount(host, { cut, save }) {
     put(copy, COPY);
     if (!data.ladders[budget]) budget = data.budget;
     const live = data.state === "live" && !stopped;
-    put(prompt, data.prompt);
-    put(known, data.reference === null ? "" : `The right answer is ${data.reference}.`);
-    put(note, data.note);
-    show(note, data.note);
+    const other = expected !== "" && !live && expected !== data.prompt.trim();
+    const told = other ? WAITING : data.note;
+    put(prompt, other ? expected : data.prompt);
+    put(known, other || data.reference === null ? "" : `The right answer is ${data.reference}.`);
+    put(note, told);
+    show(note, told);
     show(progress, live);
     meter.max = data.progress.of;
     meter.value = data.progress.done;
     put(said, data.progress.text);
-    const here = rung();
-    show(bench, here);
-    show(columns, here);
+    const here = other ? undefined : rung();
+    for (const part of [concluded, bench, columns]) show(part, here);
     show(tools, here && data.state !== "live");
+    host.dataset.state = live ? "live" : other ? "waiting" : data.state;
     if (!here) return;
     drawBench(here, data);
     drawCards(here, data.texts);
-    host.dataset.state = live ? "live" : data.state;
+    host.classList.toggle("qc-texts", data.open_ended);
     host.dataset.n = String(here.n);
   }
 
@@ -181,6 +227,7 @@ function mount(host, { cut, save }) {
     start() {
       stopped = false;
     },
+    draw,
     get state() {
       return { data, budget, at };
     },
@@ -190,6 +237,23 @@ function mount(host, { cut, save }) {
 /** What Gradio's events and components call. */
 export const QAlignCompare = {
   mount,
+  /**
+   * Watch's problem is Compare's too, until somebody asks for another one there.
+   * @template T
+   * @param {T[]} watched its prompt, answer, and how that is read
+   * @param {T[]} own what Compare holds of them
+   */
+  follow: (watched, own) => (asked ? own : watched),
+  /** What whole sets say of the methods. */
+  rank(/** @type {string} */ text) {
+    ranked = text;
+    QAlignCompare.panel()?.draw();
+  },
+  /** The problem that the next comparison is drawn for. */
+  expect(/** @type {string} */ problem) {
+    expected = problem.trim();
+    QAlignCompare.panel()?.draw();
+  },
   /** Hand a text to the visitor as a file. */
   download(/** @type {string} */ name, /** @type {string} */ text) {
     saveFile(name, name.endsWith(".csv") ? "text/csv" : "application/json", text);

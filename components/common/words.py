@@ -44,6 +44,11 @@ def names_of(open_ended: bool) -> dict[Method, Naming]:
     return OPEN_NAMES if open_ended else NAMES
 
 
+def in_a_sentence(name: str) -> str:
+    """A name as it is written within a sentence: "best-of-n", but "QAlign" and "MBR"."""
+    return name if name[1:2].isupper() else name[:1].lower() + name[1:]
+
+
 def si(value: float, unit: str) -> str:
     """A large count with its prefix: 11.9 GFLOPs; tokens in full."""
     if unit != "FLOPs":

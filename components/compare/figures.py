@@ -9,7 +9,7 @@ import numpy.typing as npt
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from components.common.style import BLUE, COLOURS, DASHES, GREY, ORANGE, SYMBOLS, TEAL, frame
+from components.common.style import COLOURS, DASHES, GREY, GRID, SYMBOLS, frame, line_of, log_axis
 from components.common.words import number
 from components.compare.view import naming, writing_task
 from qalign_core.analysis.comparisons import METHODS, Comparison, Cut, Method, outcomes
@@ -55,17 +55,17 @@ def reward_histograms(comparison: Comparison, cut: Cut, *, mixture: bool = False
     weights = found["wmv"].decision.weights
     names = naming(comparison)
     rows: tuple[tuple[str, str, list[float], Sequence[float], tuple[Method, ...]], ...] = (
-        (f"{len(pool):,} base samples", ORANGE, pool, [1.0] * len(pool), ("bon", "mv")),
+        (f"{len(pool):,} base samples", GREY, pool, [1.0] * len(pool), ("bon", "mv")),
         (
             f"Weighted by exp(reward / β): as good as {found['wmv'].effective or 0:.1f}",
-            TEAL,
+            COLOURS["wmv"],
             pool,
             weights,
             ("wmv",),
         ),
         (
             f"{len(states):,} chain states, repeats counted",
-            BLUE,
+            COLOURS["qalign"],
             states,
             [1.0] * len(states),
             ("qalign",),
@@ -123,13 +123,13 @@ def reward_histograms(comparison: Comparison, cut: Cut, *, mixture: bool = False
     figure.update_layout(legend={"y": 1.12})
     figure.update_annotations(x=0, xanchor="left", font={"size": 13})
     figure.update_yaxes(
-        gridcolor="#dfe3ea",
+        gridcolor=GRID,
         zeroline=False,
         tickformat=".0%",
         range=[-0.03 * top, 1.08 * top],
         nticks=4,
     )
-    figure.update_xaxes(gridcolor="#dfe3ea", zeroline=False, range=[edges[0], edges[-1]])
+    figure.update_xaxes(gridcolor=GRID, zeroline=False, range=[edges[0], edges[-1]])
     figure.update_xaxes(title_text="reward (raw units of the reward model)", row=3, col=1)
     return figure
 
@@ -154,7 +154,7 @@ def _overlay(figure: go.Figure, comparison: Comparison, edges: npt.NDArray[np.fl
             x=x,
             y=y,
             mode="lines",
-            line={"color": GREY if row == 1 else "#8a5cf0", "width": 2.5},
+            line=line_of("base" if row == 1 else "target"),
             name=title,
             showlegend=bool(title),
             hoverinfo="skip",
@@ -232,9 +232,10 @@ def compute_curves(comparison: Comparison, points: Sequence[Point], measure: Mea
             col=1,
         )
     figure.update_layout(frame(480, hovermode="closest"))
-    figure.update_xaxes(type="log", exponentformat="SI", gridcolor="#dfe3ea", zeroline=False)
+    spent = [point.spent for point in points]
+    figure.update_xaxes(**log_axis(spent, gridcolor=GRID, zeroline=False))
     figure.update_xaxes(title_text=f"compute spent ({unit}, logarithmic)", row=2, col=1)
-    figure.update_yaxes(gridcolor="#dfe3ea", zeroline=False)
+    figure.update_yaxes(gridcolor=GRID, zeroline=False)
     figure.update_yaxes(title_text=MEASURES[measure], row=1, col=1)
     if measure != "reward":
         figure.update_yaxes(range=[-0.03, 1.06], tickformat=".0%", row=1, col=1)

@@ -22,7 +22,7 @@ from components.common.status import (
 )
 from components.common.words import COUNTED
 from components.compare.figures import compute_curves, reward_histograms
-from components.compare.view import view, writing_task
+from components.compare.view import ranking, view, writing_task
 from components.session.drawing import draw_run
 from components.session.links import linked
 from components.session.runs import Feed, Runs, Status
@@ -51,6 +51,11 @@ host.qalignCompare = window.QAlignCompare.mount(host, {
 watch("value", () => host.qalignCompare.view(props.value));
 host.qalignCompare.view(props.value);
 """
+RANKS = """
+const rank = () => window.QAlignCompare.rank(props.value);
+watch("value", rank);
+rank();
+"""
 SAVER = """
 watch("value", () => {
   const file = JSON.parse(props.value);
@@ -58,9 +63,8 @@ watch("value", () => {
 });
 """
 HEADING = """
-<p class="qc-sub">The same language model, the same reward model and the same compute: only the way
-to one answer differs. Best-of-n, majority vote and weighted vote share one pool of independent
-samples; QAlign follows a chain that rewrites its own answer.</p>
+<p class="qc-sub">The same models and the same compute: only the way to one answer differs. Three
+rules share one pool of independent samples; QAlign follows a chain that rewrites its answer.</p>
 """
 
 
@@ -190,6 +194,11 @@ def file_name(comparison: Comparison, kind: str) -> str:
     return f"qalign-compare-seed{header.seed}-beta{header.beta:g}.{kind}"
 
 
+def problem_of(form: RunForm) -> list[Any]:
+    """The widgets that say what the problem is, its answer, and how that is read."""
+    return [form.widgets[name] for name in ("prompt", "reference", "extractor")]
+
+
 def _form(start: Run, runs: Runs) -> tuple[RunForm, gr.Radio, gr.Dropdown]:
     form = RunForm(start, runs, page="compare")
     with fold("Change the problem or the settings", "compare-settings"):
@@ -215,8 +224,14 @@ def _form(start: Run, runs: Runs) -> tuple[RunForm, gr.Radio, gr.Dropdown]:
     return form, budget, kind
 
 
-def build_compare_page(runs: Runs, demo: gr.Blocks) -> None:
-    """Build the page's widgets in the current context and register its events."""
+def build_compare_page(runs: Runs, demo: gr.Blocks, watched: RunForm | None = None) -> None:
+    """Build the page's widgets in the current context and register its events.
+
+    Args:
+        runs: of this server.
+        demo: the app.
+        watched: the settings of Watch; its problem is this page's until another is asked for.
+    """
     recorded = Comparison(load_trace(RECORDED))
     start = recorded.header.run
     with gr.Column(elem_id="compare"):
@@ -260,18 +275,20 @@ def build_compare_page(runs: Runs, demo: gr.Blocks) -> None:
             elem_classes="qc-plot",
             **PLOT,
         )
+    ranks = gr.HTML(value="", html_template="<i hidden></i>", js_on_load=RANKS)
     saver = gr.HTML(value="", html_template="<i hidden></i>", js_on_load=SAVER)
     shown = gr.State(Shown(recorded))
 
-    nothing = [gr.skip()] * 4
+    nothing = [gr.skip()] * 5
 
     def finished(shown: Shown, state: str, mixture: bool) -> list[Any]:
-        """Panel, curves, their note and histograms, once nothing more is drawn."""
+        """Panel, its ranking, curves, their note and histograms, once nothing more is drawn."""
         comparison = shown.comparison
         if comparison is None or not comparison.ready:
             return nothing
         return [
             view(comparison, state=state, budget=shown.budget),
+            ranking(comparison),
             curve_figure(comparison, shown.budget),
             curve_note(comparison),
             shown.histograms(mixture),
@@ -346,7 +363,7 @@ def build_compare_page(runs: Runs, demo: gr.Blocks) -> None:
     running = run.click(
         on_run,
         [shown, mixture, *widgets],
-        [panel, compute, about, histograms, status],
+        [panel, ranks, compute, about, histograms, status],
         js=f"(...v) => {{ QAlignCompare.panel()?.start(); "
         f"QAlignShell.run('compare', {names}, v.slice(2)); return v; }}",
         concurrency_limit=None,
@@ -355,14 +372,20 @@ def build_compare_page(runs: Runs, demo: gr.Blocks) -> None:
     stop.click(
         on_stop,
         [shown, mixture, status],
-        [panel, compute, about, histograms, status],
+        [panel, ranks, compute, about, histograms, status],
         js="(...v) => { QAlignCompare.panel()?.stop(); return v; }",
         cancels=[running],
         queue=False,
         **private,
     )
-    texts = [form.widgets[name] for name in ("prompt", "reference", "extractor")]
+    texts = problem_of(form)
     new.click(next_problem, [kind, status], [*texts, status], **private)
+    prompt = form.widgets["prompt"]
+    prompt.change(None, prompt, None, js="(prompt) => QAlignCompare.expect(prompt)")
+    if watched is not None:
+        theirs = problem_of(watched)
+        follow = "(...v) => QAlignCompare.follow(v.slice(0, 3), v.slice(3))"
+        gr.on([text.change for text in theirs], None, [*theirs, *texts], texts, js=follow)
     gr.on(
         [widget.change for widget in widgets],
         None,
@@ -374,3 +397,5 @@ def build_compare_page(runs: Runs, demo: gr.Blocks) -> None:
     mixture.change(lambda shown, on: shown.histograms(on), [shown, mixture], histograms, **private)
     events.save(on_save, shown, saver, **private)
     demo.load(on_load, None, [*widgets, status], **private)
+    # not when the app starts: whole sets are read for it
+    demo.load(lambda: ranking(recorded), None, ranks, **private)

@@ -10,7 +10,8 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from components.common.words import Naming, mixed, names_of, number, percent, si
+from components.common.evaluated import interval, results_files, standing, summarise, task_of
+from components.common.words import Naming, in_a_sentence, mixed, names_of, number, percent, si
 from qalign_core.analysis.comparisons import (
     Budget,
     Comparison,
@@ -22,12 +23,23 @@ from qalign_core.analysis.comparisons import (
     outcomes,
     recycled,
 )
+from qalign_core.analysis.curves import paired
 from qalign_core.analysis.diagnostics import acceptance, agreement
-from qalign_core.runs.generated import WritingTask, constraints, read_writing_task
+from qalign_core.errors import QAlignError
+from qalign_core.runs.generated import WritingTask, constraints, kind_of, read_writing_task
 from qalign_core.types import Decision
 
 MAX_BARS = 5
 """Answers with a bar of their own; the rest is summed up."""
+TERMS = {"mv": "mbr", "wmv": "wmbr"}
+"""The dictionary's words for the methods where a text is chosen."""
+COUNTED = {
+    True: "Counted as compute: 2 × parameters × tokens, of both models; a proposal costs only what "
+    "is behind its cut.",
+    False: "Counted as compute: generated tokens, since a model’s size is not known; a proposal "
+    "costs only what is behind its cut.",
+}
+"""What is counted, in one line, by whether FLOPs are known."""
 
 
 def naming(comparison: Comparison) -> dict[Method, Naming]:
@@ -74,6 +86,8 @@ def view(
             "prompt": header.prompt,
             "reference": header.reference,
             "budget": budget,
+            "open_ended": comparison.extract is None,
+            "counted": COUNTED[comparison.meter.unit == "FLOPs"],
             "progress": {"done": min(n_states, goal), "of": goal, "text": _progress(comparison)},
             "ladders": ladders,
             "texts": list(texts),
@@ -101,7 +115,9 @@ def _rung(
     return {
         "t": cut.t,
         "n": cut.n,
+        "says": conclusion(comparison, found),
         "line": level_line(comparison, found, budget),
+        "waits": waits(found),
         "cards": [_card(comparison, cut, outcome, with_waste, texts) for outcome in found],
     }
 
@@ -121,6 +137,69 @@ def level_line(comparison: Comparison, found: Sequence[Outcome], budget: Budget)
     return f"Equal compute: {sides}; {spent}, {percent(apart)} apart."
 
 
+def waits(found: Sequence[Outcome]) -> str:
+    """What equal compute does not make equal: how long one waits for it."""
+    chain, pool = found[0], found[1]
+    return (
+        f"Not equal: the waiting. The chain’s {chain.sequential:,} new tokens come one after "
+        f"another; samples need not wait for one another, and the longest has {pool.sequential:,}."
+    )
+
+
+def conclusion(comparison: Comparison, found: Sequence[Outcome]) -> str:
+    """Who says what, in one clause: methods that agree are named together."""
+    names = naming(comparison)
+    sides: dict[str, list[str]] = {}
+    for outcome in found:
+        said = _concluded(comparison, outcome)
+        sides.setdefault(said, []).append(in_a_sentence(names[outcome.method].name))
+    if len(sides) == 1:
+        return f"Here all four {next(iter(sides))}."
+    clauses = [f"{_listed(who)} {said}" for said, who in sides.items()]
+    return f"Here {'; '.join(clauses)}."
+
+
+def _concluded(comparison: Comparison, outcome: Outcome) -> str:
+    """What a method did, as a verb that any number of methods can have."""
+    decision = outcome.decision
+    if comparison.extract is None:
+        if writing_task(comparison) is not None:
+            return f"chose a text with {_said(comparison, decision)}"
+        place = None if decision.chosen is None else decision.chosen.reward
+        return "chose no text" if place is None else f"chose a text of reward {number(place)}"
+    if decision.answer is None:
+        return "found no answer"
+    verdict = {None: "", True: ", which is right", False: ", which is wrong"}[outcome.correct]
+    return f"chose {decision.answer}{verdict}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    """QAlign; QAlign and best-of-n; QAlign, best-of-n and majority vote."""
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def ranking(comparison: Comparison) -> str:
+    """Why one problem says little, and what the recorded problems of its kind say instead."""
+    header = comparison.header
+    one = "One problem cannot rank the methods"
+    task = kind_of(header.prompt)
+    for path in (each for each in results_files() if task_of(each) == task):
+        try:
+            found = summarise(path)
+        except QAlignError:  # Results says so
+            continue
+        if (found.settings.lm, found.settings.rm) != (header.lm, header.rm):
+            continue
+        names = naming(comparison)
+        for last in list(paired(found.points, "qalign", "wmv"))[-1:]:
+            return (
+                f"{one}: on {len(found.draws.records)} recorded problems of this kind, at the "
+                f"compute of {last.n} samples, QAlign {standing(last)} "
+                f"the {in_a_sentence(names['wmv'].name)} ({interval(last)})."
+            )
+    return f"{one}; whole sets of problems can."
+
+
 def _card(
     comparison: Comparison,
     cut: Cut,
@@ -134,6 +213,7 @@ def _card(
     waste = with_waste if outcome.method == "qalign" else None
     return {
         "method": outcome.method,
+        "term": TERMS.get(outcome.method, outcome.method) if is_open else outcome.method,
         "name": name.name,
         "says": name.says,
         "answer": None if is_open else decision.answer,

@@ -122,13 +122,16 @@ def _drawer(start: Run, runs: Runs) -> tuple[RunForm, gr.Dropdown, gr.Button, gr
     return form, kind, new, tune
 
 
-def build_watch_page(runs: Runs, demo: gr.Blocks, trace: Path | None = None) -> None:
+def build_watch_page(runs: Runs, demo: gr.Blocks, trace: Path | None = None) -> RunForm:
     """Build the page's widgets in the current context and register its events.
 
     Args:
         runs: of this server.
         demo: the app.
         trace: what is shown before any click, in place of the recorded run.
+
+    Returns:
+        The settings: Compare takes their problem over.
 
     Raises:
         InvalidTrace: it is none.
@@ -224,3 +227,4 @@ def build_watch_page(runs: Runs, demo: gr.Blocks, trace: Path | None = None) -> 
         js=f"(...values) => QAlignShell.settings('watch', {names}, values)",
     )
     demo.load(on_load, None, [*widgets, status], **private)
+    return form

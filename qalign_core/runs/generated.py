@@ -11,6 +11,7 @@ import re
 import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Literal, TypeVar
 
 from qalign_core.assets import ASSETS
@@ -147,6 +148,31 @@ def read_writing_task(prompt: str) -> WritingTask | None:
             sentences = next(k for k, words in _NUMBERS.items() if words == found["n"])
             return WritingTask(prompt, found["use"], found["end"], sentences)
     return None
+
+
+def kind_of(prompt: str) -> ProblemKind | None:
+    """The kind of problem whose wordings and number of events a prompt has; None for others."""
+    sentences = re.split(r"(?<=[.?]) ", prompt.strip())
+    first, events, last = sentences[0], sentences[1:-1], sentences[-1]
+    if not _says(_WORDS["starts"], first) or not _says(_WORDS["questions"], last):
+        return None
+    for kind, told in _PROBLEMS.items():
+        wordings = SHIFTED_PHRASINGS if kind == "shifted" else PHRASINGS
+        known = [wording for each in wordings.values() for wording in each]
+        if len(events) in told["lengths"] and all(_says(known, event) for event in events):
+            return kind
+    return None
+
+
+def _says(wordings: list[str], sentence: str) -> bool:
+    """Whether a sentence is one of these wordings with its words and numbers put in."""
+    return any(_pattern(wording).fullmatch(sentence) for wording in wordings)
+
+
+@cache
+def _pattern(wording: str) -> re.Pattern[str]:
+    filled = re.sub(r"\\{(a|b|start)\\}", r"\\d+", re.escape(wording))
+    return re.compile(re.sub(r"\\{\w+\\}", r"[A-Za-z ]+", filled))
 
 
 def constraints(task: WritingTask, text: str) -> dict[str, bool]:

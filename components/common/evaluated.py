@@ -1,0 +1,129 @@
+"""The evaluations that are shipped, read once: what any page says of whole problem sets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from components.common.words import signed
+from qalign_core.analysis.curves import NARROW, Difference, Point, Verdict, curves
+from qalign_core.analysis.diagnostics import Acceptance, acceptance_of
+from qalign_core.analysis.record import Draws
+from qalign_core.assets import ASSETS
+from qalign_core.runs.results import Results, unpack
+from qalign_core.types import SetHeader
+
+FOLDER = ASSETS / "results"
+TITLES = {
+    "in_distribution": "Like the training problems",
+    "shifted": "Other wording, more events",
+    "long": "Long: right samples are rare",
+    "writing": "Short texts with constraints",
+}
+"""What the embedded sets are called, in the order of the list."""
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What pages show of one results file.
+
+    Attributes:
+        settings: what was run.
+        draws: all numbers that were drawn.
+        acceptance: of the chains.
+        missing: problems that are not done yet.
+        points: every method at every budget.
+    """
+
+    settings: SetHeader
+    draws: Draws
+    acceptance: Acceptance
+    missing: int
+    points: tuple[Point, ...]
+
+
+def results_files(folder: Path = FOLDER) -> tuple[Path, ...]:
+    """The packed results that are shipped: embedded sets first, the usual reward model first."""
+    order = list(TITLES)
+
+    def place(path: Path) -> tuple[int, str]:
+        task = task_of(path)
+        return order.index(task) if task in order else len(order), path.stem
+
+    return tuple(sorted(folder.glob("*.zip"), key=place))
+
+
+def summarise(path: Path) -> Summary:
+    """Curves and counts of a results file; computed once a version of the file.
+
+    Raises:
+        QAlignError: it cannot be read.
+    """
+    return _summarise(path, path.stat().st_mtime_ns if path.exists() else 0)
+
+
+@lru_cache(maxsize=16)
+def _summarise(path: Path, version: int) -> Summary:
+    results: Results = unpack(path)
+    return Summary(
+        settings=results.header,
+        draws=results,
+        acceptance=acceptance_of(results.records),
+        missing=results.n_missing,
+        points=tuple(curves(results)),
+    )
+
+
+def task_of(path: Path) -> str:
+    """The problem set of a results file: `in_distribution-weak.zip` is of `in_distribution`."""
+    return path.stem.partition("-")[0]
+
+
+def title_of(path: Path) -> str:
+    """What a results file is called in the list: its problem set, and its reward model if marked.
+
+    `in_distribution.zip` is the set with the usual reward model, `in_distribution-weak.zip` the
+    same with another one.
+    """
+    task, model = task_of(path), path.stem.partition("-")[2]
+    title = TITLES.get(task, task.replace("_", " "))
+    return f"{title}; {model} reward model" if model else title
+
+
+def beside(path: Path) -> dict[str, Path]:
+    """The runs over the same problem set, by their reward model: the usual one first."""
+    found = [p for p in results_files(path.parent) if task_of(p) == task_of(path)]
+    return {f"{p.stem.partition('-')[2] or 'usual'} reward model": p for p in found}
+
+
+MARGIN = f"±{100 * NARROW:.0f} points"
+_STANDINGS: dict[Verdict, str] = {
+    "ahead": "is ahead of",
+    "behind": "is behind",
+    "level": "is level with",
+    "not told apart": "is not told apart from",
+}
+
+
+def standing(found: Difference) -> str:
+    """Where the first method stands beside the second, as a verb."""
+    return _STANDINGS[found.verdict]
+
+
+def gap(found: Difference) -> str:
+    """A difference in words, with its interval and, where it holds 0, how wide it may be."""
+    more = {"level": f", within {MARGIN}", "not told apart": f", not within {MARGIN}"}
+    return f"{interval(found)}{more.get(found.verdict, '')}"
+
+
+def brief(found: Difference) -> str:
+    """A difference in points with its interval in brackets."""
+    value, low, high = (signed(100 * x) for x in (found.value, found.low, found.high))
+    return f"{value} ({low} to {high})"
+
+
+def interval(found: Difference) -> str:
+    """A difference in points, with its interval."""
+    value, low, high = (signed(100 * x) for x in (found.value, found.low, found.high))
+    return f"{value} points, 95 % interval {low} to {high}"
