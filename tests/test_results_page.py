@@ -5,12 +5,21 @@ from __future__ import annotations
 import shutil
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from statistics import median
 
 import numpy as np
 import pytest
 from toys import ANSWER, PROMPT, ToyLM, ToyRM
 
+from components.common.evaluated import (
+    Summary,
+    beside,
+    brief,
+    results_files,
+    summarise,
+    title_of,
+)
+from components.results.advice import Clause, between, clauses, level_n, waiting
 from components.results.figures import (
     PAPER,
     beta_figure,
@@ -23,16 +32,8 @@ from components.results.figures import (
     proxy_figure,
     table,
 )
-from components.results.page import (
-    BETAS,
-    Summary,
-    beside,
-    results_files,
-    show,
-    summarise,
-    title_of,
-)
-from qalign_core.analysis.curves import Point
+from components.results.page import BETAS, advice, betas_of, show
+from qalign_core.analysis.curves import Point, paired
 from qalign_core.run import Run
 from qalign_core.runs.folder import results_in, run_set
 from qalign_core.runs.problem_sets import Problem
@@ -84,7 +85,7 @@ SETTINGS = SetHeader(lm="toy", rm="toy", pool=64, lm_parameters=1, rm_parameters
 def test_a_packed_run_is_found_named_and_drawn(folder: Path) -> None:
     (path,) = results_files(folder)
     assert title_of(path) == "Like the training problems; weak reward model"
-    said, error, numbers, proxy, beta, others, _, _, facts = show(path)
+    error, said, numbers, proxy, beta, others, _, _, facts = show(path)
     assert error is not None
     assert proxy is not None
     assert beta is not None
@@ -110,21 +111,18 @@ def test_the_curves_on_the_page_are_the_cores(folder: Path) -> None:
 
 def test_the_beta_figure_shows_accuracy_acceptance_and_distance(folder: Path) -> None:
     (path,) = results_files(folder)
-    found = summarise(path)
-    assert [p.beta for p in found.betas] == pytest.approx([1.0 * factor for factor in BETAS])
-    drawn = {trace.name: trace for trace in beta_figure(*_of(found)).data if trace.name}
-    assert list(drawn["Weighted vote"].y) == [p.accuracy for p in found.betas]
-    assert list(drawn["KL"].y) == [p.kl for p in found.betas]
-    told = [p for p in found.betas if p.acceptance is not None]
+    found, betas = summarise(path), betas_of(path)
+    assert [p.beta for p in betas] == pytest.approx([1.0 * factor for factor in BETAS])
+    figure = beta_figure(betas, found.points, found.settings)
+    drawn = {trace.name: trace for trace in figure.data if trace.name}
+    assert list(drawn["Weighted vote"].y) == [p.accuracy for p in betas]
+    assert list(drawn["KL"].y) == [p.kl for p in betas]
+    told = [p for p in betas if p.acceptance is not None]
     assert list(drawn["accepted"].x) == [p.beta for p in told]
     assert list(drawn["accepted"].y) == [p.acceptance for p in told]
     assert 1.0 in drawn["accepted"].x
     last = max((p for p in found.points if p.method == "qalign"), key=lambda p: p.n)
     assert list(drawn["QAlign"].y) == [last.value]
-
-
-def _of(found: Summary) -> tuple[Any, ...]:
-    return found.betas, found.points, found.settings
 
 
 def test_runs_of_one_set_with_other_reward_models_stand_beside_one_another(
@@ -165,8 +163,10 @@ def test_an_open_ended_set_has_its_own_names() -> None:
 def test_a_file_that_is_no_result_is_named_and_nothing_breaks(tmp_path: Path) -> None:
     broken = tmp_path / "long.zip"
     broken.write_bytes(b"no zip")
-    said, *others = show(broken)
+    figure, said, *others = show(broken)
     assert "long.zip" in said
+    assert figure is None
+    assert advice([broken]) == ""
     assert not any(other for other in others if not isinstance(other, dict))
 
 
@@ -241,3 +241,68 @@ def test_the_papers_table_is_the_papers() -> None:
 
 def test_cells_are_text() -> None:
     assert "<script>" not in table(["<script>"], [["<script>", "<b>"]])
+
+
+def summary(**values: float) -> Summary:
+    """A set of 200 problems on which methods are right so often, at 1 and at 256 samples."""
+    points = tuple(
+        point(m, n, value, seed=k) for k, (m, value) in enumerate(values.items()) for n in (1, 256)
+    )
+    shipped = summarise(results_files()[0])
+    return replace(shipped, points=points)
+
+
+def clause_for(use: str, found: list[Clause]) -> Clause:
+    (clause,) = (each for each in found if each.use.startswith(use))
+    return clause
+
+
+def test_every_clause_of_the_advice_follows_from_the_shipped_results() -> None:
+    usual = {p.stem: summarise(p) for p in results_files() if "-" not in p.stem}
+    poor = {p.stem: summarise(p) for p in results_files() if "-" in p.stem}
+    found = clauses(usual, poor)
+    assert len(found) == 5
+    votes = clause_for("The weighted vote", found)
+    for each in usual.values():
+        assert brief(list(paired(each.points, "qalign", "wmv"))[-1]) in votes.because
+    for each in poor.values():
+        d = between(each, "bon", "mv", level_n(each))
+        assert d is not None
+        assert brief(d) in clause_for("Majority vote", found).because
+    ratios = [ratio for each in usual.values() for ratio in waiting(each)]
+    assert f"{median(ratios):.0f} times as long" in found[0].because
+    rare = clause_for("QAlign", found)
+    assert "No set here shows it" in rare.because
+    assert rare.lab == "#lab-section-worth"
+    assert f'href="{rare.lab}"' in advice(results_files())
+
+
+def test_the_advice_turns_where_the_results_do() -> None:
+    wins = summary(qalign=0.5, wmv=0.3, bon=0.3, mv=0.1, any=0.35)
+    (much,) = (c for c in clauses({"these": wins}, {}) if c.given.startswith("Many samples"))
+    assert much.use == "QAlign on problems like these"
+    loses = summary(qalign=0.3, wmv=0.5, bon=0.3, mv=0.1, any=0.6)
+    (much,) = (c for c in clauses({"these": loses}, {}) if c.given.startswith("Many samples"))
+    assert much.use == "The weighted vote"
+
+
+def test_a_set_of_rare_right_answers_is_shown_for_the_chain_itself() -> None:
+    points = [
+        replace(point(m, n, value, seed=k), value=value)
+        for k, (m, n, value) in enumerate(
+            [("any", 1, 0.002), ("any", 256, 0.3), ("qalign", 256, 0.5), ("wmv", 256, 0.3)]
+        )
+    ]
+    rare = replace(summary(qalign=0.5), points=tuple(points))
+    clause = clause_for("QAlign", [c for c in clauses({"these": rare}, {}) if "rarer" in c.given])
+    assert "Shown here: on these QAlign is ahead of every rule over the samples" in clause.because
+
+
+def test_the_advice_makes_text_of_names(folder: Path) -> None:
+    (path,) = results_files(folder)
+    odd = path.with_name("<b>.zip")
+    shutil.copy(path, odd)
+    try:
+        assert "<b>" not in advice([odd])
+    finally:
+        odd.unlink()

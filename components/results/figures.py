@@ -9,23 +9,23 @@ from collections.abc import Iterable, Mapping, Sequence
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from components.common.style import COLOURS, DASHES, GREY, SYMBOLS, frame
-from components.common.words import NAMES, Naming, names_of, number, percent, si, signed
-from qalign_core.analysis.comparisons import METHODS, Method
-from qalign_core.analysis.curves import (
-    NARROW,
-    Difference,
-    Point,
-    Verdict,
-    difference,
-    is_level,
-    paired,
+from components.common.evaluated import MARGIN, gap, standing
+from components.common.style import COLOURS, DASHES, GREY, GRID, SYMBOLS, frame, log_axis
+from components.common.words import (
+    NAMES,
+    Naming,
+    in_a_sentence,
+    names_of,
+    number,
+    percent,
+    si,
+    signed,
 )
+from qalign_core.analysis.comparisons import METHODS, Method
+from qalign_core.analysis.curves import Difference, Point, difference, is_level, paired
 from qalign_core.analysis.diagnostics import Acceptance
 from qalign_core.analysis.tuning import BetaPoint
 from qalign_core.types import SetHeader
-
-GRID = "#dfe3ea"
 
 PAPER_METHODS = ("BoN", "MV", "WMV", "QAlign", "DPO + MV")
 PAPER: tuple[tuple[str, tuple[float, ...]], ...] = (
@@ -62,12 +62,13 @@ def error_figure(runs: Mapping[str, Sequence[Point]], settings: SetHeader) -> go
     if titles:
         figure.update_layout(margin={"t": 84}, legend={"y": 1.08})
         figure.update_annotations(x=0, xanchor="left", font={"size": 13})
-    figure.update_xaxes(type="log", exponentformat="SI", gridcolor=GRID, zeroline=False)
+    spent = [p.spent for points in runs.values() for p in points]
+    figure.update_xaxes(**log_axis(spent, gridcolor=GRID, zeroline=False))
     figure.update_xaxes(
         title_text=f"{settings.meter.unit} a problem, logarithmic", row=len(runs), col=1
     )
     figure.update_yaxes(
-        title_text="share answered wrongly",
+        title_text="wrong answers",
         tickformat=".0%",
         rangemode="tozero",
         gridcolor=GRID,
@@ -212,7 +213,7 @@ def beta_figure(
     figure.add_vline(x=settings.beta, line={"color": GREY, "dash": "dash"})
     figure.update_layout(frame(580))
     ends = [math.log10(x[0] / 1.1), math.log10(x[-1] * 1.1)]
-    figure.update_xaxes(type="log", gridcolor=GRID, range=ends)
+    figure.update_xaxes(**log_axis(x, gridcolor=GRID, range=ends))
     figure.update_xaxes(title_text="β, logarithmic; dashed: the β of this run", row=3, col=1)
     figure.update_yaxes(gridcolor=GRID, zeroline=False)
     figure.update_yaxes(title_text="answered rightly", tickformat=".0%", row=1, col=1)
@@ -232,8 +233,8 @@ def findings(points: Sequence[Point], names: Mapping[Method, Naming] = NAMES) ->
             chain = next(p for p in ours if p.n == last.n)
             said.append(
                 f"At the compute of {last.n} samples QAlign ({percent(chain.value)}) "
-                f"{_VERDICTS[last.verdict]} {_in_a_sentence(names[method].name)} "
-                f"({percent(chain.value - last.value)}): {_gap(last)}."
+                f"{standing(last)} {in_a_sentence(names[method].name)} "
+                f"({percent(chain.value - last.value)}): {gap(last)}."
             )
     return said
 
@@ -247,33 +248,19 @@ def _best_of_n(bon: Sequence[Point]) -> str:
     if lost.verdict == "ahead":
         return (
             f"Best-of-n rises to {percent(best.value)} at n = {best.n} and falls to "
-            f"{percent(last.value)} at n = {last.n} ({_gap(lost)}): it over-optimises this reward."
+            f"{percent(last.value)} at n = {last.n} ({gap(lost)}): it over-optimises this reward."
         )
     return (
         f"Best-of-n is best at n = {best.n} ({percent(best.value)}), which "
-        f"{_VERDICTS[lost.verdict]} its {percent(last.value)} at n = {last.n}: {_gap(lost)}."
+        f"{standing(lost)} its {percent(last.value)} at n = {last.n}: {gap(lost)}."
     )
 
 
-_VERDICTS: dict[Verdict, str] = {
-    "ahead": "is ahead of",
-    "behind": "is behind",
-    "level": "is level with",
-    "not told apart": "is not told apart from",
-}
-_MARGIN = f"±{100 * NARROW:.0f} points"
 PAIRED = (
     "Differences are taken problem by problem, with 95 % intervals over problems. “Level” is said "
-    f"where the interval holds 0 and stays within {_MARGIN}; “not told apart”, where it holds 0 "
+    f"where the interval holds 0 and stays within {MARGIN}; “not told apart”, where it holds 0 "
     "and is wider."
 )
-
-
-def _gap(found: Difference) -> str:
-    """A difference in words, with its interval and, where it holds 0, how wide it may be."""
-    value, low, high = (signed(100 * x) for x in (found.value, found.low, found.high))
-    more = {"level": f", within {_MARGIN}", "not told apart": f", not within {_MARGIN}"}
-    return f"{value} points, 95 % interval {low} to {high}{more.get(found.verdict, '')}"
 
 
 def differences_html(points: Sequence[Point], settings: SetHeader) -> str:
@@ -305,11 +292,6 @@ def level_n(points: Sequence[Point]) -> int | None:
     pool = {p.n: p for p in points if p.method in ("bon", "mv", "wmv")}
     level = [n for n in chain if n in pool and is_level(chain[n], pool[n])]
     return max(level, default=None)
-
-
-def _in_a_sentence(name: str) -> str:
-    """A name as it is written within a sentence: "best-of-n", but "MBR"."""
-    return name if name[1:2].isupper() else name[:1].lower() + name[1:]
 
 
 def findings_html(points: Sequence[Point], settings: SetHeader) -> str:

@@ -1,0 +1,215 @@
+"""Which method to use, by what one has: each clause says which of the shown results backs it."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from components.common.evaluated import Summary, brief, standing
+from components.common.words import percent
+from qalign_core.analysis.curves import Curve, Difference, Point, difference, is_level, paired
+from qalign_core.analysis.record import generated
+
+RARE = 1 / 300
+"""Single samples that are right, below which a chain can be right more often than any rule over as
+many samples as fit into the same compute; the Lab's model shows it."""
+LAB = "#lab-section-worth"
+POINTS = "points, with 95 % intervals, at the largest equal compute"
+
+
+@dataclass(frozen=True, slots=True)
+class Clause:
+    """What somebody has, what to use then, what that rests on, and a section of the Lab."""
+
+    given: str
+    use: str
+    because: str
+    lab: str = ""
+
+
+def clauses(sets: Mapping[str, Summary], poor: Mapping[str, Summary]) -> list[Clause]:
+    """What follows from the results, by what one has.
+
+    Args:
+        sets: by their names in a sentence, those with the usual reward model.
+        poor: those with a worse one.
+    """
+    found = [
+        _wait(sets),
+        _little(sets),
+        _much(sets),
+        *(_poor(name, each) for name, each in poor.items()),
+        _rare(sets),
+    ]
+    return [clause for clause in found if clause is not None]
+
+
+def advice_html(sets: Mapping[str, Summary], poor: Mapping[str, Summary]) -> str:
+    """The clauses as a list."""
+    rows = "".join(
+        f"<dt>{html.escape(each.given)}</dt><dd><strong>{html.escape(each.use)}.</strong> "
+        f"{html.escape(each.because).replace(' %', '&nbsp;%')}{_link(each.lab)}</dd>"
+        for each in clauses(sets, poor)
+    )
+    return f'<dl class="qr-advice">{rows}</dl>' if rows else ""
+
+
+def _link(section: str) -> str:
+    return f' <a href="{section}">The Lab shows when.</a>' if section else ""
+
+
+def level_n(found: Summary) -> int:
+    """The largest number of samples whose compute the chains have spent."""
+    return max((d.n for d in paired(found.points, "qalign", "wmv")), default=0)
+
+
+def at(points: Sequence[Point], method: Curve, n: int) -> Point | None:
+    """A method's point at a budget."""
+    return next((p for p in points if p.method == method and p.n == n), None)
+
+
+def between(found: Summary, a: Curve, b: Curve, n: int) -> Difference | None:
+    """The paired difference of two methods at the compute of n samples, if both spent as much."""
+    one, other = at(found.points, a, n), at(found.points, b, n)
+    if one is None or other is None or not is_level(one, other):
+        return None
+    return difference(one, other)
+
+
+def waiting(found: Summary) -> list[float]:
+    """How many times as long one waits for the chain as for the longest sample, a problem each."""
+    n, ratios = level_n(found), []
+    spent = at(found.points, "qalign", n)
+    states = round(spent.used) if spent else 0
+    for record in found.draws.records:
+        longest = generated(record.pool_cost).max()
+        ratios.append(float(generated(record.chain_cost)[:states].sum() / longest))
+    return ratios
+
+
+def _wait(sets: Mapping[str, Summary]) -> Clause | None:
+    ratios = [ratio for found in sets.values() for ratio in waiting(found)]
+    if not ratios:
+        return None
+    return Clause(
+        "An answer is wanted soon",
+        "A vote over samples",
+        "Samples can be drawn side by side; a proposal waits for the verdict before it. At equal "
+        f"compute one waits {median(ratios):.0f} times as long for the chain as for the longest "
+        f"sample (median of {len(ratios):,} problems).",
+    )
+
+
+def _little(sets: Mapping[str, Summary]) -> Clause | None:
+    """How far best-of-n keeps up with the weighted vote."""
+    kept = min((_keeps_up(found) for found in sets.values()), default=0)
+    if not kept:
+        return None
+    ends = [
+        f"{brief(d)} on {name}"
+        for name, found in sets.items()
+        if (d := between(found, "bon", "wmv", level_n(found))) is not None and d.high < 0
+    ]
+    later = (
+        " With many it finds the reward model’s mistakes: best-of-n minus weighted vote is "
+        f"{', '.join(ends)} {POINTS}."
+        if ends
+        else ""
+    )
+    return Clause(
+        "A few samples, a good reward model",
+        "Best-of-n or the weighted vote",
+        f"With up to {kept} sample{'s' * (kept > 1)} best-of-n is not behind the weighted vote on "
+        f"any of these sets, and it needs no answer that can be counted.{later}",
+    )
+
+
+def _keeps_up(found: Summary) -> int:
+    """The largest n up to which best-of-n is nowhere behind the weighted vote."""
+    kept = 0
+    for n in sorted({p.n for p in found.points}):
+        d = between(found, "bon", "wmv", n)
+        if d is not None and d.verdict == "behind":
+            break
+        kept = n
+    return kept
+
+
+def _much(sets: Mapping[str, Summary]) -> Clause | None:
+    found = {
+        name: d
+        for name, each in sets.items()
+        if (d := between(each, "qalign", "wmv", level_n(each))) is not None
+    }
+    if not found:
+        return None
+    ahead = [name for name, d in found.items() if d.verdict == "ahead"]
+    said = ", ".join(f"{brief(d)} on {name}" for name, d in found.items())
+    return Clause(
+        "Many samples, a good reward model, right answers among them",
+        "The weighted vote" if not ahead else f"QAlign on problems like {', '.join(ahead)}",
+        "Both aim at the same distribution, and samples need not wait. QAlign minus weighted vote "
+        f"is {said} {POINTS}.",
+    )
+
+
+def _poor(name: str, found: Summary) -> Clause | None:
+    n = level_n(found)
+    others: tuple[tuple[Curve, str], ...] = (
+        ("bon", "best-of-n"),
+        ("wmv", "weighted vote"),
+        ("qalign", "QAlign"),
+    )
+    told = [
+        f"{brief(d)} for {title}"
+        for method, title in others
+        if (d := between(found, method, "mv", n)) is not None
+    ]
+    ahead = any(
+        d.verdict == "ahead"
+        for method, _ in others
+        if (d := between(found, method, "mv", n)) is not None
+    )
+    majority = at(found.points, "mv", n)
+    if majority is None or ahead:
+        return None
+    return Clause(
+        "No reward model, or a poor one",
+        "Majority vote",
+        f"It uses none. On {name} it is right in {percent(majority.value)}; what others have more "
+        f"or less: {', '.join(told)} {POINTS}.",
+    )
+
+
+def _rare(sets: Mapping[str, Summary]) -> Clause | None:
+    rates = {
+        name: (one.value, level_n(found), ceiling.value)
+        for name, found in sets.items()
+        if (one := at(found.points, "any", 1)) is not None
+        and (ceiling := at(found.points, "any", level_n(found))) is not None
+    }
+    if not rates:
+        return None
+    rare = {name: sets[name] for name, (one, _, _) in rates.items() if one < RARE}
+    shown = [
+        f"on {name} QAlign {standing(d)} every rule over the samples, {brief(d)}"
+        for name, found in rare.items()
+        if (d := between(found, "qalign", "any", level_n(found))) is not None
+    ]
+    common = ", ".join(
+        f"1 in {1 / one:.0f} on {name} ({percent(ceiling)} of the problems have one among {n})"
+        for name, (one, n, ceiling) in rates.items()
+        if name not in rare and one > 0
+    )
+    seen = f"Shown here: {', '.join(shown)} {POINTS}." if shown else "No set here shows it."
+    rest = f" Samples that are right: {common}." if common else ""
+    return Clause(
+        "Right answers rarer than one in 300 samples, and a reward model that tells near misses "
+        "apart",
+        "QAlign",
+        "A vote can only choose among the samples that are there; a chain keeps what is right and "
+        f"draws the rest again. {seen}{rest}",
+        LAB,
+    )
