@@ -68,6 +68,12 @@ SECTIONS = (
         ("hack's reward", "#lab-hack-reward", (2, 4, 5, 6, 7)),
         ("beta", "#lab-hack-beta", (0.3, 0.5, 2, 3, 4)),
     )),
+    ("When is a chain worth it?", ("worth", "worth-map"), (
+        ("decisions", "#lab-decisions", (4, 8, 10, 16, 20)),
+        ("chance", "#lab-chance", (50, 55, 65, 70, 75)),
+        ("near misses", "#lab-near-miss", (70, 80, 90, 98, 100)),
+        ("compute", "#lab-budget", ("64", "128", "512", "256")),
+    )),
 )  # fmt: skip
 STILL = {"#lab-guess": ("target",)}  # figures that a control leaves as they are
 WATCH = """(plots) => {
@@ -174,14 +180,16 @@ async def main() -> None:
                 await page.evaluate(WATCH, list(plots))
                 await page.locator("#lab-opened").get_by_text(section, exact=True).click()
                 if section != "Convergence":
-                    print(f"{section:18}{'opening':16}{await page.evaluate('window.drawn'):6.0f}")
+                    print(
+                        f"{section[:17]:18}{'opening':16}{await page.evaluate('window.drawn'):6.0f}"
+                    )
                 for name, selector, values in controls:
                     moved = [plot for plot in plots if plot not in STILL.get(selector, ())]
                     times, spent = await measure(
                         browser, page, moved, selector, values[: options.repeats]
                     )
                     print(
-                        f"{section:18}{name:16}{statistics.median(times):6.0f}{max(times):6.0f}"
+                        f"{section[:17]:18}{name:16}{statistics.median(times):6.0f}{max(times):6.0f}"
                         f"{statistics.median(spent):8.0f}"
                     )
 

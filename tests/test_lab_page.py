@@ -37,6 +37,7 @@ from qalign_core.exact.convergence import (
     simulate,
     sweep,
 )
+from qalign_core.exact.decisions import Situation, explore
 from qalign_core.exact.law import EXACT, Rule, total_variation
 from qalign_core.exact.mistakes import MISTAKES
 from qalign_core.exact.world import World, by_reward, preset
@@ -422,6 +423,74 @@ async def test_the_hacks_sliders_move_the_four_methods(lab) -> None:
 
 
 @pytest.mark.asyncio(loop_scope="session")
+async def test_every_slider_of_the_model_moves_the_methods(lab) -> None:
+    page = await lab()
+    await open_section(page, "When is a chain worth it?")
+    await drawn(page, "lab-worth", "QAlign")
+    settings: dict[str, Any] = {"decisions": 12, "chance": 60, "near-miss": 98, "worth-beta": 0.3}
+    for name, value in (
+        ("decisions", 8), ("chance", 70), ("near-miss", 80), ("worth-beta", 0.5), ("agree", 40),
+    ):  # fmt: skip
+        await slide(page, f"lab-{name}", value)
+        settings[name] = value
+        situation = Situation(
+            settings["decisions"], settings["chance"] / 100, settings["near-miss"] / 100,
+            settings["worth-beta"], settings.get("agree", 0) / 100,
+        )  # fmt: skip
+        found = explore(situation, most=256)
+        await curve_is(page, "lab-worth", "QAlign", found.right["qalign"].mean(axis=1).tolist())
+        await curve_is(page, "lab-worth", "any of n: the ceiling", found.any_of.tolist())
+    await press(page, "lab-budget", "64")
+    await text_in(page, "lab-worth-told", "Any of 64 is")
+    assert not page.errors
+
+
+@pytest.mark.asyncio(loop_scope="session")
+@pytest.mark.parametrize(("width", "height"), [(1280, 800), (390, 844)])
+async def test_every_sections_figure_is_on_the_first_screen_and_nothing_jumps(
+    visit, toy_app, width: int, height: int
+) -> None:
+    page = await visit(f"{toy_app}?tab=lab", width=width, height=height)
+    await page.wait_for_selector("#lab-distance .main-svg")
+    plots = ("strip", "flow", "wrong", "target", "densities", "accuracy", "worth")
+    for (name, _), plot in zip(SECTIONS, plots, strict=True):
+        await open_section(page, name)
+        await page.evaluate("scrollTo(0, 0)")
+        place = page.locator(f"#lab-{plot}")
+        before = await place.bounding_box()
+        await page.wait_for_function(FITS, arg=f"lab-{plot}")
+        box = await place.bounding_box()
+        assert box["y"] == before["y"], name
+        assert box["height"] == before["height"], name
+        assert box["y"] + box["height"] <= height, name
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_an_anchor_opens_its_section_from_any_page_and_from_outside(visit, toy_app) -> None:
+    page = await visit(toy_app, reduced=True)
+    for anchor, plot in (
+        ("worth", "worth"), ("break", "wrong"),
+    ):  # fmt: skip
+        await page.click("#tab-watch-button")
+        await page.evaluate(
+            """(anchor) => {
+                const link = document.createElement('a');
+                link.href = `#lab-section-${anchor}`;
+                document.body.append(link);
+                link.click();
+                link.remove();
+            }""",
+            anchor,
+        )
+        await page.wait_for_function(FITS, arg=f"lab-{plot}")
+        assert await page.locator(f"#lab-section-{anchor} h2").first.is_visible()
+    other = await visit(f"{toy_app}#lab-section-beta", reduced=True)
+    await other.wait_for_function(FITS, arg="lab-sweep")
+    await other.wait_for_function("location.search.includes('lab-opened=Beta')")
+    assert not await other.evaluate("location.hash")
+
+
+@pytest.mark.asyncio(loop_scope="session")
 async def test_the_numbers_under_a_figure_are_those_of_its_settings(lab) -> None:
     page = await lab()
     exact = distances(WORLD.chain(1.0), 64)
@@ -468,7 +537,7 @@ async def test_a_links_bad_value_falls_back_and_is_told(visit, toy_app) -> None:
 @pytest.mark.asyncio(loop_scope="session")
 async def test_every_figure_has_its_numbers_and_the_phone_needs_no_sideways_scrolling(lab) -> None:
     page = await lab(width=360, height=740)
-    plots = ("strip", "flow", "wrong", "sweep", "betas", "accuracy")
+    plots = ("strip", "flow", "wrong", "sweep", "betas", "accuracy", "worth-map")
     for (name, _), plot in zip(SECTIONS, plots, strict=True):
         await open_section(page, name)
         await page.locator(f"#lab-{plot}.js-plotly-plot").wait_for()

@@ -368,7 +368,7 @@ async def test_axe_finds_nothing_on_any_page_in_any_state(visit, toy_app):
                   "document.querySelector('#watch-drawer .q-fold button').click()",
                   "QAlignShell.drawer(false)"],
         "compare": ["() => 0", "document.querySelector('#compare .q-fold button').click()"],
-        "lab": [f"document.querySelectorAll('#lab-opened input')[{k}].click()" for k in range(6)],
+        "lab": [f"document.querySelectorAll('#lab-opened input')[{k}].click()" for k in range(7)],
         "results": ["() => 0"],
     }  # fmt: skip
     plain, small = (1280, False), (390, True)

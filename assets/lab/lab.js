@@ -83,7 +83,7 @@ function mount(element, props, watch) {
   plotly ??= props.plotly
     ? import(new URL(props.plotly, document.baseURI).href)
     : Promise.resolve();
-  const [told] = element.children;
+  const told = /** @type {Element} */ (element.querySelector(".lab-told"));
   const figures = [...element.querySelectorAll(".lab-figure")].map(figure);
   function show() {
     if (!props.value) return;
@@ -95,6 +95,56 @@ function mount(element, props, watch) {
   }
   watch("value", show);
   show();
+}
+
+const ANCHOR = "#lab-section-";
+
+/**
+ * What matches a selector, as soon as it is there.
+ * @param {string} selector
+ * @returns {Promise<HTMLElement>}
+ */
+function found(selector) {
+  const now = /** @type {HTMLElement | null} */ (document.querySelector(selector));
+  if (now) return Promise.resolve(now);
+  return new Promise((done) => {
+    const observer = new MutationObserver(() => {
+      const node = /** @type {HTMLElement | null} */ (document.querySelector(selector));
+      if (!node) return;
+      observer.disconnect();
+      done(node);
+    });
+    observer.observe(document.documentElement, { childList: true, subtree: true });
+  });
+}
+
+/**
+ * Open the section that a link names.
+ * @param {string} anchor as in `href="#lab-section-worth"`
+ */
+async function open(anchor) {
+  (await found("#tab-lab-button")).click();
+  const { anchors = "" } = (await found("[data-anchors]")).dataset;
+  const place = anchors.split(" ").indexOf(anchor.slice(ANCHOR.length));
+  if (place < 0) return;
+  await found("#lab-opened input");
+  const sections = [...document.querySelectorAll("#lab-opened input")];
+  const section = /** @type {HTMLElement} */ (sections[place]);
+  section.click();
+  section.focus();
+}
+
+document.addEventListener("click", (event) => {
+  const link = /** @type {Element} */ (event.target).closest?.(`a[href^="${ANCHOR}"]`);
+  if (!link) return;
+  event.preventDefault();
+  open(link.getAttribute("href") ?? "");
+});
+if (window.location.hash.startsWith(ANCHOR)) {
+  open(window.location.hash);
+  // the address bar has the open page's state in its query
+  const { pathname, search } = window.location;
+  window.history.replaceState(window.history.state, "", pathname + search);
 }
 
 /** What Gradio's components call. */

@@ -6,9 +6,9 @@ import gradio as gr
 
 from components.lab.section import Section
 from components.lab.style import (
-    BLUE,
+    CHAIN,
+    GREY,
     LEGEND,
-    ORANGE,
     Figure,
     Words,
     bar,
@@ -24,6 +24,7 @@ from qalign_core.exact.law import EXACT, Flow, Rule, flow
 from qalign_core.exact.mistakes import MISTAKES
 from qalign_core.exact.world import LANGUAGE_MODELS, World, label, preset
 
+FLOW_HEIGHT = 280
 RIGHT = EXACT.name
 # a rule that counts only some steps has flows that are no product of these factors
 RULES = {rule.name: rule for rule in (EXACT, *MISTAKES.values()) if rule.counted == "all"}
@@ -62,16 +63,16 @@ def flow_figure(forth: Flow, back: Flow) -> Figure:
     widest = max(*right, *left, 1e-300) * 1.1
     traces = [
         bar(y=places, x=[-v for v in left], orientation="h", name="y′ → y",
-            marker={"color": ORANGE, "pattern": {"shape": "/", "size": 6}},
+            marker={"color": GREY, "pattern": {"shape": "/", "size": 6}},
             customdata=left, hovertemplate="y′ → y: %{customdata:.3e}<extra></extra>"),
-        bar(y=places, x=right, orientation="h", name="y → y′", marker={"color": BLUE},
+        bar(y=places, x=right, orientation="h", name="y → y′", marker={"color": CHAIN},
             hovertemplate="y → y′: %{x:.3e}<extra></extra>"),
     ]  # fmt: skip
     return figure(
         traces,
         x="flow (left: y′ → y, right: y → y′)",
         y="",
-        height=280,
+        height=FLOW_HEIGHT,
         barmode="relative",
         hovermode="closest",
         xaxis={
@@ -179,10 +180,11 @@ def build() -> Section:
     )
     everything = preset(next(iter(LANGUAGE_MODELS)))
     names = [label(y) for y in everything.lm().support]
-    with gr.Row():
+    with gr.Column(elem_classes="lab-own"):
         y = gr.Dropdown(names, value="ab·", label="y", elem_id="lab-y", min_width=120)
         z = gr.Dropdown(names, value="abca…", label="y′", elem_id="lab-z", min_width=120)
         rule = gr.Dropdown(list(RULES), value=RIGHT, label="Rule", elem_id="lab-rule",
                            min_width=200)  # fmt: skip
-    panel = view("lab-balance-told", {"flow": "Flow through each place to rewrite from"})
+    panel = view("lab-balance-told", {"flow": "Flow through each place to rewrite from"},
+                 heights={"flow": FLOW_HEIGHT})  # fmt: skip
     return Section(draw, [y, z, rule], panel)

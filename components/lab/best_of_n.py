@@ -11,10 +11,10 @@ import numpy as np
 from components.lab.base_rewards import base_rewards
 from components.lab.section import Section
 from components.lab.style import (
-    BLUE,
+    BON,
     DOTTED,
     GREY,
-    ORANGE,
+    TARGET,
     Cell,
     Figure,
     Trace,
@@ -109,12 +109,12 @@ def match_figure(m: Matched, rewards: tuple[float, ...]) -> Figure:
         )  # fmt: skip
     lines = [
         ("base LM", m.base, GREY, "solid"),
-        (f"best of {m.n}", m.maximum, ORANGE, "solid"),
+        (f"best of {m.n}", m.maximum, BON, "solid"),
     ]
     if m.gumbel is not None and m.tilted is not None:
         lines += [
-            ("Gumbel approximation", m.gumbel, ORANGE, "dash"),
-            ("target at beta*(n)", m.tilted.density(m.reward), BLUE, "solid"),
+            ("Gumbel approximation", m.gumbel, BON, "dot"),
+            ("target at beta*(n)", m.tilted.density(m.reward), TARGET, "dash"),
         ]
     traces += [
         scatter(x=drawn(m.reward[::3]), y=drawn(y[::3]), name=name, mode="lines",
@@ -134,13 +134,13 @@ def beta_figure(mixture: Mixture, here: Matched) -> Figure:
     traces = [
         scatter(x=[m.n for m in known], y=[m.alignment.beta / sd for m in known if m.alignment],
                 name="beta*(n) / σ", mode="lines+markers", hovertemplate="%{y:.3f}",
-                line={"color": BLUE, "width": 2.5}),
+                line={"color": TARGET, "width": 2.5}),
         scatter(x=[m.n for m in known], y=[m.sd / sd for m in known], hovertemplate="%{y:.3f}",
                 name="sd of best-of-n / σ", mode="lines+markers",
-                line={"color": ORANGE, "width": 2, "dash": "dash"}, marker={"symbol": "square"}),
+                line={"color": BON, "width": 2, "dash": "dash"}, marker={"symbol": "square"}),
         scatter(x=[m.n for m in known], y=[m.tilted.sd / sd for m in known if m.tilted],
                 name="sd of the target / σ", mode="lines", hovertemplate="%{y:.3f}",
-                line={"color": BLUE, "width": 1.5, "dash": "dot"}),
+                line={"color": TARGET, "width": 1.5, "dash": "dot"}),
     ]  # fmt: skip
     return figure(
         traces,
@@ -254,30 +254,30 @@ def build() -> Section:
         for name, known in base_rewards().items()
     ]
     sources = [("The sliders", SLIDERS), *shipped, ("Rewards of your own", PASTED)]
-    with gr.Row():
+    with gr.Column(elem_classes="lab-own"):
         source = gr.Dropdown(sources, value=SLIDERS, label="Rewards from", elem_id="lab-source",
                              min_width=260)  # fmt: skip
         n = gr.Radio([str(size) for size in SIZES], value="32", label="n", elem_id="lab-n",
                      min_width=260)  # fmt: skip
-    with gr.Row() as sliders:
-        share = gr.Slider(0, 100, 40, step=1, label="Weight 2, %",
-                          elem_id="lab-share", min_width=200)  # fmt: skip
-        mean_1 = gr.Slider(-4, 4, -1.5, step=0.1, label="Mean 1", elem_id="lab-mean1",
-                           min_width=200)  # fmt: skip
-        sd_1 = gr.Slider(0.2, 3, 0.8, step=0.1, label="sd 1", elem_id="lab-sd1",
-                         min_width=200)  # fmt: skip
-        mean_2 = gr.Slider(-4, 4, 1.0, step=0.1, label="Mean 2", elem_id="lab-mean2",
-                           min_width=200)  # fmt: skip
-        sd_2 = gr.Slider(0.2, 3, 1.0, step=0.1, label="sd 2", elem_id="lab-sd2",
-                         min_width=200)  # fmt: skip
-    pasted = gr.Textbox(visible=False, label="Rewards of base samples of one prompt", lines=3,
-                        placeholder="-1.2, 0.4, 2.31 …", elem_id="lab-pasted")  # fmt: skip
+        with gr.Column() as sliders:
+            share = gr.Slider(0, 100, 40, step=1, label="Weight 2, %",
+                              elem_id="lab-share", min_width=200)  # fmt: skip
+            mean_1 = gr.Slider(-4, 4, -1.5, step=0.1, label="Mean 1", elem_id="lab-mean1",
+                               min_width=200)  # fmt: skip
+            sd_1 = gr.Slider(0.2, 3, 0.8, step=0.1, label="sd 1", elem_id="lab-sd1",
+                             min_width=200)  # fmt: skip
+            mean_2 = gr.Slider(-4, 4, 1.0, step=0.1, label="Mean 2", elem_id="lab-mean2",
+                               min_width=200)  # fmt: skip
+            sd_2 = gr.Slider(0.2, 3, 1.0, step=0.1, label="sd 2", elem_id="lab-sd2",
+                             min_width=200)  # fmt: skip
+        pasted = gr.Textbox(visible=False, label="Rewards of base samples of one prompt", lines=3,
+                            placeholder="-1.2, 0.4, 2.31 …", elem_id="lab-pasted")  # fmt: skip
     panel = view(
         "lab-bon-told",
         {"densities": "Where do the rewards lie?", "betas": "Which beta is best-of-n?"},
     )
     source.change(
-        lambda name: (gr.Row(visible=name == SLIDERS), gr.Textbox(visible=name == PASTED)),
+        lambda name: (gr.Column(visible=name == SLIDERS), gr.Textbox(visible=name == PASTED)),
         source, [sliders, pasted], api_visibility="private", show_progress="hidden",
     )  # fmt: skip
     return Section(

@@ -10,12 +10,11 @@ from components.lab.chain import strip, strip_table
 from components.lab.section import Section
 from components.lab.style import (
     AXIS,
-    BLUE,
+    CHAIN,
     DOTTED,
     GREY,
-    ORANGE,
     POWERS,
-    VIOLET,
+    TARGET,
     Figure,
     Trace,
     Words,
@@ -35,6 +34,7 @@ from qalign_core.exact.convergence import AtBeta, at_beta, sweep
 from qalign_core.exact.world import World
 
 HIDDEN, REVEALED = "Guess first", "Show the acceptance rate"
+SWEEP_HEIGHT = 480
 TICKS = (0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20)
 
 
@@ -54,24 +54,24 @@ def sweep_figure(points: tuple[AtBeta, ...], here: AtBeta, guess: float | None) 
                                       "line": {"color": "white", "width": 2}}))  # fmt: skip
 
     if guess is None:
-        add("acceptance", [p.acceptance for p in points], "y", color=BLUE, width=2.5)
-        dot(here.acceptance, "y", BLUE)
+        add("acceptance", [p.acceptance for p in points], "y", color=CHAIN, width=2.5)
+        dot(here.acceptance, "y", CHAIN)
         changed = [p.acceptance_changed for p in points]
-        add("over proposals that differ", changed, "y", color=BLUE, width=1.5, dash="dot")
+        add("over proposals that differ", changed, "y", color=CHAIN, width=1.5, dash="dot")
     else:
         traces.append(scatter(x=[betas[0], betas[-1]], y=[guess, guess], name="your guess",
                               mode="lines", line={"color": GREY, "dash": "dash"},
                               hoverinfo="skip"))  # fmt: skip
-    add("KL(target‖base)", [p.kl for p in points], "y2", color=ORANGE, width=2.5)
-    dot(here.kl, "y2", ORANGE)
+    add("KL(target‖base)", [p.kl for p in points], "y2", color=GREY, width=2.5)
+    dot(here.kl, "y2", GREY)
     steps = [None if p.steps is None else max(p.steps, 1) for p in points]
-    add("steps to 1 %", steps, "y3", color=VIOLET, width=2.5)
-    dot(None if here.steps is None else max(here.steps, 1), "y3", VIOLET)
+    add("steps to 1 %", steps, "y3", color=TARGET, width=2.5)
+    dot(None if here.steps is None else max(here.steps, 1), "y3", TARGET)
     return figure(
         traces,
         x="beta (← trust the reward, the LM →)",
         y="acceptance",
-        height=480,
+        height=SWEEP_HEIGHT,
         # one axis of beta under three stacked ones
         xaxis={"type": "log", "range": [-1.33, 1.33], "tickvals": TICKS, "ticktext": TICKS,
                "anchor": "y3"},
@@ -149,9 +149,9 @@ def build() -> Section:
         "What does beta do?",
         "Beta is how much the reward is distrusted: large, and the target is the language model "
         "itself; small, and only the best reward is left, which the chain finds ever more slowly. "
-        "Move beta at the top, but guess the acceptance rate first.",
+        "Move beta, but guess the acceptance rate first.",
     )
-    with gr.Row():
+    with gr.Column(elem_classes="lab-own"):
         guess = gr.Slider(0, 100, 50, step=1, label="Your guess: accepted proposals, %",
                           elem_id="lab-guess", scale=3, min_width=240)  # fmt: skip
         mode = gr.Radio([HIDDEN, REVEALED], value=HIDDEN, label="Acceptance rate",
@@ -162,5 +162,6 @@ def build() -> Section:
             "target": "The target at this beta",
             "sweep": "Acceptance, distance and patience, at every beta",
         },
+        heights={"sweep": SWEEP_HEIGHT},
     )
     return Section(draw, [guess, mode], panel)

@@ -8,10 +8,11 @@ import numpy as np
 from components.lab.chain import strip_table
 from components.lab.section import Section
 from components.lab.style import (
-    BLUE,
+    CHAIN,
     GREY,
-    ORANGE,
     POWERS,
+    TARGET,
+    WRONG,
     Figure,
     Words,
     bar,
@@ -41,10 +42,10 @@ def wrong_figure(b: Broken, title: str) -> Figure:
     names = [label(b.chain.states[a]) for a in order]
     place = list(range(len(order)))
     traces = [
-        bar(x=place, y=b.chain.target[order], name="exact target", marker={"color": BLUE},
+        bar(x=place, y=b.chain.target[order], name="exact target", marker={"color": TARGET},
             customdata=names, hovertemplate="%{customdata}: %{y:.4f}"),
         bar(x=place, y=b.limit[order], name=title.lower(),
-            marker={"color": ORANGE, "pattern": {"shape": "/", "size": 5}},
+            marker={"color": WRONG, "pattern": {"shape": "/", "size": 5}},
             hovertemplate="%{y:.4f}"),
     ]  # fmt: skip
     every = max(1, len(order) // 4)  # so few that a phone need not turn them
@@ -72,8 +73,8 @@ def wrong_distance_figure(right: np.ndarray, wrong: np.ndarray, b: Broken) -> Fi
     t = np.arange(len(right))
     traces = [
         scatter(x=t, y=np.where(right > 1e-15, right, np.nan), name="right rule",
-                line={"color": BLUE, "width": 2.5}, hovertemplate="%{y:.2e}"),
-        scatter(x=t, y=wrong, name="this mistake", line={"color": ORANGE, "width": 2.5},
+                line={"color": CHAIN, "width": 2.5}, hovertemplate="%{y:.2e}"),
+        scatter(x=t, y=wrong, name="this mistake", line={"color": WRONG, "width": 2.5},
                 hovertemplate="%{y:.2e}"),
         scatter(x=[0, len(t) - 1], y=[b.distance] * 2, name="where it ends", mode="lines",
                 line={"color": GREY, "width": 1.5, "dash": "dash"}, hoverinfo="skip"),
@@ -126,7 +127,8 @@ def build() -> Section:
         "same six chains are the negative controls of this project's own tests.",
     )
     titles = list(MISTAKES)
-    which = gr.Radio(titles, value=titles[0], label="Break it", elem_id="lab-mistake")
+    with gr.Column(elem_classes="lab-own"):
+        which = gr.Radio(titles, value=titles[0], label="Break it", elem_id="lab-mistake")
     panel = view(
         "lab-break-told",
         {"wrong": "What it samples instead", "wrong-distance": "It never gets there"},

@@ -9,12 +9,10 @@ import numpy as np
 
 from components.lab.section import Section
 from components.lab.style import (
-    BLUE,
+    CHAIN,
     GREY,
-    ORANGE,
     POWERS,
-    TEAL,
-    VIOLET,
+    TARGET,
     Cell,
     Figure,
     Words,
@@ -86,9 +84,7 @@ def progress(world: World, beta: float, t: int, n_chains: int) -> Progress:
     return Progress(chain, t, exact, eigenvalue, n_chains, walked[t], empirical, floor)
 
 
-def strip(
-    chain: ExactChain, shown: Array | None = None, name: str = "", colour: str = VIOLET
-) -> Figure:
+def strip(chain: ExactChain, shown: Array | None = None, name: str = "") -> Figure:
     """All responses from the lowest reward to the highest: base LM, exact target, and `shown`."""
     order = by_reward(chain)
     place = np.arange(len(order))
@@ -98,16 +94,16 @@ def strip(
         f"{text} · reward {r:+.2f}" for text, r in zip(labels, chain.rewards[order], strict=True)
     ]
     traces = [
-        bar(x=place, y=chain.target[order], name="exact target", marker={"color": BLUE},
+        bar(x=place, y=chain.target[order], name="exact target", marker={"color": TARGET},
             customdata=hover, hovertemplate="%{customdata}<br>target %{y:.4f}"),
         scatter(x=place, y=chain.base[order], name="base LM", mode="lines",
-                line={"color": ORANGE, "width": 1.5, "shape": "hvh"},
+                line={"color": GREY, "width": 1.5, "shape": "hvh"},
                 hovertemplate="%{y:.4f}"),
     ]  # fmt: skip
     if shown is not None:
         traces.append(
             scatter(x=place, y=shown[order], name=name, mode="markers",
-                    marker={"color": colour, "size": 6, "symbol": "diamond"},
+                    marker={"color": CHAIN, "size": 6, "symbol": "circle"},
                     hovertemplate="%{y:.4f}")
         )  # fmt: skip
     return figure(
@@ -134,7 +130,7 @@ def distance_figure(p: Progress) -> Figure:
     anchor = int(np.nonzero(p.exact > 1e-11)[0][-1])
     slope = p.exact[anchor] * np.power(p.eigenvalue, (t - anchor).astype(float))
     traces = [
-        scatter(x=t, y=drawn(resolved), name="exact chain", line={"color": VIOLET, "width": 2.5},
+        scatter(x=t, y=drawn(resolved), name="exact chain", line={"color": CHAIN, "width": 2.5},
                 hovertemplate="%{y:.2e}"),
         scatter(x=t, y=drawn(np.where((slope < 3) & (slope > 1e-15), slope, np.nan)),
                 name=f"second eigenvalue: {p.eigenvalue:.3f}ᵗ",
@@ -143,16 +139,16 @@ def distance_figure(p: Progress) -> Figure:
     if p.empirical is not None and p.floor is not None:
         traces += [
             scatter(x=t, y=drawn(p.empirical), name=_chains(p.n_chains),
-                    line={"color": TEAL, "width": 1.5}, hovertemplate="%{y:.3f}"),
+                    line={"color": CHAIN, "width": 1}, hovertemplate="%{y:.3f}"),
             scatter(x=[0, len(t) - 1], y=[p.floor, p.floor],
                     name=f"noise of {p.n_chains} perfect draws", mode="lines",
-                    line={"color": ORANGE, "width": 1.5, "dash": "dot"},
+                    line={"color": GREY, "width": 1.5, "dash": "dot"},
                     hovertemplate="%{y:.3f}"),
         ]  # fmt: skip
     here = p.exact[p.t] if p.empirical is None else p.empirical[p.t]
     traces.append(
         scatter(x=[p.t], y=[max(here, 1e-15)], name=f"t = {p.t}", mode="markers",
-                marker={"color": VIOLET if p.empirical is None else TEAL, "size": 12,
+                marker={"color": CHAIN, "size": 12,
                         "line": {"color": "white", "width": 2}}, hoverinfo="skip")
     )  # fmt: skip
     return figure(
@@ -214,8 +210,7 @@ def draw(world: World, beta: float, t: float, shown: str) -> View:
     """Everything that the section shows."""
     p = progress(world, beta, int(t), SHOWN[shown])
     name = f"after {p.t} steps" if not p.n_chains else f"{_chains(p.n_chains)} after {p.t} steps"
-    colour = TEAL if p.n_chains else VIOLET
-    bars = strip(p.chain, p.now, name, colour), strip_table(p.chain, p.now, name)
+    bars = strip(p.chain, p.now, name), strip_table(p.chain, p.now, name)
     return View((facts_of(p),), (bars, (distance_figure(p), distance_table(p))))
 
 
@@ -229,10 +224,10 @@ def build() -> Section:
     heading(
         "Does the chain reach the target?",
         "Every bar is one of the 121 responses that this tiny language model can give, worst "
-        "reward on the left. Move t, or press Play: the chain (violet) leaves the base LM (orange) "
-        "and settles on the exact target (blue).",
+        "reward on the left. Move t, or press Play: the chain (points) leaves the base LM (grey "
+        "line) and settles on the exact target (bars).",
     )
-    with gr.Row():
+    with gr.Column(elem_classes="lab-own"):
         t = gr.Slider(0, STEPS, 0, step=1, label="Step t", elem_id="lab-t", scale=3,
                       min_width=240)  # fmt: skip
         play = gr.Button("▶ Play", elem_id="lab-play", scale=1, min_width=110)

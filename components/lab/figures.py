@@ -14,7 +14,7 @@ from plotly.subplots import make_subplots
 
 from components.lab import balance, best_of_n, beta, break_it, chain, wrong
 from components.lab.base_rewards import N_EVALUATED, BaseRewards, base_rewards, evaluated
-from components.lab.style import BLUE, GREY, INK, ORANGE, Figure
+from components.lab.style import BON, GREY, TARGET, Figure
 from qalign_core.analysis.mixture import (
     MIN_REWARDS,
     Mixture,
@@ -78,8 +78,8 @@ def maximum_against_gumbel() -> go.Figure:
         samples = (normalised_maxima(n, trials=TRIALS, seed=SEED) - best.a) / best.b
         exact = maximum_density(STANDARD, n, best.a + best.b * z) * best.b
         _panel(fig, k, 4, samples, [
-            ("exact", z, exact, BLUE, "solid"),
-            ("standard Gumbel", z, gumbel_density(0.0, 1.0, z), ORANGE, "dash"),
+            ("exact", z, exact, BON, "solid"),
+            ("standard Gumbel", z, gumbel_density(0.0, 1.0, z), GREY, "dash"),
         ])  # fmt: skip
     return fig
 
@@ -93,8 +93,8 @@ def maximum_against_normal() -> go.Figure:
         mode = 1.0 / best.beta  # of the target: mu + sigma^2 / beta, with mu = 0 and sigma = 1
         samples = normalised_maxima(n, trials=TRIALS, seed=SEED) - mode
         _panel(fig, k, 4, samples, [
-            ("exact", z, maximum_density(STANDARD, n, z + mode), BLUE, "solid"),
-            ("target at beta*(n)", z, STANDARD.density(z), ORANGE, "dash"),
+            ("exact", z, maximum_density(STANDARD, n, z + mode), BON, "solid"),
+            ("target at beta*(n)", z, STANDARD.density(z), TARGET, "dash"),
         ])  # fmt: skip
     return fig
 
@@ -125,8 +125,8 @@ def fitted_mixtures(paths: Sequence[Path] = ()) -> go.Figure:
         r = np.linspace(rewards.min() - pad, rewards.max() + pad, 300)
         parts = zip(mixture.weights, mixture.means, mixture.sds, strict=True)
         _panel(fig, k, columns, rewards, [
-            ("fitted mixture", r, mixture.density(r), BLUE, "solid"),
-            *(("its components", r, Mixture((w,), (mu,), (sd,)).density(r), ORANGE, "dot")
+            ("fitted mixture", r, mixture.density(r), TARGET, "solid"),
+            *(("its components", r, Mixture((w,), (mu,), (sd,)).density(r), TARGET, "dot")
               for w, mu, sd in parts),
         ])  # fmt: skip
     return fig
@@ -196,7 +196,7 @@ def make(name: str, traces: Sequence[Path] = ()) -> go.Figure:
         width=1000,
         paper_bgcolor="white",
         plot_bgcolor="white",
-        font_color=INK,
+        font_color=TARGET,
         legend={"orientation": "h", "yref": "container", "y": 1 - 44 / height, "yanchor": "top",
                 "x": 0},
     )  # fmt: skip

@@ -11,7 +11,7 @@ import gradio as gr
 from gradio.components import Component
 
 from components.common.folding import fold
-from components.lab import balance, best_of_n, beta, break_it, chain, wrong
+from components.lab import balance, best_of_n, beta, break_it, chain, worth, wrong
 from components.lab.link import from_query, to_query
 from components.lab.section import Section
 from qalign_core.errors import QAlignError
@@ -32,9 +32,12 @@ SECTIONS: tuple[tuple[str, Callable[[], Section]], ...] = (
     ("Beta", beta.build),
     ("Best-of-n", best_of_n.build),
     ("A wrong reward", wrong.build),
+    ("When is a chain worth it?", worth.build),
 )
-INTRO = """<p class="lab-say">Everything here is small enough to be computed exactly; what is
-sampled or fitted says so.</p>"""
+ANCHORS = ("convergence", "balance", "break", "beta", "best-of-n", "wrong", "worth")
+"""What links call the sections, whatever their names: `<a href="#lab-section-worth">`."""
+INTRO = f"""<p class="lab-say" data-anchors="{" ".join(ANCHORS)}">Everything here is small enough
+to be computed exactly; what is sampled or fitted says so.</p>"""
 QUIET: dict[str, Any] = {
     "api_visibility": "private",
     "show_progress": "hidden",
@@ -137,7 +140,7 @@ def build_lab_page(demo: gr.Blocks) -> None:
     """Build the page in the current context: the shared world, the sections, the wiring."""
     names = [name for name, _ in SECTIONS]
     with gr.Column(elem_classes="lab"):
-        gr.HTML(INTRO, padding=False)
+        gr.HTML(INTRO, padding=False, elem_id="lab-intro")
         # a radio, not tabs: on a phone all the sections stay in sight
         opened = gr.Radio(names, value=names[0], label="What to show", elem_id="lab-opened")
         with gr.Column(elem_id="lab-world") as shared:
@@ -154,8 +157,11 @@ def build_lab_page(demo: gr.Blocks) -> None:
         message = gr.HTML(elem_id="lab-message", padding=False)
         link = gr.Textbox(visible="hidden", elem_id="lab-link")
         sections: dict[str, tuple[gr.Column, Section]] = {}
-        for name, build in SECTIONS:
-            with gr.Column(visible=name == names[0]) as column:
+        for anchor, (name, build) in zip(ANCHORS, SECTIONS, strict=True):
+            place = f"lab-section-{anchor}"
+            with gr.Column(
+                visible=name == names[0], elem_id=place, elem_classes="lab-section"
+            ) as column:
                 sections[name] = (column, build())
     page = _Page(opened, shared, lm, reward, rows, parts, beta, message, link, sections)
     _wire(page, demo)

@@ -1,7 +1,6 @@
-"""The lab's visual language: colours, the frame of every figure, tables and facts.
+"""The lab's visual language: the frame of every figure, tables and facts.
 
-Blue is the exact target, orange the base LM or a wrong rule, violet the chain, as in the player.
-The colours are mid-tones that read on light and on dark; words and grids follow the page's theme.
+Colours are the dictionary's; words and grids follow the page's theme.
 """
 
 from __future__ import annotations
@@ -15,10 +14,13 @@ import gradio as gr
 import numpy as np
 from numpy.typing import NDArray
 
+from components.common.style import FONT, GRID
+from qalign_core.export.dictionary import colour
 from qalign_core.types import Array
 
-BLUE, ORANGE, VIOLET, TEAL, GREY = "#2f73d2", "#d97a1d", "#8a5cf0", "#0f8a7e", "#7c8696"
-INK = "#1d2430"
+CHAIN, TARGET, BON, WRONG = (colour(id_) for id_ in ("chain", "target", "bon", "wrong"))
+GREY = colour("base")
+"""The model alone, and lines that only help to read."""
 
 Cell = str | float | int | None
 
@@ -29,13 +31,15 @@ Trace = dict[str, object]
 Figure = dict[str, Any]
 """plotly's "data" and "layout" as plain values; `go.Figure` takes it as it is."""
 
+HEIGHT = 340
+"""Of a figure, in pixels."""
 POWERS = {"type": "log", "exponentformat": "power", "tickfont": {"size": 11}}
 """A log axis of small numbers; powers are drawn a quarter larger than their font says."""
 DOTTED = {"color": GREY, "width": 1, "dash": "dot"}
 """The line that says: here."""
 LEGEND = {"orientation": "h", "yanchor": "bottom", "y": 1.02, "x": 0, "xanchor": "left"}
 AXIS = {
-    "gridcolor": "#dfe3ea",
+    "gridcolor": GRID,
     "zerolinecolor": "#c3cad5",
     # ticks that are not drawn: they keep an axis' words off the axis
     "ticks": "outside",
@@ -87,11 +91,11 @@ def figure(
     """
     frame = {
         "template": {},
-        "height": 340,
+        "height": HEIGHT,
         "margin": {"l": 64, "r": 12, "t": 36, "b": 48, **(margin or {})},
         "paper_bgcolor": "rgba(0,0,0,0)",
         "plot_bgcolor": "rgba(0,0,0,0)",
-        "font": {"size": 13, "color": INK},
+        "font": FONT,
         "legend": LEGEND,
         "hovermode": "x unified",
         "bargap": 0.15,
@@ -158,4 +162,5 @@ def heading(question: str, sentence: str) -> gr.HTML:
     return gr.HTML(
         f'<h2>{html.escape(question)}</h2><p class="lab-say">{html.escape(sentence)}</p>',
         padding=False,
+        elem_classes="lab-heading",
     )

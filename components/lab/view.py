@@ -9,16 +9,18 @@ from __future__ import annotations
 import html
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import gradio as gr
 import numpy as np
 import orjson
 
 from components.common.theme import plotly_module
-from components.lab.style import Figure, Words
+from components.lab.style import HEIGHT, Figure, Words
 
 FIGURE = """<section class="lab-figure"><h2>{title}</h2>
-<div class="lab-plot" id="lab-{name}" role="group" aria-label="{title}"></div>
+<div class="lab-plot" id="lab-{name}" role="group" aria-label="{title}"
+style="min-height: {height}px"></div>
 <details id="lab-{name}-open"><summary>Show the numbers</summary>
 <div id="lab-{name}-numbers"></div></details></section>"""
 
@@ -28,7 +30,7 @@ class View:
     """What a section shows.
 
     Attributes:
-        told: the words above the figures.
+        told: the words under the figures.
         figures: each figure with its table, in the order of their places on the page.
     """
 
@@ -50,21 +52,30 @@ def _plain(array: np.ndarray) -> object:
     return np.ascontiguousarray(array)
 
 
-def view(told: str, figures: Mapping[str, str], first: View | None = None) -> gr.HTML:
-    """A section's view, empty until it is drawn.
+def view(
+    told: str,
+    figures: Mapping[str, str],
+    first: View | None = None,
+    heights: Mapping[str, int] = MappingProxyType({}),
+) -> gr.HTML:
+    """A section's view, empty until it is drawn: figures, then words.
 
     Args:
         told: id of the words in the page.
         figures: the figures' titles by their names in the page.
         first: what it shows before any event.
+        heights: of figures that are not as high as others: nothing moves when they are drawn.
     """
     places = "".join(
-        FIGURE.format(name=name, title=html.escape(title)) for name, title in figures.items()
+        FIGURE.format(name=name, title=html.escape(title), height=heights.get(name, HEIGHT))
+        for name, title in figures.items()
     )
     return gr.HTML(
         first.value() if first else "",
-        html_template=f'<div id="{told}"></div><div class="lab-figures">{places}</div>',
+        html_template=f'<div class="lab-figures">{places}</div>'
+        f'<div class="lab-told" id="{told}"></div>',
         js_on_load="window.QAlignLab.mount(element, props, watch);",
         plotly=plotly_module(),
         padding=False,
+        elem_classes="lab-panel",
     )

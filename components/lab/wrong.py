@@ -7,13 +7,13 @@ import math
 import gradio as gr
 import numpy as np
 
+from components.common.style import COLOURS, DASHES, SYMBOLS
 from components.lab.section import Section
 from components.lab.style import (
-    BLUE,
+    CHAIN,
     GREY,
-    ORANGE,
-    TEAL,
-    VIOLET,
+    TARGET,
+    WRONG,
     Figure,
     Words,
     facts,
@@ -27,6 +27,7 @@ from components.lab.style import (
     table,
 )
 from components.lab.view import View, view
+from qalign_core.analysis.comparisons import Method
 from qalign_core.exact.wrong_reward import (
     ANSWERS,
     MEANINGS,
@@ -40,12 +41,9 @@ from qalign_core.exact.wrong_reward import (
 
 SHARES = {"tickformat": ".0%", "range": [0, 1.03]}
 BETAS = tuple(float(b) for b in np.geomspace(0.1, 10.0, 80))
-# the chain is blue and best-of-n orange on every page; marks and dashes say the same without colour
+IDS: tuple[Method, ...] = ("bon", "mv", "wmv", "qalign")
 STYLE = {
-    METHODS[0]: (ORANGE, "square", "dash"),
-    METHODS[1]: (GREY, "diamond", "dot"),
-    METHODS[2]: (TEAL, "triangle-up", "dashdot"),
-    METHODS[3]: (BLUE, "circle", "solid"),
+    name: (COLOURS[id_], SYMBOLS[id_], DASHES[id_]) for name, id_ in zip(METHODS, IDS, strict=True)
 }
 
 
@@ -73,16 +71,16 @@ def method_figure(found: tuple[Outcome, ...], what: str) -> Figure:
 def target_figure(example: Example) -> Figure:
     """Share of A, B and C under the target against beta, with this beta and where C takes over."""
     shares = target_over_beta(example, BETAS)
-    looks = ((BLUE, "solid"), (GREY, "dot"), (ORANGE, "dash"))
+    looks = ((CHAIN, "solid"), (GREY, "dot"), (WRONG, "dash"))
     traces = [
         scatter(x=BETAS, y=shares[:, k], name=f"{ANSWERS[k]}: {MEANINGS[k]}",
                 line={"color": colour, "dash": dash, "width": 2.5}, hovertemplate="%{y:.3f}")
         for k, (colour, dash) in enumerate(looks)
     ]  # fmt: skip
-    shapes = [line_at(example.beta, color=VIOLET, width=2)]
+    shapes = [line_at(example.beta, color=TARGET, width=2)]
     if BETAS[0] < example.hack_beta < BETAS[-1]:
         shapes.append({"type": "rect", "x0": BETAS[0], "x1": example.hack_beta, "yref": "paper",
-                       "y0": 0, "y1": 1, "fillcolor": ORANGE, "opacity": 0.12,
+                       "y0": 0, "y1": 1, "fillcolor": WRONG, "opacity": 0.12,
                        "line": {"width": 0}})  # fmt: skip
     return figure(
         traces,
@@ -163,7 +161,7 @@ def build() -> Section:
         "gets 0, C is a rare response that the reward model overrates. Every curve is an exact sum "
         "over what each method can draw; the chain moves by the real suffix kernel.",
     )
-    with gr.Row():
+    with gr.Column(elem_classes="lab-own"):
         mass = gr.Slider(0.1, 20, 1, step=0.1, label="Hack C: share of the LM, %",
                          elem_id="lab-hack-mass")  # fmt: skip
         reward = gr.Slider(1.5, 8, 3, step=0.1, label="Hack C: its reward",

@@ -1,0 +1,271 @@
+"""When is a chain worth it? A model of solving problems, simulated as its settings are moved."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import gradio as gr
+
+from components.common.evaluated import results_files, title_of
+from components.common.style import COLOURS, DASHES, GREY, SYMBOLS
+from components.common.words import NAMES, in_a_sentence
+from components.lab.section import Section
+from components.lab.style import (
+    DOTTED,
+    Figure,
+    Trace,
+    Words,
+    facts,
+    figure,
+    heading,
+    note,
+    number,
+    percent,
+    scatter,
+    table,
+)
+from components.lab.view import View, view
+from qalign_core.analysis.near_misses import near_misses
+from qalign_core.assets import ASSETS
+from qalign_core.errors import QAlignError
+from qalign_core.exact.decisions import METHODS, Found, Method, Situation, explore
+from qalign_core.runs.results import unpack
+
+MAP = ASSETS / "lab" / "worth.json"
+"""What `python -m benchmarks.worth` simulated."""
+BUDGETS = ("64", "128", "256", "512")
+RARITIES = {2: "2", 10: "10", 30: "30", 100: "100", 300: "300", 1000: "1k", 3000: "3k"}
+TOLD_APART = (0.5, 0.8, 0.9, 0.95, 0.98, 0.99, 0.998)
+LEAST, MOST = 0.35, 0.9992
+"""What the map shows of that."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A shipped set on the map: both places are measured on its own draws."""
+
+    name: str
+    one: float
+    near_miss: float
+    pairs: int
+
+
+@lru_cache(maxsize=1)
+def shipped() -> tuple[Measured, ...]:
+    """The shipped sets for which both can be measured."""
+    found = []
+    for path in results_files():
+        try:
+            results = unpack(path)
+        except QAlignError:  # Results says so
+            continue
+        rate = near_misses(results.records)
+        if results.header.pool and rate.value is not None and not results.header.open_ended:
+            one = sum(float(r.is_right(r.pool_answer).mean()) for r in results.records)
+            title = title_of(path)
+            found.append(Measured(title, one / len(results.records), rate.value, rate.trials))
+    return tuple(found)
+
+
+@lru_cache(maxsize=1)
+def simulated() -> dict[str, list[float]]:
+    """The map's worlds: `one`, `near_miss` as the chain met them, and the `difference`."""
+    made: dict[str, list[float]] = json.loads(Path(MAP).read_text(encoding="utf-8"))["worlds"]
+    return made
+
+
+def curve_figure(found: Found) -> Figure:
+    """How often each method is right against compute, with any of n, which no rule can exceed."""
+    traces: list[Trace] = []
+    for method in METHODS:
+        rates = [found.rate(method, place) for place in range(len(found.ns))]
+        bands = [rate.band or (0.0, 1.0) for rate in rates]
+        name, colour = NAMES[method].name, COLOURS[method]
+        traces += [
+            scatter(x=[*found.ns, *reversed(found.ns)],
+                    y=[*(low for low, _ in bands), *(high for _, high in reversed(bands))],
+                    mode="lines", fill="toself", fillcolor=colour, opacity=0.12, line={"width": 0},
+                    hoverinfo="skip", showlegend=False, legendgroup=method),
+            scatter(x=found.ns, y=[r.value for r in rates], name=name, mode="lines+markers",
+                    legendgroup=method, marker={"symbol": SYMBOLS[method], "size": 8},
+                    line={"color": colour, "dash": DASHES[method], "width": 2.5},
+                    hovertemplate="%{y:.1%}"),
+        ]  # fmt: skip
+    ends = [found.ns[0], found.ns[-1]]
+    traces += [
+        scatter(x=found.ns, y=found.any_of, name="any of n: the ceiling", mode="lines",
+                line={"color": GREY, "width": 2, "dash": "dot"}, hovertemplate="%{y:.1%}"),
+        scatter(x=ends, y=[found.one] * 2, name="one sample", mode="lines", showlegend=False,
+                line={"color": GREY, "width": 1}, hovertemplate="%{y:.2%}"),
+    ]  # fmt: skip
+    return figure(
+        traces,
+        x="compute, in samples",
+        y="right",
+        xaxis={"type": "log", "tickvals": found.ns, "ticktext": [str(n) for n in found.ns]},
+        yaxis={"tickformat": ".0%", "rangemode": "tozero"},
+    )
+
+
+def map_figure(found: Found) -> Figure:
+    """QAlign minus weighted vote in many worlds, where shipped sets lie, and this world."""
+    worlds, here = simulated(), found.near_misses.value
+    colours = [[0, COLOURS["wmv"]], [0.5, "rgba(128, 138, 150, 0.25)"], [1, COLOURS["qalign"]]]
+    points = [100 * d for d in worlds["difference"]]
+    sets = shipped()
+    traces = [
+        scatter(x=worlds["one"], y=[1 - y for y in worlds["near_miss"]], mode="markers",
+                name="a world of the model", showlegend=False,
+                marker={"symbol": "square", "size": 17, "color": points, "colorscale": colours,
+                        "cmin": -25, "cmax": 25, "line": {"width": 0},
+                        "colorbar": {"title": {"text": "QAlign − weighted vote, points",
+                                               "side": "right"},
+                                     "thickness": 10, "tickformat": "+d", "len": 1}},
+                customdata=points,
+                hovertemplate="QAlign − weighted vote: %{customdata:+.1f} points<extra></extra>"),
+        scatter(x=[s.one for s in sets], y=[1 - s.near_miss for s in sets], mode="markers",
+                name="shipped sets, measured",
+                marker={"symbol": "star", "size": 13, "color": "#1d2430",
+                        "line": {"color": "white", "width": 1.5}},
+                customdata=[[s.name, s.pairs] for s in sets],
+                hovertemplate="%{customdata[0]}: %{customdata[1]:,} pairs<extra></extra>"),
+    ]  # fmt: skip
+    if here is not None and found.one > 0:
+        traces.append(
+            scatter(x=[found.one], y=[1 - min(here, MOST)], mode="markers", name="your settings",
+                    marker={"symbol": "circle-open", "size": 18, "color": "#1d2430",
+                            "line": {"width": 3}}, hoverinfo="skip")
+        )  # fmt: skip
+    return figure(
+        traces,
+        x="one sample in … is right",
+        y="the reward prefers the right one",
+        hovermode="closest",
+        margin={"r": 4},
+        xaxis={"type": "log", "tickvals": [1 / n for n in RARITIES],
+               "ticktext": list(RARITIES.values()), "tickangle": 0,
+               "range": [math.log10(0.6), math.log10(0.0002)]},
+        # by how often it is wrong: what matters is between 90 and 99.8 %
+        yaxis={"type": "log", "tickvals": [1 - share for share in TOLD_APART],
+               "ticktext": [f"{100 * share:g} %" for share in TOLD_APART],
+               "range": [math.log10(1 - LEAST), math.log10(1 - MOST)]},
+        shapes=[{"type": "line", "x0": 1 / 300, "x1": 1 / 300, "yref": "paper", "y0": 0, "y1": 1,
+                 "line": DOTTED}],
+    )  # fmt: skip
+
+
+def told(found: Found) -> tuple[Words, ...]:
+    """What follows from this world, with its uncertainty."""
+    n, ceiling = found.ns[-1], float(found.any_of[-1])
+    gap, low, high = found.difference("qalign", "wmv")
+    points = f"{100 * gap:+.1f} points, 95 % interval {100 * low:+.1f} to {100 * high:+.1f}"
+    points = points.replace("-", "−")
+    chain = found.rate("qalign")
+    assert chain.value is not None
+    assert chain.band is not None
+    if low > 0:
+        verdict = "Here a chain is worth it"
+    elif high < 0:
+        verdict = "Here the weighted vote is ahead, and nobody waits for a chain"
+    else:
+        verdict = "Here the two are not told apart, and a vote need not be waited for"
+    above = chain.band[0] > ceiling
+    more = (
+        f" It is right more often than any rule over those samples could be: {percent(chain.value)}"
+        f" against {percent(ceiling)}."
+        if above
+        else ""
+    )
+    others = [method for method in METHODS if method != "qalign"]
+    cards: list[tuple[str, str] | tuple[str, str, str]] = [
+        ("One sample is right", f"1 time in {number(round(1 / found.one))}"),
+        (f"Any of {n} is", percent(ceiling)),
+        ("QAlign", _band(found, "qalign"), "good"),
+        *((NAMES[method].name, _band(found, method)) for method in others),
+    ]
+    said = (
+        f"{verdict}: at the compute of {n} samples QAlign minus {in_a_sentence(NAMES['wmv'].name)} "
+        f"is {points}.{more} Simulated: {found.right['qalign'].shape[1]} problems, the same for "
+        "all; one sample and any of n are exact for them."
+    )
+    return note(said), facts(cards)
+
+
+def _band(found: Found, method: Method) -> str:
+    rate = found.rate(method)
+    assert rate.value is not None
+    assert rate.band is not None
+    low, high = rate.band
+    return f"{percent(rate.value)} ({100 * low:.0f} to {100 * high:.0f})"
+
+
+def curve_table(found: Found) -> Words:
+    """Every method at every budget."""
+    rows = [
+        (str(n), *(found.rate(method, k).value for method in METHODS), float(found.any_of[k]))
+        for k, n in enumerate(found.ns)
+    ]
+    return table(("samples", *(NAMES[method].name for method in METHODS), "any of n"), rows)
+
+
+def map_table() -> Words:
+    """The shipped sets, then the worlds of the map."""
+    worlds = simulated()
+    rows: list[tuple[str | float | None, ...]] = [
+        (s.name, s.one, s.near_miss, s.pairs, None) for s in shipped()
+    ]
+    rows += [
+        ("simulated", one, near, None, 100 * gap)
+        for one, near, gap in zip(
+            worlds["one"], worlds["near_miss"], worlds["difference"], strict=True
+        )
+    ]
+    heads = ("", "one sample", "prefers the right one", "pairs", "QAlign − weighted vote, points")
+    return table(heads, rows)
+
+
+def draw(
+    decisions: float, chance: float, near_miss: float, beta: float, agree: float, budget: str
+) -> View:
+    """Everything that the section shows."""
+    situation = Situation(int(decisions), chance / 100, near_miss / 100, beta, agree / 100)
+    found = explore(situation, most=int(budget))
+    curve = curve_figure(found), curve_table(found)
+    return View(told(found), (curve, (map_figure(found), map_table())))
+
+
+def build() -> Section:
+    """The section's widgets."""
+    heading(
+        "When is a chain worth it?",
+        "When right answers are so rare that a pool seldom holds one, and the reward tells near "
+        "misses apart. A model of it: a solution is some decisions, all of which must be right; a "
+        "chain keeps the first ones and draws the rest again.",
+    )
+    with gr.Column(elem_classes="lab-own"):
+        decisions = gr.Slider(2, 20, 12, step=1, label="Decisions of a solution",
+                              elem_id="lab-decisions", min_width=200)  # fmt: skip
+        chance = gr.Slider(30, 95, 60, step=1, label="Each is right, %", elem_id="lab-chance",
+                           min_width=200)  # fmt: skip
+        near_miss = gr.Slider(55, 100, 98, step=1, elem_id="lab-near-miss", min_width=200,
+                              label="Near misses told apart, %",
+                              info="two solutions that differ in one decision")  # fmt: skip
+        beta = gr.Slider(0.05, 2, 0.3, step=0.05, label="β; a right decision is worth 1",
+                         elem_id="lab-worth-beta", min_width=200)  # fmt: skip
+        agree = gr.Slider(0, 100, 0, step=1, label="Wrong answers that agree, %",
+                          elem_id="lab-agree", min_width=200)  # fmt: skip
+        budget = gr.Radio(list(BUDGETS), value="256", label="Compute, in samples",
+                          elem_id="lab-budget", min_width=200)  # fmt: skip
+    panel = view(
+        "lab-worth-told",
+        {
+            "worth": "Right answers for compute",
+            "worth-map": "Where does a chain win?",
+        },
+    )
+    controls = [decisions, chance, near_miss, beta, agree, budget]
+    return Section(draw, controls, panel, uses_world=False)
