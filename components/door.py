@@ -84,6 +84,8 @@ class Door:
         finally:
             self._readers[stream] -= 1
             self._readers += Counter()  # forgets what nobody reads
+            if "/call/" in scope["path"]:
+                forget(scope["app"], stream)
 
     async def _post(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Check what is sent and pass it on; what it starts has to be read.
@@ -146,9 +148,19 @@ class Door:
             pass
 
         get = {**scope, "method": "GET", "raw_path": scope["path"].encode()}
-        with suppress(TimeoutError, RuntimeError):  # it is read to its end, or forgotten already
+        with suppress(TimeoutError):
             async with asyncio.timeout(1.0):
-                await self._app(get, silent, nowhere)
+                await self._get(get, silent, nowhere)
+
+
+def forget(app: Any, session: str) -> None:
+    """Let Gradio forget the session of a call, which does not come again: half a megabyte.
+
+    Without its tables it keeps the sessions last used, and a program's take the place of visitors'.
+    """
+    holder = getattr(app, "state_holder", None)
+    for table in ("session_data", "time_last_used"):
+        getattr(holder, table, {}).pop(session, None)
 
 
 def _stream_of(scope: Scope) -> str | None:

@@ -19,6 +19,7 @@ from browser import ROOT, serve
 from tiny_models import model_of, tokenizer
 
 from components.common import theme
+from components.door import forget
 from components.lab import view
 from qalign_core.models import loading
 from qalign_core.models.chat import Text
@@ -154,6 +155,13 @@ def test_without_a_name_for_the_attention_the_plain_one_is_taken():
 
 
 # Gradio: its module of plotly.js
+
+
+def test_without_gradios_table_of_sessions_it_keeps_the_last_ones():
+    forget(SimpleNamespace(), "a")
+    holder = SimpleNamespace(session_data={"a": 1, "b": 2}, time_last_used={"a": 1})
+    forget(SimpleNamespace(state_holder=holder), "a")
+    assert (holder.session_data, holder.time_last_used) == ({"b": 2}, {})
 
 
 def test_gradios_module_of_plotly_is_there_and_the_head_brings_none():
