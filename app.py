@@ -108,10 +108,10 @@ if __name__ == "__main__":
     sys.setswitchinterval(0.0005)
     # the lab's 121 responses: a second thread waits for the first longer than it multiplies
     threadpool_limits(1, user_api="blas")
-    runs = Runs()
     try:
+        runs = Runs()
         demo = build_app(runs, Path(sys.argv[1]) if len(sys.argv) > 1 else None)
-    except QAlignError as error:  # the operator's own registry or trace
+    except QAlignError as error:  # the operator's own limits, registry or trace
         sys.exit(f"app.py: {error}")
     demo.launch(**launch_options(), prevent_thread_lock=True)
     runs.warm_up()  # only now: importing torch would starve the launch's own check of the address

@@ -100,8 +100,10 @@ class Limits:
             name = f"QALIGN_MAX_{cap.name.upper()}"
             if name in environment:
                 text = environment[name].strip()
-                if not text.isdecimal() or int(text) < 1:
-                    raise InvalidSetting(f"{name} must be a whole number above 0, got {text!r}")
+                if not (text.isdecimal() and len(text) < 16 and int(text)):
+                    raise InvalidSetting(
+                        f"{name} must be a whole number above 0, got {shown(text)}"
+                    )
                 values[cap.name] = int(text)
         return cls(**values)
 

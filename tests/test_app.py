@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import subprocess
+import sys
 import threading
 from itertools import pairwise
 
+import gradio as gr
 import httpx
 import pytest
 from browser import PATIENCE, serve
@@ -19,13 +22,16 @@ from toys import PROMPT, ToyLM, ToyRM
 import app
 from components import door
 from components.common.new_problem import new_problem
+from components.common.status import next_problem, status_value
 from components.common.theme import head
+from components.common.words import COUNTED
 from components.endpoints import settings
 from components.session.offer import Offer
-from components.session.runs import Runs
+from components.session.runs import IDLE, Runs, Status
 from components.watch.page import recorded_run
 from qalign_core import collect, run_chain
 from qalign_core.assets import ASSETS
+from qalign_core.errors import QAlignError
 from qalign_core.run import Limits, Run
 from qalign_core.runs.trace import parse_trace
 
@@ -236,6 +242,19 @@ def test_a_call_that_nobody_ever_reads_ends(monkeypatch, way):
         assert forgotten.text == 'event: error\ndata: "404: Not Found"\n\n'
 
 
+def test_calls_of_programs_leave_no_session_behind():
+    runs = Runs(Limits(), load=lambda *_: (ToyLM(), ToyRM()))
+    demo = app.build_app(runs)
+    with serve(demo, **app.launch_options()) as address:
+        call = f"{address}gradio_api/call/v2/run_chain"
+        for _ in range(3):
+            event = httpx.post(call, json={"prompt": PROMPT, "steps": 1}).json()["event_id"]
+            assert "event: complete" in httpx.get(f"{call}/{event}", timeout=PATIENCE).text
+        httpx.get(f"{address}config")  # what comes after the last word of a call has been done
+        assert len(demo.app.state_holder.session_data) == 0
+        assert runs.active == 0
+
+
 def test_a_call_whose_reader_comes_in_time_goes_on(monkeypatch):
     monkeypatch.setattr(door, "UNREAD", 1.0)
     lm = EndlessLM()
@@ -307,6 +326,11 @@ def test_no_file_is_taken_or_given(toy_app, path):
         assert answer.json() == {"detail": "this server takes no files"}
 
 
+def test_both_pages_with_costs_say_what_is_counted():
+    shown = [str(c["props"].get("value")) for c in app.build_app().config["components"]]
+    assert sum(COUNTED in text for text in shown) == 2
+
+
 def test_mcp_is_offered_only_if_asked_for(monkeypatch):
     assert "mcp_server" not in app.launch_options()
     monkeypatch.setenv("QALIGN_MCP", "1")
@@ -338,6 +362,48 @@ def test_the_recorded_run_is_one_of_the_shipped_models_and_at_most_64_kb():
     changed = [step for step in trace.steps[1:] if step.changed]
     assert any(step.accepted for step in changed)
     assert any(not step.accepted for step in changed)
+
+
+def test_a_trace_that_a_killed_writer_left_opens_to_its_last_whole_line(tmp_path):
+    text, _ = recorded_run()
+    lines = text.splitlines(keepends=True)
+    cut = tmp_path / "cut.jsonl"
+    for half in (lines[9].encode()[:-20], b'{"type":"step","text":"\xf0\x9f'):
+        cut.write_bytes("".join(lines[:9]).encode() + half)
+        assert recorded_run(cut)[0] == "".join(lines[:9])
+    cut.write_text(text.replace('"beta":', '"beta":null,"was":', 1))
+    with pytest.raises(QAlignError, match="beta must be a finite number"):
+        app.build_app(trace=cut)
+
+
+@pytest.mark.parametrize(
+    ("environment", "arguments", "said"),
+    [
+        ({"QALIGN_MAX_RUNS": "0"}, [], "QALIGN_MAX_RUNS must be a whole number above 0, got '0'"),
+        ({}, ["no-such-trace.jsonl"], "no-such-trace.jsonl cannot be read (No such file"),
+        ({"QALIGN_REGISTRY": "nowhere.toml"}, [], "QALIGN_REGISTRY=nowhere.toml cannot be read"),
+    ],
+)
+def test_what_the_operator_gets_wrong_is_one_sentence(environment, arguments, said):
+    ended = subprocess.run(
+        [sys.executable, "app.py", *arguments],
+        cwd=ASSETS.parent,
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert ended.returncode == 1
+    assert ended.stderr.startswith(f"app.py: {said}")
+    assert ended.stderr.count("\n") == 1
+
+
+def test_a_new_problem_leaves_the_status_of_a_run_that_goes_on():
+    for state in ("loading", "queued", "sampling"):
+        *_, said = next_problem("long", status_value(Status(state, "It goes on.")))
+        assert said == gr.skip()
+    prompt, *_, said = next_problem("long", status_value(IDLE))
+    assert json.loads(said) == {"state": "idle", "text": f"Next run: {prompt}"}
 
 
 def test_new_problems_come_with_a_known_answer_where_there_is_one():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections import Counter
 
 import pytest
@@ -193,6 +194,28 @@ async def test_the_panels_agree_with_the_chain_up_to_the_step(visit):
         votes = Counter(extract_number(s.response.text) for s in states).most_common(4)
         for shown, (_, n) in zip(shares, votes, strict=False):
             assert numbers(shown) == [n, pytest.approx(100 * n / len(states), abs=0.51)]
+
+
+@pytest.mark.parametrize("beta", [0.1, 1.0, 5.0])
+async def test_the_histogram_ends_at_its_highest_bar_and_says_what_its_target_is_worth(visit, beta):
+    trace = toy_trace(beta=beta)
+    rewards = parse_trace(trace).rewards
+    weights = [math.exp((r - max(rewards)) / beta) for r in rewards]
+    worth = sum(weights) ** 2 / sum(w * w for w in weights)
+    page = await open_player(visit, trace)
+    for t in (1, 7, 32):
+        await page.evaluate(f"api.seek({t})")
+        await at(page, t)
+        drawn = await page.locator("svg:has(> .qp-bars) > path").evaluate_all(
+            "all => all.map((path) => path.getAttribute('d'))"
+        )
+        tops = [float(y) for path in drawn for y in re.findall(r"V(-?[\d.]+)", path or "")]
+        assert min(tops) == pytest.approx(8, abs=0.06)
+        said = await page.locator(".qp-value", has_text="effective samples").inner_text()
+        (shown,) = re.findall(r"target: ([\d.]+) effective samples", said)
+        assert float(shown) == pytest.approx(worth, rel=5.1e-3)
+        assert ("too few to draw" in said) == (worth < 5)
+        assert bool(drawn[2]) == (worth >= 5)  # bars, the model alone, the target
 
 
 async def test_a_click_on_the_reward_trace_goes_there_and_burn_in_is_shaded(visit):
@@ -461,6 +484,12 @@ async def test_a_broken_file_gets_one_sentence_and_changes_nothing(visit, kind):
     assert said.endswith(".")
     assert said.count(". ") <= 1
     assert await page.evaluate("[api.position.t, api.position.last]") == [7, 32]
+
+
+@pytest.mark.parametrize("text", ["{}\n", "half a li", "[" * 9999])
+async def test_a_recorded_run_that_is_none_is_said_in_one_sentence(visit, text):
+    page = await visit(standalone(text, options=STILL))
+    await page.get_by_text("This trace cannot be shown. Line 1").wait_for()
 
 
 async def test_a_growing_run_shows_only_what_has_arrived_and_stop_keeps_it(visit):

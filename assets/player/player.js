@@ -420,7 +420,11 @@ export function mount(element, options = {}) {
   Object.assign(player, { qalign: api });
   new ResizeObserver(measure).observe(element);
   measure();
-  if (options.text) open(options.text, options.name);
+  try {
+    if (options.text) open(options.text, options.name);
+  } catch (error) {
+    tell(`This trace cannot be shown. ${/** @type {Error} */ (error).message}`, true);
+  }
   if (options.step != null) seek(options.step);
   return api;
 }

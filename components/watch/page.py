@@ -30,7 +30,7 @@ from qalign_core.analysis.tuning import tune_beta
 from qalign_core.assets import ASSETS
 from qalign_core.errors import InvalidSetting, QAlignError
 from qalign_core.protocols import LanguageModel
-from qalign_core.run import Run
+from qalign_core.run import Run, check_beta
 from qalign_core.runs.trace import TraceReader, load_trace
 from qalign_core.types import Response
 
@@ -83,9 +83,12 @@ def recorded_run(path: Path = RECORDED) -> tuple[str, Run]:
 
     Raises:
         InvalidTrace: the file is no trace.
+        InvalidSetting: it was put together from several betas.
     """
     run = load_trace(path).header.run
-    return path.read_text(encoding="utf-8"), run
+    check_beta(run.beta)
+    text = path.read_text(encoding="utf-8", errors="ignore")
+    return text[: text.rfind("\n") + 1] or text, run  # a killed writer leaves half a line
 
 
 def link_of(header: str) -> dict[str, str]:
@@ -134,7 +137,7 @@ def build_watch_page(runs: Runs, demo: gr.Blocks, trace: Path | None = None) -> 
         The settings: Compare takes their problem over.
 
     Raises:
-        InvalidTrace: it is none.
+        InvalidTrace, InvalidSetting: as `recorded_run`.
     """
     text, start = recorded_run(trace or RECORDED)
     with gr.Column(elem_id="watch"):
