@@ -215,6 +215,9 @@ def test_histograms_share_their_bins_and_weigh_as_the_methods_do() -> None:
         s.state.reward for s in comparison.trace.steps
     ]
     assert np.allclose(bars[1].y, shares(pool, weights, reward_bins(everything)))
+    highest = max(float(np.max(bar.y)) for bar in bars)
+    for axis in (figure.layout.yaxis, figure.layout.yaxis2, figure.layout.yaxis3):
+        assert highest < axis.range[1] < 1.2 * highest
 
 
 def test_the_mixture_can_be_laid_over_the_histograms() -> None:

@@ -6,9 +6,11 @@ import asyncio
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +18,7 @@ import pytest
 from folder_client import PROBLEMS, RUN, TOTAL, fill
 from toys import ToyLM, ToyRM
 
-from qalign_core import load_trace
+from qalign_core import cli, load_trace
 from qalign_core.cli import main
 from qalign_core.decide.rules import majority_vote
 from qalign_core.errors import InvalidPrompt, InvalidSetting, InvalidTask, InvalidTrace
@@ -24,6 +26,7 @@ from qalign_core.runs import folder as folders
 from qalign_core.runs.folder import answers_in, load_results, results_in, run_set
 from qalign_core.runs.problem_sets import Problem, load_problems
 from qalign_core.runs.results import pack
+from qalign_core.runs.store import open_trace
 
 CLIENT = Path(__file__).with_name("folder_client.py")
 RUNS = "0*.jsonl"
@@ -125,6 +128,35 @@ async def test_two_that_share_a_folder_draw_nothing_twice(whole, tmp_path, monke
     assert contents(tmp_path) == contents(whole)
     assert one.n + two.n == TOTAL
     assert min(one.n, two.n) > 0
+
+
+def test_what_another_process_has_in_work_is_told(whole, tmp_path, monkeypatch):
+    monkeypatch.setattr(folders, "WAIT", 0.0)
+    shutil.copytree(whole, tmp_path / "shared")
+    path = folders.trace_path(tmp_path / "shared", 1)
+    told = []
+    with ExitStack() as other:
+        other.enter_context(open_trace(path, load_trace(path).header))
+
+        def progress(n_new, n_done, n_elsewhere):
+            told.append((n_done, n_elsewhere))
+            if n_elsewhere:
+                other.close()
+
+        fill(tmp_path / "shared", progress=progress)
+    assert (len(PROBLEMS) - 1, 1) in told
+    assert told[-1] == (len(PROBLEMS), 0)
+
+
+def test_the_command_line_says_that_others_are_waited_for(tmp_path, capsys, monkeypatch):
+    async def waits(*_, progress, **__):
+        progress(0, 0, 1)
+
+    monkeypatch.setattr(cli, "run_set", waits)
+    monkeypatch.setattr(cli, "load_language_model", lambda *_, **__: ToyLM())
+    monkeypatch.setattr(cli, "load_reward_model", lambda *_, **__: ToyRM())
+    main(["run", "--prompts", "in_distribution", "--problems", "1", "--out", str(tmp_path)])
+    assert "1 with other processes" in capsys.readouterr().err
 
 
 def test_cut_anywhere_a_file_is_continued_to_the_same_trace(whole, tmp_path):

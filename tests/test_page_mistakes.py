@@ -126,6 +126,15 @@ async def test_the_link_of_an_opened_trace_draws_its_run_again(visit, toy_app, t
     await says(page, ".qp-note", "It draws the run of this file again.")
 
 
+async def test_an_opened_trace_that_cannot_be_linked_says_so(visit, toy_app, tmp_path):
+    page = await visit(toy_app, reduced=True)
+    text = toy_trace(6).replace('"temperature":1.0', '"temperature":"hot"', 1)
+    async with page.expect_response(lambda answer: "component_server" in answer.url):
+        await open_file(page, tmp_path, text)
+    await page.get_by_role("button", name="Copy link").locator("visible=true").click()
+    await says(page, ".qp-note", "This file cannot be linked. line 1 of the trace has temperature")
+
+
 async def test_a_link_has_the_state_of_its_own_page_only(visit, toy_app):
     page = await visit(f"{toy_app}?seed=5&steps=8&step=3&lab-beta=0.5", reduced=True)
     await page.click("#tab-compare-button")
@@ -212,7 +221,8 @@ async def test_a_notice_leaves_when_what_it_says_is_past(visit, toy_app):
 @pytest.mark.parametrize("name", ["watch", "compare"])
 async def test_stop_and_new_problem_say_what_happened(visit, toy_app, name):
     page = await visit(f"{toy_app}?tab={name}&steps=1024&seed=4")
-    await page.wait_for_selector(f"#{name}-stop")
+    said = ".qp-note" if name == "watch" else "#compare .q-status"
+    await says(page, said, "settings are in place")  # what comes later would replace what Stop says
     await page.click(f"#{name}-stop")
     await says(page, f"#{name} .q-status", "Nothing is running.")
     if name == "compare":

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -116,6 +118,39 @@ def test_the_cards_table_of_differences_is_the_reports(
         expected.append(f"| {title} | {' | '.join(cells)} |")
     card = (ASSETS / "models" / "README.md").read_text("utf-8").replace("−", "-")
     assert "\n".join(expected) in card, "the table is:\n" + "\n".join(expected)
+
+
+def test_the_page_of_results_says_the_reports_numbers(
+    shipped: dict[str, list[dict[str, Any]]],
+) -> None:
+    said = " ".join(
+        (ASSETS.parent / "docs/results.md").read_text("utf-8").replace("**", "").split()
+    )
+    found = {(r["set"], r["b"], r["n"]): r for r in shipped["paired"]}
+    for place in (("in_distribution", "wmv", 256), ("shifted", "wmv", 256), ("long", "wmv", 256),
+                  ("in_distribution-weak", "mv", 128)):  # fmt: skip
+        value, low, high = (100 * found[place][key] for key in ("difference", "low", "high"))
+        one = f"{value:+.1f}" if value > 0 else f"{value:.1f}"
+        assert re.search(rf"{re.escape(one)} (points )?\({low:.1f} to {high:.1f}\)", said), place
+    at = {(r["set"], r["method"], r["n"]): r for r in shipped["rows"]}
+    for name in ("in_distribution", "shifted", "long"):
+        columns = [("mv", 1), *((method, 256) for method in ("mv", "bon", "wmv", "qalign"))]
+        rows = [[100 * at[name, *c][key] for key in ("accuracy", "low", "high")] for c in columns]
+        cells = [f"{value:.1f} ({low + 1e-9:.0f}-{high + 1e-9:.0f})" for value, low, high in rows]
+        assert f"| {name.replace('_', ' ')} | {' | '.join(cells)} |" in said
+
+
+@pytest.mark.parametrize("path", sorted(RESULTS.glob("*.zip")), ids=lambda path: path.stem)
+def test_the_shipped_results_are_billed_by_the_run_alone(path: Path) -> None:
+    # the embedded reward model reads on, so it reads what the language model wrote
+    for each in unpack(path).records:
+        first = each.chain_cost[: each.n_chains, 0]
+        for cost in (each.pool_cost, each.chain_cost):
+            assert (cost[:, 0] == cost[:, 1]).all()
+            assert cost.min() >= 1
+        assert (first == each.chain_length[: each.n_chains]).all()
+        assert (each.chain_cost[:, 0] <= each.chain_length).all()
+        assert each.prompt[0] == each.prompt[1] > 0
 
 
 def record(id_: str, seed: int, n_chains: int = 1) -> Record:

@@ -205,7 +205,8 @@ def test_level_is_said_only_within_three_points_and_the_width_beside_it() -> Non
     assert "within ±3 points" in findings(alike)[0]
     apart = [point("qalign", 256, 0.8), point("wmv", 256, 0.8, seed=1)]
     assert "not within ±3 points" in findings(apart)[0]
-    assert "not told apart" in differences_html(apart, SETTINGS)
+    assert "] not told apart" in differences_html(apart, SETTINGS)
+    assert "] level" in differences_html(alike, SETTINGS)
 
 
 def test_overlapping_bands_do_not_hide_a_difference_that_the_problems_show() -> None:

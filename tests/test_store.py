@@ -266,6 +266,15 @@ def test_what_is_written_whole_is_there_as_a_whole_or_not_at_all(path) -> None:
     assert [each.name for each in path.parent.iterdir()] == [path.name]
 
 
+def test_a_file_is_on_the_disk_before_it_takes_its_name(tmp_path, monkeypatch) -> None:
+    done, replace = [], Path.replace
+    monkeypatch.setattr(os, "fsync", lambda descriptor: done.append("written"))
+    monkeypatch.setattr(Path, "replace", lambda *both: done.append("named") or replace(*both))
+    write_whole(tmp_path / "a", b"x")
+    assert done == ["written", "named"]
+    assert (tmp_path / "a").read_bytes() == b"x"
+
+
 @pytest.mark.parametrize("place", ["/dev/full", "/dev/zero", "/dev/null", "/proc", "/proc/x"])
 def test_what_is_no_file_is_refused_in_one_sentence(place) -> None:
     with pytest.raises(InvalidSetting, match=r"^/\S+ (is no file|cannot be written)[^\n]*$"):
