@@ -101,6 +101,7 @@ async def test_each_entry_plays_at_one_click_and_has_a_link(visit, toy_app):
         await page.wait_for_function(f"{API}.text.length === {len(entry.path.read_text('utf-8'))}")
         await page.wait_for_function(f"{API}.position.t >= 1")
         assert await page.inner_text(".qp-origin") == entry.title
+        assert await page.inner_text(".qp-note") == entry.says
         assert not await page.locator(".qg-list").is_visible()
         await page.wait_for_function(f"location.search.includes('run={name}')")
         last = await page.evaluate(f"{API}.position.last")

@@ -31,16 +31,16 @@ function mount(host, entries, server) {
    * @param {Entry} entry
    * @param {number | null} [step]
    */
-  async function choose({ name, title, page }, step = null) {
+  async function choose(entry, step = null) {
     list?.close();
-    if (page === "compare") {
+    if (entry.page === "compare") {
       shell.turn("compare");
       return;
     }
-    const said = await server.recorded_text(name)
+    const said = await server.recorded_text(entry.name)
       .catch(() => ({ error: "The server did not answer." }));
     if ("error" in said) shell.tell(said.error);
-    else shell.recorded(name, said.text, title, step);
+    else shell.recorded(entry, said.text, step);
   }
 
   /** @param {Entry} entry */

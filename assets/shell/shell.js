@@ -123,23 +123,23 @@ function sayUnseen(api) {
 }
 
 /**
- * Show a run of the gallery, as soon as there is a player.
- * @param {string} name
+ * Show a run of the gallery, as soon as there is a player, and say what there is to see.
+ * @param {import("../gallery/gallery.js").Entry} entry
  * @param {string} text its trace
- * @param {string} title
  * @param {number | null} step to open at
  */
-function recorded(name, text, title, step) {
+function recorded(entry, text, step) {
   const api = player();
   if (!api) {
-    window.requestAnimationFrame(() => recorded(name, text, title, step));
+    window.requestAnimationFrame(() => recorded(entry, text, step));
     return;
   }
   shown = "recorded";
-  fromGallery = name;
-  api.open(text, title);
-  remember("watch", { [RUN]: name });
+  fromGallery = entry.name;
+  api.open(text, entry.title);
+  remember("watch", { [RUN]: entry.name });
   if (step !== null) api.seek(step);
+  api.tell(entry.says);
   sayUnseen(api);
 }
 
