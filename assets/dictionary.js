@@ -32,3 +32,18 @@ export function term(id, text) {
   const said = text ?? IDEAS[id]?.word ?? id;
   return id in IDEAS ? h("button", { type: "button", "data-term": id }, said) : h("span", said);
 }
+
+/** @type {Record<string, Record<string, string>>} */
+const MODELS = /** @type {any} */ (globalThis).QAlignModels ?? {};
+
+/**
+ * A model as people call it, in a few words: "0.9M word-problem model" for "embedded"; of a sum of
+ * rewards each. A model that is not in the registry is called by its id.
+ * @param {"lm" | "rm"} kind
+ * @param {string} id
+ */
+export function modelName(kind, id) {
+  const name = (/** @type {string} */ part) =>
+    MODELS[kind]?.[part]?.replace(/[,(].*/, "").trim() ?? part;
+  return id.split(/( \+ |\*)/).map((part) => (part === "*" ? " × " : name(part))).join("");
+}

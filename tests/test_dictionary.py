@@ -18,6 +18,7 @@ from components.lab.page import SECTIONS
 from qalign_core.analysis.comparisons import METHODS
 from qalign_core.export import dictionary
 from qalign_core.export.dictionary import Idea, colours, ideas
+from qalign_core.registry import entries
 
 GROUNDS = (("#ffffff", "#f6f7f9"), ("#171e2a", "#0f141d"))
 """Cards and pages, light and dark."""
@@ -189,9 +190,13 @@ def test_every_term_that_a_page_asks_for_is_in_the_dictionary():
 def test_scripts_get_what_python_reads_and_no_markup():
     told = dictionary.script()
     assert "<" not in told
-    data = json.loads(told.removeprefix("globalThis.QAlignDictionary = ").removesuffix(";\n"))
+    handed = dict(re.findall(r"^globalThis\.(\w+) = (.*);$", told, re.MULTILINE))
+    data = json.loads(handed["QAlignDictionary"])
     assert list(data) == list(ideas())
     assert data["beta"]["symbol"] == "β"
+    models = json.loads(handed["QAlignModels"])
+    assert models["lm"]["embedded"] == "0.9M word-problem model, trained here"
+    assert models["rm"].keys() == {id_ for kind, id_ in entries() if kind == "rm"}
 
 
 def test_a_term_is_a_button_whose_text_is_text():

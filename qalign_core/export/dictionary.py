@@ -14,6 +14,7 @@ from types import MappingProxyType
 from urllib.parse import urlencode
 
 from qalign_core.assets import ASSETS
+from qalign_core.registry import entries
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +55,8 @@ def _read() -> tuple[Mapping[str, tuple[str, str]], Mapping[str, Idea]]:
     tables = tomllib.loads((ASSETS / "dictionary.toml").read_text("utf-8"))
     colours = {name: (light, dark) for name, (light, dark) in tables.pop("colours").items()}
     ideas: dict[str, Idea] = {}
-    for part, entries in tables.items():
-        for id_, entry in entries.items():
+    for part, told in tables.items():
+        for id_, entry in told.items():
             if id_ in ideas:
                 raise ValueError(f"dictionary.toml: {id_} stands in {ideas[id_].part} and {part}")
             ideas[id_] = Idea(part=part, **entry)
@@ -109,7 +110,19 @@ def _rgb(colour: str) -> str:
 
 
 def script() -> str:
-    """A script that hands the dictionary over to the pages' modules."""
+    """A script that hands the dictionary and the models' names over to the pages' modules."""
     data = {id_: {**asdict(idea), "link": idea.link} for id_, idea in ideas().items()}
+    return _handed("QAlignDictionary", data) + names()
+
+
+def names() -> str:
+    """A script that hands the models' names over: their titles by kind and id."""
+    found: dict[str, dict[str, str]] = {"lm": {}, "rm": {}}
+    for (kind, id_), entry in entries().items():
+        found[kind][id_] = entry.title
+    return _handed("QAlignModels", found)
+
+
+def _handed(name: str, data: object) -> str:
     told = json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
-    return f"globalThis.QAlignDictionary = {told};\n"
+    return f"globalThis.{name} = {told};\n"

@@ -51,7 +51,7 @@ def page_around(header: TraceHeader, *, title: str = "", says: str = "") -> tupl
     """
     player = (ASSETS / "player" / "player.css").read_text(encoding="utf-8")
     style = dictionary.style() + player + _STYLE
-    script = bundle(ASSETS / "player" / "player.js")
+    script = dictionary.names() + bundle(ASSETS / "player" / "player.js")
     window = html.escape(title or header.prompt[:MAX_TITLE] or "QAlign Explorer")
     heading = f"<h1>{html.escape(title)}</h1>" * bool(title)
     sentence = f"<p>{html.escape(says)}</p>" * bool(says)
