@@ -1,5 +1,6 @@
 /* The six phases of a step in a strip that opens where the action is, and what another beta would
    have decided. */
+import { term } from "../dictionary.js";
 import { differs, put, set } from "../dom.js";
 import { button, chart, h, icon, label, rewardScale, rule, s } from "./drawing.js";
 import { quantities, visitsAt, whatIf } from "./numbers.js";
@@ -31,7 +32,7 @@ const length = (/** @type {string} */ text) => h("b.c-length", text);
 const CELLS = [
   ({ step }) => {
     const n = step.oldLength;
-    return ["i = ", h("b", step.index), ` of ${n}, each with probability 1/${n}`];
+    return [term("cut", "i"), " = ", h("b", step.index), ` of ${n}, each with probability 1/${n}`];
   },
   ({ step }) => {
     const fresh = step.ids.length - step.index;
@@ -90,9 +91,9 @@ function formula({ trace, step }, q) {
     h("p.formula", "α = min(1, ", reward(over), " × ", length(lengths), ")"),
     h("p.formula", "\u2007= min(1, ", reward(brief(q.reward)), " × ", length(brief(q.lengths)),
       ") = ", h("b", alpha)),
-    h("p.small", "α, the chance to be taken: ", reward("how much better, over β"), ", times ",
-      length("old over new length"), " (a longer text can be cut in more places, ",
-      "so each rewrite of it is proposed less often)",
+    h("p.small", term("alpha", "α"), ", the chance to be taken: ",
+      reward("how much better, over β"), ", times ", term("length", "old over new length"),
+      " (a longer text can be cut in more places, so each rewrite of it is proposed less often)",
       q.logRatio >= 0 ? `; the ratio itself is ${brief(q.ratio)}` : "",
       q.agrees ? "." : "; this trace’s own α differs from the formula."),
   ];
@@ -114,7 +115,8 @@ function drawBar(_view, q) {
       h("span.zone-yes", { style: `width:${part(q.alpha)}` }, q.alpha > 0.3 ? "accept" : ""),
       h("span.zone-no", q.alpha < 0.7 ? "reject" : ""),
       h("i.needle", { style: `left:${part(q.u)}` })),
-    h("div.bar-scale", h("span", none), h("b", { style: below }, `u = ${u}`), h("span", all)),
+    h("div.bar-scale", h("span", none), h("b", { style: below }, term("coin", "u"), ` = ${u}`),
+      h("span", all)),
   ];
 }
 
@@ -201,8 +203,8 @@ export function ifsRow() {
   const isNew = differs();
   return {
     node: h("figure.panel.whatif", h("figcaption", "What if β were another?"),
-      h("p.small", "The same proposal and the same u. The smaller β, the more the reward decides; "
-        + "for this step only, as the chains would part ways here."), ifs),
+      h("p.small", "The same proposal and the same coin, at another β: the larger, the more the "
+        + "reward is distrusted. For this step only: from here on the chains would differ."), ifs),
     draw({ trace, step, t, phase, data }) {
       if (!isNew(`${data}/${t}/${phase}`)) return;
       if (!t || phase < LAST) {

@@ -1,5 +1,6 @@
 /* The side panels. Their curves are drawn for new data or a new size; what lies after the position
    is clipped away, so scrubbing costs a few attributes, not a redraw. */
+import { term } from "../dictionary.js";
 import { differs, put, set } from "../dom.js";
 import {
   OTHERS,
@@ -29,7 +30,7 @@ import { answerText, beginning, brief, fixed, many, percent, plain, px } from ".
 /** @typedef {import("./drawing.js").View} View */
 /** @typedef {import("./drawing.js").Part} Part */
 /** @typedef {import("./drawing.js").Seek} Seek */
-/** @typedef {[kind: string, sign: string, text: string]} Key */
+/** @typedef {[kind: string, sign: string, text: string | Node]} Key */
 
 const LEFT = 36;
 const RIGHT = 10;
@@ -158,7 +159,7 @@ function ring(x, y, r) {
 export function tracePanel(seek) {
   const keys = /** @type {Key[]} */ ([
     ["yes", "━", "current text"],
-    ["no", "○", "rejected proposal"],
+    ["no", "○", term("rejected", "rejected proposal")],
   ]);
   const panel = overSteps("Reward, step by step", 190, seek, ...keys);
   const isNew = differs();
@@ -224,8 +225,8 @@ export function tracePanel(seek) {
  */
 export function ratePanel(seek) {
   const keys = /** @type {Key[]} */ ([
-    ["yes", "━", "of the changed ones, 95 % band"],
-    ["ink", "╍", "of all"],
+    ["yes", "━", "of those that changed the text, 95 % band"],
+    ["ink", "╍", term("acceptance", "of all")],
   ]);
   const panel = overSteps("How often proposals are accepted", 108, seek, ...keys);
   const isNew = differs();
@@ -263,7 +264,7 @@ export function ratePanel(seek) {
     if (seen === 0) return "no proposal yet";
     const of = `${percent(chain.accepted[seen] / seen)} of all`;
     const n = chain.changed[seen];
-    return n ? `${of}, ${percent(chain.moves[seen] / n)} of the changed ones` : of;
+    return n ? `${of}, ${percent(chain.moves[seen] / n)} of those that changed the text` : of;
   }
 
   panel.node.classList.add("qp-rate");
@@ -285,8 +286,8 @@ export function histogramPanel() {
   const height = 122;
   const bottom = height - LOW;
   const svg = canvas(height);
-  const panel = frame("Where the chain spends its time", svg, ["yes", "■", "chain"],
-    ["base", "━", "model alone"], ["ink", "╍", "target, estimated"]);
+  const panel = frame("Where the chain spends its time", svg, ["yes", "■", term("chain")],
+    ["base", "━", term("base")], ["ink", "╍", term("target", "target, estimated")]);
   const bars = s("path.bars");
   const base = s("path.base-line");
   const target = s("path.all-line");
@@ -347,9 +348,8 @@ export function histogramPanel() {
       (v ? `M${x(b) + 0.5} ${bottom}V${y(v)}H${x(b + 1) - 0.5}V${bottom}Z` : ""));
     set(bars, { d: columns.join("") });
     const few = drawn.worth < FEW ? ", too few to draw" : "";
-    const alone = trace.base.length
-      ? `, model alone ${fixed(mean(trace.base))}; target: ${brief(drawn.worth)} effective samples`
-      : "";
+    const worth = `target from ${brief(drawn.worth)} effective samples`;
+    const alone = trace.base.length ? `, model alone ${fixed(mean(trace.base))}; ${worth}` : "";
     panel.tell(`mean reward ${fixed(mean(rewards))}${alone && alone + few}`, seen);
   }
 

@@ -1,5 +1,6 @@
 /* The chain player: a trace (JSON lines, qalign_core/runs/trace.py) in, a playable page out.
    Model text enters the page through text nodes only, never as markup. */
+import { modelName, term } from "../dictionary.js";
 import { differs, put, set, show, swap } from "../dom.js";
 import { beadList } from "./beads.js";
 import { ifsRow, phaseStrip } from "./cells.js";
@@ -25,6 +26,7 @@ import { LAST, narrate, plain, visible } from "./words.js";
  *   clear sentence and changes nothing
  * @property {() => void} stop
  * @property {(step: number | null) => void} expect a new run begins; show its step once it is there
+ * @property {(problem: string) => void} await a new problem takes the place of the run
  * @property {(t: number) => void} seek
  * @property {(phase: number) => void} goPhase
  * @property {(on?: boolean) => void} toggle play or pause
@@ -55,6 +57,7 @@ const TABS = {
   lineage: "Who wrote what",
   table: "Table",
 };
+const INVITATION = "This problem has not been run yet: press “Run it live”.";
 const PATIENCE = 250; // ms that a position must stay before an extra tab is drawn
 const TAB_PACE = 150; // ms between drawings of a tab while playing
 
@@ -82,6 +85,7 @@ export function mount(element, options = {}) {
   let burnIn = 0;
   /** @type {number | null} */
   let wanted = null; // the step to go to once the run has got there
+  let posed = ""; // a problem that waits for its run
   let sizes = { all: 0, trace: 370, panel: 370, score: 520 };
   let dirty = true;
   let frame = 0;
@@ -224,8 +228,10 @@ export function mount(element, options = {}) {
   }
   function render(/** @type {number} */ now) {
     put(origin, name);
+    player.toggleAttribute("data-waiting", !chain());
     if (!chain()) {
-      put(phases.say, "Waiting for the first step…");
+      if (posed) put(prompt, visible(posed));
+      put(phases.say, posed ? INVITATION : "Waiting for the first step…");
       return;
     }
     const view = look();
@@ -243,13 +249,20 @@ export function mount(element, options = {}) {
     if (!isNew(view.data)) return;
     const { header, end } = trace;
     const steps = `${view.chain.steps.length - 1} of ${header.steps} steps sampled`;
-    put(facts,
-      `${header.lm} · ${header.rm} · β = ${plain(header.beta)} · seed ${header.seed ?? 0}`);
+    const models = `${modelName("lm", header.lm)} · ${modelName("rm", header.rm)} · `;
+    facts.replaceChildren(models, term("beta", "β"),
+      ` = ${plain(header.beta)} · seed ${header.seed ?? 0}`);
     put(prompt, visible(header.prompt));
     if (end?.reason === "failed") put(state, `failed: ${visible(end.message)}`);
     else if (stopped || end?.reason === "stopped") put(state, "stopped");
-    else put(state, finished() ? "" : steps);
+    else put(state, finished() ? cost() : steps);
     bar.showChains(trace.chains, view.chain.id);
+  }
+
+  /** What the run has cost so far. */
+  function cost() {
+    const tokens = trace.chains.reduce((n, c) => n + c.generated[c.steps.length - 1], 0);
+    return `${tokens.toLocaleString("en-GB")} tokens written`;
   }
 
   // tabs
@@ -333,6 +346,7 @@ export function mount(element, options = {}) {
     source = from;
     name = called;
     chainId = trace.chains[0]?.id ?? 0;
+    posed = "";
     opened += 1;
     stopped = false;
     tell("");
@@ -396,7 +410,14 @@ export function mount(element, options = {}) {
     setSpeed,
     render,
     openTab: tabs.open,
+    await(/** @type {string} */ problem) {
+      if (source === "live") left = headOf(raw);
+      adopt(newTrace(), "", "next", "New problem");
+      posed = problem;
+      tabs.open("");
+    },
     expect(/** @type {number | null} */ step) {
+      posed = "";
       tell("");
       source = "next";
       wanted = step;

@@ -40,7 +40,7 @@ function openLab(section, frames = FRAMES) {
  * @param {Idea} idea
  */
 function heading(id, idea) {
-  return [idea.colour && look(id, idea), h("b", idea.word),
+  return [(idea.marker || idea.line) && look(id, idea), h("b", idea.word),
     idea.symbol && h("i", idea.symbol)].filter((part) => part !== "");
 }
 

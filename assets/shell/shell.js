@@ -40,7 +40,10 @@ const parameters = (text) => Object.fromEntries(new URLSearchParams(text));
  */
 function settings(page, names, values) {
   const now = named(names, values);
-  if (page === "watch") player()?.setBurnIn(Number(now.burn_in) || 0);
+  if (page === "watch") {
+    player()?.setBurnIn(Number(now.burn_in) || 0);
+    if ((player()?.position.last ?? 0) < 0) pose(String(now.prompt));
+  }
   const line = /** @type {HTMLElement | null} */ (document.querySelector(`#${page}-stale`));
   const before = ran[page];
   if (!line || !before) return;
@@ -48,6 +51,22 @@ function settings(page, names, values) {
   put(/** @type {Element} */ (line.querySelector("p")), before.prompt === now.prompt
     ? "Settings changed: run again to see them."
     : `Another problem is set; it waits for the next run: ${now.prompt}`);
+}
+
+/** Whether a run of Watch goes on. */
+function isRunning() {
+  const line = /** @type {HTMLElement | null} */ (document.querySelector("#watch .q-status"));
+  return ACTIVE.includes(line?.dataset.state ?? "");
+}
+
+/**
+ * A problem that has not been run stands on the stage of Watch, unless a run goes on there.
+ * @param {string} problem
+ */
+function pose(problem) {
+  if (isRunning()) return;
+  delete ran.watch; // nothing older is shown that its settings could differ from
+  player()?.await(problem);
 }
 
 /**
@@ -116,10 +135,7 @@ async function linkFile(api, server) {
 
 /** @param {Player} api */
 function sayUnseen(api) {
-  const line = /** @type {HTMLElement | null} */ (document.querySelector("#watch .q-status"));
-  if (ACTIVE.includes(line?.dataset.state ?? "")) {
-    api.tell("The live run goes on unseen; Stop ends it.");
-  }
+  if (isRunning()) api.tell("The live run goes on unseen; Stop ends it.");
 }
 
 /**
@@ -191,6 +207,7 @@ export const QAlignShell = {
   tell(/** @type {string} */ sentence) {
     player()?.tell(sentence);
   },
+  pose,
   seek(/** @type {number} */ t) {
     if (shown !== "recorded" || fromGallery || !linked) amend("watch", STEP, t);
   },

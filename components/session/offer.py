@@ -57,6 +57,11 @@ class Offer:
             for kind, known in both.items()
         }
 
+    def for_any_text(self, kind: str) -> str | None:
+        """The first language model ("lm") or reward model ("rm") that was made for any text."""
+        found = (entries()[kind, id] for id in self.models[kind])
+        return next((e.id for e in found if not e.finest and (e.parameters or e.own)), None)
+
     def check(self, lm: str, rm: str) -> None:
         """Refuse what is not offered; a reward may be a weighted sum, or "judge:LM".
 

@@ -55,7 +55,7 @@ class Status:
     text: str
 
 
-IDLE = Status("idle", "Idle. The model loads when you press Run.")
+IDLE = Status("idle", "Ready. The models load when you press “Run it live”.")
 
 
 class Feed:

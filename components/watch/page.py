@@ -10,6 +10,7 @@ from typing import Any
 import gradio as gr
 
 from components.common.folding import fold
+from components.common.foreign import foreign_line
 from components.common.form import RunForm
 from components.common.new_problem import KINDS
 from components.common.status import (
@@ -115,9 +116,10 @@ def _drawer(start: Run, runs: Runs) -> tuple[RunForm, gr.Dropdown, gr.Button, gr
             list(KINDS.items()), value="in_distribution", label="Kind of problem", filterable=False
         )
         new = gr.Button("New problem")
-        form.add("prompt", "reference", "extractor", "lm", "rm")
+        form.add("prompt", "reference", "lm", "rm")
         form.put("beta", beta_slider(beta_facts, start.beta))
         tune = gr.Button("Find the β that accepts about half", elem_id="watch-tune")
+        form.add("steps", "seed", "chains")
         with fold("More", "watch-more"):
             form.add(*form.rest)
         close = gr.Button("Close")
@@ -149,10 +151,12 @@ def build_watch_page(runs: Runs, demo: gr.Blocks, trace: Path | None = None) -> 
             settings = gr.Button("Settings", elem_id="watch-settings")
             recorded = gr.Button("Gallery", elem_id="watch-gallery")
         stale_line("watch")
+        foreign = gr.Row(visible=False, elem_classes="q-foreign")
         name = trace.name if trace else "Recorded run"
         player = chain_player(text, diagnose=diagnose, link=link_of, around=page_parts, name=name)
         gallery_list()
     form, kind, new_in_drawer, tune = _drawer(start, runs)
+    foreign_line(foreign, form, runs.offer)
     widgets, names = form.values(), form.names
 
     async def on_run(request: gr.Request, *values: Any) -> AsyncIterator[tuple[str, str]]:
@@ -222,7 +226,9 @@ def build_watch_page(runs: Runs, demo: gr.Blocks, trace: Path | None = None) -> 
     recorded.click(None, js="() => QAlignGallery.open()")
     for button in (new, new_in_drawer):
         texts = [form.widgets[name] for name in ("prompt", "reference", "extractor")]
-        button.click(next_problem, [kind, status], [*texts, status], **private)
+        button.click(next_problem, [kind, status], [*texts, status], **private).then(
+            None, form.widgets["prompt"], js="(problem) => QAlignShell.pose(problem)"
+        )
     gr.on(
         [widget.change for widget in widgets],
         None,

@@ -1,0 +1,49 @@
+"""A line that says, before a run, that its model was not made for such a text, and offers one."""
+
+from __future__ import annotations
+
+import html
+from typing import Any
+
+import gradio as gr
+
+from components.common.form import RunForm
+from components.session.offer import Offer
+from qalign_core.registry import entries, is_foreign
+
+
+def foreign_line(row: gr.Row, form: RunForm, offer: Offer) -> None:
+    """Fill a row, hidden at first, that shows itself while the form's prompt is foreign to its LM.
+
+    Args:
+        row: where it stands on the page.
+        form: with a prompt, a language model and a reward model.
+        offer: the models of this server; the first that was made for any text is one press away.
+    """
+    prompt, lm, rm = (form.widgets[name] for name in ("prompt", "lm", "rm"))
+    able = offer.for_any_text("lm")
+    with row:
+        said = gr.HTML(padding=False, apply_default_css=False)
+        title = entries()["lm", able].title if able else ""
+        take = gr.Button(f"Use {title}", size="sm", visible=able is not None)
+
+    def look(prompt: str, lm: str) -> tuple[gr.Row, str]:
+        foreign = is_foreign(lm, prompt or "")
+        return gr.Row(visible=foreign), sentence(offer.models["lm"].get(lm, lm)) if foreign else ""
+
+    quiet: dict[str, Any] = {
+        "api_visibility": "private",
+        "show_progress": "hidden",
+        "queue": False,
+    }
+    gr.on([prompt.change, lm.change], look, [prompt, lm], [row, said],
+          trigger_mode="always_last", **quiet)  # fmt: skip
+    take.click(lambda: (able, offer.for_any_text("rm") or gr.skip()), None, [lm, rm], **quiet)
+
+
+def sentence(title: str) -> str:
+    """What is said of a text for which the model of this title was not made."""
+    return (
+        f'<p role="status">“{html.escape(title)}” was not made for a text like '
+        "this, and will write about something else.</p>"
+    )

@@ -1,0 +1,78 @@
+"""Before a run: a text that the model was not made for is told, a new problem is on the stage."""
+
+from __future__ import annotations
+
+import pytest
+
+from components.common.foreign import sentence
+from components.session.offer import Offer
+
+FOREIGN = "What is the capital of France, and why?"
+OWN = "Anna has 3 apples. She buys 4 more apples. How many apples does she have now?"
+
+
+def test_the_first_models_for_any_text_are_named_for_the_press():
+    offer = Offer()
+    assert offer.for_any_text("lm") == "smollm2-135m"
+    assert offer.for_any_text("rm") == "skywork-v2-qwen3-0.6b"
+    assert Offer(names=()).for_any_text("lm") is None
+
+
+def test_a_models_title_stays_a_text():
+    assert "“&lt;b&gt;”" in sentence("<b>")
+
+
+pages = pytest.mark.asyncio(loop_scope="session")
+
+
+async def write(page, text):
+    """Write another problem in the drawer."""
+    await page.locator("#watch-settings").click()
+    await page.locator("#watch-prompt textarea").fill(text)
+    await page.locator("#watch-drawer").get_by_role("button", name="Close").click()
+
+
+@pages
+async def test_a_foreign_text_is_told_before_the_run_and_one_press_takes_a_model_that_can(
+    visit, toy_app
+):
+    page = await visit(toy_app)
+    told = page.locator("#watch .q-foreign p")
+    await write(page, FOREIGN)
+    await told.get_by_text("was not made for a text like this").wait_for()
+    known = await page.locator("#watch-reference :is(input, textarea)").input_value()
+    assert known == ""  # nobody gave a key to this text
+    await page.get_by_role("button", name="Use SmolLM2 135M Instruct").click()
+    await told.wait_for(state="hidden")
+    chosen = page.locator("#watch-drawer").get_by_label("Language model", exact=True)
+    assert (await chosen.input_value()).startswith("SmolLM2 135M")
+
+
+@pages
+async def test_a_text_of_the_models_own_kind_is_not_told(visit, toy_app):
+    page = await visit(toy_app)
+    told = page.locator("#watch .q-foreign p")
+    await write(page, FOREIGN)
+    await told.wait_for()
+    await write(page, OWN)
+    await told.wait_for(state="hidden")
+
+
+@pages
+async def test_a_new_problem_is_what_stands_on_the_stage_until_it_is_run(visit, toy_app):
+    page = await visit(toy_app)
+    old = await page.locator(".qp-prompt").inner_text()
+    await page.locator("#watch-new").click()
+    await page.locator(".qp[data-waiting]").wait_for()
+    new = await page.locator(".qp-prompt").inner_text()
+    assert new != old
+    assert new == await page.locator("#watch-prompt textarea").input_value()
+    assert "has not been run yet" in await page.locator(".qp-say").inner_text()
+    assert not await page.locator(".qp-strip").is_visible()
+    await page.locator("#watch-run").click()
+    await page.wait_for_function(
+        "document.querySelector('#watch-player .qp').qalign.position.last >= 2"
+    )
+    assert await page.locator(".qp[data-waiting]").count() == 0
+    assert await page.locator(".qp-prompt").inner_text() == new
+    await page.locator("#watch-stop").click()
