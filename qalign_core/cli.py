@@ -80,43 +80,45 @@ def _parser() -> argparse.ArgumentParser:
     _problem_options(run)
     _run_options(run, leave_out=("burn_in", "matched"), pool=0)
     run.add_argument(
-        "--prompts", help="run every problem of this set or file; goes on where it was stopped"
+        "--prompts", help="run every problem of this set or file; continues where it stopped"
     )
-    run.add_argument("--problems", type=int, help="only the first so many of --prompts")
-    run.add_argument("--at-once", type=int, default=64, help="problems side by side of --prompts")
+    run.add_argument("--problems", type=int, help="only the first N of --prompts", metavar="N")
+    run.add_argument("--at-once", type=int, default=64, help="how many of --prompts run at once")
     run.add_argument(
         "--out",
         type=Path,
-        help="file of the trace (JSON lines), gone on with if it is there; of --prompts, folder",
+        help="file of the trace (JSON lines), continued if it exists; with --prompts, a folder",
     )
     run.add_argument("--quiet", action="store_true", help="print the answer only")
-    run.add_argument("--json", action="store_true", help="print answers of --prompts as JSON lines")
+    run.add_argument(
+        "--json", action="store_true", help="answers to --prompts as JSON lines"
+    )
     run.set_defaults(command=_run)
 
-    compare = commands.add_parser("compare", help="QAlign, BoN, MV and WMV on one prompt")
+    compare = commands.add_parser("compare", help="the four methods on one prompt")
     _model_options(compare)
     _problem_options(compare)
     _run_options(compare, leave_out=("matched",), pool=4096)
     compare.add_argument(
         "--budget", choices=("flops", "samples"), default="flops", help="what is made equal"
     )
-    compare.add_argument("--out", type=Path, help="trace file, gone on with if it is there")
+    compare.add_argument("--out", type=Path, help="trace file, continued if it exists")
     compare.set_defaults(command=_compare)
 
     evaluate = commands.add_parser(
-        "evaluate", help="the four methods over a problem set; goes on where it was stopped"
+        "evaluate", help="the four methods over a problem set; continues where it stopped"
     )
     _model_options(evaluate)
     evaluate.add_argument("--task", default="in_distribution", help=_TASK_HELP)
-    evaluate.add_argument("--problems", type=int, help="only the first so many")
+    evaluate.add_argument("--problems", type=int, help="only the first N", metavar="N")
     evaluate.add_argument(
-        "--budget", type=int, default=256, help="samples a problem; the chain may cost as much"
+        "--budget", type=int, default=256, help="samples per problem; the chain may cost as much"
     )
     evaluate.add_argument(
-        "--states", type=int, default=0, help="the chain has at most so many states"
+        "--states", type=int, default=0, help="most states of the chain; 0 is no limit"
     )
     _run_options(evaluate, leave_out=(*_TEXTS, "steps", "pool", "matched", "burn_in"))
-    evaluate.add_argument("--at-once", type=int, default=128, help="problems side by side")
+    evaluate.add_argument("--at-once", type=int, default=128, help="how many problems run at once")
     evaluate.add_argument("--out", type=Path, required=True, help="folder of traces")
     evaluate.add_argument("--pack", type=Path, help="also write the results as one file")
     evaluate.set_defaults(command=_evaluate)
