@@ -31,7 +31,7 @@ import torch
 
 from benchmarks.baselines import LIMIT, PROMPT, Pair, lockstep, pair_folders
 from qalign_core.chain.chain import run_chains
-from qalign_core.models.local.language_model import HFLanguageModel
+from qalign_core.models.local.engine import HFLanguageModel
 from qalign_core.rewards.classifier import HFRewardModel
 from qalign_core.run import Sampling
 

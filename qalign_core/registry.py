@@ -331,7 +331,7 @@ def _loader(kind: str, source: str) -> tuple[Callable[..., Any], tuple[Callable[
 
         served = ServedLanguageModel if kind == "lm" else ServedRewardModel
         return served.connect, (Served.connect, served.connect, served)
-    from qalign_core.models.local.language_model import HFLanguageModel
+    from qalign_core.models.local.engine import HFLanguageModel
     from qalign_core.rewards.classifier import HFRewardModel
 
     local = HFLanguageModel if kind == "lm" else HFRewardModel

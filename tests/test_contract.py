@@ -17,7 +17,7 @@ from tiny_models import KEEPING, LANGUAGE_MODELS, REWARD_MODELS, save
 from qalign_core.assets import ASSETS
 from qalign_core.errors import InvalidPrompt
 from qalign_core.models.enumerable import EnumerableLM
-from qalign_core.models.local.language_model import HFLanguageModel
+from qalign_core.models.local.engine import HFLanguageModel
 from qalign_core.registry import load_language_model, load_reward_model
 from qalign_core.rewards.classifier import HFRewardModel
 from qalign_core.rewards.functions import CompositeReward, FunctionReward

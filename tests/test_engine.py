@@ -19,8 +19,7 @@ from qalign_core.chain.priority import ASIDE, RUN
 from qalign_core.errors import EngineError, InvalidPrompt, InvalidSetting, ModelContractError
 from qalign_core.models.chat import Text
 from qalign_core.models.local import llama_net as net_llama
-from qalign_core.models.local.engine import draw, restrict, uniforms
-from qalign_core.models.local.language_model import HFLanguageModel
+from qalign_core.models.local.engine import HFLanguageModel, draw, restrict, uniforms
 from qalign_core.models.local.prefix_cache import PrefixCache
 from qalign_core.models.local.worker import ASIDE_SHARE, Worker, as_engine_error
 from qalign_core.rewards.classifier import HFRewardModel

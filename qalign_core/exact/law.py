@@ -28,11 +28,6 @@ def index_probabilities(n: int) -> tuple[float, ...]:
     return tuple(drawn.count(index) / n_cells for index in range(n))
 
 
-def shared_limit(max_new_tokens: int, index: int) -> int:
-    """The longest proposal: `L`, whatever the index (METHOD: at most `L - i` new ids)."""
-    return max_new_tokens
-
-
 @dataclass(frozen=True, slots=True)
 class Rule:
     """How a chain moves. The defaults are the chain of METHOD; any other value is a mistake.
@@ -43,7 +38,8 @@ class Rule:
         n_indices: from how many positions the index is drawn.
         length: the |y| that enters the length ratio.
         log_alpha: the acceptance rule, with the keywords of `log_acceptances`, elementwise.
-        limit: the longest proposal, from `L` and the index.
+        limit: the longest proposal, from `L` and the index (METHOD: at most `L - i` new ids, so `L`
+            whatever the index).
         counted: which steps the average is over: "all", "accepted" (rejected ones dropped), or
             "changed" (proposals equal to the state are drawn again).
     """
@@ -53,7 +49,7 @@ class Rule:
     n_indices: Callable[[Response], int] = len  # with EOS counted
     length: Callable[[Response], int] = len  # with EOS counted
     log_alpha: Callable[..., Array] = log_acceptances
-    limit: Callable[[int, int], int] = shared_limit
+    limit: Callable[[int, int], int] = lambda most, index: most
     counted: str = "all"
 
 

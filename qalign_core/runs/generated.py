@@ -42,19 +42,16 @@ class Event:
 
     def apply(self, amount: int) -> int:
         """The amount after the event, worked out correctly (half of an odd amount rounds down)."""
-        match self.kind:
-            case "gain":
-                return amount + self.a
-            case "loss":
-                return amount - self.a
-            case "boxes" | "days":
-                return amount + self.a * self.b
-            case "times":
-                return amount * self.a
-            case "half":
-                return amount // 2
-            case "distractor":
-                return amount
+        after: dict[EventKind, int] = {
+            "gain": amount + self.a,
+            "loss": amount - self.a,
+            "boxes": amount + self.a * self.b,
+            "days": amount + self.a * self.b,
+            "times": amount * self.a,
+            "half": amount // 2,
+            "distractor": amount,
+        }
+        return after[self.kind]
 
 
 @dataclass(frozen=True, slots=True)

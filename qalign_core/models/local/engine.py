@@ -1,9 +1,10 @@
-"""The decode engine: continuous batching over a fixed number of rows, one token a row and step.
+"""The decode engine, and the language model that draws on it: one batch for all requests.
 
-One engine per loaded model, one thread that owns it. Requests from every chain, every user and
-the independent samples wait in one queue that is fair between runs. A request takes a free row,
-copies what is kept of its prefix, reads in the rest, and then gets one token a step until it ends;
-the row is refilled at once. Cancelling takes effect at the next token.
+Continuous batching over a fixed number of rows, one token a row and step. One engine per loaded
+model, one thread that owns it. Requests from every chain, every user and the independent samples
+wait in one queue that is fair between runs. A request takes a free row, copies what is kept of its
+prefix, reads in the rest, and then gets one token a step until it ends; the row is refilled at
+once. Cancelling takes effect at the next token.
 
 A trajectory depends on its own seed and tokens only: uniforms are addressed by (seed, position),
 and the net gives the same bits in any company (`choice.verify`), so nobody's result depends on who
@@ -18,10 +19,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from qalign_core.errors import EngineError
+from qalign_core.errors import EngineError, InvalidPrompt, ModelLoadError
+from qalign_core.models.chat import TemplatedLanguageModel, Text
+from qalign_core.models.loading import CACHE_BYTES, Pretrained, eos_ids
+from qalign_core.models.local import choice as nets
 from qalign_core.models.local.prefix_cache import PrefixCache
-from qalign_core.models.local.rows import Net
-from qalign_core.models.local.worker import Job, Worker, as_engine_error
+from qalign_core.models.local.rows import MIN_ROWS, Net
+from qalign_core.models.local.worker import Job, Worker, as_engine_error, torch_threads
 from qalign_core.run import Sampling
 
 
@@ -257,3 +261,62 @@ def draw(logits: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
     total = cdf[:, -1:]
     token = torch.searchsorted(cdf, u[:, None] * total, right=True).clamp_max_(p.shape[-1] - 1)
     return token[:, 0], (p.gather(1, token).double() / total).log_()[:, 0]
+
+
+class HFLanguageModel(TemplatedLanguageModel, Pretrained):
+    """A causal LM as sampled. Views made by `with_sampling` share one engine.
+
+    Attributes:
+        id: the name that was loaded, for traces.
+        sampling: temperature, top-p, top-k and limit; nothing else is ever applied.
+        context_length: prompt and response together (tokens).
+        exact: whether a trajectory has the same bits in any company on this machine.
+        engine: what runs it.
+    """
+
+    kind, rows, window = "CausalLM", 16, 1024
+
+    def __init__(
+        self,
+        model: Any,
+        text: Text,
+        *,
+        id: str,
+        sampling: Sampling | None = None,
+        rows: int = 16,
+        window: int | None = None,
+        cache_bytes: int = CACHE_BYTES,
+        threads: int = 1,
+        max_queue: int = 4096,
+    ) -> None:
+        wanted = window or type(self).window
+        super().__init__(
+            text,
+            eos_ids(model.generation_config) or eos_ids(model.config),
+            id=id,
+            context=min(wanted, getattr(model.config, "max_position_embeddings", None) or wanted),
+            sampling=sampling,
+        )
+        self._n_vocabulary = model.get_input_embeddings().weight.shape[0]
+        try:
+            with torch.inference_mode(), torch_threads(threads):
+                net = nets.build(model, max(rows, MIN_ROWS), self.context_length)
+        except ValueError as error:
+            raise ModelLoadError(
+                f"{id} does not give the same logits token by token as at once ({error}); "
+                "choose another model"
+            ) from error
+        self.exact = net.exact
+        options = {"name": id, "threads": threads, "max_queue": max_queue}
+        self.worker = self.engine = Engine(
+            net, frozenset(self.eos), cache_bytes=cache_bytes, **options
+        )
+
+    async def _draw(self, ids: list[int], most: int, seed: int) -> tuple[Sequence[int], bool]:
+        if not 0 <= min(ids) <= max(ids) < self._n_vocabulary:
+            raise InvalidPrompt("the prompt holds ids outside the model's vocabulary; use encode()")
+        n_prompt = len(ids) + most - self.max_new_tokens
+        done = await self.engine.complete(
+            ids[:n_prompt], ids[n_prompt:], sampling=self.sampling, seed=seed
+        )
+        return done.tokens, done.finished
