@@ -248,7 +248,9 @@ class Matched:
     @property
     def sd(self) -> float:
         """Standard deviation of the maximum."""
-        return _sd(self.reward, self.maximum)
+        r, p = self.reward, self.maximum / np.trapezoid(self.maximum, self.reward)
+        mean = np.trapezoid(r * p, r)
+        return math.sqrt(float(np.trapezoid((r - mean) ** 2 * p, r)))
 
 
 def match(mixture: Mixture, n: int, points: int = 1201) -> Matched:
@@ -286,9 +288,3 @@ def normalised_maxima(n: int, *, trials: int, seed: int) -> Array:
     check_count("n", n, 1)
     u = np.random.default_rng([seed, n]).random(trials)
     return np.asarray(ndtri(np.power(u, 1.0 / n)))
-
-
-def _sd(r: Array, density: Array) -> float:
-    mass = np.trapezoid(density, r)
-    mean = np.trapezoid(r * density, r) / mass
-    return math.sqrt(float(np.trapezoid((r - mean) ** 2 * density, r) / mass))

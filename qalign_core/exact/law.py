@@ -125,7 +125,6 @@ def exact_chain(
         beta: > 0, in units of the reward.
         rule: the right rule, or one of the wrong ones.
     """
-    check_beta(beta)
     states, old, new, p = _moves(lm, rule.n_indices, rule.limit)
     n = len(states)
     rewards = np.array([float(reward(state)) for state in states])
