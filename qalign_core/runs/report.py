@@ -92,8 +92,6 @@ def to_csv(comparison: Comparison) -> str:
 
 def _cell(text: str) -> str:
     """A text that no spreadsheet takes for a formula."""
-    return f"'{text}" if text[:1] in ("=", "+", "@", "\t", "\r") or _starts_formula(text) else text
-
-
-def _starts_formula(text: str) -> bool:
-    return text[:1] == "-" and not text[1:].replace(".", "", 1).isdecimal()
+    negative = text[:1] == "-" and text[1:].replace(".", "", 1).isdecimal()
+    formula = text.startswith(("=", "+", "-", "@", "\t", "\r")) and not negative
+    return f"'{text}" if formula else text

@@ -159,7 +159,9 @@ def parse_trace(text: str) -> Trace:
         InvalidTrace: it is not a trace of this version; the message names the line.
     """
     lines = text.split("\n")
-    if lines[-1] and not _is_json(lines[-1]):  # a killed writer leaves half a line
+    try:
+        from_json(lines[-1])
+    except ValueError:  # nothing, or half a line, as a killed writer leaves it
         lines.pop()
     reader = TraceReader()
     for line in lines:
@@ -339,14 +341,6 @@ _kinds = cache(get_type_hints)
 
 def _joined(pieces: tuple[str, ...], finished: bool) -> str:
     return "".join(pieces[:-1] if finished else pieces)
-
-
-def _is_json(text: str) -> bool:
-    try:
-        from_json(text)
-    except ValueError:
-        return False
-    return True
 
 
 _MAY_DIFFER = ("created", "notes", "task", "command")
