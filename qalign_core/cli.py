@@ -90,9 +90,7 @@ def _parser() -> argparse.ArgumentParser:
         help="file of the trace (JSON lines), continued if it exists; with --prompts, a folder",
     )
     run.add_argument("--quiet", action="store_true", help="print the answer only")
-    run.add_argument(
-        "--json", action="store_true", help="answers to --prompts as JSON lines"
-    )
+    run.add_argument("--json", action="store_true", help="answers to --prompts as JSON lines")
     run.set_defaults(command=_run)
 
     compare = commands.add_parser("compare", help="the four methods on one prompt")
