@@ -16,7 +16,6 @@ from pathlib import Path
 
 import pytest
 from folder_client import PROBLEMS, RUN, TOTAL, fill
-from qalign_core.runs.store import open_trace
 from toys import ToyLM, ToyRM
 
 from qalign_core import cli, load_trace
@@ -27,6 +26,7 @@ from qalign_core.runs import folder as folders
 from qalign_core.runs.folder import answers_in, load_results, results_in, run_set
 from qalign_core.runs.problem_sets import Problem, load_problems
 from qalign_core.runs.results import pack
+from qalign_core.runs.trace import open_trace
 
 CLIENT = Path(__file__).with_name("folder_client.py")
 RUNS = "0*.jsonl"
