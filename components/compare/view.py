@@ -87,7 +87,7 @@ def view(
             "reference": header.reference,
             "budget": budget,
             "open_ended": comparison.extract is None,
-            "counted": COUNTED[comparison.meter.unit == "FLOPs"],
+            "counted": COUNTED[header.meter.unit == "FLOPs"],
             "progress": {"done": min(n_states, goal), "of": goal, "text": _progress(comparison)},
             "ladders": ladders,
             "texts": list(texts),

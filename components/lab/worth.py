@@ -29,10 +29,11 @@ from components.lab.style import (
     table,
 )
 from components.lab.view import View, view
+from qalign_core.analysis.comparisons import METHODS, Method
 from qalign_core.analysis.near_misses import near_misses
 from qalign_core.assets import ASSETS
 from qalign_core.errors import QAlignError
-from qalign_core.exact.decisions import METHODS, Found, Method, Situation, explore
+from qalign_core.exact.decisions import Found, Situation, explore
 from qalign_core.runs.results import unpack
 
 MAP = ASSETS / "lab" / "worth.json"
