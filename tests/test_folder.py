@@ -140,6 +140,7 @@ def test_what_another_process_has_in_work_is_told(whole, tmp_path, monkeypatch):
 
         def progress(n_new, n_done, n_elsewhere):
             told.append((n_done, n_elsewhere))
+            assert len(told) < 1000, "the other was never told of"
             if n_elsewhere:
                 other.close()
 
