@@ -26,6 +26,7 @@ from components.compare.page import build_compare_page
 from components.door import Door
 from components.endpoints import build_api
 from components.lab.page import build_lab_page
+from components.learn.page import build_learn_page, build_panel
 from components.results.page import build_results_page
 from components.session.runs import Runs
 from components.watch.page import build_watch_page
@@ -72,15 +73,18 @@ def build_app(runs: Runs | None = None, trace: Path | None = None) -> gr.Blocks:
         title="QAlign Explorer", analytics_enabled=False, delete_cache=(3600, 3600)
     ) as demo:
         gr.HTML(HEADER, apply_default_css=False)
+        panel = build_panel(first=trace is None)
         with gr.Tabs():
             with _tab("Watch"):
                 watched = build_watch_page(runs, demo, trace)
             with _tab("Compare"):
                 build_compare_page(runs, demo, watched)
             with _tab("Lab"):
-                build_lab_page(demo)
+                build_lab_page(demo, panel)
             with _tab("Results"):
-                build_results_page(demo)
+                build_results_page(demo, panel)
+            with _tab("Learn"):
+                build_learn_page()
         build_api(runs)
         demo.load(None, js="() => QAlignShell.open()")
     return demo.queue(max_size=256, default_concurrency_limit=None, api_open=False)

@@ -19,6 +19,8 @@ from browser import PATIENCE, chromium, require_browser, serve
 
 Visit = Callable[..., Awaitable[Any]]
 
+SEEN = '{"seen":true,"lessons":{}}'
+"""What a browser keeps of a visitor who need not be shown the first pass."""
 
 MARKED = {"browser": "start a browser", "slow": "are slow"}
 """The marks by which `make quick` leaves tests out, and what it says of them."""
@@ -60,21 +62,28 @@ async def browser(chromium_there: None) -> AsyncIterator[Any]:
 async def visitors(browser: Any) -> AsyncIterator[Any]:
     """What all pages are opened in, so that Gradio's scripts are fetched and compiled once."""
     context = await browser.new_context()
+    await context.add_init_script(
+        f"try {{ localStorage.setItem('qalign-lessons', '{SEEN}') }} catch {{}}"
+    )
     yield context
-    # visitors who share it are strangers only as long as the app keeps nothing in a browser
-    assert await context.storage_state() == {"cookies": [], "origins": []}
+    # visitors who share it are strangers only as long as the app keeps nothing else in a browser
+    state = await context.storage_state()
+    assert state["cookies"] == []
+    kept = [(e["name"], e["value"]) for origin in state["origins"] for e in origin["localStorage"]]
+    assert set(kept) <= {("qalign-lessons", SEEN)}
     await context.close()
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def visit(visitors: Any) -> AsyncIterator[Visit]:
+async def visit(visitors: Any, browser: Any) -> AsyncIterator[Visit]:
     """Open a page as a new visitor: `await visit(address, width=360, dark=True, reduced=True)`.
 
+    The visitor has seen the first pass, unless it is their `first` visit.
     An address that begins with "<" is the page itself. `page.errors` collects what the page's
     scripts throw and the errors on its console, `page.hosts` the hosts that it asked. No page may
     end with an error.
     """
-    pages, errors = [], []
+    pages, errors, own = [], [], []
 
     async def open_page(
         address: str,
@@ -83,8 +92,12 @@ async def visit(visitors: Any) -> AsyncIterator[Visit]:
         height: int = 900,
         dark: bool = False,
         reduced: bool = False,
+        first: bool = False,
     ) -> Any:
-        page = await visitors.new_page()
+        context = await browser.new_context() if first else visitors
+        if first:
+            own.append(context)
+        page = await context.new_page()
         pages.append(page)
         await page.set_viewport_size({"width": width, "height": height})
         await page.emulate_media(
@@ -107,6 +120,8 @@ async def visit(visitors: Any) -> AsyncIterator[Visit]:
     found = list(errors)  # closing a page breaks its requests off
     for page in pages:
         await page.close()
+    for context in own:
+        await context.close()
     assert found == []
 
 

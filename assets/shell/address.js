@@ -1,5 +1,5 @@
 /* The address bar follows the open page: it has that page's state, and no other's. */
-import { linkTo, partsOf } from "./links.js";
+import { LESSON, linkTo, partsOf } from "./links.js";
 
 /** @typedef {import("./links.js").Page} Page */
 /** @typedef {import("./links.js").Parameters} Parameters */
@@ -53,4 +53,14 @@ export function remember(page, state) {
  */
 export function amend(page, key, value) {
   remember(page, { ...parts[page], [key]: String(value) });
+}
+
+/**
+ * The lesson that is open beside the pages, "" for none.
+ * @param {string} name
+ */
+export function openLesson(name) {
+  if (name) parts.all[LESSON] = name;
+  else delete parts.all[LESSON];
+  follow();
 }

@@ -4,8 +4,9 @@ export const PAGE = "tab";
 export const STEP = "step";
 export const RUN = "run";
 export const SET = "set";
+export const LESSON = "lesson";
 
-/** @typedef {"watch" | "compare" | "lab" | "results"} Page */
+/** @typedef {"watch" | "compare" | "lab" | "results" | "learn"} Page */
 /** @typedef {Record<string, string>} Parameters */
 
 /**
@@ -19,16 +20,16 @@ export function pageOf(query) {
 
 /**
  * What a link says of each page; a run belongs to Compare where the link names that page, and
- * otherwise to Watch. What it says of the look belongs to none.
+ * otherwise to Watch. What it says of the look, and of a lesson, belongs to none.
  * @param {URLSearchParams} query
  * @returns {Record<Page | "all", Parameters>}
  */
 export function partsOf(query) {
   /** @type {Record<Page | "all", Parameters>} */
-  const parts = { watch: {}, compare: {}, lab: {}, results: {}, all: {} };
+  const parts = { watch: {}, compare: {}, lab: {}, results: {}, learn: {}, all: {} };
   const run = pageOf(query) === "compare" ? "compare" : "watch";
   for (const [key, value] of query) {
-    if (key === "__theme") parts.all[key] = value;
+    if (key === "__theme" || key === LESSON) parts.all[key] = value;
     else if (key.startsWith("lab-")) parts.lab[key] = value;
     else if (key === SET) parts.results[key] = value;
     else if (key !== PAGE) parts[run][key] = value;

@@ -65,7 +65,8 @@ def plotly_module(frontend: Path = Path(gr.__file__).parent / "templates" / "fro
 
 def head() -> str:
     """The page's head: what the pages bring of their own, style and script, in the page itself."""
-    parts = [ASSETS / name / name for name in ("player", "shell", "gallery", "compare", "lab")]
+    names = ("player", "shell", "gallery", "compare", "lab", "learn")
+    parts = [ASSETS / name / name for name in names]
     sheets = (part.with_suffix(".css").read_text(encoding="utf-8") for part in parts)
     css = dictionary.style() + "".join(sheets)
     script = dictionary.script() + bundle(*(part.with_suffix(".js") for part in parts))

@@ -6,6 +6,7 @@ import html
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import parse_qsl
 
 import gradio as gr
 from gradio.components import Component
@@ -136,8 +137,13 @@ class _Page:
         return to_query(held, self.unmoved(held))
 
 
-def build_lab_page(demo: gr.Blocks) -> None:
-    """Build the page in the current context: the shared world, the sections, the wiring."""
+def build_lab_page(demo: gr.Blocks, led: gr.HTML | None = None) -> None:
+    """Build the page in the current context: the shared world, the sections, the wiring.
+
+    Args:
+        demo: the app.
+        led: a component whose value is the query of a link that the page follows.
+    """
     names = [name for name, _ in SECTIONS]
     with gr.Column(elem_classes="lab"):
         gr.HTML(INTRO, padding=False, elem_id="lab-intro")
@@ -164,7 +170,7 @@ def build_lab_page(demo: gr.Blocks) -> None:
             ) as column:
                 sections[name] = (column, build())
     page = _Page(opened, shared, lm, reward, rows, parts, beta, message, link, sections)
-    _wire(page, demo)
+    _wire(page, demo, led)
 
 
 def _editors(lm: str, reward: str) -> tuple[gr.Dataframe, list[gr.Number]]:
@@ -183,7 +189,7 @@ def _editors(lm: str, reward: str) -> tuple[gr.Dataframe, list[gr.Number]]:
     return rows, parts
 
 
-def _wire(page: _Page, demo: gr.Blocks) -> None:
+def _wire(page: _Page, demo: gr.Blocks, led: gr.HTML | None) -> None:
     """Draw the section that is open: when it is opened, and when one of its settings changes.
 
     The others keep what they show until they are opened, so a slider costs one section.
@@ -222,8 +228,7 @@ def _wire(page: _Page, demo: gr.Blocks) -> None:
         if section.prepare is not None:
             section.prepare()
 
-    def follow(request: gr.Request) -> list[Any]:
-        query = {key: str(value) for key, value in request.query_params.items()}
+    def follow(query: Mapping[str, str]) -> list[Any]:
         found, notices = from_query(query, page.linked)
         for notice in notices:
             gr.Warning(notice)
@@ -244,5 +249,12 @@ def _wire(page: _Page, demo: gr.Blocks) -> None:
     columns = [page.shared, *(column for column, _ in sections.values())]
     opening = page.opened.change(open_section, page.opened, columns, **DIRECT).then(**draw)
     opening.then(prepare, page.opened, None, **QUIET)
-    demo.load(follow, None, [*page.controls, followed], **QUIET)
+    to = [*page.controls, followed]
+
+    def on_load(request: gr.Request) -> list[Any]:
+        return follow({key: str(value) for key, value in request.query_params.items()})
+
+    demo.load(on_load, None, to, **QUIET)
+    if led is not None:
+        led.change(lambda query: follow(dict(parse_qsl(str(query)))), led, to, **QUIET)
     page.link.change(None, page.link, None, js="(query) => QAlignShell.lab(query)")

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl
 
 import gradio as gr
 
@@ -107,12 +108,18 @@ def show(path: Path) -> list[Any]:
     ]
 
 
-def build_results_page(demo: gr.Blocks, folder: Path = FOLDER) -> None:
-    """Build the page's widgets in the current context; curves are computed when first looked at."""
+def build_results_page(demo: gr.Blocks, led: gr.HTML | None = None, folder: Path = FOLDER) -> None:
+    """Build the page's widgets in the current context; curves are computed when first looked at.
+
+    Args:
+        demo: the app.
+        led: a component whose value is the query of a link that the page follows.
+        folder: of the results.
+    """
     files = results_files(folder)
     with gr.Column(elem_id="results"):
         if files:
-            _build_sets(demo, files)
+            _build_sets(demo, files, led)
         else:
             gr.HTML(EMPTY, **PLAIN)
         with fold("And in the paper?", "results-papers"):
@@ -126,7 +133,7 @@ def build_results_page(demo: gr.Blocks, folder: Path = FOLDER) -> None:
             gr.HTML(paper_settings_html(), elem_id="results-settings", **PLAIN)
 
 
-def _build_sets(demo: gr.Blocks, files: tuple[Path, ...]) -> None:
+def _build_sets(demo: gr.Blocks, files: tuple[Path, ...], led: gr.HTML | None) -> None:
     by_name = {path.stem: path for path in files}
     _heading(
         "How many answers are wrong, for how much compute?",
@@ -180,6 +187,12 @@ def _build_sets(demo: gr.Blocks, files: tuple[Path, ...]) -> None:
         name = str(request.query_params.get("set", ""))
         return [name if name in by_name else files[0].stem, *await on_choose(name)]
 
+    async def on_lead(query: str) -> list[Any]:
+        name = dict(parse_qsl(str(query))).get("set")
+        if name not in by_name:
+            return [gr.skip()] * (len(outputs) + 1)
+        return [name, *await on_choose(name)]
+
     outputs = [
         *(error, said, numbers, proxy, beta),
         *(others, beside_error, beside_numbers, facts),
@@ -189,6 +202,8 @@ def _build_sets(demo: gr.Blocks, files: tuple[Path, ...]) -> None:
     shown = demo.load(on_load, None, [chosen, *outputs], concurrency_limit=2, **PRIVATE)
     # after what is looked at first: it reads every set
     shown.then(lambda: advice(files), None, advised, concurrency_limit=1, **PRIVATE)
+    if led is not None:
+        led.change(on_lead, led, [chosen, *outputs], concurrency_limit=2, **PRIVATE)
 
 
 def _heading(question: str, sentence: str) -> None:

@@ -24,6 +24,7 @@ const api = window.QAlign.mount(element.querySelector(".qp-host"), {
   actions: shell.actions(server),
   extra: { diagnostics: ["Can I trust it?", (view) => shell.diagnostics(server.diagnose, view)] },
 });
+if (window.QAlignLearn.waits) api.toggle(false);
 watch("value", () => api.stream(props.value));
 """
 

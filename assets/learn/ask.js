@@ -1,0 +1,115 @@
+/* A prediction: its form, in which it is made before anything is shown. */
+import { builder } from "../dom.js";
+
+/** @typedef {import("./memory.js").Answer} Answer */
+/**
+ * What is asked at a stop.
+ * @typedef {object} Question
+ * @property {string} question
+ * @property {"choice" | "number" | "spot"} kind
+ * @property {[value: string, name: string][]} options of a choice
+ * @property {string} unit of a number
+ * @property {boolean} veil hide what is lit until it is answered
+ * @property {number[]} marks rewards of the model alone, where a spot is asked for
+ */
+
+const { h, s } = builder("learn-");
+const WIDTH = 300;
+const EDGE = 8; // half of a slider's thumb: there the first and the last place are
+const PLACES = 100;
+
+/**
+ * The fields, and what they hold: "" as long as nothing is said, and how that is put in words.
+ * @param {Question} question
+ * @returns {{ node: HTMLElement, said: () => string, named: (said: string) => string,
+ *   show: (said: string, value: string) => void }}
+ */
+export function fields(question) {
+  if (question.kind === "choice") return choice(question);
+  return question.kind === "spot" ? spot(question) : number(question);
+}
+
+/** @param {Question} question */
+function choice({ question, options }) {
+  const inputs = options.map(([value]) => h("input", { type: "radio", name: "learn", value }));
+  const rows = options.map(([, name], k) => h("label.option", inputs[k], h("span", name)));
+  return {
+    node: h("fieldset", h("legend", question), ...rows),
+    said: () => inputs.find((input) => input.checked)?.value ?? "",
+    named: (/** @type {string} */ said) => options.find(([value]) => value === said)?.[1] ?? "",
+    show(/** @type {string} */ said, /** @type {string} */ value) {
+      inputs.forEach((input, k) => {
+        input.checked = input.value === said;
+        input.disabled = true;
+        rows[k].classList.toggle("learn-is", input.value === value);
+      });
+    },
+  };
+}
+
+/** @param {Question} question */
+function number({ question, unit }) {
+  const input = h("input", { type: "number", step: "any", id: "learn-number" });
+  return {
+    node: h("div.number", h("label", { for: input.id }, question), input, unit),
+    said: () => input.value,
+    named: (/** @type {string} */ said) => `${said} ${unit}`.trim(),
+    show(/** @type {string} */ said) {
+      input.value = said;
+      input.disabled = true;
+    },
+  };
+}
+
+/**
+ * A place among rewards: pressed on the figure, or moved by the keys of a slider under it.
+ * @param {Question} question
+ */
+function spot({ question, marks }) {
+  const low = Math.floor(Math.min(...marks));
+  const high = Math.ceil(Math.max(...marks));
+  const x = (/** @type {number} */ reward) =>
+    EDGE + ((WIDTH - 2 * EDGE) * (reward - low)) / (high - low);
+  const at = (/** @type {number} */ reward) => `M${x(reward).toFixed(1)} 6v30`;
+  const mine = s("path.mine", { d: "" });
+  const theirs = s("path.theirs", { d: "" });
+  let set = false;
+  const slider = h("input", {
+    type: "range",
+    id: "learn-spot",
+    min: low,
+    max: high,
+    step: (high - low) / PLACES,
+    oninput: () => put(Number(slider.value)),
+  });
+  const figure = s("svg.line", {
+    viewBox: `0 0 ${WIDTH} 56`,
+    "aria-hidden": "true",
+    onpointerdown: (/** @type {PointerEvent} */ event) => {
+      const box = figure.getBoundingClientRect();
+      const part = ((event.clientX - box.left) / box.width) * WIDTH - EDGE;
+      if (!slider.disabled) put(low + ((high - low) * part) / (WIDTH - 2 * EDGE));
+    },
+  },
+  s("path.axis", { d: `M${EDGE} 30H${WIDTH - EDGE}` }),
+  s("path.marks", { d: marks.map((r) => `M${x(r).toFixed(1)} 25v10`).join("") }),
+  s("text", { x: EDGE, y: 52 }, low), s("text.end", { x: WIDTH - EDGE, y: 52 }, high),
+  s("text.middle", { x: WIDTH / 2, y: 52 }, "reward; grey: the model alone"), mine, theirs);
+
+  function put(/** @type {number} */ reward) {
+    slider.value = String(reward);
+    mine.setAttribute("d", at(Number(slider.value)));
+    slider.setAttribute("aria-valuetext", `reward ${Number(slider.value).toFixed(1)}`);
+    set = true;
+  }
+  return {
+    node: h("div.spot", h("label", { for: slider.id }, question), figure, slider),
+    said: () => (set ? Number(slider.value).toFixed(2) : ""),
+    named: (/** @type {string} */ said) => `reward ${said}`,
+    show(/** @type {string} */ said, /** @type {string} */ value) {
+      if (said) put(Number(said));
+      theirs.setAttribute("d", at(Number(value.replace("−", "-"))));
+      slider.disabled = true;
+    },
+  };
+}

@@ -1,0 +1,303 @@
+/* Lessons, the first pass among them: a panel beside the page that it speaks of. What a lesson says
+   and asks comes from the server (components/learn), what a visitor answers stays here. */
+import { builder, drawIcon, put, show } from "../dom.js";
+import { openLesson } from "../shell/address.js";
+import { LESSON } from "../shell/links.js";
+import { fields } from "./ask.js";
+import { isSeen, progress, remember, setSeen } from "./memory.js";
+import { goTo, light, player, still } from "./place.js";
+import { saveSheet } from "./sheet.js";
+
+/** @typedef {import("./memory.js").Answer} Answer */
+/** @typedef {import("./place.js").Place} Place */
+/**
+ * @typedef {object} Entry
+ * @property {string} name
+ * @property {string} title
+ * @property {string} says
+ * @property {number} minutes
+ * @property {number} stops
+ */
+/**
+ * @typedef {object} Stop
+ * @property {string} title
+ * @property {string} text
+ * @property {Place} at
+ * @property {string} lit a selector
+ * @property {import("./ask.js").Question} [ask]
+ */
+/**
+ * @typedef {object} Lesson
+ * @property {string} name
+ * @property {string} title
+ * @property {string} says
+ * @property {Stop[]} stops
+ * @property {string} end
+ * @property {string[]} onward
+ * @property {Record<string, string>} runs the first line of each recorded run that it shows
+ */
+/** @typedef {{ right: boolean | null, value: string, says: string }} Judged */
+/** @typedef {Judged & { at: Place, lit: string }} Said */
+/**
+ * @typedef {object} Server
+ * @property {(name: string) => Promise<Lesson>} lesson
+ * @property {(sent: { lesson: string, stop: number, said: string }) => Promise<Said>} check
+ * @property {(name: string) => Promise<string>} run
+ */
+/** @typedef {{ first: Lesson | null, list: Entry[], value: string }} Props */
+
+const { h, button } = builder("learn-");
+const query = new URLSearchParams(window.location.search);
+const asked = query.get(LESSON) ?? "";
+/** A link to something, or a visitor who has seen the first pass, is not interrupted. */
+const isFirst = !isSeen() && [...query.keys()].every((key) => key === "__theme");
+const OFFLINE = "The server did not answer; try again.";
+
+/** @type {Props} */
+let props = { first: null, list: [], value: "" };
+/** @type {Server} */
+let server;
+/** @type {(query: string) => void} */
+let lead = () => {};
+/** @type {Lesson | null} */
+let lesson = null;
+let k = 0; // the stop
+/** @type {ReturnType<typeof fields> | null} */
+let form = null;
+/** @type {Record<number, Said>} where an answered stop of this visit ends */
+let ends = {};
+
+// the panel
+const called = h("b.called");
+const count = h("span");
+const bar = h("progress", { max: 1, value: 0, aria: "Progress" });
+const title = h("h2", { tabindex: -1 });
+const text = h("p");
+const question = h("form", {
+  novalidate: true,
+  onsubmit: (/** @type {Event} */ event) => {
+    event.preventDefault();
+    check();
+  },
+});
+const told = h("p.told", { role: "status" });
+const back = button("back", { onclick: () => turn(k - 1) }, "Back");
+const unsaid = button("quiet", { onclick: () => check(true) }, "Show me");
+const next = button("next", { onclick: () => (waits() ? check() : turn(k + 1)) });
+const onward = h("div.onward");
+const never = button("quiet", { onclick: () => close(true) }, "Never again");
+const skip = button("quiet", { onclick: () => close() });
+const panel = h("aside.panel", {
+  aria: "Lesson",
+  onkeydown: (/** @type {KeyboardEvent} */ event) => {
+    if (event.key === "Escape") close();
+  },
+}, h("div.head", called, count, bar, never, skip),
+h("div.body", h("div.words", { "aria-live": "polite" }, title, text), question, told, onward),
+h("div.foot", back, unsaid, next));
+
+const isFirstPass = () => lesson?.name === props.first?.name;
+const answers = () => (lesson ? progress(lesson.name).answers : {});
+/** A prediction is to be made before anything is shown. */
+const waits = () => Boolean(lesson?.stops[k]?.ask && !answers()[k]);
+
+/**
+ * Open a lesson where it was left.
+ * @param {string} name
+ * @param {boolean} [focus]
+ */
+async function open(name, focus = true) {
+  const { first } = props;
+  try {
+    lesson = first?.name === name ? first : await server.lesson(name);
+  } catch {
+    return;
+  }
+  const { at, done } = progress(lesson.name);
+  if (done) remember(lesson.name, { done: false, at: 0, answers: {} });
+  ends = {};
+  openLesson(lesson.name);
+  document.body.prepend(panel);
+  document.body.classList.add("learn-open");
+  put(called, lesson.title);
+  await turn(done ? 0 : Math.min(at, lesson.stops.length - 1));
+  if (focus) title.focus({ preventScroll: true });
+}
+
+/** @param {boolean} [forGood] */
+function close(forGood = false) {
+  if (!lesson) return;
+  if (forGood) setSeen();
+  const plays = isFirstPass() && !still();
+  lesson = null;
+  openLesson("");
+  light("");
+  panel.remove();
+  document.body.classList.remove("learn-open");
+  makeRoom();
+  if (plays) player()?.toggle(true);
+  listAll();
+}
+
+/**
+ * Go to a stop, or behind the last one.
+ * @param {number} to
+ */
+async function turn(to) {
+  if (!lesson) return;
+  const { stops } = lesson;
+  k = Math.max(0, Math.min(stops.length, to));
+  const over = k === stops.length;
+  if (over && isFirstPass()) setSeen();
+  remember(lesson.name, over ? { done: true } : { at: k });
+  const stop = stops[Math.min(k, stops.length - 1)];
+  put(count, over ? "" : `${k + 1} of ${stops.length}`);
+  bar.value = k / stops.length;
+  put(title, over ? "That was it" : stop.title);
+  put(text, over ? lesson.end : stop.text);
+  form = !over && stop.ask ? fields(stop.ask) : null;
+  question.replaceChildren(...(form ? [form.node] : []));
+  tell(answers()[k]);
+  onward.replaceChildren(...(over ? furtherOn(lesson) : []));
+  buttons();
+  if (over) return light("");
+  const at = k;
+  const before = answers()[at];
+  if (form && before) form.show(before.said, before.value);
+  if (before) ends[at] ??= await server.check({ lesson: lesson.name, stop: at, said: "" });
+  if (at === k) await move(before ? ends[at] : stop);
+}
+
+/**
+ * What came of a prediction.
+ * @param {Answer} [answer]
+ */
+function tell(answer) {
+  const sign = answer?.right == null ? [] : [drawIcon(answer.right ? "yes" : "no", "learn-")];
+  told.dataset.right = String(answer?.right ?? "");
+  told.replaceChildren(...sign, answer?.says ?? "");
+}
+
+/** What is offered when a lesson is over. @param {Lesson} over */
+function furtherOn(over) {
+  const titles = Object.fromEntries(props.list.map((entry) => [entry.name, entry.title]));
+  const run = button("go", {
+    onclick: () => {
+      const start = /** @type {HTMLElement | null} */ (document.querySelector("#watch-run"));
+      close();
+      start?.click();
+    },
+  }, "Run it yourself");
+  const save = button("go", { onclick: () => saveSheet(over, answers()) }, "Save my answers");
+  const others = over.onward.map((name) =>
+    button("go", { onclick: () => open(name) }, titles[name]));
+  return [isFirstPass() ? run : save, ...others];
+}
+
+function buttons() {
+  const over = k === lesson?.stops.length;
+  show(never, isFirstPass() && !over);
+  put(skip, over ? "Close" : isFirstPass() ? "Skip" : "Leave");
+  show(skip, true);
+  back.disabled = k === 0;
+  show(unsaid, waits());
+  show(next, !over);
+  put(next, waits() ? "Check" : "Next");
+}
+
+/**
+ * The prediction is made, or given up; then it is shown what comes of it.
+ * @param {boolean} [givenUp]
+ */
+async function check(givenUp = false) {
+  if (!lesson || !form || !waits()) return;
+  const said = givenUp ? "" : form.said();
+  if (!said && !givenUp) {
+    put(told, "Say what you expect first; nothing is lost by a wrong guess.");
+    return;
+  }
+  const at = k;
+  try {
+    ends[at] = await server.check({ lesson: lesson.name, stop: at, said });
+  } catch {
+    put(told, OFFLINE);
+    return;
+  }
+  const { right, value, says } = ends[at];
+  const answer = { said, words: said && form.named(said), right, value, says };
+  remember(lesson.name, { answers: { ...answers(), [at]: answer } });
+  if (k !== at) return;
+  form.show(said, value);
+  tell(answer);
+  buttons();
+  next.focus({ preventScroll: true });
+  await move(ends[at]);
+}
+
+/** @param {{ at: Place, lit: string }} to */
+async function move({ at, lit }) {
+  const mine = k;
+  const api = player();
+  const line = lesson?.runs[at.run] ?? "";
+  makeRoom();
+  if (at.page === "watch" && api && !api.text.startsWith(line)) {
+    api.open(await server.run(at.run), "Recorded run");
+  }
+  if (mine !== k || !lesson) return;
+  goTo(at, lead);
+  await light(lit, waits() && lesson.stops[k].ask?.veil);
+}
+
+/** The page keeps what is lit out from under the panel. */
+function makeRoom() {
+  const above = getComputedStyle(panel).position === "sticky" ? panel.offsetHeight : 0;
+  document.documentElement.style.scrollPaddingTop = `${above + 8}px`;
+}
+
+// the list of lessons, on its page
+/** @type {HTMLElement | null} */
+let listed = null;
+
+/** @param {Entry} entry */
+function row({ name, title: named, says, minutes, stops }) {
+  const { at, done, answers: given } = progress(name);
+  const all = Object.values(given);
+  const right = all.filter((answer) => answer.right).length;
+  const state = done ? "done" : at ? `at ${at + 1} of ${stops}` : `${stops} stops`;
+  const score = all.length ? `, ${right} of ${all.length} predicted` : "";
+  return h("li", h("h3", named), h("p", says),
+    h("span.state", `${minutes} min · ${state}${score}`),
+    button("go", { onclick: () => open(name), aria: `${done ? "Again" : "Start"}: ${named}` },
+      done ? "Again" : at ? "Go on" : "Start"));
+}
+
+function listAll() {
+  listed?.replaceChildren(h("ol.list", ...props.list.map(row)));
+}
+
+/** What Gradio's components call. */
+export const QAlignLearn = {
+  /** A lesson opens by itself, so the recorded run waits for it. */
+  waits: Boolean(asked) || isFirst,
+  /** @type {(given: Props, calls: Server, trigger: (event: string) => void) => void} */
+  mount(given, calls, trigger) {
+    props = given;
+    server = calls;
+    lead = (settings) => {
+      props.value = settings;
+      trigger("change");
+    };
+    const start = () => {
+      if (!player()) window.requestAnimationFrame(start);
+      else if (asked) open(asked);
+      else if (props.first) open(props.first.name, false);
+      else player()?.toggle(!still());
+    };
+    if (QAlignLearn.waits) start();
+    listAll();
+  },
+  list(/** @type {HTMLElement} */ element) {
+    listed = element;
+    listAll();
+  },
+};

@@ -1,0 +1,457 @@
+"""What the core says of the place that a lesson speaks of: the numbers in its texts and checks.
+
+The public methods of a page's class are its facts. What stands behind a colon in a lesson
+(`alpha:2`) is a fact's argument; a share of one is a `Share`, which people read in percent.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass
+from functools import cache
+from itertools import takewhile
+
+from components.common.evaluated import FOLDER, summarise
+from components.common.words import NAMES, number, percent
+from qalign_core.analysis.comparisons import Comparison, Outcome, full_cut, outcomes
+from qalign_core.analysis.curves import Point
+from qalign_core.analysis.diagnostics import acceptance, agreement, ess
+from qalign_core.assets import ASSETS
+from qalign_core.chain.kernel import log_acceptance
+from qalign_core.decide.answers.extraction import get_extractor
+from qalign_core.decide.rules import (
+    best_of_n,
+    chain_states,
+    effective_sample_size,
+    importance_weights,
+    majority_vote,
+    weighted_majority_vote,
+)
+from qalign_core.exact.convergence import AtBeta, at_beta
+from qalign_core.exact.mistakes import MISTAKES, Broken, broken
+from qalign_core.exact.world import preset
+from qalign_core.exact.wrong_reward import METHODS as WAYS
+from qalign_core.exact.wrong_reward import SAMPLES, Example
+from qalign_core.exact.wrong_reward import Outcome as Way
+from qalign_core.exact.wrong_reward import outcomes as exact_outcomes
+from qalign_core.runs.trace import load_trace
+from qalign_core.types import ScoredResponse, Trace
+
+RUNS = ASSETS / "runs"
+
+
+class Share(float):
+    """A share of one."""
+
+
+Value = Share | float | int | str
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a stop is: a page, and what it shows.
+
+    Attributes:
+        page: watch, compare, lab or results.
+        run: a recorded run's name, of `assets/runs`.
+        step, phase: where the player stands in it.
+        tab: which of the player's tabs is open; "" for none.
+        lab: the Lab's controls that are moved, by their names without "lab-", and their values.
+        set: the problem set that Results shows.
+    """
+
+    page: str
+    run: str = "watch"
+    step: int = 0
+    phase: int = 5
+    tab: str = ""
+    lab: tuple[tuple[str, str], ...] = ()
+    set: str = "in_distribution"
+
+    def problem(self) -> str:
+        """What cannot be shown, in a few words; "" if all can."""
+        if self.page == "watch":
+            if not (RUNS / f"{self.run}.jsonl").is_file():
+                return f"there is no recorded run {self.run!r}"
+            last = run_of(self.run).header.steps
+            if not 0 <= self.step <= last:
+                return f"'step' is {self.step}; this run has steps 0 to {last}"
+        if self.page == "results" and not (FOLDER / f"{self.set}.zip").is_file():
+            return f"there are no results {self.set!r}"
+        return ""
+
+
+def value_of(fact: str, place: Place) -> Value:
+    """What the core says of a place.
+
+    Args:
+        fact: its name, with its argument behind a colon if it takes one.
+        place: of what.
+    """
+    name, colon, argument = fact.partition(":")
+    method = getattr(FACTS[place.page](place), name)
+    value: Value = method(argument) if colon else method()
+    return value
+
+
+def shown(value: Value) -> str:
+    """A fact as people read it."""
+    if isinstance(value, Share):
+        return percent(value)
+    if isinstance(value, str):
+        return value
+    return f"{value:,}" if isinstance(value, int) else number(value)
+
+
+def facts_of(page: str) -> list[str]:
+    """The names of a page's facts."""
+    return [name for name in vars(FACTS[page]) if not name.startswith("_")]
+
+
+@cache
+def run_of(name: str) -> Trace:
+    """A recorded run by its name.
+
+    Raises:
+        InvalidTrace: its file is none.
+    """
+    return load_trace(RUNS / f"{name}.jsonl")
+
+
+class Walk:
+    """Of a recorded run, its first chain up to a step."""
+
+    def __init__(self, place: Place) -> None:
+        self._trace = run_of(place.run)
+        self._beta = self._trace.header.beta
+        self._steps = self._trace.chains[0][: place.step + 1]
+        self._step = self._steps[-1]
+        self._read = get_extractor(self._trace.header.extractor or "number")
+        self._pool, self._base = self._trace.pool, self._trace.rewards
+
+    def _answer(self, of: ScoredResponse) -> str:
+        return self._read(of.response.text) or "none"
+
+    def _share(self, of: list[ScoredResponse], answer: str) -> Share:
+        return Share(Counter(map(self._answer, of))[answer] / len(of))
+
+    @property
+    def _rewards(self) -> list[list[float]]:
+        chains = self._trace.chains.values()
+        return [[each.state.reward for each in steps[: len(self._steps)]] for steps in chains]
+
+    def step(self) -> int:
+        """Number of the step."""
+        return self._step.t
+
+    def steps(self) -> int:
+        """Steps of the whole run."""
+        return self._trace.header.steps
+
+    def chain_says(self, chain: str) -> str:
+        """The answer with most votes of one of several chains."""
+        steps = self._trace.chains[int(chain)][: self.states()]
+        return majority_vote(chain_states(steps), self._read).answer or "none"
+
+    def states(self) -> int:
+        """States that have voted."""
+        return len(self._steps)
+
+    def beta(self) -> float:
+        """The run's beta."""
+        return self._beta
+
+    def right_answer(self) -> str:
+        """The right answer."""
+        return self._trace.header.reference or "unknown"
+
+    def cut_chance(self) -> Share:
+        """How likely each place of the cut is."""
+        return Share(1 / self.length())
+
+    def kept(self) -> int:
+        """Tokens before the cut."""
+        return self._step.index
+
+    def length(self) -> int:
+        """Tokens of the text before the step, which are its places for a cut."""
+        return len(self._step.current.response)
+
+    def new_length(self) -> int:
+        """Tokens of the proposal."""
+        return len(self._step.proposal.response)
+
+    def length_factor(self) -> float:
+        """What the lengths bring to the chance: old over new."""
+        return self.length() / self.new_length()
+
+    def reward(self) -> float:
+        """Reward of the text before the step."""
+        return self._step.current.reward
+
+    def new_reward(self) -> float:
+        """Reward of the proposal."""
+        return self._step.proposal.reward
+
+    def better(self) -> str:
+        """Which text the reward model likes better: old or new."""
+        return "new" if self.new_reward() > self.reward() else "old"
+
+    def reward_factor(self) -> float:
+        """What the rewards bring to the chance: exp((r' - r) / beta)."""
+        return math.exp((self.new_reward() - self.reward()) / self._beta)
+
+    def alpha(self, times: str = "1") -> Share:
+        """The chance of the proposal, at so many times beta."""
+        log_alpha = log_acceptance(
+            reward_new=self.new_reward(),
+            reward_old=self.reward(),
+            len_new=self.new_length(),
+            len_old=self.length(),
+            beta=self._beta * float(times),
+        )
+        return Share(math.exp(log_alpha))
+
+    def u(self) -> float:
+        """The number that was drawn."""
+        return math.exp(self._step.log_u)
+
+    def taken(self, times: str = "1") -> str:
+        """Whether the proposal is taken, with this draw, at so many times beta: yes or no."""
+        return "yes" if self.u() < self.alpha(times) else "no"
+
+    def answer(self) -> str:
+        """What the text before the step says."""
+        return self._answer(self._step.current)
+
+    def new_answer(self) -> str:
+        """What the proposal says."""
+        return self._answer(self._step.proposal)
+
+    def state_answer(self) -> str:
+        """What the text says after the step."""
+        return self._answer(self._step.state)
+
+    def counted(self) -> int:
+        """How often the text has been counted when the step is over."""
+        stays = takewhile(lambda s: not (s.accepted and s.changed), reversed(self._steps[1:]))
+        return 1 + sum(1 for _ in stays)
+
+    def since(self) -> int:
+        """The step at which the text came that stands when the step is over."""
+        return self.states() - self.counted()
+
+    def leader(self) -> str:
+        """The answer with most votes."""
+        return majority_vote(chain_states(self._steps), self._read).answer or "none"
+
+    def share(self, answer: str = "") -> Share:
+        """Share of the votes of an answer, by default of the leader."""
+        return self._share(chain_states(self._steps), answer or self.leader())
+
+    def votes(self, answer: str = "") -> int:
+        """Votes of an answer, by default of the leader."""
+        return round(self.share(answer) * self.states())
+
+    def mean_reward(self) -> float:
+        """Mean reward of the states."""
+        return math.fsum(self._rewards[0]) / self.states()
+
+    def rate(self) -> Share:
+        """Share of the proposals that differ which were taken."""
+        return Share(acceptance(self._steps).changed.value or 0.0)
+
+    def tokens(self) -> int:
+        """Tokens that the chain has written."""
+        return sum(each.cost.generated for each in self._steps)
+
+    def worth(self) -> float:
+        """Independent samples that the states are worth; 0 if that cannot be said."""
+        return ess(self._rewards) or 0.0
+
+    def rhat(self) -> float:
+        """Split R-hat of the rewards; infinite if that cannot be said."""
+        found = agreement(self._rewards)
+        return math.inf if found is None else found.rhat
+
+    def mixed(self) -> str:
+        """Whether the halves, or the chains, agree: yes or no."""
+        found = agreement(self._rewards)
+        return "yes" if found is not None and found.is_mixed else "no"
+
+    def samples(self) -> int:
+        """Samples of the model alone."""
+        return len(self._base)
+
+    def model_says(self) -> str:
+        """The answer that the model alone gives most often."""
+        return majority_vote(self._pool, self._read).answer or "none"
+
+    def model_share(self, answer: str = "") -> Share:
+        """Share of an answer among the model's own samples, by default the most frequent."""
+        return self._share(list(self._pool), answer or self.model_says())
+
+    def model_reward(self) -> float:
+        """Mean reward of the model's own samples."""
+        return math.fsum(self._base) / len(self._base)
+
+    def best_says(self) -> str:
+        """What best-of-n answers, from all the model's own samples."""
+        return best_of_n(self._pool, self._read).answer or "none"
+
+    def weighted_says(self) -> str:
+        """What the weighted vote of the model's own samples answers."""
+        return weighted_majority_vote(self._pool, self._read, beta=self._beta).answer or "none"
+
+    def weights_worth(self) -> float:
+        """How many equally weighted samples the weighted vote rests on."""
+        return effective_sample_size(importance_weights(self._base, self._beta))
+
+
+class Lab:
+    """Of the Lab's exact worlds, the one that its controls are set to."""
+
+    def __init__(self, place: Place) -> None:
+        self._held = dict(place.lab)
+        self._beta = float(self._held.get("beta", 1))
+        names = {"lm": "language_model", "reward": "reward"}
+        self._world = preset(**{names[k]: v for k, v in self._held.items() if k in names})
+
+    def _at(self, beta: str) -> AtBeta:
+        return at_beta(self._world, float(beta) if beta else self._beta)
+
+    def _broken(self, title: str = "") -> Broken:
+        held = self._held.get("mistake", next(iter(MISTAKES)))
+        return broken(self._world, self._beta, MISTAKES[title or held])
+
+    def _way(self, k: int, n: str | int) -> Way:
+        mass, reward, beta = (
+            float(self._held.get(f"hack-{name}", first))
+            for name, first in (("mass", 1), ("reward", 3), ("beta", 1))
+        )
+        found = exact_outcomes(Example(mass / 100, reward, beta))
+        return next(way for way in found if way.method == WAYS[k] and way.n == int(n))
+
+    def rate(self, beta: str = "") -> Share:
+        """Share of the proposals that the exact chain takes."""
+        return Share(self._at(beta).acceptance)
+
+    def distance(self, beta: str = "") -> float:
+        """How far the target is from the model: KL, nats."""
+        return self._at(beta).kl
+
+    def reward(self, beta: str = "") -> float:
+        """Mean reward of the target, in spreads above the model's."""
+        return self._at(beta).mean_reward
+
+    def patience(self, beta: str = "") -> int:
+        """Steps until the chain is within 1 % of the target; 0 if there is no end of it."""
+        return self._at(beta).steps or 0
+
+    def lost(self, mistake: str = "") -> float:
+        """Distance from the target at which a broken rule ends: total variation."""
+        return self._broken(mistake).distance
+
+    def wrong_length(self) -> float:
+        """Mean length under a broken rule."""
+        return self._broken().mean_length[0]
+
+    def right_length(self) -> float:
+        """Mean length under the target."""
+        return self._broken().mean_length[1]
+
+    def wrong_reward(self) -> float:
+        """Mean reward under a broken rule, in spreads."""
+        return self._broken().mean_reward[0]
+
+    def best_of_n(self, n: str) -> Share:
+        """How often best-of-n is right where the reward can be hacked."""
+        return Share(self._way(0, n).accuracy)
+
+    def majority(self, n: str) -> Share:
+        """How often a majority vote of n samples is right there."""
+        return Share(self._way(1, n).accuracy)
+
+    def weighted(self, n: str) -> Share:
+        """How often a weighted vote of n samples is right there."""
+        return Share(self._way(2, n).accuracy)
+
+    def chain(self, n: str) -> Share:
+        """How often a vote of n states of a chain is right there."""
+        return Share(self._way(3, n).accuracy)
+
+    def best_n(self) -> int:
+        """The n at which best-of-n is right most often."""
+        return max(SAMPLES, key=lambda n: self._way(0, n).accuracy)
+
+    def hack_reward(self, n: str) -> float:
+        """Mean reward of what best-of-n chooses there."""
+        return self._way(0, n).proxy
+
+
+@cache
+def _compared() -> tuple[Comparison, dict[str, Outcome]]:
+    comparison = Comparison(load_trace(RUNS / "compare.jsonl"))
+    found = outcomes(comparison, full_cut(comparison))
+    return comparison, {str(outcome.method): outcome for outcome in found}
+
+
+class Compared:
+    """Of the recorded comparison, what each method makes of the full budget.
+
+    Methods are qalign, bon, mv and wmv.
+    """
+
+    def __init__(self, place: Place) -> None:
+        self._comparison, self._found = _compared()
+
+    def says(self, method: str) -> str:
+        """The answer of a method."""
+        return self._found[method].decision.answer or "none"
+
+    def is_right(self, method: str) -> str:
+        """Whether a method's answer is right: yes or no."""
+        return "yes" if self._found[method].correct else "no"
+
+    def right_answer(self) -> str:
+        """The right answer."""
+        return self._comparison.header.reference or "unknown"
+
+    def draws(self, method: str) -> int:
+        """States or samples that a method decided from."""
+        return self._found[method].n
+
+    def waiting(self, method: str) -> int:
+        """Tokens that had to wait for one another."""
+        return self._found[method].sequential
+
+
+class Measured:
+    """Of a problem set, the share that each method gets right."""
+
+    def __init__(self, place: Place) -> None:
+        self._points = summarise(FOLDER / f"{place.set}.zip").points
+
+    def _of(self, method: str) -> list[Point]:
+        return sorted((p for p in self._points if p.method == method), key=lambda p: p.n)
+
+    def right(self, method: str) -> Share:
+        """At the largest budget."""
+        return Share(self._of(method)[-1].value)
+
+    def at_first(self, method: str) -> Share:
+        """At the smallest budget."""
+        return Share(self._of(method)[0].value)
+
+    def at_best(self, method: str) -> Share:
+        """At the budget that suits it best."""
+        return Share(max(p.value for p in self._of(method)))
+
+    def first(self) -> str:
+        """The method that is right most often at the largest budget."""
+        return max(NAMES, key=self.right)
+
+
+FACTS: dict[str, type] = {"watch": Walk, "lab": Lab, "compare": Compared, "results": Measured}
+"""The class of each page."""

@@ -1,0 +1,183 @@
+"""The panel of lessons beside the pages, and the page that lists them.
+
+A lesson goes to the browser without what its predictions are checked by; what is predicted comes
+back, and the core's own number decides.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import urlencode
+
+import gradio as gr
+
+from components.learn.facts import RUNS, Place, Share, run_of, shown, value_of
+from components.learn.lessons import LIT, SLOT, Ask, Lesson, Stop, lessons
+from qalign_core.runs.trace import header_line
+
+PANEL = "window.QAlignLearn.mount(props, server, trigger); // 'change'"
+LIST = "window.QAlignLearn.list(element.querySelector('.learn-list'));"
+QUIET: dict[str, Any] = {"apply_default_css": False, "padding": False}
+
+
+def filled(text: str, place: Place, before: Place) -> str:
+    """A lesson's text with the core's numbers for its braces."""
+    return SLOT.sub(
+        lambda slot: shown(
+            value_of(slot[2] + (f":{slot[3]}" if slot[3] else ""), before if slot[1] else place)
+        ),
+        text,
+    )
+
+
+def _place(place: Place) -> dict[str, Any]:
+    query = {f"lab-{name}": value for name, value in place.lab}
+    if place.page == "results":
+        query = {"set": place.set}
+    return {
+        "page": place.page,
+        "run": place.run,
+        "step": place.step,
+        "phase": place.phase,
+        "tab": place.tab,
+        "query": urlencode(query),
+    }
+
+
+def _question(ask: Ask) -> dict[str, Any]:
+    of_one = ask.kind == "number" and isinstance(value_of(ask.fact, ask.then), Share)
+    return {
+        "question": filled(ask.question, ask.then, ask.then),
+        "kind": ask.kind,
+        "options": list(ask.options.items()),
+        "unit": "%" if of_one else "",
+        "veil": ask.veil,
+        "marks": list(run_of(ask.then.run).rewards) if ask.kind == "spot" else [],
+    }
+
+
+def _stop(stop: Stop) -> dict[str, Any]:
+    told = {
+        "title": stop.title,
+        "text": filled(stop.text, stop.at, stop.at),
+        "at": _place(stop.at),
+        "lit": LIT[stop.at.page][stop.lit],
+    }
+    return told | ({"ask": _question(stop.ask)} if stop.ask else {})
+
+
+def told(lesson: Lesson) -> dict[str, Any]:
+    """A lesson as the browser gets it."""
+    places = [stop.at for stop in lesson.stops]
+    last = lesson.stops[-1]
+    end = last.ask.then if last.ask else last.at
+    runs = {place.run for place in places if place.page == "watch"}
+    return {
+        "name": lesson.name,
+        "title": lesson.title,
+        "says": lesson.says,
+        "stops": [_stop(stop) for stop in lesson.stops],
+        "end": filled(lesson.end, end, end),
+        "onward": lesson.onward,
+        "runs": {name: header_line(run_of(name).header) for name in sorted(runs)},
+    }
+
+
+def judged(stop: Stop, said: str) -> dict[str, Any]:
+    """What comes of a prediction, by the core's own number.
+
+    Args:
+        stop: one with a question.
+        said: the value of an option, or a number; "" if nothing was predicted.
+
+    Raises:
+        ValueError: what was said is no answer to this question.
+    """
+    ask = stop.ask
+    if ask is None:
+        raise ValueError(f"nothing is asked at “{stop.title}”")
+    value, right = _outcome(ask, stop.at, said)
+    text = ask.wrong if right is False else ask.right
+    return {
+        "right": right,
+        "value": value,
+        "says": filled(text, ask.then, stop.at),
+        "at": _place(ask.then),
+        "lit": LIT[ask.then.page][ask.lit],
+    }
+
+
+def _outcome(ask: Ask, at: Place, said: str) -> tuple[str, bool | None]:
+    """The value that is right, and whether that was said; None if nothing was."""
+    if ask.kind == "choice":
+        value = _chosen(ask, at)
+        if said and said not in ask.options:
+            raise ValueError(f"{said[:40]!r} is none of the options")
+        return value, said == value if said else None
+    number = value_of(ask.fact, ask.then)
+    assert not isinstance(number, str)
+    off = abs(float(said) - (100 * number if isinstance(number, Share) else number)) if said else 0
+    return shown(number), off <= ask.within if said else None
+
+
+def _chosen(ask: Ask, at: Place) -> str:
+    """The option that is right."""
+    if not ask.fact:  # the options are facts
+        return max(ask.options, key=lambda name: float(value_of(name, ask.then)))
+    now = value_of(ask.fact, ask.then)
+    if not ask.moves:
+        return str(now)
+    by = float(now) - float(value_of(ask.fact, at))
+    return "same" if abs(by) < 1e-9 else "up" if by > 0 else "down"
+
+
+def build_panel(*, first: bool) -> gr.HTML:
+    """The panel, hidden until a lesson is open; its value is where it leads the Lab and Results.
+
+    Args:
+        first: whether the first lesson opens by itself on a first visit.
+
+    Raises:
+        InvalidLesson: a file in `assets/lessons` is wrong.
+    """
+    known = lessons()
+
+    def lesson(name: str) -> dict[str, Any]:
+        return told(known[str(name)])
+
+    def check(sent: dict[str, Any]) -> dict[str, Any]:
+        stops = known[str(sent["lesson"])].stops
+        return judged(stops[int(sent["stop"]) % len(stops)], str(sent["said"])[:100])
+
+    def run(name: str) -> str:
+        shown = {stop.at.run for each in known.values() for stop in each.stops}
+        if name not in shown:  # the browser's word: only what a lesson shows is read
+            raise ValueError(f"no lesson shows a run {str(name)[:40]!r}")
+        return (RUNS / f"{name}.jsonl").read_text(encoding="utf-8")
+
+    entries = [
+        {"name": each.name, "title": each.title, "says": each.says, "minutes": each.minutes,
+         "stops": len(each.stops)}
+        for each in known.values()
+    ]  # fmt: skip
+    return gr.HTML(
+        "",
+        html_template="",
+        js_on_load=PANEL,
+        first=told(next(iter(known.values()))) if first else None,
+        list=entries,
+        server_functions=[lesson, check, run],
+        elem_id="learn-host",
+        visible="hidden",
+        **QUIET,
+    )
+
+
+def build_learn_page() -> None:
+    """The list of lessons, with what the visitor's own browser remembers of each."""
+    gr.HTML(
+        '<p class="qc-sub">Short lessons on these very pages: you say what you expect, then the '
+        "numbers tell. What you answer stays in your browser.</p>",
+        **QUIET,
+    )
+    gr.HTML("", html_template='<div class="learn-list"></div>', js_on_load=LIST, **QUIET)

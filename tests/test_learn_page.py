@@ -1,0 +1,215 @@
+"""Lessons in a real browser: the first pass, and every lesson from end to end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import axe_playwright_python
+import pytest
+
+from components.learn.facts import Share, value_of
+from components.learn.lessons import lessons
+from components.learn.page import filled, judged
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+AXE = Path(axe_playwright_python.__file__).with_name("axe.min.js")
+API = "document.querySelector('#watch-player .qp').qalign"
+LESSONS = lessons()
+FIRST = next(iter(LESSONS.values()))
+APART = """() => {
+  const box = (s) => document.querySelector(s).getBoundingClientRect();
+  const lit = box('.learn-lit'), panel = box('.learn-panel');
+  const seen = lit.bottom > 20 && lit.top < innerHeight - 20;
+  const beside = lit.right <= panel.left + 1;
+  return seen && (beside || lit.bottom > panel.bottom + 20);
+}"""
+
+
+async def titled(page, title: str) -> None:
+    await page.wait_for_function(
+        "(title) => document.querySelector('.learn-panel h2')?.textContent === title", arg=title
+    )
+
+
+async def visit_again(page, address: str):
+    """The same visitor, later."""
+    other = await page.context.new_page()
+    await other.goto(address)
+    await other.wait_for_selector(".qp", state="attached")
+    return other
+
+
+async def tab_to(page, selector: str) -> None:
+    """Press Tab until something has the focus."""
+    for _ in range(40):
+        if await page.evaluate("(s) => document.activeElement.matches(s)", selector):
+            return
+        await page.keyboard.press("Tab")
+    raise AssertionError(f"no way to {selector} by the Tab key")
+
+
+async def predict(page, stop, right: bool) -> None:
+    """Make a right or a wrong prediction with the keyboard alone, and read what is said of it."""
+    ask, value = stop.ask, judged(stop, "")["value"]
+    if ask.kind == "choice":
+        said = next(option for option in ask.options if (option == value) == right)
+        place = list(ask.options).index(said)
+        await tab_to(page, ".learn-panel input[type=radio]")
+        await page.keyboard.press("Space")
+        for _ in range(place):
+            await page.keyboard.press("ArrowDown")
+    elif ask.kind == "number":
+        number = value_of(ask.fact, ask.then) + 0.0
+        number *= 100 if isinstance(value_of(ask.fact, ask.then), Share) else 1
+        said = f"{number if right else number + 2 * ask.within + 1:.6f}"
+        await tab_to(page, "#learn-number")
+        await page.keyboard.type(said)
+    else:
+        await tab_to(page, "#learn-spot")
+        await page.keyboard.press("End" if not right else "Home")
+        steps = await page.evaluate(
+            "(v) => { const s = document.querySelector('#learn-spot');"
+            " return Math.round((v - s.min) / s.step) }",
+            float(value_of(ask.fact, ask.then)),
+        )
+        for _ in range(steps if right else 0):
+            await page.keyboard.press("ArrowRight")
+        said = await page.input_value("#learn-spot")
+    await page.keyboard.press("Enter")
+    await page.wait_for_selector(f".learn-told[data-right={'true' if right else 'false'}]")
+    assert await page.inner_text(".learn-told") == judged(stop, said)["says"]
+
+
+async def walk(page, lesson) -> None:
+    """A lesson by the keyboard alone, every other prediction wrong."""
+    right = True
+    for stop in lesson.stops:
+        await titled(page, stop.title)
+        assert await page.inner_text(".learn-words p") == filled(stop.text, stop.at, stop.at)
+        await page.wait_for_selector(".learn-lit")
+        if stop.ask:
+            before = await page.inner_text(".learn-told")
+            assert before == ""
+            await predict(page, stop, right)
+            right = not right
+        await page.wait_for_function(APART)
+        await tab_to(page, ".learn-next")
+        await page.keyboard.press("Enter")
+    await titled(page, "That was it")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", LESSONS)
+async def test_every_lesson_goes_from_end_to_end_by_the_keyboard(visit, toy_app, name):
+    lesson = LESSONS[name]
+    page = await visit(f"{toy_app}?lesson={name}", first=True)
+    await page.wait_for_selector(".learn-panel")
+    await walk(page, lesson)
+    if any(stop.ask for stop in lesson.stops):
+        async with page.expect_download() as saved:
+            await page.click("text=Save my answers")
+        sheet = Path(await (await saved.value).path()).read_text(encoding="utf-8")
+        for stop in lesson.stops:
+            if stop.ask:
+                assert stop.ask.question[:20] in sheet
+        assert "You: " in sheet
+        assert "(right)" in sheet
+        assert "(not right)" in sheet
+    kept = await page.evaluate("JSON.parse(localStorage.getItem('qalign-lessons'))")
+    assert kept["lessons"][name]["done"]
+
+
+@pytest.mark.slow
+async def test_a_lesson_fits_a_phone_and_stays_off_what_it_speaks_of(visit, toy_app):
+    page = await visit(f"{toy_app}?lesson=one-step", first=True, width=390, height=844)
+    await page.wait_for_selector(".learn-panel")
+    await walk(page, LESSONS["one-step"])
+    assert await page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+async def test_the_first_visit_begins_with_the_first_pass_and_the_run_waits(visit, toy_app):
+    page = await visit(toy_app, first=True)
+    await titled(page, FIRST.stops[0].title)
+    await page.wait_for_selector(".learn-lit")
+    assert await page.evaluate(f"[{API}.position.t, {API}.position.playing]") == [0, False]
+    await walk(page, FIRST)
+    await tab_to(page, ".learn-head button:not([hidden])")
+    await page.keyboard.press("Enter")
+    await page.wait_for_selector(".learn-panel", state="detached")
+    await page.wait_for_function(f"{API}.position.playing || {API}.position.t > 0")
+    later = await visit_again(page, toy_app)
+    await later.wait_for_function(f"{API}.position.t >= 1")
+    assert await later.query_selector(".learn-panel") is None
+
+
+async def test_who_skips_is_asked_again_and_who_refuses_is_not(visit, toy_app):
+    page = await visit(toy_app, first=True)
+    await page.click(".learn-panel >> text=Skip")
+    later = await visit_again(page, toy_app)
+    await later.click(".learn-panel >> text=Never again")
+    await later.wait_for_selector(".learn-panel", state="detached")
+    last = await visit_again(page, toy_app)
+    await last.wait_for_function(f"{API}.position.t >= 1")
+    assert await last.query_selector(".learn-panel") is None
+
+
+@pytest.mark.parametrize("query", ["step=5", "tab=compare", "lab-beta=2"])
+async def test_a_link_to_something_is_not_interrupted(visit, toy_app, query):
+    page = await visit(f"{toy_app}?{query}", first=True)
+    await page.wait_for_function("document.querySelector('#learn-host')")
+    assert await page.query_selector(".learn-panel") is None
+
+
+async def test_where_motion_is_unwanted_nothing_plays_after_the_first_pass(visit, toy_app):
+    page = await visit(toy_app, first=True, reduced=True)
+    await page.click(".learn-panel >> text=Never again")
+    await page.wait_for_selector(".learn-panel", state="detached")
+    assert not await page.evaluate(f"{API}.position.playing")
+
+
+async def test_a_prediction_is_made_before_anything_is_shown(visit, toy_app):
+    page = await visit(f"{toy_app}?lesson=four-ways", first=True)
+    await page.wait_for_selector(".learn-panel fieldset")
+    await page.click(".learn-next")
+    await page.wait_for_function("document.querySelector('.learn-told').textContent.includes('ex')")
+    assert await page.inner_text(".learn-next") == "Check"
+    await page.click("text=Show me")
+    await page.wait_for_function("document.querySelector('.learn-next').textContent === 'Next'")
+    assert await page.get_attribute(".learn-told", "data-right") == ""
+
+
+async def test_progress_is_listed_and_a_lesson_goes_on_where_it_was_left(visit, toy_app):
+    page = await visit(f"{toy_app}?tab=learn", first=True)
+    row = page.locator(".learn-list li", has_text=LESSONS["one-step"].title)
+    await row.get_by_role("button").click()
+    await titled(page, LESSONS["one-step"].stops[0].title)
+    await page.click("text=Show me")
+    await page.click(".learn-next")
+    await titled(page, LESSONS["one-step"].stops[1].title)
+    await page.keyboard.press("Escape")
+    later = await visit_again(page, f"{toy_app}?tab=learn")
+    row = later.locator(".learn-list li", has_text=LESSONS["one-step"].title)
+    assert "at 2 of" in await row.inner_text()
+    await row.get_by_role("button").click()
+    await titled(later, LESSONS["one-step"].stops[1].title)
+
+
+@pytest.mark.parametrize("dark", [False, True])
+async def test_the_panel_is_accessible(visit, toy_app, dark):
+    page = await visit(f"{toy_app}?lesson=one-step", first=True, dark=dark)
+    await page.wait_for_selector(".learn-lit")
+    await page.evaluate(AXE.read_text(encoding="utf-8"))
+    found = await page.evaluate("axe.run('.learn-panel')")
+    assert [v["id"] for v in found["violations"]] == []
+
+
+async def test_touch_is_enough(browser, toy_app):
+    context = await browser.new_context(has_touch=True, viewport={"width": 390, "height": 844})
+    page = await context.new_page()
+    await page.goto(toy_app)
+    for stop in FIRST.stops:
+        await titled(page, stop.title)
+        await page.tap(".learn-next")
+    await titled(page, "That was it")
+    await context.close()

@@ -1,0 +1,186 @@
+"""Lessons as data: what a file may say, and what the core makes of it."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from components.learn.facts import FACTS, Place, Share, facts_of, shown, value_of
+from components.learn.lessons import LIT, InvalidLesson, lessons, read_lesson
+from components.learn.page import judged, told
+from qalign_core.errors import QAlignError
+from qalign_core.exact.convergence import at_beta
+from qalign_core.exact.world import preset
+
+TEACHING = Path(__file__).parent.parent / "docs" / "teaching.md"
+LESSONS = lessons()
+ASKED = [
+    pytest.param(stop, id=f"{name}-{k}")
+    for name, lesson in LESSONS.items()
+    for k, stop in enumerate(lesson.stops, start=1)
+    if stop.ask
+]
+GOOD = """
+title = "A lesson"
+says = "One sentence."
+minutes = 5
+
+[[stop]]
+title = "A stop"
+text = "The chance is {alpha}."
+at = { page = "watch", step = 1 }
+lit = "text"
+
+[stop.ask]
+question = "How likely?"
+fact = "alpha"
+within = 10
+right = "Yes."
+wrong = "No, {alpha}; before, {before.alpha:2}."
+"""
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "1-a.toml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_the_first_pass_asks_nothing_and_comes_first():
+    first = next(iter(LESSONS.values()))
+    assert first.name == "first-pass"
+    assert 7 <= len(first.stops) <= 8
+    assert not any(stop.ask for stop in first.stops)
+
+
+@pytest.mark.parametrize("lesson", list(LESSONS.values())[1:], ids=list(LESSONS)[1:])
+def test_a_lesson_takes_5_to_12_minutes_and_asks_twice_or_more(lesson):
+    assert 5 <= lesson.minutes <= 12
+    assert 5 <= len(lesson.stops) <= 8
+    assert sum(stop.ask is not None for stop in lesson.stops) >= 2
+
+
+@pytest.mark.parametrize("lesson", LESSONS.values(), ids=LESSONS)
+def test_what_goes_to_the_browser_is_whole_and_tells_no_outcome(lesson):
+    text = json.dumps(told(lesson))
+    assert "{" not in "".join(stop["text"] for stop in json.loads(text)["stops"])
+    for stop in lesson.stops:
+        if stop.ask:
+            assert stop.ask.right not in text
+            assert stop.ask.wrong not in text
+
+
+@pytest.mark.parametrize("stop", ASKED)
+def test_every_prediction_can_be_right_and_wrong(stop):
+    unasked = judged(stop, "")
+    assert unasked["right"] is None
+    if stop.ask.kind == "choice":
+        verdicts = {said: judged(stop, said)["right"] for said in stop.ask.options}
+        assert sum(verdicts.values()) == 1
+        assert verdicts[unasked["value"]]
+    else:
+        value = value_of(stop.ask.fact, stop.ask.then)
+        number = 100 * value if isinstance(value, Share) else value
+        assert math.isfinite(number)
+        assert judged(stop, str(number))["right"]
+        assert not judged(stop, str(number + 2 * stop.ask.within + 1))["right"]
+
+
+def test_what_was_predicted_is_checked_by_the_cores_own_number():
+    lesson = LESSONS["beta"]
+    place = next(stop.at for stop in lesson.stops if stop.at.page == "lab")
+    held = dict(place.lab)
+    there = at_beta(preset(), float(held.get("beta", 1)))
+    assert value_of("rate", place) == there.acceptance
+    assert value_of("distance", replace(place, lab=(("beta", "5"),))) == at_beta(preset(), 5.0).kl
+
+
+def test_every_fact_says_what_it_is():
+    for page in FACTS:
+        for name in facts_of(page):
+            assert getattr(FACTS[page], name).__doc__
+
+
+def test_shares_are_read_in_percent_and_numbers_as_elsewhere():
+    assert [shown(x) for x in (Share(0.25), 1234, -0.5, "58")] == ["25 %", "1,234", "−0.5", "58"]
+
+
+def test_a_good_file_is_read(tmp_path):
+    lesson = read_lesson(written(tmp_path, GOOD))
+    assert lesson.name == "a"
+    assert lesson.stops[0].at == Place("watch", step=1)
+    assert lesson.stops[0].ask is not None
+
+
+def test_a_stop_goes_on_where_the_one_before_ended(tmp_path):
+    second = '[[stop]]\ntitle = "B"\ntext = "b"\nlit = "votes"\nat = { phase = "cut" }\n'
+    lesson = read_lesson(written(tmp_path, GOOD + "then = { step = 3 }\n" + second))
+    assert lesson.stops[1].at == Place("watch", step=3, phase=0)
+
+
+WRONG = {
+    "not TOML": ('title = "A lesson"', "title = ", "line 2"),
+    "no title": ('title = "A lesson"', "", "1-a.toml: 'title' is missing"),
+    "a number as title": ('title = "A lesson"', "title = 3", "'title' is 3; expected a text"),
+    "minutes as text": ("minutes = 5", 'minutes = "5"', "expected a whole number"),
+    "an unknown key": ("minutes = 5", "minutes = 5\nhours = 2", "'hours' is not known here"),
+    "an unknown page": ('page = "watch"', 'page = "home"', "stop 1, at: 'page' is 'home'"),
+    "an unknown key of the page": ("step = 1", 'lab = "x"', "'lab' is not known here"),
+    "a step too far": ("step = 1", "step = 9999", "'step' is 9999; this run has steps 0 to 60"),
+    "an unknown phase": ("step = 1", 'step = 1, phase = "love"', "expected one of cut, rewrite"),
+    "an unknown run": ("step = 1", 'run = "nobody"', "there is no recorded run 'nobody'"),
+    "something unknown lit": ('lit = "text"', 'lit = "sun"', "stop 1: 'lit' is 'sun'"),
+    "an unknown fact": ('fact = "alpha"', 'fact = "luck"', "stop 1, ask: 'luck' is no fact"),
+    "an unknown fact in a text": ("{alpha}.", "{luck}.", "'luck' is no fact of watch"),
+    "no fact": ('fact = "alpha"', "", "expected one of fact, moves and largest"),
+    "no tolerance": ("within = 10", "", "'within' is missing"),
+    "true as a number": ("within = 10", "within = true", "'within' is True; expected a number"),
+    "nothing said of the wrong": ("wrong = ", "wrung = ", "'wrung' is not known here"),
+    "no stop": (GOOD[GOOD.index("[[stop]]") :], "stop = []", "has no stop"),
+    "a stop that is none": (GOOD[GOOD.index("[[stop]]") :], "stop = [3]", "stop 1: 'title' is"),
+}
+
+
+@pytest.mark.parametrize(("old", "new", "said"), WRONG.values(), ids=WRONG)
+def test_a_wrong_file_gets_one_sentence_with_its_place(tmp_path, old, new, said):
+    assert old in GOOD
+    with pytest.raises(InvalidLesson) as error:
+        read_lesson(written(tmp_path, GOOD.replace(old, new, 1)))
+    assert isinstance(error.value, QAlignError)
+    assert said in str(error.value)
+    assert str(error.value).startswith("1-a.toml")
+    assert "\n" not in str(error.value)
+
+
+def test_a_lesson_goes_on_with_one_that_there_is(tmp_path):
+    written(tmp_path, GOOD.replace("minutes = 5", 'minutes = 5\nonward = ["b"]'))
+    with pytest.raises(InvalidLesson, match="goes on with 'b', which is none"):
+        lessons(tmp_path)
+
+
+def test_what_the_browser_says_is_an_answer_or_refused():
+    asked = next(s for s in LESSONS["one-step"].stops if s.ask and s.ask.kind == "choice")
+    with pytest.raises(ValueError, match="none of the options"):
+        judged(asked, "<script>")
+    number = next(s for s in LESSONS["one-step"].stops if s.ask and s.ask.kind == "number")
+    with pytest.raises(ValueError, match="convert"):
+        judged(number, "many")
+
+
+def test_each_page_of_the_app_that_a_lesson_speaks_of_has_something_to_light():
+    assert set(LIT) == set(FACTS)
+    assert all(LIT.values())
+
+
+def test_the_table_of_what_is_to_be_understood_quotes_the_lessons():
+    page = TEACHING.read_text(encoding="utf-8")
+    rows = re.findall(r"^\| .+ \| ([\w-]+), (?:stop (\d)|end) \| “(.+)” \|$", page, re.MULTILINE)
+    assert len(rows) == 12
+    for name, stop, words in rows:
+        lesson = LESSONS[name]
+        assert words in (lesson.stops[int(stop) - 1].text if stop else lesson.end)
