@@ -237,3 +237,10 @@ def test_a_log_axis_has_a_few_round_ticks_within_its_values(values, first, last)
 )
 def test_a_tick_is_written_as_people_write_it(value, text):
     assert tick_text(value) == text
+
+
+def test_terms_stand_in_a_text_as_a_word_with_its_idea_and_the_rest_stays_text():
+    said = dictionary.with_terms("A [weighted “vote”](wmv) & <b>; f(x)[1].")
+    assert said == f"A {dictionary.term('wmv', 'weighted “vote”')} &amp; &lt;b&gt;; f(x)[1]."
+    with pytest.raises(KeyError):
+        dictionary.with_terms("[beta](bta)")

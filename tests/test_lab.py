@@ -119,7 +119,7 @@ def test_the_strip_shows_target_base_and_chain_sorted_by_reward() -> None:
     order = by_reward(exact)
     assert np.all(np.diff(exact.rewards[order]) >= 0)
     assert values(fig, "exact target") == pytest.approx(exact.target[order])
-    assert values(fig, "base LM") == pytest.approx(exact.base[order])
+    assert values(fig, "model alone") == pytest.approx(exact.base[order])
     assert values(fig, "after 5 steps") == pytest.approx(exact.after(5)[order])
 
 
@@ -218,7 +218,7 @@ def test_beta_star_matches_the_mode_and_not_the_variance() -> None:
 def test_where_the_formula_means_nothing_the_page_says_so() -> None:
     drawn = best_of_n.draw(best_of_n.SLIDERS, "", 40, -1.5, 0.8, 1.0, 1.0, "2")
     assert "no matching beta" in said(*drawn.told)
-    assert names_in(drawn.figures[0][0]) == {"base LM", "best of 2"}
+    assert names_in(drawn.figures[0][0]) == {"model alone", "best of 2"}
     drawn = best_of_n.draw(best_of_n.SLIDERS, "", 40, -1.5, 0.8, 1.0, 1.0, "8")
     assert "Small for an asymptotic formula" in said(*drawn.told)
 

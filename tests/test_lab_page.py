@@ -335,7 +335,7 @@ async def test_the_acceptance_rate_is_revealed_after_the_guess(lab) -> None:
     await open_section(page, "Beta")
     await text_in(page, "lab-beta-told", "what share of proposals")
     here = at_beta(WORLD, 0.6)
-    expected = [f"{style.number(here.kl)} nats", f"{here.mean_reward:+.2f} spreads"]
+    expected = [f"{style.number(here.kl)} nats", f"{here.mean_reward:+.2f} SD"]
     await changes(page, "lab-beta-told", expected, slide(page, "lab-beta", 0.6))
     await slide(page, "lab-guess", 62)
     rate = f"{here.acceptance:.1%}"

@@ -55,16 +55,16 @@ def reward_histograms(comparison: Comparison, cut: Cut, *, mixture: bool = False
     weights = found["wmv"].decision.weights
     names = naming(comparison)
     rows: tuple[tuple[str, str, list[float], Sequence[float], tuple[Method, ...]], ...] = (
-        (f"{len(pool):,} base samples", GREY, pool, [1.0] * len(pool), ("bon", "mv")),
+        (f"{len(pool):,} samples of the model alone", GREY, pool, [1.0] * len(pool), ("bon", "mv")),
         (
-            f"Weighted by exp(reward / β): as good as {found['wmv'].effective or 0:.1f}",
+            f"The same, weighted: {found['wmv'].effective or 0:.1f} effective samples",
             COLOURS["wmv"],
             pool,
             weights,
             ("wmv",),
         ),
         (
-            f"{len(states):,} chain states, repeats counted",
+            f"{len(states):,} states of the chain, repeats counted",
             COLOURS["qalign"],
             states,
             [1.0] * len(states),
@@ -130,7 +130,7 @@ def reward_histograms(comparison: Comparison, cut: Cut, *, mixture: bool = False
         nticks=4,
     )
     figure.update_xaxes(gridcolor=GRID, zeroline=False, range=[edges[0], edges[-1]])
-    figure.update_xaxes(title_text="reward (raw units of the reward model)", row=3, col=1)
+    figure.update_xaxes(title_text="reward, in the reward model’s own units", row=3, col=1)
     return figure
 
 
@@ -144,8 +144,8 @@ def _overlay(figure: go.Figure, comparison: Comparison, edges: npt.NDArray[np.fl
     width = edges[1] - edges[0]
     top = 0.0
     for row, law, title in (
-        (1, fitted, "normal mixture of the base rewards"),
-        (2, aimed, "the same, tilted by exp(reward / β)"),
+        (1, fitted, "normal mixture of the model alone"),
+        (2, aimed, "target: the same, tilted by exp(reward / β)"),
         (3, aimed, ""),
     ):
         y = law.density(x) * width

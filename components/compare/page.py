@@ -31,6 +31,7 @@ from qalign_core.analysis.curves import curves
 from qalign_core.analysis.record import Measure, draws_of, measure_of
 from qalign_core.assets import ASSETS
 from qalign_core.errors import InvalidSetting, QAlignError
+from qalign_core.export.dictionary import with_terms
 from qalign_core.run import Run
 from qalign_core.runs.report import to_csv
 from qalign_core.runs.trace import load_trace, trace_lines
@@ -62,10 +63,11 @@ watch("value", () => {
   window.QAlignCompare.download(file.name, file.text);
 });
 """
-HEADING = """
-<p class="qc-sub">The same models and the same compute: only the way to one answer differs. Three
-rules share one pool of independent samples; QAlign follows a chain that rewrites its answer.</p>
-"""
+HEADING = (
+    "The same models and the same [compute](compute): only the way to one answer differs. Three "
+    "rules share one pool of samples of the [model alone](base); QAlign follows a [chain](chain) "
+    "that rewrites its answer."
+)
 
 
 PLAIN: dict[str, Any] = {"padding": False, "apply_default_css": False}
@@ -151,7 +153,9 @@ def _budget(said: object) -> Budget:
 
 
 def _heading(question: str, sentence: str) -> None:
-    gr.HTML(f'<h2 class="qc-h">{question}</h2><p class="qc-sub">{sentence}</p>', **PLAIN)
+    gr.HTML(
+        f'<h2 class="qc-h">{question}</h2><p class="qc-sub">{with_terms(sentence)}</p>', **PLAIN
+    )
 
 
 def compared(run: Run, budget: Budget, samples: int) -> Run:
@@ -216,7 +220,7 @@ def _form(start: Run, runs: Runs) -> tuple[RunForm, gr.Radio, gr.Dropdown]:
             form.add("lm", "rm")
         with gr.Row():
             form.add("beta", "steps", "chains")
-        budget = gr.Radio(list(BUDGETS.items()), value="flops", label="The pool is drawn to")
+        budget = gr.Radio(list(BUDGETS.items()), value="flops", label="What is made equal")
         rest = [name for name in form.rest if name != "pool"]
         for at in range(0, len(rest), IN_A_ROW):
             with gr.Row():
@@ -235,7 +239,7 @@ def build_compare_page(runs: Runs, demo: gr.Blocks, watched: RunForm | None = No
     recorded = Comparison(load_trace(RECORDED))
     start = recorded.header.run
     with gr.Column(elem_id="compare"):
-        gr.HTML(HEADING, **PLAIN)
+        gr.HTML(f'<p class="qc-sub">{with_terms(HEADING)}</p>', **PLAIN)
         with gr.Row(elem_id="compare-bar"):
             run = gr.Button("Compare", variant="primary", elem_id="compare-run")
             stop = gr.Button("Stop", elem_id="compare-stop")
@@ -261,11 +265,11 @@ def build_compare_page(runs: Runs, demo: gr.Blocks, watched: RunForm | None = No
         gr.HTML(f'<p class="qc-sub">{COUNTED}</p>', elem_id="compare-counted", **PLAIN)
         _heading(
             "Which rewards did they see?",
-            "The base samples are where both start; the weights and the chain aim at the same "
-            "distribution, each in its own way.",
+            "Both start from what the model writes alone; the weights and the chain aim at the "
+            "same [target](target), each in its own way.",
         )
         mixture = gr.Checkbox(
-            label="Show the normal mixture of the base rewards, and where exp(reward / β) tilts it",
+            label="Draw the target too: a mixture of normal curves, tilted by exp(reward / β)",
             container=False,
             elem_id="compare-mixture",
         )

@@ -372,7 +372,7 @@ def _facts(comparison: Comparison, cut: Cut, outcome: Outcome) -> list[list[str]
         rate = acceptance(comparison.steps_to(cut.t)).changed.value
         if rate is not None:
             rows.append(
-                ["Accepted", f"{percent(rate)} of changes", "proposals that differ from the state"]
+                ["Accepted", f"{percent(rate)} of changes", "of the proposals that change the text"]
             )
         if len(comparison.chains) > 1:
             rows.append(["Chains", f"{len(comparison.chains)} pooled"])
@@ -382,7 +382,7 @@ def _facts(comparison: Comparison, cut: Cut, outcome: Outcome) -> list[list[str]
             [
                 "Effective samples",
                 f"{outcome.effective:.1f} of {outcome.n:,}",
-                "as many equally weighted samples would be as precise: 1 / Σw²",
+                "so many samples of equal weight would be as precise: 1 / Σw²",
             ]
         )
     return rows

@@ -176,7 +176,8 @@ def build() -> Section:
     heading(
         "Why does it stay there?",
         "Pick two responses. The right rule makes the flow from one to the other equal to the flow "
-        "back, factor by factor and even index by index; then the target cannot drift.",
+        "back, factor by factor and even index by index ([detailed balance](balance)); then the "
+        "[target](target) cannot drift.",
     )
     everything = preset(next(iter(LANGUAGE_MODELS)))
     names = [label(y) for y in everything.lm().support]

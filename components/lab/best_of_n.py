@@ -105,16 +105,16 @@ def match_figure(m: Matched, rewards: tuple[float, ...]) -> Figure:
         heights, edges = np.histogram(rewards, bins=min(40, 6 + len(rewards) // 8), density=True)
         traces.append(
             bar(x=(edges[1:] + edges[:-1]) / 2, y=heights, width=np.diff(edges),
-                name="base samples", marker={"color": GREY}, opacity=0.45, hoverinfo="skip")
+                name="samples", marker={"color": GREY}, opacity=0.45, hoverinfo="skip")
         )  # fmt: skip
     lines = [
-        ("base LM", m.base, GREY, "solid"),
+        ("model alone", m.base, GREY, "solid"),
         (f"best of {m.n}", m.maximum, BON, "solid"),
     ]
     if m.gumbel is not None and m.tilted is not None:
         lines += [
             ("Gumbel approximation", m.gumbel, BON, "dot"),
-            ("target at beta*(n)", m.tilted.density(m.reward), TARGET, "dash"),
+            ("target at β*(n)", m.tilted.density(m.reward), TARGET, "dash"),
         ]
     traces += [
         scatter(x=drawn(m.reward[::3]), y=drawn(y[::3]), name=name, mode="lines",
@@ -133,7 +133,7 @@ def beta_figure(mixture: Mixture, here: Matched) -> Figure:
     known = [m for m in found if m.alignment is not None]
     traces = [
         scatter(x=[m.n for m in known], y=[m.alignment.beta / sd for m in known if m.alignment],
-                name="beta*(n) / σ", mode="lines+markers", hovertemplate="%{y:.3f}",
+                name="β*(n) / σ", mode="lines+markers", hovertemplate="%{y:.3f}",
                 line={"color": TARGET, "width": 2.5}),
         scatter(x=[m.n for m in known], y=[m.sd / sd for m in known], hovertemplate="%{y:.3f}",
                 name="sd of best-of-n / σ", mode="lines+markers",
@@ -176,7 +176,7 @@ def told(mixture: Mixture, m: Matched, rewards: tuple[float, ...]) -> tuple[Word
         said.append(note(small))
     matched = facts(
         [
-            (f"beta*({m.n})", number(m.alignment.beta), "good"),
+            (f"β*({m.n})", number(m.alignment.beta), "good"),
             ("… in units of σ", number(m.alignment.beta / mixture.sds[d])),
             ("Mode of best-of-n: formula", number(m.alignment.a), "good"),
             ("Mode of best-of-n: exact", number(m.mode), "good"),
@@ -199,10 +199,10 @@ def told(mixture: Mixture, m: Matched, rewards: tuple[float, ...]) -> tuple[Word
 def match_table(m: Matched) -> Words:
     """The densities at every thirtieth point of the grid."""
     columns = [m.reward, m.base, m.maximum]
-    headers = ["reward", "base LM", f"best of {m.n}"]
+    headers = ["reward", "model alone", f"best of {m.n}"]
     if m.gumbel is not None and m.tilted is not None:
         columns += [m.gumbel, m.tilted.density(m.reward)]
-        headers += ["Gumbel", "target at beta*"]
+        headers += ["Gumbel", "target at β*"]
     points = range(0, len(m.reward), 30)
     return table(headers, [[float(column[i]) for column in columns] for i in points])
 
@@ -218,7 +218,7 @@ def size_table(mixture: Mixture) -> Words:
         else:
             a = m.alignment
             rows.append([str(n), a.beta / sd, a.c, a.a, m.mode, a.b, m.sd, m.gap])
-    headers = ("n", "beta*/σ", "c_n", "mode a_n", "exact mode", "b_n", "sd of the maximum",
+    headers = ("n", "β*/σ", "c_n", "mode a_n", "exact mode", "b_n", "sd of the maximum",
                "Gumbel's largest error")  # fmt: skip
     return table(headers, rows)
 
@@ -244,13 +244,13 @@ def draw(
 def build() -> Section:
     """The section's widgets."""
     heading(
-        "What has best-of-n to do with beta?",
-        "Taking the best of n samples is nearly sampling an aligned distribution whose beta falls "
-        "with n: the mode of the target at beta*(n) is that of the maximum. Their spreads do not "
-        "match: best-of-n's shrinks with n, the target's stays.",
+        "What has best-of-n to do with β?",
+        "Taking the [best of n](bon) samples is nearly sampling a [target](target) whose [β](beta) "
+        "falls with n: the mode of the target at β*(n) is that of the maximum. Their spreads do "
+        "not match: best-of-n's shrinks with n, the target's stays.",
     )
     shipped = [
-        (f"{len(known.rewards)} base samples of “{known.title(60)}”", name)
+        (f"{len(known.rewards)} samples for “{known.title(60)}”", name)
         for name, known in base_rewards().items()
     ]
     sources = [("The sliders", SLIDERS), *shipped, ("Rewards of your own", PASTED)]
@@ -270,11 +270,11 @@ def build() -> Section:
                                min_width=200)  # fmt: skip
             sd_2 = gr.Slider(0.2, 3, 1.0, step=0.1, label="sd 2", elem_id="lab-sd2",
                              min_width=200)  # fmt: skip
-        pasted = gr.Textbox(visible=False, label="Rewards of base samples of one prompt", lines=3,
+        pasted = gr.Textbox(visible=False, label="Rewards of samples for one prompt", lines=3,
                             placeholder="-1.2, 0.4, 2.31 …", elem_id="lab-pasted")  # fmt: skip
     panel = view(
         "lab-bon-told",
-        {"densities": "Where do the rewards lie?", "betas": "Which beta is best-of-n?"},
+        {"densities": "Where do the rewards lie?", "betas": "Which β is best-of-n like?"},
     )
     source.change(
         lambda name: (gr.Column(visible=name == SLIDERS), gr.Textbox(visible=name == PASTED)),

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import gradio as gr
 
+from components.common.style import log_axis
 from components.lab.chain import strip, strip_table
 from components.lab.section import Section
 from components.lab.style import (
@@ -13,7 +14,6 @@ from components.lab.style import (
     CHAIN,
     DOTTED,
     GREY,
-    POWERS,
     TARGET,
     Figure,
     Trace,
@@ -57,19 +57,19 @@ def sweep_figure(points: tuple[AtBeta, ...], here: AtBeta, guess: float | None) 
         add("acceptance", [p.acceptance for p in points], "y", color=CHAIN, width=2.5)
         dot(here.acceptance, "y", CHAIN)
         changed = [p.acceptance_changed for p in points]
-        add("over proposals that differ", changed, "y", color=CHAIN, width=1.5, dash="dot")
+        add("of those that change the text", changed, "y", color=CHAIN, width=1.5, dash="dot")
     else:
         traces.append(scatter(x=[betas[0], betas[-1]], y=[guess, guess], name="your guess",
                               mode="lines", line={"color": GREY, "dash": "dash"},
                               hoverinfo="skip"))  # fmt: skip
-    add("KL(target‖base)", [p.kl for p in points], "y2", color=GREY, width=2.5)
+    add("distance from the model", [p.kl for p in points], "y2", color=GREY, width=2.5)
     dot(here.kl, "y2", GREY)
     steps = [None if p.steps is None else max(p.steps, 1) for p in points]
     add("steps to 1 %", steps, "y3", color=TARGET, width=2.5)
     dot(None if here.steps is None else max(here.steps, 1), "y3", TARGET)
     return figure(
         traces,
-        x="beta (← trust the reward, the LM →)",
+        x="β: the larger, the more the reward is distrusted",
         y="acceptance",
         height=SWEEP_HEIGHT,
         # one axis of beta under three stacked ones
@@ -77,7 +77,8 @@ def sweep_figure(points: tuple[AtBeta, ...], here: AtBeta, guess: float | None) 
                "anchor": "y3"},
         yaxis={"range": [0, 1.02], "tickformat": ".0%", "domain": [0.7, 1]},
         yaxis2={**AXIS, "title": title("KL, nats"), "rangemode": "tozero", "domain": [0.35, 0.65]},
-        yaxis3={**AXIS, **POWERS, "title": title("steps to 1 %"), "domain": [0, 0.3]},
+        yaxis3={**AXIS, **log_axis([step or 1 for step in steps]), "title": title("steps to 1 %"),
+                "domain": [0, 0.3]},
         shapes=[line_at(here.beta, **DOTTED)],
     )  # fmt: skip
 
@@ -86,15 +87,15 @@ def facts_of(here: AtBeta, guess: float | None) -> Words:
     """The numbers at this beta; acceptance only once it has been revealed."""
     steps = "more than 10⁹" if here.steps is None else f"{here.steps:,}"
     rows = [
-        ("KL(target‖base)", f"{number(here.kl)} nats"),
-        ("Mean reward of the target", f"{here.mean_reward:+.2f} spreads"),
+        ("Distance from the model", f"{number(here.kl)} nats"),
+        ("Mean reward of the target", f"{here.mean_reward:+.2f} SD"),
         ("Steps until within 1 %", steps),
         ("Second eigenvalue", f"{here.eigenvalue:.4f}"),
     ]
     if guess is None:
         rows = [
             ("Acceptance", percent(here.acceptance)),
-            ("… of proposals that differ", percent(here.acceptance_changed)),
+            ("… of those that change the text", percent(here.acceptance_changed)),
             *rows,
         ]
     return facts(rows)
@@ -104,22 +105,22 @@ def verdict(here: AtBeta, guess: float, revealed: bool) -> Words:
     """What became of the guess."""
     if not revealed:
         return note(
-            f"At beta = {here.beta:g}, in spreads: what share of proposals is accepted? "
+            f"At β = {here.beta:g}: what share of the proposals is accepted? "
             "Set your guess, then show the rate."
         )
     off = abs(guess - here.acceptance)
     word = "Spot on" if off <= 0.05 else "Close" if off <= 0.15 else "Surprised?"
     return note(
         f"{word}: you guessed {guess:.0%}, and {here.acceptance:.1%} of the proposals are "
-        f"accepted ({here.acceptance_changed:.1%} of those that differ from the state). "
-        "The paper tunes beta until about half are."
+        f"accepted ({here.acceptance_changed:.1%} of those that change the text). "
+        "The paper tunes β until about half are."
     )
 
 
 def sweep_table(points: tuple[AtBeta, ...], revealed: bool) -> Words:
     """The curves as numbers."""
     return table(
-        ("beta", "acceptance", "of proposals that differ", "KL, nats", "mean reward",
+        ("β", "acceptance", "of those that change the text", "KL, nats", "mean reward",
          "second eigenvalue", "steps to 1 %"),
         [
             (f"{p.beta:.3g}", p.acceptance if revealed else "?",
@@ -146,10 +147,11 @@ def draw(world: World, beta: float, guess: float, mode: str) -> View:
 def build() -> Section:
     """The section's widgets; beta itself is the shared slider at the top of the page."""
     heading(
-        "What does beta do?",
-        "Beta is how much the reward is distrusted: large, and the target is the language model "
-        "itself; small, and only the best reward is left, which the chain finds ever more slowly. "
-        "Move beta, but guess the acceptance rate first.",
+        "What does β do?",
+        "[β (beta)](beta) is how much the reward is distrusted: large, and the [target](target) is "
+        "the language model itself; small, and only the best reward is left, which the chain finds "
+        "ever more slowly. "
+        "Move β, but guess the [acceptance](acceptance) first.",
     )
     with gr.Column(elem_classes="lab-own"):
         guess = gr.Slider(0, 100, 50, step=1, label="Your guess: accepted proposals, %",
@@ -159,8 +161,8 @@ def build() -> Section:
     panel = view(
         "lab-beta-told",
         {
-            "target": "The target at this beta",
-            "sweep": "Acceptance, distance and patience, at every beta",
+            "target": "The target at this β",
+            "sweep": "Acceptance, distance and patience, at every β",
         },
         heights={"sweep": SWEEP_HEIGHT},
     )

@@ -5,12 +5,12 @@ from __future__ import annotations
 import gradio as gr
 import numpy as np
 
+from components.common.style import log_axis
 from components.lab.chain import strip_table
 from components.lab.section import Section
 from components.lab.style import (
     CHAIN,
     GREY,
-    POWERS,
     TARGET,
     WRONG,
     Figure,
@@ -83,7 +83,7 @@ def wrong_distance_figure(right: np.ndarray, wrong: np.ndarray, b: Broken) -> Fi
         traces,
         x="step t",
         y="total variation to the target",
-        yaxis=POWERS,
+        yaxis=log_axis([*wrong, *right[right > 1e-15]]),
     )
 
 
@@ -91,17 +91,17 @@ def facts_of(b: Broken) -> tuple[Words, ...]:
     """How wrong, in three numbers, and a word where nothing is lost here."""
     cards = facts(
         [
-            ("Distance it never loses", number(b.distance), "bad"),
+            ("Distance from the target that stays", number(b.distance), "bad"),
             ("Mean |y|: right rule", number(b.mean_length[1]), "good"),
             ("Mean |y|: this mistake", number(b.mean_length[0]), "bad"),
-            ("Mean reward: right rule", f"{b.mean_reward[1]:+.2f} spreads", "good"),
-            ("Mean reward: this mistake", f"{b.mean_reward[0]:+.2f} spreads", "bad"),
+            ("Mean reward: right rule", f"{b.mean_reward[1]:+.2f} SD", "good"),
+            ("Mean reward: this mistake", f"{b.mean_reward[0]:+.2f} SD", "bad"),
         ]
     )
     if b.distance < 1e-3:
         harmless = (
-            "With this language model, reward and beta the mistake does little harm: almost all "
-            "of the target is on one response. Try a larger beta or another reward."
+            "With this language model, reward and β the mistake does little harm: almost all "
+            "of the target is on one response. Try a larger β or another reward."
         )
         return cards, note(harmless)
     return (cards,)
@@ -123,8 +123,8 @@ def build() -> Section:
     """The section's widgets."""
     heading(
         "What if one piece of the rule is missing?",
-        "Break the rule on purpose: each mistake converges too, to the wrong distribution. The "
-        "same six chains are the negative controls of this project's own tests.",
+        "Break the rule on purpose: each mistake converges too, but not to the [target](target). "
+        "The same six chains are the negative controls of this project's own tests.",
     )
     titles = list(MISTAKES)
     with gr.Column(elem_classes="lab-own"):

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import gradio as gr
 import numpy as np
 
+from components.common.style import log_axis
 from components.lab.section import Section
 from components.lab.style import (
     CHAIN,
     GREY,
-    POWERS,
     TARGET,
     Cell,
     Figure,
@@ -85,7 +85,7 @@ def progress(world: World, beta: float, t: int, n_chains: int) -> Progress:
 
 
 def strip(chain: ExactChain, shown: Array | None = None, name: str = "") -> Figure:
-    """All responses from the lowest reward to the highest: base LM, exact target, and `shown`."""
+    """All responses, lowest reward first: the model alone, the exact target, and `shown`."""
     order = by_reward(chain)
     place = np.arange(len(order))
     labels = [label(chain.states[a]) for a in order]
@@ -96,7 +96,7 @@ def strip(chain: ExactChain, shown: Array | None = None, name: str = "") -> Figu
     traces = [
         bar(x=place, y=chain.target[order], name="exact target", marker={"color": TARGET},
             customdata=hover, hovertemplate="%{customdata}<br>target %{y:.4f}"),
-        scatter(x=place, y=chain.base[order], name="base LM", mode="lines",
+        scatter(x=place, y=chain.base[order], name="model alone", mode="lines",
                 line={"color": GREY, "width": 1.5, "shape": "hvh"},
                 hovertemplate="%{y:.4f}"),
     ]  # fmt: skip
@@ -155,7 +155,7 @@ def distance_figure(p: Progress) -> Figure:
         traces,
         x="step t",
         y="total variation to the target",
-        yaxis={**POWERS, "range": [-15.2, 0.4], "dtick": 3},
+        yaxis=log_axis([1e-15, 1], range=[-15.2, 0.4]),
     )
 
 
@@ -171,7 +171,10 @@ def facts_of(p: Progress) -> Words:
         (f"Distance to the target at t = {p.t}", number(float(here))),
         ("Falls below 1e−10", f"at t = {below[0]}" if len(below) else f"after t = {STEPS}"),
         ("Expected acceptance", percent(acceptance_rate(p.chain))),
-        ("KL(target‖base)", f"{kl_divergence(p.chain.target, p.chain.base):.3f} nats"),
+        (
+            "Target’s distance from the model",
+            f"{kl_divergence(p.chain.target, p.chain.base):.3f} nats",
+        ),
     ]
     if p.floor is not None:
         rows[1] = (f"Noise of {p.n_chains} perfect draws", number(p.floor))
@@ -179,8 +182,8 @@ def facts_of(p: Progress) -> Words:
 
 
 def strip_table(chain: ExactChain, shown: Array | None = None, name: str = "") -> Words:
-    """Every response, best reward first: reward, base LM, target, and the distribution shown."""
-    headers = ["response", "reward", "|y|", "base LM", "exact target"]
+    """Every response, best reward first: reward, model alone, target, and what is shown."""
+    headers = ["response", "reward", "|y|", "model alone", "exact target"]
     columns = [chain.rewards, chain.base, chain.target]
     if shown is not None:
         headers.append(name)
@@ -224,8 +227,8 @@ def build() -> Section:
     heading(
         "Does the chain reach the target?",
         "Every bar is one of the 121 responses that this tiny language model can give, worst "
-        "reward on the left. Move t, or press Play: the chain (points) leaves the base LM (grey "
-        "line) and settles on the exact target (bars).",
+        "[reward](reward) on the left. Move t, or press Play: the [chain](chain) (points) leaves "
+        "the [model alone](base) (grey line) and settles on the exact [target](target) (bars).",
     )
     with gr.Column(elem_classes="lab-own"):
         t = gr.Slider(0, STEPS, 0, step=1, label="Step t", elem_id="lab-t", scale=3,

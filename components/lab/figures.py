@@ -94,7 +94,7 @@ def maximum_against_normal() -> go.Figure:
         samples = normalised_maxima(n, trials=TRIALS, seed=SEED) - mode
         _panel(fig, k, 4, samples, [
             ("exact", z, maximum_density(STANDARD, n, z + mode), BON, "solid"),
-            ("target at beta*(n)", z, STANDARD.density(z), TARGET, "dash"),
+            ("target at β*(n)", z, STANDARD.density(z), TARGET, "dash"),
         ])  # fmt: skip
     return fig
 
@@ -158,17 +158,17 @@ def _best_of_n() -> Figure:
 FIGURES: dict[str, tuple[str, Callable[[], go.Figure | Figure]]] = {
     "gumbel": ("Largest of n normal rewards against the Gumbel distribution",
                maximum_against_gumbel),
-    "normal": ("Largest of n normal rewards against the target at beta*(n)",
+    "normal": ("Largest of n normal rewards against the target at β*(n)",
                maximum_against_normal),
     "mixture": ("Rewards of base samples, a prompt a panel, and the fitted normal mixture",
                 fitted_mixtures),
-    "best-of-n": ("Best-of-32 of a mixture and the target at beta*(32)", _best_of_n),
+    "best-of-n": ("Best-of-32 of a mixture and the target at β*(32)", _best_of_n),
     "responses": ("All responses after 16 steps of 256 chains",
                   lambda: chain.strip(_chain().chain, _chain().now, "256 chains")),
     "distance": ("Total variation to the target", lambda: chain.distance_figure(_chain())),
     "balance": ("Detailed balance, index by index", _balance),
     "mistake": ("No length ratio: what it samples instead", _mistake),
-    "beta": ("Acceptance, KL and steps against beta",
+    "beta": ("Acceptance, KL and steps against β",
              lambda: beta.sweep_figure(sweep(preset()), at_beta(preset(), BETA), None)),
     "accuracy": ("A reward that can be hacked: accuracy",
                  lambda: wrong.method_figure(outcomes(Example()), "accuracy")),

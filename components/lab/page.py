@@ -156,8 +156,9 @@ def build_lab_page(demo: gr.Blocks, led: gr.HTML | None = None) -> None:
                 reward = gr.Dropdown(list(REWARDS), label="Reward", elem_id="lab-reward",
                                      min_width=200)  # fmt: skip
                 beta = gr.Slider(0.05, 5, chain.FIRST_BETA, step=0.05, scale=2, min_width=260,
-                                 label="beta, in spreads of the reward (← trust the reward, "
-                                 "the LM →)", elem_id="lab-beta")  # fmt: skip
+                                 label="β, in standard deviations of the reward",
+                                 info="the larger, the more the reward is distrusted",
+                                 elem_id="lab-beta")  # fmt: skip
             with fold("Edit the language model and the reward", "lab-editors"):
                 rows, parts = _editors(next(iter(LANGUAGE_MODELS)), next(iter(REWARDS)))
         message = gr.HTML(elem_id="lab-message", padding=False)

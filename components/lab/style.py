@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from components.common.style import FONT, GRID
-from qalign_core.export.dictionary import colour
+from qalign_core.export.dictionary import colour, with_terms
 from qalign_core.types import Array
 
 CHAIN, TARGET, BON, WRONG = (colour(id_) for id_ in ("chain", "target", "bon", "wrong"))
@@ -33,8 +33,6 @@ Figure = dict[str, Any]
 
 HEIGHT = 340
 """Of a figure, in pixels."""
-POWERS = {"type": "log", "exponentformat": "power", "tickfont": {"size": 11}}
-"""A log axis of small numbers; powers are drawn a quarter larger than their font says."""
 DOTTED = {"color": GREY, "width": 1, "dash": "dot"}
 """The line that says: here."""
 LEGEND = {"orientation": "h", "yanchor": "bottom", "y": 1.02, "x": 0, "xanchor": "left"}
@@ -158,9 +156,9 @@ def note(text: str) -> Words:
 
 
 def heading(question: str, sentence: str) -> gr.HTML:
-    """A section's question and the one sentence that explains it."""
+    """A section's question and what explains it, with its terms as `with_terms` has them."""
     return gr.HTML(
-        f'<h2>{html.escape(question)}</h2><p class="lab-say">{html.escape(sentence)}</p>',
+        f'<h2>{html.escape(question)}</h2><p class="lab-say">{with_terms(sentence)}</p>',
         padding=False,
         elem_classes="lab-heading",
     )

@@ -243,9 +243,10 @@ def build() -> Section:
     """The section's widgets."""
     heading(
         "When is a chain worth it?",
-        "When right answers are so rare that a pool seldom holds one, and the reward tells near "
-        "misses apart. A model of it: a solution is some decisions, all of which must be right; a "
-        "chain keeps the first ones and draws the rest again.",
+        "When right answers are so rare that a pool of samples seldom holds one, and the "
+        "[reward](reward) tells near misses apart. A model of it: a solution is some decisions, "
+        "all of which must be right; a [chain](chain) keeps the first ones and draws the rest "
+        "again.",
     )
     with gr.Column(elem_classes="lab-own"):
         decisions = gr.Slider(2, 20, 12, step=1, label="Decisions of a solution",

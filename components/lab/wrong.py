@@ -62,7 +62,7 @@ def method_figure(found: tuple[Outcome, ...], what: str) -> Figure:
     return figure(
         traces,
         x="n: samples, or states of one chain",
-        y="accuracy: P(answer is A)" if accuracy else "proxy reward of the answer",
+        y="share of right answers: P(A)" if accuracy else "proxy reward of the answer",
         xaxis={"type": "log", "tickvals": SAMPLES, "ticktext": [str(n) for n in SAMPLES]},
         yaxis=SHARES if accuracy else None,
     )
@@ -84,7 +84,7 @@ def target_figure(example: Example) -> Figure:
                        "line": {"width": 0}})  # fmt: skip
     return figure(
         traces,
-        x="beta (← trust the reward, the LM →)",
+        x="β: the larger, the more the reward is distrusted",
         y="share of the target",
         xaxis={"type": "log", "tickvals": [0.1, 0.2, 0.5, 1, 2, 5, 10]},
         yaxis=SHARES,
@@ -109,18 +109,18 @@ def story(example: Example, found: tuple[Outcome, ...]) -> tuple[Words, ...]:
     if example.beta < example.hack_beta:
         limit = "∞" if math.isinf(example.hack_beta) else f"{example.hack_beta:.3g}"
         words = (
-            f"At beta = {example.beta:g}, below {limit}, the target itself prefers the hack. No "
+            f"At β = {example.beta:g}, below {limit}, the target itself prefers the hack. No "
             "sampler can mend that: QAlign and the weighted vote both go to C, as they should."
         )
     elif example.beta > example.right_beta:
         words = (
-            f"At beta = {example.beta:g}, above {example.right_beta:.3g}, the reward is trusted "
+            f"At β = {example.beta:g}, above {example.right_beta:.3g}, the reward is trusted "
             "too little to overturn the popular wrong answer: the target prefers B."
         )
     else:
         words = (
-            f"Between beta = {example.hack_beta:.3g} and {example.right_beta:.3g} the target "
-            "prefers A. Best-of-n looks for the highest reward whatever beta is, so with enough "
+            f"Between β = {example.hack_beta:.3g} and {example.right_beta:.3g} the target "
+            "prefers A. Best-of-n looks for the highest reward whatever β is, so with enough "
             "samples it always finds the hack: its proxy reward climbs while accuracy collapses."
         )
     return cards, note(words)
@@ -139,7 +139,7 @@ def target_table(example: Example) -> Words:
     betas = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, example.beta)
     shares = target_over_beta(example, betas)
     return table(
-        ("beta", "A", "B", "C"),
+        ("β", "A", "B", "C"),
         [(number(b), *map(float, row)) for b, row in zip(betas, shares, strict=True)],
     )
 
@@ -158,22 +158,22 @@ def build() -> Section:
     heading(
         "What if the reward is wrong?",
         "A constructed example: answer A is right and gets reward 1, B is popular and wrong and "
-        "gets 0, C is a rare response that the reward model overrates. Every curve is an exact sum "
-        "over what each method can draw; the chain moves by the real suffix kernel.",
+        "gets 0, C is a rare response that the [reward model](reward) overrates. Every curve is an "
+        "exact sum over what each method can draw; the chain moves by the real suffix kernel.",
     )
     with gr.Column(elem_classes="lab-own"):
         mass = gr.Slider(0.1, 20, 1, step=0.1, label="Hack C: share of the LM, %",
                          elem_id="lab-hack-mass")  # fmt: skip
         reward = gr.Slider(1.5, 8, 3, step=0.1, label="Hack C: its reward",
                            elem_id="lab-hack-reward")  # fmt: skip
-        beta = gr.Slider(0.1, 5, 1, step=0.05, label="beta, in units of this reward",
+        beta = gr.Slider(0.1, 5, 1, step=0.05, label="β, in units of this reward",
                          elem_id="lab-hack-beta")  # fmt: skip
     panel = view(
         "lab-wrong-told",
         {
-            "accuracy": "Accuracy: is the answer right?",
+            "accuracy": "How often is the answer right?",
             "proxy": "Proxy reward: what the reward model sees",
-            "hack-target": "What the target itself prefers (line: this beta)",
+            "hack-target": "What the target itself prefers (line: this β)",
         },
     )
     return Section(draw, [mass, reward, beta], panel, uses_world=False)

@@ -65,7 +65,7 @@ def error_figure(runs: Mapping[str, Sequence[Point]], settings: SetHeader) -> go
     spent = [p.spent for points in runs.values() for p in points]
     figure.update_xaxes(**log_axis(spent, gridcolor=GRID, zeroline=False))
     figure.update_xaxes(
-        title_text=f"{settings.meter.unit} a problem, logarithmic", row=len(runs), col=1
+        title_text=f"{settings.meter.unit} per problem, logarithmic", row=len(runs), col=1
     )
     figure.update_yaxes(
         title_text="wrong answers",
@@ -152,8 +152,8 @@ def proxy_figure(points: Sequence[Point], settings: SetHeader) -> go.Figure:
             ),
         )
     figure.update_layout(frame(400, hovermode="closest"))
-    figure.update_xaxes(title_text="mean reward that the method sees", gridcolor=GRID)
-    figure.update_yaxes(title_text="share answered rightly", tickformat=".0%", gridcolor=GRID)
+    figure.update_xaxes(title_text="mean reward of the answers", gridcolor=GRID)
+    figure.update_yaxes(title_text="share of right answers", tickformat=".0%", gridcolor=GRID)
     return figure
 
 
@@ -183,7 +183,7 @@ def beta_figure(
          "%{y:.1%} right"),
         ("accepted", [p.beta for p in told], [p.acceptance for p in told], COLOURS["qalign"],
          SYMBOLS["qalign"], "%{y:.0%} accepted"),
-        ("KL", x, [p.kl for p in betas], GREY, "square", "%{y:.2f} nats from the base"),
+        ("KL", x, [p.kl for p in betas], GREY, "square", "%{y:.2f} nats from the model"),
     )  # fmt: skip
     for row, (name, at, y, colour, symbol, said) in enumerate(lines, start=1):
         figure.add_scatter(
@@ -216,9 +216,9 @@ def beta_figure(
     figure.update_xaxes(**log_axis(x, gridcolor=GRID, range=ends))
     figure.update_xaxes(title_text="β, logarithmic; dashed: the β of this run", row=3, col=1)
     figure.update_yaxes(gridcolor=GRID, zeroline=False)
-    figure.update_yaxes(title_text="answered rightly", tickformat=".0%", row=1, col=1)
+    figure.update_yaxes(title_text="right answers", tickformat=".0%", row=1, col=1)
     figure.update_yaxes(title_text="changes accepted", tickformat=".0%", range=[0, 1], row=2, col=1)
-    figure.update_yaxes(title_text="KL from base, nats", rangemode="tozero", row=3, col=1)
+    figure.update_yaxes(title_text="distance, nats", rangemode="tozero", row=3, col=1)
     return figure
 
 
@@ -275,7 +275,7 @@ def differences_html(points: Sequence[Point], settings: SetHeader) -> str:
         at = [found.get((n, method)) for method in others]
         spent = next(d.spent for d in at if d is not None)
         rows.append([f"{n:,}", si(spent, unit), *(_cell(d) for d in at)])
-    heads = ["samples", "compute a problem", *(f"QAlign − {names[m].name}" for m in others)]
+    heads = ["samples", "compute per problem", *(f"QAlign − {names[m].name}" for m in others)]
     return f'<p class="qc-sub">{PAIRED}</p>' + table(heads, rows)
 
 
@@ -315,7 +315,7 @@ def points_table(points: Sequence[Point], settings: SetHeader) -> str:
             p = at.get(method)
             cells.append("–" if p is None else _accuracy(p, pool, unit))
         rows.append(cells)
-    heads = ["samples", "compute a problem", *(names[m].name for m in METHODS)]
+    heads = ["samples", "compute per problem", *(names[m].name for m in METHODS)]
     return table(heads, rows)
 
 
@@ -375,7 +375,7 @@ def facts_html(settings: SetHeader, acceptance: Acceptance, done: int) -> str:
             if overall is None or changed is None
             else f"{percent(overall)} of all, {percent(changed)} of those that change the state",
         ],
-        ["Samples a problem", f"{settings.pool:,}; one chain of {_chain_length(settings)}"],
+        ["Samples per problem", f"{settings.pool:,}; one chain of {_chain_length(settings)}"],
         ["Seed, date", f"{settings.seed}, {settings.created}"],
         ["Command", settings.command],
     ]
@@ -400,7 +400,7 @@ def paper_settings_html() -> str:
             "Tülu3-8B-RM",
         ],
         ["Temperature, β", "1.0, 1", "1.0, 0.5"],
-        ["Samples a problem", "1,024", "1,024"],
+        ["Samples per problem", "1,024", "1,024"],
         [
             "Problem sets",
             "GSM8K, GSM-Symbolic",

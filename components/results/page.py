@@ -30,6 +30,7 @@ from components.results.figures import (
 )
 from qalign_core.analysis.tuning import BetaPoint, against_beta
 from qalign_core.errors import QAlignError
+from qalign_core.export.dictionary import with_terms
 
 BETAS = (1 / 8, 1 / 4, 1 / 2, 1 / 2**0.5, 1.0, 2**0.5, 2.0, 4.0, 8.0)
 """Multiples of the run's beta at which the page shows what another one does."""
@@ -42,7 +43,7 @@ IN_A_SENTENCE = {
 EMPTY = """
 <p class="qc-sub">No results are in <code>assets/results</code> yet. Make them with
 <code>python -m qalign_core evaluate --task in_distribution --budget 512 --out runs/in_distribution
---pack assets/results/in_distribution.zip</code>; it goes on where it was stopped.</p>
+--pack assets/results/in_distribution.zip</code>; it continues where it stopped.</p>
 """
 PLAIN: dict[str, Any] = {"padding": False, "apply_default_css": False}
 PLOT: dict[str, Any] = {"show_label": False, "container": False, "elem_classes": "qc-plot"}
@@ -137,8 +138,8 @@ def _build_sets(demo: gr.Blocks, files: tuple[Path, ...], led: gr.HTML | None) -
     by_name = {path.stem: path for path in files}
     _heading(
         "How many answers are wrong, for how much compute?",
-        "Whole problem sets that no model was trained on, every method at the same compute. Lower "
-        "is better; bands are 95 % over problems.",
+        "Whole problem sets that no model was trained on, every method at the same "
+        "[compute](compute). Lower is better; bands are 95 % over problems.",
     )
     chosen = gr.Dropdown(
         [(title_of(path), path.stem) for path in files],
@@ -157,14 +158,15 @@ def _build_sets(demo: gr.Blocks, files: tuple[Path, ...], led: gr.HTML | None) -
     _heading(
         "Does more reward mean more right answers?",
         "Each point is a budget. A curve that goes right and down follows the reward model into "
-        "its mistakes: over-optimisation.",
+        "its mistakes: [over-optimisation](overoptimised).",
     )
     proxy = gr.Plot(elem_id="results-proxy", **PLOT)
     _heading(
         "What does β decide?",
-        "At other β, from the same draws: how often the weighted vote is right (the chain aims at "
-        "the same distribution), how many changes a chain would accept, and how far the target is "
-        "from the language model. n samples cannot show a distance above log n, the dotted line.",
+        "At other [β](beta), from the same draws: how often the [weighted vote](wmv) is right (the "
+        "[chain](chain) aims at the same [target](target)), how many changes a chain would accept, "
+        "and how [far](kl) the target is from the language model. n samples cannot show a distance "
+        "above log n, the dotted line.",
     )
     beta = gr.Plot(elem_id="results-beta", **PLOT)
     with gr.Column(visible=False) as others:
@@ -207,4 +209,6 @@ def _build_sets(demo: gr.Blocks, files: tuple[Path, ...], led: gr.HTML | None) -
 
 
 def _heading(question: str, sentence: str) -> None:
-    gr.HTML(f'<h2 class="qc-h">{question}</h2><p class="qc-sub">{sentence}</p>', **PLAIN)
+    gr.HTML(
+        f'<h2 class="qc-h">{question}</h2><p class="qc-sub">{with_terms(sentence)}</p>', **PLAIN
+    )

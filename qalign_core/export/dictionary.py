@@ -6,6 +6,7 @@ Figures take their colours, markers and names from here, the pages' style its va
 
 import html
 import json
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -15,6 +16,8 @@ from urllib.parse import urlencode
 
 from qalign_core.assets import ASSETS
 from qalign_core.registry import entries
+
+TERM = re.compile(r"\[([^\]]+)\]\((\w+)\)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +88,13 @@ def term(id_: str, text: str = "") -> str:
         id_: the idea.
         text: what the page says there; the idea's word, if nothing is said.
     """
-    said = html.escape(text or ideas()[id_].word)
-    return f'<button type="button" data-term="{id_}">{said}</button>'
+    idea = ideas()[id_]
+    return f'<button type="button" data-term="{id_}">{html.escape(text or idea.word)}</button>'
+
+
+def with_terms(text: str) -> str:
+    """Markup of a text in which "[the target](target)" is a term: a word and its idea."""
+    return TERM.sub(lambda found: term(found[2], html.unescape(found[1])), html.escape(text))
 
 
 def style() -> str:
