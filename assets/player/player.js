@@ -98,6 +98,7 @@ export function mount(element, options = {}) {
   // the page
   const origin = h("b.origin");
   const facts = h("span");
+  const spent = h("span.spent");
   const state = h("span");
   const note = h("p.note", { role: "alert", hidden: true });
   const prompt = h("p.prompt", { dir: "auto", tabindex: 0, role: "group", aria: "Problem" });
@@ -115,7 +116,8 @@ export function mount(element, options = {}) {
     button("link", { onclick: () => act(api) }, title));
   const nodes = (/** @type {import("./drawing.js").Part[]} */ some) => some.map((x) => x.node);
   const player = h("section", { tabindex: 0, aria: "Chain player", onkeydown: bar.key },
-    h("div.problem", { "data-stage": "problem" }, prompt, h("p.top", origin, facts, state)),
+    h("div.problem", { "data-stage": "problem" }, prompt,
+      h("p.top", origin, " ", facts, spent, " ", state)),
     h("div.main", note, text.node, phases.node, spoken), bar.node, h("div.walk", ...nodes(walk)),
     ...nodes(below), h("div.tabs", tabs.node, ...actions), tabs.view);
   player.className = "qp";
@@ -250,19 +252,20 @@ export function mount(element, options = {}) {
     const { header, end } = trace;
     const steps = `${view.chain.steps.length - 1} of ${header.steps} steps sampled`;
     const models = `${modelName("lm", header.lm)} · ${modelName("rm", header.rm)} · `;
-    facts.replaceChildren(models, term("beta", "β"),
+    facts.replaceChildren(h("span.models", models), term("beta", "β"),
       ` = ${plain(header.beta)} · seed ${header.seed ?? 0}`);
     put(prompt, visible(header.prompt));
     if (end?.reason === "failed") put(state, `failed: ${visible(end.message)}`);
     else if (stopped || end?.reason === "stopped") put(state, "stopped");
-    else put(state, finished() ? cost() : steps);
+    else put(state, finished() ? "" : steps);
+    put(spent, finished() ? cost() : "");
     bar.showChains(trace.chains, view.chain.id);
   }
 
   /** What the run has cost so far. */
   function cost() {
     const tokens = trace.chains.reduce((n, c) => n + c.generated[c.steps.length - 1], 0);
-    return `${tokens.toLocaleString("en-GB")} tokens written`;
+    return ` · ${tokens.toLocaleString("en-GB")} tokens written`;
   }
 
   // tabs
