@@ -9,7 +9,7 @@ import { builder } from "../dom.js";
  * @property {"choice" | "number" | "spot"} kind
  * @property {[value: string, name: string][]} options of a choice
  * @property {string} unit of a number
- * @property {boolean} veil hide what is lit until it is answered
+ * @property {string} veil a selector of what is hidden until it is answered
  * @property {number[]} marks rewards of the model alone, where a spot is asked for
  */
 

@@ -46,18 +46,29 @@ export function goTo(place, lead) {
 /**
  * Light what there is at a selector once it is there; "" lights nothing.
  * @param {string} selector
- * @param {boolean} [veiled] only its outline is shown
+ * @param {string} [veil] a selector of what is hidden meanwhile
  */
-export async function light(selector, veiled = false) {
+export async function light(selector, veil = "") {
   ticket += 1;
   const mine = ticket;
-  document.querySelector(`.${LIT}`)?.classList.remove(LIT, VEIL);
+  mark(LIT);
+  mark(VEIL, veil);
   if (!selector) return;
   const node = await appears(selector, () => mine === ticket);
   if (!node) return;
+  mark(VEIL, veil);
   node.classList.add(LIT);
-  node.classList.toggle(VEIL, veiled);
   node.scrollIntoView({ block: "nearest", behavior: still() ? "auto" : "smooth" });
+}
+
+/**
+ * Give a class to all that is at a selector, and to nothing else.
+ * @param {string} name
+ * @param {string} [selector]
+ */
+function mark(name, selector = "") {
+  for (const node of document.querySelectorAll(`.${name}`)) node.classList.remove(name);
+  for (const node of selector ? document.querySelectorAll(selector) : []) node.classList.add(name);
 }
 
 /**

@@ -18,7 +18,7 @@
     within = 10                         a number: right if it is as close as that
     right = "Yes: {alpha}."
     wrong = "No: it is {alpha}."
-    veil = true                         what is lit is hidden until it is made (optional)
+    veil = true                         what would tell it is hidden until it is made (optional)
     then = { phase = "verdict" }        where the page goes then (optional)
 
 A prediction with `options` is a choice, one with `spot = true` is a place among the rewards of the
@@ -55,14 +55,17 @@ LIT: dict[str, dict[str, str]] = {
         "more": ".qp-view",
     },
     "compare": {"line": ".qc-budget", "cards": ".qc-columns"},
-    "lab": {
-        "figure": ".lab-figure:has(.main-svg)",
-        "section": ".lab :has(> .lab-figures)",
-        "controls": "#lab-world",
-    },
+    # on a phone a section's panel is no box: then its first figure is lit
+    "lab": {"section": ".lab-panel, .lab-figure", "controls": "#lab-world"},
     "results": {"figure": "#results-error", "findings": "#results-said"},
 }
 """What of each page a stop can light, and where that is."""
+VEILED = {
+    "compare": ".qc-columns, .qc-concluded",
+    "lab": ".lab-figure, .lab-told",
+    "results": "#results-error, #results-said, #results-advice, #results-numbers",
+}
+"""What tells the outcome on a page, where that is more than what is lit."""
 PAGES = tuple(LIT)
 KEYS = {
     "watch": ("run", "step", "phase", "tab"),
@@ -93,7 +96,7 @@ class Ask:
         right, wrong: what is said of it.
         then: where the page goes once it is made.
         lit: what is lit then.
-        veil: whether what the stop lights is hidden until then.
+        veil: whether what tells the outcome is hidden until then.
     """
 
     question: str

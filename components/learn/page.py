@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 import gradio as gr
 
 from components.learn.facts import RUNS, Place, Share, run_of, shown, value_of
-from components.learn.lessons import LIT, SLOT, Ask, Lesson, Stop, lessons
+from components.learn.lessons import LIT, SLOT, VEILED, Ask, Lesson, Stop, lessons
 from qalign_core.runs.trace import header_line
 
 PANEL = "window.QAlignLearn.mount(props, server, trigger); // 'change'"
@@ -44,14 +44,15 @@ def _place(place: Place) -> dict[str, Any]:
     }
 
 
-def _question(ask: Ask) -> dict[str, Any]:
+def _question(ask: Ask, stop: Stop) -> dict[str, Any]:
+    lit = LIT[stop.at.page][stop.lit]
     of_one = ask.kind == "number" and isinstance(value_of(ask.fact, ask.then), Share)
     return {
         "question": filled(ask.question, ask.then, ask.then),
         "kind": ask.kind,
         "options": list(ask.options.items()),
         "unit": "%" if of_one else "",
-        "veil": ask.veil,
+        "veil": VEILED.get(stop.at.page, lit) if ask.veil else "",
         "marks": list(run_of(ask.then.run).rewards) if ask.kind == "spot" else [],
     }
 
@@ -63,7 +64,7 @@ def _stop(stop: Stop) -> dict[str, Any]:
         "at": _place(stop.at),
         "lit": LIT[stop.at.page][stop.lit],
     }
-    return told | ({"ask": _question(stop.ask)} if stop.ask else {})
+    return told | ({"ask": _question(stop.ask, stop)} if stop.ask else {})
 
 
 def told(lesson: Lesson) -> dict[str, Any]:
