@@ -120,8 +120,9 @@ async function open(name, focus = true) {
   document.body.prepend(panel);
   document.body.classList.add("learn-open");
   put(called, lesson.title);
-  await turn(done ? 0 : Math.min(at, lesson.stops.length - 1));
-  if (focus) title.focus({ preventScroll: true });
+  const there = turn(done ? 0 : Math.min(at, lesson.stops.length - 1));
+  if (focus) title.focus({ preventScroll: true }); // now: the page may take seconds to get there
+  await there;
 }
 
 /** @param {boolean} [forGood] */
