@@ -1,5 +1,6 @@
 /* A prediction: its form, in which it is made before anything is shown. */
 import { builder } from "../dom.js";
+import { plain } from "../player/words.js";
 
 /** @typedef {import("./memory.js").Answer} Answer */
 /**
@@ -93,7 +94,8 @@ function spot({ question, marks }) {
   },
   s("path.axis", { d: `M${EDGE} 30H${WIDTH - EDGE}` }),
   s("path.marks", { d: marks.map((r) => `M${x(r).toFixed(1)} 25v10`).join("") }),
-  s("text", { x: EDGE, y: 52 }, low), s("text.end", { x: WIDTH - EDGE, y: 52 }, high),
+  s("text", { x: EDGE, y: 52 }, plain(low)),
+  s("text.end", { x: WIDTH - EDGE, y: 52 }, plain(high)),
   s("text.middle", { x: WIDTH / 2, y: 52 }, "reward; grey: the model alone"), mine, theirs);
 
   function put(/** @type {number} */ reward) {

@@ -1,4 +1,5 @@
 /* Where a stop is: its page is opened, brought to its state, and one thing on it is lit. */
+import { builder, put } from "../dom.js";
 
 /** @typedef {import("../player/player.js").Player} Player */
 /**
@@ -12,7 +13,7 @@
  */
 
 const LIT = "learn-lit";
-const VEIL = "learn-veil";
+const veils = builder("").h("style");
 const PATIENCE = 20000; // ms at most that something may take to appear: the Lab's plots are large
 const LAST = 5; // the phase in which a step is over
 
@@ -46,29 +47,19 @@ export function goTo(place, lead) {
 /**
  * Light what there is at a selector once it is there; "" lights nothing.
  * @param {string} selector
- * @param {string} [veil] a selector of what is hidden meanwhile
+ * @param {string} [veil] a selector of what is hidden meanwhile, from its first frame on
  */
 export async function light(selector, veil = "") {
   ticket += 1;
   const mine = ticket;
-  mark(LIT);
-  mark(VEIL, veil);
+  document.querySelector(`.${LIT}`)?.classList.remove(LIT);
+  document.head.append(veils);
+  put(veils, veil && `:is(${veil}) > * { visibility: hidden !important }`);
   if (!selector) return;
   const node = await appears(selector, () => mine === ticket);
   if (!node) return;
-  mark(VEIL, veil);
   node.classList.add(LIT);
   node.scrollIntoView({ block: "nearest", behavior: still() ? "auto" : "smooth" });
-}
-
-/**
- * Give a class to all that is at a selector, and to nothing else.
- * @param {string} name
- * @param {string} [selector]
- */
-function mark(name, selector = "") {
-  for (const node of document.querySelectorAll(`.${name}`)) node.classList.remove(name);
-  for (const node of selector ? document.querySelectorAll(selector) : []) node.classList.add(name);
 }
 
 /**

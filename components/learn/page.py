@@ -98,7 +98,7 @@ def judged(stop: Stop, said: str) -> dict[str, Any]:
     if ask is None:
         raise ValueError(f"nothing is asked at “{stop.title}”")
     value, right = _outcome(ask, stop.at, said)
-    text = ask.wrong if right is False else ask.right
+    text = ask.right if right else ask.wrong
     return {
         "right": right,
         "value": value,
