@@ -13,12 +13,12 @@ import pytest
 from scipy import stats
 
 from benchmarks import worth
+from qalign_core.analysis.comparisons import METHODS
 from qalign_core.analysis.near_misses import near_misses
 from qalign_core.analysis.record import Record
 from qalign_core.errors import InvalidSetting
 from qalign_core.exact import decisions
 from qalign_core.exact.decisions import (
-    METHODS,
     Problems,
     Situation,
     budgets,
