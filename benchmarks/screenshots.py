@@ -159,7 +159,6 @@ def states() -> list[State]:
     opened = Run(prompt=writing, extractor=None, steps=32, seed=2).query()
     finished = "#watch .q-status[data-state=finished]"
     done = "#compare-panel .qc[data-state=done] .qc-card >> nth=3"
-    compare = State("compare", "tab=compare", cards)
     return [
         *(State(f"first-pass-{k + 1}", "", ".learn-panel", passes(k)) for k in (0, 4, 7)),
         State("watch", "tab=watch&step=24", beads),
@@ -170,7 +169,10 @@ def states() -> list[State]:
         State("watch-long", "tab=watch", beads, opens(long_trace())),
         State("watch-open-ended", opened, beads, runs("watch", finished)),
         State("watch-settings", "tab=watch", beads, clicks("#watch-settings")),
-        compare,
+        State("watch-gallery", "tab=watch", beads, clicks("#watch-gallery")),
+        State("learn", "tab=learn", "#learn-host li"),
+        State("learn-lesson", "lesson=four-ways", ".learn-panel", passes(1)),
+        State("compare", "tab=compare", cards),
         State("compare-costs", "tab=compare", cards, clicks(".qc-more")),
         State("compare-live", "tab=compare&steps=1024&seed=3", cards,
               runs("compare", "#compare-panel .qc[data-state=live] .qc-card >> nth=3")),
