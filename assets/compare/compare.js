@@ -88,6 +88,7 @@ function mount(host, { cut, save }) {
   let at = null; // the rung; the last one, if it is none
   let recycled = false;
   let stopped = false;
+  let begun = false; // a run whose first draws have not come
 
   const prompt = h("h2.prompt");
   const known = h("p.right-one");
@@ -180,7 +181,7 @@ function mount(host, { cut, save }) {
     put(copy, COPY);
     if (!data.ladders[budget]) budget = data.budget;
     const live = data.state === "live" && !stopped;
-    const other = expected !== "" && !live && expected !== data.prompt.trim();
+    const other = expected !== "" && !live && !begun && expected !== data.prompt.trim();
     const told = other ? WAITING : data.note;
     put(prompt, other ? expected : data.prompt);
     put(known, other || data.reference === null ? "" : `The right answer is ${data.reference}.`);
@@ -212,7 +213,7 @@ function mount(host, { cut, save }) {
         return;
       }
       if (stopped && next.state === "live") return;
-      stopped = false;
+      stopped = begun = false;
       if (next.state === "live" || !data || data.state === "live") {
         budget = next.budget;
         at = null;
@@ -222,10 +223,12 @@ function mount(host, { cut, save }) {
     },
     stop() {
       stopped = data?.state === "live";
+      begun = false;
       draw();
     },
     start() {
       stopped = false;
+      begun = true;
     },
     draw,
     get state() {
