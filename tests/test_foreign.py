@@ -42,7 +42,7 @@ async def test_a_foreign_text_is_told_before_the_run_and_one_press_takes_a_model
     await told.get_by_text("was not made for a text like this").wait_for()
     known = await page.locator("#watch-reference :is(input, textarea)").input_value()
     assert known == ""  # nobody gave a key to this text
-    await page.get_by_role("button", name="Use SmolLM2 135M Instruct").click()
+    await page.locator("#watch .q-foreign").get_by_role("button").click()
     await told.wait_for(state="hidden")
     chosen = page.locator("#watch-drawer").get_by_label("Language model", exact=True)
     assert (await chosen.input_value()).startswith("SmolLM2 135M")

@@ -11,6 +11,7 @@ from typing import Any, cast
 import gradio as gr
 
 from components.common.folding import fold
+from components.common.foreign import foreign_line
 from components.common.form import RunForm
 from components.common.new_problem import KINDS
 from components.common.status import (
@@ -208,7 +209,7 @@ def _form(start: Run, runs: Runs) -> tuple[RunForm, gr.Radio, gr.Dropdown]:
     with fold("Change the problem or the settings", "compare-settings"):
         form.add("prompt")
         with gr.Row():
-            form.add("reference", "extractor")
+            form.add("reference")
             kind = gr.Dropdown(
                 list(KINDS.items()),
                 value="in_distribution",
@@ -219,7 +220,7 @@ def _form(start: Run, runs: Runs) -> tuple[RunForm, gr.Radio, gr.Dropdown]:
         with gr.Row():
             form.add("lm", "rm")
         with gr.Row():
-            form.add("beta", "steps", "chains")
+            form.add("beta", "steps", "seed")
         budget = gr.Radio(list(BUDGETS.items()), value="flops", label="What is made equal")
         rest = [name for name in form.rest if name != "pool"]
         for at in range(0, len(rest), IN_A_ROW):
@@ -246,7 +247,9 @@ def build_compare_page(runs: Runs, demo: gr.Blocks, watched: RunForm | None = No
             new = gr.Button("New problem", elem_id="compare-new")
             status = status_line(status_value(IDLE))
         stale_line("compare")
+        foreign = gr.Row(visible=False, elem_classes="q-foreign")
         form, asked, kind = _form(start, runs)
+        foreign_line(foreign, form, runs.offer)
         panel = gr.HTML(
             value=view(recorded, state="recorded", note=""),
             html_template='<div class="qc-host"></div>',
