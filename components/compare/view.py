@@ -35,9 +35,9 @@ TERMS = {"mv": "mbr", "wmv": "wmbr"}
 """The dictionary's words for the methods where a text is chosen."""
 COUNTED = {
     True: "Counted as compute: 2 × parameters × tokens, of both models; a proposal costs only what "
-    "is behind its cut.",
+    "comes after its cut.",
     False: "Counted as compute: generated tokens, since a model’s size is not known; a proposal "
-    "costs only what is behind its cut.",
+    "costs only what comes after its cut.",
 }
 """What is counted, in one line, by whether FLOPs are known."""
 
