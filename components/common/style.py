@@ -31,16 +31,19 @@ def marker_of(id_: str, size: int = 8) -> dict[str, object]:
     return {"color": colour(id_), "symbol": ideas()[id_].marker or "circle", "size": size}
 
 
-def log_axis(values: Sequence[float], **axis: object) -> dict[str, object]:
+def log_axis(
+    values: Sequence[float], *, most: int = MOST_TICKS, **axis: object
+) -> dict[str, object]:
     """A logarithmic axis over these values, with ticks that people read: 1, 2, 5, 10, … 1k, 2M.
 
     Args:
         values: what is drawn along it; those that are not above 0 are left out.
+        most: labelled ticks; a low axis has room for few.
         axis: what else the axis has.
     """
     told = [value for value in values if value > 0 and math.isfinite(value)]
     low, high = (min(told), max(told)) if told else (1.0, 10.0)
-    ticks = log_ticks(low, high)
+    ticks = log_ticks(low, high, most)
     return {
         "type": "log",
         "tickvals": ticks,
@@ -49,8 +52,8 @@ def log_axis(values: Sequence[float], **axis: object) -> dict[str, object]:
     }
 
 
-def log_ticks(low: float, high: float) -> list[float]:
-    """Round numbers from a little below `low` to a little above `high`, at most `MOST_TICKS`.
+def log_ticks(low: float, high: float, most: int = MOST_TICKS) -> list[float]:
+    """Round numbers from a little below `low` to a little above `high`, at most `most` of them.
 
     As many of 1, 2 and 5 in each power of ten as there is room for, or only every so many powers.
     """
@@ -63,7 +66,7 @@ def log_ticks(low: float, high: float) -> list[float]:
             for digit in digits
         ]
         within = [tick for tick in ticks if low / 1.2 <= tick <= high * 1.2]
-        if len(within) <= MOST_TICKS:
+        if len(within) <= most:
             break
     return within
 

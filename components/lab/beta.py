@@ -77,8 +77,8 @@ def sweep_figure(points: tuple[AtBeta, ...], here: AtBeta, guess: float | None) 
                "anchor": "y3"},
         yaxis={"range": [0, 1.02], "tickformat": ".0%", "domain": [0.7, 1]},
         yaxis2={**AXIS, "title": title("KL, nats"), "rangemode": "tozero", "domain": [0.35, 0.65]},
-        yaxis3={**AXIS, **log_axis([step or 1 for step in steps]), "title": title("steps to 1 %"),
-                "domain": [0, 0.3]},
+        yaxis3={**AXIS, **log_axis([step or 1 for step in steps], most=5),
+                "title": title("steps to 1 %"), "domain": [0, 0.3]},
         shapes=[line_at(here.beta, **DOTTED)],
     )  # fmt: skip
 
