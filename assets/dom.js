@@ -138,7 +138,6 @@ const ICONS = {
   pause: "M6 4.5h4.5v15H6zM13.5 4.5H18v15h-4.5z",
   back: "M18 5v14l-9-7zM6 5h2.5v14H6z",
   next: "M6 5v14l9-7zM15.5 5H18v14h-2.5z",
-  hop: "M3 12.5l4 4L14 8M13 15.5l1.5 1.5L22 8",
   yes: "M4 12.5l5.5 5.5L20 6.5",
   no: "M6 6l12 12M18 6L6 18",
   lock: "M7 11V8a5 5 0 0 1 10 0v3M5.5 11h13v9h-13z",

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import random
+import re
 
 import pytest
 
+from components.common.trust import ROUGH, trust
 from components.watch.diagnostics import FEW, beta_facts, diagnose, rank_histograms
 from qalign_core.analysis.diagnostics import ess, mcse, split_rhat
 from qalign_core.analysis.mixture import best_of_n_as_alignment, fit_mixture
@@ -22,8 +24,8 @@ def test_the_diagnostics_are_the_cores():
     values = {fact["name"]: fact["value"] for fact in shown["facts"]}
     assert values["Effective sample size"] == f"{ess(sent):.3g}"
     assert values["Split R-hat"] == f"{split_rhat(sent):.3f}"
-    assert [c["title"] for c in shown["charts"]][1:] == ["Chain 0: flat is good",
-                                                         "Chain 1: flat is good"]  # fmt: skip
+    assert [c["title"] for c in shown["charts"]][1:] == ["Chain 1: flat is good",
+                                                         "Chain 2: flat is good"]  # fmt: skip
 
 
 def test_what_follows_is_said_in_words():
@@ -38,6 +40,29 @@ def test_what_follows_is_said_in_words():
         (meaning,) = (f["meaning"] for f in shown["facts"] if f["name"] == "Split R-hat")
         assert said in meaning
     assert "More steps can lower the number" in shown["about"]
+
+
+def test_the_verdict_comes_first_in_one_sentence_with_what_to_do_next():
+    apart = [[x + 3 * k for x in chain] for k, chain in enumerate(chains())]
+    few = [[x for x in chain for _ in range(4)] for chain in chains(1, 40)]
+    alike = [[x - x % 0.5 for x in chain for _ in range(20)] for chain in chains(length=40)]
+    for sent, level, says, then in (
+        ([[0.5]], "unknown", "Too early to say: the chain has 1 state,", "later step"),
+        ([[1.0] * 64], "no", "No: the reward has never changed", "Raise β"),
+        (apart, "no", "No: the chains have not met", "Run longer; if that does not help"),
+        ([apart[0] + apart[1]], "no", "Not yet: the first and the second half", "several chains"),
+        (few, "rough", "Only roughly: nothing speaks against it", "times as many steps"),
+        (chains(1, 4000), "yes", "As far as one chain can show", "one alone cannot show"),
+        (chains(4, 4000), "yes", "Yes: the chains agree", "Nothing more"),
+    ):
+        shown = diagnose({"rewards": sent, "chain": 0, "generated": 1})["verdict"]
+        assert shown["level"] == level
+        assert shown["says"].startswith(says)
+        assert then in shown["next"]
+        assert shown["says"].count(".") - shown["says"].count(". ") >= 1
+    assert trust(alike).level != "yes"  # many states, few of them independent
+    longer = int(re.search(r"about (\d+) times", trust(few).next)[1])
+    assert (longer - 1) * ess(few) < ROUGH <= longer * ess(few)
 
 
 def test_numbers_have_three_digits_however_small():

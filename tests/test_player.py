@@ -212,7 +212,7 @@ async def test_the_histogram_ends_at_its_highest_bar_and_says_what_its_target_is
         tops = [float(y) for path in drawn for y in re.findall(r"V(-?[\d.]+)", path or "")]
         assert min(tops) == pytest.approx(8, abs=0.06)
         said = await page.locator(".qp-value", has_text="effective samples").inner_text()
-        (shown,) = re.findall(r"target: ([\d.]+) effective samples", said)
+        (shown,) = re.findall(r"target from ([\d.]+) effective samples", said)
         assert float(shown) == pytest.approx(worth, rel=5.1e-3)
         assert ("too few to draw" in said) == (worth < 5)
         assert bool(drawn[2]) == (worth >= 5)  # bars, the model alone, the target
@@ -311,13 +311,40 @@ async def test_back_and_keys_work_only_with_the_focus(visit):
     assert not await page.evaluate("api.position.playing")
 
 
-async def test_next_accepted_jumps_to_a_different_accepted_text(visit):
-    trace = toy_trace()
+async def test_the_menu_and_its_keys_go_to_steps_that_teach(visit):
+    trace = toy_trace(64)
+    steps = parse_trace(trace).steps[1:]
     page = await open_player(visit, trace)
-    expected = [s.t for s in parse_trace(trace).steps[1:] if s.accepted and s.changed]
-    for t in expected[:4]:
-        await page.click("[aria-label='Next accepted']")
+    taken = [s.t for s in steps if s.accepted and s.changed]
+    for t in taken[:3]:
+        await page.click("text=Jump to")
+        await page.get_by_role("button", name="next accepted").first.click()
         await at(page, t)
+    await page.focus(".qp")
+    worse = [s.t for s in steps if s.accepted and s.proposal.reward < s.current.reward]
+    better = [s.t for s in steps if not s.accepted and s.proposal.reward > s.current.reward]
+    for key, found in (("w", worse), ("b", better)):
+        await page.evaluate("api.seek(0)")
+        await at(page, 0)
+        for t in [*found[:3]]:
+            await page.keyboard.press(key)
+            await at(page, t)
+    assert worse
+    await page.click("text=Jump to")
+    await page.keyboard.press("Escape")
+    await page.wait_for_selector(".qp-menu", state="hidden")
+
+
+async def test_a_jump_that_has_nowhere_to_go_says_so(visit):
+    page = await open_player(visit, long_trace(80))  # each text is better, and taken
+    await page.click("text=Jump to")
+    entry = page.locator(".qp-jump", has_text="accepted though worse")
+    assert await entry.is_disabled()
+    assert "nothing worse has been accepted" in await entry.inner_text()
+    await page.focus(".qp")
+    await page.keyboard.press("w")
+    await page.wait_for_selector(".qp-note >> text=nothing worse has been accepted")
+    assert await page.evaluate("api.position.t") == 0
 
 
 async def test_a_rejected_step_counts_the_old_text_again(visit):
@@ -336,6 +363,35 @@ async def test_reduced_motion_shows_a_finished_step_and_waits(visit):
     await at(page, 1)
     assert not await page.evaluate("api.position.playing")
     assert await page.get_attribute(".qp-play", "aria-label") == "Play"
+
+
+WATCH_MOTION = """(speed) => { window.moved = {}; const animate = Element.prototype.animate;
+  Element.prototype.animate = function (frames, timing) {
+    moved[this.classList[0] ?? this.parentElement.classList[0]] = timing.duration;
+    return animate.call(this, frames, timing); };
+  api.setSpeed(speed); api.toggle(true); }"""
+
+
+@pytest.mark.parametrize(("speed", "reduced"), [(1, False), (4, False), (1, True)])
+async def test_cause_moves_into_effect_unless_it_is_fast_or_unwanted(visit, speed, reduced):
+    page = await open_player(visit, toy_trace(), reduced=reduced)
+    await page.evaluate(WATCH_MOTION, speed)
+    await shows(page, "api.position.t >= 6")
+    moved = await page.evaluate("moved")
+    if speed < 4 and not reduced:
+        assert {"qp-flyer", "qp-new-row", "qp-bead", "qp-plus"} <= set(moved)
+        assert all(150 <= duration <= 400 for duration in moved.values())
+    else:
+        assert moved == {}
+    # where it ends is there in any case
+    await page.evaluate("(api.seek(5), api.goPhase(4))")
+    await at(page, 5, 4)
+    assert await page.locator(".qp-pending").get_attribute("d") != ""
+    await page.evaluate("api.goPhase(5)")
+    await at(page, 5)
+    assert await page.locator(".qp-pending").get_attribute("d") == ""
+    assert await page.locator(".qp-plus").count() == 1
+    await page.wait_for_selector(".qp-flyer", state="detached")
 
 
 @pytest.mark.parametrize("dark", [False, True])
@@ -406,6 +462,36 @@ async def test_two_chains_can_be_chosen(visit):
     await shows(page, "api.position.chain === 1")
     await page.wait_for_function(f"(first) => {line} !== first", arg=first)
     assert page.errors == []
+
+
+async def test_several_chains_share_one_axis_and_one_vote_and_their_agreement_is_told(visit):
+    trace = toy_trace(24, chains=3)
+    parsed = parse_trace(trace)
+    page = await open_player(visit, trace)
+    await page.evaluate("api.seek(20)")
+    await at(page, 20)
+    assert await page.locator(".qp-other-line").count() == 2
+    states = [
+        [extract_number(s.state.response.text) for s in parsed.steps if s.chain == k and s.t <= 20]
+        for k in range(3)
+    ]
+    pooled = Counter(answer for chain in states for answer in chain)
+    shown = [numbers(x)[0] for x in await page.locator(".qp-much").all_inner_texts()]
+    assert shown[: len(pooled)] == sorted(pooled.values(), reverse=True)[:4]
+    told = await page.inner_text(".qp-agree")
+    leading = {Counter(chain).most_common(1)[0][0] for chain in states}
+    assert told.startswith("All 3 chains say") == (len(leading) == 1)
+
+
+async def test_what_the_run_has_cost_has_a_line_of_its_own(visit):
+    trace = toy_trace(24)
+    page = await open_player(visit, trace)
+    for t in (0, 9, 24):
+        await page.evaluate(f"api.seek({t})")
+        await at(page, t)
+        steps = parse_trace(trace).steps[: t + 1]
+        written = sum(len(s.proposal.response) - s.index for s in steps)
+        assert numbers(await page.inner_text(".qp-cost"))[0] == written
 
 
 @pytest.mark.parametrize("way", ["recorded", "live", "uploaded"])

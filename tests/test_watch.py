@@ -138,6 +138,26 @@ async def test_two_visitors_do_not_mix(visit, toy_app):
         ][1:]
 
 
+async def test_each_run_has_a_new_seed_that_the_status_names_until_one_is_set(visit, toy_app):
+    page = await visit(f"{toy_app}")
+    seeds = []
+    for _ in range(2):
+        await page.click("#watch-run")
+        await page.wait_for_function(
+            f"{API}.position.source === 'live' && {API}.trace.end"
+            f" && !{seeds}.includes({API}.trace.header.seed)"
+        )
+        seeds.append(parse_trace(await page.evaluate(f"{API}.text")).header.seed)
+        await page.wait_for_selector(f".q-status >> text=seed {seeds[-1]}")
+        await page.wait_for_function(f"location.search.includes('seed={seeds[-1]}')")
+    await page.click("#watch-settings")
+    await page.locator("#watch-drawer").get_by_text("More", exact=True).click()
+    await page.locator("#watch-drawer").get_by_label("Seed").fill(str(seeds[0]))
+    await page.locator("#watch-drawer").get_by_label("Seed").press("Tab")
+    await page.click("#watch-run")
+    await page.wait_for_function(f"{API}.trace.end && {API}.trace.header.seed === {seeds[0]}")
+
+
 async def test_a_link_restores_run_and_step_and_reports_bad_values(visit, toy_app):
     query = "prompt=Tom+has+5+eggs.+How+many%3F&beta=0.5&seed=99&steps=24&step=9&rm=nonsense"
     page = await visit(f"{toy_app}?{query}")
@@ -228,8 +248,10 @@ async def test_diagnostics_say_too_few_steps_and_then_compare_the_chains(visit, 
     await page.wait_for_selector(".qp-facts >> text=too few steps")
     await page.wait_for_function(f"{API}.trace.end")
     await page.evaluate(f"{API}.seek(64)")
-    await page.wait_for_selector(".qp-view >> text=Chain 1: flat is good")
+    await page.wait_for_selector(".qp-view >> text=Chain 2: flat is good")
     assert "Split R-hat" in await page.inner_text(".qp-facts")
+    first = await page.inner_text(".qp-view > :first-child")
+    assert re.match("(No|Not yet|Only roughly|Yes): ", first)
 
 
 async def test_a_link_to_another_page_leaves_a_player_that_draws_when_it_is_seen(visit, toy_app):

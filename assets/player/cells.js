@@ -24,22 +24,26 @@ import {
 const MOST_TICKS = 400; // rewards of the model alone on the number line
 const IFS = /** @type {[number, string][]} */ ([[0.5, "β/2"], [1, "β"], [2, "2β"]]);
 
-const reward = (/** @type {string} */ text) => h("b.c-reward", text);
-const length = (/** @type {string} */ text) => h("b.c-length", text);
+const reward = (/** @type {Child[]} */ ...said) => h("b.c-reward", ...said);
+const length = (/** @type {Child[]} */ ...said) => h("b.c-length", ...said);
 
 /** What the cell of each phase shows. */
 /** @type {((view: View, q: Quantities) => Child[])[]} */
 const CELLS = [
   ({ step }) => {
     const n = step.oldLength;
-    return [term("cut", "i"), " = ", h("b", step.index), ` of ${n}, each with probability 1/${n}`];
+    return [term("cut", "i"), " = ", h("b", step.index), ` of ${n}, each with probability 1/${n}`,
+      h("p.small", "Nobody chooses it: the cut is drawn anew in each step. What ",
+        "stands before it is kept, and what stands behind it is written again.")];
   },
   ({ step }) => {
     const fresh = step.ids.length - step.index;
     const same = step.first > step.index ? `; the first ${step.first - step.index} as before` : "";
     return [h("b", fresh), fresh === 1 ? " new token" : " new tokens",
       `, length ${step.oldLength} → ${step.ids.length}`,
-      step.changed ? same : "; the same text again"];
+      step.changed ? same : "; the same text again",
+      h("p.small", "The model writes on from the cut as it always does: it neither sees what stood "
+        + "there nor knows of any reward. That is the ", term("proposed"), ".")];
   },
   scoreLine,
   formula,
@@ -63,7 +67,7 @@ function scoreLine({ trace, step, sizes }, q) {
   const name = (x, top, text, kind) =>
     label(Math.min(Math.max(x, 48), width - 48), top, text, "middle", kind);
   const [before, after] = [fixed(step.oldReward), fixed(step.reward)];
-  const grey = shown.length ? `; grey: ${many(shown.length, "sample")} of the model alone` : "";
+  const grey = shown.length ? `; grey: ${many(shown.length, "sample")} of the ` : "";
   return [
     chart(width, 68, `Reward now ${before}, proposed ${after}.`,
       s("path.base-ticks", { d: shown.map((r) => `M${px(scale(r))} ${y - 5}v10`).join("") }),
@@ -73,7 +77,9 @@ function scoreLine({ trace, step, sizes }, q) {
       s("path.dot-new", { d: `M${fresh} ${y - 7}l7 7l-7 7l-7 -7z` }),
       name(old, 18, `r(y) = ${before}`, "name"),
       name(fresh, 61, `r(y′) = ${after}`, "name.c-new")),
-    h("p.small", "difference ", reward(signed(q.difference)), grey),
+    h("p.small", "difference ", reward(signed(q.difference)), grey,
+      shown.length ? term("base") : ""),
+    h("p.small", "The ", term("reward"), " model reads both texts; it does not know the answer."),
   ];
 }
 
@@ -92,8 +98,9 @@ function formula({ trace, step }, q) {
     h("p.formula", "\u2007= min(1, ", reward(brief(q.reward)), " × ", length(brief(q.lengths)),
       ") = ", h("b", alpha)),
     h("p.small", term("alpha", "α"), ", the chance to be taken: ",
-      reward("how much better, over β"), ", times ", term("length", "old over new length"),
-      " (a longer text can be cut in more places, so each rewrite of it is proposed less often)",
+      reward("how much better, over ", term("beta", "β")), ", times ",
+      length(term("length", "old over new length")), " (a longer text can be cut in more places, ",
+      "so each rewrite of it is proposed less often)",
       q.logRatio >= 0 ? `; the ratio itself is ${brief(q.ratio)}` : "",
       q.agrees ? "." : "; this trace’s own α differs from the formula."),
   ];
@@ -147,7 +154,7 @@ const fill = (node, children) =>
 /** What the strip says of each phase once it is over. */
 /** @type {((view: View, q: Quantities) => Child[])[]} */
 const BRIEF = [
-  ({ step }) => [`${step.index} of ${step.oldLength} kept`],
+  ({ step }) => [`${step.index} of ${step.oldLength}`],
   ({ step }) => [`${step.ids.length - step.index} new`],
   (_view, q) => [reward(signed(q.difference))],
   (_view, q) => [`α = ${pair(q.u, q.alpha)[1]}`],

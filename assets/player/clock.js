@@ -1,10 +1,14 @@
 /* Where the player is: a step, a phase of it and how much of the phase has passed. */
 import { LAST } from "./words.js";
 
-export const SPEEDS = [0.25, 0.5, 1, 2, 4, 8, Infinity];
+/** The speed that nobody has chosen: slow at first, then faster by itself. */
+export const AUTO = 0;
+export const SPEEDS = [AUTO, 0.25, 0.5, 1, 2, 4, 8, Infinity];
 
 const SECONDS = [0.34, 0.34, 0.24, 0.24, 0.24, 0.2]; // of each phase; together 1.6, at 1x
 const START = 0.9; // seconds for the first draft at 1x
+/** Until how many steps have been played, how fast: the first ones take 4.6 seconds each. */
+const PACE = [[3, 0.35], [6, 0.6], [12, 1], [Infinity, 2]];
 
 /** A position in a chain that goes on with time. */
 export class Clock {
@@ -12,7 +16,13 @@ export class Clock {
   phase = LAST;
   passed = 1; // of the phase, 0 to 1
   playing = false;
-  speed = 1;
+  speed = AUTO;
+  played = 0; // steps, from their beginning to their end
+
+  /** How fast it goes now. */
+  get rate() {
+    return this.speed === AUTO ? PACE.find(([most]) => this.played < most)?.[1] ?? 1 : this.speed;
+  }
 
   /** The last step whose verdict is out. */
   get revealed() {
@@ -44,8 +54,8 @@ export class Clock {
    */
   advance(seconds, last) {
     if (this.speed === Infinity) return seconds > 0 && this.#jump(last);
-    for (let left = seconds * this.speed; left > 0;) {
-      const whole = this.t === 0 ? START : SECONDS[this.phase];
+    for (let left = seconds; left > 0;) {
+      const whole = (this.t === 0 ? START : SECONDS[this.phase]) / this.rate;
       const rest = whole * (1 - this.passed);
       if (left < rest) {
         this.passed += left / whole;
@@ -58,6 +68,7 @@ export class Clock {
       } else if (this.t >= last) {
         return true;
       } else {
+        this.played += Number(this.t > 0);
         this.t += 1;
         this.phase = 0;
       }

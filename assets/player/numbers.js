@@ -135,6 +135,36 @@ export function votes(chain, t, burnIn) {
 }
 
 /**
+ * The answer with most states up to each step; the one that led stays where others come level.
+ * @param {Chain} chain
+ */
+export function leaders(chain) {
+  /** @type {Map<string | null, number>} */
+  const counts = new Map();
+  /** @type {string | null} */
+  let lead = null;
+  return chain.stateAt.map((k) => {
+    const { answer } = chain.steps[k];
+    const n = (counts.get(answer) ?? 0) + 1;
+    counts.set(answer, n);
+    if (n > (counts.get(lead) ?? 0)) lead = answer;
+    return lead;
+  });
+}
+
+/**
+ * The same list with the numbers of several lists of counts added up, the most first.
+ * @template K
+ * @param {[K, number][][]} lists
+ * @returns {[K, number][]}
+ */
+export function pooled(lists) {
+  const sum = new Map();
+  for (const [key, n] of lists.flat()) sum.set(key, (sum.get(key) ?? 0) + n);
+  return [...sum].sort((a, b) => b[1] - a[1]);
+}
+
+/**
  * How many states from `burnIn` to t the chain stayed at each text, by the step at which it came to
  * it, the longest stay first.
  * @param {Chain} chain

@@ -17,6 +17,7 @@ import {
   effective,
   histogram,
   mean,
+  pooled,
   rewardsOf,
   stateOf,
   stays,
@@ -25,7 +26,18 @@ import {
   weights,
   wilson,
 } from "./numbers.js";
-import { answerText, beginning, brief, fixed, many, percent, plain, px } from "./words.js";
+import {
+  LAST,
+  agreement,
+  answerText,
+  beginning,
+  brief,
+  fixed,
+  many,
+  percent,
+  plain,
+  px,
+} from "./words.js";
 
 /** @typedef {import("./drawing.js").View} View */
 /** @typedef {import("./drawing.js").Part} Part */
@@ -37,6 +49,7 @@ const RIGHT = 10;
 const TOP = 8;
 const LOW = 18;
 const BINS = 24;
+const SCORED = 2; // the phase that gives the proposal its reward
 const FEW = 5; // effective samples below which weights show no shape
 let clips = 0; // clip paths are found by their ids
 
@@ -142,14 +155,11 @@ function overSteps(title, height, seek, ...keys) {
   };
 }
 
-/**
- * @param {string | number} x
- * @param {string | number} y
- * @param {number} r
- */
-function ring(x, y, r) {
-  return `M${x} ${y}m${-r} 0a${r} ${r} 0 1 0 ${2 * r} 0a${r} ${r} 0 1 0 ${-2 * r} 0`;
-}
+/** @type {(x: string | number, y: string | number, r: number) => string} */
+const disc = (x, y, r) =>
+  `M${x} ${y}m${-r} 0a${r} ${r} 0 1 0 ${2 * r} 0a${r} ${r} 0 1 0 ${-2 * r} 0`;
+/** @type {(x: string | number, y: string | number, r: number) => string} */
+const diamond = (x, y, r) => `M${x} ${y}m0 ${-r}l${r} ${r}l${-r} ${r}l${-r} ${-r}z`;
 
 /**
  * Reward of the states, step by step, with the rejected proposals.
@@ -159,11 +169,16 @@ function ring(x, y, r) {
 export function tracePanel(seek) {
   const keys = /** @type {Key[]} */ ([
     ["yes", "━", "current text"],
-    ["no", "○", term("rejected", "rejected proposal")],
+    ["new", "◆", term("proposed")],
+    ["no", "◇", term("rejected")],
   ]);
   const panel = overSteps("Reward, step by step", 190, seek, ...keys);
   const isNew = differs();
   const floor = panel.bottom - 10;
+  const pending = s("path.pending"); // between its score and its verdict
+  panel.node.querySelector("svg")?.append(pending);
+  /** @type {(t: number, reward: number) => string} */
+  let place = () => "";
 
   /** @param {View} view */
   function redraw(view) {
@@ -172,6 +187,7 @@ export function tracePanel(seek) {
     const scale = panel.scale(view, view.sizes.trace);
     const { x } = scale;
     const y = rewardScale(trace, floor, TOP);
+    place = (t, reward) => diamond(px(x(t)), px(y(reward)), 5);
     const few = steps.length <= 300;
     for (const r of ticks(y.lo, y.hi, 3)) panel.level(y(r), plain(r));
     let line = "";
@@ -184,8 +200,8 @@ export function tracePanel(seek) {
       const state = steps[stateAt[t]];
       const v = px(y(state.reward));
       line += t ? `H${at}V${v}` : `M${at} ${v}`;
-      if (!step.accepted) rings += ring(at, px(y(step.reward)), few ? 2.6 : 1.6);
-      else if (few) dots += ring(at, v, 2);
+      if (!step.accepted) rings += diamond(at, px(y(step.reward)), few ? 3.4 : 2);
+      else if (few) dots += disc(at, v, 2);
       const band = bands[bands.length - 1];
       if (band?.answer === state.answer) band.to = t;
       else bands.push({ answer: state.answer, from: t, to: t });
@@ -197,7 +213,14 @@ export function tracePanel(seek) {
       const place = { style, x: left, width, y: floor + 4, height: 7 };
       return s("rect.own", place, answerTitle(trace, answer));
     });
-    panel.marks.replaceChildren(...answers, s("path.state-line", { d: line }),
+    const others = trace.chains.filter((one) => one !== view.chain).map((one) => {
+      const d = one.stateAt.map((k, t) => {
+        const v = px(y(one.steps[k].reward));
+        return t ? `H${px(x(t))}V${v}` : `M${px(x(t))} ${v}`;
+      });
+      return s("path.other-line", { d: d.join("") }, s("title", `chain ${one.id + 1}`));
+    });
+    panel.marks.replaceChildren(...answers, ...others, s("path.state-line", { d: line }),
       s("path.dots", { d: dots }), s("path.rings", { d: rings }));
     const burn = Math.min(burnIn, scale.steps);
     if (burn) {
@@ -213,7 +236,11 @@ export function tracePanel(seek) {
     draw(view) {
       if (isNew(view.data)) redraw(view);
       panel.move(view.seen);
-      panel.tell(`now ${fixed(stateOf(view.chain, view.seen).reward)}`, view.seen);
+      const { trace: { chains }, chain, step, t, phase } = view;
+      const waits = t > 0 && phase > SCORED && phase < LAST;
+      set(pending, { d: waits ? place(t, step.reward) : "" });
+      const who = chains.length > 1 ? `chain ${chain.id + 1} of ${chains.length}, ` : "";
+      panel.tell(`${who}now ${fixed(stateOf(chain, view.seen).reward)}`, view.seen);
     },
   };
 }
@@ -363,35 +390,74 @@ export function histogramPanel() {
 }
 
 /**
- * The states' votes for each answer; where there is none to read, how long each text stayed.
+ * The states' votes for each answer, those of all chains together; where there is none to read, how
+ * long each text stayed.
  * @returns {Part}
  */
 export function answersPanel() {
   const title = h("span");
   const total = h("span.value");
   const list = h("ol.answers");
+  const agree = h("p.agree");
   const isNew = differs();
-  /** @type {(style: string, text: string, count: number, n: number) => HTMLElement} */
-  const row = (style, text, count, n) => h("li",
+  /** @type {(style: string, text: string, k: number, n: number, now: boolean) => HTMLElement} */
+  const row = (style, text, k, n, now) => h("li",
     h("span.who", { title: text }, swatch(style), text),
-    h("span.share", h("i.own", { style: `${style};width:${px((100 * count) / n)}%` })),
-    h("span.much", h("b", count), ` ${percent(count / n)}`));
+    h("span.share", h("i.own", { style: `${style};width:${px((100 * k) / n)}%` }),
+      now ? h("b.plus", { title: "the state just counted" }, "+1") : null),
+    h("span.much", h("b", k), ` ${percent(k / n)}`));
   return {
-    node: h("figure.panel", { "data-stage": "votes" }, h("figcaption", title, total), list),
+    node: h("figure.panel.votes", { "data-stage": "votes" }, h("figcaption", title, total), list,
+      agree),
     draw({ trace, chain, seen, burnIn, data }) {
       if (!isNew(`${data}/${seen}`)) return;
       const open = !trace.answers.length;
       const from = Math.min(burnIn, seen);
-      const n = seen - from + 1;
-      const sorted = open ? stays(chain, seen, from) : votes(chain, seen, from);
+      const each = open ? [] : trace.chains.map((one) => {
+        const to = Math.min(seen, one.steps.length - 1);
+        return votes(one, to, Math.min(from, to));
+      });
+      const sorted = open ? stays(chain, seen, from) : pooled(each);
+      const n = sorted.reduce((sum, [, k]) => sum + k, 0);
       const rest = sorted.slice(4).reduce((sum, [, k]) => sum + k, 0);
-      const rows = sorted.slice(0, 4).map(([what, k]) => (typeof what === "number"
-        ? row(OTHERS, beginning(chain.steps[what]), k, n)
-        : row(answerStyle(trace, what), answerText(trace, what), k, n)));
-      if (rest) rows.push(row(OTHERS, "others", rest, n));
+      const now = open ? chain.since[seen] : stateOf(chain, seen).answer;
+      const named = sorted.slice(0, 4);
+      const rows = named.map(([what, k]) => (typeof what === "number"
+        ? row(OTHERS, beginning(chain.steps[what]), k, n, what === now)
+        : row(answerStyle(trace, what), answerText(trace, what), k, n, what === now)));
+      const isOther = !named.some(([what]) => what === now);
+      if (rest) rows.push(row(OTHERS, "others", rest, n, isOther));
       list.replaceChildren(...rows);
-      put(title, open ? "How long it stayed at each text" : "Votes: every state counts once");
+      const several = each.length > 1;
+      put(title, open ? "How long it stayed at each text"
+        : several ? `Votes of all ${each.length} chains` : "Votes: every state counts once");
       put(total, many(n, "state"));
+      put(agree, several ? agreement(trace, each.map(([[answer]]) => answer)) : "");
+    },
+  };
+}
+
+/**
+ * What the run has cost up to the position.
+ * @returns {Part}
+ */
+export function costLine() {
+  const node = h("p.cost");
+  const isNew = differs();
+  const isLonger = differs();
+  let whole = 1; // tokens of a whole answer
+  return {
+    node,
+    draw({ trace, seen, data }) {
+      if (!isNew(`${data}/${seen}`)) return;
+      const each = trace.chains.map(({ generated, steps }) =>
+        generated[Math.min(seen, steps.length - 1)]);
+      const written = each.reduce((sum, n) => sum + n, 0);
+      if (isLonger(data)) {
+        whole = mean(trace.chains.map(({ steps }) => mean(steps.map((x) => x.ids.length))));
+      }
+      put(node, `Cost so far: ${written.toLocaleString("en")} tokens written, as many as `
+        + `${many(Math.max(1, Math.round(written / whole)), "whole answer")}.`);
     },
   };
 }

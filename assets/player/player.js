@@ -7,7 +7,9 @@ import { ifsRow, phaseStrip } from "./cells.js";
 import { Clock } from "./clock.js";
 import { button, h } from "./drawing.js";
 import { prefixTree, writers } from "./genealogy.js";
-import { answersPanel, histogramPanel, ratePanel, tracePanel } from "./panels.js";
+import { JUMPS, following } from "./jumps.js";
+import { motion } from "./motion.js";
+import { answersPanel, costLine, histogramPanel, ratePanel, tracePanel } from "./panels.js";
 import { feed, newTrace, parse } from "./parse.js";
 import { drawLineage, drawTable, drawTree } from "./tabs.js";
 import { markerAt, textPane } from "./text.js";
@@ -59,6 +61,7 @@ const TABS = {
 };
 const INVITATION = "This problem has not been run yet: press “Run it live”.";
 const PATIENCE = 250; // ms that a position must stay before an extra tab is drawn
+const CALM = 4; // times the speed from which only end states are shown
 const TAB_PACE = 150; // ms between drawings of a tab while playing
 
 /** @param {string} text */
@@ -98,16 +101,15 @@ export function mount(element, options = {}) {
   // the page
   const origin = h("b.origin");
   const facts = h("span");
-  const spent = h("span.spent");
   const state = h("span");
   const note = h("p.note", { role: "alert", hidden: true });
   const prompt = h("p.prompt", { dir: "auto", tabindex: 0, role: "group", aria: "Problem" });
   const spoken = h("p.hidden", { "aria-live": "polite" });
-  const bar = transportBar({ toggle: () => toggle(), move, hop, seek, scrub, goPhase, setSpeed,
+  const bar = transportBar({ toggle: () => toggle(), move, jump, seek, scrub, goPhase, setSpeed,
     setChain, last, close: () => tabs.close() });
   const text = textPane();
   const phases = phaseStrip(goPhase);
-  const walk = [tracePanel(seek), beadList(seek), answersPanel()];
+  const walk = [tracePanel(seek), beadList(seek), answersPanel(), costLine()];
   const below = [ifsRow(), histogramPanel(), ratePanel(seek)];
   const parts = [text, phases, ...walk, ...below];
   const tabs = tabRow();
@@ -117,10 +119,11 @@ export function mount(element, options = {}) {
   const nodes = (/** @type {import("./drawing.js").Part[]} */ some) => some.map((x) => x.node);
   const player = h("section", { tabindex: 0, aria: "Chain player", onkeydown: bar.key },
     h("div.problem", { "data-stage": "problem" }, prompt,
-      h("p.top", origin, " ", facts, spent, " ", state)),
+      h("p.top", origin, " ", facts, " ", state)),
     h("div.main", note, text.node, phases.node, spoken), bar.node, h("div.walk", ...nodes(walk)),
     ...nodes(below), h("div.tabs", tabs.node, ...actions), tabs.view);
   player.className = "qp";
+  const effects = motion(player);
   element.replaceChildren(player);
   for (const kind of ["click", "keydown"]) document.addEventListener(kind, pass, true);
 
@@ -146,10 +149,10 @@ export function mount(element, options = {}) {
     clock.playing = false;
     go(clock.t || Math.min(1, last()), phase);
   }
-  function hop() {
-    const next = chain()?.steps.find((x) => x.t > clock.t && x.accepted && x.changed);
-    if (next) seek(next.t);
-    else tell("No later step accepted another text.");
+  function jump(/** @type {number} */ kind) {
+    const places = chain() ? JUMPS[kind].places(trace, chain()) : [];
+    if (places.length) seek(following(places, clock.t));
+    else tell(`There is none: ${JUMPS[kind].none}.`);
   }
   function toggle(on = !clock.playing) {
     clock.playing = on;
@@ -220,7 +223,7 @@ export function mount(element, options = {}) {
       t,
       phase,
       passed,
-      moving: clock.playing && clock.speed !== Infinity && !still.matches,
+      moving: clock.playing && clock.rate < CALM && !still.matches,
       seen: clock.revealed,
       burnIn,
       run,
@@ -241,8 +244,10 @@ export function mount(element, options = {}) {
     head(view);
     const verdict = t > 0 && phase === LAST ? (step.accepted ? "yes" : "no") : "";
     const cut = String(phase > 0 || markerAt(view) === step.index);
+    effects.before(view, clock.rate);
     Object.assign(player.dataset, { phase, t, verdict, cut });
     for (const part of parts) part.draw(view);
+    effects.after(view);
     bar.showPosition(t, last(), clock.playing, t >= last() && finished());
     options.onseek?.(t);
     tabs.follow(view, now);
@@ -258,14 +263,8 @@ export function mount(element, options = {}) {
     if (end?.reason === "failed") put(state, `failed: ${visible(end.message)}`);
     else if (stopped || end?.reason === "stopped") put(state, "stopped");
     else put(state, finished() ? "" : steps);
-    put(spent, finished() ? cost() : "");
     bar.showChains(trace.chains, view.chain.id);
-  }
-
-  /** What the run has cost so far. */
-  function cost() {
-    const tokens = trace.chains.reduce((n, c) => n + c.generated[c.steps.length - 1], 0);
-    return ` · ${tokens.toLocaleString("en-GB")} tokens written`;
+    bar.showJumps(JUMPS.map(({ places }) => places(trace, view.chain)));
   }
 
   // tabs

@@ -1,7 +1,9 @@
 /* Play, scrub, speed and keys. */
 import { put, set, show } from "../dom.js";
-import { SPEEDS } from "./clock.js";
+import { AUTO, SPEEDS } from "./clock.js";
 import { button, h, icon } from "./drawing.js";
+import { JUMPS } from "./jumps.js";
+import { many } from "./words.js";
 
 const KEYS = [
   ["Space", "play or pause"],
@@ -10,7 +12,7 @@ const KEYS = [
   ["Home, End", "first, last step"],
   ["[ ]", "slower, faster"],
   ["1 … 6", "a phase of this step"],
-  ["N", "next accepted"],
+  ...JUMPS.map(({ key, title }) => [key, title]),
   ["?", "this list"],
   ["Esc", "close what is open"],
 ];
@@ -20,7 +22,7 @@ const KEYS = [
  * @typedef {object} Acts
  * @property {() => void} toggle play or pause
  * @property {(by: number) => void} move
- * @property {() => void} hop to the next accepted text
+ * @property {(kind: number) => void} jump to the next step of a kind
  * @property {(t: number) => void} seek
  * @property {(t: number) => void} scrub
  * @property {(phase: number) => void} goPhase
@@ -61,22 +63,47 @@ export function transportBar(acts) {
   });
   const count = h("span.count");
   const chains = choice("Chain", () => acts.setChain(Number(chains.value)), []);
-  const speeds = SPEEDS.map((v) => (v === Infinity ? "instant" : `${v}×`));
+  const speeds = SPEEDS.map((v) =>
+    (v === Infinity ? "instant" : v === AUTO ? "auto" : `${v}×`));
   const speed = choice("Speed", () => acts.setSpeed(SPEEDS[speed.selectedIndex]), speeds);
   const help = h("div.help", { hidden: true }, h("b", "Keys, while the player has the focus"),
     h("dl", ...KEYS.flatMap(([keys, what]) => [h("dt", keys), h("dd", what)])));
   const helpButton = button("button",
     { aria: "Keyboard help", "aria-expanded": "false", onclick: () => toggleHelp() }, "?");
-  speed.selectedIndex = SPEEDS.indexOf(1);
+  const jumps = JUMPS.map(({ key, title }, kind) => {
+    const said = h("span.small");
+    return { said, node: button("jump", { onclick: () => jump(kind) }, h("b", title), h("kbd", key),
+      said) };
+  });
+  const menu = h("div.menu", { hidden: true }, ...jumps.map((one) => one.node));
+  const menuButton = button("jumps", { "aria-expanded": "false", onclick: () => toggleMenu() },
+    "Jump to");
+  const menuPlace = h("div.menu-place", menuButton, menu);
+  menuPlace.addEventListener("focusout", ({ relatedTarget }) => {
+    if (!menuPlace.contains(/** @type {Node | null} */ (relatedTarget))) toggleMenu(false);
+  });
 
   function toggleHelp() {
     show(help, help.hidden);
     set(helpButton, { "aria-expanded": String(!help.hidden) });
   }
 
+  function toggleMenu(on = menu.hidden) {
+    show(menu, on);
+    set(menuButton, { "aria-expanded": String(on) });
+  }
+
+  /** @param {number} kind */
+  function jump(kind) {
+    if (!menu.hidden) menuButton.focus();
+    toggleMenu(false);
+    acts.jump(kind);
+  }
+
   /** @param {number} by */
   function faster(by) {
-    const next = SPEEDS[speed.selectedIndex + by];
+    const now = SPEEDS.indexOf(SPEEDS[speed.selectedIndex] || 1); // of auto: as from 1×
+    const next = SPEEDS[now + by];
     if (next) acts.setSpeed(next);
   }
 
@@ -87,19 +114,19 @@ export function transportBar(acts) {
     ArrowLeft: (many) => acts.move(-many),
     Home: () => acts.seek(0),
     End: () => acts.seek(acts.last()),
-    n: () => acts.hop(),
-    N: () => acts.hop(),
     "?": toggleHelp,
     "[": () => faster(-1),
     "]": () => faster(1),
   };
+  JUMPS.forEach(({ key }, kind) => {
+    keys[key] = keys[key.toLowerCase()] = () => acts.jump(kind);
+  });
   for (const phase of [0, 1, 2, 3, 4, 5]) keys[String(phase + 1)] = () => acts.goPhase(phase);
 
   return {
     node: h("div.transport", { "data-stage": "transport" },
       h("div.buttons", iconButton("back", "Step back", () => acts.move(-1)), play,
-        iconButton("next", "Step forward", () => acts.move(1)),
-        iconButton("hop", "Next accepted", () => acts.hop())),
+        iconButton("next", "Step forward", () => acts.move(1)), menuPlace),
       h("div.scrub-row", scrub, count),
       h("div.extra", chains, speed, helpButton), help),
 
@@ -109,7 +136,8 @@ export function transportBar(acts) {
       const held = event.ctrlKey || event.metaKey || event.altKey;
       if (held || tag === "SELECT" || (event.key === " " && tag === "BUTTON")) return;
       if (event.key === "Escape") {
-        if (!help.hidden) toggleHelp();
+        if (!menu.hidden) toggleMenu(false);
+        else if (!help.hidden) toggleHelp();
         else if (!acts.close()) return;
       } else if (Object.hasOwn(keys, event.key)) keys[event.key](event.shiftKey ? 10 : 1);
       else return;
@@ -129,9 +157,18 @@ export function transportBar(acts) {
     showChains(all, id) {
       if (chains.options.length !== all.length) {
         chains.replaceChildren(...all.map((c) =>
-          h("option", { value: c.id, selected: c.id === id }, `chain ${c.id}`)));
+          h("option", { value: c.id, selected: c.id === id }, `chain ${c.id + 1}`)));
       }
       show(chains, all.length > 1);
+    },
+
+    /** @param {number[][]} places of each kind of jump */
+    showJumps(places) {
+      jumps.forEach(({ node, said }, kind) => {
+        const n = places[kind].length;
+        node.disabled = !n;
+        put(said, n ? many(n, "place") : JUMPS[kind].none);
+      });
     },
 
     /**

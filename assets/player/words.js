@@ -86,6 +86,32 @@ export function beginning({ pieces }) {
   return `“${text.slice(0, 60)}…”`;
 }
 
+/**
+ * A list as people write it: "1, 2 and 3".
+ * @param {(string | number)[]} items
+ */
+export const listed = (items) => (items.length < 2 ? String(items[0] ?? "")
+  : `${items.slice(0, -1).join(", ")} and ${items[items.length - 1]}`);
+
+/**
+ * Whether the answers that lead in several chains are the same.
+ * @param {Trace} trace
+ * @param {(string | null)[]} leading of each chain
+ */
+export function agreement(trace, leading) {
+  const all = [...new Set(leading)];
+  const said = (/** @type {string | null} */ answer) => answerText(trace, answer);
+  if (all.length === 1) return `All ${leading.length} chains say ${said(all[0])}.`;
+  const parts = all.map((answer) => {
+    const who = trace.chains.filter((_, k) => leading[k] === answer).map(({ id }) => id + 1);
+    const one = who.length === 1;
+    return `${one ? "chain" : "chains"} ${listed(who)} ${one ? "says" : "say"} ${said(answer)}`;
+  });
+  const text = parts.join(", ");
+  return `${text[0].toUpperCase()}${text.slice(1)}: they have not met; `
+    + "do not trust the pooled vote yet.";
+}
+
 /** The phases of a step; a position names one by its place. */
 export const PHASES = ["Cut", "Rewrite", "Score", "Chance", "Coin", "Verdict"];
 export const LAST = PHASES.length - 1;

@@ -6,7 +6,15 @@ import { plain } from "../player/words.js";
 /** @typedef {import("../player/drawing.js").View} View */
 /** @typedef {{ name: string, value: string, meaning: string }} Fact */
 /** @typedef {{ title: string, axis: string, values: number[] }} Chart */
-/** @typedef {{ error?: string, about: string, facts: Fact[], charts: Chart[] }} Said */
+/** @typedef {{ level: string, says: string, next: string }} Verdict */
+/**
+ * @typedef {object} Said
+ * @property {string} [error]
+ * @property {Verdict} verdict
+ * @property {string} about
+ * @property {Fact[]} facts
+ * @property {Chart[]} charts
+ */
 
 const WIDTH = 300;
 const HEIGHT = 116;
@@ -56,5 +64,7 @@ export async function diagnostics(ask, view) {
   const facts = said.facts.flatMap(({ name, value, meaning }) =>
     [h("dt", name), h("dd", h("b", value), " ", meaning)]);
   const charts = said.charts.map(bars);
-  return [h("p.hint", said.about), h("dl.facts", ...facts), h("div.charts", ...charts)];
+  const { level, says, next } = said.verdict;
+  const verdict = h("p.trust", { "data-level": level }, h("b", says), ` ${next}`);
+  return [verdict, h("p.hint", said.about), h("dl.facts", ...facts), h("div.charts", ...charts)];
 }

@@ -9,6 +9,7 @@ import math
 from statistics import stdev
 from typing import Any
 
+from components.common.trust import ROUGH, trust
 from components.common.words import mixed, number
 from qalign_core.analysis.diagnostics import (
     agreement,
@@ -23,8 +24,6 @@ from qalign_core.errors import InvalidSetting
 MAX_CHAINS = 64
 MAX_VALUES = 100_000
 RANK_BINS = 12
-ROUGH = 100
-"""Effective samples a chain (50 a half) below which diagnostics are rough (Vehtari et al. 2021)."""
 FEW = "too few steps, or a reward that never changed"
 SIZES = tuple(2**k for k in range(3, 21))
 """The n of best-of-n that beta is compared with."""
@@ -82,10 +81,14 @@ def diagnose(data: dict[str, Any]) -> dict[str, Any]:
         return {"name": name, "value": shown, "meaning": meaning if value is not None else ""}
 
     rough = effective is not None and effective < ROUGH * len(chains)
-    worth = f"independent samples that {states:,} states are worth"
+    worth = f"independent samples would tell as much as these {states:,} states"
     facts = [
         fact("Effective sample size", effective, worth + (": so few, a rough guess" * rough)),
-        fact("per 1,000 tokens", per_tokens, f"effective samples for {generated:,} tokens"),
+        fact(
+            "Effective samples per 1,000 tokens",
+            per_tokens,
+            f"since {generated:,} tokens have been written so far",
+        ),
         fact("Error of the mean", error, "standard error of the mean reward"),
         {
             "name": "Split R-hat",
@@ -101,14 +104,16 @@ def diagnose(data: dict[str, Any]) -> dict[str, Any]:
     if len(chains) > 1 and effective is not None:
         for k, shares in enumerate(rank_histograms(chains)):
             axis = "rank of its rewards among all"
-            charts.append({"title": f"Chain {k}: flat is good", "axis": axis, "values": shares})
+            charts.append({"title": f"Chain {k + 1}: flat is good", "axis": axis, "values": shares})
     about = (
         "From the rewards of the states so far. Neighbouring states resemble each other, so a "
         "chain of many states is worth fewer independent samples. More steps can lower the "
         "number: a late move to other rewards shows that what came before had seen less than it "
         "seemed."
     )
-    return {"about": about, "facts": facts, "charts": charts}
+    found = trust(chains)
+    verdict = {"level": found.level, "says": found.says, "next": found.next}
+    return {"verdict": verdict, "about": about, "facts": facts, "charts": charts}
 
 
 def beta_facts(rewards: list[float]) -> dict[str, Any]:

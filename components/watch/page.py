@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import secrets
 from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +25,7 @@ from components.common.status import (
 from components.session.drawing import draw_run
 from components.session.gpu import with_gpu
 from components.session.links import linked
-from components.session.runs import IDLE, Feed, Runs, Snapshot, Status
+from components.session.runs import IDLE, Feed, Runs, Status
 from components.watch.diagnostics import beta_facts, diagnose
 from components.watch.gallery import gallery_list, page_parts
 from components.watch.player import beta_slider, chain_player
@@ -36,6 +38,8 @@ from qalign_core.runs.trace import TraceReader, load_trace
 from qalign_core.types import Response
 
 RECORDED = ASSETS / "runs" / "watch.jsonl"
+SEEDS = 10_000
+"""New seeds are below: few digits, so that people can tell each other which run they saw."""
 
 
 class Counted:
@@ -119,7 +123,10 @@ def _drawer(start: Run, runs: Runs) -> tuple[RunForm, gr.Dropdown, gr.Button, gr
         form.add("prompt", "reference", "lm", "rm")
         form.put("beta", beta_slider(beta_facts, start.beta))
         tune = gr.Button("Find the β that accepts about half", elem_id="watch-tune")
-        form.add("steps", "seed", "chains")
+        form.add("steps")
+        told = "empty: a new one for each run, which the status line names"
+        form.put("seed", gr.Number(None, label="Seed", info=told, elem_id="watch-seed"))
+        form.add("chains")
         with fold("More", "watch-more"):
             form.add(*form.rest)
         close = gr.Button("Close")
@@ -157,25 +164,30 @@ def build_watch_page(runs: Runs, demo: gr.Blocks, trace: Path | None = None) -> 
         gallery_list()
     form, kind, new_in_drawer, tune = _drawer(start, runs)
     foreign_line(foreign, form, runs.offer)
-    widgets, names = form.values(), form.names
+    widgets, settings_of = form.values(), form.names
+
+    def asked(values: Sequence[Any]) -> Run:
+        """The run of the settings; a seed that neither the visitor nor a link has set is new."""
+        given = dict(zip(form.widgets, values, strict=True))
+        if given["seed"] is None:
+            given["seed"] = secrets.randbelow(SEEDS)
+        return form.read(list(given.values()))
 
     async def on_run(request: gr.Request, *values: Any) -> AsyncIterator[tuple[str, str]]:
         try:
-            wanted = form.read(values)
+            wanted = asked(values)
         except InvalidSetting as error:
             yield gr.skip(), status_value(Status("failed", f"Failed: {error}."))
             return
         more = {"query": wanted.query()}
         visitor = str(request.session_hash)
         async for now in runs.stream(visitor, lambda feed: draw_run(feed, runs, wanted)):
-            yield _update(now, more)
-
-    def _update(now: Snapshot, more: dict[str, str]) -> tuple[str, str]:
-        return now.text or gr.skip(), status_value(now.status, **more)
+            told = replace(now.status, text=f"{now.status.text} · seed {wanted.seed}")
+            yield now.text or gr.skip(), status_value(told, **more)
 
     async def on_tune(request: gr.Request, *values: Any) -> AsyncIterator[tuple[Any, str]]:
         try:
-            wanted = form.read(values)
+            wanted = asked(values)
         except InvalidSetting as error:
             yield gr.skip(), status_value(Status("failed", f"Failed: {error}."))
             return
@@ -206,7 +218,7 @@ def build_watch_page(runs: Runs, demo: gr.Blocks, trace: Path | None = None) -> 
         on_run,
         widgets,
         [player, status],
-        js=f"(...values) => QAlignShell.run('watch', {names}, values)",
+        js=f"(...values) => QAlignShell.run('watch', {settings_of}, values)",
         concurrency_limit=None,
         **private,
     )
@@ -233,7 +245,7 @@ def build_watch_page(runs: Runs, demo: gr.Blocks, trace: Path | None = None) -> 
         [widget.change for widget in widgets],
         None,
         widgets,
-        js=f"(...values) => QAlignShell.settings('watch', {names}, values)",
+        js=f"(...values) => QAlignShell.settings('watch', {settings_of}, values)",
     )
     demo.load(on_load, None, [*widgets, status], **private)
     return form

@@ -10,8 +10,9 @@ What a module may be, so that joining needs no parser:
   new names;
 - `export` before a `const`, a `function`, an `async function` or a `class` at the start of a line;
   no other exports;
-- comments on lines of their own, which the page does not get: `//` or `/* ... */`, and no text
-  with a line break in it.
+- comments on lines of their own and types in front of what they belong to (`/** @type {...} */`),
+  which the page does not get: `//` or `/* ... */`, and no text with a line break in it, since
+  lines lose their indentation too.
 
 A module becomes a function that runs once, after those that it imports, and returns what it
 exports; the exports of the modules asked for are the page's globals.
@@ -27,6 +28,8 @@ IMPORT = re.compile(
 )
 EXPORT = re.compile(r"^export (?=(?:const|(?:async )?function|class) (\w+))", re.MULTILINE)
 COMMENT = re.compile(r"^[ ]*(?:/\*(?:(?!\*/).)*\*/[ ]*|//[^\n]*)\n", re.MULTILINE | re.DOTALL)
+INDENT = re.compile(r"^ +", re.MULTILINE)
+TYPE = re.compile(r"/\*\* @type \{[^\n]*?\} \*/ ?")
 LEFT = re.compile(r"^\s*(?:import|export)\b(?!\().*", re.MULTILINE)
 
 
@@ -59,7 +62,7 @@ def _join(path: Path, joined: dict[Path, _Joined], importers: tuple[Path, ...]) 
         raise ValueError(f"{path.name} imports itself, by way of {importers[-1].name}")
     if path in joined:
         return joined[path]
-    source = COMMENT.sub("", path.read_text(encoding="utf-8"))
+    source = TYPE.sub("", COMMENT.sub("", path.read_text(encoding="utf-8")))
     imports = ""
     for listed, place in IMPORT.findall(source):
         module = _join((path.parent / place).resolve(), joined, (*importers, path))
@@ -68,7 +71,7 @@ def _join(path: Path, joined: dict[Path, _Joined], importers: tuple[Path, ...]) 
             absent = ", ".join(sorted(missing))
             raise ValueError(f"{path.name} imports {absent}, which {place[2:]} does not export")
         imports += f"const {{ {', '.join(names)} }} = {module.name};\n"
-    code = EXPORT.sub("", IMPORT.sub("", source))
+    code = INDENT.sub("", EXPORT.sub("", IMPORT.sub("", source)))
     if other := LEFT.search(code):
         raise ValueError(f"{path.name}: this cannot be joined: {other[0].strip()}")
     if "</script" in code:

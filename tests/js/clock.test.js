@@ -17,6 +17,23 @@ test("a step takes 1.6 seconds at 1x, and half of it at 2x", () => {
   assert.deepEqual(place(fast), [2, 0]);
 });
 
+test("until a speed is chosen the first steps take four seconds or more, then it is faster", () => {
+  const clock = new Clock();
+  const ends = [];
+  for (let now = 0; clock.t < 20; now += 0.05) {
+    const { t } = clock;
+    clock.advance(0.05, 99);
+    if (clock.t > t) ends.push(now);
+  }
+  const steps = ends.slice(1).map((end, k) => end - ends[k]);
+  assert.ok(steps.slice(0, 3).every((seconds) => seconds >= 4));
+  assert.deepEqual(steps.map((x) => Math.round(x)), steps.map((x) => Math.round(x)).sort(
+    (a, b) => b - a));
+  assert.ok(steps.at(-1) < 1);
+  clock.speed = 1;
+  assert.equal(clock.rate, 1);
+});
+
 test("however time is cut, it comes to the same place", () => {
   for (const speed of SPEEDS.filter(Number.isFinite)) {
     const whole = at(1, 0, speed);

@@ -3,6 +3,7 @@ import test from "node:test";
 import { parse } from "../../assets/player/parse.js";
 import {
   LAST,
+  agreement,
   answerText,
   brief,
   fixed,
@@ -65,6 +66,13 @@ test("an answer is marked only where the right one is known", () => {
   assert.equal(answerText(trace(null), "5"), "5");
   assert.equal(answerText(trace("4"), null), "no answer");
   assert.equal(answerText(trace(null), "x".repeat(99)).length, 40);
+});
+
+test("whether several chains agree is said with the answers that lead in each", () => {
+  const trace = { header: { reference: "58" }, chains: [{ id: 0 }, { id: 1 }, { id: 2 }] };
+  assert.equal(agreement(trace, ["58", "58", "58"]), "All 3 chains say 58 ✓.");
+  assert.equal(agreement(trace, ["44", "58", "58"]), "Chain 1 says 44 ✗, chains 2 and 3 say 58 ✓: "
+    + "they have not met; do not trust the pooled vote yet.");
 });
 
 test("each phase says what happened, from a place to a verdict", () => {

@@ -1,0 +1,71 @@
+"""Whether chains may be trusted, in one sentence, and what to do next."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from components.common.words import number
+from qalign_core.analysis.diagnostics import MIN_STATES, agreement, ess
+
+ROUGH = 100
+"""Effective samples a chain (50 a half) below which diagnostics are rough (Vehtari et al. 2021)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trust:
+    """A verdict on chains: how much they may be trusted, why, and what to do next."""
+
+    level: Literal["unknown", "no", "rough", "yes"]
+    says: str
+    next: str
+
+
+def trust(chains: Sequence[Sequence[float]]) -> Trust:
+    """The verdict on chains from the rewards of their states, repeats counted, a list each."""
+    one = len(chains) == 1
+    fewest = min(map(len, chains))
+    if fewest < MIN_STATES:
+        return Trust(
+            "unknown",
+            f"Too early to say: {'the chain' if one else 'the shortest chain'} has "
+            f"{fewest} {'state' if fewest == 1 else 'states'}, and nothing can be said of fewer "
+            f"than {MIN_STATES}.",
+            "Go on to a later step, or run longer.",
+        )
+    effective, agree = ess(chains), agreement(chains)
+    if effective is None or agree is None:
+        return Trust(
+            "no",
+            f"No: the reward {'has' if one else 'of at least one chain has'} never changed, so "
+            "there is no telling what was missed.",
+            "Raise β, so that more rewrites are accepted, or run longer.",
+        )
+    rhat = f"split R-hat {agree.rhat:.2f}".replace("inf", "∞")
+    if not agree.is_mixed:
+        if one:
+            return Trust(
+                "no",
+                f"Not yet: the first and the second half of the chain disagree ({rhat}).",
+                "Run longer, or draw several chains.",
+            )
+        return Trust(
+            "no",
+            f"No: the chains have not met ({rhat}); do not trust the pooled vote yet.",
+            "Run longer; if that does not help, raise β.",
+        )
+    worth = f"{sum(map(len, chains)):,} states are worth about {number(effective)} independent ones"
+    unseen = "draw several chains: one alone cannot show a place that it never found"
+    if effective < ROUGH * len(chains):
+        longer = math.ceil(ROUGH * len(chains) / effective)
+        return Trust(
+            "rough",
+            f"Only roughly: nothing speaks against it, but {worth}.",
+            f"Run about {longer} times as many steps{f', and {unseen}' if one else ''}.",
+        )
+    if one:
+        says = f"As far as one chain can show: its halves agree, and {worth}."
+        return Trust("yes", says, f"To be sure, {unseen}.")
+    return Trust("yes", f"Yes: the chains agree, and {worth}.", "Nothing more is needed.")
