@@ -124,8 +124,15 @@ def _drawer(start: Run, runs: Runs) -> tuple[RunForm, gr.Dropdown, gr.Button, gr
         form.put("beta", beta_slider(beta_facts, start.beta))
         tune = gr.Button("Find the β that accepts about half", elem_id="watch-tune")
         form.add("steps")
-        told = "empty: a new one for each run, which the status line names"
-        form.put("seed", gr.Number(None, label="Seed", info=told, elem_id="watch-seed"))
+        # without a placeholder Gradio would show, and send, 0
+        seed = gr.Number(
+            None,
+            label="Seed",
+            info="the same seed draws the same run again; the status line names each run's",
+            placeholder="new for each run",
+            elem_id="watch-seed",
+        )
+        form.put("seed", seed)
         form.add("chains")
         with fold("More", "watch-more"):
             form.add(*form.rest)
