@@ -133,9 +133,9 @@ for outcome in outcomes(Example(hack_mass=0.01, hack_reward=3.0, beta=1.0), samp
 
 # %%
 world = preset()
-for mistake in MISTAKES:
-    ends = broken(world, 1.0, mistake.rule)
-    print(f"{mistake.title:28} ends {ends.distance:.3f} away from the target")
+for name, rule in MISTAKES.items():
+    ends = broken(world, 1.0, rule)
+    print(f"{name:28} ends {ends.distance:.3f} away from the target")
 
 # %% [markdown]
 # ## 7. Can I trust it?

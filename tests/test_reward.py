@@ -103,7 +103,8 @@ async def test_two_rewards_are_chosen_run_named_and_linked(visit, toy_app):
     await page.wait_for_function(f"{API}.trace.end && {API}.position.source === 'live'")
     header = parse_trace(await page.evaluate(f"{API}.text")).header
     assert header.rm == "0.6*embedded + 0.4*embedded-weak"
-    assert header.rm in await page.inner_text("#watch-player")
+    named = "0.6 × 0.9M reward model + 0.4 × 0.9M weak reward model"
+    assert named in await page.inner_text("#watch-player")
     await page.wait_for_function("location.search.includes('rm=')")
     link = await page.evaluate("location.href")
     other = await visit(link)
