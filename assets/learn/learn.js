@@ -157,10 +157,14 @@ async function turn(to) {
   put(title, over ? "That was it" : stop.title);
   put(text, over ? lesson.end : stop.text);
   form = !over && stop.ask ? fields(stop.ask) : null;
-  question.replaceChildren(...(form ? [form.node] : []));
+  // without a button in the form the Enter key on a choice would not send it
+  const enter = h("button", { type: "submit", hidden: true });
+  question.replaceChildren(...(form ? [form.node, enter] : []));
   tell(answers()[k]);
   onward.replaceChildren(...(over ? furtherOn(lesson) : []));
   buttons();
+  // what is asked stands before the buttons: the Tab key leads there from the title
+  if (form && panel.contains(document.activeElement)) title.focus({ preventScroll: true });
   if (over) return light("");
   const at = k;
   const before = answers()[at];
