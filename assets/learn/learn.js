@@ -250,7 +250,7 @@ async function move({ at, lit }) {
   }
   if (mine !== k || !lesson) return;
   goTo(at, lead);
-  await light(lit, waits() ? lesson.stops[k].ask?.veil : "");
+  light(lit, waits() ? lesson.stops[k].ask?.veil : "");
 }
 
 /** The page keeps what is lit out from under the panel. */

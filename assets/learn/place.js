@@ -14,7 +14,7 @@ import { builder, put } from "../dom.js";
 
 const LIT = "learn-lit";
 const veils = builder("").h("style");
-const PATIENCE = 20000; // ms at most that something may take to appear: the Lab's plots are large
+const PACE = 150; // ms between looks for what is to be lit
 const LAST = 5; // the phase in which a step is over
 
 /** @returns {Player | undefined} */
@@ -26,7 +26,7 @@ export function player() {
 /** Whether motion is unwanted. */
 export const still = () => window.matchMedia("(prefers-reduced-motion: reduce)").matches;
 
-let ticket = 0; // the last that was asked for: what comes late for an earlier one is dropped
+let watch = 0;
 
 /**
  * Bring the page there.
@@ -45,33 +45,26 @@ export function goTo(place, lead) {
 }
 
 /**
- * Light what there is at a selector once it is there; "" lights nothing.
+ * Light what there is at a selector, as soon as it is there and wherever it moves to: a page that is
+ * brought to another state may still show what it showed before. "" lights nothing.
  * @param {string} selector
  * @param {string} [veil] a selector of what is hidden meanwhile, from its first frame on
  */
-export async function light(selector, veil = "") {
-  ticket += 1;
-  const mine = ticket;
+export function light(selector, veil = "") {
+  window.clearInterval(watch);
+  /** @type {Element | undefined} */
+  let node;
+  const look = () => {
+    if (node?.clientHeight && node.classList.contains(LIT)) return;
+    document.querySelector(`.${LIT}`)?.classList.remove(LIT);
+    node = [...document.querySelectorAll(selector)].find((each) => each.clientHeight);
+    node?.classList.add(LIT);
+    node?.scrollIntoView({ block: "nearest", behavior: still() ? "auto" : "smooth" });
+  };
   document.querySelector(`.${LIT}`)?.classList.remove(LIT);
   document.head.append(veils);
   put(veils, veil && `:is(${veil}) > * { visibility: hidden !important }`);
   if (!selector) return;
-  const node = await appears(selector, () => mine === ticket);
-  if (!node) return;
-  node.classList.add(LIT);
-  node.scrollIntoView({ block: "nearest", behavior: still() ? "auto" : "smooth" });
-}
-
-/**
- * The first element at a selector that is shown.
- * @param {string} selector
- * @param {() => boolean} wanted
- */
-async function appears(selector, wanted) {
-  for (const end = performance.now() + PATIENCE; wanted() && performance.now() < end;) {
-    const found = [...document.querySelectorAll(selector)].find((node) => node.clientHeight);
-    if (found) return found;
-    await new Promise((resolve) => window.requestAnimationFrame(resolve));
-  }
-  return null;
+  look();
+  watch = window.setInterval(look, PACE);
 }
