@@ -45,8 +45,8 @@ export function goTo(place, lead) {
 }
 
 /**
- * Light what there is at a selector, as soon as it is there and wherever it moves to: a page that is
- * brought to another state may still show what it showed before. "" lights nothing.
+ * Light what there is at a selector, as soon as it is there and wherever it moves to: a page that
+ * is brought to another state may still show what it showed before. "" lights nothing.
  * @param {string} selector
  * @param {string} [veil] a selector of what is hidden meanwhile, from its first frame on
  */
