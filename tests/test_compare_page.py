@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from components.common.evaluated import FOLDER, interval, standing, summarise
+from components.common.trust import trust
 from components.common.words import percent, si
 from components.compare.figures import compute_curves, reward_bins, reward_histograms, shares
 from components.compare.page import RECORDED, Shown, link_of
@@ -163,6 +164,16 @@ def test_one_problem_is_set_against_the_recorded_ones_of_its_kind() -> None:
 def test_compare_opens_with_watchs_problem() -> None:
     compared, watched = recorded_comparison().header, load_trace(WATCHED).header
     assert (compared.prompt, compared.reference) == (watched.prompt, watched.reference)
+
+
+def test_the_chain_has_the_verdict_that_watch_gives_the_same_states() -> None:
+    comparison = recorded_comparison()
+    data = shown(comparison)
+    for rung, cut in zip(data["ladders"]["flops"], ladder(comparison), strict=True):
+        chains = [[s.state.reward for s in chain[: cut.t + 1]] for chain in comparison.chains]
+        found = trust(chains)
+        assert rung["cards"][0]["trust"] == f"Can I trust it? {found.says} {found.next}"
+        assert all(card["trust"] is None for card in rung["cards"][1:])
 
 
 def test_recycled_votes_stand_beside_the_plain_ones() -> None:

@@ -28,6 +28,7 @@ export const h = builder(PREFIX).h;
  * @property {string | null} answer
  * @property {string} said the answer, or what stands in its place
  * @property {boolean | null} correct
+ * @property {string | null} trust whether its chain may be trusted
  * @property {string} [recycled]
  * @property {Bar[]} bars
  * @property {number | null} text its place in the list of texts
@@ -90,6 +91,7 @@ export function card(data, texts, recycled) {
       h("p.says", data.says)),
     h("div.answer", h(`b.${data.answer === null ? "words" : ""}`, data.said), mark(data.correct)),
     h("p.rule", h("span", data.rule),
+      data.trust ? h("small.trust", data.trust) : null,
       recycled && data.recycled ? h("small", data.recycled) : null),
     votes(data, recycled),
     h("div.chosen", h("h4", h("span", "Response shown"), reward), h("div.text", region, text)),

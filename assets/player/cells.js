@@ -209,7 +209,7 @@ export function ifsRow() {
   const ifs = h("div.ifs");
   const isNew = differs();
   return {
-    node: h("figure.panel.whatif", h("figcaption", "What if β were another?"),
+    node: h("figure.panel.whatif", h("figcaption", "What if β were different?"),
       h("p.small", "The same proposal and the same coin, at another β: the larger, the more the "
         + "reward is distrusted. For this step only: from here on the chains would differ."), ifs),
     draw({ trace, step, t, phase, data }) {

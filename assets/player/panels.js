@@ -314,7 +314,8 @@ export function histogramPanel() {
   const bottom = height - LOW;
   const svg = canvas(height);
   const panel = frame("Where the chain spends its time", svg, ["yes", "■", term("chain")],
-    ["base", "━", term("base")], ["ink", "╍", term("target", "target, estimated")]);
+    ["base", "━", term("base")], ["ink", "╍", term("target", "target: an endless chain, estimated")],
+  );
   const bars = s("path.bars");
   const base = s("path.base-line");
   const target = s("path.all-line");
@@ -430,7 +431,7 @@ export function answersPanel() {
       list.replaceChildren(...rows);
       const several = each.length > 1;
       put(title, open ? "How long it stayed at each text"
-        : several ? `Votes of all ${each.length} chains` : "Votes: every state counts once");
+        : several ? `Votes of all ${each.length} chains` : "Votes: one for every step");
       put(total, many(n, "state"));
       put(agree, several ? agreement(trace, each.map(([[answer]]) => answer)) : "");
     },

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from components.common.evaluated import interval, results_files, standing, summarise, task_of
+from components.common.trust import trust
 from components.common.words import Naming, in_a_sentence, mixed, names_of, number, percent, si
 from qalign_core.analysis.comparisons import (
     Budget,
@@ -221,6 +222,7 @@ def _card(
         "correct": outcome.correct,
         "rule": rule(comparison, outcome),
         "bars": _typical(outcome, waste) if is_open else _votes(comparison, decision, waste),
+        "trust": _trusted(comparison, cut) if outcome.method == "qalign" else None,
         "recycled": _recycled_line(comparison, decision, waste),
         "text": None if chosen is None else texts.setdefault(chosen.response.text, len(texts)),
         "reward": None if chosen is None else number(chosen.reward),
@@ -392,6 +394,12 @@ _LATENCY = {
     "chain": "a proposal waits for the verdict before it: the new tokens of the whole chain",
     "pool": "samples do not wait for one another: the longest one",
 }
+
+
+def _trusted(comparison: Comparison, cut: Cut) -> str:
+    """Whether the chain may be trusted, as Watch says it of the same states."""
+    found = trust([[s.state.reward for s in chain[: cut.t + 1]] for chain in comparison.chains])
+    return f"Can I trust it? {found.says} {found.next}"
 
 
 def _rhat(comparison: Comparison, cut: Cut) -> list[str]:

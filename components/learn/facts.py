@@ -13,6 +13,7 @@ from functools import cache
 from itertools import takewhile
 
 from components.common.evaluated import FOLDER, summarise
+from components.common.trust import trust
 from components.common.words import NAMES, number, percent
 from qalign_core.analysis.comparisons import Comparison, Outcome, full_cut, outcomes
 from qalign_core.analysis.curves import Point
@@ -253,6 +254,11 @@ class Walk:
     def votes(self, answer: str = "") -> int:
         """Votes of an answer, by default of the leader."""
         return round(self.share(answer) * self.states())
+
+    def trust(self) -> str:
+        """Whether the chains may be trusted so far, and what to do next."""
+        found = trust(self._rewards)
+        return f"{found.says} {found.next}"
 
     def mean_reward(self) -> float:
         """Mean reward of the states."""
