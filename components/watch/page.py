@@ -124,12 +124,11 @@ def _drawer(start: Run, runs: Runs) -> tuple[RunForm, gr.Dropdown, gr.Button, gr
         form.put("beta", beta_slider(beta_facts, start.beta))
         tune = gr.Button("Find the β that accepts about half", elem_id="watch-tune")
         form.add("steps")
-        # without a placeholder Gradio would show, and send, 0
-        seed = gr.Number(
-            None,
+        seed = gr.Textbox(  # an empty gr.Number shows, and sends, 0
             label="Seed",
             info="the same seed draws the same run again; the status line names each run's",
             placeholder="new for each run",
+            max_length=20,
             elem_id="watch-seed",
         )
         form.put("seed", seed)
@@ -176,7 +175,7 @@ def build_watch_page(runs: Runs, demo: gr.Blocks, trace: Path | None = None) -> 
     def asked(values: Sequence[Any]) -> Run:
         """The run of the settings; a seed that neither the visitor nor a link has set is new."""
         given = dict(zip(form.widgets, values, strict=True))
-        if given["seed"] is None:
+        if not (given["seed"] or "").strip():
             given["seed"] = secrets.randbelow(SEEDS)
         return form.read(list(given.values()))
 
