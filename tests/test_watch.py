@@ -131,8 +131,8 @@ async def test_two_visitors_do_not_mix(visit, toy_app):
         await page.wait_for_function(f"{API}.trace.end && {API}.position.source === 'live'")
         trace = parse_trace(await page.evaluate(f"{API}.text"))
         assert trace.header.seed == seed
-        assert [s.t for s in trace.steps] == list(range(65))
-        expected = parse_trace(toy_trace(64, seed=seed))
+        assert [s.t for s in trace.steps] == list(range(trace.header.steps + 1))
+        expected = parse_trace(toy_trace(trace.header.steps, seed=seed))
         assert [s.proposal.reward for s in trace.steps][1:] == [
             s.proposal.reward for s in expected.steps
         ][1:]
