@@ -18,8 +18,10 @@ API = "document.querySelector('#watch-player .qp').qalign"
 LESSONS = lessons()
 FIRST = next(iter(LESSONS.values()))
 APART = """() => {
-  const box = (s) => document.querySelector(s).getBoundingClientRect();
-  const lit = box('.learn-lit'), panel = box('.learn-panel');
+  const node = document.querySelector('.learn-lit');
+  if (!node) return false; // what is to be lit may be drawn in the next frame
+  const lit = node.getBoundingClientRect();
+  const panel = document.querySelector('.learn-panel').getBoundingClientRect();
   const seen = lit.bottom > 20 && lit.top < innerHeight - 20;
   const beside = lit.right <= panel.left + 1;
   return seen && (beside || lit.bottom > panel.bottom + 20);
