@@ -314,8 +314,8 @@ export function histogramPanel() {
   const bottom = height - LOW;
   const svg = canvas(height);
   const panel = frame("Where the chain spends its time", svg, ["yes", "■", term("chain")],
-    ["base", "━", term("base")], ["ink", "╍", term("target", "target: an endless chain, estimated")],
-  );
+    ["base", "━", term("base")],
+    ["ink", "╍", term("target", "target: an endless chain, estimated")]);
   const bars = s("path.bars");
   const base = s("path.base-line");
   const target = s("path.all-line");
