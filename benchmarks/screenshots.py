@@ -180,7 +180,7 @@ def states() -> list[State]:
               runs("compare", done)),
         *(State(f"results-{path.stem}", f"tab=results&set={path.stem}", "#results-beta .main-svg")
           for path in results_files()),
-        *(State(f"lab-{anchor}", "tab=lab", "#lab-distance .main-svg", _section(k))
+        *(State(f"lab-{anchor}", "tab=lab&lab-t=16", "#lab-distance .main-svg", _section(k))
           for k, anchor in enumerate(ANCHORS)),
     ]  # fmt: skip
 
@@ -263,11 +263,6 @@ async def readme(browser: Any, address: str, only: str) -> None:
         if only not in state:
             continue
         async with opened(browser, address, found[state]) as page:
-            if state == "lab-convergence":
-                step = page.locator("#lab-t input[type=number]")
-                await step.fill("16")
-                await step.press("Tab")
-                await page.get_by_text("at t = 16").wait_for()
             await look(page, width, height, dark)
             await take(page, README / f"{name}.png")
 
