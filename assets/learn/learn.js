@@ -129,7 +129,8 @@ async function open(name, focus = true) {
 function close(forGood = false) {
   if (!lesson) return;
   if (forGood) setSeen();
-  const plays = isFirstPass() && !still();
+  // at its end the run stays where the last stop spoke of it
+  const plays = isFirstPass() && !still() && k < lesson.stops.length - 1;
   lesson = null;
   openLesson("");
   light("");

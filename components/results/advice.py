@@ -16,7 +16,7 @@ RARE = 1 / 300
 """Single samples that are right, below which a chain can be right more often than any rule over as
 many samples as fit into the same compute; the Lab's model shows it."""
 LAB = "#lab-section-worth"
-POINTS = "points, with 95 % intervals, at the largest equal compute"
+POINTS = "(points, with 95 % intervals, at the largest equal compute)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,8 +178,8 @@ def _poor(name: str, found: Summary) -> Clause | None:
     return Clause(
         "No reward model, or a poor one",
         "Majority vote",
-        f"It uses none. On {name} it is right in {percent(majority.value)}; what others have more "
-        f"or less: {', '.join(told)} {POINTS}.",
+        f"It uses none. On {name} it is right in {percent(majority.value)}; the difference from "
+        f"it is {', '.join(told)} {POINTS}.",
     )
 
 

@@ -247,8 +247,9 @@ def _best_of_n(bon: Sequence[Point]) -> str:
     lost = difference(best, last)
     if lost.verdict == "ahead":
         return (
-            f"Best-of-n rises to {percent(best.value)} at n = {best.n} and falls to "
-            f"{percent(last.value)} at n = {last.n} ({gap(lost)}): it over-optimises this reward."
+            f"Best-of-n is right in {percent(best.value)} at n = {best.n} and in "
+            f"{percent(last.value)} at n = {last.n}; the first minus the second is {gap(lost)}: it "
+            "over-optimises this reward."
         )
     return (
         f"Best-of-n is best at n = {best.n} ({percent(best.value)}), which "

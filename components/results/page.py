@@ -153,7 +153,10 @@ def _build_sets(demo: gr.Blocks, files: tuple[Path, ...], led: gr.HTML | None) -
     with fold("All numbers, and what is counted as compute", "results-numbers"):
         gr.HTML(f'<p class="qc-sub">{COUNTED}</p>', **PLAIN)
         numbers = gr.HTML("", elem_id="results-table", **PLAIN)
-    _heading("Which should I use?", "By what one has, from all the sets in the list.")
+    _heading(
+        "Which should I use?",
+        "It depends on what you have. Each line rests on all the sets in the list.",
+    )
     advised = gr.HTML("", elem_id="results-advice", **PLAIN)
     _heading(
         "Does more reward mean more right answers?",
