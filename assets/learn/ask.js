@@ -81,6 +81,7 @@ function spot({ question, marks }) {
     min: low,
     max: high,
     step: (high - low) / PLACES,
+    value: (low + high) / 2, // after its ends: before them it would be cut off at 100
     oninput: () => put(Number(slider.value)),
   });
   const figure = s("svg.line", {
