@@ -143,7 +143,8 @@ def waits(found: Sequence[Outcome]) -> str:
     chain, pool = found[0], found[1]
     return (
         f"Not equal: the waiting. The chain’s {chain.sequential:,} new tokens come one after "
-        f"another; samples need not wait for one another, and the longest has {pool.sequential:,}."
+        "another; samples need not wait for one another, and the longest has "
+        f"{pool.sequential:,} tokens."
     )
 
 
