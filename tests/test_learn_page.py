@@ -114,7 +114,8 @@ async def test_every_lesson_goes_from_end_to_end_by_the_keyboard(visit, toy_app,
         sheet = Path(await (await saved.value).path()).read_text(encoding="utf-8")
         for stop in lesson.stops:
             if stop.ask:
-                assert stop.ask.question[:20] in sheet
+                asked = filled(stop.ask.question, stop.ask.then, stop.ask.then)
+                assert asked[:20] in sheet
         assert "You: " in sheet
         assert "(right)" in sheet
         assert "(not right)" in sheet
