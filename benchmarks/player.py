@@ -84,7 +84,10 @@ async def transport(browser: object, steps: int) -> None:
     with gr.Blocks() as demo:
         start = gr.Button("Start", elem_id="start")
         player = chain_player(
-            toy_trace(2), diagnose=lambda data: {"error": ""}, link=lambda head: {}
+            toy_trace(2),
+            diagnose=lambda data: {"error": ""},
+            link=lambda head: {},
+            around=lambda head: {},
         )
         start.click(stream, None, player, show_progress="hidden")
     with serve(demo, **app.launch_options()) as address:
