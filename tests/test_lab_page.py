@@ -184,7 +184,8 @@ async def test_the_lab_opens_computed_and_t_moves_the_chain_to_the_target(lab) -
 async def test_play_moves_t_and_pause_stops_it(lab) -> None:
     page = await lab()
     await page.locator("#lab-play").click()
-    await text_in(page, "lab-chain-facts", "at t = 3")
+    moved = "Number(document.querySelector('#lab-t input[type=number]').value) >= 3"
+    await page.wait_for_function(moved)
     await page.get_by_text("Pause").click()
     await page.locator("#lab-play", has_text="Play").wait_for()
     assert float(await page.locator("#lab-t input[type=number]").input_value()) >= 3
@@ -333,7 +334,7 @@ async def test_every_mistake_shows_its_distance(lab) -> None:
 async def test_the_acceptance_rate_is_revealed_after_the_guess(lab) -> None:
     page = await lab()
     await open_section(page, "Beta")
-    await text_in(page, "lab-beta-told", "what share of proposals")
+    await text_in(page, "lab-beta-told", "what share of the proposals")
     here = at_beta(WORLD, 0.6)
     expected = [f"{style.number(here.kl)} nats", f"{here.mean_reward:+.2f} SD"]
     await changes(page, "lab-beta-told", expected, slide(page, "lab-beta", 0.6))
