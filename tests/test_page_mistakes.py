@@ -289,7 +289,7 @@ async def test_the_label_of_u_stands_under_its_needle(visit):
         )
         assert bar["x"] - 1 <= label["x"]
         assert label["x"] + label["width"] <= bar["x"] + bar["width"] + 1
-        for number in await page.locator(".qp-bar-scale span").all():
+        for number in await page.locator(".qp-bar-scale > span").all():
             box = await number.bounding_box()
             if box and box["width"]:
                 apart = (
