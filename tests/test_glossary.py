@@ -99,7 +99,7 @@ async def test_the_glossary_has_every_idea_and_an_address_of_its_own(visit, toy_
     )
     await page.keyboard.press("Escape")
     await drawer.wait_for(state="hidden")
-    assert await page.evaluate("location.hash") == ""
+    await page.wait_for_function("location.hash === ''")
     for name in ("watch", "compare", "lab", "results"):
         await page.locator(f"#tab-{name}-button").click()
         await page.locator("[data-glossary]").click()
