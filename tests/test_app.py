@@ -24,7 +24,6 @@ from components import door
 from components.common.new_problem import new_problem
 from components.common.status import next_problem, status_value
 from components.common.theme import head
-from components.common.words import COUNTED
 from components.endpoints import settings
 from components.session.offer import Offer
 from components.session.runs import IDLE, Runs, Status
@@ -32,6 +31,7 @@ from components.watch.page import recorded_run
 from qalign_core import collect, run_chain
 from qalign_core.assets import ASSETS
 from qalign_core.errors import QAlignError
+from qalign_core.export.words import COUNTED
 from qalign_core.run import Limits, Run
 from qalign_core.runs.trace import parse_trace
 

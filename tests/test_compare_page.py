@@ -14,7 +14,6 @@ import pytest
 
 from components.common.evaluated import FOLDER, interval, standing, summarise
 from components.common.trust import trust
-from components.common.words import percent, si
 from components.compare.figures import compute_curves, reward_bins, reward_histograms, shares
 from components.compare.page import RECORDED, Shown, link_of
 from components.compare.view import conclusion, level_line, ranking, rule, view
@@ -30,6 +29,7 @@ from qalign_core.analysis.comparisons import (
 )
 from qalign_core.analysis.curves import curves, paired
 from qalign_core.analysis.record import draws_of
+from qalign_core.export.words import percent, si
 from qalign_core.run import Run
 from qalign_core.runs.generated import kind_of
 from qalign_core.runs.trace import load_trace, parse_trace

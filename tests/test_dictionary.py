@@ -12,12 +12,12 @@ import plotly.graph_objects as go
 import pytest
 from browser import ROOT
 
-from components.common.style import COLOURS, DASHES, MOST_TICKS, SYMBOLS, log_axis, tick_text
-from components.common.words import NAMES, OPEN_NAMES
+from components.common.style import COLOURS, DASHES, SYMBOLS, log_axis
 from components.lab.page import SECTIONS
 from qalign_core.analysis.comparisons import METHODS
 from qalign_core.export import dictionary
 from qalign_core.export.dictionary import Idea, colours, ideas
+from qalign_core.export.words import MOST_TICKS, NAMES, OPEN_NAMES, tick_text
 from qalign_core.registry import entries
 
 GROUNDS = (("#ffffff", "#f6f7f9"), ("#171e2a", "#0f141d"))

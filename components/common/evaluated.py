@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from components.common.words import signed
 from qalign_core.analysis.curves import NARROW, Difference, Point, Verdict, curves
 from qalign_core.analysis.diagnostics import Acceptance, acceptance_of
 from qalign_core.analysis.record import Draws
 from qalign_core.assets import ASSETS
+from qalign_core.export.words import signed
 from qalign_core.runs.results import Results, unpack
 from qalign_core.types import SetHeader
 

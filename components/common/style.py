@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from qalign_core.analysis.comparisons import METHODS, Method
 from qalign_core.export.dictionary import colour, ideas
+from qalign_core.export.words import MOST_TICKS, log_ticks, tick_text
 
 BLUE, ORANGE, TEAL, GREY = colour("chain"), colour("bon"), colour("wmv"), colour("base")
 INK, VIOLET, RED = colour("target"), colour("proposed"), colour("wrong")
@@ -16,8 +17,6 @@ DASHES: dict[Method, str] = {method: ideas()[method].line for method in METHODS}
 GRID = "#dfe3ea"
 FONT = {"family": "IBM Plex Sans, system-ui, sans-serif", "size": 13, "color": INK}
 """The page's typeface, in figures too."""
-MOST_TICKS = 10
-"""Labelled ticks of an axis."""
 
 
 def line_of(id_: str) -> dict[str, object]:
@@ -50,37 +49,6 @@ def log_axis(
         "ticktext": [tick_text(tick) for tick in ticks],
         **axis,
     }
-
-
-def log_ticks(low: float, high: float, most: int = MOST_TICKS) -> list[float]:
-    """Round numbers from a little below `low` to a little above `high`, at most `most` of them.
-
-    As many of 1, 2 and 5 in each power of ten as there is room for, or only every so many powers.
-    """
-    first, last = math.floor(math.log10(low)) - 1, math.ceil(math.log10(high)) + 1
-    for digits, every in (((1, 2, 5), 1), ((1, 3), 1), ((1,), 1), ((1,), 2), ((1,), 3), ((1,), 6)):
-        ticks = [
-            float(f"{digit}e{power}")
-            for power in range(first, last + 1)
-            if power % every == 0
-            for digit in digits
-        ]
-        within = [tick for tick in ticks if low / 1.2 <= tick <= high * 1.2]
-        if len(within) <= most:
-            break
-    return within
-
-
-def tick_text(value: float) -> str:
-    """A round number as an axis says it: 0.05, 200, 5k, 2M; powers where there is no such word."""
-    for factor, prefix in ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if factor <= value < 1000 * factor:
-            return f"{value / factor:g}{prefix}"
-    if 0.001 <= value < 1000:
-        return f"{value:g}"
-    mantissa, exponent = f"{value:.0e}".split("e")
-    power = f"10<sup>{int(exponent)}</sup>".replace("-", "−")
-    return power if mantissa == "1" else f"{mantissa} × {power}"
 
 
 def frame(height: int, **layout: object) -> dict[str, object]:

@@ -10,12 +10,12 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from components.common.style import COLOURS, DASHES, GREY, GRID, SYMBOLS, frame, line_of, log_axis
-from components.common.words import number
 from components.compare.view import naming, writing_task
 from qalign_core.analysis.comparisons import METHODS, Comparison, Cut, Method, outcomes
 from qalign_core.analysis.curves import Point
 from qalign_core.analysis.mixture import fit_mixture, tilt
 from qalign_core.analysis.record import Measure
+from qalign_core.export.words import number
 from qalign_core.runs.generated import WritingTask, constraints
 
 MEASURES: dict[Measure, str] = {

@@ -21,7 +21,6 @@ from components.common.status import (
     status_value,
     stop_run,
 )
-from components.common.words import COUNTED
 from components.compare.figures import compute_curves, reward_histograms
 from components.compare.view import ranking, view, writing_task
 from components.session.drawing import draw_run
@@ -33,6 +32,7 @@ from qalign_core.analysis.record import Measure, draws_of, measure_of
 from qalign_core.assets import ASSETS
 from qalign_core.errors import InvalidSetting, QAlignError
 from qalign_core.export.dictionary import with_terms
+from qalign_core.export.words import COUNTED
 from qalign_core.run import Run
 from qalign_core.runs.report import to_csv
 from qalign_core.runs.trace import load_trace, trace_lines

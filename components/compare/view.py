@@ -12,7 +12,6 @@ from typing import Any
 
 from components.common.evaluated import interval, results_files, standing, summarise, task_of
 from components.common.trust import trust
-from components.common.words import Naming, in_a_sentence, mixed, names_of, number, percent, si
 from qalign_core.analysis.comparisons import (
     Budget,
     Comparison,
@@ -27,6 +26,7 @@ from qalign_core.analysis.comparisons import (
 from qalign_core.analysis.curves import paired
 from qalign_core.analysis.diagnostics import acceptance, agreement
 from qalign_core.errors import QAlignError
+from qalign_core.export.words import Naming, in_a_sentence, mixed, names_of, number, percent, si
 from qalign_core.runs.generated import WritingTask, constraints, kind_of, read_writing_task
 from qalign_core.types import Decision
 

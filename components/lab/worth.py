@@ -12,7 +12,6 @@ import gradio as gr
 
 from components.common.evaluated import results_files, title_of
 from components.common.style import COLOURS, DASHES, GREY, SYMBOLS
-from components.common.words import NAMES, in_a_sentence
 from components.lab.section import Section
 from components.lab.style import (
     DOTTED,
@@ -34,6 +33,7 @@ from qalign_core.analysis.near_misses import near_misses
 from qalign_core.assets import ASSETS
 from qalign_core.errors import QAlignError
 from qalign_core.exact.decisions import Found, Situation, explore
+from qalign_core.export.words import NAMES, in_a_sentence
 from qalign_core.runs.results import unpack
 
 MAP = ASSETS / "lab" / "worth.json"

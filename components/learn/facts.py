@@ -14,7 +14,6 @@ from itertools import takewhile
 
 from components.common.evaluated import FOLDER, summarise
 from components.common.trust import trust
-from components.common.words import NAMES, number, percent
 from qalign_core.analysis.comparisons import Comparison, Outcome, full_cut, outcomes
 from qalign_core.analysis.curves import Point
 from qalign_core.analysis.diagnostics import acceptance, agreement, ess
@@ -36,6 +35,7 @@ from qalign_core.exact.wrong_reward import METHODS as WAYS
 from qalign_core.exact.wrong_reward import SAMPLES, Example
 from qalign_core.exact.wrong_reward import Outcome as Way
 from qalign_core.exact.wrong_reward import outcomes as exact_outcomes
+from qalign_core.export.words import NAMES, number, percent
 from qalign_core.runs.trace import load_trace
 from qalign_core.types import ScoredResponse, Trace
 

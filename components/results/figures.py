@@ -11,7 +11,11 @@ from plotly.subplots import make_subplots
 
 from components.common.evaluated import MARGIN, gap, standing
 from components.common.style import COLOURS, DASHES, GREY, GRID, SYMBOLS, frame, log_axis
-from components.common.words import (
+from qalign_core.analysis.comparisons import METHODS, Method
+from qalign_core.analysis.curves import Difference, Point, difference, is_level, paired
+from qalign_core.analysis.diagnostics import Acceptance
+from qalign_core.analysis.tuning import BetaPoint
+from qalign_core.export.words import (
     NAMES,
     Naming,
     in_a_sentence,
@@ -21,10 +25,6 @@ from components.common.words import (
     si,
     signed,
 )
-from qalign_core.analysis.comparisons import METHODS, Method
-from qalign_core.analysis.curves import Difference, Point, difference, is_level, paired
-from qalign_core.analysis.diagnostics import Acceptance
-from qalign_core.analysis.tuning import BetaPoint
 from qalign_core.types import SetHeader
 
 PAPER_METHODS = ("BoN", "MV", "WMV", "QAlign", "DPO + MV")

@@ -14,7 +14,6 @@ import gradio as gr
 
 from components.common.evaluated import FOLDER, beside, results_files, summarise, title_of
 from components.common.folding import fold
-from components.common.words import COUNTED
 from components.results.advice import advice_html
 from components.results.figures import (
     beside_table,
@@ -31,6 +30,7 @@ from components.results.figures import (
 from qalign_core.analysis.tuning import BetaPoint, against_beta
 from qalign_core.errors import QAlignError
 from qalign_core.export.dictionary import with_terms
+from qalign_core.export.words import COUNTED
 
 BETAS = (1 / 8, 1 / 4, 1 / 2, 1 / 2**0.5, 1.0, 2**0.5, 2.0, 4.0, 8.0)
 """Multiples of the run's beta at which the page shows what another one does."""

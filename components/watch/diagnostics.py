@@ -10,7 +10,6 @@ from statistics import stdev
 from typing import Any
 
 from components.common.trust import ROUGH, trust
-from components.common.words import mixed, number
 from qalign_core.analysis.diagnostics import (
     agreement,
     autocorrelation,
@@ -20,6 +19,7 @@ from qalign_core.analysis.diagnostics import (
 )
 from qalign_core.analysis.mixture import best_of_n_as_alignment, fit_mixture
 from qalign_core.errors import InvalidSetting
+from qalign_core.export.words import mixed, number
 
 MAX_CHAINS = 64
 MAX_VALUES = 100_000

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import gradio as gr
 
-from components.common.words import number
 from qalign_core.assets import ASSETS
 from qalign_core.errors import QAlignError
 from qalign_core.export.command import command_of
 from qalign_core.export.page import page_around
+from qalign_core.export.words import number
 from qalign_core.registry import entries
 from qalign_core.run import Run
 from qalign_core.runs.trace import TraceReader
