@@ -19,12 +19,13 @@ from typing import Any
 from tqdm import tqdm
 
 from qalign_core.analysis.comparisons import Comparison, full_cut, outcomes
-from qalign_core.analysis.curves import curves, verdict
+from qalign_core.analysis.curves import Difference, Point, curves
 from qalign_core.analysis.diagnostics import acceptance, acceptance_of
 from qalign_core.analysis.tuning import tune_beta
 from qalign_core.assets import ASSETS
 from qalign_core.errors import InvalidSetting, InvalidTask, QAlignError, on_disk
 from qalign_core.export.page import page
+from qalign_core.export.tables import to_csv, to_latex
 from qalign_core.models.progress import TOLD
 from qalign_core.protocols import AnswerExtractor, LanguageModel, RewardModel
 from qalign_core.reading import is_text, shown
@@ -32,7 +33,7 @@ from qalign_core.registry import is_address, load_language_model, load_reward_mo
 from qalign_core.run import MAX_STEPS, OPEN, Run, Sampling, check_count
 from qalign_core.runs.folder import answer_of, answers_in, load_results, results_in, run_set
 from qalign_core.runs.problem_sets import Problem, load_problems
-from qalign_core.runs.report import report
+from qalign_core.runs.report import Report, differences
 from qalign_core.runs.results import Results, pack
 from qalign_core.runs.runner import Drawn, header_of, record
 from qalign_core.runs.trace import TraceFile, end_line, open_trace, trace_text
@@ -133,6 +134,8 @@ def _parser() -> argparse.ArgumentParser:
         help="folder or packed file; by default those that a checkout has",
     )
     tables.add_argument("--json", action="store_true", help="print the numbers as JSON")
+    tables.add_argument("--csv", type=Path, metavar="FILE", help="write all numbers as CSV")
+    tables.add_argument("--latex", type=Path, metavar="FILE", help="write the tables for LaTeX")
     tables.set_defaults(command=_report)
 
     tune = commands.add_parser("tune", help="the beta at which a share of proposals is accepted")
@@ -470,27 +473,31 @@ async def _report(options: argparse.Namespace) -> None:
     for path in options.paths:
         name = path.stem if path.stem not in sets else str(path)
         sets[name] = load_results(path)
-    made = report(sets)
+    made = Report(sets)
+    for path, form in ((options.csv, to_csv), (options.latex, to_latex)):
+        if path is not None:
+            with on_disk(path, "written", "give the path of a new file", InvalidSetting):
+                path.write_text(form(made), encoding="utf-8", newline="")
     if options.json:
-        print(json.dumps(made, allow_nan=False))
+        print(json.dumps(made.json(), allow_nan=False))
         return
-    for name in sets:
-        print(f"{name}\n  {'method':8}{'n':>6}{'FLOPs':>10}  accuracy, %")
-        for row in (row for row in made["rows"] if row["set"] == name):
-            print(f"  {row['method']:8}{_at(row)}  {_percent(row, 'accuracy', '.1f')}")
-        print("  difference, points, paired over problems")
-        for row in (row for row in made["paired"] if row["set"] == name):
-            said = verdict(row["low"], row["high"])
-            pair = f"{row['a']} - {row['b']}"
-            print(f"  {pair:14}{_at(row)}  {_percent(row, 'difference', '+.1f')}  {said}")
+    for group in made.groups:
+        for name, points in group.lines:
+            print(f"{name}\n  {'method':11}{'n':>6}{'FLOPs':>10}  accuracy, %")
+            for p in points:
+                print(f"  {p.method:11}{_at(p, group.flops)}  {_percent(p, '.1f')}")
+            print("  difference, points, paired over problems")
+            for d in differences(points):
+                at = _at(d, group.flops)
+                print(f"  {f'{d.a} - {d.b}':21}{at}  {_percent(d, '+.1f')}  {d.verdict}")
 
 
-def _at(row: dict[str, Any]) -> str:
-    return f"{row['n']:6}" + (f"{'-':>10}" if row["flops"] is None else f"{row['flops']:10.2e}")
+def _at(found: Point | Difference, flops: bool) -> str:
+    return f"{found.n:6}" + (f"{found.spent:10.2e}" if flops else f"{'-':>10}")
 
 
-def _percent(row: dict[str, Any], name: str, form: str) -> str:
-    value, low, high = (format(100 * row[key], form) for key in (name, "low", "high"))
+def _percent(found: Point | Difference, form: str) -> str:
+    value, low, high = (format(100 * x, form) for x in (found.value, found.low, found.high))
     return f"{value} [{low}, {high}]"
 
 

@@ -15,7 +15,7 @@ from qalign_core.analysis.record import Record
 from qalign_core.cli import main
 from qalign_core.errors import InvalidTrace
 from qalign_core.reading import HUGE, LARGEST, are_ids, from_json, is_finite, is_whole, shown
-from qalign_core.runs.report import report
+from qalign_core.runs.report import Report
 from qalign_core.runs.results import MAX_BYTES, Results, header_json, pack, read_set_header, unpack
 from qalign_core.types import SetHeader
 
@@ -120,7 +120,8 @@ def header_with(**changes):
 
 
 def test_what_was_packed_is_read_again(tmp_path) -> None:
-    assert report({"set": unpack(members(tmp_path))}) == report({"set": results()})
+    made = Report({"set": results()}).json()
+    assert Report({"set": unpack(members(tmp_path))}).json() == made
 
 
 WRONG = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from dataclasses import replace
@@ -11,12 +12,27 @@ from typing import Any
 import numpy as np
 import pytest
 
-from qalign_core.analysis.curves import NARROW, Curve, Point, curves, difference, paired, verdict
+from qalign_core.analysis.comparisons import METHODS
+from qalign_core.analysis.curves import (
+    NARROW,
+    Curve,
+    Difference,
+    Point,
+    averaged,
+    best_of,
+    curves,
+    difference,
+    level_n,
+    paired,
+    verdict,
+)
+from qalign_core.analysis.landmarks import crossing, gain, turn
+from qalign_core.analysis.own_beta import FACTORS, at_own_beta, chosen_elsewhere, part_of
 from qalign_core.analysis.record import Record
 from qalign_core.assets import ASSETS
 from qalign_core.cli import main
 from qalign_core.errors import InvalidSetting
-from qalign_core.runs.report import OTHERS, report
+from qalign_core.runs.report import AVERAGE, OTHERS, Report, differences
 from qalign_core.runs.results import Results, pack, unpack
 from qalign_core.types import SetHeader
 
@@ -84,8 +100,13 @@ CARD = {
 
 
 @pytest.fixture(scope="module")
-def shipped() -> dict[str, list[dict[str, Any]]]:
-    return report({path.stem: unpack(path) for path in sorted(RESULTS.glob("*.zip"))})
+def made() -> Report:
+    return Report({path.stem: unpack(path) for path in sorted(RESULTS.glob("*.zip"))})
+
+
+@pytest.fixture(scope="module")
+def shipped(made: Report) -> dict[str, list[dict[str, Any]]]:
+    return made.json()
 
 
 def test_where_the_vote_of_samples_is_ahead_it_is_not_called_level(
@@ -121,23 +142,33 @@ def test_the_cards_table_of_differences_is_the_reports(
 
 
 def test_the_page_of_results_says_the_reports_numbers(
-    shipped: dict[str, list[dict[str, Any]]],
+    made: Report, shipped: dict[str, list[dict[str, Any]]]
 ) -> None:
     said = " ".join(
         (ASSETS.parent / "docs/results.md").read_text("utf-8").replace("**", "").split()
     )
     found = {(r["set"], r["b"], r["n"]): r for r in shipped["paired"]}
+    (average,) = (group.average for group in made.groups if group.average)
+    found |= {(AVERAGE, d.b, d.n): _as_row(d) for d in differences(average)}
     for place in (("in_distribution", "wmv", 256), ("shifted", "wmv", 256), ("long", "wmv", 256),
-                  ("in_distribution-weak", "mv", 128)):  # fmt: skip
+                  ("in_distribution-weak", "mv", 128), ("in_distribution", "wmv_own", 256),
+                  ("shifted", "wmv_own", 256), ("long", "wmv_own", 256),
+                  (AVERAGE, "wmv", 256)):  # fmt: skip
         value, low, high = (100 * found[place][key] for key in ("difference", "low", "high"))
         one = f"{value:+.1f}" if value > 0 else f"{value:.1f}"
         assert re.search(rf"{re.escape(one)} (points )?\({low:.1f} to {high:.1f}\)", said), place
     at = {(r["set"], r["method"], r["n"]): r for r in shipped["rows"]}
+    own = [at[name, "wmv_own", 256]["accuracy"] for name in ("in_distribution", "shifted", "long")]
+    assert "{:.1f}, {:.1f} and {:.1f} % of the three sets".format(*(100 * x for x in own)) in said
     for name in ("in_distribution", "shifted", "long"):
         columns = [("mv", 1), *((method, 256) for method in ("mv", "bon", "wmv", "qalign"))]
         rows = [[100 * at[name, *c][key] for key in ("accuracy", "low", "high")] for c in columns]
         cells = [f"{value:.1f} ({low + 1e-9:.0f}-{high + 1e-9:.0f})" for value, low, high in rows]
         assert f"| {name.replace('_', ' ')} | {' | '.join(cells)} |" in said
+
+
+def _as_row(found: Difference) -> dict[str, float]:
+    return {"difference": found.value, "low": found.low, "high": found.high}
 
 
 @pytest.mark.parametrize("path", sorted(RESULTS.glob("*.zip")), ids=lambda path: path.stem)
@@ -187,7 +218,7 @@ def test_the_command_prints_the_report_as_a_table_and_as_json(tmp_path, capsys) 
     path = pack(results, tmp_path / "toy.zip")
     assert main(["report", str(path), "--json"]) == 0
     made = json.loads(capsys.readouterr().out)
-    assert made == report({"toy": unpack(path)})
+    assert made == Report({"toy": unpack(path)}).json()
     assert {tuple(row) for row in made["rows"]} == {
         ("set", "method", "n", "flops", "accuracy", "low", "high")
     }
@@ -197,6 +228,7 @@ def test_the_command_prints_the_report_as_a_table_and_as_json(tmp_path, capsys) 
     assert {(row["a"], row["b"], row["n"]) for row in made["paired"]} == {
         ("qalign", other, n) for other in OTHERS for n in (1, 2, 4, 8)
     }
+    assert {row["method"] for row in made["rows"]} == {*METHODS, "one", "any", "wmv_own"}
     assert main(["report", str(path)]) == 0
     said = capsys.readouterr().out
     assert "toy\n" in said
@@ -222,3 +254,200 @@ def test_a_packed_file_keeps_how_many_chains_there_were(tmp_path) -> None:
     results = results_of(record("a", 0), record("b", 1, n_chains=2))
     again = unpack(pack(results, tmp_path / "two.zip"))
     assert [r.n_chains for r in again.records] == [1, 2]
+
+
+# --- any of n, averages, bold ----------------------------------------------------------------
+
+
+def test_any_of_n_is_the_share_of_all_subsets_that_hold_a_right_sample() -> None:
+    draws = results_of(record("p", 3))
+    (each,) = draws.records
+    right = each.is_right(each.pool_answer)
+    assert 0 < right.sum() < 8
+    found = {p.n: p.value for p in curves(draws, n_bootstrap=2) if p.method == "any"}
+    for n in (1, 2, 4, 8):
+        held = [any(right[k] for k in subset) for subset in itertools.combinations(range(8), n)]
+        assert found[n] == pytest.approx(np.mean(held))
+    (one,) = (p for p in curves(draws, n_bootstrap=2) if p.method == "one")
+    assert (one.n, one.value) == (1, pytest.approx(right.mean()))
+
+
+def test_what_one_waits_for_is_the_longest_sample_or_the_whole_chain() -> None:
+    first = record("p", 3, n_chains=2)
+    lengths = np.array([3, 9, 4, 1, 5, 5, 2, 8])
+    first = replace(
+        first,
+        pool_cost=np.stack([lengths, lengths], 1),
+        chain_cost=np.stack([np.tile([6, 2], 8)] * 2, 1),
+    )
+    at = {(p.method, p.n): p for p in curves(results_of(first), n_bootstrap=2)}
+    for n in (1, 2, 4, 8):
+        longest = [max(subset) for subset in itertools.combinations(lengths.tolist(), n)]
+        assert at["mv", n].waited == pytest.approx(np.mean(longest))
+    chain = at["qalign", 8]
+    assert chain.waited == 6 * chain.used / 2  # the longer of the two chains
+    assert chain.tokens == 8 * chain.used / 2
+
+
+def test_an_average_counts_every_set_the_same_and_draws_problems_again_within_each() -> None:
+    rng = np.random.default_rng(0)
+    small, large = (rng.random(50) < 0.9).tolist(), (rng.random(400) < 0.3).tolist()
+    (mean,) = averaged([[point("wmv", small)], [point("wmv", large)]])
+    assert mean.value == pytest.approx((np.mean(small) + np.mean(large)) / 2)
+    assert mean.strata == (50, 400)
+    half = 1.96 * np.sqrt(np.var(small) / 50 + np.var(large) / 400) / 2
+    assert (mean.high - mean.low) / 2 == pytest.approx(half, rel=0.1)
+    (other,) = averaged([[point("bon", [0.0] * 50)], [point("bon", [0.0] * 400)]])
+    found = difference(mean, other)
+    assert (found.value, found.low) == (
+        pytest.approx(mean.value),
+        pytest.approx(mean.low, abs=5e-3),
+    )
+
+
+def test_an_average_has_only_budgets_that_every_set_has_and_every_chain_has_spent() -> None:
+    long = [point("qalign", [1.0, 0.0]), point("any", [1.0, 0.0]), point("wmv", [1.0, 1.0])]
+    short = [replace(long[0], spent=0.5), *long[1:], replace(long[2], n=16)]
+    assert {p.method for p in averaged([long, long])} == {"qalign", "any", "wmv"}
+    assert {p.method for p in averaged([long, short])} == {"any", "wmv"}
+    assert (level_n(long), level_n(short)) == (8, None)
+
+
+def test_best_are_all_that_the_paired_interval_does_not_tell_apart_from_the_best() -> None:
+    top = [1.0] * 90 + [0.0] * 10
+    near = [1.0] * 89 + [0.0, 1.0, *[0.0] * 9]  # as often, on other problems
+    far = [1.0] * 80 + [0.0] * 20
+    found = [point("qalign", top), point("wmv", near), point("bon", far)]
+    assert best_of(found) == {"qalign", "wmv"}
+    # of unpaired intervals that of "bon" would overlap: 80 and 90 of 100 are 9 points apart
+    assert best_of(found[2:]) == {"bon"}
+
+
+# --- each method at its own beta -------------------------------------------------------------
+
+
+def test_no_problem_has_a_say_in_the_choice_that_decides_it() -> None:
+    values = np.array([[1.0, 1.0, 0.0, 0.0], [0.0, 0.0, 1.0, 1.0]])
+    parts = np.array([0, 0, 1, 1])
+    # part 0 alone likes the first choice, and so part 1 gets it
+    assert chosen_elsewhere(values, parts).tolist() == [1, 1, 0, 0]
+    assert chosen_elsewhere(np.ones((2, 4)), parts).tolist() == [0] * 4  # the stated one, of equals
+
+
+def test_a_beta_found_on_other_problems_does_not_flatter_itself() -> None:
+    rng, elsewhere, on_itself = np.random.default_rng(0), [], []
+    parts = np.array([part_of(f"p{k}") for k in range(100)])
+    for _ in range(200):
+        values = (rng.random((9, 100)) < 0.5).astype(float)  # no choice is better than another
+        elsewhere.append(values[chosen_elsewhere(values, parts), np.arange(100)].mean())
+        on_itself.append(values.mean(axis=1).max())
+    # the mean of 200 has a standard error of 0.0036 or less
+    assert np.mean(elsewhere) == pytest.approx(0.5, abs=0.015)
+    assert np.mean(on_itself) > 0.56
+
+
+def test_the_problems_are_dealt_by_their_ids_alone_into_parts_of_about_a_size() -> None:
+    counts = np.bincount([part_of(f"in_distribution-{k}") for k in range(1000)])
+    assert len(counts) == 5
+    assert counts.min() > 150  # the standard deviation is 13
+    assert [part_of(id_) for id_ in ("p0", "p1", "\ud800")] == [
+        part_of(id_) for id_ in ("p0", "p1", "\ud800")
+    ]
+
+
+def test_weights_and_chains_are_decided_at_their_own_beta() -> None:
+    records = [record(f"p{k}", k) for k in range(30)]
+    stated = results_of(*records)
+    # the same problems at a beta at which every state is right
+    all_right = [replace(each, chain_answer=np.zeros(8, dtype=int)) for each in records]
+    other = Results(replace(stated.header, beta=2.0), tuple(all_right))
+    found = {(p.method, p.n): p for p in at_own_beta(curves(stated), [stated, other])}
+    assert {method for method, _ in found} == {"wmv_own", "qalign_own"}
+    assert found["qalign_own", 8].each == (1.0,) * 30
+    tried = {f: {p.n: p for p in curves(stated, beta=f) if p.method == "wmv"} for f in FACTORS}
+    parts = [part_of(each.id) for each in records]
+    for k, part in enumerate(parts):
+        means = {
+            f: np.mean([v for v, at in zip(points[8].each, parts, strict=True) if at != part])
+            for f, points in tried.items()
+        }
+        best = max(FACTORS, key=lambda f: means[f])  # the first of equals
+        assert found["wmv_own", 8].each[k] == tried[best][8].each[k]
+    few = results_of(*records[:9])
+    assert at_own_beta(curves(few), [few]) == []
+
+
+def test_results_at_several_betas_are_one_set_with_one_stated_beta() -> None:
+    records = [record(f"p{k}", k) for k in range(20)]
+    stated = results_of(*records)
+    other = Results(replace(stated.header, beta=2.0), stated.records)
+    elsewhere = Results(replace(stated.header, digest="another"), stated.records)
+    made = Report({"toy-2": other, "toy": stated, "far": elsewhere})
+    (group,) = made.groups
+    assert [each.name for each in made.sets if each.stated] == ["toy", "far"]
+    assert {p.strata for p in group.average} == {(20, 20)}
+    own = {row["set"] for row in made.json()["rows"] if row["method"] == "qalign_own"}
+    assert own == {"toy"}
+    weak = Results(replace(stated.header, rm="weak"), stated.records)
+    assert [g.rm for g in Report({"toy": stated, "weak": weak}).groups] == [
+        stated.header.rm,
+        "weak",
+    ]
+
+
+# --- where curves turn and cross -------------------------------------------------------------
+
+
+def curve(method: Curve, shares: list[float], n_problems: int = 200) -> list[Point]:
+    """A method right on the first so many problems at n = 1, 2, 4, ..., each costing n."""
+    made = []
+    for k, share in enumerate(shares):
+        each = (np.arange(n_problems) < share * n_problems).astype(float).tolist()
+        made.append(replace(point(method, each, spent=2.0**k), n=2**k))
+    return made
+
+
+def test_best_of_n_turns_where_more_samples_harm_beyond_doubt() -> None:
+    falls = turn(curve("bon", [0.4, 0.6, 0.9, 0.8, 0.6]))
+    assert falls is not None
+    assert (falls.n, falls.last, falls.seen) == (4, 16, True)
+    assert falls.low == falls.high == 4
+    assert falls.lost.value == pytest.approx(0.3)
+    rises = turn(curve("bon", [0.4, 0.6, 0.9]))
+    assert rises is not None
+    assert not rises.seen
+    doubtful = turn(curve("bon", [0.4, 0.605, 0.6]))
+    assert doubtful is not None
+    assert (doubtful.n, doubtful.seen) == (2, False)
+    assert turn(curve("bon", [0.5])) is None
+
+
+def test_two_methods_cross_between_two_budgets_on_the_logarithmic_scale() -> None:
+    chain, votes = curve("qalign", [0.1, 0.2, 0.6, 0.8]), curve("wmv", [0.3, 0.4, 0.5, 0.5])
+    found = crossing([*chain, *votes], "qalign", "wmv")
+    assert found is not None
+    assert (found.ahead, found.behind, found.last) == ("qalign", "wmv", 8.0)
+    # from -0.2 at 2 to +0.1 at 4: two thirds of the way
+    assert found.spent == pytest.approx(2 * 2 ** (2 / 3))
+    assert found.seen
+    assert 2 < found.low <= found.spent <= found.high < 4
+    turned = crossing([*chain, *votes], "wmv", "qalign")
+    assert turned == found
+    always = crossing([*curve("qalign", [0.5, 0.9]), *curve("wmv", [0.4, 0.6])], "qalign", "wmv")
+    assert always is not None
+    assert (always.spent, always.high) == (0.0, 0.0)
+    near = crossing([*curve("qalign", [0.5, 0.605]), *curve("wmv", [0.6, 0.6])], "qalign", "wmv")
+    assert near is not None
+    assert not near.seen
+    alike = crossing([*curve("qalign", [0.5]), *curve("wmv", [0.5])], "qalign", "wmv")
+    assert alike is None
+
+
+def test_a_gain_is_a_ratio_with_an_interval_of_ratios() -> None:
+    (one,), (many,) = curve("one", [0.2]), curve("qalign", [0.8])
+    value, low, high = gain(many, one)
+    assert value == pytest.approx(4)
+    assert 2.8 < low < 4 < high < 6
+    (never,) = curve("one", [0.0])
+    assert gain(many, never)[0] == np.inf
+    assert gain(never, one) == (0, 0, 0)

@@ -32,7 +32,7 @@ from qalign_core.run import Run
 from qalign_core.runs.folder import load_results, run_set
 from qalign_core.runs.generated import WritingTask
 from qalign_core.runs.problem_sets import Problem
-from qalign_core.runs.report import report
+from qalign_core.runs.report import Report
 from qalign_core.runs.results import Results, pack
 from qalign_core.types import Response, Trace, TraceHeader
 
@@ -264,8 +264,9 @@ def test_acceptance_leaves_the_initial_draw_out(results):
 
 def test_a_report_is_plain_json_and_a_packed_file_gives_the_same(tmp_path, results):
     packed = pack(results, tmp_path / "set.npz")
-    assert report({"set": load_results(packed)}) == report({"set": results})
-    json.dumps(report({"set": results}), allow_nan=False)
+    made = Report({"set": results}).json()
+    assert Report({"set": load_results(packed)}).json() == made
+    json.dumps(made, allow_nan=False)
     assert load_results(packed).header == results.header
     for one, other in zip(load_results(packed).records, results.records, strict=True):
         assert one.id == other.id

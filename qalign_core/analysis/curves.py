@@ -12,7 +12,7 @@ same for both methods. The difference problem by problem does not.
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Literal
 
@@ -26,8 +26,12 @@ from qalign_core.errors import InvalidSetting
 from qalign_core.run import check_beta
 from qalign_core.types import Array
 
-Curve = Literal["qalign", "bon", "mv", "wmv", "any"]
+Curve = Literal["qalign", "bon", "mv", "wmv", "one", "any", "qalign_own", "wmv_own"]
+CURVES: tuple[Curve, ...] = (*METHODS, "one", "any", "qalign_own", "wmv_own")
+"""What is measured of a set, in order; "_own" is at that method's own beta (`own_beta`)."""
 
+N_BOOTSTRAP = 2000
+"""Resamples of the problems for the bands of curves."""
 MOST_DRAWS = 300_000
 """Resampled draws of a prompt, a budget and method, at most: bounds the time and the memory."""
 
@@ -38,15 +42,19 @@ class Point:
 
     Attributes:
         method: "qalign", "bon", "mv" or "wmv"; "any" (of a set) is the share of problems for which
-            at least one of n samples is right, which no rule can exceed.
+            at least one of n samples is right, which no rule can exceed; "one" is a single sample.
         n: independent samples of the budget.
         used: mean number of samples, or of the chain's states, that the decision was made from.
         spent: mean price in the meter's unit (FLOPs, or tokens where sizes are unknown).
         tokens: mean number of generated tokens.
+        waited: mean number of them that are written one after another: all of a chain (the longest
+            of several), the longest of the samples.
         value: the measure: the share decided rightly, or as all draws decide, or the reward of the
             chosen; `low` and `high` are its 95 % band.
-        reward: mean reward under the weights that the method decides with (BoN: of the chosen).
+        reward: mean reward under the weights that the method decides with (BoN: of the chosen);
+            nan where several betas decide.
         each: the value of each problem, in their order.
+        strata: how many of the problems are of each set, of an average over sets; empty for one.
         answer: of a single prompt: what the first draws decide, the text itself if it is
             open-ended; None if that is no answer.
         correct: whether that is right; None where it is not known.
@@ -62,6 +70,8 @@ class Point:
     high: float
     reward: float
     each: tuple[float, ...] = field(default=(), repr=False)
+    strata: tuple[int, ...] = ()
+    waited: float = 0.0
     answer: str | None = None
     correct: bool | None = None
 
@@ -74,11 +84,11 @@ def curves(
     cuts: Sequence[Cut] = (),
     beta: float | None = None,
     n_subsets: int = 32,
-    n_bootstrap: int = 2000,
+    n_bootstrap: int = N_BOOTSTRAP,
     resamples: int = 40,
     seed: int = 0,
 ) -> list[Point]:
-    """Compute every method's measure against compute, methods in the order of `METHODS`.
+    """Compute every method's measure against compute, methods in the order of `CURVES`.
 
     Over a set, best-of-n and "any" are averaged over all subsets of n of the N samples, exactly;
     MV and WMV over `n_subsets` random ones. QAlign is the beginning of the chain that costs what n
@@ -122,9 +132,8 @@ def curves(
         for method, place, row in rows:
             found.setdefault((method, place), []).append(row)
 
-    order: list[Curve] = [*METHODS, "any"]
     points = []
-    for method, place in sorted(found, key=lambda key: (order.index(key[0]), key[1])):
+    for method, place in sorted(found, key=lambda key: (CURVES.index(key[0]), key[1])):
         mine = found[method, place]
         values = np.array([row.values for row in mine])  # [problems, resamples]
         low, high = band(resampled @ values / len(records))
@@ -135,6 +144,7 @@ def curves(
                 used=_mean(row.used for row in mine),
                 spent=_mean(row.spent for row in mine),
                 tokens=_mean(row.tokens for row in mine),
+                waited=_mean(row.waited for row in mine),
                 value=float(values.mean()),
                 low=low,
                 high=high,
@@ -156,12 +166,13 @@ class _Row:
     used: float
     spent: float
     tokens: float
+    waited: float
     answer: str | None = None
     correct: bool | None = None
 
 
-_Price = tuple[float, float, float]
-"""How many draws, their price, and how many tokens they have."""
+_Price = tuple[float, float, float, float]
+"""How many draws, their price, how many tokens they have, and how many of them in a row."""
 
 
 class _Problem:
@@ -176,14 +187,16 @@ class _Problem:
         self.pool_spent = self.prompt_price + np.cumsum(
             prices(record.pool_cost, draws.header.meter)
         )
-        self.pool_tokens = np.cumsum(generated(record.pool_cost))
+        self.pool_length = generated(record.pool_cost)
+        self.pool_tokens = np.cumsum(self.pool_length)
         # of the states, not the proposals, shapes [T + 1, chains]
         by_t, states = (-1, record.n_chains), record.state_of
         self.chain_reward = record.chain_reward.astype(np.float64)[states].reshape(by_t)
         self.chain_answer = record.chain_answer.astype(np.int64)[states].reshape(by_t)
         chain_prices = prices(record.chain_cost, draws.header.meter).reshape(by_t)
         self.chain_spent = self.prompt_price + np.cumsum(chain_prices.sum(axis=1))
-        self.chain_tokens = np.cumsum(generated(record.chain_cost).reshape(by_t).sum(axis=1))
+        written = np.cumsum(generated(record.chain_cost).reshape(by_t), axis=0)
+        self.chain_tokens, self.chain_waited = written.sum(axis=1), written.max(axis=1)
 
     def price_of(self, n: int) -> float:
         """What n samples cost on average, the prompt included."""
@@ -196,6 +209,10 @@ class _Problem:
         if budget == "flops":
             length = n_at_budget(self.chain_spent.tolist(), self.price_of(n))
         return min(max(1, length), len(self.chain_spent))
+
+    def of_chain(self, n_states: int, t: int) -> _Price:
+        """What states 0..t of all chains cost, of which so many are decided from."""
+        return (n_states, self.chain_spent[t], self.chain_tokens[t], self.chain_waited[t])
 
     def first(self, method: Method, cut: Cut) -> tuple[Array, Array]:
         """Rewards and answers of the first draws, chain after chain, shape [1, draws] each."""
@@ -269,17 +286,21 @@ def _subset_rows(
         right = problem.record.is_right(answer).astype(np.float64)
         n_right = int(right.sum())
         best_first = np.argsort(-reward, kind="stable")
-        shuffled = np.argsort(rng.random((n_subsets, size)), axis=1)
+        longest_first = np.sort(problem.pool_length)[::-1]
+        shuffled = _shuffled(rng, n_subsets, size)
         tokens = problem.pool_tokens[-1] / size
     for n in ns:
         if size:
-            cost = (n, problem.price_of(n), n * tokens)
+            leads = _first_of_subset(size, n)
+            cost = (n, problem.price_of(n), n * tokens, float(leads @ longest_first))
             if "bon" in methods:
-                p = _first_of_subset(size, n)
-                best = _Row(p @ right[best_first, None], float(p @ reward[best_first]), *cost)
-                yield "bon", n, best
+                best = right[best_first, None], float(leads @ reward[best_first])
+                yield "bon", n, _Row(leads @ best[0], best[1], *cost)
             any_right = 1 - math.comb(size - n_right, n) / math.comb(size, n)
-            yield "any", n, _Row(np.array([any_right]), float(reward.mean()), *cost)
+            pooled = _Row(np.array([any_right]), float(reward.mean()), *cost)
+            yield "any", n, pooled
+            if n == 1:
+                yield "one", n, pooled
             subsets = _subsets(shuffled, n)
             for method in METHODS[2:]:
                 if method in methods:
@@ -288,9 +309,36 @@ def _subset_rows(
         if "qalign" in methods:
             length = problem.length(n, budget if size else "samples")
             states = problem.first("qalign", Cut(length - 1, n))
-            n_states = length * problem.record.n_chains
-            cost = (n_states, problem.chain_spent[length - 1], problem.chain_tokens[length - 1])
-            yield "qalign", n, problem.row("qalign", *states, 1, cost)
+            row = problem.row("qalign", *states, 1, problem.of_chain(states[0].size, length - 1))
+            yield "qalign", n, row
+
+
+def weighted_at(
+    draws: Draws, betas: Sequence[float], *, n_subsets: int = 32, seed: int = 0
+) -> dict[int, Array]:
+    """How often WMV is right at other betas, by n: of each problem, shape [betas, problems].
+
+    From the very subsets that `curves` draws of the same seed, so that a beta makes the difference.
+
+    Args:
+        draws: of a set with samples.
+        betas: of the weights.
+        n_subsets, seed: as for `curves`.
+    """
+    rng = np.random.default_rng(seed)
+    resampled_problems(rng, len(draws.records), N_BOOTSTRAP)  # as `curves` does before the subsets
+    found: dict[int, list[Array]] = {n: [] for n in _sizes(draws, None)}
+    for record in draws.records:
+        problem = _Problem(draws, record, draws.header.beta)
+        shuffled = _shuffled(rng, n_subsets, len(record.pool_reward))
+        for n, values in found.items():
+            subsets = _subsets(shuffled, n)
+            reward = np.tile(problem.pool_reward[subsets], (len(betas), 1))
+            answer = np.tile(problem.pool_answer[subsets], (len(betas), 1))
+            weights = softmax(reward, np.repeat(betas, len(subsets))[:, None])
+            right = record.is_right(problem.decide(answer, weights, reward))
+            values.append(right.reshape(len(betas), -1).mean(axis=1))
+    return {n: np.array(values).T for n, values in found.items()}
 
 
 def _sizes(draws: Draws, ns: Sequence[int] | None) -> list[int]:
@@ -305,6 +353,11 @@ def _sizes(draws: Draws, ns: Sequence[int] | None) -> list[int]:
     if not sizes or sizes[0] < 1 or sizes[-1] > size:
         raise InvalidSetting(f"n must be between 1 and the {size} samples drawn, got {sizes}")
     return sizes
+
+
+def _shuffled(rng: np.random.Generator, times: int, size: int) -> Array:
+    """The numbers below `size` in random orders, shape [times, size]."""
+    return np.argsort(rng.random((times, size)), axis=1)
 
 
 def _subsets(shuffled: Array, n: int) -> Array:
@@ -355,8 +408,9 @@ def _resampled_rows(
         outer = max(8, min(resamples, math.isqrt(MOST_DRAWS // max(n_states, cut.n))))
         states = _resampled_chains(rng, n_chains, length, outer)
         pool = _resampled_pools(rng, len(problem.pool_reward), cut.n, outer)
-        of_chain = (n_chains * length, problem.chain_spent[cut.t], problem.chain_tokens[cut.t])
-        of_pool = (cut.n, problem.pool_spent[cut.n - 1], problem.pool_tokens[cut.n - 1])
+        of_chain = problem.of_chain(n_chains * length, cut.t)
+        of_pool = (cut.n, problem.pool_spent[cut.n - 1], problem.pool_tokens[cut.n - 1],
+                   problem.pool_length[: cut.n].max())  # fmt: skip
         for method in METHODS:
             first_reward, first_answer = problem.first(method, cut)
             if method == "qalign":
@@ -458,19 +512,81 @@ def difference(one: Point, other: Point, *, n_bootstrap: int = 4000, seed: int =
             f"{len(other.each)}; give two points of one set's curves"
         )
     gaps = np.array(one.each) - np.array(other.each)
-    ends = band(_resampled(len(gaps), n_bootstrap, seed) @ gaps)
-    return Difference(one.method, other.method, other.n, other.spent, float(gaps.mean()), *ends)
+    ends = band(resampled_weights(one, n_bootstrap, seed) @ gaps)
+    sets = np.split(gaps, np.cumsum(one.strata)[:-1])
+    value = float(np.mean([each.mean() for each in sets]))
+    return Difference(one.method, other.method, other.n, other.spent, value, *ends)
 
 
-@lru_cache(maxsize=4)
-def _resampled(n: int, times: int, seed: int) -> Array:
-    """The weight of each of n problems in resampled sets, shape [times, n]: alike for all pairs."""
-    return resampled_problems(np.random.default_rng(seed), n, times) / n
+def resampled_weights(point: Point, times: int = 4000, seed: int = 0) -> Array:
+    """What each problem counts when problems are drawn again, shape [times, problems].
+
+    Alike for all points of the same problems, so that what they share cancels. Of an average over
+    sets the problems of each set are drawn again among themselves, and each set counts the same.
+    """
+    return _weights(point.strata or (len(point.each),), times, seed)
+
+
+@lru_cache(maxsize=8)
+def _weights(strata: tuple[int, ...], times: int, seed: int) -> Array:
+    rng = np.random.default_rng(seed)
+    drawn = [resampled_problems(rng, n, times) / (n * len(strata)) for n in strata]
+    return np.concatenate(drawn, axis=1)
+
+
+def pairs(points: Sequence[Point], a: Curve, b: Curve) -> list[tuple[Point, Point]]:
+    """The points of two methods of one set at each budget at which they cost the same, by n."""
+    theirs = {p.n: p for p in points if p.method == b}
+    found = [(p, theirs[p.n]) for p in points if p.method == a and p.n in theirs]
+    return sorted((pair for pair in found if is_level(*pair)), key=lambda pair: pair[0].n)
 
 
 def paired(points: Sequence[Point], a: Curve, b: Curve) -> Iterator[Difference]:
     """The differences of two methods of one set, at each budget at which they cost the same."""
-    theirs = {p.n: p for p in points if p.method == b}
-    for point in points:
-        if point.method == a and point.n in theirs and is_level(point, theirs[point.n]):
-            yield difference(point, theirs[point.n])
+    return (difference(*pair) for pair in pairs(points, a, b))
+
+
+def averaged(sets: Sequence[Sequence[Point]]) -> list[Point]:
+    """The average over sets, each counting the same, at the budgets that every set has.
+
+    A point of the chain is left out where some set's had ended before it spent as much. Prices are
+    averaged as the measure is; the band is of problems drawn again within each set.
+    """
+    shared = set.intersection(*({(p.method, p.n) for p in _spending(points)} for points in sets))
+    found = []
+    for method, n in sorted(shared, key=lambda key: (CURVES.index(key[0]), key[1])):
+        at = [next(p for p in points if (p.method, p.n) == (method, n)) for points in sets]
+        point = Point(
+            method=method,
+            n=n,
+            used=_mean(p.used for p in at),
+            spent=_mean(p.spent for p in at),
+            tokens=_mean(p.tokens for p in at),
+            waited=_mean(p.waited for p in at),
+            value=_mean(p.value for p in at),
+            low=0.0,
+            high=1.0,
+            reward=_mean(p.reward for p in at),
+            each=tuple(value for p in at for value in p.each),
+            strata=tuple(len(p.each) for p in at),
+        )
+        low, high = band(resampled_weights(point) @ np.array(point.each))
+        found.append(replace(point, low=low, high=high))
+    return found
+
+
+def _spending(points: Sequence[Point]) -> Iterator[Point]:
+    """The points that cost what so many samples do, as far as there are samples."""
+    samples = {p.n: p for p in points if p.method == "any"}
+    return (p for p in points if p.n not in samples or is_level(p, samples[p.n]))
+
+
+def level_n(points: Sequence[Point]) -> int | None:
+    """The largest n at which the chain has spent what n samples cost; None if there is none."""
+    return max((one.n for one, _ in pairs(points, "qalign", "any")), default=None)
+
+
+def best_of(points: Sequence[Point]) -> frozenset[Curve]:
+    """The most accurate of these methods, and all that are not told apart from it."""
+    top = max(points, key=lambda p: p.value)
+    return frozenset(p.method for p in points if p is top or difference(top, p).low <= 0)

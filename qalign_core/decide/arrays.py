@@ -12,8 +12,8 @@ ROUNDING = 1e-12
 """Relative; equal numbers of equal weights may be rounded apart by as much."""
 
 
-def softmax(values: Array, beta: float = 1.0) -> Array:
-    """`softmax(values / beta)` over the last axis, same shape.
+def softmax(values: Array, beta: float | Array = 1.0) -> Array:
+    """`softmax(values / beta)` over the last axis, same shape; several betas are broadcast.
 
     The largest value is subtracted first: nothing overflows, and a constant added changes nothing.
     """

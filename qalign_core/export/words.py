@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass
 
 from qalign_core.analysis.comparisons import METHODS, Method
+from qalign_core.analysis.curves import Curve
 from qalign_core.analysis.diagnostics import Agreement
 from qalign_core.export.dictionary import ideas
 
@@ -41,6 +42,16 @@ OPEN_NAMES: dict[Method, Naming] = {
 def names_of(open_ended: bool) -> dict[Method, Naming]:
     """The methods' names for open-ended prompts, or for those with an answer."""
     return OPEN_NAMES if open_ended else NAMES
+
+
+CURVE_NAMES: dict[Curve, str] = {
+    **{method: naming.name for method, naming in NAMES.items()},
+    "one": "One sample",
+    "any": ideas()["any"].word,
+    "qalign_own": f"{NAMES['qalign'].name}, its own β",
+    "wmv_own": f"{NAMES['wmv'].name}, its own β",
+}
+"""What everything that is measured of a set is called in tables."""
 
 
 def in_a_sentence(name: str) -> str:

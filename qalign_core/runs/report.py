@@ -1,4 +1,4 @@
-"""Tables: of results, plain values ready for JSON; of a comparison, a row a draw for a spreadsheet.
+"""Tables: of results, values that every form of the report is made from; of a comparison, a CSV.
 
 Everything is computed from the draws.
 """
@@ -6,51 +6,214 @@ Everything is computed from the draws.
 import csv
 import io
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
-from qalign_core.analysis.comparisons import Comparison, Cut, full_cut
-from qalign_core.analysis.curves import Curve, Difference, Point, curves, paired
+from qalign_core.analysis.comparisons import METHODS, Comparison, Cut, full_cut
+from qalign_core.analysis.curves import (
+    Curve,
+    Difference,
+    Point,
+    averaged,
+    best_of,
+    curves,
+    is_level,
+    level_n,
+    paired,
+)
+from qalign_core.analysis.own_beta import at_own_beta
 from qalign_core.decide.rules import importance_weights
+from qalign_core.errors import InvalidSetting
 from qalign_core.runs.results import Results
 from qalign_core.types import Cost, ScoredResponse
 
-OTHERS: tuple[Curve, ...] = ("wmv", "bon", "mv", "any")
+OTHERS: tuple[Curve, ...] = ("wmv", "bon", "mv", "any", "wmv_own")
 """What QAlign is compared with; "any" is the ceiling of every rule over n samples."""
+OURS: tuple[Curve, ...] = ("qalign", "qalign_own")
+AVERAGE = "average"
 
 
-def report(sets: Mapping[str, Results]) -> dict[str, list[dict[str, Any]]]:
-    """Every method on every set and budget, and QAlign's paired differences at equal FLOPs.
+@dataclass(frozen=True)
+class Evaluated:
+    """A set under one pair of models, measured.
+
+    Attributes:
+        name: what the report calls it.
+        results: what was drawn.
+        points: every curve at every budget; each method's own beta is with the results whose name
+            is the shortest of those over the same problems, which has the stated beta.
+        stated: whether that is this one.
+    """
+
+    name: str
+    results: Results
+    points: tuple[Point, ...]
+    stated: bool = True
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line of a table: one set, or the average, at one budget.
+
+    Attributes:
+        name: of the set.
+        n: the budget, in samples.
+        points: what was measured there; one sample, whatever the budget.
+        best: the most accurate rules, and those that are not told apart from them.
+        differences: the paired ones at that budget.
+    """
+
+    name: str
+    n: int
+    points: Mapping[Curve, Point]
+    best: frozenset[Curve]
+    differences: tuple[Difference, ...]
+
+
+@dataclass(frozen=True)
+class Group:
+    """Sets that were run with the same models: what an average may be taken of.
+
+    Attributes:
+        sets: in the order in which they came.
+        average: over those at their stated beta; empty if there is one.
+    """
+
+    sets: tuple[Evaluated, ...]
+    average: tuple[Point, ...]
+
+    @property
+    def lm(self) -> str:
+        """The language model's name."""
+        return self.sets[0].results.header.lm
+
+    @property
+    def rm(self) -> str:
+        """The reward model's name."""
+        return self.sets[0].results.header.rm
+
+    @property
+    def flops(self) -> bool:
+        """Whether prices are FLOPs."""
+        return all(each.results.header.meter.unit == "FLOPs" for each in self.sets)
+
+    @cached_property
+    def lines(self) -> tuple[tuple[str, tuple[Point, ...]], ...]:
+        """The sets' points and the average's, by name."""
+        sets = tuple((each.name, each.points) for each in self.sets)
+        return (*sets, *(((AVERAGE, self.average),) if self.average else ()))
+
+    @cached_property
+    def n(self) -> int:
+        """The budget of the tables: the largest that all sets have, the chain's too if it can."""
+        of_each = [each.points for each in self.sets]
+        level = [level_n(points) or 0 for points in of_each]
+        shared = set.intersection(*({p.n for p in points} for points in of_each))
+        return max((n for n in shared if n <= min(level)), default=max(shared, default=1))
+
+    def rows(self, n: int | None = None) -> list[Row]:
+        """The lines of a table at a budget; by default `n`."""
+        return [row_of(name, points, self.n if n is None else n) for name, points in self.lines]
+
+
+class Report:
+    """Results of any number of sets, each measured once; every form of the report is made of it.
 
     Args:
         sets: results by the name of their set.
 
-    Returns:
-        `rows` {set, method, n, flops, accuracy, low, high} and `paired` {set, a, b, n, flops,
-        difference, low, high}, the difference a minus b; shares in 0..1, 95 % intervals by
-        bootstrap over problems. `flops` is None where the models' sizes are unknown. A budget at
-        which the chain had ended before it spent as much is left out of `paired`.
-
     Raises:
-        InvalidSetting: no problem of a set is done.
+        InvalidSetting: there are no results, or no problem of a set is done.
     """
-    made: dict[str, list[dict[str, Any]]] = {"rows": [], "paired": []}
-    for name, results in sets.items():
-        points = curves(results)
-        compared = [each for other in OTHERS for each in paired(points, "qalign", other)]
-        made["rows"] += [
-            {"set": name, "method": p.method, "n": p.n, **_measured(p, results, "accuracy")}
-            for p in points
-        ]
-        made["paired"] += [
-            {"set": name, "a": d.a, "b": d.b, "n": d.n, **_measured(d, results, "difference")}
-            for d in compared
-        ]
-    return made
+
+    def __init__(self, sets: Mapping[str, Results]) -> None:
+        if not sets:
+            raise InvalidSetting("there are no results to report; give a folder or a packed file")
+        families: dict[object, list[str]] = {}
+        for name in sorted(sets, key=lambda name: (len(name), name)):
+            families.setdefault(_family(sets[name]), []).append(name)
+        groups: dict[object, list[Evaluated]] = {}
+        for name, results in sets.items():
+            at_betas = families[_family(results)]
+            stated = at_betas[0] == name
+            points = curves(results)
+            if stated:
+                points += at_own_beta(points, [sets[other] for other in at_betas])
+            one = Evaluated(name, results, tuple(points), stated)
+            groups.setdefault(_models(results), []).append(one)
+        self.groups = tuple(Group(tuple(each), _average(each)) for each in groups.values())
+        self.sets = tuple(each for group in self.groups for each in group.sets)
+
+    def json(self) -> dict[str, list[dict[str, Any]]]:
+        """Every method on every set and budget, and the paired differences at equal FLOPs.
+
+        Returns:
+            `rows` {set, method, n, flops, accuracy, low, high} and `paired` {set, a, b, n, flops,
+            difference, low, high}, the difference a minus b; shares in 0..1, 95 % intervals by
+            bootstrap over problems. `flops` is None where the models' sizes are unknown. A budget
+            at which the chain had ended before it spent as much is left out of `paired`.
+        """
+        made: dict[str, list[dict[str, Any]]] = {"rows": [], "paired": []}
+        for each in self.sets:
+            made["rows"] += [
+                {"set": each.name, "method": p.method, "n": p.n, **_measured(p, each, "accuracy")}
+                for p in each.points
+            ]
+            made["paired"] += [
+                {"set": each.name, "a": d.a, "b": d.b, "n": d.n, **_measured(d, each, "difference")}
+                for d in differences(each.points)
+            ]
+        return made
 
 
-def _measured(found: Point | Difference, results: Results, what: str) -> dict[str, Any]:
+def differences(points: Sequence[Point]) -> list[Difference]:
+    """The paired differences that a report tells of, at every budget of equal compute."""
+    return [each for a in OURS for b in OTHERS for each in paired(points, a, b)]
+
+
+def row_of(name: str, points: Sequence[Point], n: int) -> Row:
+    """The line of a table for a set or an average at a budget."""
+    samples = [p for p in points if p.n == n and p.method == "any"]
+    at = {p.method: p for p in points if p.n == n or p.method == "one"}
+    rules = [
+        at[method]
+        for method in METHODS
+        if method in at and all(is_level(at[method], other) for other in samples)
+    ]
+    best = best_of(rules) if rules else frozenset()
+    compared = tuple(each for each in differences(list(at.values())) if each.n == n)
+    return Row(name, n, at, best, compared)
+
+
+def _models(results: Results) -> object:
+    """What the sets of a group share; how long a response may be is a matter of the set."""
+    header, base = results.header, replace(results.header.sampling, max_new_tokens=0)
+    return (header.lm, header.lm_revision, header.rm, header.rm_revision, base)
+
+
+def _problems(results: Results) -> object:
+    return (results.header.digest, tuple(record.id for record in results.records))
+
+
+def _family(results: Results) -> object:
+    """What results share that differ in the chain's beta alone."""
+    header = results.header
+    return (_models(results), header.sampling, header.chains, _problems(results))
+
+
+def _average(sets: Sequence[Evaluated]) -> tuple[Point, ...]:
+    """The average over sets of problems; where some were run twice, over those that came first."""
+    first: dict[object, Sequence[Point]] = {}
+    for each in sets:
+        if each.stated:
+            first.setdefault(_problems(each.results), each.points)
+    return tuple(averaged(list(first.values()))) if len(first) > 1 else ()
+
+
+def _measured(found: Point | Difference, each: Evaluated, what: str) -> dict[str, Any]:
     """What it cost, as far as that is known in FLOPs, and the measure with its interval."""
-    flops = found.spent if results.header.meter.unit == "FLOPs" else None
+    flops = found.spent if each.results.header.meter.unit == "FLOPs" else None
     return {"flops": flops, what: found.value, "low": found.low, "high": found.high}
 
 
@@ -76,8 +239,8 @@ def to_csv(comparison: Comparison) -> str:
     def write(place: Sequence[object], draw: ScoredResponse, cost: Cost, weight: object) -> None:
         response = draw.response
         answer = extract(response.text) if extract else None
-        told = (_cell(answer or ""), draw.reward, len(response), response.finished)
-        rows.writerow([*place, *told, cost.generated, cost.scored, weight, _cell(response.text)])
+        told = (cell(answer or ""), draw.reward, len(response), response.finished)
+        rows.writerow([*place, *told, cost.generated, cost.scored, weight, cell(response.text)])
 
     for step in (step for chain in comparison.chains for step in chain):
         place = ("chain", step.chain, step.t, step.index, step.log_alpha, step.accepted)
@@ -90,7 +253,7 @@ def to_csv(comparison: Comparison) -> str:
     return out.getvalue()
 
 
-def _cell(text: str) -> str:
+def cell(text: str) -> str:
     """A text that no spreadsheet takes for a formula."""
     negative = text[:1] == "-" and text[1:].replace(".", "", 1).isdecimal()
     formula = text.startswith(("=", "+", "-", "@", "\t", "\r")) and not negative
