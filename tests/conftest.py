@@ -16,8 +16,12 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from browser import PATIENCE, chromium, require_browser, serve
+from hypothesis import settings
 
 Visit = Callable[..., Awaitable[Any]]
+
+settings.register_profile("tests", deadline=None)  # two at a time, none has the clock for itself
+settings.load_profile("tests")
 
 SEEN = '{"seen":true,"lessons":{}}'
 """What a browser keeps of a visitor who need not be shown the first pass."""

@@ -8,7 +8,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from qalign_core.decide.answers.extraction import (
@@ -41,7 +41,6 @@ def test_an_unknown_extractor_is_named_with_those_that_exist():
         get_extractor("numbr")
 
 
-@settings(deadline=None)
 @given(st.integers(-(10**12), 10**12))
 def test_every_spelling_of_an_integer_is_one_vote(n):
     spellings = [f"{n}", f"{n}.00", f"{n:,}", f"{2 * n}/2", f"\\frac{{{3 * n}}}{{3}}"]
@@ -49,7 +48,6 @@ def test_every_spelling_of_an_integer_is_one_vote(n):
     assert {canonical(s) for s in [*spellings, f"${n} dollars"]} == {str(n)}
 
 
-@settings(deadline=None)
 @given(st.fractions(min_value=-1000, max_value=1000, max_denominator=400))
 def test_a_canonical_number_keeps_the_exact_value(value):
     text = extract_number(f"The answer is {value.numerator}/{value.denominator}.")
@@ -57,7 +55,6 @@ def test_a_canonical_number_keeps_the_exact_value(value):
     assert canonical(text) == text
 
 
-@settings(deadline=None)
 @given(st.text(max_size=300))
 def test_no_text_breaks_an_extractor(text):
     for extract in (extract_number, extract_choice, get_extractor("text")):
@@ -65,7 +62,6 @@ def test_no_text_breaks_an_extractor(text):
         assert answer is None or answer
 
 
-@settings(deadline=None)
 @given(st.text(alphabet="\\boxed{}frac12sqrt$x^+=,. ()%answer is", max_size=60))
 def test_no_soup_of_latex_breaks_an_extractor(text):
     for extract in EXTRACTORS.values():

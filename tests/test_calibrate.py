@@ -25,7 +25,7 @@ mixtures = st.builds(
 )
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(mixtures, st.floats(0.5, 5))
 def test_tilting_is_multiplying_the_density_by_exp_r_over_beta(mixture, beta):
     tilted = tilt(mixture, beta)
@@ -100,7 +100,6 @@ def test_too_small_an_n_is_refused_instead_of_a_nonsense_beta(n, weight):
         best_of_n_as_alignment(mixture, n)
 
 
-@settings(deadline=None)
 @given(st.lists(st.floats(-1e4, 1e4), min_size=1, max_size=50), st.floats(0.01, 100))
 def test_kl_lies_between_zero_and_log_n(rewards, beta):
     assert 0 <= kl_from_base(rewards, beta) <= math.log(len(rewards)) + 1e-9

@@ -66,7 +66,7 @@ def brute_force_vote(samples, weights):
     return answer, chosen, weight / sum(Fraction(w) for w in weights)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(samples_lists)
 def test_majority_vote_is_the_rule_in_exact_arithmetic(samples):
     check_vote(samples)
@@ -95,7 +95,7 @@ def check_vote(samples):
     assert math.isclose(sum(s for _, s in decision.shares) + abstained, 1, abs_tol=1e-12)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(samples_lists, st.data())
 def test_a_weighted_vote_is_the_rule_in_exact_arithmetic(samples, data):
     quarters = st.integers(0, 8).map(lambda k: k / 4)
@@ -107,7 +107,7 @@ def test_a_weighted_vote_is_the_rule_in_exact_arithmetic(samples, data):
     assert math.isclose(math.fsum(decision.weights), 1)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(samples_lists)
 @example([sample("b1", -1.0), sample("a1", -1.0), sample("a2"), sample("b2")])
 def test_minimum_bayes_risk_with_exact_match_is_majority_voting_ties_included(samples):
@@ -122,7 +122,7 @@ def test_minimum_bayes_risk_with_exact_match_is_majority_voting_ties_included(sa
         assert risk.scores == pytest.approx(vote.scores)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(samples_lists, st.data())
 def test_minimum_bayes_risk_is_the_rule_by_brute_force(samples, data):
     weights = data.draw(st.lists(st.integers(1, 5), min_size=len(samples), max_size=len(samples)))
@@ -162,7 +162,6 @@ def test_a_tie_is_a_tie_although_floats_would_round_it():
     assert majority_vote(samples[::-1], extract).answer == "b"
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.integers(-200, 200), min_size=1, max_size=20),
     st.integers(-10_000, 10_000),

@@ -98,6 +98,28 @@ def test_rhat_of_several_chains_is_arvizs() -> None:
         assert split_rhat(values) == pytest.approx(expected, rel=1e-12)
 
 
+@pytest.mark.parametrize("n_chains", [1, 3])
+def test_effective_samples_error_and_autocorrelation_are_arvizs(n_chains) -> None:
+    from arviz_stats.base import array_stats
+
+    for seed, rho in enumerate([-0.95, -0.5, 0.0, 0.3, 0.9, 0.999] * 5):
+        length = 32 + 7 * seed  # odd and even ones
+        values = np.stack([autoregressive(rho, length, [seed, k]) for k in range(n_chains)])
+        if seed % 2:
+            values = np.round(values + np.arange(length) / 20)  # repeats, and a drift
+        for found, name in ((ess, "ess"), (mcse, "mcse")):
+            expected = float(getattr(array_stats, name)(values, method="mean"))
+            assert found(values) == pytest.approx(expected, rel=1e-9)
+        expected = array_stats.autocorr(values[0])[: length // 4 + 1]
+        assert autocorrelation(values[0], length) == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize("values", [[0.0] * 40 + [1.0] + [0.0] * 40, [1e200, -1e200] * 40])
+def test_what_cannot_be_computed_is_no_number(values) -> None:
+    assert ess([values]) is None
+    assert mcse([values]) is None
+
+
 def test_one_chain_is_compared_half_against_half() -> None:
     # the two halves alike, their quarters not: four quarters would disagree
     rng = np.random.default_rng(8)

@@ -36,7 +36,6 @@ pytestmark = pytest.mark.slow
 SEEDED = settings(
     derandomize=True,
     database=None,
-    deadline=None,
     max_examples=150,
     suppress_health_check=list(HealthCheck),
 )

@@ -98,7 +98,7 @@ def test_the_published_chain_grows_past_the_limit_and_the_right_one_does_not() -
     rewards=st.lists(st.floats(-8, 8), min_size=15, max_size=15),
     beta=st.floats(0.05, 50.0),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_detailed_balance_holds_for_any_model_and_reward(weights, rewards, beta) -> None:
     rows = [[w / sum(row) for w in row] for row in weights]
     lm = EnumerableLM.markov(rows[0], rows[1:], pieces=("a", "b", "."), max_new_tokens=3)

@@ -92,7 +92,6 @@ def test_a_file_that_is_not_this_runs_is_refused_and_never_changed(tmp_path, con
 
 @settings(
     derandomize=True,
-    deadline=None,
     max_examples=200,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import math
-import subprocess
-import sys
 from itertools import pairwise
 
 import pytest
-from browser import ROOT
 from hypothesis import given
 from hypothesis import strategies as st
 from toys import PROMPT, ToyLM
@@ -179,11 +176,3 @@ async def test_a_page_draws_and_compares_with_one():
     assert trace.header.rm == run.rm
     assert len({step.proposal.reward for step in trace.steps}) > 0
     assert view(Comparison(trace), state="done", budget="samples")
-
-
-def test_their_word_list_is_read_when_one_is_loaded_and_not_before():
-    code = "import sys, app, qalign_core; print('vaderSentiment' in sys.modules)"
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    assert done.stdout.strip() == "False"

@@ -20,19 +20,19 @@ def reference(y, other):
 words = st.lists(st.sampled_from(["the", "The", "cat", "sat", "it's", "3.5", "é", "x_y", "-"]))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(words.map(" ".join), words.map(" ".join))
 def test_rouge1_is_rouge_scores_value_to_1e_12(y, other):
     assert rouge1(y, other) == pytest.approx(reference(y, other), abs=1e-12)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.text(max_size=60), st.text(max_size=60))
 def test_rouge1_splits_any_text_into_the_words_of_rouge_score(y, other):
     assert rouge1(y, other) == pytest.approx(reference(y, other), abs=1e-12)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.lists(words.map(" ".join), min_size=1, max_size=6))
 def test_the_matrix_is_the_pairwise_values(texts):
     pairs = [[rouge1(y, other) for other in texts] for y in texts]

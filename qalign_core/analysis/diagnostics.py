@@ -7,7 +7,7 @@ a number that means nothing.
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -38,12 +38,12 @@ class Rate:
     @property
     def band(self) -> tuple[float, float] | None:
         """Both ends of the band."""
-        from scipy.stats import binomtest  # slow to import
-
-        if not self.trials:
+        k, n, z = self.successes, self.trials, NormalDist().inv_cdf(0.975)
+        if not n:
             return None
-        ends = binomtest(self.successes, self.trials).proportion_ci(method="wilson")
-        return float(ends.low), float(ends.high)
+        middle = (k + z * z / 2) / (n + z * z)
+        half = z * math.sqrt(k * (n - k) / n + z * z / 4) / (n + z * z)
+        return middle - half if k else 0.0, middle + half if k < n else 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +78,9 @@ def _counted(proposals: ArrayLike) -> Acceptance:
 def ess(chains: Sequence[Sequence[float]]) -> float | None:
     """Effective sample size of the mean of a quantity over the states (rank-free, all chains).
 
+    `n / tau`, where tau sums the autocorrelations of the chains' halves over lags (Geyer 1992:
+    pairs of lags as long as they are positive, none larger than one before), as arviz does.
+
     Args:
         chains: one sequence of values a chain (rewards, say), repeats counted; the longer ones
             are cut at the end of the shortest.
@@ -86,7 +89,22 @@ def ess(chains: Sequence[Sequence[float]]) -> float | None:
         between 1 and, for an anticorrelated chain, more than the number of states; None if there
         are fewer than `MIN_STATES` states a chain, or the quantity never changed.
     """
-    return _of_mean("ess", chains)
+    values = _rectangle(chains)
+    if values is None:
+        return None
+    halves = _halves(values)
+    n = halves.shape[1]
+    with np.errstate(all="ignore"):  # what overflows is not finite in the end
+        covariance = _autocovariance(halves).mean(axis=0)
+        within = covariance[0] * n / (n - 1)
+        rho = 1 - (within - covariance) / (covariance[0] + halves.mean(axis=1).var(ddof=1))
+        rho[0] = 1
+        pairs = rho[: n - n % 2].reshape(-1, 2).sum(axis=1)
+        ends = np.flatnonzero(pairs[:-1] <= 0)
+        end = ends[0] if len(ends) else (n - 3) // 2
+        tau = 2 * np.minimum.accumulate(pairs[:end]).sum() + np.maximum(rho[2 * end], 0) - 1
+        effective = float(halves.size / np.maximum(tau, 1 / math.log10(halves.size)))
+    return effective if math.isfinite(effective) else None
 
 
 def split_rhat(chains: Sequence[Sequence[float]]) -> float | None:
@@ -102,8 +120,7 @@ def split_rhat(chains: Sequence[Sequence[float]]) -> float | None:
     values = _rectangle(chains)
     if values is None:
         return None
-    half = values.shape[1] // 2
-    halves = np.concatenate([values[:, :half], values[:, -half:]])
+    halves = _halves(values)
     folded = np.abs(halves - np.median(halves))
     return max(_rhat(_rank_normalised(halves)), _rhat(_rank_normalised(folded)))
 
@@ -146,12 +163,25 @@ def agreement(chains: Sequence[Sequence[float]]) -> Agreement | None:
     return Agreement(rhat, rhat_limit(len(chains), min(map(len, chains))), len(chains))
 
 
+def _halves(values: Array) -> Array:
+    """The first and the second half of each chain, shape [2 chains, states // 2]."""
+    half = values.shape[1] // 2
+    return np.concatenate([values[:, :half], values[:, -half:]])
+
+
+def _autocovariance(values: Array) -> Array:
+    """Of each row, at all lags; divided by its length, whatever the lag."""
+    n = values.shape[1]
+    spectrum = np.fft.rfft(values - values.mean(axis=1, keepdims=True), 2 * n, axis=1)
+    return np.asarray(np.fft.irfft(np.abs(spectrum) ** 2, 2 * n, axis=1)[:, :n] / n)
+
+
 def _rank_normalised(values: Array) -> Array:
     """Normal scores of the ranks among all values, same shape; ties share their mean rank."""
     from scipy.special import ndtri
-    from scipy.stats import rankdata
 
-    rank = rankdata(values).reshape(values.shape)
+    _, at, n = np.unique(values, return_inverse=True, return_counts=True)
+    rank = (np.cumsum(n) - (n - 1) / 2)[at].reshape(values.shape)
     return np.asarray(ndtri((rank - 0.375) / (values.size + 0.25)))
 
 
@@ -171,7 +201,10 @@ def mcse(chains: Sequence[Sequence[float]]) -> float | None:
     Returns:
         None under the conditions of `ess`.
     """
-    return _of_mean("mcse", chains)
+    values, effective = _rectangle(chains), ess(chains)
+    if values is None or effective is None:
+        return None
+    return float(values.std(ddof=1)) / math.sqrt(effective)
 
 
 def autocorrelation(values: Sequence[float], max_lag: int = 50) -> tuple[float, ...] | None:
@@ -189,7 +222,8 @@ def autocorrelation(values: Sequence[float], max_lag: int = 50) -> tuple[float, 
     if chain is None:
         return None
     lags = min(max_lag, len(values) // 4)
-    return tuple(float(r) for r in _arviz().autocorr(chain[0])[: lags + 1])
+    covariance = _autocovariance(chain)[0]
+    return tuple(float(c / covariance[0]) for c in covariance[: lags + 1])
 
 
 def ess_per_thousand_tokens(effective: float | None, generated: int) -> float | None:
@@ -205,17 +239,3 @@ def _rectangle(chains: Sequence[Sequence[float]]) -> Array | None:
     values = np.array([chain[:length] for chain in chains], dtype=np.float64)
     stuck = np.ptp(values, axis=1) == 0
     return None if stuck.any() or not np.isfinite(values).all() else values
-
-
-def _arviz() -> Any:
-    from arviz_stats.base import array_stats  # slow to import
-
-    return array_stats
-
-
-def _of_mean(name: str, chains: Sequence[Sequence[float]]) -> float | None:
-    """What arviz says by that name of the mean over chains; None if that is nothing finite."""
-    if (values := _rectangle(chains)) is None:
-        return None
-    number = float(np.asarray(getattr(_arviz(), name)(values, method="mean")).item())
-    return number if math.isfinite(number) else None
