@@ -36,12 +36,25 @@ from qalign_core.runs.problem_sets import Problem, load_problems
 from qalign_core.runs.report import Report, differences
 from qalign_core.runs.results import Results, pack
 from qalign_core.runs.runner import Drawn, header_of, record
+from qalign_core.runs.tasks import (
+    PRESETS,
+    Loaded,
+    Task,
+    differences,
+    read_task,
+    task_names,
+    task_of,
+)
 from qalign_core.runs.trace import TraceFile, end_line, open_trace, trace_text
 from qalign_core.types import ScoredResponse, Step, Trace
 
 Models = tuple[LanguageModel, RewardModel]
 
-_TASK_HELP = "name of an embedded problem set, or a file of JSON lines"
+_TASK_HELP = (
+    "name of an embedded problem set, a file of JSON lines, or a set of the paper: "
+    + ", ".join(task_names())
+)
+_DATA_HELP = "rows of a set of the paper, as its authors publish them; else they are from the hub"
 _TEXTS = ("prompt", "reference", "extractor")
 
 
@@ -105,17 +118,22 @@ def _parser() -> argparse.ArgumentParser:
     compare.set_defaults(command=_compare)
 
     evaluate = commands.add_parser(
-        "evaluate", help="the four methods over a problem set; continues where it stopped"
+        "evaluate",
+        help="the four methods over a problem set; continues where it stopped",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog=_differences(),
     )
     _model_options(evaluate)
     evaluate.add_argument("--task", default="in_distribution", help=_TASK_HELP)
+    evaluate.add_argument("--data", type=Path, help=_DATA_HELP)
+    evaluate.add_argument(
+        "--preset", choices=PRESETS, help="rows, prompts and settings of the text, or of its code"
+    )
     evaluate.add_argument("--problems", type=int, help="only the first N", metavar="N")
     evaluate.add_argument(
-        "--budget", type=int, default=256, help="samples per problem; the chain may cost as much"
+        "--budget", type=int, help="samples per problem (256); the chain may cost as much"
     )
-    evaluate.add_argument(
-        "--states", type=int, default=0, help="most states of the chain; 0 is no limit"
-    )
+    evaluate.add_argument("--states", type=int, help="most states of the chain; 0 (no limit)")
     _run_options(evaluate, leave_out=(*_TEXTS, "steps", "pool", "matched", "burn_in"))
     evaluate.add_argument("--at-once", type=int, default=128, help="how many problems run at once")
     evaluate.add_argument("--out", type=Path, required=True, help="folder of traces")
@@ -187,6 +205,7 @@ def _model_options(parser: argparse.ArgumentParser) -> None:
 def _problem_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("problem", "one of a set, or --prompt")
     group.add_argument("--task", default="in_distribution", help=_TASK_HELP)
+    group.add_argument("--data", type=Path, help=_DATA_HELP)
     group.add_argument("--problem", type=int, default=0, help="its number in the set, from 0")
 
 
@@ -239,7 +258,7 @@ def _run_of(options: argparse.Namespace) -> Run:
     """The run that the options ask for: of a text of one's own, or of a problem of a set."""
     given = _given(options)
     if "prompt" not in given:
-        problems = load_problems(problem_file(options.task))
+        problems = _set(options, options.task).problems
         number: int = options.problem
         if not 0 <= number < len(problems):
             raise InvalidSetting(
@@ -251,10 +270,35 @@ def _run_of(options: argparse.Namespace) -> Run:
     return Run.read(given).check()
 
 
-def _first_problems(task: str, n: int | None) -> tuple[Problem, ...]:
+def _set(options: argparse.Namespace, name: str) -> Loaded:
+    """The problems of a set by its name, the first `--problems` of them where that is given."""
+    n: int | None = getattr(options, "problems", None)
     if n is not None:
         check_count("--problems", n, 1)
-    return tuple(load_problems(problem_file(task))[:n])
+    task = task_of(name, getattr(options, "preset", None) or "")
+    if task is None:
+        if options.data is not None:
+            known = ", ".join(task_names())
+            raise InvalidSetting(f"--data has rows of the paper's sets, {known}; got {name!r}")
+        return Loaded(tuple(load_problems(problem_file(name))[:n]))
+    seed = Run.read({"prompt": "-", **_given(options)}).seed
+    loaded = read_task(task, options.data, n=n, seed=seed)
+    out = f", {loaded.n_left_out:,} rows left out" if loaded.n_left_out else ""
+    print(
+        f"{task.table['title']}: {len(loaded.problems):,} problems{out}; {loaded.source}; "
+        f"licence {task.table['licence']}",
+        file=sys.stderr,
+    )
+    return loaded
+
+
+def _differences() -> str:
+    """Where the paper's text and its published code part, for the help."""
+    said = ["--preset paper is what the text says, --preset published-code what its scripts do:"]
+    for each in differences():
+        about = f"{each.what} ({', '.join(each.sets) or 'all'})"
+        said.append(f"  {about}\n    paper           {each.paper}\n    published-code  {each.code}")
+    return "\n".join(said)
 
 
 def problem_file(task: str) -> Path:
@@ -309,11 +353,12 @@ async def _drawn(
 async def _run_many(options: argparse.Namespace) -> None:
     if options.out is None:
         raise InvalidSetting("--prompts needs --out FOLDER, where the traces go")
-    problems = _first_problems(options.prompts, options.problems)
+    loaded = _set(options, options.prompts)
+    problems = loaded.problems
     run = Run.read({"prompt": "-", **_given(options)})
     models = _models(options)
     n = len(problems) * (run.chains * (run.steps + 1) + run.pool)
-    await _fill(options, models, run, problems, tqdm(total=n, unit="draw"))
+    await _fill(options, models, run, loaded, tqdm(total=n, unit="draw"))
     answers = answers_in(options.out, problems)
     for answer in answers:
         if options.json:
@@ -329,7 +374,7 @@ async def _run_many(options: argparse.Namespace) -> None:
 
 
 async def _fill(
-    options: argparse.Namespace, models: Models, run: Run, problems: Sequence[Problem], bar: Any
+    options: argparse.Namespace, models: Models, run: Run, loaded: Loaded, bar: Any
 ) -> None:
     """Draw a run for every problem, with a bar that counts draws or problems."""
 
@@ -342,11 +387,12 @@ async def _fill(
         await run_set(
             *models,
             run,
-            problems,
+            loaded.problems,
             options.out,
             at_once=options.at_once,
             task=_task(options),
             command=_command(options),
+            source=loaded.source,
             progress=progress,
         )
 
@@ -357,10 +403,11 @@ def _task(options: argparse.Namespace) -> str:
 
 def _command(options: argparse.Namespace) -> str:
     """How to run the same again."""
-    said = {*Run.kinds(), "problems", "budget", "states"}
+    said = {*Run.kinds(), "problems", "preset", "budget", "states"}
     said |= {f"{kind}_{name}" for kind in ("lm", "rm") for name in _OF_EACH}
     given = [(k.replace("_", "-"), v) for k, v in vars(options).items() if k in said]
     flags = [f"--{name} {value}" for name, value in given if value not in (None, 0)]
+    flags += ["--data PATH"] if options.data is not None else []
     name = "evaluate --task" if options.command is _evaluate else "run --prompts"
     return f"qalign {name} {' '.join([_task(options), *flags])} --out FOLDER"
 
@@ -423,10 +470,12 @@ async def _compare(options: argparse.Namespace) -> None:
 
 
 async def _evaluate(options: argparse.Namespace) -> None:
-    problems = _first_problems(options.task, options.problems)
-    _check_gradable(problems)
+    _take_settings(options, task_of(options.task, options.preset or ""))
     check_count("--budget", options.budget, 1)
     check_count("--states", options.states, 0)
+    loaded = _set(options, options.task)
+    problems = loaded.problems
+    _check_gradable(problems)
     models = _models(options)
     # enough for any pool: each step costs at least one token, a sample at most all of them
     enough = min(options.budget * models[0].max_new_tokens, MAX_STEPS)
@@ -434,7 +483,7 @@ async def _evaluate(options: argparse.Namespace) -> None:
     run = Run.read({"prompt": "-", **_given(options), "pool": options.budget, "steps": steps})
     run = run.with_changes(matched="chain")
     bar = tqdm(total=len(problems), unit="problem")
-    await _fill(options, models, run, problems, bar)
+    await _fill(options, models, run, loaded, bar)
     results = results_in(options.out)
     if options.pack:
         pack(results, options.pack)
@@ -454,10 +503,26 @@ async def _evaluate(options: argparse.Namespace) -> None:
         )
 
 
+def _take_settings(options: argparse.Namespace, task: Task | None) -> None:
+    """Set what a preset says and no option does; then the usual budget."""
+    for name, value in (task.settings if task else {}).items():
+        if getattr(options, name) is None:
+            if value == "":
+                raise InvalidSetting(
+                    f"the reward model of the paper's {options.task} runs was not published; give "
+                    "one of your own with --rm"
+                )
+            setattr(options, name, value)
+    options.budget = 256 if options.budget is None else options.budget
+    options.states = options.states or 0
+
+
 def _check_gradable(problems: Sequence[Problem]) -> None:
     """Refuse a set of which nothing, or not the same thing, says what is right."""
     for problem in problems:
-        if problem.answer is None and problem.writing is None:
+        if problem.instructions is not None:  # what cannot be checked is said before the first draw
+            problem.instructions.followed("")
+        elif problem.answer is None and problem.writing is None:
             raise InvalidTask(
                 f"problem {problem.id!r} has neither an answer to compare with nor constraints to "
                 "check; 'evaluate' needs one of them"
@@ -508,7 +573,7 @@ async def _tune(options: argparse.Namespace) -> None:
     else:
         check_count("--prompts", options.prompts, 1)
         # from the end: an evaluation of the first problems is not tuned on them
-        problems = load_problems(problem_file(options.task))[-options.prompts :]
+        problems = _set(options, options.task).problems[-options.prompts :]
         prompts = [problem.prompt for problem in problems]
     models = _models(options)
     print(f"tuning on {len(prompts)} prompts, {given.steps} proposals each", file=sys.stderr)

@@ -18,7 +18,7 @@ from urllib.parse import urlencode
 from qalign_core.errors import InvalidPrompt, InvalidSetting
 from qalign_core.reading import HUGE, is_text, is_whole, shown
 
-EXTRACTORS = ("number", "choice", "boxed", "text")
+EXTRACTORS = ("number", "choice", "option", "boxed", "text")
 """Names of the ways to read a final answer; what they do is in `decide.answers.extraction`."""
 OPEN = "none"
 """What stands for no extractor in options and links: the prompt is open-ended."""

@@ -181,12 +181,14 @@ class SetHeader(Header):
         problems: ids of all its problems, done or not.
         digest: hash of the whole set.
         command: how to run it again.
+        source: where its rows are from: preset, and the hub's revision or the file's hash.
     """
 
     task: str = ""
     problems: tuple[str, ...] = ()
     digest: str = ""
     command: str = ""
+    source: str = ""
 
 
 @dataclass(frozen=True)

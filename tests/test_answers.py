@@ -37,7 +37,7 @@ def test_there_are_at_least_two_hundred_cases_and_every_extractor_has_some():
 
 
 def test_an_unknown_extractor_is_named_with_those_that_exist():
-    with pytest.raises(InvalidSetting, match=r"'numbr'.*number, choice, boxed, text"):
+    with pytest.raises(InvalidSetting, match=r"'numbr'.*number, choice, option, boxed, text"):
         get_extractor("numbr")
 
 

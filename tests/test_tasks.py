@@ -45,10 +45,16 @@ def test_the_extractor_reads_a_response():
         ('{"prompt": "p", "id": "first"}', "that of line 1"),
         ('{"prompt": "p", "answer": [1]}', r'"answer" is \[1\]'),
         ('{"prompt": "p", "answer": ""}', '"answer" is ""'),
-        ('{"prompt": "p", "answer": "1", "extractor": "numbr"}', "number, choice, boxed, text"),
+        ('{"prompt": "p", "answer": "1", "extractor": "numbr"}', "number, choice, option, boxed, text"),
         ('{"prompt": "p", "extractor": ["number"]}', '"extractor" is'),
         ('{"prompt": "p", "constraints": {"use": "cat"}}', 'give "use" and "end"'),
         ('{"prompt": "p", "answer": "1", "constraints": {}}', "leave out the one or the other"),
+        ('{"prompt": "p", "constraints": {}, "instructions": {}}', "leave out the one or the other"),
+        ('{"prompt": "p", "instructions": {"ids": ["a"], "kwargs": []}}', "as long as the other"),
+        (
+            '{"prompt": "p", "instructions": {"ids": ["a"], "kwargs": [{}], "rule": "lax"}}',
+            'perhaps "rule"',
+        ),
     ],
 )
 def test_a_bad_line_is_named_by_number(line, message):

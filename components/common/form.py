@@ -19,6 +19,7 @@ ANSWERS = {
     "As the problem asks": USUAL,
     "Numbers": "number",
     "Choice letters": "choice",
+    "Last letter A to J": "option",
     "LaTeX in \\boxed{}": "boxed",
     "Short texts": "text",
     "None: open-ended": OPEN,

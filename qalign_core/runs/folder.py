@@ -61,6 +61,7 @@ async def run_set(
     at_once: int = 64,
     task: str = "",
     command: str = "",
+    source: str = "",
     progress: Progress | None = None,
 ) -> None:
     """Draw a run for every problem of a set into `folder`, or go on where it was left.
@@ -72,7 +73,8 @@ async def run_set(
         problems: the set.
         folder: where the traces go.
         at_once: problems in work side by side, so that a local engine's batch is full.
-        task, command: name of the set and how the run was started, for labels.
+        task, command, source: name of the set, how the run was started and where its rows are
+            from, for labels.
         progress: told as the folder fills.
 
     Raises:
@@ -90,6 +92,7 @@ async def run_set(
         **told_of(lm, rm, run),
         task=task,
         command=command,
+        source=source,
         problems=tuple(problem.id for problem in problems),
         digest=_digest(problems),
     )
@@ -232,5 +235,6 @@ def _join(folder: Path, header: SetHeader, problems: Sequence[Problem]) -> None:
 
 def _digest(problems: Sequence[Problem]) -> str:
     content = [[p.id, p.prompt, p.answer, p.extractor] for p in problems]
-    content += [list(astuple(p.writing)) for p in problems if p.writing is not None]
+    for check in (each for p in problems for each in (p.writing, p.instructions)):
+        content += [list(astuple(check))] if check is not None else []
     return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]

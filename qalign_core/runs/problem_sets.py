@@ -9,6 +9,10 @@ word to end with, and the number of sentences.
 
     {"prompt": "Write ...", "constraints": {"use": "cat", "end": "hat", "sentences": 2}}
 
+or the instructions of IFEval that a response has to follow, "loose" or "strict":
+
+    {"prompt": "...", "instructions": {"ids": ["punctuation:no_comma"], "kwargs": [{}]}}
+
 Other fields are kept as they are, in `extra`.
 """
 
@@ -18,11 +22,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from qalign_core.decide.answers.extraction import EXTRACTORS, canonical, get_extractor, same_answer
+from qalign_core.decide.answers.extraction import (
+    EXTRACTORS,
+    get_extractor,
+    is_empty,
+    same_answer,
+)
+from qalign_core.decide.answers.instructions import RULES, Instructions
 from qalign_core.errors import InvalidTask, on_disk
 from qalign_core.protocols import AnswerExtractor
 from qalign_core.reading import from_json, shown
 from qalign_core.runs.generated import WritingTask, constraints
+
+_CHECKS = ("constraints", "instructions")
+"""What may say of an open-ended response that it is right."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +48,7 @@ class Problem:
         answer: the right answer as the file has it, or None if there is none to compare with.
         extractor: name of the answer extractor, or None for an open-ended prompt.
         writing: what a response to an open-ended prompt is checked against, or None.
+        instructions: of IFEval, which a response to an open-ended prompt has to follow, or None.
         extra: the line's other fields.
     """
 
@@ -43,6 +57,7 @@ class Problem:
     answer: str | None = None
     extractor: str | None = None
     writing: WritingTask | None = None
+    instructions: Instructions | None = None
     extra: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
     @property
@@ -54,6 +69,8 @@ class Problem:
         """Whether an answer, or the text of an open-ended response, is right; None if unknown."""
         if self.writing is not None:
             return all(constraints(self.writing, answer).values())
+        if self.instructions is not None:
+            return self.instructions.followed(answer)
         return None if self.answer is None else same_answer(answer, self.answer)
 
 
@@ -105,6 +122,8 @@ def problem_line(problem: Problem) -> str:
     values |= {"answer": problem.answer, "extractor": problem.extractor, **problem.extra}
     if (task := problem.writing) is not None:
         values["constraints"] = {"use": task.use, "end": task.end, "sentences": task.sentences}
+    if (asked := problem.instructions) is not None:
+        values["instructions"] = {"ids": asked.ids, "kwargs": asked.kwargs, "rule": asked.rule}
     return json.dumps(values, ensure_ascii=False) + "\n"
 
 
@@ -118,24 +137,26 @@ def _parse(line: str, number: int, place: str) -> Problem:
         raise InvalidTask(
             f'{place} is a JSON {type(fields).__name__}; an object like {{"prompt": ...}} is needed'
         )
-    names = ("id", "prompt", "answer", "extractor", "constraints")
+    names = ("id", "prompt", "answer", "extractor", *_CHECKS)
     given = {name: fields.pop(name, None) for name in names}
-    id_, prompt, answer, extractor, constraints = given.values()
+    id_, prompt, answer, extractor, constraints, instructions = given.values()
     known = ", ".join(EXTRACTORS)
     for name, is_good, advice in (
         ("prompt", isinstance(prompt, str) and prompt.strip(), "a text is needed"),
         ("id", _is_a(id_, (str, int)) and id_ != "", "a text or a whole number is needed"),
         ("answer", _is_a(answer, (str, int, float)), "a text or a number is needed"),
-        ("answer", canonical(str(answer)), "leave it out if there is none"),
+        ("answer", not is_empty(str(answer)), "leave it out if there is none"),
         ("extractor", extractor is None or extractor in [*EXTRACTORS], f"use one of {known}"),
     ):
         if not is_good:
             raise InvalidTask(f'{place}: "{name}" is {_shown(given[name])}; {advice}')
     if extractor is None and answer is not None:
         extractor = "number"
-    if constraints is not None and extractor is not None:
+    checks = [f'"{name}"' for name in _CHECKS if given[name] is not None]
+    if len(checks) > 1 or (checks and extractor is not None):
         raise InvalidTask(
-            f'{place} has "constraints" and an answer or extractor; leave out the one or the other'
+            f"{place} has {checks[0]} and {checks[1] if checks[1:] else 'an answer or extractor'}; "
+            "leave out the one or the other"
         )
     return Problem(
         id=str(number if id_ is None else id_),
@@ -143,6 +164,7 @@ def _parse(line: str, number: int, place: str) -> Problem:
         answer=None if answer is None else str(answer),
         extractor=extractor,
         writing=None if constraints is None else _writing(prompt, constraints, place),
+        instructions=None if instructions is None else _asked(prompt, instructions, place),
         extra=fields,
     )
 
@@ -154,6 +176,24 @@ def _writing(prompt: str, constraints: object, place: str) -> WritingTask:
     raise InvalidTask(
         f'{place}: "constraints" is {_shown(constraints)}; give "use" and "end" (a word each) and '
         '"sentences" (a whole number)'
+    )
+
+
+def _asked(prompt: str, instructions: object, place: str) -> Instructions:
+    match instructions:
+        case {"ids": [*ids], "kwargs": [*kwargs], **rest} if (
+            ids
+            and len(ids) == len(kwargs)
+            and all(isinstance(id, str) for id in ids)
+            and all(isinstance(each, dict) for each in kwargs)
+            and rest.keys() <= {"rule"}
+            and rest.get("rule", RULES[0]) in RULES
+        ):
+            rule = str(rest.get("rule", RULES[0]))
+            return Instructions(prompt, tuple(ids), tuple(kwargs), rule)
+    raise InvalidTask(
+        f'{place}: "instructions" is {_shown(instructions)}; give "ids" and "kwargs" (a list each, '
+        'as long as the other), and perhaps "rule" ("loose" or "strict")'
     )
 
 

@@ -343,7 +343,7 @@ def _joined(pieces: tuple[str, ...], finished: bool) -> str:
     return "".join(pieces[:-1] if finished else pieces)
 
 
-_MAY_DIFFER = ("created", "notes", "task", "command")
+_MAY_DIFFER = ("created", "notes", "task", "command", "source")
 """What of a header may be otherwise when a run is taken up again."""
 
 

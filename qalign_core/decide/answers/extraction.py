@@ -4,6 +4,7 @@ r"""Final answers in the texts of models, brought to one form, so that equal ans
 
     number   "The answer is $18.00." -> 18;  "#### -1,000" -> -1000;  "\boxed{\frac{2}{3}}" -> 2/3
     choice   "The answer is (B). I hope" -> B;  "**C**" -> C;  "D) Paris" -> D   (letters A to J)
+    option   the last letter A to J that stands alone, whatever is said of it: the paper's rule
     boxed    the last \boxed{}: a number if it is one, else mathematics, else words
     text     the whole text, for short free answers
 
@@ -75,6 +76,15 @@ def extract_choice(text: str) -> str | None:
     return letters[-1] if letters else None
 
 
+def extract_option(text: str) -> str | None:
+    """Extract the last letter A to J that is a word; None if there is none.
+
+    The rule of the paper's published code, for its numbers: "I" and "A" count as letters.
+    """
+    letters = _OPTION.findall(text)
+    return letters[-1] if letters else None
+
+
 def extract_boxed(text: str) -> str | None:
     r"""Extract the last `\boxed{}`, or without one what the last "the answer is" says."""
     announced = list(_announced(text))
@@ -94,6 +104,7 @@ EXTRACTORS: Mapping[str, AnswerExtractor] = MappingProxyType(
     {
         "number": extract_number,
         "choice": extract_choice,
+        "option": extract_option,
         "boxed": extract_boxed,
         "text": extract_text,
     }
@@ -103,11 +114,20 @@ EXTRACTORS: Mapping[str, AnswerExtractor] = MappingProxyType(
 
 def canonical(answer: str) -> str:
     """Bring a bare answer ("$18.00", "(B)", "x = 1/2 cm") to its canonical form; "" if empty."""
+    bare = _bare(answer)
+    return whole_number(bare) or formula(bare) or _words(bare)
+
+
+def is_empty(answer: str) -> bool:
+    """Whether there is no canonical form; most answers need not be parsed to tell."""
+    return not (_words(_bare(answer)) or canonical(answer))
+
+
+def _bare(answer: str) -> str:
     bare = tidy(answer).strip(" \t\n*`").rstrip(".")
     if len(bare) > 1 and bare[0] == bare[-1] == "$":
         bare = bare[1:-1]
-    bare = _NAME.sub("", bare)
-    return whole_number(bare) or formula(bare) or _words(bare)
+    return _NAME.sub("", bare)
 
 
 def same_answer(a: str | None, b: str | None) -> bool:
@@ -178,6 +198,7 @@ _LONE_LETTER = re.compile(r"[\s*(\[$]*([A-Ja-j])[\s*)\]$.:,]*")
 _LISTED_OPTION = re.compile(r"[\s*(\[-]*([A-J])[.):]")
 _NAMED_OPTION = re.compile(r"(?i:\b(?:option|choice|choose|pick|select)\s+)[(\[]*([A-J])\b")
 _LETTER_IN_LINE = re.compile(r"\(([A-J])\)|\b([B-HJ])\b|\b([AI])(?=[.:)*]|\s*$)")
+_OPTION = re.compile(r"\b[A-J]\b")
 _LETTER = re.compile(r"(?<![A-Za-z0-9'’\\])([A-Ja-j])(?![A-Za-z0-9'’])")
 _ENDS = re.compile(
     r"\s*$|\s*[.,:;)\]}*$\"!—-]|\s+(?:because|since|as|which|with|for|based|given|due|so|but|is|and"

