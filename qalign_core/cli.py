@@ -40,7 +40,7 @@ from qalign_core.runs.tasks import (
     PRESETS,
     Loaded,
     Task,
-    differences,
+    departures,
     read_task,
     task_names,
     task_of,
@@ -121,7 +121,7 @@ def _parser() -> argparse.ArgumentParser:
         "evaluate",
         help="the four methods over a problem set; continues where it stopped",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        epilog=_differences(),
+        epilog=_departures(),
     )
     _model_options(evaluate)
     evaluate.add_argument("--task", default="in_distribution", help=_TASK_HELP)
@@ -292,10 +292,10 @@ def _set(options: argparse.Namespace, name: str) -> Loaded:
     return loaded
 
 
-def _differences() -> str:
+def _departures() -> str:
     """Where the paper's text and its published code part, for the help."""
     said = ["--preset paper is what the text says, --preset published-code what its scripts do:"]
-    for each in differences():
+    for each in departures():
         about = f"{each.what} ({', '.join(each.sets) or 'all'})"
         said.append(f"  {about}\n    paper           {each.paper}\n    published-code  {each.code}")
     return "\n".join(said)

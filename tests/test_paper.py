@@ -22,7 +22,7 @@ from qalign_core.cli import main
 from qalign_core.errors import InvalidSetting, InvalidTask
 from qalign_core.runs.problem_sets import parse_problems, problem_line
 from qalign_core.runs.rows import filled, options_of
-from qalign_core.runs.tasks import PRESETS, differences, read_task, task_names, task_of
+from qalign_core.runs.tasks import PRESETS, departures, read_task, task_names, task_of
 
 BESIDE = Path(__file__).resolve().parents[2] / "shared"
 OFFICIAL = Path(os.environ.get("QALIGN_DATA", BESIDE / "data"))
@@ -397,8 +397,8 @@ def test_the_help_lists_where_text_and_code_part(capsys):
     with pytest.raises(SystemExit):
         main(["evaluate", "--help"])
     told = " ".join(capsys.readouterr().out.split())
-    assert len(differences()) >= 10
-    for each in differences():
+    assert len(departures()) >= 10
+    for each in departures():
         assert " ".join(each.paper.split()) in told
         assert " ".join(each.code.split()) in told
 

@@ -45,14 +45,14 @@ class Task:
         return int(min(self.table["n_rows"], self.table.get("first", self.table["n_rows"])))
 
     @property
-    def differences(self) -> tuple["Difference", ...]:
+    def departures(self) -> tuple["Departure", ...]:
         """Where text and code part for this set."""
         whole, set = f"{self.name}:{self.table['settings']}", self.name.partition(":")[0]
-        return tuple(d for d in differences() if not d.sets or {set, whole} & {*d.sets})
+        return tuple(d for d in departures() if not d.sets or {set, whole} & {*d.sets})
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class Departure:
     """Where the paper's text and its published code part.
 
     Attributes:
@@ -96,11 +96,10 @@ def task_names() -> tuple[str, ...]:
     return tuple(name + (f"[:{said}]" if said else "") for name, said in variants.items())
 
 
-def differences() -> tuple[Difference, ...]:
-    """Every difference between the text and the published code that is known."""
+def departures() -> tuple[Departure, ...]:
+    """Every place where the published code departs from the text, as far as is known."""
     return tuple(
-        Difference(**{**each, "sets": tuple(each.get("sets", ()))})
-        for each in _data()["differences"]
+        Departure(**{**each, "sets": tuple(each.get("sets", ()))}) for each in _data()["departures"]
     )
 
 
