@@ -25,6 +25,7 @@ from qalign_core.analysis.tuning import tune_beta
 from qalign_core.assets import ASSETS
 from qalign_core.errors import InvalidSetting, InvalidTask, QAlignError, on_disk
 from qalign_core.export.page import page
+from qalign_core.export.report import to_html
 from qalign_core.export.tables import to_csv, to_latex
 from qalign_core.models.progress import TOLD
 from qalign_core.protocols import AnswerExtractor, LanguageModel, RewardModel
@@ -34,7 +35,7 @@ from qalign_core.run import MAX_STEPS, OPEN, Run, Sampling, check_count
 from qalign_core.runs.folder import answer_of, answers_in, load_results, results_in, run_set
 from qalign_core.runs.problem_sets import Problem, load_problems
 from qalign_core.runs.report import Report, differences
-from qalign_core.runs.results import Results, pack
+from qalign_core.runs.results import pack
 from qalign_core.runs.runner import Drawn, header_of, record
 from qalign_core.runs.tasks import (
     PRESETS,
@@ -154,6 +155,10 @@ def _parser() -> argparse.ArgumentParser:
     tables.add_argument("--json", action="store_true", help="print the numbers as JSON")
     tables.add_argument("--csv", type=Path, metavar="FILE", help="write all numbers as CSV")
     tables.add_argument("--latex", type=Path, metavar="FILE", help="write the tables for LaTeX")
+    tables.add_argument("--html", type=Path, metavar="FILE", help="write all as one offline page")
+    tables.add_argument(
+        "--tuning", type=float, metavar="FLOPS", help="what finding beta cost, marked on the page"
+    )
     tables.set_defaults(command=_report)
 
     tune = commands.add_parser("tune", help="the beta at which a share of proposals is accepted")
@@ -534,15 +539,21 @@ def _check_gradable(problems: Sequence[Problem]) -> None:
 
 
 async def _report(options: argparse.Namespace) -> None:
-    sets: dict[str, Results] = {}
+    places: dict[str, Path] = {}
     for path in options.paths:
-        name = path.stem if path.stem not in sets else str(path)
-        sets[name] = load_results(path)
-    made = Report(sets)
-    for path, form in ((options.csv, to_csv), (options.latex, to_latex)):
+        name = path.name if path.is_dir() else path.stem
+        places[name if name not in places else str(path)] = path
+    sets = {name: load_results(path) for name, path in places.items()}
+    made = Report(sets, {name: path for name, path in places.items() if path.is_dir()})
+    forms: tuple[tuple[Path | None, Callable[[Report], str]], ...] = (
+        (options.csv, to_csv),
+        (options.latex, to_latex),
+        (options.html, lambda report: to_html(report, tuning=options.tuning)),
+    )
+    for path, form in forms:
         if path is not None:
             with on_disk(path, "written", "give the path of a new file", InvalidSetting):
-                path.write_text(form(made), encoding="utf-8", newline="")
+                path.write_bytes(form(made).encode(errors="replace"))
     if options.json:
         print(json.dumps(made.json(), allow_nan=False))
         return
@@ -586,6 +597,8 @@ async def _tune(options: argparse.Namespace) -> None:
         f"acceptance {tuned.acceptance:.0%} of proposals that differ from the state, "
         f"{tuned.overall:.0%} of all; rounds at {', '.join(f'{b:.3g}' for b in tuned.rounds)}"
     )
+    meter = header_of(*models, given).meter
+    print(f"cost {meter.price(tuned.cost):.3g} {meter.unit}, the prompts not counted")
 
 
 async def _export(options: argparse.Namespace) -> None:

@@ -5,13 +5,20 @@ from __future__ import annotations
 import csv
 import io
 import re
+import shlex
 from dataclasses import replace
+from html.parser import HTMLParser
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 from test_report import record, results_of
 
-from qalign_core.cli import main
+from qalign_core.cli import _parser, _run_of, main
+from qalign_core.errors import InvalidSetting
+from qalign_core.export.chart import Axis, Line, chart
+from qalign_core.export.command import command_of_problem
+from qalign_core.export.report import to_html
 from qalign_core.export.tables import COLUMNS, latex, to_csv, to_latex
 from qalign_core.runs.report import AVERAGE, Report
 from qalign_core.runs.results import Results, pack
@@ -27,14 +34,15 @@ HOSTILE = (
 )
 
 
-def hostile_results() -> dict[str, Results]:
-    """Two sets of a model whose names are written to be taken for something else."""
+@pytest.fixture(scope="module")
+def hostile() -> Report:
+    """Sets and models whose names are written to be taken for something else."""
     made = {}
     for name in HOSTILE:
         results = results_of(*(record(f"{name}{k}", k) for k in range(12)))
         header = replace(results.header, lm=name, rm=name, task=name, command=name, digest=name)
         made[name] = Results(header, results.records)
-    return made
+    return Report(made)
 
 
 @pytest.fixture(scope="module")
@@ -92,17 +100,16 @@ def _span(text: str) -> tuple[int, int]:
     return found.end(1), found.end()
 
 
-def test_no_name_is_a_formula_in_a_spreadsheet() -> None:
-    report = Report(hostile_results())
-    for row in csv.reader(io.StringIO(to_csv(report), newline="")):
+def test_no_name_is_a_formula_in_a_spreadsheet(hostile: Report) -> None:
+    for row in csv.reader(io.StringIO(to_csv(hostile), newline="")):
         assert len(row) == len(COLUMNS)
         for value in row:
             assert not value.startswith(("=", "+", "@", "\t", "\r")), value
             assert not re.match(r"-[^\d.]", value), value
 
 
-def test_no_name_is_a_command_of_latex() -> None:
-    made = to_latex(Report(hostile_results()))
+def test_no_name_is_a_command_of_latex(hostile: Report) -> None:
+    made = to_latex(hostile)
     assert "\\input" not in made
     assert "\\textbackslash{}input\\{/etc/passwd\\}" in made
     assert "a \\& b \\% c \\$d\\$ \\#e \\_f \\textasciicircum{}g" in made
@@ -122,5 +129,156 @@ def test_the_command_writes_the_files_that_it_is_asked_for(
     assert main(["report", str(path), "--csv", str(files[0]), "--latex", str(files[1])]) == 0
     assert len(rows_of(files[0].read_bytes().decode())) == len(rows_of(to_csv(made)))
     assert "\\toprule" in files[1].read_text("utf-8")
+    page = tmp_path / "t.html"
+    assert main(["report", str(path), "--html", str(page), "--tuning", "1e3"]) == 0
+    assert "finding β" in page.read_text("utf-8")
     assert main(["report", str(path), "--csv", str(tmp_path)]) == 2
     assert "cannot be written (Is a directory); give the path" in capsys.readouterr().err
+
+
+# --- the page --------------------------------------------------------------------------------
+
+
+class Page(HTMLParser):
+    """A page's elements, what is in them, and its figures by their labels."""
+
+    def __init__(self, made: str) -> None:
+        super().__init__()
+        self.opened: list[tuple[str, dict[str, str | None]]] = []
+        self.said: list[str] = []
+        self.turning: set[str] = set()
+        self.feed(made)
+        self.svgs = [ElementTree.fromstring(svg) for svg in re.findall("<svg.*?</svg>", made)]
+
+    def handle_starttag(self, tag, attributes):
+        self.opened.append((tag, dict(attributes)))
+
+    def handle_data(self, data):
+        self.said.append(data)
+        if "\u202e" in data:
+            self.turning.add(self.opened[-1][0])
+
+    @property
+    def text(self) -> str:
+        return " ".join(" ".join(self.said).split())
+
+    def ids(self) -> set[str]:
+        return {attributes["id"] or "" for _, attributes in self.opened if "id" in attributes}
+
+
+def test_the_page_needs_no_script_and_no_network_and_every_link_leads_somewhere(
+    toys: Report,
+) -> None:
+    page = Page(to_html(toys))
+    tags = {tag for tag, _ in page.opened}
+    assert not tags & {"script", "link", "img", "iframe", "object", "form", "base"}
+    links = [a["href"] for tag, a in page.opened if tag == "a"]
+    assert len(links) >= 14  # seven columns of two sets
+    for link in links:
+        assert link is not None
+        assert link.startswith("#")
+        assert link[1:] in page.ids()
+    policy = next(a["content"] for t, a in page.opened if "http-equiv" in a)
+    assert policy == "default-src 'none'; style-src 'unsafe-inline'"
+
+
+def test_the_page_says_the_reports_numbers(toys: Report) -> None:
+    page = Page(to_html(toys))
+    (group,) = toys.groups
+    for row in group.rows():
+        for method in ("qalign", "wmv", "bon", "mv", "any", "one", "wmv_own"):
+            p = row.points[method]  # type: ignore[index]
+            said = f"{100 * p.value:.1f} {100 * p.low:.1f} to {100 * p.high:.1f}"
+            assert said in page.text, (row.name, method)
+        for d in row.differences:
+            said = f"{100 * d.value:+.1f} {100 * d.low:+.1f} to {100 * d.high:+.1f}, {d.verdict}"
+            assert said.replace("-", "−") in page.text
+    assert "averaged over 2 sets" in page.text
+
+
+def markers_of(svg: ElementTree.Element) -> dict[str, list[str]]:
+    """What is told at the points of a figure, by the colour of their line."""
+    found = {}
+    for line in svg.iter("g"):
+        told = [title.text or "" for title in line.iter("title")]
+        if told:
+            found[line.attrib["style"]] = told
+    return found
+
+
+def test_the_first_figure_has_every_method_and_any_of_n(toys: Report) -> None:
+    first = next(s for s in Page(to_html(toys)).svgs if "role" in s.attrib)
+    colours = {g.attrib["style"].removeprefix("--c: var(--c-")[:-1] for g in first.iter("g")}
+    assert colours == {"qalign", "bon", "mv", "wmv", "any"}
+    (group,) = toys.groups
+    told = markers_of(first)["--c: var(--c-bon)"]
+    for p, said in zip([p for p in group.average if p.method == "bon"], told, strict=True):
+        assert f"{100 * (1 - p.value):.0f} % wrong" in said.replace("\xa0", " ")
+
+
+def test_a_second_language_model_stands_on_the_same_axes_and_tuning_is_marked(
+    toys: Report,
+) -> None:
+    both = {each.name: each.results for each in toys.sets}
+    for name, results in list(both.items()):
+        header = replace(results.header, lm="trained", lm_revision="x")
+        both[f"{name} 2"] = Results(header, results.records)
+    made = to_html(Report(both), tuning=2400.0)
+    page = Page(made)
+    assert "Majority vote of trained" in page.text
+    # over 24 problems: 100 each
+    assert "finding β: 100 FLOPs each" in page.text
+    assert "Finding β cost 2.4 kFLOPs once" in page.text
+    half = {name: results for name, results in both.items() if name != "toys 2"}
+    assert "trained was not run on all of these sets, and is not drawn" in Page(
+        to_html(Report(half))
+    ).text  # fmt: skip
+    with pytest.raises(InvalidSetting, match="tuning must be FLOPs above 0, got 0"):
+        to_html(toys, tuning=0.0)
+
+
+def test_waiting_is_drawn_for_one_chain_for_several_and_for_samples(toys: Report) -> None:
+    results = toys.sets[0].results
+    header = replace(results.header, chains=2)
+    two = Results(header, tuple(record(f"p{k}", k, n_chains=2) for k in range(12)))
+    text = Page(to_html(Report({"toys": results, "two": two}))).text
+    assert "one chain 2 chains independent samples" in text
+
+
+def test_no_name_is_markup_or_turns_the_page_round(hostile: Report) -> None:
+    page = Page(to_html(hostile))
+    assert "script" not in {tag for tag, _ in page.opened}
+    assert "<script>alert(1)</script>" in page.text
+    assert not any(name.startswith("on") for _, attributes in page.opened for name in attributes)
+    assert page.turning == {"bdi", "code"}  # both keep it to themselves
+
+
+def test_a_problem_leads_to_its_chain(toys: Report, tmp_path: Path) -> None:
+    results = toys.sets[0].results
+    header = replace(results.header, task="in_distribution", seed=5, beta=0.5, pool=8)
+    place = header.problems.index("p3")
+    words = shlex.split(command_of_problem(header, place, 7))
+    run = _run_of(_parser().parse_args(words[1:]))
+    assert (run.seed, run.beta, run.steps, run.chains) == (8, 0.5, 7, header.chains)
+    assert (run.lm, run.rm, run.sampling) == (header.lm, header.rm, header.sampling)
+    assert words[:6] == ["qalign", "run", "--task", "in_distribution", "--problem", "3"]
+    packed = Page(to_html(Report({"toys": results})))
+    assert "--problem 3 " in packed.text
+    assert "--out chain.jsonl && python app.py chain.jsonl" in packed.text
+    folder = tmp_path / "a run; x"
+    kept = Page(to_html(Report({"toys": results}, {"toys": folder})))
+    assert f"python app.py '{folder}/00003.jsonl'" in kept.text
+
+
+def test_a_chart_leaves_out_what_has_no_place_and_is_never_empty_markup() -> None:
+    odd = Line("qalign", [0.0, 1.0, 10.0], [0.5, float("inf"), 0.2], says=["a", "b", "c"])
+    drawn = ElementTree.fromstring(
+        chart([odd], Axis("x", log=True), Axis("y"), says="<&>", mark=(5.0, "<here>"))
+    )
+    assert [title.text for title in drawn.iter("title")] == ["c"]
+    assert "nan" not in ElementTree.tostring(drawn).decode()
+    ElementTree.fromstring(chart([], Axis("x"), Axis("y"), says=""))
+    flat = ElementTree.fromstring(
+        chart([Line("mv", [3.0], [0.0])], Axis("x", log=True), Axis("y", zero=True), says="")
+    )
+    assert "nan" not in ElementTree.tostring(flat).decode()

@@ -95,23 +95,29 @@ def crossing(points: Sequence[Point], a: Curve, b: Curve) -> Crossing | None:
         return None
     sign = math.copysign(1, values[-1])
     spent = np.array([other.spent for _, other in both])
-    drawn = [_lead(spent, sign * row) for row in weights @ gaps.T]
-    low, high = np.quantile(drawn, [0.025, 0.975], method="nearest")
+    low, high = np.quantile(
+        _leads(spent, sign * weights @ gaps.T), [0.025, 0.975], method="nearest"
+    )
+    (place,) = _leads(spent, sign * values[None])
     leader, other = (a, b) if sign > 0 else (b, a)
-    from_ = _lead(spent, sign * values)
-    return Crossing(leader, other, from_, float(low), float(high), float(spent[-1]))
+    return Crossing(leader, other, float(place), float(low), float(high), float(spent[-1]))
 
 
-def _lead(spent: Array, values: Array) -> float:
-    """From where on the values stay above 0: 0 if everywhere, inf if not even at the end."""
-    not_ahead = np.flatnonzero(values <= 0)
-    if not len(not_ahead):
-        return 0.0
-    k = not_ahead[-1]
-    if k == len(values) - 1:
-        return math.inf
-    share = -values[k] / (values[k + 1] - values[k])
-    return float(spent[k] * (spent[k + 1] / spent[k]) ** share)
+def _leads(spent: Array, values: Array) -> Array:
+    """From where on each row stays above 0: 0 if everywhere, inf if not even at the end, shape [k].
+
+    Args:
+        spent: the budgets, ascending, shape [n].
+        values: at them, shape [k, n].
+    """
+    behind = values <= 0
+    last = behind.shape[1] - 1
+    at = last - behind[:, ::-1].argmax(axis=1)  # the last budget at which it is not ahead
+    rows, after = np.arange(len(values)), np.minimum(at + 1, last)
+    before, then = values[rows, at], values[rows, after]
+    share = np.divide(-before, then - before, out=np.zeros(len(values)), where=then != before)
+    place = spent[at] * (spent[after] / spent[at]) ** share
+    return np.where(~behind.any(axis=1), 0.0, np.where(behind[:, last], math.inf, place))
 
 
 def gain(point: Point, one: Point) -> tuple[float, float, float]:

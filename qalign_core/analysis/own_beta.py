@@ -36,9 +36,14 @@ LEAST = 2 * PARTS
 """Problems below which no beta is looked for."""
 
 
+def lot_of(id_: str) -> bytes:
+    """What a problem draws, by its id alone: problems sorted by it stand in a random order."""
+    return hashlib.sha256(id_.encode("utf-8", "surrogatepass")).digest()
+
+
 def part_of(id_: str) -> int:
-    """The part that a problem is dealt into: 0 to `PARTS` - 1, by a hash of its id alone."""
-    return hashlib.sha256(id_.encode("utf-8", "surrogatepass")).digest()[0] % PARTS
+    """The part that a problem is dealt into, 0 to `PARTS` - 1."""
+    return lot_of(id_)[0] % PARTS
 
 
 def chosen_elsewhere(values: Array, parts: Array) -> Array:

@@ -1,9 +1,10 @@
-"""A run as the command that draws it again."""
+"""A run, or that of one problem of a set, as the command that draws it again."""
 
 import shlex
 
 from qalign_core.registry import entries
 from qalign_core.run import Run, Sampling
+from qalign_core.types import SetHeader
 
 
 def command_of(run: Run) -> str:
@@ -12,6 +13,23 @@ def command_of(run: Run) -> str:
     What the command's own defaults say is left out; without an entry of the registry, which has
     defaults of its own, a language model is sampled as `Sampling` says.
     """
+    return _joined(*_said(run))
+
+
+def command_of_problem(header: SetHeader, place: int, steps: int) -> str:
+    """The command line of the chains of one problem of an evaluated set, with so many steps.
+
+    It draws what the evaluation drew for the problem at that place, without the samples.
+    """
+    run = header.run.with_changes(steps=steps, seed=header.seed + place, pool=0, matched="none")
+    command, said = _said(run)
+    for name in ("prompt", "reference", "extractor"):  # the problem's
+        said.pop(name, None)
+    return _joined(command, {"task": header.task, "problem": str(place), **said})
+
+
+def _said(run: Run) -> tuple[str, dict[str, str]]:
+    """The command, and the options that are not what it would do without them."""
     entry = entries().get(("lm", run.lm))
     usual = (entry.sampling if entry is not None else None) or Sampling()
     said = run.changes()
@@ -25,6 +43,10 @@ def command_of(run: Run) -> str:
         said["pool"] = str(run.pool)
     if said.get("pool") == {"compare": "4096", "run": "0"}[command]:
         del said["pool"]
+    return command, said
+
+
+def _joined(command: str, said: dict[str, str]) -> str:
     words = ["qalign", command]
     for name, value in said.items():
         option = f"--{name.replace('_', '-')}"

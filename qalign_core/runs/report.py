@@ -8,6 +8,7 @@ import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from qalign_core.analysis.comparisons import METHODS, Comparison, Cut, full_cut
@@ -34,7 +35,7 @@ OURS: tuple[Curve, ...] = ("qalign", "qalign_own")
 AVERAGE = "average"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Evaluated:
     """A set under one pair of models, measured.
 
@@ -44,12 +45,19 @@ class Evaluated:
         points: every curve at every budget; each method's own beta is with the results whose name
             is the shortest of those over the same problems, which has the stated beta.
         stated: whether that is this one.
+        folder: where the traces are; None of a packed file, which has numbers only.
     """
 
     name: str
     results: Results
     points: tuple[Point, ...]
     stated: bool = True
+    folder: Path | None = None
+
+    @property
+    def problems(self) -> object:
+        """What problems these are: the same for results of the same ones."""
+        return (self.results.header.digest, tuple(record.id for record in self.results.records))
 
 
 @dataclass(frozen=True)
@@ -77,11 +85,21 @@ class Group:
 
     Attributes:
         sets: in the order in which they came.
-        average: over those at their stated beta; empty if there is one.
     """
 
     sets: tuple[Evaluated, ...]
-    average: tuple[Point, ...]
+
+    @cached_property
+    def different(self) -> tuple[Evaluated, ...]:
+        """A result for each set of problems: at its stated beta, and the first of several."""
+        stated = {each.problems: each for each in reversed(self.sets) if each.stated}
+        return tuple(each for each in self.sets if each in stated.values())
+
+    @cached_property
+    def average(self) -> tuple[Point, ...]:
+        """Over the different sets; empty if there is one."""
+        of_each = [each.points for each in self.different]
+        return tuple(averaged(of_each)) if len(of_each) > 1 else ()
 
     @property
     def lm(self) -> str:
@@ -94,9 +112,19 @@ class Group:
         return self.sets[0].results.header.rm
 
     @property
+    def unit(self) -> str:
+        """What prices count: FLOPs, or generated tokens where the models' sizes are unknown."""
+        return self.sets[0].results.header.meter.unit
+
+    @property
     def flops(self) -> bool:
-        """Whether prices are FLOPs."""
-        return all(each.results.header.meter.unit == "FLOPs" for each in self.sets)
+        """Whether that is FLOPs."""
+        return self.unit == "FLOPs"
+
+    @property
+    def points(self) -> tuple[Point, ...]:
+        """What stands for these models: the average, or the only set."""
+        return self.average or self.different[0].points
 
     @cached_property
     def lines(self) -> tuple[tuple[str, tuple[Point, ...]], ...]:
@@ -122,12 +150,15 @@ class Report:
 
     Args:
         sets: results by the name of their set.
+        folders: of those that were read from a folder of traces.
 
     Raises:
         InvalidSetting: there are no results, or no problem of a set is done.
     """
 
-    def __init__(self, sets: Mapping[str, Results]) -> None:
+    def __init__(
+        self, sets: Mapping[str, Results], folders: Mapping[str, Path] | None = None
+    ) -> None:
         if not sets:
             raise InvalidSetting("there are no results to report; give a folder or a packed file")
         families: dict[object, list[str]] = {}
@@ -140,9 +171,9 @@ class Report:
             points = curves(results)
             if stated:
                 points += at_own_beta(points, [sets[other] for other in at_betas])
-            one = Evaluated(name, results, tuple(points), stated)
+            one = Evaluated(name, results, tuple(points), stated, (folders or {}).get(name))
             groups.setdefault(_models(results), []).append(one)
-        self.groups = tuple(Group(tuple(each), _average(each)) for each in groups.values())
+        self.groups = tuple(Group(tuple(each)) for each in groups.values())
         self.sets = tuple(each for group in self.groups for each in group.sets)
 
     def json(self) -> dict[str, list[dict[str, Any]]]:
@@ -192,23 +223,10 @@ def _models(results: Results) -> object:
     return (header.lm, header.lm_revision, header.rm, header.rm_revision, base)
 
 
-def _problems(results: Results) -> object:
-    return (results.header.digest, tuple(record.id for record in results.records))
-
-
 def _family(results: Results) -> object:
     """What results share that differ in the chain's beta alone."""
-    header = results.header
-    return (_models(results), header.sampling, header.chains, _problems(results))
-
-
-def _average(sets: Sequence[Evaluated]) -> tuple[Point, ...]:
-    """The average over sets of problems; where some were run twice, over those that came first."""
-    first: dict[object, Sequence[Point]] = {}
-    for each in sets:
-        if each.stated:
-            first.setdefault(_problems(each.results), each.points)
-    return tuple(averaged(list(first.values()))) if len(first) > 1 else ()
+    header, ids = results.header, tuple(record.id for record in results.records)
+    return (_models(results), header.sampling, header.chains, header.digest, ids)
 
 
 def _measured(found: Point | Difference, each: Evaluated, what: str) -> dict[str, Any]:
