@@ -137,6 +137,12 @@ WRONG = {
     "something unknown lit": ('lit = "text"', 'lit = "sun"', "stop 1: 'lit' is 'sun'"),
     "an unknown fact": ('fact = "alpha"', 'fact = "luck"', "stop 1, ask: 'luck' is no fact"),
     "an unknown fact in a text": ("{alpha}.", "{luck}.", "'luck' is no fact of watch"),
+    "notes that are no text": ('lit = "text"', 'lit = "text"\nnotes = 3', "stop 1: 'notes' is 3"),
+    "an unknown fact in notes": (
+        'lit = "text"',
+        'lit = "text"\nnotes = "{luck}"',
+        "'luck' is no fact of watch",
+    ),
     "no fact": ('fact = "alpha"', "", "expected one of fact, moves and largest"),
     "no tolerance": ("within = 10", "", "'within' is missing"),
     "true as a number": ("within = 10", "within = true", "'within' is True; expected a number"),

@@ -1,8 +1,8 @@
 /* Lessons, the first pass among them: a panel beside the page that it speaks of. What a lesson says
    and asks comes from the server (components/learn), what a visitor answers stays here. */
 import { builder, drawIcon, put, show } from "../dom.js";
-import { openLesson } from "../shell/address.js";
-import { LESSON } from "../shell/links.js";
+import { share } from "../shell/address.js";
+import { LESSON, STOP } from "../shell/links.js";
 import { fields } from "./ask.js";
 import { isSeen, progress, remember, setSeen } from "./memory.js";
 import { goTo, light, player, still } from "./place.js";
@@ -22,6 +22,7 @@ import { saveSheet } from "./sheet.js";
  * @typedef {object} Stop
  * @property {string} title
  * @property {string} text
+ * @property {string} notes for who presents it
  * @property {Place} at
  * @property {string} lit a selector
  * @property {import("./ask.js").Question} [ask]
@@ -52,6 +53,18 @@ const asked = query.get(LESSON) ?? "";
 /** A link to something, or a visitor who has seen the first pass, is not interrupted. */
 const isFirst = !isSeen() && [...query.keys()].every((key) => key === "__theme");
 const OFFLINE = "The server did not answer; try again.";
+
+/**
+ * Where a lesson is, for who shows it to a class.
+ * @typedef {object} Now
+ * @property {Lesson} lesson
+ * @property {number} k the stop; behind the last one, all of them
+ * @property {Stop} stop the last one there too
+ * @property {boolean} over
+ * @property {Answer} [answer] what came of what is asked there
+ * @property {Place} at where the pages stand
+ * @property {string} lit a selector
+ */
 
 /** @type {Props} */
 let props = { first: null, list: [], value: "" };
@@ -105,8 +118,9 @@ const waits = () => Boolean(lesson?.stops[k]?.ask && !answers()[k]);
  * Open a lesson where it was left.
  * @param {string} name
  * @param {boolean} [focus]
+ * @param {number} [wanted] a stop that a link names, from 1
  */
-async function open(name, focus = true) {
+async function open(name, focus = true, wanted = 0) {
   const { first } = props;
   try {
     lesson = first?.name === name ? first : await server.lesson(name);
@@ -116,11 +130,11 @@ async function open(name, focus = true) {
   const { at, done } = progress(lesson.name);
   if (done) remember(lesson.name, { done: false, at: 0, answers: {} });
   ends = {};
-  openLesson(lesson.name);
+  share(LESSON, lesson.name);
   document.body.prepend(panel);
   document.body.classList.add("learn-open");
   put(called, lesson.title);
-  const there = turn(done ? 0 : Math.min(at, lesson.stops.length - 1));
+  const there = turn(Math.min(wanted ? wanted - 1 : done ? 0 : at, lesson.stops.length - 1));
   if (focus) title.focus({ preventScroll: true }); // now: the page may take seconds to get there
   await there;
 }
@@ -132,13 +146,15 @@ function close(forGood = false) {
   // at its end the run stays where the last stop spoke of it
   const plays = isFirstPass() && !still() && k < lesson.stops.length - 1;
   lesson = null;
-  openLesson("");
+  share(LESSON, "");
+  share(STOP, "");
   light("");
   panel.remove();
   document.body.classList.remove("learn-open");
   makeRoom();
   if (plays) player()?.toggle(true);
   listAll();
+  QAlignLearn.onturn();
 }
 
 /**
@@ -152,6 +168,7 @@ async function turn(to) {
   const over = k === stops.length;
   if (over && isFirstPass()) setSeen();
   remember(lesson.name, over ? { done: true } : { at: k });
+  share(STOP, over ? "" : k + 1);
   const stop = stops[Math.min(k, stops.length - 1)];
   put(count, over ? "" : `${k + 1} of ${stops.length}`);
   bar.value = k / stops.length;
@@ -164,6 +181,7 @@ async function turn(to) {
   tell(answers()[k]);
   onward.replaceChildren(...(over ? furtherOn(lesson) : []));
   buttons();
+  QAlignLearn.onturn();
   // what is asked stands before the buttons: the Tab key leads there from the title
   if (form && panel.contains(document.activeElement)) title.focus({ preventScroll: true });
   if (over) return light("");
@@ -236,6 +254,7 @@ async function check(givenUp = false) {
   form.show(said, value);
   tell(answer);
   buttons();
+  QAlignLearn.onturn();
   next.focus({ preventScroll: true });
   await move(ends[at]);
 }
@@ -285,6 +304,20 @@ function listAll() {
 export const QAlignLearn = {
   /** A lesson opens by itself, so the recorded run waits for it. */
   waits: Boolean(asked) || isFirst,
+  /** Told when a stop is left, reached or answered. */
+  onturn() {},
+  /** @returns {Now | null} */
+  get now() {
+    if (!lesson) return null;
+    const { stops } = lesson;
+    const stop = stops[Math.min(k, stops.length - 1)];
+    const { at, lit } = ends[Math.min(k, stops.length - 1)] ?? stop;
+    return { lesson, k, stop, over: k === stops.length, answer: answers()[k], at, lit };
+  },
+  /** As the buttons of the panel, except that what is asked is shown unasked. */
+  on: () => (waits() ? check(true) : turn(k + 1)),
+  back: () => turn(k - 1),
+  again: () => turn(k),
   /** @type {(given: Props, calls: Server, trigger: (event: string) => void) => void} */
   mount(given, calls, trigger) {
     props = given;
@@ -295,7 +328,7 @@ export const QAlignLearn = {
     };
     const start = () => {
       if (!player()) window.requestAnimationFrame(start);
-      else if (asked) open(asked);
+      else if (asked) open(asked, true, Math.trunc(Number(query.get(STOP))) || 0);
       else if (props.first) open(props.first.name, false);
       else player()?.toggle(!still());
     };

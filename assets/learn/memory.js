@@ -14,15 +14,30 @@
 
 const KEY = "qalign-lessons";
 
-/** @type {{ seen: boolean, lessons: Record<string, Progress> }} */
-let kept = { seen: false, lessons: {} };
-try {
-  kept = { ...kept, ...JSON.parse(window.localStorage.getItem(KEY) ?? "{}") };
-} catch {
-  // a browser that keeps nothing, or another program's words: this visit is the first
+/** @returns {{ seen: boolean, lessons: Record<string, Progress> }} */
+function read() {
+  const none = { seen: false, lessons: {} };
+  try {
+    return { ...none, ...JSON.parse(window.localStorage.getItem(KEY) ?? "{}") };
+  } catch {
+    return none; // a browser that keeps nothing, or another program's words: a first visit
+  }
+}
+
+let kept = read();
+let apart = false;
+
+/**
+ * In front of a class nothing is remembered of before, and nothing is kept of it.
+ * @param {boolean} on
+ */
+export function setApart(on) {
+  apart = on;
+  kept = on ? { seen: true, lessons: {} } : read();
 }
 
 function keep() {
+  if (apart) return;
   try {
     window.localStorage.setItem(KEY, JSON.stringify(kept));
   } catch {

@@ -110,7 +110,8 @@ function overSteps(title, height, seek, ...keys) {
   svg.append(s("clipPath", { id }, shown), axes, marks, head);
   svg.classList.add("qp-seek");
   const go = (/** @type {PointerEvent} */ event) => {
-    const along = event.clientX - svg.getBoundingClientRect().left - LEFT;
+    const { left, width } = svg.getBoundingClientRect(); // of an enlarged page, too
+    const along = ((event.clientX - left) * svg.viewBox.baseVal.width) / width - LEFT;
     seek(Math.round((steps * along) / (x(steps) - LEFT)));
   };
   svg.addEventListener("pointerdown", (event) => {

@@ -5,7 +5,7 @@ import { button, h, icon } from "./drawing.js";
 import { JUMPS } from "./jumps.js";
 import { many } from "./words.js";
 
-const KEYS = [
+export const KEYS = [
   ["Space", "play or pause"],
   ["→ ←", "one step on or back"],
   ["Shift + → ←", "ten steps"],

@@ -1,5 +1,5 @@
 /* The address bar follows the open page: it has that page's state, and no other's. */
-import { LESSON, linkTo, partsOf } from "./links.js";
+import { linkTo, partsOf } from "./links.js";
 
 /** @typedef {import("./links.js").Page} Page */
 /** @typedef {import("./links.js").Parameters} Parameters */
@@ -56,11 +56,12 @@ export function amend(page, key, value) {
 }
 
 /**
- * The lesson that is open beside the pages, "" for none.
- * @param {string} name
+ * What belongs to no page: a lesson, its stop, the presenter's view; "" takes it away.
+ * @param {string} key
+ * @param {string | number} value
  */
-export function openLesson(name) {
-  if (name) parts.all[LESSON] = name;
-  else delete parts.all[LESSON];
+export function share(key, value) {
+  if (value) parts.all[key] = String(value);
+  else delete parts.all[key];
   follow();
 }

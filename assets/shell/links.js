@@ -5,6 +5,11 @@ export const STEP = "step";
 export const RUN = "run";
 export const SET = "set";
 export const LESSON = "lesson";
+export const STOP = "stop";
+export const PRESENT = "present";
+
+/** What belongs to no page. */
+const SHARED = ["__theme", LESSON, STOP, PRESENT];
 
 /** @typedef {"watch" | "compare" | "lab" | "results" | "learn"} Page */
 /** @typedef {Record<string, string>} Parameters */
@@ -20,7 +25,7 @@ export function pageOf(query) {
 
 /**
  * What a link says of each page; a run belongs to Compare where the link names that page, and
- * otherwise to Watch. What it says of the look, and of a lesson, belongs to none.
+ * otherwise to Watch. What it says of the look, a lesson or the presenter belongs to none.
  * @param {URLSearchParams} query
  * @returns {Record<Page | "all", Parameters>}
  */
@@ -29,7 +34,7 @@ export function partsOf(query) {
   const parts = { watch: {}, compare: {}, lab: {}, results: {}, learn: {}, all: {} };
   const run = pageOf(query) === "compare" ? "compare" : "watch";
   for (const [key, value] of query) {
-    if (key === "__theme" || key === LESSON) parts.all[key] = value;
+    if (SHARED.includes(key)) parts.all[key] = value;
     else if (key.startsWith("lab-")) parts.lab[key] = value;
     else if (key === SET) parts.results[key] = value;
     else if (key !== PAGE) parts[run][key] = value;

@@ -8,6 +8,7 @@ import { closeFromOutside, onOpened, showDrawer } from "./drawer.js";
 import { follow, listen } from "./glossary.js";
 import { RUN, SET, STEP, named, namesRun, pageOf, stepOf } from "./links.js";
 import { savePicture } from "./picture.js";
+import { QAlignPresenter } from "../presenter/presenter.js";
 import { put } from "../dom.js";
 
 /** @typedef {import("../player/player.js").Player} Player */
@@ -231,6 +232,7 @@ export const QAlignShell = {
     "Download trace": downloadTrace,
     "Save as a picture": savePicture,
     "Save as a page": (api) => savePage(api, server, fromGallery),
+    "Presenter’s view": QAlignPresenter.enter,
     "Open a trace": (api) => openTrace(api, () => linkFile(api, server)),
     "Copy link"(api) {
       if (shown === "file" && unlinked) api.tell(unlinked);

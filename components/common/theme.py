@@ -65,7 +65,7 @@ def plotly_module(frontend: Path = Path(gr.__file__).parent / "templates" / "fro
 
 def head() -> str:
     """The page's head: what the pages bring of their own, style and script, in the page itself."""
-    names = ("player", "shell", "gallery", "compare", "lab", "learn")
+    names = ("player", "shell", "gallery", "compare", "lab", "learn", "presenter")
     parts = [ASSETS / name / name for name in names]
     sheets = (part.with_suffix(".css").read_text(encoding="utf-8") for part in parts)
     css = dictionary.style() + "".join(sheets)

@@ -11,6 +11,7 @@
     text = "Two numbers decide: {reward_factor} and {length_ratio}."
     at = { page = "watch", run = "watch", step = 1, phase = "score" }
     lit = "chance"
+    notes = "Ask for hands first."      what only the presenter sees (optional)
 
     [stop.ask]
     question = "How likely is it to be taken?"
@@ -120,6 +121,7 @@ class Stop:
     text: str
     at: Place
     lit: str
+    notes: str
     ask: Ask | None
 
 
@@ -232,7 +234,7 @@ _KINDS = {
 
 
 def _stop(reader: _Reader, before: list[Stop]) -> Stop:
-    reader.only("title", "text", "at", "lit", "ask")
+    reader.only("title", "text", "at", "lit", "notes", "ask")
     last = _end(before[-1]) if before else Place("watch")
     at = _place(reader.within("at"), last) if "at" in reader.data else last
     stop = Stop(
@@ -240,9 +242,11 @@ def _stop(reader: _Reader, before: list[Stop]) -> Stop:
         text=reader.take("text", str),
         at=at,
         lit=reader.one_of("lit", tuple(LIT[at.page])),
+        notes=reader.take("notes", str, ""),
         ask=_ask(reader.within("ask"), at, reader.data["lit"]) if "ask" in reader.data else None,
     )
-    _check_slots(reader, stop.text, at)
+    for text in (stop.text, stop.notes):
+        _check_slots(reader, text, at)
     return stop
 
 

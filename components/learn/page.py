@@ -61,6 +61,7 @@ def _stop(stop: Stop) -> dict[str, Any]:
     told = {
         "title": stop.title,
         "text": filled(stop.text, stop.at, stop.at),
+        "notes": filled(stop.notes, stop.at, stop.at),
         "at": _place(stop.at),
         "lit": LIT[stop.at.page][stop.lit],
     }

@@ -44,3 +44,9 @@ test("values go by the names of their settings, and one too few is an error", ()
   assert.deepEqual(named(["beta", "burn_in"], [1, 8]), { beta: 1, burn_in: 8 });
   assert.throws(() => named(["beta", "burn_in"], [1]), /2 settings are named, and 1 values came/);
 });
+
+test("a lesson, its stop and the presenter's view belong to no page, and are no run", () => {
+  const parts = partsOf(query("lesson=beta&stop=3&present=1"));
+  assert.deepEqual(parts.all, { lesson: "beta", stop: "3", present: "1" });
+  assert.ok(!namesRun(parts.watch));
+});

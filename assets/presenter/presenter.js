@@ -1,0 +1,214 @@
+/* The presenter's view: text, chance, votes and one figure for the last row of a room. It is a mode
+   of the page, not a second player: attributes of the root say what is shown, presenter.css lays
+   the player's own parts out, and keys that are not the view's own go to the player. */
+import { builder, put } from "../dom.js";
+import { QAlignLearn } from "../learn/learn.js";
+import { setApart } from "../learn/memory.js";
+import { player } from "../learn/place.js";
+import { KEYS } from "../player/transport.js";
+import { share } from "../shell/address.js";
+import { PRESENT } from "../shell/links.js";
+import { notesWindow } from "./notes.js";
+import { phaseAfter } from "./phases.js";
+
+/** @typedef {import("../learn/learn.js").Now} Now */
+
+const { h, button } = builder("pr-");
+const root = document.documentElement;
+/** The figures, of which one is shown, and where they are; "words" are a stop's. */
+const FIGURES = {
+  trace: "[data-stage=trace]",
+  time: ".qp-histogram",
+  rate: ".qp-rate",
+  whatif: ".qp-whatif",
+};
+const WORDS = "words";
+const SIZE = [1280, 720]; // for which presenter.css is written
+const BLOCKED = "The browser did not open a second window: allow pop-ups for this page, press S.";
+
+const isOn = () => line.isConnected;
+const stage = () => /** @type {HTMLElement} */ (document.querySelector("#watch-player .qp"));
+const notes = notesWindow(onKey);
+const moved = new MutationObserver(follow);
+let handing = false; // a key to the player
+/** @type {Element | null} what had the focus before */
+let before = null;
+
+const words = h("section.words", { aria: "Question" });
+const where = h("span");
+const count = h("span.count");
+const said = h("p", { role: "status" });
+const dot = h("i.dot");
+
+/**
+ * What the view's own keys do.
+ * @type {[key: string, label: string, title: string, act: () => unknown][]}
+ */
+const ACTS = [
+  ["PageDown", "Page ↓", "on: what came of a question, the next stop; without a lesson, a phase",
+    () => (QAlignLearn.now ? QAlignLearn.on() : phase(1))],
+  ["PageUp", "Page ↑", "back", () => (QAlignLearn.now ? QAlignLearn.back() : phase(-1))],
+  ["ArrowDown", "↓", "next phase; down, on another page", () => down(1)],
+  ["ArrowUp", "↑", "the phase before; up", () => down(-1)],
+  ["f", "F", "another figure", figure],
+  ["d", "D", "pointer: a large dot in place of the mouse", () => root.toggleAttribute("data-dot")],
+  ["s", "S", "notes and what comes next, in a second window", openNotes],
+  ["Escape", "Esc", "leave", leave],
+];
+const list = h("dialog.keys", { aria: "Keys" }, h("h2", "Keys"),
+  h("div", ...ACTS.map(([, label, title, act]) => button("act", {
+    onclick: () => {
+      list.close();
+      act();
+    },
+  }, h("kbd", label), title))),
+  h("h2", "The player’s"),
+  h("dl", ...KEYS.slice(0, -2).flatMap(([keys, what]) => [h("dt", keys), h("dd", what)])));
+const line = h("section.line", { aria: "Presenter" }, where, said, count,
+  button("help", { aria: "Keys", onclick: () => list.showModal() }, "?"));
+
+/** @param {number} by */
+function phase(by) {
+  const api = player();
+  if (!api) return;
+  const to = phaseAfter(api.position, by, api.position.last);
+  api.seek(to.t);
+  if (to.t) api.goPhase(to.phase);
+}
+
+/** @param {number} by */
+function down(by) {
+  const page = [...document.querySelectorAll(".tabitem")].find((each) => each.clientHeight);
+  if (root.dataset.page === "watch") phase(by);
+  else page?.scrollBy({ top: (by * page.clientHeight) / 3 });
+}
+
+/** Show the next figure; a stop's words are one, where there are some. */
+function figure() {
+  const own = root.dataset.page === "watch" ? Object.keys(FIGURES) : ["page"];
+  const all = [...(words.hasChildNodes() ? [WORDS] : []), ...own];
+  root.dataset.present = all[(all.indexOf(root.dataset.present ?? "") + 1) % all.length];
+}
+
+function openNotes() {
+  put(said, notes.open() ? "" : BLOCKED);
+  follow();
+}
+
+/** @param {Now} now */
+function asked({ stop: { ask }, answer, over }) {
+  if (!ask || over) return [];
+  const right = ask.options.find(([value]) => value === answer?.value)?.[1];
+  const given = answer ? [right ? h("h2", `✓ ${right}`) : "", h("p", answer.says)]
+    : [h("ol", ...ask.options.map(([, name]) => h("li", name)))];
+  return [h(answer ? "p" : "h2", ask.question), ...given];
+}
+
+/** A stop is left, reached or answered: its figure is shown, or its words. */
+function turned() {
+  if (!isOn()) return;
+  const { now } = QAlignLearn;
+  words.replaceChildren(...(now ? asked(now) : []));
+  const lit = Object.entries(FIGURES).find(([, selector]) => selector === now?.lit)?.[0];
+  const waits = now?.stop.ask && !now.answer;
+  if (lit && !waits) root.dataset.present = lit;
+  else if (words.hasChildNodes()) root.dataset.present = WORDS;
+  else if (!Object.hasOwn(FIGURES, root.dataset.present ?? "")) root.dataset.present = "trace";
+  root.dataset.page = now?.at.page ?? "watch";
+  follow();
+}
+
+/** The line below and the notes say where the player is. */
+function follow() {
+  const api = player();
+  const { now } = QAlignLearn;
+  if (!api || !isOn()) return;
+  const { t, last } = api.position;
+  put(where, now ? `${now.lesson.title}: ${now.over ? "the end" : now.stop.title}` : "");
+  put(count, `Step ${Math.max(0, t)} of ${Math.max(0, last)}`);
+  notes.tell(now, api);
+}
+
+function fit() {
+  const [wide, high] = [window.innerWidth / SIZE[0], window.innerHeight / SIZE[1]];
+  root.style.setProperty("--u", String(Math.min(wide, high)));
+}
+
+/** Begin, as soon as there is a player. */
+function enter() {
+  if (isOn()) return;
+  root.dataset.present ??= "trace";
+  if (!player()) {
+    window.requestAnimationFrame(enter);
+    return;
+  }
+  before = document.activeElement;
+  fit();
+  document.body.append(words, line, dot, list);
+  window.addEventListener("resize", fit);
+  moved.observe(stage(), { attributeFilter: ["data-t", "data-phase"] });
+  share(PRESENT, 1);
+  setApart(true);
+  if (!QAlignLearn.now) {
+    /** @type {HTMLElement | null} */ (document.querySelector("#tab-watch-button"))?.click();
+  }
+  QAlignLearn.again();
+  player()?.toggle(false);
+  turned();
+  stage().focus({ preventScroll: true });
+}
+
+function leave() {
+  for (const node of [words, line, dot, list]) node.remove();
+  for (const name of ["present", "page", "dot"]) delete root.dataset[name];
+  window.removeEventListener("resize", fit);
+  moved.disconnect();
+  notes.close();
+  share(PRESENT, "");
+  setApart(false);
+  QAlignLearn.again();
+  /** @type {HTMLElement | null} */ (before)?.focus({ preventScroll: true });
+}
+
+/**
+ * Hand a key to the player, wherever the focus is; says whether it was one of its own.
+ * @param {KeyboardEvent} event
+ */
+function handOn({ key, shiftKey }) {
+  handing = true;
+  const free = stage().dispatchEvent(new KeyboardEvent("keydown",
+    { key, shiftKey, bubbles: true, cancelable: true }));
+  handing = false;
+  return !free;
+}
+
+/** @param {KeyboardEvent} event */
+function onKey(event) {
+  const { key, ctrlKey, metaKey, altKey } = event;
+  if (handing || ctrlKey || metaKey || altKey) return;
+  const name = key.length === 1 ? key.toLowerCase() : key;
+  if (!isOn()) {
+    const inside = /** @type {Element} */ (event.target).closest(".qp, .learn-panel");
+    if (name === "p" && inside && !/** @type {Element} */ (event.target).closest("input, select")) {
+      enter();
+    }
+    return;
+  }
+  const act = ACTS.find(([own]) => own === name)?.[3];
+  if (list.open && ["Escape", "?"].includes(key)) list.close();
+  else if (key === "?") list.showModal();
+  else if (act) act();
+  else if (!handOn(event)) return;
+  event.preventDefault();
+  event.stopPropagation();
+}
+
+document.addEventListener("keydown", onKey, true);
+document.addEventListener("pointermove", ({ clientX, clientY }) => {
+  if (isOn()) dot.style.translate = `${clientX}px ${clientY}px`;
+});
+window.addEventListener("pagehide", notes.close);
+QAlignLearn.onturn = turned;
+if (new URLSearchParams(window.location.search).has(PRESENT)) enter();
+
+export const QAlignPresenter = { enter };

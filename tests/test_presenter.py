@@ -1,0 +1,142 @@
+"""The presenter's view in a real browser: one stage that fills the window, keys, and notes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import axe_playwright_python
+import pytest
+
+from components.learn.lessons import lessons
+from components.learn.page import filled, judged
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+AXE = Path(axe_playwright_python.__file__).with_name("axe.min.js")
+API = "document.querySelector('#watch-player .qp').qalign"
+LESSON = lessons()["one-step"]
+FIGURES = 4
+# what is read has 28 pixels or more, numbers at axes and the keys of figures 26
+SEEN = """() => {
+  const seen = [...document.querySelectorAll('body *')].filter((node) => {
+    const own = [...node.childNodes].some((n) => n.nodeType === 3 && n.data.trim());
+    return own && node.checkVisibility({ visibilityProperty: true, opacityProperty: true })
+      && !node.matches('.qp-hidden, .qp-eos, sup');
+  });
+  const small = (least, which) => seen.filter((node) => which(node)
+    && parseFloat(getComputedStyle(node).fontSize) * node.currentCSSZoom < least - .01)
+    .map((node) => `${node.className.baseVal ?? node.className}: ${node.textContent}`);
+  const out = [...document.querySelectorAll(':is(.qp-host, .pr-words, .pr-line)')]
+    .filter((node) => { const box = node.getBoundingClientRect();
+      return box.width && (box.left < 0 || box.top < 0 || box.right > innerWidth + 1
+        || box.bottom > innerHeight + 1) }).length;
+  const cut = [...document.querySelectorAll('.qp-phases, .qp-votes, .pr-words')]
+    .filter((node) => node.scrollHeight > node.clientHeight + 1).map((node) => node.className);
+  return { n: seen.length, out, cut, scrolls: document.scrollingElement.scrollHeight > innerHeight
+    && getComputedStyle(document.documentElement).overflowY !== 'hidden',
+    small: [...small(26, () => true),
+      ...small(28, (node) => !node.matches('.qp-tick, .qp-key, .qp-key *'))] };
+}"""
+
+
+async def present(visit, address: str, **how):
+    page = await visit(address, width=1280, height=720, **how)
+    await page.wait_for_selector(".pr-line")
+    return page
+
+
+async def mistakes(page) -> list[str]:
+    await page.evaluate(AXE.read_text(encoding="utf-8"))
+    found = await page.evaluate("axe.run(document, { resultTypes: ['violations'] })")
+    return [each["id"] for each in found["violations"]]
+
+
+async def at(page, t: int, phase: int = 5) -> None:
+    await page.wait_for_function(
+        "([t, phase]) => { const d = document.querySelector('.qp').dataset;"
+        " return d.t == t && d.phase == phase }",
+        arg=[t, phase],
+    )
+
+
+async def test_the_stage_fills_1280_by_720_in_every_phase_and_is_read_from_the_last_row(
+    visit, toy_app
+):
+    page = await present(visit, f"{toy_app}?present=1")
+    assert not await page.evaluate(f"{API}.position.playing")
+    for phase in range(6):
+        await page.keyboard.press("PageDown")
+        await at(page, 1, phase)
+        seen = await page.evaluate(SEEN)
+        assert seen.pop("n") > 15
+        assert seen == {"out": 0, "cut": [], "scrolls": False, "small": []}
+    shown = set()
+    for _ in range(FIGURES):
+        shown.add(await page.get_attribute("html", "data-present"))
+        found = await page.evaluate(SEEN)
+        assert found["small"] == []
+        figures = "figure.qp-panel:not(.qp-votes)"
+        visible = [await f.is_visible() for f in await page.locator(figures).all()]
+        assert visible.count(True) == 1
+        await page.keyboard.press("f")
+    assert len(shown) == FIGURES
+
+
+async def test_keys_work_wherever_the_focus_is_and_escape_gives_the_page_back(visit, toy_app):
+    page = await present(visit, f"{toy_app}?present=1&step=3", dark=True)
+    for place in ("document.body.focus()", "document.querySelector('.pr-help').focus()",
+                  "document.querySelector('.qp-prompt').focus()"):  # fmt: skip
+        await page.evaluate(f"document.activeElement.blur(), {place}")
+        t = await page.evaluate(f"{API}.position.t")
+        await page.keyboard.press("ArrowRight")
+        await at(page, t + 1)
+        await page.keyboard.press("ArrowUp")
+        await at(page, t + 1, 4)
+        await page.keyboard.press("Space")
+        await page.wait_for_function(f"{API}.position.playing")
+        await page.keyboard.press(" ")
+        await page.wait_for_function(f"!{API}.position.playing")
+    await page.keyboard.press("d")
+    await page.mouse.move(300, 200)
+    box = await page.locator(".pr-dot").bounding_box()
+    assert box["x"] + box["width"] / 2 == pytest.approx(300, abs=1)
+    assert box["width"] >= 36
+    await page.keyboard.press("?")
+    assert await page.locator(".pr-keys").is_visible()
+    assert await mistakes(page) == []
+    await page.keyboard.press("Escape")
+    assert not await page.locator(".pr-keys").is_visible()
+    assert await mistakes(page) == []
+    await page.evaluate("window.open = () => null")  # as a browser that blocks pop-ups
+    await page.keyboard.press("s")
+    assert "allow pop-ups" in await page.inner_text(".pr-line [role=status]")
+    await page.keyboard.press("Escape")
+    await page.wait_for_selector(".pr-line", state="detached")
+    assert await page.locator("#watch-run").is_visible()
+    await page.wait_for_function("!location.search.includes('present')")
+    await page.focus("#watch-player .qp")
+    await page.keyboard.press("p")
+    await page.wait_for_selector(".pr-line")
+
+
+async def test_a_stop_is_asked_on_the_stage_answered_and_told_in_the_second_window(visit, toy_app):
+    page = await present(visit, f"{toy_app}?lesson={LESSON.name}&stop=2&present=1", first=True)
+    stop, following = LESSON.stops[1:3]
+    await page.wait_for_selector(f".pr-words h2:text-is('{stop.ask.question}')")
+    async with page.expect_popup() as opened:
+        await page.keyboard.press("s")
+    notes = await opened.value
+    for words in (filled(stop.text, stop.at, stop.at), stop.notes, f"Next: {following.title}"):
+        await notes.wait_for_selector(f"text={words}")
+    assert not await page.locator(".learn-panel").is_visible()
+    assert await mistakes(page) == []
+    await notes.keyboard.press("PageDown")  # keys work there too
+    await page.wait_for_selector(f".pr-words p:text-is('{judged(stop, '')['says']}')")
+    await page.keyboard.press("PageDown")
+    await notes.wait_for_selector(f"h1:has-text('{following.title}')")
+    await page.wait_for_function("location.search.includes('stop=3')")
+    kept = await page.evaluate("localStorage.getItem('qalign-lessons')")
+    assert kept is None  # in front of a class nothing is kept
+    await notes.keyboard.press("Escape")
+    await page.wait_for_selector(".learn-panel", state="visible")
+    assert notes.is_closed()
