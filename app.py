@@ -26,8 +26,12 @@ from components.compare.page import build_compare_page
 from components.door import Door
 from components.endpoints import build_api
 from components.lab.page import build_lab_page
-from components.learn.page import build_learn_page, build_panel
+from components.learn.lessons import lessons
+from components.learn.page import build_learn_page, build_panel, entries, judged, told
 from components.results.page import build_results_page
+from components.room.hall import Course, Hall
+from components.room.rooms import Caps, Taught
+from components.room.routes import room_routes
 from components.session.runs import Runs
 from components.watch.page import build_watch_page
 from qalign_core.errors import QAlignError
@@ -53,9 +57,9 @@ LAUNCH = {
     "state_session_capacity": 256,
     # of events at a time: each run holds one from its first step to its last, waiting ones too
     "max_threads": 256,
-    # the page carries its recorded runs and figures: 630 kB as text, a fifth of that on the wire
-    "app_kwargs": {"middleware": [Middleware(Door), Middleware(GZipMiddleware, minimum_size=2048)]},
 }
+# the page carries its recorded runs and figures: 630 kB as text, a fifth of that on the wire
+MIDDLEWARE = [Middleware(Door), Middleware(GZipMiddleware, minimum_size=2048)]
 
 
 def build_app(runs: Runs | None = None, trace: Path | None = None) -> gr.Blocks:
@@ -97,13 +101,32 @@ def _tab(name: str) -> gr.Tab:
     return tab
 
 
-def launch_options() -> dict[str, object]:
+def launch_options(runs: Runs | None = None) -> dict[str, object]:
     """What `launch` gets: no outside host, no file of the server, no error text for the page.
 
     With `QALIGN_MCP=1` (and requirements-mcp.txt) the endpoints are tools of an MCP server too.
+
+    Args:
+        runs: of this server, whose models its rooms take.
+
+    Raises:
+        QAlignError: the operator's caps on rooms are no numbers.
     """
     mcp = {"mcp_server": True} if os.environ.get("QALIGN_MCP") == "1" else {}
-    return {**LAUNCH, **mcp, "theme": theme(), "head": head()}
+    hall = Hall(runs or Runs(), Course(entries(), _taught), Caps.from_environment(os.environ))
+    app_kwargs = {"middleware": MIDDLEWARE, "routes": room_routes(hall)}
+    return {**LAUNCH, **mcp, "theme": theme(), "head": head(), "app_kwargs": app_kwargs}
+
+
+def _taught(name: str) -> Taught:
+    """A lesson as a room teaches it."""
+    lesson = lessons()[name]
+    return Taught(
+        name=name,
+        title=lesson.title,
+        stops=told(lesson)["stops"],
+        judge=lambda stop, said: judged(lesson.stops[stop], said),
+    )
 
 
 if __name__ == "__main__":
@@ -115,8 +138,9 @@ if __name__ == "__main__":
     try:
         runs = Runs()
         demo = build_app(runs, Path(sys.argv[1]) if len(sys.argv) > 1 else None)
+        options = launch_options(runs)
     except QAlignError as error:  # the operator's own limits, registry or trace
         sys.exit(f"app.py: {error}")
-    demo.launch(**launch_options(), prevent_thread_lock=True)
+    demo.launch(**options, prevent_thread_lock=True)
     runs.warm_up()  # only now: importing torch would starve the launch's own check of the address
     demo.block_thread()

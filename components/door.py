@@ -14,6 +14,7 @@ from urllib.parse import parse_qs, urlencode
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from components.common.refused import Refused
 from components.endpoints import ENDPOINTS, settings
 from qalign_core.reading import from_json, is_text, is_whole, shown
 from qalign_core.run import Limits
@@ -29,14 +30,6 @@ _EVENT = re.compile(r"/(queue/join|(run|api)/[^/]*)/?$")
 _STREAM = re.compile(r"/(queue/data|call/(v2/)?[^/]+/([^/]+))/?$")
 _CLOSED = re.compile(r"/(upload|process_recording|deep_link|file[=/]|proxy=|stream/)")
 """What Gradio has for apps with files: this one has none, and a disk that fills up."""
-
-
-class Refused(Exception):
-    """What is answered in place of the app: a status and one sentence."""
-
-    def __init__(self, status: int, sentence: str) -> None:
-        super().__init__(sentence)
-        self.status = status
 
 
 class Door:

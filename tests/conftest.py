@@ -139,5 +139,5 @@ def toy_app() -> Iterator[str]:
     from qalign_core.run import Limits
 
     runs = Runs(Limits(runs=4), load=lambda lm, rm, sampling: (ToyLM(delay=0.04), toy_reward(rm)))
-    with serve(app.build_app(runs), **app.launch_options()) as address:
+    with serve(app.build_app(runs), **app.launch_options(runs)) as address:
         yield address

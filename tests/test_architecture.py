@@ -32,7 +32,7 @@ FLOORS = (
 )
 HEAVY = ("torch", "transformers", "safetensors", "tokenizers", "httpx")
 HEAVY_ALLOWED = ("models", "rewards")
-PAGES = {"watch", "compare", "lab", "results", "learn"}
+PAGES = {"watch", "compare", "lab", "results", "learn", "room"}
 
 
 def modules(package: str) -> list[Path]:

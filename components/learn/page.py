@@ -133,6 +133,19 @@ def _chosen(ask: Ask, at: Place) -> str:
     return "same" if abs(by) < 1e-9 else "up" if by > 0 else "down"
 
 
+def entries() -> list[dict[str, Any]]:
+    """What a list of the lessons shows of each.
+
+    Raises:
+        InvalidLesson: a file in `assets/lessons` is wrong.
+    """
+    return [
+        {"name": each.name, "title": each.title, "says": each.says, "minutes": each.minutes,
+         "stops": len(each.stops)}
+        for each in lessons().values()
+    ]  # fmt: skip
+
+
 def build_panel(*, first: bool) -> gr.HTML:
     """The panel, hidden until a lesson is open; its value is where it leads the Lab and Results.
 
@@ -157,17 +170,12 @@ def build_panel(*, first: bool) -> gr.HTML:
             raise ValueError(f"no lesson shows a run {str(name)[:40]!r}")
         return (RUNS / f"{name}.jsonl").read_text(encoding="utf-8")
 
-    entries = [
-        {"name": each.name, "title": each.title, "says": each.says, "minutes": each.minutes,
-         "stops": len(each.stops)}
-        for each in known.values()
-    ]  # fmt: skip
     return gr.HTML(
         "",
         html_template="",
         js_on_load=PANEL,
         first=told(next(iter(known.values()))) if first else None,
-        list=entries,
+        list=entries(),
         server_functions=[lesson, check, run],
         elem_id="learn-host",
         visible="hidden",
@@ -179,7 +187,9 @@ def build_learn_page() -> None:
     """The list of lessons, with what the visitor's own browser remembers of each."""
     gr.HTML(
         '<p class="qc-sub">Short lessons on these very pages: you say what you expect, then the '
-        "numbers tell. What you answer stays in your browser.</p>",
+        "numbers tell. What you answer stays in your browser.</p>"
+        '<p class="qc-sub"><a href="room" target="_blank">Teach a class</a>: a room that others '
+        "join by link. They predict, each has a chain, and together they are the sampler.</p>",
         **QUIET,
     )
     gr.HTML("", html_template='<div class="learn-list"></div>', js_on_load=LIST, **QUIET)

@@ -1,0 +1,202 @@
+/* The figures of a room: predictions, votes, and all chains on one axis. */
+import { IDEAS } from "../dictionary.js";
+import { builder } from "../dom.js";
+import { histogram, ticks } from "../player/numbers.js";
+import { fixed, many, percent, plain, visible } from "../player/words.js";
+
+const own = builder("room-");
+export const h = own.h;
+export const s = own.s;
+export const button = own.button;
+
+const BINS = 28;
+const LEFT = 46;
+const FOOT = 30;
+const TOP = 12;
+const SIDE = 0.24; // of the width is the histogram's
+const FEW = 5; // effective samples below which weights show no shape
+const MOST_BARS = 12; // different numbers up to which each has a bar of its own
+
+/** @type {(id: string, other: string) => string} */
+export const word = (id, other) => IDEAS[id]?.word ?? other;
+
+/**
+ * A QR code as a drawing.
+ * @param {string[]} rows of 0 and 1
+ * @param {string} link
+ */
+export function drawQr(rows, link) {
+  const squares = rows.flatMap((row, y) => [...row].map((bit, x) =>
+    (bit === "1" ? `M${x} ${y}h1v1h-1z` : "")));
+  const n = rows.length;
+  return s("svg.qr", { viewBox: `-4 -4 ${n + 8} ${n + 8}`, role: "img", aria: `QR code: ${link}` },
+    s("rect.paper", { x: -4, y: -4, width: n + 8, height: n + 8 }),
+    s("path.squares", { d: squares.join("") }));
+}
+
+/**
+ * Bars with their names and shares, the longest as wide as there is.
+ * @param {[name: string, n: number][]} bars
+ * @param {(n: number) => string} says
+ * @param {string[]} [right] names that are right
+ */
+export function drawBars(bars, says, right = []) {
+  const most = Math.max(1e-9, ...bars.map(([, n]) => n));
+  return h("dl.bars", ...bars.flatMap(([name, n]) => {
+    const is = right.includes(name);
+    return [
+      h(is ? "dt.is" : "dt", visible(name).slice(0, 60), is ? " ✓" : ""),
+      h("dd", h(is ? "i.bar.is" : "i.bar", { style: `--w: ${n / most}` }), h("span", says(n))),
+    ];
+  }));
+}
+
+/**
+ * What the class predicts.
+ * @param {import("../learn/ask.js").Question} ask
+ * @param {[said: string, n: number][]} said
+ * @param {string} [right] once the answers are open
+ */
+export function drawSaid(ask, said, right) {
+  const count = (/** @type {number} */ n) => String(n);
+  if (ask.kind === "choice") {
+    const counts = new Map(said);
+    const names = new Map(ask.options);
+    const is = names.get(right ?? "");
+    return drawBars(ask.options.map(([value, name]) => [name, counts.get(value) ?? 0]), count,
+      is === undefined ? [] : [is]);
+  }
+  return drawNumbers(said, ask, right);
+}
+
+/**
+ * Numbers that were predicted, as columns over their axis, and the right one as a line.
+ * @param {[said: string, n: number][]} said
+ * @param {import("../learn/ask.js").Question} ask
+ * @param {string} [right]
+ */
+function drawNumbers(said, { marks, unit, kind }, right) {
+  const width = 640;
+  const height = 300;
+  const goal = right === undefined ? NaN : Number.parseFloat(right.replace("−", "-"));
+  const values = said.flatMap(([text, n]) => new Array(n).fill(Number(text)));
+  const all = [...values, ...marks, ...(Number.isFinite(goal) ? [goal] : [])];
+  if (!all.length) return h("p.quiet", "No prediction yet.");
+  const low = Math.min(...all);
+  const high = Math.max(...all);
+  const room = (high - low || 1) * 0.08;
+  const [lo, hi] = [low - room, high + room];
+  const bins = said.length <= MOST_BARS ? 48 : 20;
+  const counts = histogram(values, values.map(() => 1), lo, hi, bins);
+  const most = Math.max(1, ...counts);
+  const x = (/** @type {number} */ v) => 10 + ((width - 20) * (v - lo)) / (hi - lo);
+  const base = height - 44;
+  const step = (width - 20) / bins;
+  const columns = counts.map((n, k) => {
+    const tall = (n / most) * (base - 40);
+    return n ? [
+      s("rect.column", { x: 10 + k * step + 1, y: base - tall, width: step - 2, height: tall }),
+      s("text.count", { x: 10 + (k + 0.5) * step, y: base - tall - 8 }, n),
+    ] : [];
+  });
+  const axis = ticks(lo, hi, 6).map((v) =>
+    s("text.tick", { x: x(v), y: height - 14 }, `${plain(v)}${unit}`));
+  const grey = marks.map((r) => `M${x(r).toFixed(1)} ${base}v8`).join("");
+  const line = Number.isFinite(goal) ? [
+    s("path.goal", { d: `M${x(goal)} 14V${base}` }),
+    s("text.goal-name", { x: x(goal), y: 12 }, right ?? ""),
+  ] : [];
+  const aria = `${many(values.length, kind === "spot" ? "place" : "number")} predicted`
+    + (Number.isFinite(goal) ? `; the answer is ${right}` : "");
+  return s("svg.said", { viewBox: `0 0 ${width} ${height}`, role: "img", aria },
+    s("path.axis", { d: `M10 ${base}H${width - 10}` }), s("path.marks", { d: grey }),
+    ...columns.flat(), ...axis, ...line);
+}
+
+/**
+ * @typedef {object} Class
+ * @property {Map<number, number[]>} chains rewards of each member's states
+ * @property {number[]} base rewards of the model alone
+ * @property {number[]} weights of the same for the target
+ * @property {number} worth effective samples of the weights
+ * @property {number} steps
+ * @property {number} single a member's number
+ */
+
+/**
+ * All chains on one axis; at its side how often each reward came, beside model and target.
+ * @param {Class} all
+ * @param {number} width
+ * @param {number} height
+ */
+export function drawClass({ chains, base, weights, worth, steps, single }, width, height) {
+  const states = [...chains.values()].flat();
+  const every = [...states, ...base];
+  const lowest = every.reduce((a, b) => Math.min(a, b), Infinity);
+  const highest = every.reduce((a, b) => Math.max(a, b), -Infinity);
+  const [low, high] = every.length ? [lowest, highest] : [0, 1];
+  const room = (high - low || 1) * 0.05;
+  const [lo, hi] = [low - room, high + room];
+  const split = width * (1 - SIDE);
+  const bottom = height - FOOT;
+  const y = (/** @type {number} */ r) => bottom - ((bottom - TOP) * (r - lo)) / (hi - lo);
+  const x = (/** @type {number} */ t) => LEFT + ((split - LEFT - 30) * t) / steps;
+  const path = (/** @type {number[]} */ rewards) =>
+    rewards.map((r, t) => `${t ? "L" : "M"}${x(t).toFixed(1)} ${y(r).toFixed(1)}`).join("");
+  const thin = [...chains].filter(([number]) => number !== single).map(([, r]) => path(r)).join("");
+  const own = chains.get(single) ?? [];
+  const last = own.length - 1;
+  const opacity = Math.max(0.16, Math.min(0.8, 4 / Math.sqrt(Math.max(1, chains.size)) / 2));
+  const grid = ticks(lo, hi, 5).flatMap((r) => [
+    s("path.grid", { d: `M${LEFT} ${y(r)}H${width}` }),
+    s("text.tick.end", { x: LEFT - 8, y: y(r) + 6 }, plain(r)),
+  ]);
+  const foot = ticks(0, steps, 6).map((t) =>
+    s("text.tick", { x: x(t), y: height - 6 }, t ? plain(t) : "step 0"));
+  const marks = own.length ? [
+    s("path.single", { d: path(own) }),
+    s("circle.dot", { cx: x(last), cy: y(own[last]), r: 6 }),
+    s("text.name", { x: x(last) + 10, y: y(own[last]) + 6 }, single),
+  ] : [];
+  const sides = [
+    side("pooled", states, null),
+    base.length > FEW ? side("alone", base, null) : null,
+    base.length > FEW && worth >= FEW ? side("target", base, weights) : null,
+  ];
+
+  /**
+   * A histogram on its side.
+   * @param {string} kind
+   * @param {number[]} values
+   * @param {number[] | null} weight
+   */
+  function side(kind, values, weight) {
+    if (!values.length) return null;
+    const shares = histogram(values, weight, lo, hi, BINS);
+    const wide = (width - split - 8) / SHARE;
+    const tall = (bottom - TOP) / BINS;
+    const points = shares.map((share, k) => {
+      const at = split + Math.min(width - split, share * wide);
+      const top = bottom - k * tall;
+      return `L${at.toFixed(1)} ${top.toFixed(1)}V${(top - tall).toFixed(1)}`;
+    });
+    return s(`path.side.${kind}`, { d: `M${split} ${bottom}${points.join("")}H${split}` });
+  }
+
+  const aria = `Rewards of ${many(chains.size, "chain")} so far, ${many(states.length, "state")}, `
+    + `from ${fixed(low, 1)} to ${fixed(high, 1)}; at the side how often each reward came`;
+  return s("svg.class", { viewBox: `0 0 ${width} ${height}`, width, height, role: "img", aria },
+    ...grid, ...foot, s("path.axis", { d: `M${split} ${TOP}V${bottom}` }),
+    s("path.chains", { d: thin, style: `opacity: ${opacity}` }), ...marks, ...sides);
+}
+
+const SHARE = 0.3; // of all states in one bin fill the histogram's width
+
+/**
+ * Votes with their shares.
+ * @param {[answer: string, share: number][]} shares
+ * @param {string | null} right
+ */
+export const drawVotes = (shares, right) =>
+  (shares.length ? drawBars(shares, percent, right === null ? [] : [right])
+    : h("p.quiet", "no vote yet"));

@@ -1,0 +1,363 @@
+/* The instructor's view: one scene at a time, large enough for the last row. */
+import { put, show } from "../dom.js";
+import { fixed, many, plain } from "../player/words.js";
+import { button, drawClass, drawQr, drawSaid, drawVotes, h, word } from "./drawing.js";
+import { farewell } from "./member.js";
+import { Refusal, ask, follow, linkOf, shownCode } from "./net.js";
+import { settings } from "./settings.js";
+
+/** @typedef {import("./net.js").Seat} Seat */
+/** @typedef {import("./member.js").RoomTold} RoomTold */
+/** @typedef {import("./drawing.js").Class} Class */
+/**
+ * What the instructor is told of the class.
+ * @typedef {object} ClassTold
+ * @property {number} members
+ * @property {number} here
+ * @property {number} most
+ * @property {boolean} door
+ * @property {[string, number][]} said
+ * @property {number} minutes
+ * @property {number} drafts
+ * @property {number} done
+ * @property {number} single
+ * @property {number} pool
+ */
+/**
+ * What all chains come to.
+ * @typedef {object} Figures
+ * @property {number[]} [base]
+ * @property {number[]} [weights]
+ * @property {number} [worth]
+ * @property {{ base: number, target: number, class?: number }} [mean]
+ * @property {Record<string, [string, number][]>} [votes]
+ * @property {[string, number][]} [leaders]
+ * @property {number} [states]
+ * @property {number | null} [rhat]
+ * @property {number | null} [limit]
+ * @property {number} [chains]
+ * @property {{ level: string, says: string, next: string }} [trust]
+ */
+/** @typedef {(what: object) => Promise<void>} Lead */
+
+const SCENES = /** @type {const} */ (["join", "question", "class", "settings"]);
+/** @typedef {typeof SCENES[number]} Scene */
+const NAMES = { join: "Join", question: "Question", class: "The class", settings: "Settings" };
+const HERE_ONLY = /^(localhost|127\.|\[::1\])/;
+
+/**
+ * @param {HTMLElement} host
+ * @param {Seat} seat
+ * @param {import("./settings.js").Offered} offered
+ */
+export async function leadView(host, seat, offered) {
+  /** @type {RoomTold | null} */
+  let room = null;
+  /** @type {ClassTold | null} */
+  let all = null;
+  /** @type {Figures} */
+  let figures = {};
+  /** @type {Map<number, number[]>} */
+  let chains = new Map();
+  /** @type {Scene} */
+  let scene = "join";
+  let round = -1;
+
+  const trouble = h("p.trouble", { role: "alert", hidden: true });
+  const line = h("p.line", { role: "status" });
+  const joined = h("b.joined");
+  const tabs = new Map(SCENES.map((name) => [name,
+    button("tab", { onclick: () => turnTo(name) }, NAMES[name])]));
+  const [join, question, sampler] = [joinScene(seat, lead), questionScene(), classScene(lead)];
+  const set = settings(offered, "Begin anew with these", async (said) => {
+    await lead({ do: "again", ...said });
+    turnTo("class");
+  });
+  const end = button("quiet", { onclick: () => lead({ do: "end" }) }, "Close this room for good");
+  /** @type {Record<Scene, HTMLElement>} */
+  const nodes = {
+    join: join.node,
+    question: question.node,
+    class: sampler.node,
+    settings: h("section.scene.settings", h("h2", "Another problem, another β"), set.node, end),
+  };
+  const back = button("ctl", { onclick: () => turn(-1), aria: "Stop before" }, "◀");
+  const next = button("ctl", { onclick: () => turn(1), aria: "Next stop" }, "▶");
+  const stops = h("span.stops");
+  const reveal = button("ctl", { onclick: () => tell() });
+  const one = button("ctl", { onclick: () => go("step") }, "One step");
+  const run = button("ctl.main", { onclick: () => play() });
+  const controls = h("footer.controls",
+    h("div.group", back, stops, next), reveal, h("div.group.right", one, run));
+  document.title = `Room ${shownCode(seat.code)}: instructor`;
+  host.replaceChildren(h("div.lead",
+    h("header", h("h1", shownCode(seat.code)), joined, h("nav", { aria: "Scenes" },
+      ...tabs.values())), line, trouble, ...Object.values(nodes), controls));
+  document.addEventListener("keydown", keys);
+  window.addEventListener("resize", () => draw());
+  turnTo("join");
+
+  /** Chains run on by themselves; after one step they rest. */
+  const runs = () => Boolean(room && room.goal >= room.steps);
+  const isDone = () => Boolean(all?.members && all.done >= all.members);
+  const asks = () => scene !== "class" && Boolean(room?.stop?.ask);
+
+  /** @param {object} what */
+  async function lead(what) {
+    try {
+      await ask("lead", { code: seat.code, ...what }, seat.token);
+      put(line, "");
+    } catch (error) {
+      put(line, error instanceof Refusal ? error.message : "The line broke; try again.");
+    }
+  }
+
+  /** @param {"run" | "step" | "rest" | "again"} what */
+  async function go(what) {
+    if (scene !== "class") turnTo("class");
+    await lead({ do: what });
+  }
+
+  const play = () => go(isDone() ? "again" : runs() ? "rest" : "run");
+  const tell = () => lead({ do: asks() ? "reveal" : "solve" });
+
+  /** @param {number} by */
+  async function turn(by) {
+    const stop = room?.stop;
+    if (!stop) return;
+    const k = Math.max(0, Math.min(stop.of - 1, stop.k + by));
+    turnTo("question");
+    if (k !== stop.k) await lead({ do: "turn", stop: k });
+  }
+
+  /** @param {Scene} to */
+  function turnTo(to) {
+    scene = to;
+    for (const name of SCENES) {
+      show(nodes[name], name === to);
+      if (name === to) tabs.get(name)?.setAttribute("aria-current", "page");
+      else tabs.get(name)?.removeAttribute("aria-current");
+    }
+    draw();
+  }
+
+  /** @param {KeyboardEvent} event */
+  function keys(event) {
+    const on = /** @type {HTMLElement} */ (event.target);
+    if (event.ctrlKey || event.metaKey || event.altKey || on.matches("input, textarea, select")) {
+      return;
+    }
+    if (event.key === " " && on.matches("button, a")) return;
+    /** @type {Record<string, () => void>} */
+    const does = {
+      ArrowLeft: () => turn(-1),
+      ArrowRight: () => turn(1),
+      " ": play,
+      n: () => go("step"),
+      a: tell,
+      1: () => turnTo("join"),
+      2: () => turnTo("question"),
+      3: () => turnTo("class"),
+      4: () => turnTo("settings"),
+    };
+    if (!(event.key in does)) return;
+    event.preventDefault();
+    does[event.key]();
+  }
+
+  function draw() {
+    if (!room || !all) return;
+    const { stop } = room;
+    put(joined, `${all.here} of ${all.members} here`);
+    put(trouble, room.trouble);
+    show(trouble, room.trouble);
+    for (const node of [back, next, stops, tabs.get("question")]) {
+      if (node) show(node, stop);
+    }
+    put(stops, stop ? `stop ${stop.k + 1} of ${stop.of}` : "");
+    back.disabled = !stop || stop.k === 0;
+    next.disabled = !stop || stop.k === stop.of - 1;
+    const open = asks() ? room.opened : room.reference !== null;
+    reveal.disabled = open;
+    put(reveal, asks() ? open ? "The answers are open" : "Open the answers"
+      : open ? `The right answer is ${room.reference || "unknown"}` : "Show the right answer");
+    put(run, isDone() ? "Begin anew" : runs() ? "Pause" : "Run");
+    set.fill(room);
+    if (scene === "join") join.draw(room, all);
+    if (scene === "question" && stop) question.draw(room, all);
+    if (scene === "class") sampler.draw(room, all, figures, chains);
+  }
+
+  /** @param {any} told */
+  function hear(told) {
+    if (told.over) {
+      document.removeEventListener("keydown", keys);
+      farewell(host, told.over);
+      return false;
+    }
+    if (told.room) {
+      room = told.room;
+      all = told.class;
+      if (told.from === 0 || round !== told.room.round) chains = new Map();
+      round = told.room.round;
+      for (const [number, reward] of told.walk) {
+        chains.set(number, [...(chains.get(number) ?? []), reward]);
+      }
+    }
+    if (told.figures) figures = told.figures;
+    draw();
+    return true;
+  }
+
+  const why = await follow(seat, hear, (there) =>
+    put(line, there ? "" : "The line broke; joining again. The room is kept."));
+  if (why) farewell(host, why);
+}
+
+/**
+ * @param {Seat} seat
+ * @param {Lead} lead
+ */
+function joinScene({ code }, lead) {
+  const link = linkOf(code);
+  const picture = h("div.picture");
+  const count = h("p.count");
+  const door = button("ctl", {});
+  const only = HERE_ONLY.test(window.location.host) ? h("p.warn",
+    "This address works on this computer alone. For others start the app with "
+    + "GRADIO_SERVER_NAME=0.0.0.0, and open this page by the computer's address.") : null;
+  let open = true;
+  door.addEventListener("click", () => lead({ do: "door", open: !open }));
+  const words = h("div.words",
+    h("p.large", "Point your phone's camera here, or open"),
+    h("p.link", link.replace(/^https?:\/\//, "").replace(/#.*/, "")),
+    h("p.large", "and type"), h("p.code", shownCode(code)), count,
+    h("p.quiet", "No account and no name. Nothing that is said here is kept."), only, door);
+  const node = h("section.scene.join", picture, words);
+  ask("qr", { link }).then(({ rows }) => picture.replaceChildren(drawQr(rows, link)))
+    .catch(() => put(picture, "The QR code could not be drawn; the link works."));
+  return {
+    node,
+    /** @type {(room: RoomTold, all: ClassTold) => void} */
+    draw(_, all) {
+      open = all.door;
+      put(count, `${many(all.members, "place")} taken of ${all.most}`
+        + `${open ? "" : "; the door is closed"}`);
+      put(door, open ? "Close the door" : "Open the door");
+    },
+  };
+}
+
+function questionScene() {
+  const place = h("a", { target: "_blank" });
+  const title = h("h2");
+  const text = h("p.text");
+  const asked = h("p.asked");
+  const says = h("p.says", { role: "status" });
+  const picture = h("div.picture");
+  const count = h("p.count");
+  const node = h("section.scene.question",
+    h("div.words", h("p.small", place), title, text, asked, says), h("div.shown", picture, count));
+  let drawn = "";
+  return {
+    node,
+    /** @type {(room: RoomTold, all: ClassTold) => void} */
+    draw({ stop, opened, value, says: told }, { said, here }) {
+      if (!stop) return;
+      const key = JSON.stringify([stop.lesson, stop.k, said, value, opened]);
+      put(count, stop.ask
+        ? `${said.reduce((n, [, m]) => n + m, 0)} of ${here} have answered` : "");
+      if (key === drawn) return;
+      drawn = key;
+      put(place, `${stop.lesson}, on its page`);
+      place.setAttribute("href", `./?lesson=${stop.name}`);
+      put(title, stop.title);
+      put(text, stop.text);
+      put(asked, stop.ask?.question ?? "");
+      put(says, opened && stop.ask ? told ?? "" : "");
+      picture.replaceChildren(...(stop.ask ? [drawSaid(stop.ask, said, value)] : []));
+    },
+  };
+}
+
+/** @param {Lead} lead */
+function classScene(lead) {
+  const picture = h("div.picture");
+  const wait = h("p.quiet");
+  const key = h("p.key", h("i.k-pooled"), "the class", h("i.k-alone"), word("base", "model alone"),
+    h("i.k-target"), word("target", "target"));
+  const numbers = h("dl.numbers");
+  const verdict = h("p.verdict");
+  const pooled = h("div");
+  const alone = h("div");
+  const single = h("div");
+  const who = h("h3", "One chain alone");
+  const leading = h("p.quiet");
+  const less = button("ctl.small", { aria: "Chain before" }, "◀");
+  const more = button("ctl.small", { aria: "Next chain" }, "▶");
+  const node = h("section.scene.class",
+    h("div.main", h("div.row", h("h2", "The class is the sampler"), key), picture, wait, numbers,
+      verdict),
+    h("div.votes", h("h3", "The class, pooled"), pooled,
+      h("div.row", who, h("span.pair", less, more)), single, leading,
+      h("h3", `The ${word("base", "model alone")}`), alone));
+  /** @type {number[]} */
+  let order = [];
+  let at = 1;
+  const turn = (/** @type {number} */ by) => {
+    const k = (order.indexOf(at) + by + order.length) % order.length;
+    if (order.length) lead({ do: "single", number: order[k] });
+  };
+  less.addEventListener("click", () => turn(-1));
+  more.addEventListener("click", () => turn(1));
+
+  /**
+   * @param {RoomTold} room
+   * @param {ClassTold} all
+   * @param {Figures} figures
+   * @param {Map<number, number[]>} chains
+   */
+  function draw(room, all, figures, chains) {
+    order = [...chains.keys()].sort((a, b) => a - b);
+    at = all.single;
+    const { base = [], weights = [], worth = 0, mean, votes = {} } = figures;
+    const box = picture.getBoundingClientRect();
+    const told = { chains, base, weights, worth, steps: room.steps, single: at };
+    picture.replaceChildren(drawClass(told, Math.max(300, box.width), Math.max(200, box.height)));
+    put(wait, chains.size ? "" : room.goal >= 0 ? "The first drafts are being written…"
+      : "Press Run, or the space bar: each member's chain starts from a draft of its own.");
+    show(wait, !chains.size);
+    const right = room.reference;
+    pooled.replaceChildren(drawVotes(votes.class ?? [], right));
+    single.replaceChildren(drawVotes(votes.single ?? [], right));
+    alone.replaceChildren(drawVotes(votes.base ?? [], right));
+    put(who, `Chain ${at} alone`);
+    const [[answer, n] = ["", 0]] = figures.leaders ?? [];
+    put(leading, n ? `${n} of ${many(chains.size, "chain")} would say ${answer}` : "");
+    show(less, order.length > 1);
+    show(more, order.length > 1);
+    numbers.replaceChildren(...cells(room, all, figures, mean));
+    put(verdict, figures.trust?.says ?? "");
+  }
+
+  return { node, draw };
+}
+
+/**
+ * @param {RoomTold} room
+ * @param {ClassTold} all
+ * @param {Figures} figures
+ * @param {Figures["mean"]} mean
+ */
+function cells(room, all, { rhat, states = 0 }, mean) {
+  const one = (/** @type {string} */ name, /** @type {string} */ value, kind = "") =>
+    h(`div.${kind}`, h("dt", name), h("dd", value));
+  return [
+    one("mean reward, model alone", mean ? fixed(mean.base) : "…", "of-base"),
+    one("the class", mean?.class === undefined ? "…" : fixed(mean.class), "of-class"),
+    one("the target", mean ? fixed(mean.target) : "…", "of-target"),
+    one("R-hat between chains", rhat == null ? "…" : rhat > 1e8 ? "∞" : rhat.toFixed(3)),
+    one(`states of ${many(all.drafts, "chain")}`, states.toLocaleString("en")),
+    one("β", plain(room.beta)),
+  ];
+}

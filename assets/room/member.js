@@ -1,0 +1,261 @@
+/* A member's view, made for a phone: the question of the class, and a chain of one's own. */
+import { drawIcon, put, show } from "../dom.js";
+import { fields } from "../learn/ask.js";
+import { fixed, many, pair, visible } from "../player/words.js";
+import { drawVotes, h, s } from "./drawing.js";
+import { Refusal, ask, follow, shownCode } from "./net.js";
+
+/** @typedef {import("./net.js").Seat} Seat */
+/**
+ * What the room is told: where the class stands.
+ * @typedef {object} RoomTold
+ * @property {string} code
+ * @property {string} prompt
+ * @property {number} beta
+ * @property {number} steps
+ * @property {number} round
+ * @property {number} goal the step up to which chains may go
+ * @property {boolean} opened
+ * @property {string} trouble
+ * @property {{ lesson: string, name: string, k: number, of: number, title: string, text: string,
+ *   ask?: import("../learn/ask.js").Question } | null} stop
+ * @property {string} [value] the right one, once the answers are open
+ * @property {string} [says]
+ * @property {string | null} reference the right answer of the problem, once it is shown
+ */
+/**
+ * What a member is told alone.
+ * @typedef {object} Mine
+ * @property {number} number
+ * @property {number} t
+ * @property {string} said
+ * @property {{ right: boolean | null, says: string }} [came]
+ * @property {string} kept
+ * @property {string} old
+ * @property {string} new
+ * @property {boolean} accepted
+ * @property {number} reward
+ * @property {number} before
+ * @property {number} alpha
+ * @property {number} u
+ * @property {number} counted
+ * @property {[string, number][]} votes
+ * @property {string | null} answer
+ * @property {number[]} rewards
+ */
+
+/**
+ * @param {HTMLElement} host
+ * @param {Seat} seat
+ */
+export async function memberView(host, seat) {
+  const who = h("h1", "A room");
+  const line = h("p.line", { role: "status" });
+  const trouble = h("p.trouble", { role: "alert", hidden: true });
+  const stop = stopPart(seat);
+  const chain = chainPart();
+  document.title = `Room ${shownCode(seat.code)}`;
+  host.replaceChildren(h("div.phone",
+    h("header.me", who, h("span.code", shownCode(seat.code))), line, trouble, stop.node,
+    chain.node));
+  /** @type {RoomTold | null} */
+  let room = null;
+
+  /** @param {{ room?: RoomTold, mine?: Mine, over?: string, elsewhere?: boolean }} told */
+  function hear(told) {
+    if (told.over || told.elsewhere) {
+      farewell(host, told.over ?? "this place is open in another window of this browser");
+      return false;
+    }
+    if (told.room) room = told.room;
+    if (room && told.mine) {
+      put(who, `You are number ${told.mine.number}`);
+      put(trouble, room.trouble);
+      show(trouble, room.trouble);
+      stop.draw(room, told.mine);
+      chain.draw(room, told.mine);
+    }
+    return true;
+  }
+
+  const why = await follow(seat, hear, (joined) =>
+    put(line, joined ? "" : "The line broke; joining again. Your place is kept."));
+  if (why) farewell(host, why);
+}
+
+/**
+ * What is said instead of a room, with a way back.
+ * @param {HTMLElement} host
+ * @param {string} why
+ */
+export function farewell(host, why) {
+  const text = `${why[0].toUpperCase()}${why.slice(1)}`;
+  const again = h("a.go", { href: window.location.pathname }, "Another room");
+  const reload = () => window.location.reload();
+  const back = h("button", { type: "button", onclick: reload }, "Try again");
+  host.replaceChildren(h("div.phone", h("h1", "A room"),
+    h("p.farewell", { role: "alert" }, text.endsWith(".") ? text : `${text}.`),
+    h("p.row", again, back)));
+}
+
+/** @param {Seat} seat */
+function stopPart(seat) {
+  const place = h("p.small");
+  const title = h("h2");
+  const text = h("p");
+  const told = h("p.told", { role: "status" });
+  const send = h("button.send", { type: "submit" }, "Send");
+  const slot = h("div.slot");
+  const form = h("form", {
+    novalidate: true,
+    onsubmit: (/** @type {Event} */ event) => {
+      event.preventDefault();
+      say();
+    },
+  }, slot, send);
+  const node = h("section.card.stop", place, title, text, form, told);
+  /** @type {ReturnType<typeof fields> | null} */
+  let made = null;
+  let at = "";
+  let k = 0;
+  let trying = ""; // what the server would not take, until it is sent again
+
+  async function say() {
+    const said = made?.said() ?? "";
+    trying = "";
+    if (!said) {
+      put(told, "Say what you expect first; nothing is lost by a wrong guess.");
+      return;
+    }
+    try {
+      await ask("say", { code: seat.code, stop: k, said }, seat.token);
+    } catch (error) {
+      trying = error instanceof Refusal ? error.message : "The line broke; press Send again.";
+      put(told, trying);
+    }
+  }
+
+  /**
+   * @param {RoomTold} room
+   * @param {Mine} mine
+   */
+  function draw(room, mine) {
+    const { stop } = room;
+    show(node, stop);
+    if (!stop) return;
+    const key = `${stop.lesson}/${stop.k}`;
+    if (key !== at) {
+      [at, k, trying] = [key, stop.k, ""];
+      put(place, `${stop.lesson}: stop ${stop.k + 1} of ${stop.of}`);
+      put(title, stop.title);
+      put(text, stop.text);
+      made = stop.ask ? fields(stop.ask) : null;
+      slot.replaceChildren(...(made ? [made.node] : []));
+      show(form, made);
+      node.scrollIntoView({ block: "nearest" });
+    }
+    tell(room, mine);
+  }
+
+  /**
+   * @param {RoomTold} room
+   * @param {Mine} mine
+   */
+  function tell({ opened, value }, { said, came }) {
+    show(send, made && !opened);
+    told.dataset.right = String(came?.right ?? "");
+    if (!made) {
+      told.replaceChildren();
+    } else if (opened && came) {
+      made.show(said, value ?? "");
+      const sign = came.right === null ? [] : [drawIcon(came.right ? "yes" : "no", "room-")];
+      told.replaceChildren(...sign, came.says);
+    } else if (!trying) {
+      put(send, said ? "Send another" : "Send");
+      put(told, said
+        ? `You said: ${made.named(said)}. You can change it until the answers are opened.` : "");
+    }
+  }
+
+  return { node, draw };
+}
+
+function chainPart() {
+  const title = h("h2", "Your own chain");
+  const step = h("span.small");
+  const problem = h("p.problem");
+  const kept = h("span.kept");
+  const tail = h("span.tail");
+  const text = h("p.text", { dir: "ltr" }, kept, tail);
+  const away = h("p.away");
+  const verdict = h("p.verdict", { role: "status" });
+  const answer = h("p.answer");
+  const line = h("div");
+  const votes = h("div");
+  const drawn = h("div", text, away, verdict, answer,
+    h("h3", "Its reward, step after step"), line, h("h3", "Its votes"), votes);
+  const wait = h("p.quiet");
+  const node = h("section.card.chain", h("div.row", title, step), problem, wait, drawn);
+
+  /**
+   * @param {RoomTold} room
+   * @param {Mine} mine
+   */
+  function draw(room, mine) {
+    const begun = mine.t >= 0;
+    const rests = mine.t >= room.goal && mine.t < room.steps;
+    put(step, begun ? `step ${mine.t} of ${room.steps}${rests ? " · the class rests" : ""}` : "");
+    put(problem, room.prompt);
+    put(wait, begun ? "" : !rests ? "Your first draft is being written…"
+      : "Your chain begins when the instructor lets the class run.");
+    show(wait, !begun);
+    show(drawn, begun);
+    if (!begun) return;
+    const first = mine.t === 0;
+    node.dataset.verdict = first ? "" : mine.accepted ? "yes" : "no";
+    put(kept, visible(mine.kept));
+    put(tail, visible(mine.accepted ? mine.new : mine.old));
+    put(away, first ? "" : visible(mine.accepted ? mine.old : mine.new));
+    show(away, !first);
+    put(verdict, spoken(mine, first));
+    answer.replaceChildren("Your text says ", h("b", mine.answer ?? "no answer"));
+    line.replaceChildren(drawLine(mine.rewards, room.steps));
+    votes.replaceChildren(drawVotes(mine.votes, room.reference));
+  }
+
+  return { node, draw };
+}
+
+/**
+ * What became of the last rewrite.
+ * @param {Mine} mine
+ * @param {boolean} first
+ */
+function spoken(mine, first) {
+  if (first) return `Your first draft: reward ${fixed(mine.reward)}.`;
+  const [u, alpha] = pair(mine.u, mine.alpha);
+  const rewards = `reward ${fixed(mine.before)} → ${fixed(mine.reward)}`;
+  if (mine.accepted) {
+    const why = mine.alpha === 1 ? "its chance is 1" : `the coin ${u} is below the chance ${alpha}`;
+    return `Accepted: ${why} (${rewards}). What is struck out is gone.`;
+  }
+  return `Rejected: the coin ${u} is not below the chance ${alpha} (${rewards}). `
+    + `Your text stays, counted ${many(mine.counted, "time")} now.`;
+}
+
+/**
+ * @param {number[]} rewards
+ * @param {number} steps
+ */
+function drawLine(rewards, steps) {
+  const [width, height] = [340, 70];
+  const low = Math.min(...rewards);
+  const span = Math.max(...rewards) - low || 1;
+  const x = (/** @type {number} */ t) => 6 + ((width - 12) * t) / steps;
+  const y = (/** @type {number} */ r) => height - 8 - ((height - 16) * (r - low)) / span;
+  const last = rewards.length - 1;
+  const d = rewards.map((r, t) => `${t ? "L" : "M"}${x(t).toFixed(1)} ${y(r).toFixed(1)}`).join("");
+  return s("svg.spark", { viewBox: `0 0 ${width} ${height}`, role: "img",
+    aria: `Rewards from ${fixed(rewards[0])} to ${fixed(rewards[last])}` },
+  s("path.single", { d }), s("circle.dot", { cx: x(last), cy: y(rewards[last]), r: 4 }));
+}

@@ -1,0 +1,88 @@
+/* The page of a room: whoever has a code joins, whoever has none opens a room or types one. */
+import { put } from "../dom.js";
+import { h } from "./drawing.js";
+import { leadView } from "./lead.js";
+import { farewell, memberView } from "./member.js";
+import { Refusal, ask, keep, plainCode, seatIn } from "./net.js";
+import { settings } from "./settings.js";
+
+/** @param {string} selector */
+const find = (selector) => /** @type {HTMLElement} */ (document.querySelector(selector));
+
+/** Follow the visitor's choice of light or dark, or the link's. */
+function look() {
+  const asked = new URLSearchParams(window.location.search).get("__theme");
+  const dark = window.matchMedia("(prefers-color-scheme: dark)");
+  const follow = () => document.documentElement.classList.toggle("dark",
+    asked ? asked === "dark" : dark.matches);
+  dark.addEventListener("change", follow);
+  follow();
+}
+
+/**
+ * @param {HTMLElement} host
+ * @param {import("./settings.js").Offered} offered
+ * @param {string} code
+ */
+async function enter(host, offered, code) {
+  try {
+    const seat = await ask("join", { code }, seatIn(code)?.token);
+    keep(seat);
+    await (seat.lead ? leadView(host, seat, offered) : memberView(host, seat));
+  } catch (error) {
+    if (!(error instanceof Refusal)) throw error;
+    farewell(host, error.message);
+  }
+}
+
+/**
+ * @param {HTMLElement} host
+ * @param {import("./settings.js").Offered} offered
+ */
+function start(host, offered) {
+  const wrong = h("p.told", { role: "alert" });
+  const typed = h("input", { id: "room-code", autocomplete: "off", autocapitalize: "characters",
+    spellcheck: "false", maxlength: 20, placeholder: "ABCD EFGH" });
+  const join = h("form.card", {
+    onsubmit: (/** @type {Event} */ event) => {
+      event.preventDefault();
+      const code = plainCode(typed.value);
+      if (code) window.location.hash = code;
+      else put(wrong, "Type the code that the instructor's screen shows.");
+    },
+  }, h("h2", "Join a class"), h("label", { for: typed.id }, "Code"),
+  h("div.row", typed, h("button.send", { type: "submit" }, "Join")), wrong);
+  const lessons = h("select", { id: "room-lesson" },
+    h("option", { value: "" }, "none: the chains alone"),
+    ...offered.lessons.map(({ name, title, minutes, stops }) =>
+      h("option", { value: name }, `${title} (${stops} stops, ${minutes} min)`)));
+  const failed = h("p.told", { role: "alert" });
+  const open = settings(offered, "Open the room", async (said) => {
+    try {
+      const seat = await ask("open", { lesson: lessons.value, ...said });
+      keep({ ...seat, lead: true });
+      window.location.hash = seat.code;
+    } catch (error) {
+      put(failed, error instanceof Refusal ? error.message : "The line broke; try again.");
+    }
+  }, h("label", { for: lessons.id }, "Lesson"), lessons);
+  host.replaceChildren(h("div.start", h("h1", "A room for a class"),
+    h("p", `Up to ${offered.members} people join by link, with no account and no name. They `
+      + "predict, each has a chain of their own, and all chains together are the sampler."),
+    join, h("div.card", h("h2", "Teach a class"), open.node, failed,
+      h("p.quiet", "A room lives in this server's memory: it is gone when it is closed, when "
+        + "nobody is in it any more, or when the server is started again. Nothing is kept."))));
+}
+
+export const QAlignRoom = {
+  /** Show what the address asks for, now and when it changes. */
+  open() {
+    look();
+    const offered = JSON.parse(find("#offered").textContent ?? "");
+    const host = find("#room");
+    const code = plainCode(window.location.hash);
+    if (code) enter(host, offered, code);
+    else start(host, offered);
+    window.addEventListener("hashchange", () => window.location.reload());
+  },
+};

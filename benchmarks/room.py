@@ -1,0 +1,179 @@
+"""A class in one room over HTTP: first steps, rates, predictions on the screen, memory.
+
+    python -m benchmarks.room [--members 100] [--minutes 20]
+
+Every member follows a stream of its own, as a phone does, and the instructor theirs. Everybody
+predicts at one moment; then the instructor presses Run, and whenever all chains are done, begins
+anew, for so many minutes. Wanted with 100 members on two cores: the first step within 3 s for 95 %
+of them, a step a second for each at least, predictions on the instructor's screen within 2 s, and
+flat memory.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import statistics
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+
+from benchmarks.users import Server
+from qalign_core.runs.problem_sets import load_problems
+
+LESSON = "one-step"
+LOOK = 0.02
+"""Seconds between two looks whether something has arrived."""
+
+
+@dataclass
+class Screen:
+    """What somebody in the room has seen: when each step of the own chain came (s)."""
+
+    token: str
+    at: list[float] = field(default_factory=list)
+    told: dict[str, Any] = field(default_factory=dict)
+    over: bool = False
+
+    @property
+    def rate(self) -> float:
+        """Steps a second, from the first draft on."""
+        return (len(self.at) - 1) / (self.at[-1] - self.at[0])
+
+
+class Room:
+    """An open room of a server, as its instructor and its members see it."""
+
+    def __init__(self, client: httpx.AsyncClient, address: str) -> None:
+        self._client, self._address = client, address
+        self.code = self._lead = ""
+        self.lead = Screen("")
+        self.members: list[Screen] = []
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def ask(self, what: str, token: str = "", **said: Any) -> dict[str, Any]:
+        head = {"Authorization": f"Bearer {token}"}
+        body = {"code": self.code, **said}
+        answer = await self._client.post(f"{self._address}/room/{what}", json=body, headers=head)
+        answer.raise_for_status()
+        found: dict[str, Any] = answer.json()
+        return found
+
+    async def open(self, n_members: int, **settings: Any) -> None:
+        opened = await self.ask("open", lesson=LESSON, **settings)
+        self.code, self.lead = opened["code"], Screen(opened["token"])
+        self._tasks.append(asyncio.create_task(self._follow(self.lead)))
+        for _ in range(n_members):
+            self.members.append(Screen((await self.ask("join"))["token"]))
+            self._tasks.append(asyncio.create_task(self._follow(self.members[-1])))
+        await self.until(lambda: self.lead.told.get("class", {}).get("here") == n_members)
+
+    async def do(self, what: str, **said: Any) -> None:
+        await self.ask("lead", self.lead.token, do=what, **said)
+
+    async def until(self, done: Any, timeout: float = 300.0) -> float:
+        """Wait for something, and say how long it took (s)."""
+        begun = time.perf_counter()
+        async with asyncio.timeout(timeout):
+            while not done():
+                await asyncio.sleep(LOOK)
+                for task in self._tasks:
+                    if task.done():
+                        task.result()
+        return time.perf_counter() - begun
+
+    async def _follow(self, screen: Screen) -> None:
+        async for told in self._events(screen):
+            screen.told |= told
+            if "mine" in told and told["mine"]["t"] >= 0:
+                screen.at += [time.perf_counter()] * (told["mine"]["t"] + 1 - len(screen.at))
+
+    async def _events(self, screen: Screen) -> AsyncIterator[dict[str, Any]]:
+        head = {"Authorization": f"Bearer {screen.token}"}
+        where = f"{self._address}/room/follow?code={self.code}"
+        async with self._client.stream("GET", where, headers=head) as answer:
+            answer.raise_for_status()
+            async for line in answer.aiter_lines():
+                if line.startswith("data:"):
+                    yield json.loads(line.removeprefix("data:"))
+
+    async def close(self) -> None:
+        await self.do("end")
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+async def predict(room: Room) -> float:
+    """All members predict at one moment: seconds until the instructor's screen has them all."""
+    n = len(room.members)
+    begun = time.perf_counter()
+    said = (room.ask("say", m.token, stop=0, said=str(k % 9)) for k, m in enumerate(room.members))
+    await asyncio.gather(*said)
+    counted = lambda: sum(k for _, k in room.lead.told["class"]["said"]) == n  # noqa: E731
+    await room.until(counted)
+    return time.perf_counter() - begun
+
+
+async def run(room: Room) -> tuple[list[float], list[float], list[float]]:
+    """One run to its end: seconds to each first draft and to each first step, and each rate."""
+    for member in room.members:
+        member.at = []
+    steps = room.lead.told["room"]["steps"]
+    begun = time.perf_counter()
+    await room.do("run")
+    await room.until(lambda: all(len(member.at) == steps + 1 for member in room.members))
+    drafts, firsts = (sorted(m.at[t] - begun for m in room.members) for t in (0, 1))
+    return drafts, firsts, [member.rate for member in room.members]
+
+
+def at_95(values: list[float]) -> float:
+    return values[int(0.95 * (len(values) - 1) + 0.5)]
+
+
+async def measure(n_members: int, minutes: float) -> None:
+    problem = load_problems("assets/tasks/in_distribution.jsonl")[0]
+    limits = httpx.Limits(max_connections=None)
+    with contextlib.closing(Server()) as server:
+        async with httpx.AsyncClient(timeout=None, limits=limits) as client:
+            await server.ready(client)
+            room = Room(client, server.address.removesuffix("/gradio_api"))
+            await room.open(n_members, prompt=problem.prompt, beta=1)
+            await room.until(lambda: room.lead.told["class"]["pool"] >= 200)  # the models are warm
+            shown = [await predict(room)]
+            print(f"{n_members} members; predictions on the screen after {shown[0]:.2f} s")
+            print("| minute | first draft: median | 95 % | first step: median | 95 % "
+                  "| steps a second, each: mean | least | processors | memory |")  # fmt: skip
+            print(f"|{'---|' * 9}")
+            begun = time.perf_counter()
+            while True:
+                cpu, now = server.cpu, time.perf_counter()
+                drafts, firsts, rates = await run(room)
+                took = time.perf_counter() - now
+                cells = [f"{(now - begun) / 60:.1f}"]
+                for each in (drafts, firsts):
+                    cells += [f"{statistics.median(each):.2f} s", f"{at_95(each):.2f} s"]
+                cells += [f"{statistics.mean(rates):.2f}", f"{min(rates):.2f}"]
+                cells += [f"{(server.cpu - cpu) / took:.2f}", f"{server.memory:.0f} MiB"]
+                print("|", " | ".join(cells), "|", flush=True)
+                if time.perf_counter() - begun > 60 * minutes:
+                    break
+                await room.do("again")
+            await room.close()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--members", type=int, default=100)
+    parser.add_argument("--minutes", type=float, default=20.0)
+    options = parser.parse_args()
+    asyncio.run(measure(options.members, options.minutes))
+
+
+if __name__ == "__main__":
+    main()

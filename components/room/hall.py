@@ -1,0 +1,332 @@
+"""What runs in rooms: a chain for each member, samples of the model alone, and what screens follow.
+
+Everything is a task of the server's event loop; the models' engines take turns between members and
+other visitors as between any two runs. A stream looks four times a second whether something has
+changed, so that a hundred of them cost little and none depends on another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from components.common.refused import Refused
+from components.room.rooms import Bucket, Caps, Member, Room, Rooms, Taught, class_run
+from components.room.told import Figures, as_event, of_class, of_member, of_room
+from components.session.runs import Feed, Runs
+from qalign_core.chain.chain import run_chain
+from qalign_core.chain.priority import ASIDE, RUN
+from qalign_core.chain.sampling import sample_iid
+from qalign_core.errors import QAlignError
+from qalign_core.protocols import LanguageModel, RewardModel
+
+LOOK = 0.25
+"""Seconds between two looks of a stream, or of a chain that rests."""
+PACE = 0.45
+"""Seconds between two steps of a chain at the least: a class looks on."""
+BEAT = 10.0
+"""Seconds after which a stream says that it is there: whoever is gone is noticed only then."""
+COUNT = 1.0
+"""Seconds between two looks at all chains together."""
+POOL = 200
+"""Samples of the model alone, by which the target is estimated."""
+SWEEP = 30.0
+"""Seconds between two looks for rooms that are over."""
+OPENED, A_DAY = 6, 1 / 120
+"""Rooms that one address may open at once, and then a second."""
+MAX_ADDRESSES = 1024
+
+log = logging.getLogger("qalign.room")
+Work = Callable[[], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """The lessons of this server.
+
+    Attributes:
+        entries: what a list of them shows: name, title, says, minutes, stops.
+        teach: a lesson by its name; KeyError if there is none.
+    """
+
+    entries: Sequence[Mapping[str, Any]]
+    teach: Callable[[str], Taught]
+
+
+class Hall:
+    """All rooms of a server, and what runs in them.
+
+    Args:
+        runs: of the server: it has the models, and their limits.
+        course: its lessons.
+        caps: of rooms.
+    """
+
+    def __init__(self, runs: Runs, course: Course, caps: Caps | None = None) -> None:
+        self._runs, self.course = runs, course
+        self.rooms = Rooms(caps)
+        self._tasks: dict[Room, dict[str, asyncio.Task[None]]] = {}
+        self._opening: dict[str, Bucket] = {}
+        self._sweeper: asyncio.Task[None] | None = None
+
+    # What is asked, and what is answered.
+
+    async def open(self, given: Mapping[str, object], address: str) -> dict[str, Any]:
+        """Open a room: its code, and the instructor's token.
+
+        Raises:
+            Refused: the settings, or too many rooms.
+        """
+        now = self.rooms.clock()
+        while len(self._opening) >= MAX_ADDRESSES:
+            del self._opening[next(iter(self._opening))]
+        self._opening.setdefault(address, Bucket(A_DAY, OPENED, now)).take(now)
+        name, lesson = given.get("lesson") or "", None
+        run = class_run(given, self.rooms.caps)
+        if name:
+            try:
+                lesson = await asyncio.to_thread(self.course.teach, str(name)[:60])
+            except KeyError as error:
+                raise Refused(422, "there is no lesson of that name; choose another") from error
+        room = self.rooms.open(run, lesson)
+        self._tasks[room] = {}
+        self._begin(room, "pool", partial(self._pool, room))
+        if self._sweeper is None or self._sweeper.done():
+            self._sweeper = asyncio.create_task(self._sweep(), name="rooms that are over")
+        return {"code": room.code, "token": room.lead}
+
+    def join(self, code: object, token: object) -> dict[str, Any]:
+        """A place in a room, or the one that a token has.
+
+        Raises:
+            Refused: there is no such room, or no place in it.
+        """
+        room = self.rooms.find(code, token)
+        if token == room.lead:
+            return {"code": room.code, "token": room.lead, "lead": True}
+        member = room.sit(str(token or ""), self.rooms.clock())
+        if f"chain {member.number}" not in self._tasks[room]:
+            self._begin(room, f"chain {member.number}", partial(self._walk, room, member))
+        return {"code": room.code, "token": member.token, "lead": False}
+
+    def say(self, code: object, token: str, given: Mapping[str, object]) -> dict[str, Any]:
+        """Take a member's prediction.
+
+        Raises:
+            Refused: it cannot be.
+        """
+        room = self.rooms.find(code, token)
+        member = self._member(room, token)
+        room.say(member, given.get("stop"), given.get("said"), self.rooms.clock())
+        return {}
+
+    async def lead(self, code: object, token: str, given: Mapping[str, object]) -> dict[str, Any]:
+        """Do what the instructor wants.
+
+        Raises:
+            Refused: whoever asks is not the instructor, or it cannot be done.
+        """
+        room = self.rooms.find(code, token)
+        if token != room.lead:
+            raise Refused(403, "only the instructor of this room may do that")
+        room.bucket.take(self.rooms.clock())
+        match given.get("do"):
+            case "turn":
+                room.turn(given.get("stop"))
+            case "reveal":
+                await asyncio.to_thread(self._judge, room)
+                room.reveal()
+            case "solve":
+                room.solve()
+            case "run" | "step" | "rest" as what:
+                room.let(what)
+            case "again":
+                held = {"prompt": room.run.prompt, "reference": room.run.reference or ""}
+                if "prompt" in given:  # another problem has another answer
+                    held = {}
+                run = class_run(given, self.rooms.caps, {"beta": room.run.beta, **held})
+                self._start_again(room, run)
+            case "door":
+                room.shut(bool(given.get("open")))
+            case "single":
+                room.look_at(given.get("number"))
+            case "end":
+                self.rooms.close(room, "the instructor has closed this room; thank you for coming")
+                self._stop(room)
+            case _:
+                raise Refused(422, "an instructor can turn, reveal, solve, run, step, rest, again, "
+                              "door, single and end")  # fmt: skip
+        return {}
+
+    @staticmethod
+    def _judge(room: Room) -> None:
+        """Find out what comes of every prediction, in a thread: some take a world to compute."""
+        if room.ask:
+            for said in [str(room.judgement("")["value"]), *room.said]:
+                with contextlib.suppress(ValueError):  # the right number is no prediction
+                    room.judgement(said)
+
+    def _member(self, room: Room, token: str) -> Member:
+        if token not in room.members:
+            raise Refused(403, "this place in the room was given up; join again")
+        return room.members[token]
+
+    # Streams.
+
+    def follow(self, code: object, token: str) -> AsyncIterator[str]:
+        """What a screen shows from now on, as events.
+
+        Raises:
+            Refused: the token has no place in that room.
+        """
+        room = self.rooms.find(code, token)
+        if token == room.lead:
+            return self._lead_stream(room)
+        return self._member_stream(room, self._member(room, token))
+
+    async def _member_stream(self, room: Room, member: Member) -> AsyncIterator[str]:
+        screen = member.screen = object()
+        member.streams += 1
+        room.news += 1
+        seen, beat, clock = (-1, -1), 0.0, self.rooms.clock
+        try:
+            while member.screen is screen:
+                now = clock()
+                if room.over:
+                    yield as_event({"over": room.over})
+                    return
+                if (room.version, member.version) != seen:
+                    told: dict[str, Any] = {"mine": of_member(room, member)}
+                    if room.version != seen[0]:
+                        told["room"] = of_room(room)
+                    seen, beat = (room.version, member.version), now
+                    yield as_event(told)
+                elif now - beat > BEAT:
+                    beat = now
+                    yield ":\n\n"
+                await asyncio.sleep(LOOK)
+            yield as_event({"elsewhere": True})
+        finally:
+            member.streams -= 1
+            member.seen = clock()
+            room.news += 1
+
+    async def _lead_stream(self, room: Room) -> AsyncIterator[str]:
+        room.streams += 1
+        seen, round_, at, beat, counted, clock = -1, -1, 0, 0.0, 0.0, self.rooms.clock
+        drawn: tuple[int, ...] = ()
+        try:
+            while True:
+                now = clock()
+                if room.over:
+                    yield as_event({"over": room.over})
+                    return
+                told: dict[str, Any] = {}
+                if room.news != seen:
+                    seen = room.news
+                    told = {"room": of_room(room), "class": of_class(room, now)}
+                    if round_ != room.round:
+                        round_, at = room.round, 0
+                    told["from"] = at
+                    told["walk"] = [(n, round(reward, 3)) for n, reward in room.walk[at:]]
+                    at = len(room.walk)
+                state = (room.round, len(room.walk), len(room.pool), room.single)
+                if state != drawn and now - counted >= COUNT:
+                    drawn, counted = state, now
+                    told["figures"] = await asyncio.to_thread(Figures(room).told)
+                if told or now - beat > BEAT:
+                    beat = now
+                    yield as_event(told) if told else ":\n\n"
+                await asyncio.sleep(LOOK)
+        finally:
+            room.streams -= 1
+            room.seen = clock()
+
+    # Tasks.
+
+    def _begin(self, room: Room, name: str, work: Work) -> None:
+        task = asyncio.create_task(self._guarded(room, work), name=f"room {room.code}, {name}")
+        self._tasks[room][name] = task
+
+    def _start_again(self, room: Room, run: Any) -> None:
+        """Everybody's chain from a first draft; the samples stay where the problem does."""
+        redraw = run.prompt != room.run.prompt
+        for name, task in list(self._tasks[room].items()):
+            if name != "pool" or redraw:
+                task.cancel()
+        room.again(run)
+        if redraw:
+            self._begin(room, "pool", partial(self._pool, room))
+        for member in room.members.values():
+            self._begin(room, f"chain {member.number}", partial(self._walk, room, member))
+
+    async def _guarded(self, room: Room, work: Work) -> None:
+        try:
+            await work()
+        except QAlignError as error:
+            room.fail(str(error))
+        except Exception:  # a defect: the log has it, the screens say only that
+            log.exception("a room failed")
+            room.fail("the models met an internal error; begin anew")
+
+    async def _models(self, room: Room) -> tuple[LanguageModel, RewardModel]:
+        run = room.run
+        return await self._runs.models(Feed(), run.lm, run.rm, run.sampling)
+
+    async def _pool(self, room: Room) -> None:
+        """Draw samples of the model alone, beside what somebody waits for."""
+        RUN.set(f"room {room.code}")
+        ASIDE.set(True)
+        lm, rm = await self._models(room)
+        run = room.run
+        samples = sample_iid(lm, rm, run.prompt, n=POOL, seed=run.seed, concurrency=4)
+        async with aclosing(samples):  # type: ignore[type-var]
+            async for sample in samples:
+                room.drew(sample)
+
+    async def _walk(self, room: Room, member: Member) -> None:
+        """A member's chain, as far as the class goes and somebody looks on."""
+        RUN.set(f"room {room.code} {member.number}")  # each member's turn is a visitor's
+        lm, rm = await self._models(room)
+        run, loop = room.run, asyncio.get_running_loop()
+        steps = run_chain(
+            lm, rm, run.prompt, beta=run.beta, steps=run.steps, seed=run.seed, chain=member.number
+        )
+        async with aclosing(steps):  # type: ignore[type-var]
+            while member.t < run.steps:
+                while not room.may_step(member, self.rooms.clock()):
+                    if room.over or member.token not in room.members:
+                        return
+                    await asyncio.sleep(LOOK)
+                due = loop.time() + PACE
+                room.moved(member, await anext(steps))
+                await asyncio.sleep(max(0.0, due - loop.time()))
+
+    def _stop(self, room: Room) -> None:
+        for task in self._tasks.pop(room, {}).values():
+            task.cancel()
+
+    async def _sweep(self) -> None:
+        """Close what is over, until no room is left."""
+        while self._tasks:
+            await asyncio.sleep(SWEEP)
+            self.rooms.tidy()
+            open_ = set(self.rooms)
+            for room in [room for room in self._tasks if room not in open_]:
+                self._stop(room)
+
+    async def close(self) -> None:
+        """End everything that runs."""
+        tasks = [task for of_room_ in self._tasks.values() for task in of_room_.values()]
+        for room in list(self._tasks):
+            self._stop(room)
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,63 @@
+"""The page of a room: one file with its style, its scripts and what they need to know."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any
+
+from components.common.new_problem import new_problem
+from components.room.rooms import Caps
+from qalign_core.assets import ASSETS
+from qalign_core.export import dictionary
+from qalign_core.export.scripts import bundle
+from qalign_core.runs.trace import load_trace
+
+RECORDED = ("watch", "stuck", "climb")
+"""The recorded runs whose problems and betas a class may take."""
+NEW = ("in_distribution", "in_distribution", "shifted", "long")
+"""The kinds of the further problems that are offered."""
+POLICY = (
+    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'"
+)
+
+
+@cache
+def problems() -> tuple[dict[str, Any], ...]:
+    """The problems that are offered: text, right answer, and a beta that suits."""
+    headers = [load_trace(ASSETS / "runs" / f"{name}.jsonl").header for name in RECORDED]
+    told = [{"prompt": h.prompt, "reference": h.reference, "beta": h.beta} for h in headers]
+    rng = random.Random(0)
+    for kind in NEW:
+        prompt, reference = new_problem(kind, rng)
+        told.append({"prompt": prompt, "reference": reference, "beta": 1.0})
+    return tuple(told)
+
+
+@cache
+def _around() -> tuple[str, str]:
+    style = dictionary.style() + (ASSETS / "room" / "room.css").read_text(encoding="utf-8")
+    script = dictionary.script() + bundle(ASSETS / "room" / "room.js")
+    before = (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>QAlign Explorer: a room</title><style>{style}</style></head>"
+        '<body><main id="room" aria-live="off"></main>'
+        '<script type="application/json" id="offered">'
+    )
+    return before, f"</script><script>{script}QAlignRoom.open();</script></body></html>\n"
+
+
+def page(caps: Caps, lessons: Sequence[Mapping[str, Any]]) -> str:
+    """The page; `lessons` are those that a class may take, by name and title."""
+    offered = {
+        "lessons": lessons,
+        "problems": problems(),
+        "members": caps.members,
+        "text": caps.text,
+    }
+    before, behind = _around()
+    return before + json.dumps(offered, ensure_ascii=False).replace("<", "\\u003c") + behind

@@ -1,0 +1,536 @@
+"""Rooms as a state machine: who is in, where the class stands, what was predicted and drawn.
+
+Plain Python: no server, no tasks and no clock but the one that is handed in. Whatever a member may
+do reaches that member's own place and nothing else; a code is for joining, a token is a place.
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from components.common.refused import Refused
+from qalign_core.decide.answers.extraction import get_extractor
+from qalign_core.errors import QAlignError
+from qalign_core.protocols import AnswerExtractor
+from qalign_core.reading import is_text, is_whole, shown
+from qalign_core.run import Limits, Run
+from qalign_core.types import Response, ScoredResponse, Step
+
+LETTERS = "ABCDEFGHJKMNPQRSTUVWXYZ23456789"
+"""Of codes: none looks like another, from the last row or on a small screen."""
+CODE = 8
+"""Letters of a code: 31^8 of them, so guessing a million an hour takes a hundred years."""
+LARGEST = 1e6
+"""The largest number that can be predicted."""
+MAX_SAID = 40
+"""Characters of a prediction."""
+
+
+@dataclass(frozen=True, slots=True)
+class Caps:
+    """What rooms may take of a server.
+
+    Attributes:
+        rooms: at one time.
+        members: of a room.
+        steps: proposals of a member's chain.
+        text: characters of a problem.
+        life: seconds after which any room is over.
+        alone: seconds after which a room is over in which nobody is.
+        away: seconds after which, in a full room, the place of somebody who left is given away.
+        rate, burst: what one token may send a second, and at once.
+    """
+
+    rooms: int = 8
+    members: int = 100
+    steps: int = 60
+    text: int = 600
+    life: float = 3 * 3600.0
+    alone: float = 900.0
+    away: float = 60.0
+    rate: float = 4.0
+    burst: int = 20
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str]) -> Caps:
+        """The defaults, with `QALIGN_MAX_ROOMS` (0 for none) and `QALIGN_MAX_MEMBERS` instead.
+
+        Raises:
+            QAlignError: one of them is no whole number.
+        """
+        given = {}
+        for cap in ("rooms", "members"):
+            name = f"QALIGN_MAX_{cap.upper()}"
+            text = environment.get(name, "").strip()
+            if text and not (text.isdecimal() and len(text) < 6):
+                raise QAlignError(f"{name} must be a whole number, got {shown(text)}")
+            if text:
+                given[cap] = int(text)
+        return cls(**given)
+
+
+class Bucket:
+    """How much somebody may still send: it fills by `rate` a second, up to `burst`."""
+
+    def __init__(self, rate: float, burst: int, now: float) -> None:
+        self._rate, self._burst, self._left, self._at = rate, burst, float(burst), now
+
+    def take(self, now: float) -> None:
+        """Count one more.
+
+        Raises:
+            Refused: it is empty.
+        """
+        self._left = min(self._burst, self._left + self._rate * (now - self._at))
+        self._at = now
+        if self._left < 1:
+            raise Refused(429, "that was too much at once; wait a moment and try again")
+        self._left -= 1
+
+
+@dataclass(frozen=True)
+class Taught:
+    """A lesson as a room needs it.
+
+    Attributes:
+        name, title: of the lesson.
+        stops: as the browser gets them, without what predictions are checked by.
+        judge: what comes of a prediction (the number of a stop, what was said; "" for nothing):
+            {"right", "value", "says"}.
+    """
+
+    name: str
+    title: str
+    stops: Sequence[Mapping[str, Any]]
+    judge: Callable[[int, str], Mapping[str, Any]]
+
+
+@dataclass(eq=False)
+class Member:
+    """A place in a room: its chain is number `number` of the room's run.
+
+    Attributes:
+        token: who has it has the place.
+        seen: when a screen last followed from it.
+        streams: screens that follow now; the one that came last is served.
+        said: predictions by the number of their stop.
+        states: of the chain so far, without their tokens.
+        last: the step that was drawn last.
+        since: the step at which the state came that stands now.
+        version: counts what has changed for this member alone.
+    """
+
+    number: int
+    token: str
+    bucket: Bucket
+    seen: float
+    streams: int = 0
+    screen: object = None
+    said: dict[int, str] = field(default_factory=dict)
+    states: list[ScoredResponse] = field(default_factory=list)
+    last: Step | None = None
+    since: int = 0
+    version: int = 0
+
+    @property
+    def t(self) -> int:
+        """Number of the last step; −1 before the first draft."""
+        return len(self.states) - 1
+
+    @property
+    def rewards(self) -> list[float]:
+        """Of the states, repeats counted."""
+        return [state.reward for state in self.states]
+
+    def is_here(self, now: float, patience: float) -> bool:
+        """Whether a screen follows, or did so within `patience` seconds."""
+        return self.streams > 0 or now - self.seen < patience
+
+
+class Room:
+    """A class. What the instructor does is a method, and so is what a member does.
+
+    Attributes:
+        code: with which one joins.
+        lead: the instructor's token.
+        run: prompt, beta, seed and steps of everybody's chain.
+        lesson: what is taught beside the chains, if anything is.
+        stop: the stop at which the class is.
+        opened: the stops whose answers are open, and what is said of them.
+        solved: whether the right answer of the problem is shown.
+        goal: the step up to which chains may go; −1 while they rest.
+        round: counts the runs of this room.
+        walk: (member, reward) of every state of this round, in the order in which they came.
+        pool: samples of the model alone.
+        single: the member whose own vote stands beside the pooled one.
+        trouble: what went wrong with the models, in one sentence.
+        over: why the room is over; "" while it is not.
+        version: counts what has changed for everybody.
+        news: counts what has changed for the instructor.
+    """
+
+    def __init__(self, code: str, run: Run, lesson: Taught | None, caps: Caps, now: float) -> None:
+        self.code, self.lead, self.caps = code, secrets.token_urlsafe(18), caps
+        self.run, self.lesson = run, lesson
+        self.born = self.seen = now
+        self.streams = 0
+        self.members: dict[str, Member] = {}
+        self.door, self.solved = True, False
+        self.stop = self.round = self.version = self.news = 0
+        self.opened: dict[int, Mapping[str, Any]] = {}
+        self.goal = -1
+        self.walk: list[tuple[int, float]] = []
+        self.pool: list[ScoredResponse] = []
+        self.single = 1
+        self.trouble = self.over = ""
+        self.bucket = Bucket(caps.rate, caps.burst, now)
+        self._numbers = 0
+        self._judged: dict[tuple[int, str], Mapping[str, Any]] = {}
+        self._answers: dict[str, str | None] = {}
+
+    # Everybody.
+
+    def sit(self, token: str, now: float) -> Member:
+        """The place of a token, or a new one for none.
+
+        Raises:
+            Refused: the door is closed, or every place is taken.
+        """
+        if token in self.members:
+            return self.members[token]
+        if not self.door:
+            raise Refused(403, "the door of this room is closed; ask the instructor to open it")
+        if len(self.members) >= self.caps.members:
+            self._make_room(now)
+        self._numbers += 1
+        member = Member(
+            number=self._numbers,
+            token=secrets.token_urlsafe(18),
+            bucket=Bucket(self.caps.rate, self.caps.burst, now),
+            seen=now,
+        )
+        self.members[member.token] = member
+        self.news += 1
+        return member
+
+    def _make_room(self, now: float) -> None:
+        """Give up the place of who is away longest.
+
+        Raises:
+            Refused: nobody is.
+        """
+        away = [m for m in self.members.values() if not m.is_here(now, self.caps.away)]
+        if not away:
+            raise Refused(403, f"this room is full: all {self.caps.members} places are taken")
+        gone = min(away, key=lambda member: member.seen)
+        del self.members[gone.token]
+        self.walk = [(number, r) for number, r in self.walk if number != gone.number]
+        self.round += 1  # what is on the instructor's screen begins anew
+
+    def say(self, member: Member, stop: object, said: object, now: float) -> None:
+        """A prediction; the last one before the answers are opened counts.
+
+        Raises:
+            Refused: it is none for this stop, or too late.
+        """
+        member.bucket.take(now)
+        if not is_whole(stop) or stop != self.stop:
+            raise Refused(409, "the class is at another stop now; look at the question again")
+        ask = self.ask
+        if ask is None:
+            raise Refused(409, "nothing is asked at this stop")
+        if self.stop in self.opened:
+            raise Refused(409, "the answers are open already; the next question comes")
+        member.said[self.stop] = _prediction(ask, said)
+        member.version += 1
+        self.news += 1
+
+    def moved(self, member: Member, step: Step) -> None:
+        """A chain made a step."""
+        if member.token not in self.members:
+            return
+        state = step.state
+        if step.accepted and (step.changed or step.t == 0):
+            member.since = step.t
+            response = Response((), state.response.text, state.response.finished)
+            member.states.append(ScoredResponse(response, state.reward))
+        else:
+            member.states.append(member.states[-1])
+        member.last = step
+        member.version += 1
+        self.walk.append((member.number, state.reward))
+        self.news += 1
+
+    def drew(self, sample: ScoredResponse) -> None:
+        """The model alone wrote a sample."""
+        text = Response((), sample.response.text, sample.response.finished)
+        self.pool.append(ScoredResponse(text, sample.reward))
+        self.news += 1
+
+    def may_step(self, member: Member, now: float) -> bool:
+        """Whether a member's chain may go on: the class does, and somebody is there to see it."""
+        return member.t < self.goal and member.is_here(now, self.caps.away)
+
+    @property
+    def ask(self) -> Mapping[str, Any] | None:
+        """What is asked at this stop."""
+        return None if self.lesson is None else self.lesson.stops[self.stop].get("ask")
+
+    @property
+    def read(self) -> AnswerExtractor:
+        """How the answer is read out of a text, each text once."""
+        extract = get_extractor(self.run.extractor or "number")
+
+        def read(text: str) -> str | None:
+            if text not in self._answers:
+                self._answers[text] = extract(text)
+            return self._answers[text]
+
+        return read
+
+    @property
+    def said(self) -> Counter[str]:
+        """How often each prediction was made at this stop."""
+        return Counter(m.said[self.stop] for m in self.members.values() if self.stop in m.said)
+
+    @property
+    def front(self) -> int:
+        """The largest step of any chain; −1 before the first draft."""
+        return max((member.t for member in self.members.values()), default=-1)
+
+    def judgement(self, said: str) -> Mapping[str, Any]:
+        """What comes of a prediction at this stop."""
+        assert self.lesson is not None
+        key = (self.stop, said)
+        if key not in self._judged:
+            self._judged[key] = self.lesson.judge(*key)
+        return self._judged[key]
+
+    # The instructor.
+
+    def turn(self, stop: object) -> None:
+        """Take everybody to a stop.
+
+        Raises:
+            Refused: there is none of that number.
+        """
+        last = len(self.lesson.stops) - 1 if self.lesson else -1
+        if not is_whole(stop, 0, last):
+            raise Refused(422, f"stop must be a whole number from 0 to {last}, got {shown(stop)}")
+        self.stop = int(stop)  # type: ignore[call-overload]
+        self._touch()
+
+    def reveal(self) -> None:
+        """Open the answers of this stop.
+
+        Raises:
+            Refused: nothing is asked there.
+        """
+        if self.ask is None:
+            raise Refused(409, "nothing is asked at this stop")
+        told = self.judgement("")
+        if self.ask["kind"] == "choice":  # then what is said of the right one suits everybody
+            told = self.judgement(str(told["value"]))
+        self.opened[self.stop] = told
+        self._touch()
+
+    def solve(self) -> None:
+        """Show the right answer of the problem."""
+        self.solved = True
+        self._touch()
+
+    def let(self, what: str) -> None:
+        """Let chains "run", make one "step", or "rest"."""
+        goals = {"run": self.run.steps, "step": min(self.front + 1, self.run.steps), "rest": -1}
+        self.goal = goals[what]
+        self._touch()
+
+    def again(self, run: Run) -> None:
+        """Begin anew: everybody's chain from a first draft."""
+        self._restart()
+        if run.prompt != self.run.prompt:
+            self.pool, self.solved = [], False
+        self.run = run
+
+    def _restart(self) -> None:
+        for member in self.members.values():
+            member.states, member.last, member.since = [], None, 0
+            member.version += 1
+        self.walk, self.goal, self.trouble = [], -1, ""
+        self._answers.clear()  # those of a round: with every round there would be more
+        self.round += 1
+        self._touch()
+
+    def fail(self, sentence: str) -> None:
+        """The models cannot go on."""
+        self.trouble, self.goal = sentence, -1
+        self._touch()
+
+    def shut(self, door: bool) -> None:
+        """Open or close the door; who is in stays in."""
+        self.door = door
+        self._touch()
+
+    def look_at(self, number: object) -> None:
+        """Whose own vote stands beside the pooled one.
+
+        Raises:
+            Refused: nobody has that number.
+        """
+        if number not in [member.number for member in self.members.values()]:
+            raise Refused(422, f"nobody in this room has number {shown(number)}")
+        self.single = int(number)
+        self._touch()
+
+    def end(self, why: str) -> None:
+        """The room is over."""
+        self.over, self.goal = why, -1
+        self._touch()
+
+    def _touch(self) -> None:
+        self.version += 1
+        self.news += 1
+
+    def left_alone(self, now: float) -> float:
+        """Seconds since somebody followed."""
+        if self.streams or any(member.streams for member in self.members.values()):
+            return 0.0
+        return now - max([self.seen, *(member.seen for member in self.members.values())])
+
+
+def _prediction(ask: Mapping[str, Any], said: object) -> str:
+    """A prediction as it is counted.
+
+    Raises:
+        Refused: it is no answer to this question.
+    """
+    if not is_text(said) or len(str(said)) > MAX_SAID:
+        raise Refused(422, f"a prediction is a text of {MAX_SAID} characters at most")
+    text = str(said).strip()
+    if ask["kind"] == "choice":
+        if text not in [value for value, _ in ask["options"]]:
+            raise Refused(422, f"{shown(text)} is none of the choices; take one that is shown")
+        return text
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not abs(number) <= LARGEST:
+        raise Refused(422, f"{shown(text)} is no number up to a million; write one, such as 12.5")
+    return f"{number:.6g}"
+
+
+class Rooms:
+    """All rooms of this process: in memory, and nowhere else.
+
+    Args:
+        caps: what they may take.
+        clock: seconds that only grow.
+    """
+
+    def __init__(
+        self, caps: Caps | None = None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.caps, self.clock = caps or Caps(), clock
+        self._rooms: dict[str, Room] = {}
+        self._ended: deque[tuple[str, str]] = deque(maxlen=256)
+
+    def __iter__(self) -> Any:
+        return iter(self._rooms.values())
+
+    def open(self, run: Run, lesson: Taught | None = None) -> Room:
+        """A new room.
+
+        Raises:
+            Refused: there are as many as this server has.
+        """
+        self.tidy()
+        if len(self._rooms) >= self.caps.rooms:
+            what = "all its rooms are taken" if self.caps.rooms else "it has none"
+            raise Refused(503, f"this server has no room for another class: {what}")
+        code = ""
+        while not code or code in self._rooms:
+            code = "".join(secrets.choice(LETTERS) for _ in range(CODE))
+        self._rooms[code] = room = Room(code, run, lesson, self.caps, self.clock())
+        return room
+
+    def find(self, code: object, token: object = "") -> Room:
+        """The room of a code; a token only changes what is said of a room that is gone.
+
+        Raises:
+            Refused: there is none.
+        """
+        self.tidy()
+        name = plain_code(code)
+        if name in self._rooms:
+            return self._rooms[name]
+        if why := dict(self._ended).get(name):
+            raise Refused(410, why)
+        if token:
+            raise Refused(
+                410,
+                "this server was started again, and rooms live in its memory only; "
+                "ask for the link of a new room",
+            )
+        raise Refused(404, "there is no room of this code; look at the screen and type it again")
+
+    def close(self, room: Room, why: str) -> None:
+        """A room is over, and forgotten."""
+        room.end(why)
+        self._rooms.pop(room.code, None)
+        self._ended.append((room.code, why))
+
+    def tidy(self) -> None:
+        """Close the rooms whose time is over, and those in which nobody is any more."""
+        now = self.clock()
+        for room in list(self._rooms.values()):
+            if now - room.born > self.caps.life:
+                hours = self.caps.life / 3600
+                self.close(room, f"this room is over: a room lasts {hours:g} hours")
+            elif room.left_alone(now) > self.caps.alone:
+                self.close(room, "this room is over: nobody was in it any more")
+
+
+def plain_code(code: object) -> str:
+    """A code as people type it, as it is kept: capitals, without what divides it."""
+    if not is_text(code):
+        return ""
+    return "".join(c for c in str(code)[:40].upper() if c in LETTERS)
+
+
+def class_run(
+    given: Mapping[str, object], caps: Caps, usual: Mapping[str, object] | None = None
+) -> Run:
+    """The run of a class from what an instructor sent.
+
+    Args:
+        given: problem, answer, beta; what is not there is as `usual` says.
+        caps: of rooms.
+        usual: settings that stand already.
+
+    Raises:
+        Refused: one of them cannot be.
+    """
+    said = {
+        key: given[key] for key in ("prompt", "reference", "beta") if given.get(key) is not None
+    }
+    try:
+        run = Run.read(
+            {
+                "extractor": "number",
+                "steps": caps.steps,
+                "chains": caps.members,
+                "seed": secrets.randbelow(2**31),
+                **(usual or {}),
+                **said,
+            }
+        )
+        return run.check(Limits(prompt=caps.text, chains=10**4))
+    except QAlignError as error:
+        raise Refused(422, str(error)) from error

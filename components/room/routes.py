@@ -1,0 +1,96 @@
+"""The addresses of rooms: a page, and what its scripts ask. JSON in, JSON out, and two streams."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from components.common.refused import Refused
+from components.room.hall import Hall
+from components.room.page import POLICY, page
+from qalign_core.reading import from_json, is_text, shown
+
+MAX_BODY = 8192
+"""Bytes of what one request sends: a problem, or less."""
+MAX_LINK = 200
+"""Characters of a link that is drawn as a QR code."""
+QUIET = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+SAFE = {"Content-Security-Policy": POLICY, "X-Content-Type-Options": "nosniff",
+        "Referrer-Policy": "no-referrer"}  # fmt: skip
+
+
+def room_routes(hall: Hall) -> list[Route]:
+    """What the app answers for rooms, before Gradio sees it."""
+
+    async def show(request: Request) -> Response:
+        return HTMLResponse(page(hall.rooms.caps, hall.course.entries), headers=SAFE)
+
+    async def open_room(request: Request) -> Response:
+        address = request.client.host if request.client else ""
+        return JSONResponse(await hall.open(await _said(request), address))
+
+    async def join(request: Request) -> Response:
+        said = await _said(request)
+        return JSONResponse(hall.join(said.get("code"), _token(request)))
+
+    async def say(request: Request) -> Response:
+        said = await _said(request)
+        return JSONResponse(hall.say(said.get("code"), _token(request), said))
+
+    async def lead(request: Request) -> Response:
+        said = await _said(request)
+        return JSONResponse(await hall.lead(said.get("code"), _token(request), said))
+
+    async def follow(request: Request) -> Response:
+        events = hall.follow(request.query_params.get("code"), _token(request))
+        return StreamingResponse(events, media_type="text/event-stream", headers=QUIET)
+
+    async def qr(request: Request) -> Response:
+        return JSONResponse({"rows": qr_rows((await _said(request)).get("link"))})
+
+    said = {"open": open_room, "join": join, "say": say, "lead": lead, "qr": qr}
+    return [
+        Route("/room", show),
+        Route("/room/follow", follow),
+        *(Route(f"/room/{name}", each, methods=["POST"]) for name, each in said.items()),
+    ]
+
+
+def qr_rows(link: object) -> list[str]:
+    """The squares of the QR code of a link, a row a text of 0 and 1.
+
+    Raises:
+        Refused: it is no short link.
+    """
+    import segno  # the first room needs it, not the start
+
+    if not is_text(link) or not str(link).startswith("http") or len(str(link)) > MAX_LINK:
+        raise Refused(422, f"a link of {MAX_LINK} characters at most is drawn, not {shown(link)}")
+    code = segno.make_qr(str(link), error="m")
+    return ["".join(map(str, row)) for row in code.matrix]
+
+
+def _token(request: Request) -> str:
+    """Who asks: the word behind "Bearer"."""
+    return request.headers.get("authorization", "").removeprefix("Bearer").strip()[:64]
+
+
+async def _said(request: Request) -> dict[str, Any]:
+    """What a request says.
+
+    Raises:
+        Refused: it is no small JSON object.
+    """
+    body = await request.body()
+    if len(body) > MAX_BODY:
+        raise Refused(413, f"the request has {len(body):,} bytes; {MAX_BODY:,} at most, please")
+    try:
+        said = from_json(body)
+    except ValueError as error:
+        raise Refused(422, f"the request is no JSON ({error}); send an object") from error
+    if not isinstance(said, dict):
+        raise Refused(422, f"the request must be an object, got {shown(said)}")
+    return said

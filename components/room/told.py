@@ -1,0 +1,177 @@
+"""What the screens of a room are told: values that a browser draws. Every number is the core's."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from components.common.trust import trust
+from components.room.rooms import Member, Room
+from qalign_core.analysis.diagnostics import MIN_STATES, agreement
+from qalign_core.decide.rules import effective_sample_size, importance_weights, majority_vote
+from qalign_core.protocols import AnswerExtractor
+from qalign_core.types import ScoredResponse, Step
+
+MOST_ANSWERS = 5
+"""Answers of a vote that are shown."""
+
+
+def of_room(room: Room) -> dict[str, Any]:
+    """What everybody in a room is told: where the class stands."""
+    stop = None if room.lesson is None else room.lesson.stops[room.stop]
+    told: dict[str, Any] = {
+        "code": room.code,
+        "prompt": room.run.prompt,
+        "beta": room.run.beta,
+        "steps": room.run.steps,
+        "round": room.round,
+        "goal": room.goal,
+        "opened": room.stop in room.opened,
+        "trouble": room.trouble,
+        "reference": room.run.reference if room.solved else None,
+        "stop": None,
+    }
+    if room.lesson is not None and stop is not None:
+        told["stop"] = {
+            "lesson": room.lesson.title,
+            "name": room.lesson.name,
+            "k": room.stop,
+            "of": len(room.lesson.stops),
+            **{name: stop[name] for name in ("title", "text", "ask") if name in stop},
+        }
+    if room.stop in room.opened:
+        answers = room.opened[room.stop]
+        told |= {name: answers[name] for name in ("value", "says")}
+    return told
+
+
+def of_member(room: Room, member: Member) -> dict[str, Any]:
+    """What one member is told alone: the own chain, and what was predicted."""
+    said = member.said.get(room.stop, "")
+    told: dict[str, Any] = {"number": member.number, "t": member.t, "said": said}
+    if room.ask and room.stop in room.opened:
+        came = room.judgement(said) if said else room.opened[room.stop]
+        told["came"] = {"right": came["right"] if said else None, "says": came["says"]}
+    if member.last is not None:
+        told |= _step(member.last)
+        told["counted"] = member.t - member.since + 1
+        told["votes"] = _shares(member.states, room.read)
+        told["answer"] = room.read(member.states[-1].response.text)
+        told["rewards"] = [round(reward, 3) for reward in member.rewards]
+    return told
+
+
+def _step(step: Step) -> dict[str, Any]:
+    """A step as three texts, two rewards, a chance and a coin."""
+    now, new, cut = step.current.response, step.proposal.response, step.index
+    whole = bool(now.pieces) and bool(new.pieces)
+    kept = "".join(now.pieces[:cut]) if whole else ""
+    return {
+        "kept": kept,
+        "old": now.text[len(kept) :],
+        "new": new.text[len(kept) :],
+        "accepted": step.accepted,
+        "reward": step.proposal.reward,
+        "before": step.current.reward,
+        "alpha": math.exp(step.log_alpha),
+        "u": math.exp(step.log_u) if step.t else 0.0,
+    }
+
+
+def _shares(
+    samples: Sequence[ScoredResponse],
+    read: AnswerExtractor,
+    weights: Sequence[float] | None = None,
+) -> list[tuple[str, float]]:
+    """The answers with most votes, and their shares; none of no samples."""
+    if not samples:
+        return []
+    return list(majority_vote(samples, read, weights=weights).shares[:MOST_ANSWERS])
+
+
+def of_class(room: Room, now: float) -> dict[str, Any]:
+    """What the instructor is told of the class: how many are in, and what they predict."""
+    members = list(room.members.values())
+    return {
+        "members": len(members),
+        "here": sum(member.streams > 0 for member in members),
+        "most": room.caps.members,
+        "door": room.door,
+        "said": sorted(room.said.items()),
+        "minutes": max(0, math.ceil((room.born + room.caps.life - now) / 60)),
+        "drafts": sum(member.t >= 0 for member in members),
+        "done": sum(member.t >= room.run.steps for member in members),
+        "single": room.single,
+        "pool": len(room.pool),
+    }
+
+
+class Figures:
+    """What the class says as one sampler, beside the model alone and the target.
+
+    It copies what it needs of a room when it is made, so that `told` may be called in a thread.
+    """
+
+    def __init__(self, room: Room) -> None:
+        self._chains = {m.number: list(m.states) for m in room.members.values() if m.states}
+        # first drafts are samples of the model alone, and the pool is drawn in their manner
+        self._base = [*room.pool, *(states[0] for states in self._chains.values())]
+        self._beta, self._read, self._single = room.run.beta, room.read, room.single
+
+    def told(self) -> dict[str, Any]:
+        """The numbers and votes, as far as anything can be said yet."""
+        told: dict[str, Any] = {}
+        rewards = [sample.reward for sample in self._base]
+        weights = importance_weights(rewards, self._beta)
+        if self._base:
+            told["base"] = [round(reward, 3) for reward in rewards]
+            told["weights"] = [round(weight, 6) for weight in weights]
+            told["worth"] = effective_sample_size(weights)
+            told["mean"] = {
+                "base": math.fsum(rewards) / len(rewards),
+                "target": math.fsum(w * r for w, r in zip(weights, rewards, strict=True)),
+            }
+            told["votes"] = {
+                "base": _shares(self._base, self._read),
+                "target": _shares(self._base, self._read, weights),
+            }
+        if self._chains:
+            states = [state for chain in self._chains.values() for state in chain]
+            told["mean"]["class"] = math.fsum(state.reward for state in states) / len(states)
+            told["states"] = len(states)
+            told["votes"] |= {
+                "class": _shares(states, self._read),
+                "single": _shares(self._chains.get(self._single, []), self._read),
+            }
+            told["leaders"] = self._leaders()
+            told |= self._met()
+        return told
+
+    def _leaders(self) -> list[tuple[str, int]]:
+        """How many members' own votes each answer leads, the most first."""
+        leading = Counter(
+            majority_vote(states, self._read).answer or "none" for states in self._chains.values()
+        )
+        return leading.most_common(MOST_ANSWERS)
+
+    def _met(self) -> dict[str, Any]:
+        """Whether the members' chains agree, of those that are long enough to tell."""
+        chains = [[state.reward for state in states] for states in self._chains.values()]
+        long = [chain for chain in chains if len(chain) >= MIN_STATES]
+        found = agreement(long)
+        verdict = trust(long or chains)
+        rhat = None if found is None else found.rhat
+        return {
+            "rhat": rhat if rhat is None or math.isfinite(rhat) else 1e9,
+            "limit": None if found is None else found.limit,
+            "chains": len(long),
+            "trust": {"level": verdict.level, "says": verdict.says, "next": verdict.next},
+        }
+
+
+def as_event(told: object) -> str:
+    """One event of a stream."""
+    return f"data: {json.dumps(told, ensure_ascii=False, separators=(',', ':'))}\n\n"

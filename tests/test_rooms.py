@@ -1,0 +1,634 @@
+"""Rooms without a browser: the state machine, what runs in it, and its addresses."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing, suppress
+from typing import Any
+
+import httpx
+import pytest
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from toys import ANSWER, PROMPT, ToyLM, ToyRM
+
+from components.common.refused import Refused
+from components.door import Door
+from components.room import hall as halls
+from components.room.hall import Course, Hall
+from components.room.rooms import (
+    CODE,
+    LETTERS,
+    Bucket,
+    Caps,
+    Member,
+    Room,
+    Rooms,
+    Taught,
+    class_run,
+    plain_code,
+)
+from components.room.routes import room_routes
+from components.room.told import Figures, of_class, of_member, of_room
+from components.session.runs import Runs
+from qalign_core.analysis.diagnostics import agreement
+from qalign_core.chain.chain import run_chain
+from qalign_core.decide.answers.extraction import get_extractor
+from qalign_core.decide.rules import importance_weights, majority_vote
+from qalign_core.errors import QAlignError
+from qalign_core.types import Response, ScoredResponse, Step
+
+SETTINGS = {"prompt": PROMPT, "reference": ANSWER, "beta": 0.5}
+STOPS = [
+    {"title": "First", "text": "It begins."},
+    {"title": "Which?", "text": "Two ways.", "ask": {
+        "question": "Which way?", "kind": "choice", "options": [["up", "Up"], ["down", "Down"]],
+        "unit": "", "veil": "", "marks": []}},
+    {"title": "How many?", "text": "Some.", "ask": {
+        "question": "How many?", "kind": "number", "options": [], "unit": "%", "veil": "",
+        "marks": []}},
+]  # fmt: skip
+VALUES = {1: "down", 2: "12.5"}
+RUBBISH = [
+    *(None, True, 7, 1.5, "", " ", [], {}, ["up"], "sideways", "up\x00", "\ud800", "u" * 4000),
+    *("<script>alert(1)</script>", "${7*7}", "__proto__", "'; DROP TABLE rooms; --"),
+]
+NO_NUMBERS = [*RUBBISH[:5], "nan", "inf", "-inf", "1e999", "1e7", "twelve", "0x10", "1" * 400]
+
+
+def judge(stop: int, said: str) -> dict[str, Any]:
+    value = VALUES[stop]
+    says = f"It is {value}."
+    return {"right": said == value if said else None, "value": value, "says": says}
+
+
+LESSON = Taught(name="lesson", title="A lesson", stops=STOPS, judge=judge)
+
+
+class Clock:
+    """Seconds that pass when a test says so."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def a_room(clock: Clock, caps: Caps | None = None, lesson: Taught | None = LESSON) -> Room:
+    caps = caps or Caps()
+    return Rooms(caps, clock).open(class_run(SETTINGS, caps), lesson)
+
+
+def a_step(t: int, reward: float, accepted: bool = True) -> Step:
+    new = ScoredResponse(Response((t + 1, 0), f"That is {t}.", True), reward)
+    return Step(1, t, 0, new, new, 0.0 if accepted else -9.0, -1.0, accepted, new.cost)
+
+
+def seen_by(room: Room, member: Member) -> str:
+    """All that one member's screen shows."""
+    return json.dumps([of_room(room), of_member(room, member)])
+
+
+def refused(status: int, call: Callable[[], object]) -> str:
+    """The sentence with which a call is refused."""
+    with pytest.raises(Refused) as error:
+        call()
+    assert error.value.status == status
+    said = str(error.value)
+    assert "\n" not in said
+    assert len(said) < 200
+    return said
+
+
+# Codes and places.
+
+
+def test_a_code_has_forty_bits_and_no_letters_that_look_alike():
+    assert math.log2(len(LETTERS) ** CODE) > 39
+    assert not set("O0I1L") & set(LETTERS)
+    codes = {Rooms().open(class_run(SETTINGS, Caps())).code for _ in range(50)}
+    assert len(codes) == 50
+
+
+def test_a_code_is_read_as_people_type_it(clock):
+    rooms = Rooms(clock=clock)
+    room = rooms.open(class_run(SETTINGS, Caps()))
+    typed = f" {room.code[:4].lower()}-{room.code[4:].lower()} "
+    assert rooms.find(typed) is room
+    assert plain_code(None) == plain_code("\ud800") == ""
+
+
+def test_guesses_find_nothing_and_keep_nobody_out(clock):
+    rooms = Rooms(clock=clock)
+    room = rooms.open(class_run(SETTINGS, Caps()))
+    near = room.code[:-1] + LETTERS[(LETTERS.index(room.code[-1]) + 1) % len(LETTERS)]
+    said = {refused(404, lambda g=g: rooms.find(g)) for g in [near, "A" * CODE, "", None, 7, [1]]}
+    for k in range(1000):
+        refused(404, lambda k=k: rooms.find(f"{k:08d}"))
+    assert len(said) == 1  # a near guess is told what a wild one is
+    assert rooms.find(room.code) is room
+
+
+def test_who_comes_back_has_the_same_place_and_what_was_said_and_drawn(clock):
+    room = a_room(clock)
+    member = room.sit("", clock.now)
+    room.turn(1)
+    room.say(member, 1, "up", clock.now)
+    room.moved(member, a_step(0, 1.0))
+    before = seen_by(room, member)
+    clock.now += 500
+    again = room.sit(member.token, clock.now)
+    assert again is member
+    assert seen_by(room, again) == before
+    assert len(room.members) == 1
+
+
+def test_a_made_up_token_is_a_newcomer(clock):
+    room = a_room(clock)
+    first = room.sit("", clock.now)
+    other = room.sit("guessed", clock.now)
+    assert other is not first
+    assert other.token != "guessed"
+
+
+def test_a_full_room_refuses_and_gives_away_only_the_place_of_who_is_gone(clock):
+    room = a_room(clock, Caps(members=3))
+    here, gone, back = (room.sit("", clock.now) for _ in range(3))
+    here.streams = 1
+    assert "3 places" in refused(403, lambda: room.sit("", clock.now))
+    clock.now += 61
+    back.seen = clock.now
+    newcomer = room.sit("", clock.now)
+    assert gone.token not in room.members
+    assert {here.token, back.token, newcomer.token} == set(room.members)
+    refused(403, lambda: room.sit("", clock.now))
+
+
+def test_a_closed_door_keeps_out_newcomers_and_nobody_else(clock):
+    room = a_room(clock)
+    member = room.sit("", clock.now)
+    room.shut(False)
+    assert "door" in refused(403, lambda: room.sit("", clock.now))
+    assert room.sit(member.token, clock.now) is member
+    room.shut(True)
+    room.sit("", clock.now)
+
+
+# Predictions.
+
+
+@pytest.mark.parametrize("said", RUBBISH, ids=lambda v: repr(v)[:20])
+def test_rubbish_for_a_choice_is_refused_and_changes_nothing_for_another(clock, said):
+    room = a_room(clock)
+    rude, other = room.sit("", clock.now), room.sit("", clock.now)
+    room.turn(1)
+    room.say(other, 1, "up", clock.now)
+    before = seen_by(room, other), of_class(room, clock.now)["said"]
+    refused(422, lambda: room.say(rude, 1, said, clock.now))
+    assert (seen_by(room, other), of_class(room, clock.now)["said"]) == before
+
+
+@pytest.mark.parametrize("said", NO_NUMBERS, ids=lambda v: repr(v)[:20])
+def test_what_is_no_number_up_to_a_million_is_refused(clock, said):
+    room = a_room(clock)
+    member = room.sit("", clock.now)
+    room.turn(2)
+    refused(422, lambda: room.say(member, 2, said, clock.now))
+    assert not room.said
+
+
+def test_numbers_are_counted_as_numbers_however_they_are_written(clock):
+    room = a_room(clock)
+    room.turn(2)
+    for said in ("12.5", "12.50", " 1.25e1 ", "-3"):
+        room.say(room.sit("", clock.now), 2, said, clock.now)
+    assert of_class(room, clock.now)["said"] == [("-3", 1), ("12.5", 3)]
+
+
+def test_the_last_prediction_counts_once_until_the_answers_are_open(clock):
+    room = a_room(clock)
+    member = room.sit("", clock.now)
+    assert "nothing is asked" in refused(409, lambda: room.say(member, 0, "up", clock.now))
+    room.turn(1)
+    for said in ("up", "down", "up"):
+        room.say(member, 1, said, clock.now)
+    assert dict(room.said) == {"up": 1}
+    for stop in (0, 2, "1", None, 1.0, True):
+        refused(409, lambda stop=stop: room.say(member, stop, "down", clock.now))
+    room.reveal()
+    assert "open already" in refused(409, lambda: room.say(member, 1, "down", clock.now))
+    assert dict(room.said) == {"up": 1}
+
+
+def test_nobody_is_told_the_answer_before_it_is_open(clock):
+    room = a_room(clock)
+    member = room.sit("", clock.now)
+    room.turn(1)
+    room.say(member, 1, "up", clock.now)
+    hidden = seen_by(room, member)
+    assert "It is" not in hidden
+    assert ANSWER not in json.dumps(of_room(room) | {"prompt": "", "code": "", "round": 0})
+    room.reveal()
+    shown = of_room(room), of_member(room, member)
+    assert shown[0]["value"] == "down"
+    assert shown[0]["reference"] is None
+    assert shown[1]["came"] == {"right": False, "says": "It is down."}
+    room.turn(2)  # the answers of another stop are not
+    assert "It is" not in seen_by(room, member)
+    room.solve()
+    assert of_room(room)["reference"] == ANSWER
+
+
+def test_a_flood_is_refused_and_the_others_are_heard(clock):
+    room = a_room(clock)
+    rude, other = room.sit("", clock.now), room.sit("", clock.now)
+    room.turn(1)
+    took = 0
+    for _ in range(2000):
+        with suppress(Refused):
+            room.say(rude, 1, "up", clock.now)
+            took += 1
+    refused(429, lambda: room.say(rude, 1, "up", clock.now))
+    assert took == room.caps.burst
+    room.say(other, 1, "down", clock.now)
+    assert dict(room.said) == {"up": 1, "down": 1}
+    clock.now += 1.0
+    room.say(rude, 1, "down", clock.now)
+
+
+def test_a_bucket_fills_no_higher_than_its_burst():
+    bucket = Bucket(1.0, 2, 0.0)
+    for _ in range(2):
+        bucket.take(1e6)
+    refused(429, lambda: bucket.take(1e6))
+
+
+def test_there_is_no_stop_but_those_of_the_lesson(clock):
+    room = a_room(clock)
+    for stop in (-1, 3, "1", None, 1.5, True, [], 10**400):
+        refused(422, lambda stop=stop: room.turn(stop))
+    assert room.stop == 0
+    refused(422, lambda: a_room(clock, lesson=None).turn(0))
+
+
+# The end of a room.
+
+
+def test_a_room_is_over_when_nobody_is_in_it_or_its_time_is(clock):
+    rooms = Rooms(Caps(life=7200, alone=900), clock)
+    alone, long = (rooms.open(class_run(SETTINGS, Caps())) for _ in range(2))
+    long.streams = 1
+    clock.now += 901
+    assert "nobody" in refused(410, lambda: rooms.find(alone.code))
+    assert rooms.find(long.code) is long
+    clock.now += 7200
+    assert "2 hours" in refused(410, lambda: rooms.find(long.code))
+    assert alone.over
+    assert long.over
+
+
+def test_a_place_in_a_room_that_this_server_never_had_is_told_of_a_restart(clock):
+    before, after = Rooms(clock=clock), Rooms(clock=clock)
+    room = before.open(class_run(SETTINGS, Caps()))
+    token = room.sit("", clock.now).token
+    said = refused(410, lambda: after.find(room.code, token))
+    assert "started again" in said
+    assert "started again" not in refused(404, lambda: after.find(room.code))
+
+
+def test_a_server_has_so_many_rooms_and_one_that_is_over_makes_room(clock):
+    rooms = Rooms(Caps(rooms=2), clock)
+    room, _ = (rooms.open(class_run(SETTINGS, Caps())) for _ in range(2))
+    assert "taken" in refused(503, lambda: rooms.open(class_run(SETTINGS, Caps())))
+    rooms.close(room, "closed")
+    rooms.open(class_run(SETTINGS, Caps()))
+    refused(503, lambda: Rooms(Caps(rooms=0), clock).open(class_run(SETTINGS, Caps())))
+
+
+def test_an_operator_says_how_many_rooms_and_members():
+    caps = Caps.from_environment({"QALIGN_MAX_ROOMS": "0", "QALIGN_MAX_MEMBERS": "30"})
+    assert (caps.rooms, caps.members) == (0, 30)
+    for wrong in ("-1", "many", "1e9", "9" * 99):
+        with pytest.raises(QAlignError, match="QALIGN_MAX_ROOMS must be a whole number"):
+            Caps.from_environment({"QALIGN_MAX_ROOMS": wrong})
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"prompt": "x" * 601},
+        {"prompt": "  "},
+        {"prompt": ["a"]},
+        {"prompt": "\ud800"},
+        {"beta": 0},
+        {"beta": "nan"},
+        {"beta": 1e300},
+        {"beta": {}},
+        {"reference": "9" * 5000},
+    ],
+    ids=lambda v: repr(v)[:30],
+)
+def test_a_class_has_no_problem_or_beta_that_a_run_cannot_have(given):
+    refused(422, lambda: class_run(SETTINGS | given, Caps()))
+
+
+def test_whatever_else_is_sent_has_no_say_in_the_run_of_a_class():
+    run = class_run({**SETTINGS, "lm": "other/model", "steps": 10**6, "chains": 5000}, Caps())
+    assert (run.lm, run.steps, run.chains) == ("embedded", 60, 100)
+
+
+# Chains, drawn with toy models.
+
+
+@pytest.fixture
+async def hall(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Hall]:
+    monkeypatch.setattr(halls, "LOOK", 0.002)
+    monkeypatch.setattr(halls, "PACE", 0.0)
+    monkeypatch.setattr(halls, "COUNT", 0.0)
+    runs = Runs(load=lambda lm, rm, sampling: (ToyLM(), ToyRM()))
+    made = Hall(runs, Course((), {"lesson": LESSON}.__getitem__), Caps(steps=40))
+    yield made
+    await made.close()
+
+
+async def until(done: Callable[[], object]) -> None:
+    """Let everything run until something is so."""
+    async with asyncio.timeout(20):
+        while not done():
+            await asyncio.sleep(0)
+
+
+async def a_class(hall: Hall, n: int) -> tuple[dict[str, Any], Room, list[Member]]:
+    """A room whose members have their screens on."""
+    lead = await hall.open({**SETTINGS, "lesson": "lesson"}, "here")
+    room = hall.rooms.find(lead["code"])
+    tokens = [hall.join(lead["code"], "")["token"] for _ in range(n)]
+    members = [room.members[token] for token in tokens]
+    for member in members:
+        member.streams = 1
+    return lead, room, members
+
+
+async def do(hall: Hall, lead: dict[str, Any], what: str, **more: object) -> None:
+    await hall.lead(lead["code"], lead["token"], {"do": what, **more})
+
+
+async def test_a_members_chain_is_that_chain_of_the_rooms_run(hall):
+    lead, room, members = await a_class(hall, 3)
+    await do(hall, lead, "run")
+    await until(lambda: all(member.t == 40 for member in members))
+    for member in members:
+        run = room.run
+        chain = run_chain(ToyLM(), ToyRM(), run.prompt, beta=run.beta, steps=40, seed=run.seed,
+                          chain=member.number)  # fmt: skip
+        alone = [step.state async for step in chain]
+        assert [s.response.text for s in member.states] == [s.response.text for s in alone]
+        assert member.rewards == [state.reward for state in alone]
+    assert len({tuple(member.rewards) for member in members}) == 3
+    assert sorted(room.walk) == sorted((m.number, r) for m in members for r in m.rewards)
+
+
+async def test_chains_go_only_as_far_as_the_instructor_lets_them(hall):
+    lead, _, members = await a_class(hall, 4)
+    await asyncio.sleep(0.02)
+    assert [member.t for member in members] == [-1] * 4
+    for t in (0, 1):
+        await do(hall, lead, "step")
+        await until(lambda t=t: all(member.t == t for member in members))
+        await asyncio.sleep(0.02)
+        assert [member.t for member in members] == [t] * 4
+    await do(hall, lead, "run")
+    await until(lambda: members[0].t > 5)
+    await do(hall, lead, "rest")
+    await asyncio.sleep(0.02)
+    rested = [member.t for member in members]
+    await asyncio.sleep(0.02)
+    assert [member.t for member in members] == rested
+    assert max(rested) < 40
+
+
+async def test_the_chain_of_who_left_rests_and_goes_on_when_they_are_back(hall):
+    lead, room, (here, away) = await a_class(hall, 2)
+    away.streams, away.seen = 0, -1e9
+    await do(hall, lead, "run")
+    await until(lambda: here.t == 40)
+    assert away.t == -1
+    assert hall.join(room.code, away.token)["token"] == away.token
+    away.streams = 1
+    await until(lambda: away.t == 40)
+
+
+async def test_beginning_anew_draws_other_chains_and_keeps_the_members(hall):
+    lead, room, members = await a_class(hall, 2)
+    await do(hall, lead, "run")
+    await until(lambda: all(member.t == 40 for member in members))
+    before = members[0].rewards
+    await do(hall, lead, "again", beta="2")
+    assert [member.t for member in members] == [-1, -1]
+    assert (room.run.beta, room.run.prompt, room.run.reference) == (2.0, PROMPT, ANSWER)
+    await do(hall, lead, "run")
+    await until(lambda: all(member.t == 40 for member in members))
+    assert members[0].rewards != before
+    assert len(room.walk) == 82
+
+
+async def test_what_the_class_says_are_the_cores_own_numbers(hall):
+    lead, room, members = await a_class(hall, 3)
+    await do(hall, lead, "run")
+    await until(lambda: all(m.t == 40 for m in members) and len(room.pool) == halls.POOL)
+    told = Figures(room).told()
+    states = [state for member in members for state in member.states]
+    base = [*room.pool, *(member.states[0] for member in members)]
+    read = get_extractor("number")
+    weights = importance_weights([s.reward for s in base], room.run.beta)
+    assert told["votes"]["class"] == list(majority_vote(states, read).shares[:5])
+    assert told["votes"]["single"] == list(majority_vote(members[0].states, read).shares[:5])
+    assert told["mean"]["class"] == pytest.approx(sum(s.reward for s in states) / len(states))
+    target = sum(w * s.reward for w, s in zip(weights, base, strict=True))
+    assert told["mean"]["target"] == pytest.approx(target)
+    found = agreement([member.rewards for member in members])
+    assert found is not None
+    assert told["rhat"] == found.rhat
+    assert told["trust"]["says"]
+
+
+async def test_the_pooled_mean_leaves_the_model_for_the_target(hall):
+    lead, room, members = await a_class(hall, 40)
+    await do(hall, lead, "run")
+    await until(lambda: all(m.t == 40 for m in members) and len(room.pool) == halls.POOL)
+    mean = Figures(room).told()["mean"]
+    assert abs(mean["class"] - mean["target"]) < 0.35 * (mean["target"] - mean["base"])
+
+
+def test_figures_of_a_class_that_has_drawn_nothing_say_nothing(clock):
+    assert Figures(a_room(clock)).told() == {}
+
+
+async def test_only_the_instructors_token_leads(hall):
+    lead, room, (member, _) = await a_class(hall, 2)
+    before = seen_by(room, member)
+    for token in (member.token, "", "guess", lead["token"][:-1]):
+        for what in ("turn", "reveal", "solve", "run", "again", "door", "single", "end"):
+            with pytest.raises(Refused) as error:
+                await hall.lead(lead["code"], token, {"do": what, "stop": 1})
+            assert error.value.status == 403
+    assert seen_by(room, member) == before
+    for rubbish in ({}, {"do": None}, {"do": "explode"}, {"do": ["run"]}, {"do": "single"}):
+        with pytest.raises(Refused) as error:
+            await hall.lead(lead["code"], lead["token"], rubbish)
+        assert error.value.status == 422
+
+
+async def test_models_that_fail_are_told_in_their_sentence_and_the_room_goes_on(hall):
+    def broken(*_: object) -> Any:
+        raise QAlignError("the models are out today; come back tomorrow")
+
+    hall._runs._load, load = broken, hall._runs._load
+    lead, room, members = await a_class(hall, 1)
+    await until(lambda: room.trouble)
+    assert of_room(room)["trouble"] == "the models are out today; come back tomorrow"
+    hall._runs._load = load
+    await do(hall, lead, "again")
+    await do(hall, lead, "run")
+    await until(lambda: members[0].t == 40)
+
+
+# What screens follow.
+
+
+async def heard(events: AsyncIterator[str], done: Callable[[dict[str, Any]], bool]) -> list[Any]:
+    """The events of a stream up to one."""
+    found: list[Any] = []
+    async with asyncio.timeout(20):
+        async for event in events:
+            if event.startswith("data: "):
+                found.append(json.loads(event.removeprefix("data: ")))
+                if done(found[-1]):
+                    break
+    return found
+
+
+async def test_a_screen_is_told_each_state_of_its_own_chain_and_no_others(hall):
+    lead, room, members = await a_class(hall, 2)
+    stream = hall.follow(room.code, members[0].token)
+    async with aclosing(stream):  # type: ignore[type-var]
+        await do(hall, lead, "run")
+        told = await heard(stream, lambda e: e.get("mine", {}).get("t") == 40)
+    assert {event["mine"]["number"] for event in told if "mine" in event} == {members[0].number}
+    assert told[-1]["mine"]["rewards"] == [round(r, 3) for r in members[0].rewards]
+    last = told[-1]["mine"]
+    assert last["kept"] + (last["new"] if last["accepted"] else last["old"]) == (
+        members[0].states[-1].response.text
+    )
+
+
+async def test_the_instructors_screen_has_every_chain_and_prediction(hall):
+    lead, room, members = await a_class(hall, 3)
+    await do(hall, lead, "turn", stop=1)
+    hall.say(room.code, members[0].token, {"stop": 1, "said": "up"})
+    stream = hall.follow(room.code, lead["token"])
+    async with aclosing(stream):  # type: ignore[type-var]
+        first = await heard(stream, lambda e: "class" in e)
+        assert first[-1]["class"]["said"] == [["up", 1]]
+        await do(hall, lead, "run")
+        told = await heard(stream, lambda e: e.get("class", {}).get("done") == 3)
+    walk = [tuple(each) for event in told for each in event.get("walk", [])]
+    assert walk == [(number, round(reward, 3)) for number, reward in room.walk]
+
+
+async def test_a_place_is_followed_by_one_screen_and_the_newest_has_it(hall):
+    _, room, (member,) = await a_class(hall, 1)
+    member.streams = 0
+    old, new = (hall.follow(room.code, member.token) for _ in range(2))
+    async with aclosing(old), aclosing(new):  # type: ignore[type-var]
+        await heard(old, lambda e: "room" in e)
+        await heard(new, lambda e: "room" in e)
+        assert (await heard(old, lambda e: False)) == [{"elsewhere": True}]
+        assert member.streams == 1
+    assert member.streams == 0
+
+
+async def test_all_screens_are_told_when_the_room_is_closed(hall):
+    lead, room, (member,) = await a_class(hall, 1)
+    streams = [hall.follow(room.code, token) for token in (lead["token"], member.token)]
+    await do(hall, lead, "end")
+    for stream in streams:
+        assert "closed this room" in (await heard(stream, lambda e: "over" in e))[-1]["over"]
+    with pytest.raises(Refused) as error:
+        hall.join(room.code, member.token)
+    assert error.value.status == 410
+
+
+# The addresses.
+
+
+@pytest.fixture
+async def client(hall: Hall) -> AsyncIterator[httpx.AsyncClient]:
+    app = Starlette(routes=room_routes(hall), middleware=[Middleware(Door)])
+    transport = httpx.ASGITransport(app=app)
+    async with httpx.AsyncClient(transport=transport, base_url="http://here") as found:
+        yield found
+
+
+def bearer(token: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}"}
+
+
+async def test_a_room_is_opened_joined_and_led_over_http(client, hall):
+    lead = (await client.post("/room/open", json={**SETTINGS, "lesson": "lesson"})).json()
+    seat = (await client.post("/room/join", json={"code": lead["code"].lower()})).json()
+    assert seat["lead"] is False
+    again = await client.post("/room/join", json={"code": lead["code"]},
+                              headers=bearer(seat["token"]))  # fmt: skip
+    assert again.json() == seat
+    turned = await client.post("/room/lead", json={"code": lead["code"], "do": "turn", "stop": 1},
+                               headers=bearer(lead["token"]))  # fmt: skip
+    assert turned.status_code == 200
+    said = await client.post("/room/say", json={"code": lead["code"], "stop": 1, "said": "up"},
+                             headers=bearer(seat["token"]))  # fmt: skip
+    assert said.status_code == 200
+    assert dict(hall.rooms.find(lead["code"]).said) == {"up": 1}
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b"null", b"NaN", b"[" * 5000, b"\xff\xfe",
+                                  b'"text"', b"{}", b'{"code": 7}', b'{"code": {"a": 1}}',
+                                  b'{"code": "' + b"A" * 9000 + b'"}'],
+                         ids=lambda b: repr(b)[:20])  # fmt: skip
+@pytest.mark.parametrize("path", ["open", "join", "say", "lead", "qr"])
+async def test_rubbish_gets_one_sentence(client, path, body):
+    answer = await client.post(f"/room/{path}", content=body)
+    assert 400 <= answer.status_code < 500
+    assert "\n" not in answer.json()["detail"]
+    assert len(answer.json()["detail"]) < 300
+
+
+async def test_one_address_cannot_take_all_rooms_at_once(client, hall):
+    answers = [await client.post("/room/open", json=SETTINGS) for _ in range(10)]
+    assert [answer.status_code for answer in answers] == [200] * 6 + [429] * 4
+
+
+async def test_the_page_asks_no_outside_host_and_its_data_end_no_script(client):
+    answer = await client.get("/room")
+    assert "default-src 'none'" in answer.headers["content-security-policy"]
+    assert "https://" not in answer.text.replace("https?:", "")
+    data = answer.text.split('id="offered">')[1].split("</script>")[0]
+    assert json.loads(data)["problems"]
+
+
+async def test_a_link_is_drawn_as_a_square_of_bits(client):
+    rows = (await client.post("/room/qr", json={"link": "http://here/room#ABCD2345"})).json()[
+        "rows"
+    ]
+    assert {len(row) for row in rows} == {len(rows)}
+    assert {*"".join(rows)} == {"0", "1"}
+    for wrong in (None, "javascript:alert(1)", "http://" + "a" * 300):
+        assert (await client.post("/room/qr", json={"link": wrong})).status_code == 422
