@@ -592,7 +592,7 @@ async def _tune(options: argparse.Namespace) -> None:
     tuned = await tune_beta(
         *models, prompts, target=target, start=start, steps=given.steps, seed=given.seed
     )
-    print(f"beta {tuned.beta:.3g}, 95 % band {tuned.low:.3g} to {tuned.high:.3g}")
+    print(f"beta {tuned.beta:.3g}, 95% band {tuned.low:.3g} to {tuned.high:.3g}")
     print(
         f"acceptance {tuned.acceptance:.0%} of proposals that differ from the state, "
         f"{tuned.overall:.0%} of all; rounds at {', '.join(f'{b:.3g}' for b in tuned.rounds)}"

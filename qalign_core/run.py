@@ -37,7 +37,7 @@ def check_beta(beta: float) -> float:
     if not (number and 0 < beta <= HUGE):  # an integer may be too large for `math.isfinite`
         raise InvalidSetting(
             f"beta must be a finite number > 0, got {shown(beta)}; "
-            "'tune' finds one for about 50 % acceptance"
+            "'tune' finds one for about 50% acceptance"
         )
     return float(beta)
 

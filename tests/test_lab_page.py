@@ -309,7 +309,7 @@ async def test_both_flows_are_shown_and_a_broken_rule_unbalances_them(lab) -> No
     await changes(page, told, flows(0.7, "aa·", "b·"), slide(page, "lab-beta", 0.7))
     no_ratio = MISTAKES["No length ratio"]
     forth, back = balance.pair(WORLD, 0.7, "aa·", "b·", no_ratio)
-    unequal = f"differ by {100 * balance.residual(forth, back):.1f} %"
+    unequal = f"differ by {100 * balance.residual(forth, back):.1f}%"
     move = pick(page, "lab-rule", no_ratio.name)
     await changes(page, told, [unequal, balance.shown_flow(back.total)], move)
     assert not page.errors

@@ -14,7 +14,7 @@ export const signed = (x, digits = 2) => (x >= 0 ? "+" : "") + fixed(x, digits);
 /** @type {(x: number) => string} */
 export const px = (x) => x.toFixed(1);
 /** @type {(x: number) => string} */
-export const percent = (x) => `${Math.round(100 * x)} %`;
+export const percent = (x) => `${Math.round(100 * x)}%`;
 /** @type {(x: number) => string} */
 export const plain = (x) => String(Number(x.toPrecision(6))).replace("-", MINUS);
 /** @type {(n: number, word: string) => string} */

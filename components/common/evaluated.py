@@ -126,4 +126,4 @@ def brief(found: Difference) -> str:
 def interval(found: Difference) -> str:
     """A difference in points, with its interval."""
     value, low, high = (signed(100 * x) for x in (found.value, found.low, found.high))
-    return f"{value} points, 95 % interval {low} to {high}"
+    return f"{value} points, 95% interval {low} to {high}"

@@ -120,12 +120,12 @@ def curve_figure(comparison: Comparison, budget: Budget) -> Any:
 
 
 CURVES: dict[Measure, str] = {
-    "right": "how often each method would be right if the draws were made again, with 95 % bands, "
+    "right": "how often each method would be right if the draws were made again, with 95% bands, "
     "and below what it says with these draws (a cross is a wrong answer)",
     "same": "how often each method would say what it says with all draws if they were made again, "
-    "with 95 % bands, and below what it says with these draws",
+    "with 95% bands, and below what it says with these draws",
     "reward": "the reward of the text that each method would choose if the draws were made again, "
-    "with 95 % bands",
+    "with 95% bands",
 }
 
 

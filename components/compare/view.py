@@ -349,7 +349,7 @@ def _recycled_line(
         return f"{start}: no answer."
     share = dict(waste.shares)[waste.answer]
     plain = dict(decision.shares).get(waste.answer, 0.0)
-    return f"{start}: {waste.answer}, {100 * share:.1f} %; plain {100 * plain:.1f} %."
+    return f"{start}: {waste.answer}, {100 * share:.1f}%; plain {100 * plain:.1f}%."
 
 
 def _facts(comparison: Comparison, cut: Cut, outcome: Outcome) -> list[list[str]]:

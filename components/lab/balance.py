@@ -128,7 +128,7 @@ def told(forth: Flow, back: Flow, gain: float, beta: float, rule: Rule) -> tuple
         )
     else:
         verdict = (
-            f"The flows differ by {100 * unequal:.1f} % of the larger one: this rule "
+            f"The flows differ by {100 * unequal:.1f}% of the larger one: this rule "
             f"({rule.name}) moves the chain away from the target."
         )
     kept = sum(1 for p in forth.p_suffix if p > 0)

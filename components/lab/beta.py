@@ -39,7 +39,7 @@ TICKS = (0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20)
 
 
 def sweep_figure(points: tuple[AtBeta, ...], here: AtBeta, guess: float | None) -> Figure:
-    """Acceptance, KL and steps to 1 % against beta; without acceptance while it is guessed."""
+    """Acceptance, KL and steps to 1% against beta; without acceptance while it is guessed."""
     betas = [p.beta for p in points]
     traces: list[Trace] = []
 
@@ -65,7 +65,7 @@ def sweep_figure(points: tuple[AtBeta, ...], here: AtBeta, guess: float | None) 
     add("distance from the model", [p.kl for p in points], "y2", color=GREY, width=2.5)
     dot(here.kl, "y2", GREY)
     steps = [None if p.steps is None else max(p.steps, 1) for p in points]
-    add("steps to 1 %", steps, "y3", color=TARGET, width=2.5)
+    add("steps to 1%", steps, "y3", color=TARGET, width=2.5)
     dot(None if here.steps is None else max(here.steps, 1), "y3", TARGET)
     return figure(
         traces,
@@ -78,7 +78,7 @@ def sweep_figure(points: tuple[AtBeta, ...], here: AtBeta, guess: float | None) 
         yaxis={"range": [0, 1.02], "tickformat": ".0%", "domain": [0.7, 1]},
         yaxis2={**AXIS, "title": title("KL, nats"), "rangemode": "tozero", "domain": [0.35, 0.65]},
         yaxis3={**AXIS, **log_axis([step or 1 for step in steps], most=5),
-                "title": title("steps to 1 %"), "domain": [0, 0.3]},
+                "title": title("steps to 1%"), "domain": [0, 0.3]},
         shapes=[line_at(here.beta, **DOTTED)],
     )  # fmt: skip
 
@@ -89,7 +89,7 @@ def facts_of(here: AtBeta, guess: float | None) -> Words:
     rows = [
         ("Distance from the model", f"{number(here.kl)} nats"),
         ("Mean reward of the target", f"{here.mean_reward:+.2f} SD"),
-        ("Steps until within 1 %", steps),
+        ("Steps until within 1%", steps),
         ("Second eigenvalue", f"{here.eigenvalue:.4f}"),
     ]
     if guess is None:
@@ -121,7 +121,7 @@ def sweep_table(points: tuple[AtBeta, ...], revealed: bool) -> Words:
     """The curves as numbers."""
     return table(
         ("β", "acceptance", "of those that change the text", "KL, nats", "mean reward",
-         "second eigenvalue", "steps to 1 %"),
+         "second eigenvalue", "steps to 1%"),
         [
             (f"{p.beta:.3g}", p.acceptance if revealed else "?",
              p.acceptance_changed if revealed else "?", p.kl, p.mean_reward,

@@ -124,7 +124,7 @@ def number(value: Cell) -> str:
 
 def percent(value: float) -> str:
     """A share as a percentage with one decimal."""
-    return f"{100 * value:.1f} %"
+    return f"{100 * value:.1f}%"
 
 
 def element(name: str, *parts: Words, **attributes: str) -> Words:

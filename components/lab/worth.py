@@ -150,9 +150,9 @@ def map_figure(found: Found) -> Figure:
         xaxis={"type": "log", "tickvals": [1 / n for n in RARITIES],
                "ticktext": list(RARITIES.values()), "tickangle": 0,
                "range": [math.log10(0.6), math.log10(0.0002)]},
-        # by how often it is wrong: what matters is between 90 and 99.8 %
+        # by how often it is wrong: what matters is between 90 and 99.8%
         yaxis={"type": "log", "tickvals": [1 - share for share in TOLD_APART],
-               "ticktext": [f"{100 * share:g} %" for share in TOLD_APART],
+               "ticktext": [f"{100 * share:g}%" for share in TOLD_APART],
                "range": [math.log10(1 - LEAST), math.log10(1 - MOST)]},
         shapes=[{"type": "line", "x0": 1 / 300, "x1": 1 / 300, "yref": "paper", "y0": 0, "y1": 1,
                  "line": DOTTED}],
@@ -163,7 +163,7 @@ def told(found: Found) -> tuple[Words, ...]:
     """What follows from this world, with its uncertainty."""
     n, ceiling = found.ns[-1], float(found.any_of[-1])
     gap, low, high = found.difference("qalign", "wmv")
-    points = f"{100 * gap:+.1f} points, 95 % interval {100 * low:+.1f} to {100 * high:+.1f}"
+    points = f"{100 * gap:+.1f} points, 95% interval {100 * low:+.1f} to {100 * high:+.1f}"
     points = points.replace("-", "−")
     chain = found.rate("qalign")
     assert chain.value is not None

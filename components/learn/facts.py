@@ -352,7 +352,7 @@ class Lab:
         return self._at(beta).mean_reward
 
     def patience(self, beta: str = "") -> int:
-        """Steps until the chain is within 1 % of the target; 0 if there is no end of it."""
+        """Steps until the chain is within 1% of the target; 0 if there is no end of it."""
         return self._at(beta).steps or 0
 
     def lost(self, mistake: str = "") -> float:

@@ -45,7 +45,7 @@ def of(points: Iterable[Point], method: Method) -> list[Point]:
 
 
 def error_figure(runs: Mapping[str, Sequence[Point]], settings: SetHeader) -> go.Figure:
-    """Error rate against compute, logarithmic, with 95 % bands over problems; a panel a run."""
+    """Error rate against compute, logarithmic, with 95% bands over problems; a panel a run."""
     names = names_of(settings.open_ended)
     titles = list(runs) if len(runs) > 1 else None
     figure = make_subplots(
@@ -258,7 +258,7 @@ def _best_of_n(bon: Sequence[Point]) -> str:
 
 
 PAIRED = (
-    "Differences are taken problem by problem, with 95 % intervals over problems. “Level” is said "
+    "Differences are taken problem by problem, with 95% intervals over problems. “Level” is said "
     f"where the interval holds 0 and stays within {MARGIN}; “not told apart”, where it holds 0 "
     "and is wider."
 )
@@ -298,7 +298,7 @@ def level_n(points: Sequence[Point]) -> int | None:
 def findings_html(points: Sequence[Point], settings: SetHeader) -> str:
     """The findings as a list."""
     said = findings(points, names_of(settings.open_ended))
-    items = "".join(f"<li>{html.escape(text).replace(' %', '&nbsp;%')}</li>" for text in said)
+    items = "".join(f"<li>{html.escape(text)}</li>" for text in said)
     return f'<ul class="qr-said">{items}</ul>'
 
 
@@ -347,7 +347,7 @@ def beside_table(runs: Mapping[str, Sequence[Point]], settings: SetHeader) -> st
         ]
         if any(gaps):
             rows.append([f"QAlign − {names[method].name}", *(_cell(d) for d in gaps)])
-    said = f"Right in %, with 95 % bands, at the compute of {level:,} samples."
+    said = f"Right in %, with 95% bands, at the compute of {level:,} samples."
     return f'<p class="qc-sub">{said} {PAIRED}</p>' + table(["", *runs], rows)
 
 

@@ -139,7 +139,7 @@ def _build_sets(demo: gr.Blocks, files: tuple[Path, ...], led: gr.HTML | None) -
     _heading(
         "How many answers are wrong, for how much compute?",
         "Whole problem sets that no model was trained on, every method at the same "
-        "[compute](compute). Lower is better; bands are 95 % over problems.",
+        "[compute](compute). Lower is better; bands are 95% over problems.",
     )
     chosen = gr.Dropdown(
         [(title_of(path), path.stem) for path in files],

@@ -201,7 +201,7 @@ def build_watch_page(runs: Runs, demo: gr.Blocks, trace: Path | None = None) -> 
         async for now in work:
             if now.text:
                 beta, rate, low, high = json.loads(now.text)
-                said = f"β = {beta:g} accepts {rate:.0%} (95 % band of β: {low:.2g} to {high:.2g})"
+                said = f"β = {beta:g} accepts {rate:.0%} (95% band of β: {low:.2g} to {high:.2g})"
                 yield beta, status_value(Status("finished", said))
             else:
                 yield gr.skip(), status_value(now.status)

@@ -72,8 +72,8 @@ def si(value: float, unit: str) -> str:
 def percent(share: float) -> str:
     """A share as a percentage, with a decimal only where it is small."""
     if 0 < share < 0.001:
-        return "<0.1 %"
-    return f"{100 * share:.1f} %" if 0 < share < 0.1 else f"{100 * share:.0f} %"
+        return "<0.1%"
+    return f"{100 * share:.1f}%" if 0 < share < 0.1 else f"{100 * share:.0f}%"
 
 
 def signed(value: float) -> str:
