@@ -161,9 +161,13 @@ def test_one_problem_is_set_against_the_recorded_ones_of_its_kind() -> None:
         assert said == "One problem cannot rank the methods; whole sets of problems can."
 
 
-def test_compare_opens_with_watchs_problem() -> None:
-    compared, watched = recorded_comparison().header, load_trace(WATCHED).header
-    assert (compared.prompt, compared.reference) == (watched.prompt, watched.reference)
+def test_compare_goes_on_with_the_chain_and_the_samples_of_watch() -> None:
+    compared, watched = recorded_comparison().trace, load_trace(WATCHED)
+    assert compared.header.prompt == watched.header.prompt
+    assert compared.header.reference == watched.header.reference
+    steps = watched.chains[0]
+    assert compared.chains[0][: len(steps)] == steps
+    assert compared.pool[: len(watched.pool)] == watched.pool
 
 
 def test_the_chain_has_the_verdict_that_watch_gives_the_same_states() -> None:
