@@ -15,8 +15,9 @@ from qalign_core.export.words import percent
 RARE = 1 / 300
 """Single samples that are right, below which a chain can be right more often than any rule over as
 many samples as fit into the same compute; the Lab's model shows it."""
+WITH_REWARD = "; with a good reward model the weighted vote is ahead of it on each of them"
 LAB = "#lab-section-worth"
-POINTS = "(points, with 95 % intervals, at the largest equal compute)"
+POINTS = "(points, with 95% intervals, at the largest equal compute)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,7 @@ def clauses(sets: Mapping[str, Summary], poor: Mapping[str, Summary]) -> list[Cl
         _wait(sets),
         _little(sets),
         _much(sets),
+        _none(sets),
         *(_poor(name, each) for name, each in poor.items()),
         _rare(sets),
     ]
@@ -50,7 +52,7 @@ def advice_html(sets: Mapping[str, Summary], poor: Mapping[str, Summary]) -> str
     """The clauses as a list."""
     rows = "".join(
         f"<dt>{html.escape(each.given)}</dt><dd><strong>{html.escape(each.use)}.</strong> "
-        f"{html.escape(each.because).replace(' %', '&nbsp;%')}{_link(each.lab)}</dd>"
+        f"{html.escape(each.because)}{_link(each.lab)}</dd>"
         for each in clauses(sets, poor)
     )
     return f'<dl class="qr-advice">{rows}</dl>' if rows else ""
@@ -155,31 +157,45 @@ def _much(sets: Mapping[str, Summary]) -> Clause | None:
     )
 
 
-def _poor(name: str, found: Summary) -> Clause | None:
-    n = level_n(found)
-    others: tuple[tuple[Curve, str], ...] = (
-        ("bon", "best-of-n"),
-        ("wmv", "weighted vote"),
-        ("qalign", "QAlign"),
-    )
-    told = [
-        f"{brief(d)} for {title}"
-        for method, title in others
-        if (d := between(found, method, "mv", n)) is not None
+def _none(sets: Mapping[str, Summary]) -> Clause | None:
+    rates = [
+        f"{percent(point.value)} of the {name}"
+        for name, found in sets.items()
+        if (point := at(found.points, "mv", level_n(found))) is not None
     ]
-    ahead = any(
-        d.verdict == "ahead"
-        for method, _ in others
-        if (d := between(found, method, "mv", n)) is not None
-    )
-    majority = at(found.points, "mv", n)
-    if majority is None or ahead:
+    if not rates:
         return None
+    told = [between(found, "wmv", "mv", level_n(found)) for found in sets.values()]
+    better = all(d is not None and d.verdict == "ahead" for d in told)
     return Clause(
-        "No reward model, or a poor one",
+        "No reward model",
         "Majority vote",
-        f"It uses none. On {name} it is right in {percent(majority.value)}; the difference from "
-        f"it is {', '.join(told)} {POINTS}.",
+        "It is the only one of the four that needs none. At the largest equal compute it is right "
+        f"in {', '.join(rates)}{WITH_REWARD * better}.",
+    )
+
+
+def _poor(name: str, found: Summary) -> Clause | None:
+    """What is not behind the majority vote although the reward is poor."""
+    n = level_n(found)
+    named: dict[Curve, str] = {"wmv": "weighted vote", "qalign": "QAlign", "bon": "best-of-n"}
+    told = {
+        title: d
+        for method, title in named.items()
+        if (d := between(found, method, "mv", n)) is not None
+    }
+    if not told:
+        return None
+    ahead = [title for title, d in told.items() if d.verdict == "ahead"]
+    level = [title for title, d in told.items() if d.verdict not in ("ahead", "behind")]
+    use = " or ".join(ahead or ["majority vote", *level])
+    lost = [title for title, d in told.items() if d.verdict == "behind"]
+    said = ", ".join(f"{brief(d)} for {title}" for title, d in told.items())
+    return Clause(
+        "A poor reward model",
+        use[0].upper() + use[1:],
+        f"On {name} the difference from majority vote, which reads no reward, is {said} {POINTS}."
+        + (f" Avoid {' and '.join(lost)} then." if lost else ""),
     )
 
 
