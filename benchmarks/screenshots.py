@@ -41,6 +41,8 @@ README = ASSETS / "screenshots"
 SETTLED = """() => Promise.all(document.getAnimations().map((a) => a.finished.catch(() => 0)))
     .then(() => document.fonts.ready).then(() => new Promise((done) =>
         requestAnimationFrame(() => requestAnimationFrame(() => done(true)))))"""
+TOP = """() => { scrollTo(0, 0);
+    document.querySelector('.learn-lit')?.scrollIntoView({ block: 'nearest' }) }"""
 DRAWN = 600
 """Milliseconds that figures may take to follow the window's size; nothing says when they have."""
 
@@ -160,7 +162,7 @@ def states() -> list[State]:
     finished = "#watch .q-status[data-state=finished]"
     done = "#compare-panel .qc[data-state=done] .qc-card >> nth=3"
     return [
-        *(State(f"first-pass-{k + 1}", "", ".learn-panel", passes(k)) for k in (0, 4, 7)),
+        *(State(f"first-pass-{k + 1}", "", ".learn-panel", passes(k)) for k in (0, 4, 7, 8)),
         State("watch", "tab=watch&step=24", beads),
         State("watch-live", "steps=1024&seed=5", beads, runs("watch", f"{beads} >> nth=6")),
         State("watch-stopped", "steps=1024&seed=6", beads,
@@ -198,6 +200,7 @@ async def look(page: Any, width: int, height: int, dark: bool) -> None:
     """Give the page a window and a theme, and wait until it has followed."""
     await page.set_viewport_size({"width": width, "height": height})
     await page.evaluate("dark => document.body.classList.toggle('dark', dark)", dark)
+    await page.evaluate(TOP)
     await page.wait_for_timeout(DRAWN)
     await page.evaluate(SETTLED)
 

@@ -137,7 +137,7 @@ async def test_the_first_visit_begins_with_the_first_pass_and_the_run_waits(visi
     await page.wait_for_selector(".learn-lit")
     assert await page.evaluate(f"[{API}.position.t, {API}.position.playing]") == [0, False]
     await walk(page, FIRST)
-    await tab_to(page, ".learn-head button:not([hidden])")
+    await tab_to(page, ".learn-foot .learn-quiet:not([hidden])")
     await page.keyboard.press("Enter")
     await page.wait_for_selector(".learn-panel", state="detached")
     await page.wait_for_function(f"{API}.position.playing || {API}.position.t > 0")

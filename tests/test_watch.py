@@ -76,6 +76,22 @@ async def test_the_stage_is_one_window_and_the_transport_covers_nothing(visit, t
     assert main["width"] >= min(width, 1760) - 72  # and the width is used
 
 
+async def test_in_the_first_pass_too_the_stage_is_one_window_below_what_is_said(visit, toy_app):
+    page = await visit(toy_app, width=1280, height=800, first=True)
+    for k in range(1, 9):
+        await page.wait_for_function(
+            f"document.querySelector('.learn-head')?.textContent.includes('{k} of 8')"
+            " && document.querySelector('.learn-lit')"
+        )
+        panel = await page.locator(".learn-panel").bounding_box()
+        boxes = await page.evaluate(BOXES)
+        for name in STAGE - ({"verdict"} if k == 1 else set()):
+            _, top, _, bottom = boxes[name]
+            assert panel["height"] <= top + 1, (k, name)
+            assert bottom <= 800, (k, name)
+        await page.click(".learn-next")
+
+
 async def test_on_a_phone_text_and_phases_are_one_screen_and_votes_the_next(visit, toy_app):
     page = await visit(toy_app, width=390, height=844)
     for phase in range(6):

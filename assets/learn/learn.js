@@ -34,6 +34,7 @@ import { saveSheet } from "./sheet.js";
  * @property {string} says
  * @property {Stop[]} stops
  * @property {string} end
+ * @property {[question: string, text: string][]} learnt what can be said at its end
  * @property {string[]} onward
  * @property {Record<string, string>} runs the first line of each recorded run that it shows
  */
@@ -98,6 +99,7 @@ const back = button("back", { onclick: () => turn(k - 1) }, "Back");
 const unsaid = button("quiet", { onclick: () => check(true) }, "Show me");
 const next = button("next", { onclick: () => (waits() ? check() : turn(k + 1)) });
 const onward = h("div.onward");
+const learnt = h("dl.learnt");
 const never = button("quiet", { onclick: () => close(true) }, "Never again");
 const skip = button("quiet", { onclick: () => close() });
 const panel = h("aside.panel", {
@@ -105,9 +107,10 @@ const panel = h("aside.panel", {
   onkeydown: (/** @type {KeyboardEvent} */ event) => {
     if (event.key === "Escape") close();
   },
-}, h("div.head", called, count, bar, never, skip),
-h("div.body", h("div.words", { "aria-live": "polite" }, title, text), question, told, onward),
-h("div.foot", back, unsaid, next));
+}, h("div.head", called, count, bar),
+h("div.body", h("div.words", { "aria-live": "polite" }, title, text), question, told, learnt,
+  onward),
+h("div.foot", back, unsaid, next, skip, never));
 
 const isFirstPass = () => lesson?.name === props.first?.name;
 const answers = () => (lesson ? progress(lesson.name).answers : {});
@@ -133,7 +136,8 @@ async function open(name, focus = true, wanted = 0) {
   share(LESSON, lesson.name);
   document.body.prepend(panel);
   document.body.classList.add("learn-open");
-  put(called, lesson.title);
+  document.body.classList.toggle("learn-first", isFirstPass());
+  put(called, isFirstPass() ? `QAlign Explorer: ${lesson.title.toLowerCase()}` : lesson.title);
   const there = turn(Math.min(wanted ? wanted - 1 : done ? 0 : at, lesson.stops.length - 1));
   if (focus) title.focus({ preventScroll: true }); // now: the page may take seconds to get there
   await there;
@@ -150,7 +154,7 @@ function close(forGood = false) {
   share(STOP, "");
   light("");
   panel.remove();
-  document.body.classList.remove("learn-open");
+  document.body.classList.remove("learn-open", "learn-first");
   makeRoom();
   if (plays) player()?.toggle(true);
   listAll();
@@ -174,6 +178,8 @@ async function turn(to) {
   bar.value = k / stops.length;
   put(title, over ? "That was it" : stop.title);
   put(text, over ? lesson.end : stop.text);
+  learnt.replaceChildren(...(over ? lesson.learnt : []).map(([asked, said]) =>
+    h("div", h("dt", asked), h("dd", said))));
   form = !over && stop.ask ? fields(stop.ask) : null;
   // without a button in the form the Enter key on a choice would not send it
   const enter = h("button", { type: "submit", hidden: true });

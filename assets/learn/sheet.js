@@ -27,6 +27,7 @@ export function saveSheet(lesson, answers) {
   const page = h("html", { lang: "en" },
     h("head", h("meta", { charset: "utf-8" }), h("title", lesson.title), h("style", LOOK)),
     h("body", h("h1", lesson.title), h("p", lesson.says), ...stops, h("p", lesson.end),
+      h("dl", ...lesson.learnt.flatMap(([asked, said]) => [h("dt", asked), h("dd", said)])),
       h("p", `QAlign Explorer, ${new Date().toISOString().slice(0, 10)}`)));
   const text = new XMLSerializer().serializeToString(page);
   saveFile(`qalign-${lesson.name}.html`, "text/html", `<!doctype html>\n${text}\n`);

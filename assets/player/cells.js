@@ -1,7 +1,7 @@
 /* The six phases of a step in a strip that opens where the action is, and what another beta would
    have decided. */
 import { term } from "../dictionary.js";
-import { differs, put, set } from "../dom.js";
+import { differs, put, set, show } from "../dom.js";
 import { button, chart, h, icon, label, rewardScale, rule, s } from "./drawing.js";
 import { quantities, visitsAt, whatIf } from "./numbers.js";
 import {
@@ -137,8 +137,9 @@ function verdict({ chain, step, t }, q) {
   const head = h("b.word", icon(step.accepted ? "yes" : "no"), word);
   const counted = h("b", `counted again, ×${visitsAt(chain, t)}`);
   if (!step.accepted) {
-    return [head, "The old text is ", counted, ".",
-      h("p.small", "A text that is hard to beat stays long, and so gets more votes.")];
+    return [head, "The old text is ", counted, ".", h("p.small", q.difference > 0
+      ? "Rejected, though better: it is so much longer that its chance was small."
+      : "A text that is hard to beat stays long, and so gets more votes.")];
   }
   if (!step.changed) return [head, "It is the same text, ", counted, "."];
   return [head, "The proposal joins the chain.", q.difference < 0
@@ -177,6 +178,10 @@ export function phaseStrip(goPhase) {
   const bodies = cells.map((cell) => cell.body);
   const chance = h("div.chance", { "data-stage": "chance" }, ...bodies.slice(0, LAST));
   const verdict = h("div.verdict", { "data-stage": "verdict" }, bodies[LAST]);
+  const start = h("p.cell-start", "Each step cuts the text at a place drawn by chance, lets the ",
+    "model write the rest again, and scores both texts. A weighted coin decides which one stays; ",
+    "the text that stays gets one vote.");
+  chance.prepend(start);
   const isNew = differs();
   return {
     chance,
@@ -188,6 +193,7 @@ export function phaseStrip(goPhase) {
       if (!isNew(`${data}/${t}/${phase}`)) return;
       const q = quantities(step, trace.header.beta);
       put(say, narrate(step, phase, trace.header.beta));
+      show(start, !t);
       cells.forEach(({ head, brief, body }, k) => {
         const on = t > 0 && k <= phase;
         const current = t > 0 && k === phase;

@@ -20,6 +20,7 @@ import { answerText, visible } from "./words.js";
  * @property {boolean} moving whether a phase is played bit by bit
  * @property {number} seen the last step whose verdict is out
  * @property {number} burnIn
+ * @property {boolean} finished whether nothing more will come
  * @property {string} run names the trace and the chain
  * @property {string} data names all that is drawn but the position: run, what has come of it, size
  * @property {Sizes} sizes

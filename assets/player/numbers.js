@@ -67,7 +67,7 @@ export function whatIf(step, beta) {
 }
 
 /**
- * Wilson's 95 % interval of k out of n.
+ * Wilson's 95% interval of k out of n.
  * @param {number} k
  * @param {number} n
  */
@@ -124,13 +124,17 @@ export function histogram(values, weight, lo, hi, bins) {
  * @param {number} t
  * @param {number} burnIn
  */
-export function votes(chain, t, burnIn) {
+export const votes = (chain, t, burnIn) =>
+  tally(chain.stateAt.slice(burnIn, t + 1).map((k) => chain.steps[k].answer));
+
+/**
+ * How many of the answers are the same, the most first.
+ * @param {(string | null)[]} answers
+ */
+export function tally(answers) {
   /** @type {Map<string | null, number>} */
   const counts = new Map();
-  for (let k = burnIn; k <= t; k++) {
-    const { answer } = stateOf(chain, k);
-    counts.set(answer, (counts.get(answer) ?? 0) + 1);
-  }
+  for (const answer of answers) counts.set(answer, (counts.get(answer) ?? 0) + 1);
   return [...counts].sort((a, b) => b[1] - a[1]);
 }
 

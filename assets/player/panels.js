@@ -1,7 +1,7 @@
 /* The side panels. Their curves are drawn for new data or a new size; what lies after the position
    is clipped away, so scrubbing costs a few attributes, not a redraw. */
 import { term } from "../dictionary.js";
-import { differs, put, set } from "../dom.js";
+import { differs, put, set, show } from "../dom.js";
 import {
   OTHERS,
   answerStyle,
@@ -21,6 +21,7 @@ import {
   rewardsOf,
   stateOf,
   stays,
+  tally,
   ticks,
   votes,
   weights,
@@ -61,7 +62,7 @@ let clips = 0; // clip paths are found by their ids
  */
 function frame(title, svg, ...keys) {
   const value = h("span.value");
-  const signs = keys.flatMap(([kind, sign, text]) => [h(`b.k-${kind}`, sign), text]);
+  const signs = keys.map(([kind, sign, text]) => h("span", h(`b.k-${kind}`, sign), " ", text));
   const key = keys.length ? h("p.key", ...signs) : null;
   return {
     node: h("figure.panel", h("figcaption", title, value), svg, key),
@@ -173,7 +174,7 @@ export function tracePanel(seek) {
     ["new", "◆", term("proposed")],
     ["no", "◇", term("rejected")],
   ]);
-  const panel = overSteps("Reward, step by step", 190, seek, ...keys);
+  const panel = overSteps("Reward, step by step", 150, seek, ...keys);
   const isNew = differs();
   const floor = panel.bottom - 10;
   const pending = s("path.pending"); // between its score and its verdict
@@ -253,7 +254,7 @@ export function tracePanel(seek) {
  */
 export function ratePanel(seek) {
   const keys = /** @type {Key[]} */ ([
-    ["yes", "━", "of those that changed the text, 95 % band"],
+    ["yes", "━", "of those that changed the text, 95% band"],
     ["ink", "╍", term("acceptance", "of all")],
   ]);
   const panel = overSteps("How often proposals are accepted", 108, seek, ...keys);
@@ -264,9 +265,9 @@ export function ratePanel(seek) {
     const { chain } = view;
     const { x } = panel.scale(view, view.sizes.panel);
     const y = (/** @type {number} */ v) => panel.bottom - (panel.bottom - TOP) * v;
-    panel.level(y(0), "0 %");
-    panel.level(y(1), "100 %");
-    panel.level(y(0.5), "50 %", "half");
+    panel.level(y(0), "0%");
+    panel.level(y(1), "100%");
+    panel.level(y(0.5), "50%", "half");
     let all = "";
     let line = "";
     let up = "";
@@ -360,7 +361,7 @@ export function histogramPanel() {
     const rewards = ticks(scale.lo, scale.hi, 5);
     axes.replaceChildren(rule("axis", LEFT, right, bottom),
       ...rewards.map((r) => label(scale(r), height - 3, plain(r))),
-      label(LEFT - 6, bottom, "0 %", "end"));
+      label(LEFT - 6, bottom, "0%", "end"));
   }
 
   /** @param {View} view */
@@ -401,32 +402,48 @@ export function answersPanel() {
   const total = h("span.value");
   const list = h("ol.answers");
   const agree = h("p.agree");
+  const beside = h("p.agree");
   const isNew = differs();
-  /** @type {(style: string, text: string, k: number, n: number, now: boolean) => HTMLElement} */
-  const row = (style, text, k, n, now) => h("li",
+  const isLonger = differs();
+  /** @type {[string | null, number][]} */
+  let alone = []; // the model alone's answers, the most frequent first
+  /** @type {(style: string, text: string, k: number, n: number, now: boolean, share?: number) =>
+   *   HTMLElement} */
+  const row = (style, text, k, n, now, share) => h("li",
     h("span.who", { title: text }, swatch(style), text),
     h("span.share", h("i.own", { style: `${style};width:${px((100 * k) / n)}%` }),
-      now ? h("b.plus", { title: "the state just counted" }, "+1") : null),
+      now ? h("b.plus", { title: "the state just counted" }, "+1") : null,
+      share === undefined ? null : h("i.alone", { style: `left:${px(100 * share)}%`,
+        title: `${percent(share)} of the model alone` })),
     h("span.much", h("b", k), ` ${percent(k / n)}`));
   return {
     node: h("figure.panel.votes", { "data-stage": "votes" }, h("figcaption", title, total), list,
-      agree),
+      agree, beside),
     draw({ trace, chain, seen, burnIn, data }) {
       if (!isNew(`${data}/${seen}`)) return;
       const open = !trace.answers.length;
+      if (isLonger(data)) {
+        alone = open ? [] : tally(trace.alone);
+        beside.replaceChildren(...(alone.length ? [h("i.alone"), term("base"),
+          `, ${many(trace.alone.length, "sample")}: a plain vote, which ignores the reward, says `,
+          h("b", answerText(trace, alone[0][0])), "."] : []));
+      }
       const from = Math.min(burnIn, seen);
       const each = open ? [] : trace.chains.map((one) => {
         const to = Math.min(seen, one.steps.length - 1);
         return votes(one, to, Math.min(from, to));
       });
+      list.classList.toggle("qp-whole", open);
       const sorted = open ? stays(chain, seen, from) : pooled(each);
       const n = sorted.reduce((sum, [, k]) => sum + k, 0);
       const rest = sorted.slice(4).reduce((sum, [, k]) => sum + k, 0);
       const now = open ? chain.since[seen] : stateOf(chain, seen).answer;
       const named = sorted.slice(0, 4);
+      const shares = new Map(alone.map(([what, k]) => [what, k / trace.alone.length]));
       const rows = named.map(([what, k]) => (typeof what === "number"
         ? row(OTHERS, beginning(chain.steps[what]), k, n, what === now)
-        : row(answerStyle(trace, what), answerText(trace, what), k, n, what === now)));
+        : row(answerStyle(trace, what), answerText(trace, what), k, n, what === now,
+          alone.length ? shares.get(what) ?? 0 : undefined)));
       const isOther = !named.some(([what]) => what === now);
       if (rest) rows.push(row(OTHERS, "others", rest, n, isOther));
       list.replaceChildren(...rows);
@@ -444,7 +461,9 @@ export function answersPanel() {
  * @returns {Part}
  */
 export function costLine() {
-  const node = h("p.cost");
+  const said = h("span");
+  const node = h("p.cost", said, " A chain is worth that where samples hardly hold a right answer; "
+    + "otherwise a ", term("wmv", "weighted vote"), " does as well.");
   const isNew = differs();
   const isLonger = differs();
   let whole = 1; // tokens of a whole answer
@@ -458,8 +477,35 @@ export function costLine() {
       if (isLonger(data)) {
         whole = mean(trace.chains.map(({ steps }) => mean(steps.map((x) => x.ids.length))));
       }
-      put(node, `Cost so far: ${written.toLocaleString("en")} tokens written, as many as `
+      put(said, `Cost so far: ${written.toLocaleString("en")} tokens written, as many as `
         + `${many(Math.max(1, Math.round(written / whole)), "whole answer")}.`);
+    },
+  };
+}
+
+/**
+ * Whether a finished run was long enough, and what to do if not.
+ * @param {((view: View) => Promise<string>) | undefined} ask
+ * @returns {Part}
+ */
+export function enoughLine(ask) {
+  const node = h("p.cost", { hidden: true });
+  const isNew = differs();
+  let ticket = 0;
+  return {
+    node,
+    draw(view) {
+      const { trace, run, finished, burnIn } = view;
+      if (!ask || !isNew(`${run}/${trace.version}/${finished}/${burnIn}`)) return;
+      ticket += 1;
+      const mine = ticket;
+      show(node, false);
+      if (!finished) return;
+      ask(view).then((said) => {
+        if (mine !== ticket) return;
+        put(node, said);
+        show(node, said);
+      }, () => {}); // without the server nothing is said
     },
   };
 }

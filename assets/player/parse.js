@@ -47,6 +47,7 @@
  * @typedef {object} Trace
  * @property {Header} header
  * @property {number[]} base rewards of the model alone
+ * @property {(string | null)[]} alone what its samples answer, where their texts were kept
  * @property {Chain[]} chains
  * @property {string[]} answers in the order of their appearance
  * @property {Map<string, number>} states of all chains that have each answer
@@ -86,6 +87,7 @@ export function newTrace() {
   return {
     header: /** @type {any} */ (null), // until its line has come
     base: [],
+    alone: [],
     chains: [],
     answers: [],
     states: new Map(),
@@ -171,11 +173,14 @@ function readLine(trace, line) {
   if (x.type === "base") {
     needField(trace, isList(x.rewards, isNumber, LIMITS.steps), "rewards");
     trace.base = x.rewards;
+    trace.alone = [];
     for (const r of x.rewards) span(trace, r);
   } else if (x.type === "sample") {
     needField(trace, x.n === trace.base.length && x.n < LIMITS.steps, "n");
     needField(trace, isNumber(x.reward), "reward");
+    needField(trace, x.answer == null || isText(x.answer), "answer");
     trace.base.push(x.reward);
+    trace.alone.push(x.answer ?? null);
     span(trace, x.reward);
   } else if (x.type === "end") {
     needField(trace, isText(x.reason), "reason");

@@ -9,7 +9,14 @@ import { button, h } from "./drawing.js";
 import { prefixTree, writers } from "./genealogy.js";
 import { JUMPS, following } from "./jumps.js";
 import { motion } from "./motion.js";
-import { answersPanel, costLine, histogramPanel, ratePanel, tracePanel } from "./panels.js";
+import {
+  answersPanel,
+  costLine,
+  enoughLine,
+  histogramPanel,
+  ratePanel,
+  tracePanel,
+} from "./panels.js";
 import { feed, newTrace, parse } from "./parse.js";
 import { drawLineage, drawTable, drawTree } from "./tabs.js";
 import { markerAt, textPane } from "./text.js";
@@ -52,6 +59,7 @@ import { LAST, narrate, plain, visible } from "./words.js";
  * @property {(t: number) => void} [onseek]
  * @property {Record<string, (player: Player) => unknown>} [actions] buttons, by their titles
  * @property {Record<string, [string, (view: View) => Nodes]>} [extra] tabs: title, what is in them
+ * @property {(view: View) => Promise<string>} [enough] whether a run was long enough
  */
 
 const TABS = {
@@ -109,7 +117,8 @@ export function mount(element, options = {}) {
     setChain, last, close: () => tabs.close() });
   const text = textPane();
   const phases = phaseStrip(goPhase);
-  const walk = [tracePanel(seek), beadList(seek), answersPanel(), costLine()];
+  const walk = [tracePanel(seek), beadList(seek), answersPanel(), costLine(),
+    enoughLine(options.enough)];
   const below = [ifsRow(), histogramPanel(), ratePanel(seek)];
   const parts = [text, phases, ...walk, ...below];
   const tabs = tabRow();
@@ -226,6 +235,7 @@ export function mount(element, options = {}) {
       moving: clock.playing && clock.rate < CALM && !still.matches,
       seen: clock.revealed,
       burnIn,
+      finished: finished(),
       run,
       data: `${run}/${trace.version}/${burnIn}/${sizes.all}`,
       sizes,

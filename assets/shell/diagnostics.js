@@ -1,7 +1,7 @@
 /* "Can I trust it?": what the server says of a chain's rewards. */
 import { chart, h, label, rule, s } from "../player/drawing.js";
 import { rewardsOf } from "../player/numbers.js";
-import { plain } from "../player/words.js";
+import { many, plain } from "../player/words.js";
 
 /** @typedef {import("../player/drawing.js").View} View */
 /** @typedef {{ name: string, value: string, meaning: string }} Fact */
@@ -46,6 +46,17 @@ export function question({ trace, chain, seen, burnIn }) {
     generated: trace.chains.reduce((n, c) => n + c.generated[upto(c)], 0),
     rewards: trace.chains.map((c) => rewardsOf(c, upto(c), burnIn)),
   };
+}
+
+/**
+ * Whether the whole run was long enough, and what to do next: one line.
+ * @param {(question: object) => Promise<Said>} ask
+ * @param {View} view
+ */
+export async function enough(ask, view) {
+  const last = Math.max(...view.trace.chains.map(({ steps }) => steps.length - 1));
+  const { error, verdict } = await ask(question({ ...view, seen: last }));
+  return error ? "" : `Were ${many(last, "step")} enough? ${verdict.says} ${verdict.next}`;
 }
 
 /**

@@ -3,7 +3,7 @@
 import { amend, link, opened, remember, turnTo } from "./address.js";
 import { copyLink, downloadTrace, openTrace, savePage } from "./actions.js";
 import { betaSlider } from "./beta.js";
-import { diagnostics } from "./diagnostics.js";
+import { diagnostics, enough } from "./diagnostics.js";
 import { closeFromOutside, onOpened, showDrawer } from "./drawer.js";
 import { follow, listen } from "./glossary.js";
 import { RUN, SET, STEP, named, namesRun, pageOf, stepOf } from "./links.js";
@@ -190,6 +190,7 @@ export const QAlignShell = {
   run,
   status,
   diagnostics,
+  enough,
   drawer: showDrawer,
   get step() {
     return stepOf(opened);

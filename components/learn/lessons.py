@@ -6,6 +6,10 @@
     end = "That was one step."          what stands under the last stop (optional)
     onward = ["beta"]                   lessons to go on with (optional)
 
+    [[learnt]]                          what can be said now, under that (optional)
+    question = "What is kept?"
+    text = "The tokens before the cut."
+
     [[stop]]
     title = "The chance"
     text = "Two numbers decide: {reward_factor} and {length_ratio}."
@@ -127,7 +131,7 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class Lesson:
-    """A lesson; `name` is what a link calls it."""
+    """A lesson; `name` is what a link calls it, `learnt` are questions with their answers."""
 
     name: str
     title: str
@@ -135,6 +139,7 @@ class Lesson:
     minutes: int
     stops: tuple[Stop, ...]
     end: str = ""
+    learnt: tuple[tuple[str, str], ...] = ()
     onward: tuple[str, ...] = field(default=())
 
 
@@ -170,14 +175,14 @@ def read_lesson(path: Path) -> Lesson:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InvalidLesson(f"{path.name} is not TOML: {error}") from None
     reader = _Reader(path.name, data)
-    reader.only("title", "says", "minutes", "end", "onward", "stop")
+    reader.only("title", "says", "minutes", "end", "learnt", "onward", "stop")
     stops: list[Stop] = []
     for k, stop in enumerate(reader.take("stop", list), start=1):
         given = stop if isinstance(stop, dict) else {}
         stops.append(_stop(_Reader(f"{path.name}, stop {k}", given), stops))
     if not stops:
         raise InvalidLesson(f"{path.name} has no stop; write at least one [[stop]]")
-    onward = reader.take("onward", list, [])
+    onward, learnt = reader.take("onward", list, []), reader.take("learnt", list, [])
     return Lesson(
         name=re.sub(r"^\d+-", "", path.stem),
         title=reader.take("title", str),
@@ -185,6 +190,7 @@ def read_lesson(path: Path) -> Lesson:
         minutes=reader.take("minutes", int),
         stops=tuple(stops),
         end=reader.take("end", str, ""),
+        learnt=tuple(_learnt(reader, k, each, stops[-1]) for k, each in enumerate(learnt, 1)),
         onward=tuple(map(str, onward)),
     )
 
@@ -248,6 +254,14 @@ def _stop(reader: _Reader, before: list[Stop]) -> Stop:
     for text in (stop.text, stop.notes):
         _check_slots(reader, text, at)
     return stop
+
+
+def _learnt(reader: _Reader, k: int, data: Any, last: Stop) -> tuple[str, str]:
+    given = _Reader(f"{reader.where}, learnt {k}", data if isinstance(data, dict) else {})
+    given.only("question", "text")
+    question, text = given.take("question", str), given.take("text", str)
+    _check_slots(given, text, _end(last))
+    return question, text
 
 
 def _end(stop: Stop) -> Place:

@@ -80,6 +80,7 @@ def told(lesson: Lesson) -> dict[str, Any]:
         "says": lesson.says,
         "stops": [_stop(stop) for stop in lesson.stops],
         "end": filled(lesson.end, end, end),
+        "learnt": [(question, filled(text, end, end)) for question, text in lesson.learnt],
         "onward": lesson.onward,
         "runs": {name: header_line(run_of(name).header) for name in sorted(runs)},
     }

@@ -22,6 +22,7 @@ const api = window.QAlign.mount(element.querySelector(".qp-host"), {
   step: shell.linked ? null : shell.step,
   onseek: (t) => shell.seek(t),
   actions: shell.actions(server),
+  enough: (view) => shell.enough(server.diagnose, view),
   extra: { diagnostics: ["Can I trust it?", (view) => shell.diagnostics(server.diagnose, view)] },
 });
 if (window.QAlignLearn.waits) api.toggle(false);
