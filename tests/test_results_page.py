@@ -155,8 +155,8 @@ def test_runs_of_one_set_with_other_reward_models_stand_beside_one_another(
 def test_an_open_ended_set_has_its_own_names() -> None:
     points = [point(m, 64, 0.5) for m in ("qalign", "mv", "wmv")]
     open_ended = replace(SETTINGS, extractor=None)
-    assert "with weighted MBR (50&nbsp;%)" in findings_html(points, open_ended)
-    assert "with MBR (50&nbsp;%)" in findings_html(points, open_ended)
+    assert "with weighted MBR (50%)" in findings_html(points, open_ended)
+    assert "with MBR (50%)" in findings_html(points, open_ended)
     assert "Majority vote" not in points_table(points, open_ended)
 
 

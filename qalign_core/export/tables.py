@@ -68,7 +68,7 @@ def in_points(found: Point | Difference, form: str = ".1f") -> tuple[str, str, s
 def to_latex(report: Report) -> str:
     """Two tables a group of models, accuracy and differences, for `booktabs`."""
     said = [
-        "% \\usepackage{booktabs}; accuracy in %, differences in points, 95 % intervals by",
+        "% \\usepackage{booktabs}; accuracy in %, differences in points, 95% intervals by",
         "% bootstrap over problems; bold: not told apart from the best by the paired interval.",
     ]
     for group in report.groups:
