@@ -33,8 +33,8 @@ const CELLS = [
   ({ step }) => {
     const n = step.oldLength;
     return [term("cut", "i"), " = ", h("b", step.index), ` of ${n}, each with probability 1/${n}`,
-      h("p.small", "Nobody chooses it: the cut is drawn anew in each step. What ",
-        "stands before it is kept, and what stands behind it is written again.")];
+      h("p.small", "Nobody chooses it: each step draws it anew. What stands before ",
+        "it is kept, the rest is written again.")];
   },
   ({ step }) => {
     const fresh = step.ids.length - step.index;
@@ -42,8 +42,8 @@ const CELLS = [
     return [h("b", fresh), fresh === 1 ? " new token" : " new tokens",
       `, length ${step.oldLength} → ${step.ids.length}`,
       step.changed ? same : "; the same text again",
-      h("p.small", "The model writes on from the cut as it always does: it neither sees what stood "
-        + "there nor knows of any reward. That is the ", term("proposed"), ".")];
+      h("p.small", "The model writes on from the cut as always: it sees neither what stood there "
+        + "nor any reward. That is the ", term("proposed"), ".")];
   },
   scoreLine,
   formula,
@@ -178,9 +178,8 @@ export function phaseStrip(goPhase) {
   const bodies = cells.map((cell) => cell.body);
   const chance = h("div.chance", { "data-stage": "chance" }, ...bodies.slice(0, LAST));
   const verdict = h("div.verdict", { "data-stage": "verdict" }, bodies[LAST]);
-  const start = h("p.cell-start", "Each step cuts the text at a place drawn by chance, lets the ",
-    "model write the rest again, and scores both texts. A weighted coin decides which one stays; ",
-    "the text that stays gets one vote.");
+  const start = h("p", "Each step cuts the text at a random place and writes the rest ",
+    "again. A weighted coin decides which text stays, and that text gets one vote.");
   chance.prepend(start);
   const isNew = differs();
   return {
@@ -216,8 +215,8 @@ export function ifsRow() {
   const isNew = differs();
   return {
     node: h("figure.panel.whatif", h("figcaption", "What if β were different?"),
-      h("p.small", "The same proposal and the same coin, at another β: the larger, the more the "
-        + "reward is distrusted. For this step only: from here on the chains would differ."), ifs),
+      h("p.small", "The same proposal and coin at another β: the larger, the more the reward is "
+        + "distrusted. For this step only: from here on the chains would differ."), ifs),
     draw({ trace, step, t, phase, data }) {
       if (!isNew(`${data}/${t}/${phase}`)) return;
       if (!t || phase < LAST) {

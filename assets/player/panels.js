@@ -413,8 +413,7 @@ export function answersPanel() {
     h("span.who", { title: text }, swatch(style), text),
     h("span.share", h("i.own", { style: `${style};width:${px((100 * k) / n)}%` }),
       now ? h("b.plus", { title: "the state just counted" }, "+1") : null,
-      share === undefined ? null : h("i.alone", { style: `left:${px(100 * share)}%`,
-        title: `${percent(share)} of the model alone` })),
+      share === undefined ? null : h("i.alone", { style: `left:${px(100 * share)}%` })),
     h("span.much", h("b", k), ` ${percent(k / n)}`));
   return {
     node: h("figure.panel.votes", { "data-stage": "votes" }, h("figcaption", title, total), list,
@@ -424,7 +423,7 @@ export function answersPanel() {
       const open = !trace.answers.length;
       if (isLonger(data)) {
         alone = open ? [] : tally(trace.alone);
-        beside.replaceChildren(...(alone.length ? [h("i.alone"), term("base"),
+        beside.replaceChildren(...(alone.length ? [h("i.alone"), " ", term("base"),
           `, ${many(trace.alone.length, "sample")}: a plain vote, which ignores the reward, says `,
           h("b", answerText(trace, alone[0][0])), "."] : []));
       }
@@ -490,22 +489,20 @@ export function costLine() {
  */
 export function enoughLine(ask) {
   const node = h("p.cost", { hidden: true });
-  const isNew = differs();
-  let ticket = 0;
+  let wanted = "";
   return {
     node,
     draw(view) {
-      const { trace, run, finished, burnIn } = view;
-      if (!ask || !isNew(`${run}/${trace.version}/${finished}/${burnIn}`)) return;
-      ticket += 1;
-      const mine = ticket;
+      const now = `${view.data}/${view.finished}`;
+      if (!ask || now === wanted) return;
+      wanted = now;
       show(node, false);
-      if (!finished) return;
-      ask(view).then((said) => {
-        if (mine !== ticket) return;
-        put(node, said);
-        show(node, said);
-      }, () => {}); // without the server nothing is said
+      if (view.finished) {
+        ask(view).then((said) => {
+          put(node, said);
+          show(node, said && now === wanted);
+        }, () => {}); // without the server nothing is said
+      }
     },
   };
 }
