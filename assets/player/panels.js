@@ -461,7 +461,7 @@ export function answersPanel() {
  */
 export function costLine() {
   const said = h("span");
-  const node = h("p.cost", said, " A chain is worth that where samples hardly hold a right answer; "
+  const node = h("p.cost", said, " A chain pays where samples hardly hold a right answer; "
     + "otherwise a ", term("wmv", "weighted vote"), " does as well.");
   const isNew = differs();
   const isLonger = differs();
