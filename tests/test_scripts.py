@@ -66,7 +66,7 @@ def test_a_module_runs_once_after_what_it_imports_and_its_exports_become_the_pag
         page='/* The page. */\nimport {\n  one,\n  two,\n} from "./numbers.js";\n'
         'import { say } from "./words.js";\n\nexport const Page = { said: say(one + two) };\n',
         words='import { one } from "./numbers.js";\n'
-        "export function say(n) {\n  // why\n  return `${one}, ${n}`;\n}\n",
+        "export function say(n) {\n  // why\n  return `${one}, ${n}`; // aside\n}\n",
         numbers="/** Numbers.\n * @type {number} */\nexport const one = 1;\nexport const two = 2;\n"
         "export class Three {}\nexport async function four() {}\n",
     )
@@ -91,7 +91,6 @@ return { say };
 const m2 = (() => {
 const { one, two } = m0;
 const { say } = m1;
-
 const Page = { said: say(one + two) };
 return { Page };
 })();

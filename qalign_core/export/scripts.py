@@ -10,7 +10,7 @@ What a module may be, so that joining needs no parser:
   new names;
 - `export` before a `const`, a `function`, an `async function` or a `class` at the start of a line;
   no other exports;
-- comments on lines of their own and types in front of what they belong to (`/** @type {...} */`),
+- comments on lines of their own, comments without quotes at the end of a line, and types in front of what they belong to (`/** @type {...} */`),
   which the page does not get: `//` or `/* ... */`, and no text with a line break in it, since
   lines lose their indentation too.
 
@@ -28,7 +28,8 @@ IMPORT = re.compile(
 )
 EXPORT = re.compile(r"^export (?=(?:const|(?:async )?function|class) (\w+))", re.MULTILINE)
 COMMENT = re.compile(r"^[ ]*(?:/\*(?:(?!\*/).)*\*/[ ]*|//[^\n]*)\n", re.MULTILINE | re.DOTALL)
-INDENT = re.compile(r"^ +", re.MULTILINE)
+INDENT = re.compile(r"^\s+", re.MULTILINE)
+ASIDE = re.compile(r" +// [^\"'`\n]*$", re.MULTILINE)
 TYPE = re.compile(r"/\*\* @type \{[^\n]*?\} \*/ ?")
 LEFT = re.compile(r"^\s*(?:import|export)\b(?!\().*", re.MULTILINE)
 
@@ -62,7 +63,7 @@ def _join(path: Path, joined: dict[Path, _Joined], importers: tuple[Path, ...]) 
         raise ValueError(f"{path.name} imports itself, by way of {importers[-1].name}")
     if path in joined:
         return joined[path]
-    source = TYPE.sub("", COMMENT.sub("", path.read_text(encoding="utf-8")))
+    source = ASIDE.sub("", TYPE.sub("", COMMENT.sub("", path.read_text(encoding="utf-8"))))
     imports = ""
     for listed, place in IMPORT.findall(source):
         module = _join((path.parent / place).resolve(), joined, (*importers, path))
