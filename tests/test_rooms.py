@@ -450,9 +450,10 @@ async def test_what_the_class_says_are_the_cores_own_numbers(hall):
     base = [*room.pool, *(member.states[0] for member in members)]
     read = get_extractor("number")
     weights = importance_weights([s.reward for s in base], room.run.beta)
-    assert told["votes"]["class"] == list(majority_vote(states, read).shares[:5])
-    assert told["votes"]["single"] == list(majority_vote(members[0].states, read).shares[:5])
-    assert told["mean"]["class"] == pytest.approx(sum(s.reward for s in states) / len(states))
+    assert told["votes"]["class"] == list(majority_vote(states, read).shares[:4])
+    assert told["votes"]["single"] == list(majority_vote(members[0].states, read).shares[:4])
+    later = [reward for member in members for reward in member.rewards[20:]]
+    assert told["mean"]["class"] == pytest.approx(sum(later) / len(later))
     target = sum(w * s.reward for w, s in zip(weights, base, strict=True))
     assert told["mean"]["target"] == pytest.approx(target)
     found = agreement([member.rewards for member in members])
@@ -461,12 +462,12 @@ async def test_what_the_class_says_are_the_cores_own_numbers(hall):
     assert told["trust"]["says"]
 
 
-async def test_the_pooled_mean_leaves_the_model_for_the_target(hall):
+async def test_the_class_settles_on_the_target(hall):
     lead, room, members = await a_class(hall, 40)
     await do(hall, lead, "run")
     await until(lambda: all(m.t == 40 for m in members) and len(room.pool) == halls.POOL)
     mean = Figures(room).told()["mean"]
-    assert abs(mean["class"] - mean["target"]) < 0.35 * (mean["target"] - mean["base"])
+    assert abs(mean["class"] - mean["target"]) < 0.2 * (mean["target"] - mean["base"])
 
 
 def test_figures_of_a_class_that_has_drawn_nothing_say_nothing(clock):

@@ -9,7 +9,7 @@ export const h = own.h;
 export const s = own.s;
 export const button = own.button;
 
-const BINS = 28;
+const BINS = 22;
 const LEFT = 46;
 const FOOT = 30;
 const TOP = 12;
@@ -77,7 +77,7 @@ export function drawSaid(ask, said, right) {
  */
 function drawNumbers(said, { marks, unit, kind }, right) {
   const width = 640;
-  const height = 300;
+  const height = 330;
   const goal = right === undefined ? NaN : Number.parseFloat(right.replace("−", "-"));
   const values = said.flatMap(([text, n]) => new Array(n).fill(Number(text)));
   const all = [...values, ...marks, ...(Number.isFinite(goal) ? [goal] : [])];
@@ -93,7 +93,7 @@ function drawNumbers(said, { marks, unit, kind }, right) {
   const base = height - 44;
   const step = (width - 20) / bins;
   const columns = counts.map((n, k) => {
-    const tall = (n / most) * (base - 40);
+    const tall = (n / most) * (base - 62);
     return n ? [
       s("rect.column", { x: 10 + k * step + 1, y: base - tall, width: step - 2, height: tall }),
       s("text.count", { x: 10 + (k + 0.5) * step, y: base - tall - 8 }, n),
@@ -103,8 +103,8 @@ function drawNumbers(said, { marks, unit, kind }, right) {
     s("text.tick", { x: x(v), y: height - 14 }, `${plain(v)}${unit}`));
   const grey = marks.map((r) => `M${x(r).toFixed(1)} ${base}v8`).join("");
   const line = Number.isFinite(goal) ? [
-    s("path.goal", { d: `M${x(goal)} 14V${base}` }),
-    s("text.goal-name", { x: x(goal), y: 12 }, right ?? ""),
+    s("path.goal", { d: `M${x(goal)} 26V${base}` }),
+    s("text.goal-name", { x: x(goal), y: 18 }, right ?? ""),
   ] : [];
   const aria = `${many(values.length, kind === "spot" ? "place" : "number")} predicted`
     + (Number.isFinite(goal) ? `; the answer is ${right}` : "");
@@ -124,13 +124,15 @@ function drawNumbers(said, { marks, unit, kind }, right) {
  */
 
 /**
- * All chains on one axis; at its side how often each reward came, beside model and target.
+ * All chains on one axis; at its side how often each reward came in their later halves, beside
+ * the model alone and the target.
  * @param {Class} all
  * @param {number} width
  * @param {number} height
  */
 export function drawClass({ chains, base, weights, worth, steps, single }, width, height) {
   const states = [...chains.values()].flat();
+  const later = [...chains.values()].flatMap((rewards) => rewards.slice(rewards.length >> 1));
   const every = [...states, ...base];
   const lowest = every.reduce((a, b) => Math.min(a, b), Infinity);
   const highest = every.reduce((a, b) => Math.max(a, b), -Infinity);
@@ -159,7 +161,7 @@ export function drawClass({ chains, base, weights, worth, steps, single }, width
     s("text.name", { x: x(last) + 10, y: y(own[last]) + 6 }, single),
   ] : [];
   const sides = [
-    side("pooled", states, null),
+    side("pooled", later, null),
     base.length > FEW ? side("alone", base, null) : null,
     base.length > FEW && worth >= FEW ? side("target", base, weights) : null,
   ];

@@ -284,7 +284,7 @@ function questionScene() {
 function classScene(lead) {
   const picture = h("div.picture");
   const wait = h("p.quiet");
-  const key = h("p.key", h("i.k-pooled"), "the class", h("i.k-alone"), word("base", "model alone"),
+  const key = h("p.key", h("i.k-pooled"), "the class, later half", h("i.k-alone"), word("base", "model alone"),
     h("i.k-target"), word("target", "target"));
   const numbers = h("dl.numbers");
   const verdict = h("p.verdict");
@@ -354,7 +354,7 @@ function cells(room, all, { rhat, states = 0 }, mean) {
     h(`div.${kind}`, h("dt", name), h("dd", value));
   return [
     one("mean reward, model alone", mean ? fixed(mean.base) : "…", "of-base"),
-    one("the class", mean?.class === undefined ? "…" : fixed(mean.class), "of-class"),
+    one("the class, later half", mean?.class === undefined ? "…" : fixed(mean.class), "of-class"),
     one("the target", mean ? fixed(mean.target) : "…", "of-target"),
     one("R-hat between chains", rhat == null ? "…" : rhat > 1e8 ? "∞" : rhat.toFixed(3)),
     one(`states of ${many(all.drafts, "chain")}`, states.toLocaleString("en")),

@@ -15,7 +15,7 @@ from qalign_core.decide.rules import effective_sample_size, importance_weights, 
 from qalign_core.protocols import AnswerExtractor
 from qalign_core.types import ScoredResponse, Step
 
-MOST_ANSWERS = 5
+MOST_ANSWERS = 4
 """Answers of a vote that are shown."""
 
 
@@ -112,6 +112,7 @@ def of_class(room: Room, now: float) -> dict[str, Any]:
 class Figures:
     """What the class says as one sampler, beside the model alone and the target.
 
+    The mean is that of each chain's later half: the first remembers the first draft.
     It copies what it needs of a room when it is made, so that `told` may be called in a thread.
     """
 
@@ -140,7 +141,8 @@ class Figures:
             }
         if self._chains:
             states = [state for chain in self._chains.values() for state in chain]
-            told["mean"]["class"] = math.fsum(state.reward for state in states) / len(states)
+            later = [s.reward for chain in self._chains.values() for s in chain[len(chain) // 2 :]]
+            told["mean"]["class"] = math.fsum(later) / len(later)
             told["states"] = len(states)
             told["votes"] |= {
                 "class": _shares(states, self._read),
