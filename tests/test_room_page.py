@@ -165,12 +165,7 @@ async def test_one_step_then_all_chains_run_on_one_trace_until_they_are_paused(r
     assert await lead.locator(".room-single").count() == 1
     await lead.wait_for_selector(".room-votes .room-bar")
     await lead.wait_for_selector(".room-side.room-alone")
-    for name in (
-        "mean reward, model alone",
-        "the class, later half",
-        "the target",
-        "R-hat between chains",
-    ):
+    for name in ("mean reward: model alone", "class, later half", "target", "R-hat of the chains"):
         assert await lead.locator(f".room-numbers dt:text-is('{name}')").count() == 1
     await lead.keyboard.press("Space")
     await lead.wait_for_selector("text=Run")

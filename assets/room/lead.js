@@ -284,7 +284,7 @@ function questionScene() {
 function classScene(lead) {
   const picture = h("div.picture");
   const wait = h("p.quiet");
-  const key = h("p.key", h("i.k-pooled"), "the class, later half", h("i.k-alone"), word("base", "model alone"),
+  const key = h("p.key", h("i.k-pooled"), "the class", h("i.k-alone"), word("base", "model alone"),
     h("i.k-target"), word("target", "target"));
   const numbers = h("dl.numbers");
   const verdict = h("p.verdict");
@@ -320,7 +320,7 @@ function classScene(lead) {
   function draw(room, all, figures, chains) {
     order = [...chains.keys()].sort((a, b) => a - b);
     at = all.single;
-    const { base = [], weights = [], worth = 0, mean, votes = {} } = figures;
+    const { base = [], weights = [], worth = 0, votes = {} } = figures;
     const box = picture.getBoundingClientRect();
     const told = { chains, base, weights, worth, steps: room.steps, single: at };
     picture.replaceChildren(drawClass(told, Math.max(300, box.width), Math.max(200, box.height)));
@@ -336,7 +336,7 @@ function classScene(lead) {
     put(leading, n ? `${n} of ${many(chains.size, "chain")} would say ${answer}` : "");
     show(less, order.length > 1);
     show(more, order.length > 1);
-    numbers.replaceChildren(...cells(room, all, figures, mean));
+    numbers.replaceChildren(...cells(room, figures));
     put(verdict, figures.trust?.says ?? "");
   }
 
@@ -345,19 +345,17 @@ function classScene(lead) {
 
 /**
  * @param {RoomTold} room
- * @param {ClassTold} all
  * @param {Figures} figures
- * @param {Figures["mean"]} mean
  */
-function cells(room, all, { rhat, states = 0 }, mean) {
+function cells(room, { rhat, states = 0, mean }) {
   const one = (/** @type {string} */ name, /** @type {string} */ value, kind = "") =>
     h(`div.${kind}`, h("dt", name), h("dd", value));
   return [
-    one("mean reward, model alone", mean ? fixed(mean.base) : "…", "of-base"),
-    one("the class, later half", mean?.class === undefined ? "…" : fixed(mean.class), "of-class"),
-    one("the target", mean ? fixed(mean.target) : "…", "of-target"),
-    one("R-hat between chains", rhat == null ? "…" : rhat > 1e8 ? "∞" : rhat.toFixed(3)),
-    one(`states of ${many(all.drafts, "chain")}`, states.toLocaleString("en")),
+    one("mean reward: model alone", mean ? fixed(mean.base) : "…", "of-base"),
+    one("class, later half", mean?.class === undefined ? "…" : fixed(mean.class), "of-class"),
+    one("target", mean ? fixed(mean.target) : "…", "of-target"),
+    one("R-hat of the chains", rhat == null ? "…" : rhat > 1e8 ? "∞" : rhat.toFixed(3)),
+    one("states", states.toLocaleString("en")),
     one("β", plain(room.beta)),
   ];
 }
