@@ -269,8 +269,8 @@ function questionScene() {
         ? `${said.reduce((n, [, m]) => n + m, 0)} of ${here} have answered` : "");
       if (key === drawn) return;
       drawn = key;
-      put(place, `${stop.lesson}, on its page`);
-      place.setAttribute("href", `./?lesson=${stop.name}`);
+      put(place, `${stop.lesson}: show it on its page`);
+      place.setAttribute("href", `./?lesson=${stop.name}&stop=${stop.k + 1}&present=1`);
       put(title, stop.title);
       put(text, stop.text);
       put(asked, stop.ask?.question ?? "");
