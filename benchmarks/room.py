@@ -49,17 +49,20 @@ class Screen:
 class Room:
     """An open room of a server, as its instructor and its members see it."""
 
-    def __init__(self, client: httpx.AsyncClient, address: str) -> None:
-        self._client, self._address = client, address
+    def __init__(
+        self, asking: httpx.AsyncClient, following: httpx.AsyncClient, address: str
+    ) -> None:
+        # two: a client looks through all its connections at every request
+        self._asking, self._following, self._address = asking, following, address
         self.code = self._lead = ""
         self.lead = Screen("")
         self.members: list[Screen] = []
         self._tasks: list[asyncio.Task[None]] = []
 
     async def ask(self, what: str, token: str = "", **said: Any) -> dict[str, Any]:
-        head = {"Authorization": f"Bearer {token}"}
+        head = {"Authorization": f"Bearer {token}"} if token else {}
         body = {"code": self.code, **said}
-        answer = await self._client.post(f"{self._address}/room/{what}", json=body, headers=head)
+        answer = await self._asking.post(f"{self._address}/room/{what}", json=body, headers=head)
         answer.raise_for_status()
         found: dict[str, Any] = answer.json()
         return found
@@ -96,7 +99,7 @@ class Room:
     async def _events(self, screen: Screen) -> AsyncIterator[dict[str, Any]]:
         head = {"Authorization": f"Bearer {screen.token}"}
         where = f"{self._address}/room/follow?code={self.code}"
-        async with self._client.stream("GET", where, headers=head) as answer:
+        async with self._following.stream("GET", where, headers=head) as answer:
             answer.raise_for_status()
             async for line in answer.aiter_lines():
                 if line.startswith("data:"):
@@ -138,11 +141,14 @@ def at_95(values: list[float]) -> float:
 
 async def measure(n_members: int, minutes: float) -> None:
     problem = load_problems("assets/tasks/in_distribution.jsonl")[0]
-    limits = httpx.Limits(max_connections=None)
+    few, all_ = httpx.Limits(max_connections=16), httpx.Limits(max_connections=None)
     with contextlib.closing(Server()) as server:
-        async with httpx.AsyncClient(timeout=None, limits=limits) as client:
-            await server.ready(client)
-            room = Room(client, server.address.removesuffix("/gradio_api"))
+        async with (
+            httpx.AsyncClient(timeout=None, limits=few) as asking,
+            httpx.AsyncClient(timeout=None, limits=all_) as following,
+        ):
+            await server.ready(asking)
+            room = Room(asking, following, server.address.removesuffix("/gradio_api"))
             await room.open(n_members, prompt=problem.prompt, beta=1)
             await room.until(lambda: room.lead.told["class"]["pool"] >= 200)  # the models are warm
             shown = [await predict(room)]
