@@ -21,6 +21,7 @@ from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
 from threadpoolctl import threadpool_limits
 
+from components.common.later import routes
 from components.common.theme import head, theme
 from components.compare.page import build_compare_page
 from components.door import Door
@@ -114,7 +115,7 @@ def launch_options(runs: Runs | None = None) -> dict[str, object]:
     """
     mcp = {"mcp_server": True} if os.environ.get("QALIGN_MCP") == "1" else {}
     hall = Hall(runs or Runs(), Course(entries(), _taught), Caps.from_environment(os.environ))
-    app_kwargs = {"middleware": MIDDLEWARE, "routes": room_routes(hall)}
+    app_kwargs = {"middleware": MIDDLEWARE, "routes": [*room_routes(hall), *routes()]}
     return {**LAUNCH, **mcp, "theme": theme(), "head": head(), "app_kwargs": app_kwargs}
 
 

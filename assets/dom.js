@@ -133,7 +133,7 @@ export function differs() {
 }
 
 /** The paths of icons, in a box of 24 by 24; those of `FILLED` are areas, the others lines. */
-const ICONS = {
+export const ICONS = {
   play: "M7 4.5v15l13-7.5z",
   pause: "M6 4.5h4.5v15H6zM13.5 4.5H18v15h-4.5z",
   back: "M18 5v14l-9-7zM6 5h2.5v14H6z",

@@ -2,31 +2,17 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import shlex
 
 import pytest
 from browser import ROOT
-from test_export import PLAYING
-from traces import toy_trace
 
 from components.watch.gallery import gallery, page_parts, recorded_text
 from qalign_core.cli import main
 from qalign_core.export.page import as_data, page
-from qalign_core.runs.trace import load_trace, parse_trace
+from qalign_core.runs.trace import load_trace
 
-COLOURS = """async (file) => {
-  const image = new Image();
-  image.src = `data:image/png;base64,${file}`;
-  await image.decode();
-  const canvas = document.createElement("canvas");
-  [canvas.width, canvas.height] = [image.width, image.height];
-  const pen = canvas.getContext("2d");
-  pen.drawImage(image, 0, 0);
-  const { data } = pen.getImageData(0, 0, image.width, image.height);
-  return [...new Set(new Uint32Array(data.buffer))].slice(0, 100);
-}"""
 API = "document.querySelector('#watch-player .qp').qalign"
 ENTRIES = gallery()
 EMBEDDED = [
@@ -133,34 +119,3 @@ async def test_the_list_is_left_by_escape_and_asks_for_no_trace(visit, toy_app):
     assert not await page.locator(".qg-list").is_visible()
     assert await page.evaluate("document.activeElement.textContent.trim()") == "Gallery"
     assert await page.evaluate(f"{API}.text") == before
-
-
-@pytest.mark.asyncio(loop_scope="session")
-async def test_a_run_is_saved_as_a_page_that_plays(visit, toy_app, tmp_path):
-    page = await visit(toy_app)
-    text = toy_trace(12).replace("The answer", "<!-- </script> The answer")
-    await page.evaluate(f"text => {API}.open(text, 'Mine')", text)
-    async with page.expect_download() as saving:
-        await page.get_by_role("button", name="Save as a page").click()
-    path = tmp_path / "saved.html"
-    await (await saving.value).save_as(path)
-    saved = await visit(path.as_uri())
-    await saved.locator(PLAYING).wait_for()
-    assert saved.hosts == {""}
-    lines = await saved.evaluate(f"{API.replace('#watch-player ', '')}.text")
-    assert parse_trace(lines) == parse_trace(text)
-    assert json.loads(lines.splitlines()[0])["prompt"] == parse_trace(text).header.prompt
-
-
-@pytest.mark.asyncio(loop_scope="session")
-@pytest.mark.parametrize("dark", [False, True])
-async def test_a_step_is_saved_as_a_picture_that_is_not_empty(visit, toy_app, tmp_path, dark):
-    page = await visit(toy_app, dark=dark)
-    await page.evaluate(f"{API}.seek(3)")
-    async with page.expect_download() as saving:
-        await page.get_by_role("button", name="Save as a picture").click()
-    path = tmp_path / (await saving.value).suggested_filename
-    await (await saving.value).save_as(path)
-    assert path.name == "qalign-step-3.png"
-    colours = await page.evaluate(COLOURS, base64.b64encode(path.read_bytes()).decode())
-    assert len(colours) > 20

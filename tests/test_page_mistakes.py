@@ -49,10 +49,18 @@ async def says(page, selector: str, words: str) -> None:
     )
 
 
+async def press_copy(page) -> None:
+    """Press "Copy link", on Watch in the menu of what can be saved."""
+    menu = page.get_by_role("button", name="Save…").locator("visible=true")
+    if await menu.count():
+        await menu.click()
+    await page.get_by_role("button", name="Copy link").locator("visible=true").click()
+
+
 async def copied(page) -> dict[str, str]:
     """The query of the link that the button copies, by name."""
     await page.evaluate(FORGET)
-    await page.get_by_role("button", name="Copy link").locator("visible=true").click()
+    await press_copy(page)
     await shows(page, "copied !== ''")
     found = parse_qs(urlsplit(await page.evaluate("copied")).query)
     return {name: values[0] for name, values in found.items()}
@@ -125,7 +133,7 @@ async def test_the_link_of_an_opened_trace_draws_its_run_again(visit, toy_app, t
     found = Run.read(query)
     header = parse_trace(toy_trace(6, seed=3, beta=0.5)).header
     assert found == header.run
-    await says(page, ".qp-note", "It draws the run of this file again.")
+    await says(page, ".qs-said", "It draws the run of this file again.")
 
 
 async def test_an_opened_trace_that_cannot_be_linked_says_so(visit, toy_app, tmp_path):
@@ -133,8 +141,8 @@ async def test_an_opened_trace_that_cannot_be_linked_says_so(visit, toy_app, tmp
     text = toy_trace(6).replace('"temperature":1.0', '"temperature":"hot"', 1)
     async with page.expect_response(lambda answer: "component_server" in answer.url):
         await open_file(page, tmp_path, text)
-    await page.get_by_role("button", name="Copy link").locator("visible=true").click()
-    await says(page, ".qp-note", "This file cannot be linked. line 1 of the trace has temperature")
+    await press_copy(page)
+    await says(page, ".qs-said", "This file cannot be linked. line 1 of the trace has temperature")
 
 
 async def test_a_link_has_the_state_of_its_own_page_only(visit, toy_app):

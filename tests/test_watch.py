@@ -291,9 +291,11 @@ async def test_a_new_problem_has_a_known_answer_and_is_run(visit, toy_app):
 async def test_a_trace_is_downloaded_and_opened_again(visit, toy_app, tmp_path):
     page = await visit(toy_app)
     async with page.expect_download() as waiting:
-        await page.locator("#watch-player").get_by_text("Download trace").click()
+        await page.get_by_role("button", name="Save…").click()
+        await page.get_by_role("button", name="Trace as JSON lines").click()
     path = tmp_path / "run.jsonl"
     await (await waiting.value).save_as(path)
+    await page.keyboard.press("Escape")
     assert parse_trace(path.read_text(encoding="utf-8")).steps
     for text, said in ((toy_trace(6), "Opened file"), ("{}", None)):
         path.write_text(text, encoding="utf-8")

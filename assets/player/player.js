@@ -46,7 +46,7 @@ import { LAST, narrate, plain, visible } from "./words.js";
  * @property {(tab: string) => void} openTab
  * @property {(now: number) => void} render
  * @property {{ t: number, phase: number, playing: boolean, source: string, chain: number,
- *   last: number }} position
+ *   last: number, burnIn: number }} position
  * @property {Trace} trace
  * @property {string} text
  */
@@ -441,7 +441,7 @@ export function mount(element, options = {}) {
     },
     get position() {
       const { t, phase, playing } = clock;
-      return { t, phase, playing, source, chain: chainId, last: last() };
+      return { t, phase, playing, source, chain: chainId, last: last(), burnIn };
     },
     get trace() {
       return trace;

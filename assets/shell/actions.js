@@ -4,6 +4,7 @@ import { link } from "./address.js";
 import { LIMITS, TraceError } from "../player/parse.js";
 
 /** @typedef {import("../player/player.js").Player} Player */
+/** @typedef {import("../export/export.js").Tell} Tell */
 
 const END = '{"type":"end","reason":"stopped","message":""}\n';
 
@@ -13,6 +14,12 @@ const END = '{"type":"end","reason":"stopped","message":""}\n';
 
 /** @param {Player} player */
 const fileName = ({ trace }) => `qalign-seed-${trace.header.seed ?? 0}`;
+
+/** What saves: fetched when it is first asked for, and then a global. */
+export async function saver() {
+  await import(new URL("save.js", document.baseURI).href);
+  return /** @type {any} */ (window).QAlignSave;
+}
 
 /** @param {Player} player */
 export function downloadTrace(player) {
@@ -25,14 +32,15 @@ export function downloadTrace(player) {
  * @param {Player} player
  * @param {PageMaker} server
  * @param {string} run its name in the gallery, if it is there
+ * @param {Tell} tell
  */
-export async function savePage(player, server, run) {
+export async function savePage(player, server, run, tell) {
   const text = player.text;
   const header = text.slice(0, text.indexOf("\n"));
   const said = await server.page_parts({ header, run })
     .catch(() => ({ error: "The server did not answer." }));
   if ("error" in said) {
-    player.tell(`The page was not saved. ${said.error}`);
+    tell(`The page was not saved. ${said.error}`);
     return;
   }
   // as qalign_core/export/page.py: in JSON a "<" stands in strings alone
@@ -57,15 +65,15 @@ export function openTrace(player, opened) {
 }
 
 /**
- * @param {Player} player
  * @param {string} what the link has, as a sentence
+ * @param {Tell} tell
  */
-export async function copyLink(player, what) {
+export async function copyLink(what, tell) {
   const address = link();
   try {
     await window.navigator.clipboard.writeText(address);
-    player.tell(`The link is on the clipboard. ${what}`.trim());
+    tell(`The link is on the clipboard. ${what}`.trim());
   } catch {
-    player.tell(`${what} Copy this link: ${address}`.trim());
+    tell(`${what} Copy this link: ${address}`.trim());
   }
 }

@@ -1,13 +1,12 @@
 /* What belongs to the pages and not to the player: the settings drawer, the address bar, the status
    line, and the notice that settings have changed. */
 import { amend, link, opened, remember, turnTo } from "./address.js";
-import { copyLink, downloadTrace, openTrace, savePage } from "./actions.js";
+import { copyLink, downloadTrace, openTrace, savePage, saver } from "./actions.js";
 import { betaSlider } from "./beta.js";
 import { diagnostics, enough } from "./diagnostics.js";
 import { closeFromOutside, onOpened, showDrawer } from "./drawer.js";
 import { follow, listen } from "./glossary.js";
 import { RUN, SET, STEP, named, namesRun, pageOf, stepOf } from "./links.js";
-import { savePicture } from "./picture.js";
 import { QAlignPresenter } from "../presenter/presenter.js";
 import { put } from "../dom.js";
 
@@ -16,6 +15,7 @@ import { put } from "../dom.js";
 /** @typedef {{ query: string } | { error: string }} Linked */
 /** @typedef {{ link_of: (header: string) => Promise<Linked> }} Linker */
 /** @typedef {Linker & import("./actions.js").PageMaker} Server */
+/** @typedef {import("./actions.js").Tell} Tell */
 
 const ACTIVE = ["loading", "queued", "sampling"];
 /** The link names a run of its own, so the recorded run is not what its step belongs to. */
@@ -134,6 +134,27 @@ async function linkFile(api, server) {
   else remember("watch", keepingStep("watch", said.query));
 }
 
+/**
+ * All that can be taken home of what the player shows.
+ * @param {Player} api
+ * @param {Server} server
+ */
+async function save(api, server) {
+  const element = document.querySelector("#watch-player .qp");
+  try {
+    (await saver()).open(api, element, {
+      page: (/** @type {Tell} */ tell) => savePage(api, server, fromGallery, tell),
+      trace: () => downloadTrace(api),
+      link(/** @type {Tell} */ tell) {
+        if (shown === "file" && unlinked) tell(unlinked);
+        else copyLink(shown === "file" ? "It draws the run of this file again." : "", tell);
+      },
+    });
+  } catch {
+    api.tell("The server did not answer: nothing can be saved now.");
+  }
+}
+
 /** @param {Player} api */
 function sayUnseen(api) {
   if (isRunning()) api.tell("The live run goes on unseen; Stop ends it.");
@@ -230,15 +251,9 @@ export const QAlignShell = {
    * @returns {Record<string, (player: Player) => unknown>}
    */
   actions: (server) => ({
-    "Download trace": downloadTrace,
-    "Save as a picture": savePicture,
-    "Save as a page": (api) => savePage(api, server, fromGallery),
     "Presenter’s view": QAlignPresenter.enter,
+    "Save…": (api) => save(api, server),
     "Open a trace": (api) => openTrace(api, () => linkFile(api, server)),
-    "Copy link"(api) {
-      if (shown === "file" && unlinked) api.tell(unlinked);
-      else copyLink(api, shown === "file" ? "It draws the run of this file again." : "");
-    },
   }),
   /** @type {(...given: [any, any, any, any, any]) => void} */
   beta(element, props, trigger, server, watch) {

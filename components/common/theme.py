@@ -67,7 +67,8 @@ def head() -> str:
     """The page's head: what the pages bring of their own, style and script, in the page itself."""
     names = ("player", "shell", "gallery", "compare", "lab", "learn", "presenter")
     parts = [ASSETS / name / name for name in names]
-    sheets = (part.with_suffix(".css").read_text(encoding="utf-8") for part in parts)
+    styled = [*parts, ASSETS / "export" / "export"]
+    sheets = (part.with_suffix(".css").read_text(encoding="utf-8") for part in styled)
     css = dictionary.style() + "".join(sheets)
     script = dictionary.script() + bundle(*(part.with_suffix(".js") for part in parts))
     plotly = "" if plotly_module() else f"<script>{get_plotlyjs()}</script>"

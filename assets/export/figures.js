@@ -1,0 +1,111 @@
+/* Figures as files: the player's own, from how they stand on the page, and Plotly's, by Plotly. */
+import { saveFile } from "../files.js";
+import { measurer, png } from "./canvas.js";
+import { about } from "./step.js";
+import { BOLD, drawing, markup, text, wrap } from "./svg.js";
+
+/** @typedef {import("./svg.js").Shape} Shape */
+/** @typedef {import("./step.js").Moment} Moment */
+
+export const KINDS = /** @type {const} */ (["svg", "png"]);
+const SHARP = 3; // pixels of a figure's PNG for one of the page
+const MARGIN = 16;
+const HEAD = 40; // for the title
+const LOOKS = ["fill", "fill-opacity", "stroke", "stroke-width", "stroke-dasharray", "opacity",
+  "font-size", "font-weight"];
+const UNSEEN = /^(g|clipPath|title)$/;
+const OURS = /^(class|style|role|tabindex|aria-.*|data-.*)$/;
+
+/**
+ * A file of a drawing.
+ * @param {string} name without its ending
+ * @param {Shape} shape
+ * @param {typeof KINDS[number]} kind
+ * @param {number} [scale] pixels of a PNG for one of the drawing
+ */
+export async function saveDrawing(name, shape, kind, scale = SHARP) {
+  if (kind === "svg") saveFile(`${name}.svg`, "image/svg+xml", markup(shape));
+  else saveFile(`${name}.png`, "image/png", await png(shape, scale));
+}
+
+/**
+ * What a style sheet makes of an element, written into it; null for what is not shown.
+ * @param {Node} node
+ * @returns {Shape | string | null}
+ */
+function copied(node) {
+  if (!(node instanceof Element)) return node.textContent;
+  const style = getComputedStyle(node);
+  if (style.display === "none") return null;
+  const own = [...node.attributes].filter(({ name }) => !OURS.test(name))
+    .map(({ name, value }) => [name, value]);
+  const drawn = UNSEEN.test(node.tagName) ? [] : LOOKS.map((look) =>
+    [look, style.getPropertyValue(look)]);
+  return [node.tagName, { ...Object.fromEntries(own), ...Object.fromEntries(drawn) },
+    ...[...node.childNodes].map(copied)];
+}
+
+/**
+ * The signs under a figure and what they stand for.
+ * @param {Element | null} key
+ * @param {string} soft
+ * @returns {(Shape | string)[]}
+ */
+const keyOf = (key, soft) => [...key?.childNodes ?? []].flatMap((node) => (node instanceof Element
+  && node.tagName === "B" ? [/** @type {Shape} */ (["tspan",
+    { fill: getComputedStyle(node).color, ...BOLD }, ` ${node.textContent} `])]
+  : [/** @type {Shape} */ (["tspan", { fill: soft }, node.textContent])]));
+
+/**
+ * A figure of the page as a drawing with its title.
+ * @param {string} title
+ * @param {SVGSVGElement} svg
+ * @param {Record<string, string>} c colours
+ * @param {Moment} moment
+ */
+function asDrawing(title, svg, c, { trace }) {
+  const { width, height } = svg.viewBox.baseVal;
+  const figure = svg.closest("figure");
+  const value = figure?.querySelector("figcaption .qp-value")?.textContent ?? "";
+  const whole = Math.max(width, 360);
+  const lines = wrap(value, whole, 13, measurer());
+  const key = keyOf(figure?.querySelector(".qp-key") ?? null, c.soft);
+  const top = HEAD + 18 * lines.length;
+  return drawing(whole + 2 * MARGIN, top + height + (key.length ? 40 : MARGIN), c.card,
+    `${title}: ${value}`, about(trace),
+    text(MARGIN, 26, 15, c.ink, title, BOLD),
+    ...lines.map((line, k) => text(MARGIN, 46 + 18 * k, 13, c.soft, line)),
+    ["g", { transform: `translate(${MARGIN} ${top})` }, ...[...svg.childNodes].map(copied)],
+    key.length ? text(MARGIN, top + height + 24, 12, c.soft, key) : null);
+}
+
+/**
+ * The figures that stand in a player.
+ * @param {Element} player
+ * @param {Record<string, string>} c colours
+ * @param {Moment} moment
+ */
+export function figuresOf(player, c, moment) {
+  return [...player.querySelectorAll("figure.qp-panel > svg, .qp-view > svg")].map((svg) => {
+    const caption = svg.closest("figure")?.querySelector("figcaption");
+    const title = caption?.firstChild?.textContent ?? "Family tree";
+    const figure = /** @type {SVGSVGElement} */ (svg);
+    return { title, draw: () => asDrawing(title, figure, c, moment) };
+  });
+}
+
+/**
+ * A figure of Plotly's as a file, in the colours of a light page, as they are in print.
+ * @param {any} graph its element
+ * @param {typeof KINDS[number]} kind
+ * @param {string} name
+ */
+export async function savePlot(graph, kind, name) {
+  const { data, layout, offsetWidth: width, offsetHeight: height } = graph;
+  const { Plotly } = /** @type {any} */ (window);
+  const figure = { data, layout: { ...layout, paper_bgcolor: "#ffffff" } };
+  const address = await Plotly.toImage(figure, { format: kind, width, height,
+    scale: kind === "png" ? SHARP : 1 });
+  const file = await (await fetch(address)).blob();
+  saveFile(`${name}.${kind}`, file.type, file);
+}

@@ -1,0 +1,153 @@
+"""What is saved from the page: pictures, animations and figures are whole, their texts inert."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from browser import ROOT
+from PIL import Image, ImageSequence
+from test_export import PLAYING
+from traces import HOSTILE, hostile_trace, toy_trace
+
+from qalign_core.runs.trace import parse_trace
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+API = "document.querySelector('#watch-player .qp').qalign"
+DRAWN = {
+    *("svg", "title", "desc", "g", "rect", "text", "tspan", "path", "circle", "line"),
+    "clipPath",
+}
+RECORDED = ROOT / "assets" / "runs" / "watch.jsonl"
+PANELS = 4
+"""Figures that stand in the player: votes, trace, histogram and acceptance."""
+
+
+async def opened(visit, address: str, trace: str, step: int, **look):
+    """The menu of what can be saved of a step of a trace."""
+    page = await visit(address, reduced=True, **look)
+    await page.evaluate(f"text => {API}.open(text, 'Mine')", trace)
+    await page.evaluate(f"{API}.seek({step})")
+    await page.get_by_role("button", name="Save…").click()
+    await page.wait_for_selector(".qs-dialog[open]")
+    return page
+
+
+async def saved(page, button: str, folder: Path) -> Path:
+    """The file that a button of the menu saves."""
+    async with page.expect_download() as saving:
+        await page.get_by_role("button", name=button, exact=True).click()
+    path = folder / (await saving.value).suggested_filename
+    await (await saving.value).save_as(path)
+    return path
+
+
+async def figures(page) -> list[str]:
+    return await page.locator(".qs-figures li > span").all_inner_texts()
+
+
+def drawing(path: Path) -> tuple[set[str], str]:
+    """The elements of a drawing, and what it says; there is nothing in it but these."""
+    elements = list(ElementTree.parse(path).iter())
+    names = {element.tag.removeprefix("{http://www.w3.org/2000/svg}") for element in elements}
+    given = {name for element in elements for name in element.attrib}
+    assert {name for name in given if re.match(r"on|.*href|style|class", name)} == set()
+    return names, " ".join(text for element in elements for text in element.itertext())
+
+
+def colours(path: Path) -> int:
+    """How many colours a picture has, a hundred at most."""
+    with Image.open(path) as picture:
+        return len(picture.convert("RGB").getcolors(2**24) or ())
+
+
+async def test_a_run_is_saved_as_a_page_that_plays(visit, toy_app, tmp_path):
+    text = toy_trace(12).replace("The answer", "<!-- </script> The answer")
+    page = await opened(visit, toy_app, text, 3)
+    path = await saved(page, "Page as HTML", tmp_path)
+    again = await visit(path.as_uri())
+    await again.locator(PLAYING).wait_for()
+    assert again.hosts == {""}
+    lines = await again.evaluate(f"{API.replace('#watch-player ', '')}.text")
+    assert parse_trace(lines) == parse_trace(text)
+    assert json.loads(lines.splitlines()[0])["prompt"] == parse_trace(text).header.prompt
+
+
+@pytest.mark.parametrize("dark", [False, True])
+async def test_a_step_and_every_figure_are_saved_as_drawings_and_as_pictures(
+    visit, toy_app, tmp_path, dark
+):
+    page = await opened(visit, toy_app, RECORDED.read_text("utf-8"), 12, dark=dark)
+    step = await saved(page, "Step as SVG", tmp_path)
+    assert step.name == "qalign-seed-85-step-12.svg"
+    names, said = drawing(step)
+    assert names <= DRAWN
+    for words in ("June owns 30 coins.", "Step 12", "u = 0.473", "Rejected", "58 ✓", "β = 1"):
+        assert words in said
+    picture = await saved(page, "Step as PNG", tmp_path)
+    with Image.open(picture) as image:
+        assert image.size == (2560, 1440)
+        dark_ground = sum(image.convert("RGB").getpixel((4, 4))) < 200
+    assert dark_ground == dark
+    assert colours(picture) > 20
+    titles = await figures(page)
+    assert len(titles) == PANELS
+    for title in titles[: PANELS if not dark else 1]:
+        names, said = drawing(await saved(page, f"{title} as SVG", tmp_path))
+        assert names <= DRAWN
+        assert title in said
+        assert colours(await saved(page, f"{title} as PNG", tmp_path)) > 20
+
+
+async def test_hostile_texts_are_texts_in_what_is_saved(visit, toy_app, tmp_path):
+    page = await opened(visit, toy_app, hostile_trace(), 2)
+    files = [await saved(page, "Step as SVG", tmp_path)]
+    files += [await saved(page, f"{title} as SVG", tmp_path) for title in await figures(page)]
+    told = ""
+    for names, said in map(drawing, files):
+        assert names <= DRAWN
+        told += said
+    assert HOSTILE[0] in told
+    assert HOSTILE[3] in told
+    assert "\u202e" not in told
+    assert await page.evaluate("window.hit") is None
+
+
+async def test_a_gif_of_20_steps_is_small_and_each_of_its_pictures_another(
+    visit, toy_app, tmp_path
+):
+    page = await opened(visit, toy_app, RECORDED.read_text("utf-8"), 12)
+    await page.get_by_label("First step").fill("1")
+    await page.get_by_label("Last step").fill("20")
+    await page.get_by_label("Seconds a step").select_option("2")
+    path = await saved(page, "Animation as GIF", tmp_path)
+    assert path.name == "qalign-seed-85-steps-1-to-20.gif"
+    assert path.stat().st_size <= 3_000_000
+    with Image.open(path) as gif:
+        frames = [
+            (each.info["duration"], each.convert("RGB").tobytes())
+            for each in ImageSequence.Iterator(gif)
+        ]
+        assert gif.size == (960, 540)
+    assert sum(ms for ms, _ in frames) == 20 * 2000
+    assert len(frames) == len({pixels for _, pixels in frames}) == 3 * 20
+
+
+async def test_an_animation_can_be_cancelled_and_a_video_is_one(visit, toy_app, tmp_path):
+    page = await opened(visit, toy_app, toy_trace(64), 64)
+    await page.get_by_label("First step").fill("5")
+    await page.get_by_label("Last step").fill("2")
+    await page.get_by_role("button", name="Animation as GIF").click()
+    await page.get_by_text("Choose steps from 0 to 64, 200 of them at most.").wait_for()
+    await page.get_by_label("First step").fill("0")
+    await page.get_by_label("Last step").fill("64")
+    await page.get_by_role("button", name="Animation as GIF").click()
+    await page.get_by_role("button", name="Cancel").click()
+    await page.get_by_text("Cancelled: nothing was saved.").wait_for()
+    await page.get_by_label("Last step").fill("1")
+    video = await saved(page, "Animation as video", tmp_path)
+    head = video.read_bytes()[:12]
+    assert head[4:8] == b"ftyp" if video.suffix == ".mp4" else head[:4] == b"\x1a\x45\xdf\xa3"
