@@ -60,6 +60,23 @@ def test_the_scripts_run_before_any_module_script_of_gradios():
     assert "sourceMappingURL" not in head()
 
 
+def test_what_saves_and_the_encoders_of_others_are_not_in_the_head():
+    there, asked_for = head(), bundle(ROOT / "assets/export/export.js")
+    for name in ("drawStep", "framesOf", "GIFEncoder"):
+        assert name in asked_for
+        assert name not in there
+
+
+def test_the_scripts_of_others_are_named_with_their_versions_and_have_their_licences():
+    vendor = ROOT / "assets" / "vendor"
+    told = (vendor / "README.md").read_text(encoding="utf-8")
+    scripts = [path for path in vendor.iterdir() if path.suffix not in (".md", ".LICENSE")]
+    assert len(scripts) == 2
+    for path in scripts:
+        assert re.search(rf"\| `{path.name}` \| .* \d+\.\d+\.\d+, .* \| (MIT|MPL-2\.0) \|", told)
+        assert path.with_suffix(".LICENSE").stat().st_size > 1000
+
+
 def test_a_module_runs_once_after_what_it_imports_and_its_exports_become_the_pages(tmp_path):
     page = write(
         tmp_path,

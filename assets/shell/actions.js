@@ -1,4 +1,5 @@
 /* What can be done with the player's trace. */
+import { put } from "../dom.js";
 import { chooseFile, saveFile } from "../files.js";
 import { link } from "./address.js";
 import { LIMITS, TraceError } from "../player/parse.js";
@@ -76,4 +77,21 @@ export async function copyLink(what, tell) {
   } catch {
     tell(`${what} Copy this link: ${address}`.trim());
   }
+}
+
+/** Buttons under a figure save that (components/common/saving.py). */
+export function listenForFigures() {
+  document.addEventListener("click", async ({ target }) => {
+    const pressed = /** @type {HTMLElement | null} */ (
+      /** @type {Element} */ (target).closest("[data-save]"));
+    if (!pressed) return;
+    const { save, figure } = pressed.dataset;
+    const at = `#${figure}`;
+    const graph = document.querySelector(`${at}.js-plotly-plot, ${at} .js-plotly-plot`);
+    try {
+      await (await saver()).plot(graph, save, figure);
+    } catch {
+      put(pressed, "Not saved: try again");
+    }
+  });
 }

@@ -1,7 +1,14 @@
 /* What belongs to the pages and not to the player: the settings drawer, the address bar, the status
    line, and the notice that settings have changed. */
 import { amend, link, opened, remember, turnTo } from "./address.js";
-import { copyLink, downloadTrace, openTrace, savePage, saver } from "./actions.js";
+import {
+  copyLink,
+  downloadTrace,
+  listenForFigures,
+  openTrace,
+  savePage,
+  saver,
+} from "./actions.js";
 import { betaSlider } from "./beta.js";
 import { diagnostics, enough } from "./diagnostics.js";
 import { closeFromOutside, onOpened, showDrawer } from "./drawer.js";
@@ -202,6 +209,7 @@ function openPage(name) {
 closeFromOutside();
 forgetAnswers();
 listen();
+listenForFigures();
 
 /** What Gradio's events and components call. */
 export const QAlignShell = {

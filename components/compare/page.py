@@ -14,6 +14,7 @@ from components.common.folding import fold
 from components.common.foreign import foreign_line
 from components.common.form import RunForm
 from components.common.new_problem import KINDS
+from components.common.saving import save_line
 from components.common.status import (
     next_problem,
     stale_line,
@@ -265,6 +266,7 @@ def build_compare_page(runs: Runs, demo: gr.Blocks, watched: RunForm | None = No
             elem_classes="qc-plot",
             **PLOT,
         )
+        gr.HTML(save_line("compare-curves"), **PLAIN)
         gr.HTML(f'<p class="qc-sub">{COUNTED}</p>', elem_id="compare-counted", **PLAIN)
         _heading(
             "Which rewards did they see?",
@@ -282,6 +284,7 @@ def build_compare_page(runs: Runs, demo: gr.Blocks, watched: RunForm | None = No
             elem_classes="qc-plot",
             **PLOT,
         )
+        gr.HTML(save_line("compare-histograms"), **PLAIN)
     ranks = gr.HTML(value="", html_template="<i hidden></i>", js_on_load=RANKS)
     saver = gr.HTML(value="", html_template="<i hidden></i>", js_on_load=SAVER)
     shown = gr.State(Shown(recorded))

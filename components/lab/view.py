@@ -15,6 +15,7 @@ import gradio as gr
 import numpy as np
 import orjson
 
+from components.common.saving import save_line
 from components.common.theme import plotly_module
 from components.lab.style import HEIGHT, Figure, Words
 
@@ -22,7 +23,7 @@ FIGURE = """<section class="lab-figure"><h2>{title}</h2>
 <div class="lab-plot" id="lab-{name}" role="group" aria-label="{title}"
 style="min-height: {height}px"></div>
 <details id="lab-{name}-open"><summary>Show the numbers</summary>
-<div id="lab-{name}-numbers"></div></details></section>"""
+<div id="lab-{name}-numbers"></div></details>{save}</section>"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,12 @@ def view(
         heights: of figures that are not as high as others: nothing moves when they are drawn.
     """
     places = "".join(
-        FIGURE.format(name=name, title=html.escape(title), height=heights.get(name, HEIGHT))
+        FIGURE.format(
+            name=name,
+            title=html.escape(title),
+            height=heights.get(name, HEIGHT),
+            save=save_line(f"lab-{name}"),
+        )
         for name, title in figures.items()
     )
     return gr.HTML(

@@ -14,6 +14,7 @@ import gradio as gr
 
 from components.common.evaluated import FOLDER, beside, results_files, summarise, title_of
 from components.common.folding import fold
+from components.common.saving import save_line
 from components.results.advice import advice_html
 from components.results.figures import (
     beside_table,
@@ -149,6 +150,7 @@ def _build_sets(demo: gr.Blocks, files: tuple[Path, ...], led: gr.HTML | None) -
         elem_id="results-set",
     )
     error = gr.Plot(elem_id="results-error", **PLOT)
+    gr.HTML(save_line("results-error"), **PLAIN)
     said = gr.HTML('<p class="qc-sub">Reading the results…</p>', elem_id="results-said", **PLAIN)
     with fold("All numbers, and what is counted as compute", "results-numbers"):
         gr.HTML(f'<p class="qc-sub">{COUNTED}</p>', **PLAIN)
@@ -164,6 +166,7 @@ def _build_sets(demo: gr.Blocks, files: tuple[Path, ...], led: gr.HTML | None) -
         "its mistakes: [over-optimisation](overoptimised).",
     )
     proxy = gr.Plot(elem_id="results-proxy", **PLOT)
+    gr.HTML(save_line("results-proxy"), **PLAIN)
     _heading(
         "What does β decide?",
         "At other [β](beta), from the same draws: how often the [weighted vote](wmv) is right (the "
@@ -172,12 +175,14 @@ def _build_sets(demo: gr.Blocks, files: tuple[Path, ...], led: gr.HTML | None) -
         "above log n, the dotted line.",
     )
     beta = gr.Plot(elem_id="results-beta", **PLOT)
+    gr.HTML(save_line("results-beta"), **PLAIN)
     with gr.Column(visible=False) as others:
         _heading(
             "What does a worse reward model do?",
             "The same problems and the same language model, with another reward model.",
         )
         beside_error = gr.Plot(elem_id="results-beside", **PLOT)
+        gr.HTML(save_line("results-beside"), **PLAIN)
         with fold("The numbers of both", "results-both"):
             beside_numbers = gr.HTML("", elem_id="results-beside-table", **PLAIN)
     with fold("What was run, and the command that draws it again", "results-run"):
