@@ -22,7 +22,7 @@ import { SIZE } from "./step.js";
 const SHOWN = [[0, 0.2], [3, 0.4], [LAST, 0.4]];
 export const MOST = 200; // steps of one animation
 const SMALL = 0.75; // pixels of a GIF for one of the drawing
-const RATE = 10; // pictures a second of a video: programs that edit them want an even rate
+const RATE = 5; // pictures a second of a video: programs that edit them want an even rate
 const BITS = 1e6; // a second of video: enough for sharp letters, since most of it stands still
 
 /**

@@ -2,7 +2,7 @@
 import { saveFile } from "../files.js";
 import { measurer, png } from "./canvas.js";
 import { about } from "./step.js";
-import { BOLD, drawing, markup, text, wrap } from "./svg.js";
+import { BOLD, FONT, drawing, markup, text, wrap } from "./svg.js";
 
 /** @typedef {import("./svg.js").Shape} Shape */
 /** @typedef {import("./step.js").Moment} Moment */
@@ -47,14 +47,13 @@ function copied(node) {
 
 /**
  * The signs under a figure and what they stand for.
- * @param {Element | null} key
- * @param {string} soft
- * @returns {(Shape | string)[]}
+ * @param {Element} [key]
+ * @returns {Shape[]}
  */
-const keyOf = (key, soft) => [...key?.childNodes ?? []].flatMap((node) => (node instanceof Element
-  && node.tagName === "B" ? [/** @type {Shape} */ (["tspan",
-    { fill: getComputedStyle(node).color, ...BOLD }, ` ${node.textContent} `])]
-  : [/** @type {Shape} */ (["tspan", { fill: soft }, node.textContent])]));
+const keyOf = (key) => [...key?.childNodes ?? []].map((node) => (node instanceof Element
+  && node.tagName === "B"
+  ? ["tspan", { fill: getComputedStyle(node).color, ...BOLD }, ` ${node.textContent} `]
+  : ["tspan", {}, node.textContent]));
 
 /**
  * A figure of the page as a drawing with its title.
@@ -69,7 +68,7 @@ function asDrawing(title, svg, c, { trace }) {
   const value = figure?.querySelector("figcaption .qp-value")?.textContent ?? "";
   const whole = Math.max(width, 360);
   const lines = wrap(value, whole, 13, measurer());
-  const key = keyOf(figure?.querySelector(".qp-key") ?? null, c.soft);
+  const key = keyOf(figure?.querySelector(".qp-key") ?? undefined);
   const top = HEAD + 18 * lines.length;
   return drawing(whole + 2 * MARGIN, top + height + (key.length ? 40 : MARGIN), c.card,
     `${title}: ${value}`, about(trace),
@@ -88,7 +87,8 @@ function asDrawing(title, svg, c, { trace }) {
 export function figuresOf(player, c, moment) {
   return [...player.querySelectorAll("figure.qp-panel > svg, .qp-view > svg")].map((svg) => {
     const caption = svg.closest("figure")?.querySelector("figcaption");
-    const title = caption?.firstChild?.textContent ?? "Family tree";
+    const tab = player.querySelector('.qp-tab[aria-selected="true"]');
+    const title = (caption?.firstChild ?? tab)?.textContent ?? "";
     const figure = /** @type {SVGSVGElement} */ (svg);
     return { title, draw: () => asDrawing(title, figure, c, moment) };
   });
@@ -103,7 +103,8 @@ export function figuresOf(player, c, moment) {
 export async function savePlot(graph, kind, name) {
   const { data, layout, offsetWidth: width, offsetHeight: height } = graph;
   const { Plotly } = /** @type {any} */ (window);
-  const figure = { data, layout: { ...layout, paper_bgcolor: "#ffffff" } };
+  const font = { ...layout.font, family: FONT }; // the page's own is not there in a picture
+  const figure = { data, layout: { ...layout, font, paper_bgcolor: "#ffffff" } };
   const address = await Plotly.toImage(figure, { format: kind, width, height,
     scale: kind === "png" ? SHARP : 1 });
   const file = await (await fetch(address)).blob();

@@ -22,8 +22,8 @@ from components.lab.style import HEIGHT, Figure, Words
 FIGURE = """<section class="lab-figure"><h2>{title}</h2>
 <div class="lab-plot" id="lab-{name}" role="group" aria-label="{title}"
 style="min-height: {height}px"></div>
-<details id="lab-{name}-open"><summary>Show the numbers</summary>
-<div id="lab-{name}-numbers"></div></details>{save}</section>"""
+{save}<details id="lab-{name}-open"><summary>Show the numbers</summary>
+<div id="lab-{name}-numbers"></div></details></section>"""
 
 
 @dataclass(frozen=True, slots=True)
