@@ -252,16 +252,28 @@ function decision(moment, said, c, wide) {
   if (phase < CHANCE) return shapes;
   shapes.push(formula(trace, step, q, c), ...chance(q, phase >= COIN, c, wide));
   if (phase < LAST) return shapes;
-  const [colour, icon] = step.accepted ? [c.yes, ICONS.yes] : [c.no, ICONS.no];
+  const colour = step.accepted ? c.yes : c.no;
   const counted = step.accepted && step.changed
     ? "the proposal joins the chain" : `counted again, ×${visitsAt(chain, t)}`;
   return [...shapes,
     ["circle", { cx: 628, cy: 622, r: 18, fill: colour }],
-    ["path", { d: icon, transform: "translate(616 610)", fill: "none", stroke: c.card,
-      "stroke-width": 3, "stroke-linecap": "round", "stroke-linejoin": "round" }],
+    icon(step.accepted ? "yes" : "no", 616, 610, 24, c.card),
     text(658, 631, 27, colour, step.accepted ? "Accepted" : "Rejected", BOLD),
     text(612, 664, 16, c.soft, counted)];
 }
+
+/**
+ * A sign that no typeface has to have.
+ * @param {"yes" | "no"} name
+ * @param {number} x
+ * @param {number} y
+ * @param {number} size
+ * @param {string} stroke
+ * @returns {Shape}
+ */
+const icon = (name, x, y, size, stroke) => ["path", { d: ICONS[name], fill: "none", stroke,
+  "stroke-width": 3, "stroke-linecap": "round", "stroke-linejoin": "round",
+  transform: `translate(${px(x)} ${px(y)}) scale(${px(size / 24)})` }];
 
 /** @type {(phase: number, c: Colours, wide: Wide) => Shape[]} */
 function phases(phase, c, wide) {
@@ -377,6 +389,7 @@ export function drawTrace({ trace, chain, step, t, phase, seen }, c, box) {
   }
   const waits = t > 0 && phase >= SCORE && phase < LAST;
   const state = { fill: "none", stroke: c.yes, "stroke-width": 2.5 };
+  const key = box.y + box.height + 6;
   return /** @type {Shape[]} */ ([
     text(box.x, box.y + 16, 18, c.ink, "Reward, step by step", BOLD),
     text(box.x + box.width, box.y + 16, 17, c.ink,
@@ -398,11 +411,13 @@ export function drawTrace({ trace, chain, step, t, phase, seen }, c, box) {
     ["path", { d: dots.join(""), fill: c.yes }],
     ["path", { d: rings.join(""), fill: c.card, stroke: c.no, "stroke-width": 1.5 }],
     waits ? ["path", { d: diamond(x(t), y(step.reward), 7), fill: c.new, stroke: c.card }] : null,
-    text(box.x, box.y + box.height + 6, 15, c.soft, [
-      ["tspan", { fill: c.yes, ...BOLD }, "— "], "current text\u2003",
-      ["tspan", { fill: c.new }, "◆ "], "proposal\u2003",
-      ["tspan", { fill: c.no }, "◇ "], "rejected",
-    ]),
+    ["path", { d: `M${box.x} ${key - 5}h18`, ...state }],
+    text(box.x + 24, key, 15, c.soft, "current text"),
+    ["path", { d: diamond(box.x + 136, key - 5, 6), fill: c.new }],
+    text(box.x + 148, key, 15, c.soft, "proposal"),
+    ["path", { d: diamond(box.x + 236, key - 5, 5), fill: c.card, stroke: c.no,
+      "stroke-width": 1.5 }],
+    text(box.x + 248, key, 15, c.soft, "rejected"),
   ]);
 }
 
@@ -435,7 +450,7 @@ function standing({ trace, chain, seen, burnIn }, c) {
  * @param {Colours} c
  * @param {Box} box
  * @param {Wide} wide
- * @returns {Shape[]}
+ * @returns {(Shape | null)[]}
  */
 export function drawVotes(moment, c, box, wide) {
   const { rows, n, title, names } = standing(moment, c);
@@ -446,8 +461,12 @@ export function drawVotes(moment, c, box, wide) {
     text(x + width, y + 16, 17, c.ink, many(n, "state"), END),
     ...rows.flatMap(({ said, colour, k }, row) => {
       const level = y + 40 + 36 * row;
-      return /** @type {Shape[]} */ ([
-        text(x, level + 17, 17, c.ink, clipped(said, names, 17, wide)),
+      const [name, sign] = said.split(/ (?=[✓✗]$)/);
+      const shown = clipped(name, names - 24, 17, wide);
+      return /** @type {(Shape | null)[]} */ ([
+        text(x, level + 17, 17, c.ink, shown),
+        sign ? icon(sign === "✓" ? "yes" : "no", x + wide(shown, 17) + 6, level + 3, 16, c.ink)
+          : null,
         ["rect", { x: from, y: level, width: to - from, height: 22, rx: 3, fill: c.ground }],
         ["rect", { x: from, y: level, width: ((to - from) * k) / n, height: 22, rx: 3,
           fill: colour }],
