@@ -104,8 +104,9 @@ function animation({ t, last }, name, draw, tell) {
       if (!signal.aborted) throw error;
       tell("Cancelled: nothing was saved.");
     } finally {
-      show(work, false);
       for (const one of makers) one.disabled = false;
+      if (document.activeElement === cancel) makers[0].focus();
+      show(work, false);
     }
   }
 
