@@ -10,9 +10,9 @@ What a module may be, so that joining needs no parser:
   new names;
 - `export` before a `const`, a `function`, an `async function` or a `class` at the start of a line;
   no other exports;
-- comments on lines of their own, comments without quotes at the end of a line, and types in front of what they belong to (`/** @type {...} */`),
-  which the page does not get: `//` or `/* ... */`, and no text with a line break in it, since
-  lines lose their indentation too.
+- comments on lines of their own, comments without quotes at the end of a line, and types in front
+  of what they belong to (`/** @type {...} */`), which the page does not get: `//` or `/* ... */`,
+  and no text with a line break in it, since lines lose their indentation too.
 
 A module becomes a function that runs once, after those that it imports, and returns what it
 exports; the exports of the modules asked for are the page's globals.
