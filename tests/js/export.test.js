@@ -92,8 +92,8 @@ test("a picture says what the player says of the phase, and nothing of what is t
 test("votes are those of the step's last verdict", () => {
   const trace = parse(FOUR);
   const of = (t, phase) => said(votesFigure(momentOf(trace, 0, t, phase, 0), colours, wide).draw());
-  assert.match(of(2, LAST), /3 states +5 +2 67 % +4 +1 33 %$/);
-  assert.match(of(2, 3), /2 states +5 +2 100 %$/);
+  assert.match(of(2, LAST), /3 states +5 +2 67% +4 +1 33%$/);
+  assert.match(of(2, 3), /2 states +5 +2 100%$/);
 });
 
 test("lines hold all of a text, none is wider than its place, and long words are broken", () => {
