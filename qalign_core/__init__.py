@@ -31,7 +31,7 @@ from qalign_core.types import (
 
 Trace._repr_html_ = framed
 
-__version__ = "0.3.0"
+__version__ = "0.4.0"
 
 __all__ = [
     "Cost",

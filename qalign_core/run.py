@@ -18,12 +18,15 @@ from urllib.parse import urlencode
 from qalign_core.errors import InvalidPrompt, InvalidSetting
 from qalign_core.reading import HUGE, is_text, is_whole, shown
 
-EXTRACTORS = ("number", "choice", "option", "boxed", "text")
+EXTRACTORS = ("number", "choice", "option", "boxed", "text", "amounts")
 """Names of the ways to read a final answer; what they do is in `decide.answers.extraction`."""
 OPEN = "none"
 """What stands for no extractor in options and links: the prompt is open-ended."""
 WRITING = ("Write", "Please write")
 """How the prompts of writing tasks begin; unless somebody says otherwise, they are open-ended."""
+
+INVENTORY = "How many of each"
+"""What prompts of inventories ask: their answers are all of the amounts, each with its name."""
 
 MAX_STEPS = 10**7
 """Proposals of a chain; a server may allow fewer."""
@@ -288,7 +291,9 @@ class Run:
 
 def usual_extractor(prompt: str) -> str:
     """How the answers to a prompt are read unless somebody says otherwise."""
-    return OPEN if prompt.startswith(WRITING) else "number"
+    if prompt.startswith(WRITING):
+        return OPEN
+    return "amounts" if INVENTORY in prompt else "number"
 
 
 def _shown(value: object) -> str:

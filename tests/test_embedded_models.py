@@ -12,14 +12,16 @@ from transformers import (
     GenerationConfig,
 )
 
+from training import inventories
 from training.export import load_language_model, load_reward_model
-from training.quality import SUBSET, measure_subset, write_card
-from training.tasks import read_tasks
+from training.quality import SUBSET, measure_subset, replace_between, write_card
+from training.tasks import held_out_inventories, read_tasks
 
 ASSETS = Path(__file__).parent.parent / "assets"
 MODELS = ASSETS / "models"
 NAMES = ("lm", "rm", "rm-weak")
 QUALITY = json.loads((MODELS / "quality.json").read_text())
+INVENTORIES = json.loads((MODELS / "inventory-quality.json").read_text())
 
 
 @pytest.fixture(scope="module")
@@ -41,9 +43,10 @@ def test_all_models_together_take_ten_megabytes_at_most():
     assert sum(path.stat().st_size for path in MODELS.rglob("*") if path.is_file()) <= 10e6
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_every_model_carries_the_same_tokenizer(name):
-    ours = (MODELS / "lm" / "tokenizer.json").read_bytes()
+@pytest.mark.parametrize("name", [*NAMES, "inventory-rm"])
+def test_a_reward_model_carries_the_tokenizer_of_its_language_model(name):
+    lm = "inventory-lm" if name.startswith("inventory") else "lm"
+    ours = (MODELS / lm / "tokenizer.json").read_bytes()
     assert (MODELS / name / "tokenizer.json").read_bytes() == ours
     assert "chat_template" in json.loads((MODELS / name / "tokenizer_config.json").read_text())
 
@@ -130,6 +133,35 @@ def test_the_table_of_the_card_is_made_of_the_measured_figures(tmp_path):
     copy.write_bytes((MODELS / "README.md").read_bytes())
     write_card(copy, QUALITY)
     assert copy.read_text() == (MODELS / "README.md").read_text()
+
+
+def test_the_cards_table_of_inventories_is_made_of_the_measured_figures(tmp_path):
+    copy = tmp_path / "README.md"
+    copy.write_bytes((MODELS / "README.md").read_bytes())
+    replace_between(copy, *inventories.CARD, inventories.table(INVENTORIES))
+    assert copy.read_text() == (MODELS / "README.md").read_text()
+
+
+@pytest.mark.slow
+def test_right_inventories_are_rare_and_the_reward_tells_near_misses_apart():
+    stated = INVENTORIES["subset"]
+    few = held_out_inventories(seed=0)[: inventories.SUBSET]
+    measured = inventories.measure(MODELS, few, inventories.SAMPLES, seed=1)
+    for kind, counts in stated["outcomes"].items():
+        n, now = sum(counts.values()), measured["outcomes"][kind]
+        assert now["right"] / n == pytest.approx(counts["right"] / n, abs=0.05), kind
+    assert abs(measured["right"] - stated["right"]) <= 2
+    near = {name: [sum(x) for x in zip(*found["near_misses"].values(), strict=True)]
+            for name, found in (("stated", stated), ("measured", measured))}  # fmt: skip
+    (ordered, pairs), (told, among) = near["measured"], near["stated"]
+    assert ordered / pairs == pytest.approx(told / among, abs=0.05)
+
+
+def test_inventories_are_where_a_chain_may_win():
+    assert 0 < INVENTORIES["right"] / INVENTORIES["samples"] < 1 / 300
+    ordered, pairs = (sum(x) for x in zip(*INVENTORIES["near_misses"].values(), strict=True))
+    assert ordered / pairs >= 0.95
+    assert INVENTORIES["cut_off"] < 0.01
 
 
 def test_the_models_are_what_the_project_promises():

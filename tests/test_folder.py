@@ -329,16 +329,19 @@ def test_bad_settings_are_refused_and_nothing_is_drawn(tmp_path, changes, error,
     assert not (tmp_path / "new").exists()
 
 
-def test_what_is_in_a_folder_is_read_while_it_still_grows(whole, tmp_path):
+def test_what_is_finished_in_a_folder_is_read_while_it_still_grows(whole, tmp_path):
     for path in whole.iterdir():
         (tmp_path / path.name).write_bytes(path.read_bytes())
     cut = tmp_path / "00001.jsonl"
     cut.write_bytes(cut.read_bytes()[: 2 * cut.stat().st_size // 3])
     (tmp_path / "00002.jsonl").unlink()
     results = results_in(tmp_path)
-    assert [record.id for record in results.records] == ["with an answer", "open"]
-    assert results.n_missing == 1
-    assert 0 < len(results.records[1].chain_reward) < RUN.chains * (RUN.steps + 1)
+    assert [record.id for record in results.records] == ["with an answer"]
+    assert results.n_missing == 2
+    (tmp_path / "00000.jsonl").unlink()
+    [begun] = results_in(tmp_path).records
+    assert 0 < len(begun.chain_reward) < RUN.chains * (RUN.steps + 1), "if nothing is finished"
+    (tmp_path / "00000.jsonl").write_bytes((whole / "00000.jsonl").read_bytes())
     assert [answer.id for answer in answers_in(tmp_path, PROBLEMS)] == ["with an answer", "open"]
 
 

@@ -1,4 +1,4 @@
-"""Train everything in `assets/models/` from nothing: `python -m training` (`make models`).
+"""Train the inventory models from nothing: `python -m training` (`make models`).
 
 Interrupted, it goes on where it was when called again; `--fresh` begins anew.
 """
@@ -17,18 +17,15 @@ from transformers.utils import logging
 
 from training.export import export_language_model, export_reward_model, load_language_model
 from training.language_model import train_language_model
-from training.on_policy import graded_samples
+from training.on_policy import graded_samples, near_misses
 from training.quality import ASSETS
 from training.reward_model import train_reward_model
 from training.tasks import write_tasks
 from training.tokenizer import train_tokenizer
 
-RM_STEPS = 400
-WEAK_RM_STEPS, WEAK_RM_PROMPTS = 60, 300
-
 
 def main() -> None:
-    """Tokenizer, language model, samples of it, reward model, weak reward model, problem sets."""
+    """Tokenizer, language model, samples of it, reward model, problem sets."""
     parser = argparse.ArgumentParser(prog="python -m training", description=__doc__)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=ASSETS, help="holds models/ and tasks/")
@@ -41,7 +38,9 @@ def main() -> None:
         shutil.rmtree(options.build, ignore_errors=True)
     started = time.monotonic()
     train(options.build, options.out, options.seed)
-    print(f"done in {(time.monotonic() - started) / 60:.0f} minutes; measure: -m training.quality")
+    print(
+        f"done in {(time.monotonic() - started) / 60:.0f} minutes; measure: -m training.inventories"
+    )
 
 
 def train(build: Path, out: Path, seed: int) -> None:
@@ -50,19 +49,14 @@ def train(build: Path, out: Path, seed: int) -> None:
     write_tasks(out / "tasks", seed)
     tokenizer: PreTrainedTokenizerFast = train_tokenizer(seed)
     trained = train_language_model(tokenizer, build, seed=seed)
-    export_language_model(trained, tokenizer, models / "lm")
+    export_language_model(trained, tokenizer, models / "inventory-lm")
 
     # From here on the language model is the shipped one, with its rounded weights.
-    model = load_language_model(models / "lm")
+    model = load_language_model(models / "inventory-lm")
     graded = graded_samples(model, tokenizer, build, seed=seed)
-    for name, prompts, steps in (
-        ("rm", len(graded), RM_STEPS),
-        ("rm-weak", WEAK_RM_PROMPTS, WEAK_RM_STEPS),
-    ):
-        reward_model = train_reward_model(
-            model, graded[:prompts], build / f"{name}.pt", seed=seed, steps=steps
-        )
-        export_reward_model(reward_model, tokenizer, models / name)
+    redrawn = near_misses(model, tokenizer, build, seed=seed)
+    reward_model = train_reward_model(model, tokenizer, graded, redrawn, build / "rm.pt", seed=seed)
+    export_reward_model(reward_model, tokenizer, models / "inventory-rm")
 
 
 if __name__ == "__main__":

@@ -78,7 +78,7 @@ def _config(shape: Shape, tokenizer: PreTrainedTokenizerFast, **more: object) ->
         intermediate_size=shape.hidden,
         num_hidden_layers=shape.layers,
         num_attention_heads=shape.heads,
-        num_key_value_heads=shape.heads,
+        num_key_value_heads=shape.kv_heads,
         head_dim=shape.head_dim,
         max_position_embeddings=shape.context,
         rms_norm_eps=1e-5,
@@ -96,6 +96,7 @@ def _shape(config: LlamaConfig) -> Shape:
         width=config.hidden_size,
         layers=config.num_hidden_layers,
         heads=config.num_attention_heads,
+        kv_heads=config.num_key_value_heads,
         hidden=config.intermediate_size,
         context=config.max_position_embeddings,
     )

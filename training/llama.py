@@ -21,6 +21,7 @@ class Shape:
     width: int = 128
     layers: int = 4
     heads: int = 4
+    kv_heads: int = 2  # what a decoding step reads most at this size is keys and values
     hidden: int = 352
     context: int = 512
 
@@ -35,10 +36,15 @@ class Block(nn.Module):
     def __init__(self, shape: Shape) -> None:
         super().__init__()
         self.shape = shape
-        width, hidden = shape.width, shape.hidden
+        width, hidden, kept = shape.width, shape.hidden, shape.kv_heads * shape.head_dim
         self.input_layernorm = nn.RMSNorm(width, eps=1e-5)
         self.self_attn = nn.ModuleDict(
-            {name: nn.Linear(width, width, bias=False) for name in _ATTENTION}
+            {
+                "q_proj": nn.Linear(width, width, bias=False),
+                "k_proj": nn.Linear(width, kept, bias=False),
+                "v_proj": nn.Linear(width, kept, bias=False),
+                "o_proj": nn.Linear(width, width, bias=False),
+            }
         )
         self.post_attention_layernorm = nn.RMSNorm(width, eps=1e-5)
         self.mlp = nn.ModuleDict(
@@ -50,10 +56,13 @@ class Block(nn.Module):
         )
 
     def queries_keys_values(self, x: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, ...]:
-        """(B, T, width) -> three of (B, heads, T, head_dim), queries and keys rotated."""
-        split = (*x.shape[:2], self.shape.heads, self.shape.head_dim)
+        """(B, T, width) -> (B, heads, T, head_dim), two of (B, kv_heads, T, head_dim); rotated."""
+        split = (*x.shape[:2], -1, self.shape.head_dim)
         h = self.input_layernorm(x)
-        q, k, v = (self.self_attn[name](h).view(split).transpose(1, 2) for name in _ATTENTION[:3])
+        q, k, v = (
+            self.self_attn[name](h).view(split).transpose(1, 2)
+            for name in ("q_proj", "k_proj", "v_proj")
+        )
         return _rotate(q, cos, sin), _rotate(k, cos, sin), v
 
     def finish(self, x: Tensor, attended: Tensor) -> Tensor:
@@ -63,7 +72,11 @@ class Block(nn.Module):
         return x + self.mlp["down_proj"](silu(self.mlp["gate_proj"](h)) * self.mlp["up_proj"](h))
 
 
-_ATTENTION = ("q_proj", "k_proj", "v_proj", "o_proj")
+def _attend(q: Tensor, k: Tensor, v: Tensor, visible: Tensor | None = None) -> Tensor:
+    """Attention of grouped heads; causal unless it is said what is visible."""
+    return scaled_dot_product_attention(
+        q, k, v, attn_mask=visible, is_causal=visible is None, enable_gqa=True
+    )
 
 
 class Llama(nn.Module):
@@ -88,26 +101,31 @@ class Llama(nn.Module):
 
     def forward(self, ids: Tensor) -> Tensor:
         """Right-padded ids (B, T) -> hidden states (B, T, width); padding is never looked at."""
-        x = self.embed_tokens(ids)
+        return self.norm(self.residuals(ids)[-1])
+
+    def residuals(self, ids: Tensor) -> list[Tensor]:
+        """Right-padded ids (B, T) -> what each layer hands on, (B, T, width), not normed."""
+        x, passed = self.embed_tokens(ids), []
         cos, sin = self.cos[: ids.shape[1]], self.sin[: ids.shape[1]]
         for block in self.layers:
             q, k, v = block.queries_keys_values(x, cos, sin)
-            x = block.finish(x, scaled_dot_product_attention(q, k, v, is_causal=True))
-        return self.norm(x)
+            x = block.finish(x, _attend(q, k, v))
+            passed.append(x)
+        return passed
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Hidden states (..., width) -> logits (..., vocabulary)."""
         return hidden @ self.embed_tokens.weight.T
 
     def prefill(self, ids: Tensor, size: int) -> tuple[Tensor, list[tuple[Tensor, Tensor]]]:
-        """Like `forward`, and keeps keys and values in caches (B, heads, size, head_dim)."""
+        """Like `forward`, and keeps keys and values in caches (B, kv_heads, size, head_dim)."""
         x = self.embed_tokens(ids)
         cos, sin = self.cos[: ids.shape[1]], self.sin[: ids.shape[1]]
         caches = []
         for block in self.layers:
             q, k, v = block.queries_keys_values(x, cos, sin)
             caches.append(tuple(pad(c, (0, 0, 0, size - c.shape[2])) for c in (k, v)))
-            x = block.finish(x, scaled_dot_product_attention(q, k, v, is_causal=True))
+            x = block.finish(x, _attend(q, k, v))
         return self.norm(x), caches
 
     def decode(self, ids: Tensor, positions: Tensor, caches: list[tuple[Tensor, Tensor]]) -> Tensor:
@@ -120,10 +138,7 @@ class Llama(nn.Module):
             q, k, v = block.queries_keys_values(x, cos, sin)
             keys[rows, :, positions] = k[:, :, 0]
             values[rows, :, positions] = v[:, :, 0]
-            attended = scaled_dot_product_attention(
-                q, keys[:, :, :reach], values[:, :, :reach], attn_mask=visible
-            )
-            x = block.finish(x, attended)
+            x = block.finish(x, _attend(q, keys[:, :, :reach], values[:, :, :reach], visible))
         return self.norm(x)[:, 0]
 
 

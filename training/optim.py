@@ -11,6 +11,9 @@ from collections import defaultdict
 import torch
 from torch import Tensor, nn
 
+WARM_UP = 100  # steps
+DECAY = 0.4  # of all steps
+
 
 class Muon(torch.optim.Optimizer):
     """Muon with Nesterov momentum."""
@@ -50,7 +53,7 @@ def _orthogonal(batch: Tensor, iterations: int = 5) -> Tensor:
 
 
 class Optimizers:
-    """Both optimizers under one warm-up-then-cosine schedule."""
+    """Both optimizers under one schedule: warm-up, level, then down in a line to nothing."""
 
     def __init__(self, model: nn.Module, *, steps: int, muon_lr: float, adam_lr: float) -> None:
         matrices = [p for n, p in model.named_parameters() if p.ndim == 2 and "layers." in n]
@@ -64,9 +67,8 @@ class Optimizers:
 
     def step(self, done: int) -> None:
         """Take one step with the gradients that are there; `done` steps were taken before."""
-        progress = torch.tensor((done + 1) / self.steps)
-        factor = min(1.0, (done + 1) / (0.03 * self.steps))
-        factor *= 0.02 + 0.98 * 0.5 * (1 + torch.cos(torch.pi * progress).item())
+        warm_up, decay = min(WARM_UP, 0.1 * self.steps), DECAY * self.steps
+        factor = min(1.0, (done + 1) / warm_up, (self.steps - done) / decay)
         for optimizer, peak in zip(self.both, self.peaks, strict=True):
             optimizer.param_groups[0]["lr"] = peak * factor
             optimizer.step()

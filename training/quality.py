@@ -144,10 +144,14 @@ def _progress(prompts: list) -> Callable[[int], None]:
 
 def write_card(card: Path, quality: dict) -> None:
     """Put the table made of `quality` between the card's two markers."""
+    replace_between(card, "<!-- quality -->\n", "<!-- /quality -->", _table(quality))
+
+
+def replace_between(card: Path, begin: str, end: str, table: str) -> None:
+    """Put a table between two markers of the card."""
     text = card.read_text(encoding="utf-8")
-    begin, end = "<!-- quality -->\n", "<!-- /quality -->"
     before, after = text.split(begin)[0], text.split(end)[1]
-    card.write_text(before + begin + _table(quality) + end + after, encoding="utf-8")
+    card.write_text(before + begin + table + end + after, encoding="utf-8")
 
 
 def _table(quality: dict) -> str:

@@ -8,6 +8,7 @@ learns the frequencies; the reward model then has to see which operation does no
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from functools import cache
 
 from qalign_core.runs.generated import (
@@ -20,6 +21,7 @@ from qalign_core.runs.generated import (
     Problem,
     WritingTask,
 )
+from qalign_core.runs.inventory import STOCK, Inventory
 
 MISCONCEPTIONS: dict[EventKind, float] = {
     "gain": 0.05,  # subtracts
@@ -34,7 +36,6 @@ MISCONCEPTIONS: dict[EventKind, float] = {
 _OPENINGS = (
     "",
     "",
-    "{name} starts with {start} {things}. ",
     "We begin with {start}. ",
     "Let us count the {things}. ",
     "Step by step. ",
@@ -43,28 +44,24 @@ _ADD = (
     "Adding {a} gives {v} + {a} = {w}.",
     "That makes {v} + {a} = {w}.",
     "{a} more is {v} + {a} = {w}.",
-    "Now {he} has {v} + {a} = {w} {things}.",
     "So {v} + {a} = {w}.",
 )
 _SUBTRACT = (
     "Taking away {a} gives {v} - {a} = {w}.",
     "That leaves {v} - {a} = {w}.",
     "{a} less is {v} - {a} = {w}.",
-    "Now {he} has {v} - {a} = {w} {things}.",
     "So {v} - {a} = {w}.",
 )
 _MULTIPLY = (
     "{v} times {a} is {v} * {a} = {w}.",
     "That makes {v} * {a} = {w}.",
     "Multiplying by {a} gives {v} * {a} = {w}.",
-    "Now {he} has {v} * {a} = {w} {things}.",
     "So {v} * {a} = {w}.",
 )
 _HALVE = (
     "Half of {v} is {v} / 2 = {w}.",
     "That leaves {v} / 2 = {w}.",
     "Dividing by 2 gives {v} / 2 = {w}.",
-    "Now {he} has {v} / 2 = {w} {things}.",
     "So {v} / 2 = {w}.",
 )
 _BOXES_RIGHT = (
@@ -82,7 +79,6 @@ _BOXES_WRONG = (
 _DAYS_RIGHT = (
     "{a} days of {b} are {a} * {b} = {c}.",
     "In {a} days that is {a} * {b} = {c}.",
-    "Over the days {he} gets {a} * {b} = {c}.",
     "First {a} * {b} = {c}.",
 )
 _IGNORE = (
@@ -99,21 +95,61 @@ _CLOSINGS = (
     "The answer is {v} {things}.",
     "So there are {v} {things}. The answer is {v}.",
     "There are {v} of them. The answer is {v} {things}.",
-    "{name} has {v} {things}. The answer is {v}.",
-    "{name} has {v} now. The answer is {v} {things}.",
 )
 
 
-def write_solution(rng: random.Random, problem: Problem, *, people: bool = True) -> str:
+def write_solution(rng: random.Random, problem: Problem) -> str:
     """A worked solution, wrong as often as `MISCONCEPTIONS` says; it ends "The answer is 18.".
 
-    The number follows, and every other time the things. Without `people`, no sentence of it names
-    the person or says "he" or "she".
+    The number follows, and every other time the things. No sentence of it names the person or says
+    "he" or "she": a network of this size hardly learns who is meant.
     """
     while True:
-        wrong = [rng.random() < MISCONCEPTIONS[event.kind] for event in problem.events]
-        if (solution := _work_out(rng, problem, wrong, people)) is not None:
+        if (solution := _work_out(rng, problem, draw_mistakes(rng, problem))) is not None:
             return solution
+
+
+def draw_mistakes(
+    rng: random.Random, problem: Problem | Inventory, scale: float = 1.0
+) -> list[bool]:
+    """Which events are mistaken, each as often as `MISCONCEPTIONS` says times `scale`."""
+    return [rng.random() < scale * MISCONCEPTIONS[event.kind] for event in problem.events]
+
+
+def write_inventory(
+    rng: random.Random, inventory: Inventory, mistaken: list[bool], slip: int | None = None
+) -> str:
+    """A worked inventory with these mistakes: under a heading a thing, briefly, what happens to it.
+
+    "The apples: So 14 / 2 = 7. The 9 minutes do not matter. The plums: First 6 * 3 = 18. ..."
+    The decision number `slip` gets one of its numbers wrong.
+    """
+    decisions = enumerate(mistaken)
+    sentences = list[str]()
+    for part in inventory.parts:
+        amount = part.start
+        sentences.append(f"The {part.things}:")
+        for event in part.events:
+            number, is_mistaken = next(decisions)
+            read = (event, amount)
+            if number == slip:
+                read = misread(rng, event, amount)
+            steps, amount = steps_of(*read, is_mistaken)
+            for phrasings, numbers in steps:
+                phrasing = rng.choice(_brief(phrasings))
+                sentences.append(phrasing.format(**numbers, subject=event.subject))
+    return " ".join(sentences)
+
+
+def misread(rng: random.Random, event: Event, amount: int) -> tuple[Event, int]:
+    """The event and the amount before it, one of their numbers read as another."""
+    if event.a == 0 or rng.random() < 0.4:
+        off = rng.choice((1, 2, 3, 4, 6, 9, 10, 11)) * rng.choice((-1, 1))
+        return event, amount + off if amount + off > event.a + 2 else amount + abs(off)
+    if event.b and rng.random() < 0.5:
+        return replace(event, b=rng.choice([n for n in range(3, 10) if n != event.b])), amount
+    numbers = range(2, 4 if event.kind == "times" else 7 if event.b else 21)
+    return replace(event, a=rng.choice([n for n in numbers if n != event.a])), amount
 
 
 def write_text(rng: random.Random, task: WritingTask, p_meet: float = 0.75) -> str:
@@ -162,33 +198,44 @@ def write_drill(rng: random.Random) -> tuple[str, str]:
     return prompt, " ".join(f"{left} = {right}." for left, right in sums)
 
 
-def _work_out(rng: random.Random, problem: Problem, wrong: list[bool], people: bool) -> str | None:
+def write_copying(rng: random.Random) -> tuple[str, str]:
+    """Words and numbers to say again, as (prompt, response): what every other task needs."""
+    words = rng.choices((*GIRLS, *BOYS, *STOCK, *NOUNS), k=5)
+    words += [str(rng.randint(2, LARGEST)) for _ in range(3)]
+    rng.shuffle(words)
+    listed = ", ".join(words[: rng.randint(2, 8)])
+    return f"Say again: {listed}.", f"{listed}."
+
+
+def _work_out(rng: random.Random, problem: Problem, wrong: list[bool]) -> str | None:
     """The solution with these mistakes, or None if one of them leads out of 1..LARGEST."""
     amount = problem.start
     parts = list[str]()
     for event, mistaken in zip(problem.events, wrong, strict=True):
-        steps, after = _step(event, amount, mistaken)
+        steps, after = steps_of(event, amount, mistaken)
         if not 1 <= after <= LARGEST:
             return None
         for phrasings, numbers in steps:
             slots = problem.words | {key: str(value) for key, value in numbers.items()}
-            phrasing = rng.choice(_phrasings(phrasings, people))
-            parts.append(phrasing.format(**slots, subject=event.subject))
+            parts.append(rng.choice(phrasings).format(**slots, subject=event.subject))
         amount = after
-    opening = rng.choice(_phrasings(_OPENINGS, people)).format(**problem.words)
-    closing = rng.choice(_phrasings(_CLOSINGS, people)).format(**problem.words, v=amount)
+    opening = rng.choice(_OPENINGS).format(**problem.words)
+    closing = rng.choice(_CLOSINGS).format(**problem.words, v=amount)
     return opening + " ".join([*parts, closing])
 
 
 @cache
-def _phrasings(phrasings: tuple[str, ...], people: bool) -> tuple[str, ...]:
-    return tuple(p for p in phrasings if people or ("{name}" not in p and "{he}" not in p))
+def _brief(phrasings: tuple[str, ...]) -> tuple[str, ...]:
+    """Those that say no number twice and no things, as there are many to go through."""
+    return tuple(
+        p for p in phrasings if "things" not in p and all(p.count(f"{{{n}}}") < 2 for n in "abv")
+    )
 
 
 _Steps = list[tuple[tuple[str, ...], dict[str, int]]]
 
 
-def _step(event: Event, v: int, mistaken: bool) -> tuple[_Steps, int]:
+def steps_of(event: Event, v: int, mistaken: bool) -> tuple[_Steps, int]:
     """The sentences (phrasings and their numbers) for one event, and the amount after it."""
     a, b = event.a, event.b
     match event.kind, mistaken:

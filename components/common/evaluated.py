@@ -19,6 +19,7 @@ TITLES = {
     "in_distribution": "Like the training problems",
     "shifted": "Other wording, more events",
     "long": "Long: right samples are rare",
+    "inventory": "Inventories: right samples are very rare",
     "writing": "Short texts with constraints",
 }
 """What the embedded sets are called, in the order of the list."""

@@ -22,6 +22,7 @@ ANSWERS = {
     "Last letter A to J": "option",
     "LaTeX in \\boxed{}": "boxed",
     "Short texts": "text",
+    "Amounts by name": "amounts",
     "None: open-ended": OPEN,
 }
 """How answers can be read, as people call it."""

@@ -5,11 +5,13 @@ from __future__ import annotations
 import random
 
 from qalign_core.runs.generated import ProblemKind, generate_problem, generate_writing_task
+from qalign_core.runs.inventory import generate_inventory
 
 KINDS = {
     "Short: two or three events": "in_distribution",
     "Unfamiliar: more events, other wording": "shifted",
     "Long: six events or more": "long",
+    "Inventory: twelve steps, all of them needed": "inventory",
     "Writing: words and sentences to use": "writing",
 }
 
@@ -19,6 +21,9 @@ def new_problem(kind: str, rng: random.Random | None = None) -> tuple[str, str]:
     rng = rng or random.Random()
     if kind == "writing":
         return generate_writing_task(rng).prompt, ""
+    if kind == "inventory":
+        inventory = generate_inventory(rng)
+        return inventory.prompt, inventory.answer
     kinds: dict[str, ProblemKind] = {"shifted": "shifted", "long": "long"}
     problem = generate_problem(rng, kinds.get(kind, "in_distribution"))
     return problem.prompt, problem.answer

@@ -9,6 +9,7 @@ import gradio as gr
 from components.common.form import USUAL
 from components.common.new_problem import new_problem
 from components.session.runs import Runs, Status
+from qalign_core.registry import entries
 
 ACTIVE = ("loading", "queued", "sampling")
 
@@ -48,14 +49,18 @@ async def stop_run(runs: Runs, visitor: str, said: object) -> str:
     return status_value(Status("stopped" if stopped else "idle", text))
 
 
-def next_problem(kind: str, said: object) -> tuple[str, str, str, object]:
-    """A new problem for the prompt, its answer and how to read it, and the status line.
+def next_problem(kind: str, said: object) -> tuple[object, ...]:
+    """A new problem for the prompt, its answer, how to read it, its models, and the status line.
 
-    While a run goes on the status line stays that run's.
+    Models change only where the problem needs others than the usual ones. While a run goes on the
+    status line stays that run's.
     """
     prompt, answer = new_problem(kind)
+    # a kind that has models of its own gives them its name
+    models = (kind, kind) if ("lm", kind) in entries() else (gr.skip(), gr.skip())
     status = Status("idle", f"Next run: {prompt}")
-    return prompt, answer, USUAL, gr.skip() if is_active(said) else status_value(status)
+    said_next = gr.skip() if is_active(said) else status_value(status)
+    return prompt, answer, USUAL, *models, said_next
 
 
 def stale_line(page: str) -> gr.HTML:

@@ -389,7 +389,8 @@ def build_compare_page(runs: Runs, demo: gr.Blocks, watched: RunForm | None = No
         **private,
     )
     texts = problem_of(form)
-    new.click(next_problem, [kind, status], [*texts, status], **private)
+    posed = [*texts, form.widgets["lm"], form.widgets["rm"]]
+    new.click(next_problem, [kind, status], [*posed, status], **private)
     prompt = form.widgets["prompt"]
     prompt.change(None, prompt, None, js="(prompt) => QAlignCompare.expect(prompt)")
     if watched is not None:

@@ -27,6 +27,7 @@ from qalign_core.analysis.curves import paired
 from qalign_core.analysis.diagnostics import acceptance, agreement
 from qalign_core.errors import QAlignError
 from qalign_core.export.words import Naming, in_a_sentence, mixed, names_of, number, percent, si
+from qalign_core.run import INVENTORY
 from qalign_core.runs.generated import WritingTask, constraints, kind_of, read_writing_task
 from qalign_core.types import Decision
 
@@ -158,7 +159,22 @@ def conclusion(comparison: Comparison, found: Sequence[Outcome]) -> str:
     if len(sides) == 1:
         return f"Here all four {next(iter(sides))}."
     clauses = [f"{_listed(who)} {said}" for said, who in sides.items()]
-    return f"Here {'; '.join(clauses)}."
+    return f"Here {'; '.join(clauses)}.{_out_of_reach(comparison, found)}"
+
+
+def _out_of_reach(comparison: Comparison, found: Sequence[Outcome]) -> str:
+    """That the chain is right where no rule over the samples could be, if it is so."""
+    chain, pool = found[0], found[1]
+    extract = comparison.extract
+    if extract is None or not chain.correct:
+        return ""
+    answers = (extract(sample.response.text) for sample in comparison.pool[: pool.n])
+    if any(answer is not None and comparison.is_right(answer) for answer in answers):
+        return ""
+    return (
+        f" None of the {_count(pool.n, 'sample')} is right, so no rule over them could be: the "
+        "chain came there by keeping what was right and drawing the rest again."
+    )
 
 
 def _concluded(comparison: Comparison, outcome: Outcome) -> str:
@@ -184,7 +200,7 @@ def ranking(comparison: Comparison) -> str:
     """Why one problem says little, and what the recorded problems of its kind say instead."""
     header = comparison.header
     one = "One problem cannot rank the methods"
-    task = kind_of(header.prompt)
+    task = "inventory" if INVENTORY in header.prompt else kind_of(header.prompt)
     for path in (each for each in results_files() if task_of(each) == task):
         try:
             found = summarise(path)

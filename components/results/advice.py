@@ -143,7 +143,9 @@ def _much(sets: Mapping[str, Summary]) -> Clause | None:
     found = {
         name: d
         for name, each in sets.items()
-        if (d := between(each, "qalign", "wmv", level_n(each))) is not None
+        if (one := at(each.points, "any", 1)) is not None
+        and one.value >= RARE
+        and (d := between(each, "qalign", "wmv", level_n(each))) is not None
     }
     if not found:
         return None

@@ -39,6 +39,7 @@ IN_A_SENTENCE = {
     "in_distribution": "problems like those of training",
     "shifted": "problems in other words",
     "long": "long problems",
+    "inventory": "inventories",
 }
 """What the embedded sets are called after "on"."""
 EMPTY = """

@@ -243,8 +243,8 @@ def build_watch_page(runs: Runs, demo: gr.Blocks, trace: Path | None = None) -> 
     settings.click(None, js="() => QAlignShell.drawer()")
     recorded.click(None, js="() => QAlignGallery.open()")
     for button in (new, new_in_drawer):
-        texts = [form.widgets[name] for name in ("prompt", "reference", "extractor")]
-        button.click(next_problem, [kind, status], [*texts, status], **private).then(
+        posed = [form.widgets[n] for n in ("prompt", "reference", "extractor", "lm", "rm")]
+        button.click(next_problem, [kind, status], [*posed, status], **private).then(
             None, form.widgets["prompt"], js="(problem) => QAlignShell.pose(problem)"
         )
     gr.on(

@@ -148,7 +148,9 @@ def load_results(path: str | Path) -> Results:
 
 
 def results_in(folder: str | Path) -> Results:
-    """The numbers of every problem of a folder that has begun, finished or not.
+    """The numbers of the problems of a folder that are finished; if none is, of those begun.
+
+    A problem in work would stand in a comparison with samples that its chain has not answered yet.
 
     Raises:
         InvalidTrace: it is no folder of a run, or a trace cannot be read.
@@ -161,12 +163,16 @@ def results_in(folder: str | Path) -> Results:
         raise InvalidTrace(f"{folder} is not the folder of a run ({error})") from error
     if _digest(problems) != header.digest:
         raise InvalidTrace(f"{folder / PROBLEMS} was changed; put back the set that was run")
-    records = [
-        record_of(trace, problems[k].extract, problems[k].is_right, id=problems[k].id)
+    begun = [
+        (
+            record_of(trace, problems[k].extract, problems[k].is_right, id=problems[k].id),
+            trace.end is not None and trace.end[0] == "finished",
+        )
         for k, trace in traces_of(folder, len(problems))
         if trace.steps or trace.pool
     ]
-    return Results(header, tuple(records))
+    finished = tuple(record for record, is_finished in begun if is_finished)
+    return Results(header, finished or tuple(record for record, _ in begun))
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 from qalign_core.assets import ASSETS
 from qalign_core.errors import InvalidSetting
@@ -50,6 +50,19 @@ class Event:
             "times": amount * self.a,
             "half": amount // 2,
             "distractor": amount,
+        }
+        return after[self.kind]
+
+    def mistake(self, amount: int) -> int:
+        """The amount after the event, with the mistake that people are known to make with it."""
+        after: dict[EventKind, int] = {
+            "gain": amount - self.a,
+            "loss": amount + self.a,
+            "boxes": amount + self.a + self.b,
+            "days": amount + self.b,
+            "times": amount + self.a,
+            "half": amount - 2,
+            "distractor": amount + self.a,
         }
         return after[self.kind]
 
@@ -100,7 +113,17 @@ _NUMBERS = dict(enumerate(_WORDS["numbers"], start=1))
 """How a request says its number of sentences."""
 _COUNTED = re.compile(r"\{a\} (\w+)")
 
-_T = TypeVar("_T", Problem, WritingTask)
+
+class HasKey(Protocol):
+    """What has a key that decides its split."""
+
+    @property
+    def key(self) -> str:
+        """The content that makes two of them the same one, whatever their wording."""
+        ...
+
+
+_T = TypeVar("_T", bound=HasKey)
 
 
 def generate_problem(
@@ -120,7 +143,7 @@ def generate_problem(
     if kind not in _PROBLEMS:
         raise InvalidSetting(f"kind must be one of {', '.join(_PROBLEMS)}, got {kind!r}")
     while True:
-        problem = _draw(lambda: _draw_problem(rng, kind), split)
+        problem = draw_split(lambda: _draw_problem(rng, kind), split)
         # A corpus may contradict itself now and then; what people are shown may not.
         if split == "train" or not _contradicts_itself(problem):
             return problem
@@ -128,7 +151,7 @@ def generate_problem(
 
 def generate_writing_task(rng: random.Random, *, split: Split = "held_out") -> WritingTask:
     """Draw a writing task: use one word, end with another, in so many sentences."""
-    return _draw(lambda: _draw_writing_task(rng), split)
+    return draw_split(lambda: _draw_writing_task(rng), split)
 
 
 def read_writing_task(prompt: str) -> WritingTask | None:
@@ -195,24 +218,27 @@ def split_of(key: str) -> Split:
     return "held_out" if int.from_bytes(digest, "big") < HELD_OUT_SHARE * 2**64 else "train"
 
 
-def _draw(draw: Callable[[], _T], split: Split) -> _T:
+def draw_split(draw: Callable[[], _T], split: Split) -> _T:
+    """Draw until what comes belongs to the split."""
     while split_of((drawn := draw()).key) != split:
         pass
     return drawn
 
 
 def _draw_problem(rng: random.Random, kind: ProblemKind) -> Problem:
-    words = _draw_words(rng)
+    words = draw_words(rng)
     start = rng.randint(6, 30)
     words["start"] = str(start)
     amount, events = start, list[Event]()
     n_events = rng.choice(_PROBLEMS[kind]["lengths"])
     while len(events) < n_events:
-        event = _draw_event(rng, kind, amount)
-        if event is None or (event.kind == "distractor" and _is_mostly_talk(events, n_events)):
+        event = draw_event(rng, _PROBLEMS[kind]["weights"])
+        if not _keeps_in_range(event, amount) or (
+            event.kind == "distractor" and _is_mostly_talk(events, n_events)
+        ):
             continue
         amount = event.apply(amount)
-        events.append(_phrase(rng, kind, event, words))
+        events.append(phrase(rng, kind, event, words))
     begin, ask = (rng.choice(_WORDS[part]).format(**words) for part in ("starts", "questions"))
     prompt = " ".join([begin, *(event.text for event in events), ask])
     return Problem(prompt, str(amount), kind, start, tuple(events), words)
@@ -224,7 +250,8 @@ def _contradicts_itself(problem: Problem) -> bool:
     return len(subjects) > len(set(subjects))
 
 
-def _draw_words(rng: random.Random) -> dict[str, str]:
+def draw_words(rng: random.Random) -> dict[str, str]:
+    """Who it is about: two names, pronouns, and what is counted."""
     name, friend = rng.sample(GIRLS + BOYS, 2)
     he, him, his = ("she", "her", "her") if name in GIRLS else ("he", "him", "his")
     pronouns = {"he": he, "him": him, "his": his, "He": he.title(), "His": his.title()}
@@ -236,21 +263,22 @@ def _is_mostly_talk(events: list[Event], n_events: int) -> bool:
     return 2 * (sum(event.kind == "distractor" for event in events) + 1) > n_events
 
 
-def _draw_event(rng: random.Random, kind: ProblemKind, amount: int) -> Event | None:
-    """An event that keeps the amount within 2..LARGEST and whole, or None if this draw does not."""
-    weights: dict[EventKind, float] = _PROBLEMS[kind]["weights"]
+def draw_event(rng: random.Random, weights: dict[EventKind, float]) -> Event:
+    """An event with its numbers, of a kind drawn by `weights`; not yet with its sentence."""
     drawn = rng.choices(list(weights), list(weights.values()))[0]
     ranges = _EVENTS[drawn]
     parts: dict[str, Any] = {n: rng.randint(*ranges[n]) for n in ("a", "b") if n in ranges}
     if drawn == "boxes":
         parts["subject"] = rng.choice(_WORDS["boxes"])
-    event = Event(drawn, **parts)
-    if event.kind == "half" and amount % 2:
-        return None
-    return event if 2 <= event.apply(amount) <= LARGEST else None
+    return Event(drawn, **parts)
 
 
-def _phrase(rng: random.Random, kind: ProblemKind, event: Event, words: dict[str, str]) -> Event:
+def _keeps_in_range(event: Event, amount: int) -> bool:
+    """True if the amount stays whole and within 2..LARGEST."""
+    return not (event.kind == "half" and amount % 2) and 2 <= event.apply(amount) <= LARGEST
+
+
+def phrase(rng: random.Random, kind: ProblemKind, event: Event, words: dict[str, str]) -> Event:
     """The event with its sentence, and with what a distractor counts."""
     phrasings = (SHIFTED_PHRASINGS if kind == "shifted" else PHRASINGS)[event.kind]
     phrasing = rng.choice(phrasings)

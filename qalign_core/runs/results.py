@@ -35,7 +35,7 @@ class Results(Draws):
 
     @property
     def n_missing(self) -> int:
-        """Problems that have not begun."""
+        """Problems whose numbers are not here yet."""
         return len(self.header.problems) - len(self.records)
 
 

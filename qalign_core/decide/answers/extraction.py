@@ -7,6 +7,7 @@ r"""Final answers in the texts of models, brought to one form, so that equal ans
     option   the last letter A to J that stands alone, whatever is said of it: the paper's rule
     boxed    the last \boxed{}: a number if it is one, else mathematics, else words
     text     the whole text, for short free answers
+    amounts  "The nuts: So 6 + 3 = 9. The eggs: ..." -> 5 eggs, 9 nuts   (the last a heading)
 
 The last place that announces an answer decides ("The answer is", "Answer:", "####", "\boxed{").
 Only a text that announces none falls back on its last number or letter.
@@ -95,6 +96,20 @@ def extract_boxed(text: str) -> str | None:
     return None
 
 
+def extract_amounts(text: str) -> str | None:
+    """Extract the amount of each of several things, by name; None if nothing has a heading.
+
+    A heading is a word with a colon. Below it the last result ("= 9") is the amount, else the last
+    number; a heading without any is "?".
+    """
+    pieces = _HEADING.split(tidy(text))
+    amounts = {}
+    for things, said in zip(pieces[1::2], pieces[2::2], strict=True):
+        results = _RESULT.findall(said) or re.findall(r"\d+", said) or ["?"]
+        amounts[things.lower()] = results[-1].lstrip("0") or "0"
+    return ", ".join(f"{amounts[things]} {things}" for things in sorted(amounts)) or None
+
+
 def extract_text(text: str) -> str | None:
     """Bring a short free answer to one form, without case and outer punctuation."""
     return _words(text) or None
@@ -107,6 +122,7 @@ EXTRACTORS: Mapping[str, AnswerExtractor] = MappingProxyType(
         "option": extract_option,
         "boxed": extract_boxed,
         "text": extract_text,
+        "amounts": extract_amounts,
     }
 )
 """Extractors by the name that problem sets and trace headers use."""
@@ -115,6 +131,8 @@ EXTRACTORS: Mapping[str, AnswerExtractor] = MappingProxyType(
 def canonical(answer: str) -> str:
     """Bring a bare answer ("$18.00", "(B)", "x = 1/2 cm") to its canonical form; "" if empty."""
     bare = _bare(answer)
+    if _AMOUNTS.fullmatch(bare):
+        return bare
     return whole_number(bare) or formula(bare) or _words(bare)
 
 
@@ -134,17 +152,18 @@ def same_answer(a: str | None, b: str | None) -> bool:
     """Whether two answers mean the same; no answer is never the same as anything.
 
     Canonical forms are compared first; formulas that are spelt differently ("(x+1)^2" and
-    "x^2+2x+1") are then compared by their values, unless both are whole numbers.
+    "x^2+2x+1") are then compared by their values, unless both are whole numbers or amounts.
     """
     if a is None or b is None:
         return False
     if a == b:
         return True
     forms = canonical(a), canonical(b)
-    return forms[0] == forms[1] or (not all(map(_WHOLE.fullmatch, forms)) and same_values(a, b))
+    return forms[0] == forms[1] or (not all(map(_EXACT.fullmatch, forms)) and same_values(a, b))
 
 
-_WHOLE = re.compile(r"-?\d+")
+_AMOUNTS = re.compile(r"(?:\d+|\?) [^\W\d_]+(?:, (?:\d+|\?) [^\W\d_]+)+")
+_EXACT = re.compile(rf"-?\d+|{_AMOUNTS.pattern}")
 _PLAIN = re.compile(r"[Tt]he (?:final )?answer is \$?([0-9]{1,15})(?:\.00?)?\.?\s*\Z")
 _MARKER = re.compile(
     r"(?P<boxed>\\f?boxed\s*\{)|####"
@@ -160,6 +179,8 @@ _SEEKING = re.compile(
 _CLAUSE_END = re.compile(r"\n|[.;!](?:\s|$)|,\s+(?:because|since|as|so)\b", re.IGNORECASE)
 _SYMBOLIC = re.compile(r"\\(?:sqrt|pi|log|ln|sin|cos|tan|infty)\b")
 _MAX_ANNOUNCED = 20  # the last ones; a text of nothing else is noise, and reading it would be slow
+_HEADING = re.compile(r"\b([^\W\d_]+):(?=\s)")
+_RESULT = re.compile(r"= ?(\d+)")
 _NAME = re.compile(r"^\s*\\?[A-Za-z]\w*\s*=\s*")
 
 
