@@ -1,6 +1,6 @@
 """A class in one room over HTTP: first steps, rates, predictions on the screen, memory.
 
-    python -m benchmarks.room [--members 100] [--minutes 20]
+    python -m benchmarks.room [--members 100] [--minutes 20] [--seconds 120]
 
 Every member follows a stream of its own, as a phone does, and the instructor theirs. Everybody
 predicts at one moment; then the instructor presses Run, and whenever all chains are done, begins
@@ -15,6 +15,7 @@ import argparse
 import asyncio
 import contextlib
 import json
+import math
 import statistics
 import time
 from collections.abc import AsyncIterator
@@ -43,7 +44,7 @@ class Screen:
     @property
     def rate(self) -> float:
         """Steps a second, from the first draft on."""
-        return (len(self.at) - 1) / (self.at[-1] - self.at[0])
+        return (len(self.at) - 1) / (self.at[-1] - self.at[0]) if len(self.at) > 1 else 0.0
 
 
 class Room:
@@ -123,15 +124,19 @@ async def predict(room: Room) -> float:
     return time.perf_counter() - begun
 
 
-async def run(room: Room) -> tuple[list[float], list[float], list[float]]:
-    """One run to its end: seconds to each first draft and to each first step, and each rate."""
+async def run(room: Room, seconds: float) -> tuple[list[float], list[float], list[float]]:
+    """One run: seconds to each first draft and to each first step, and each rate."""
     for member in room.members:
         member.at = []
     steps = room.lead.told["room"]["steps"]
     begun = time.perf_counter()
     await room.do("run")
-    await room.until(lambda: all(len(member.at) == steps + 1 for member in room.members))
-    drafts, firsts = (sorted(m.at[t] - begun for m in room.members) for t in (0, 1))
+    with contextlib.suppress(TimeoutError):
+        done = lambda: all(len(member.at) == steps + 1 for member in room.members)  # noqa: E731
+        await room.until(done, seconds)
+    drafts, firsts = (
+        sorted(m.at[t] - begun if len(m.at) > t else math.inf for m in room.members) for t in (0, 1)
+    )
     return drafts, firsts, [member.rate for member in room.members]
 
 
@@ -139,7 +144,7 @@ def at_95(values: list[float]) -> float:
     return values[int(0.95 * (len(values) - 1) + 0.5)]
 
 
-async def measure(n_members: int, minutes: float) -> None:
+async def measure(n_members: int, minutes: float, seconds: float) -> None:
     problem = load_problems("assets/tasks/in_distribution.jsonl")[0]
     few, all_ = httpx.Limits(max_connections=16), httpx.Limits(max_connections=None)
     with contextlib.closing(Server()) as server:
@@ -154,18 +159,20 @@ async def measure(n_members: int, minutes: float) -> None:
             shown = [await predict(room)]
             print(f"{n_members} members; predictions on the screen after {shown[0]:.2f} s")
             print("| minute | first draft: median | 95 % | first step: median | 95 % "
-                  "| steps a second, each: mean | least | processors | memory |")  # fmt: skip
-            print(f"|{'---|' * 9}")
+                  "| steps a second, each: mean | least | steps a CPU second | processors "
+                  "| memory |")  # fmt: skip
+            print(f"|{'---|' * 10}", flush=True)
             begun = time.perf_counter()
             while True:
                 cpu, now = server.cpu, time.perf_counter()
-                drafts, firsts, rates = await run(room)
+                drafts, firsts, rates = await run(room, seconds)
                 took = time.perf_counter() - now
                 cells = [f"{(now - begun) / 60:.1f}"]
                 for each in (drafts, firsts):
                     cells += [f"{statistics.median(each):.2f} s", f"{at_95(each):.2f} s"]
                 cells += [f"{statistics.mean(rates):.2f}", f"{min(rates):.2f}"]
-                cells += [f"{(server.cpu - cpu) / took:.2f}", f"{server.memory:.0f} MiB"]
+                used, steps = server.cpu - cpu, sum(len(member.at) for member in room.members)
+                cells += [f"{steps / used:.0f}", f"{used / took:.2f}", f"{server.memory:.0f} MiB"]
                 print("|", " | ".join(cells), "|", flush=True)
                 if time.perf_counter() - begun > 60 * minutes:
                     break
@@ -177,8 +184,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--members", type=int, default=100)
     parser.add_argument("--minutes", type=float, default=20.0)
+    parser.add_argument("--seconds", type=float, default=120.0, help="of one run at most")
     options = parser.parse_args()
-    asyncio.run(measure(options.members, options.minutes))
+    asyncio.run(measure(options.members, options.minutes, options.seconds))
 
 
 if __name__ == "__main__":
