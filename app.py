@@ -27,6 +27,7 @@ from components.compare.page import build_compare_page
 from components.door import Door
 from components.endpoints import build_api
 from components.lab.page import build_lab_page
+from components.learn.guide import build_guide
 from components.learn.lessons import lessons
 from components.learn.page import build_learn_page, build_panel, entries, judged, told
 from components.results.page import build_results_page
@@ -90,6 +91,7 @@ def build_app(runs: Runs | None = None, trace: Path | None = None) -> gr.Blocks:
                 build_results_page(demo, panel)
             with _tab("Learn"):
                 build_learn_page()
+                build_guide()
         build_api(runs)
         demo.load(None, js="() => QAlignShell.open()")
     return demo.queue(max_size=256, default_concurrency_limit=None, api_open=False)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from components.learn.facts import FACTS, Place, Share, facts_of, shown, value_of
+from components.learn.guide import GUIDE, exercises
 from components.learn.lessons import LIT, InvalidLesson, lessons, read_lesson
 from components.learn.page import judged, told
 from qalign_core.errors import QAlignError
@@ -191,3 +192,9 @@ def test_the_table_of_what_is_to_be_understood_quotes_the_lessons():
         lesson = LESSONS[name]
         end = [lesson.end, *(text for _, text in lesson.learnt)]
         assert words in (lesson.stops[int(stop) - 1].text if stop else " ".join(end))
+
+
+def test_the_guides_exercises_are_the_lessons_and_their_answers_the_cores():
+    table = exercises(LESSONS)
+    assert table in GUIDE.read_text(encoding="utf-8")
+    assert table.count("\n") == 2 + sum(bool(s.ask) for x in LESSONS.values() for s in x.stops)

@@ -15,7 +15,8 @@ const LOOK = ":root{color-scheme:light dark}body{font:22px/1.45 sans-serif;margi
  * @returns {Node[]}
  */
 function ofStop({ lesson, k, stop: { title, text, notes, ask }, over, answer }) {
-  if (over) return [h("h1", `${lesson.title}: the end`), h("p", lesson.end)];
+  if (over) return [h("h1", `${lesson.title}: the end`), h("p", lesson.end),
+    ...lesson.learnt.flatMap(([asked, told]) => [h("h2", asked), h("p", told)])];
   const next = lesson.stops[k + 1];
   const asked = ask ? [h("h2", ask.question), h("ol", { type: "A" },
     ...ask.options.map(([, name]) => h("li", name)))] : [];

@@ -1,11 +1,13 @@
 """The gallery: recorded runs that play at one click and need no model, an entry a trace.
 
 `assets/runs/gallery.toml` has title and sentence of each; models, settings and the command that
-draws it again are read off the trace's own header.
+draws it again are read off the trace's own header. `python -m components.watch.gallery FOLDER`
+writes each as a page that plays from a disk.
 """
 
 from __future__ import annotations
 
+import sys
 import tomllib
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -16,7 +18,7 @@ import gradio as gr
 from qalign_core.assets import ASSETS
 from qalign_core.errors import QAlignError
 from qalign_core.export.command import command_of
-from qalign_core.export.page import page_around
+from qalign_core.export.page import page, page_around
 from qalign_core.export.words import number
 from qalign_core.registry import entries
 from qalign_core.run import Run
@@ -131,3 +133,18 @@ def gallery_list() -> gr.HTML:
         apply_default_css=False,
         padding=False,
     )
+
+
+def write_slides(folder: Path) -> list[Path]:
+    """Every run of the gallery as a page that plays, with its title and sentence."""
+    folder.mkdir(parents=True, exist_ok=True)
+    written = []
+    for entry in gallery().values():
+        made = page(entry.path.read_text(encoding="utf-8"), title=entry.title, says=entry.says)
+        written.append(folder / f"{entry.name}.html")
+        written[-1].write_text(made, encoding="utf-8")
+    return written
+
+
+if __name__ == "__main__":
+    print(*write_slides(Path(sys.argv[1])), sep="\n")

@@ -1,0 +1,54 @@
+"""The instructor's guide: `docs/workshop.md` on the page, and its table of exercises.
+
+`python -m components.learn.guide` prints the table as the lessons and the core have it.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import gradio as gr
+
+from components.common.folding import fold
+from components.learn.lessons import Ask, Lesson, Stop, lessons
+from components.learn.page import filled, judged
+
+GUIDE = Path(__file__).resolve().parents[2] / "docs" / "workshop.md"
+TABLE = "| Lesson, stop | What is asked | Answer |\n|---|---|---|\n"
+
+
+def exercises(known: dict[str, Lesson]) -> str:
+    """A table with all that the lessons ask, and what the core says."""
+    rows = [
+        f"| `?lesson={name}&stop={k}` | {filled(stop.ask.question, stop.ask.then, stop.at)} "
+        f"| {_answer(stop, stop.ask)} |\n"
+        for name, lesson in known.items()
+        for k, stop in enumerate(lesson.stops, start=1)
+        if stop.ask
+    ]
+    return TABLE + "".join(rows)
+
+
+def _answer(stop: Stop, ask: Ask) -> str:
+    value = str(judged(stop, "")["value"])
+    if ask.kind == "choice":
+        return ask.options[value]
+    return f"{value} (± {ask.within:g} is right)" if ask.within else value
+
+
+def on_the_page(guide: str) -> str:
+    """The guide where its links of the app work, and those to other files are plain words."""
+    without_title = guide.partition("\n")[2]
+    plain = re.sub(r"\[([^]]+)\]\([\w./-]+\)", r"\1", without_title)
+    return re.sub(r"`(\?[\w=&-]+)`", r"[\1](\1)", plain)
+
+
+def build_guide() -> None:
+    """The guide, folded away under the list of lessons."""
+    with fold("For instructors: a workshop of 45 or 90 minutes", "learn-guide"):
+        gr.Markdown(on_the_page(GUIDE.read_text(encoding="utf-8")), padding=False)
+
+
+if __name__ == "__main__":
+    print(exercises(lessons()), end="")

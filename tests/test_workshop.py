@@ -1,0 +1,58 @@
+"""The instructor's guide says what the lessons, the gallery and the benchmarks say."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from browser import ROOT
+
+from components.learn.guide import GUIDE, on_the_page
+from components.learn.lessons import lessons
+from components.watch.gallery import gallery, write_slides
+
+TEXT = GUIDE.read_text(encoding="utf-8")
+LINKS = [dict(re.findall(r"(\w+)=([\w-]+)", link)) for link in re.findall(r"`\?([^`]+)`", TEXT)]
+
+
+def test_every_link_of_the_guide_leads_to_a_stop_or_a_run_that_there_is():
+    assert len(LINKS) > 40
+    for link in LINKS:
+        assert link.keys() <= {"lesson", "stop", "run", "tab", "present"}
+        if "lesson" in link:
+            assert 1 <= int(link.get("stop", 1)) <= len(lessons()[link["lesson"]].stops)
+        assert link.get("run", "watch") in gallery()
+
+
+@pytest.mark.parametrize("minutes", [45, 90])
+def test_a_plan_begins_at_once_goes_on_and_ends_in_time(minutes):
+    plan = TEXT.split(f"## The plan for {minutes} minutes")[1].split("\n## ")[0]
+    starts = [int(n) for n in re.findall(r"^\| (\d+) \|", plan, re.MULTILINE)]
+    assert starts[0] == 0
+    assert starts == sorted(set(starts))
+    assert minutes - 10 <= starts[-1] < minutes
+
+
+def test_what_is_said_of_many_users_is_what_was_measured():
+    measured = (ROOT / "benchmarks" / "README.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (\d+) \| ([\d.]+) s \| ([\d.]+) \| ([\d.]+) GiB \|$", TEXT, re.M)
+    assert len(rows) >= 3
+    for users, first, rate, memory in rows:
+        row = re.search(rf"^\| {users} \| (.+)$", measured, re.M)[1].replace("*", "").split(" | ")
+        assert row[5] == f"{first} s"
+        assert round(float(row[2]), 1) == float(rate)
+        assert int(row[7].split()[0]) / 1024 == pytest.approx(float(memory), abs=0.08)
+
+
+def test_on_the_page_links_of_the_app_work_and_files_are_plain_words():
+    text = on_the_page(TEXT)
+    assert "](?lesson=first-pass&present=1)" in text
+    assert not re.search(r"\]\((?!\?)", text)
+    assert not text.startswith("# ")
+
+
+def test_the_slides_are_the_gallerys_runs_with_their_titles(tmp_path):
+    written = write_slides(tmp_path / "slides")
+    assert [path.stem for path in written] == list(gallery())
+    for path, entry in zip(written, gallery().values(), strict=True):
+        assert f"<h1>{entry.title}</h1>" in path.read_text(encoding="utf-8")
