@@ -5,12 +5,13 @@ BIN := $(VENV)/bin
 SERVERS := build/servers-venv
 MCP := build/mcp-venv
 PRETRAINED := build/pretrained
+TASKS := build/tasks-venv
 # one thread a library: the engine has threads of its own
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 export GRADIO_ANALYTICS_ENABLED := False
 
-.PHONY: demo test quick js test-package test-servers test-mcp test-pretrained lint models clean
+.PHONY: demo test quick js test-package test-servers test-mcp test-pretrained test-tasks lint models clean
 
 demo: $(VENV)/.app
 	$(BIN)/python app.py
@@ -45,6 +46,10 @@ test-mcp: $(MCP)/.ready
 test-pretrained: $(PRETRAINED)/.ready
 	HF_HOME=$(abspath $(PRETRAINED)/hf) HF_HUB_OFFLINE=1 \
 		$(BIN)/python -m pytest -o addopts=-q tests/pretrained
+
+# IFEval's checkers, 380 MB with what they need; apart, since few want them
+test-tasks: $(TASKS)/.ready
+	$(TASKS)/bin/python -m pytest -o addopts=-q tests/ifeval
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -84,6 +89,12 @@ $(MCP)/.ready: requirements.txt requirements-dev.txt requirements-mcp.txt
 	$(PYTHON) -m venv $(MCP)
 	$(MCP)/bin/python -m pip install --quiet --disable-pip-version-check \
 		-r requirements-dev.txt -r requirements-mcp.txt
+	touch $@
+
+$(TASKS)/.ready: requirements.txt requirements-dev.txt requirements-tasks.txt
+	$(PYTHON) -m venv $(TASKS)
+	$(TASKS)/bin/python -m pip install --quiet --disable-pip-version-check \
+		-r requirements-dev.txt -r requirements-tasks.txt
 	touch $@
 
 $(PRETRAINED)/lib/.ready: requirements-pretrained.txt | $(VENV)/.dev

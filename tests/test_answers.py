@@ -41,6 +41,37 @@ def test_an_unknown_extractor_is_named_with_those_that_exist():
         get_extractor("numbr")
 
 
+BOXES = [
+    "(3, \\frac{\\pi}{2})", "x^2+2x+1", "p - q", "6 - 5i", "[2,5)", "(-\\infty, 2) \\cup (3, 4]",
+    "-\\frac{\\pi}{6}", "12\\pi", "5x - 7y + 4 = 0", "3R^2", "\\cot x", "\\frac{20}{\\pi}", "1,-2",
+    "\\begin{pmatrix} -18 \\\\ -49 \\\\ 96 \\end{pmatrix}", "x \\in [-2,7]", "\\text{Evelyn}",
+]  # fmt: skip
+"""Shapes of the answers of MATH."""
+
+
+@pytest.mark.parametrize("bare", BOXES)
+def test_a_formula_in_a_box_is_the_formula_and_read_again_it_stays(bare):
+    answer = extract_boxed(f"So $\\boxed{{{bare}}}$.")
+    assert same_answer(answer, bare)
+    assert canonical(answer) == answer
+    assert [other for other in BOXES if same_answer(answer, other)] == [bare]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("x^2+2x+1", "4x+1"),
+        ("\\begin{pmatrix} 1 \\\\ 2 \\end{pmatrix}", "\\begin{pmatrix} 2 \\\\ 1 \\end{pmatrix}"),
+        ("x \\in [-2,7]", "x \\in [0,1]"),
+        ("\\infty", "-\\infty"),
+        ("5!", "5"),
+    ],
+)
+def test_what_is_alike_only_where_it_is_read_wrongly_is_not_the_same(one, other):
+    assert not same_answer(one, other)
+    assert not same_answer(canonical(one), canonical(other))
+
+
 @given(st.integers(-(10**12), 10**12))
 def test_every_spelling_of_an_integer_is_one_vote(n):
     spellings = [f"{n}", f"{n}.00", f"{n:,}", f"{2 * n}/2", f"\\frac{{{3 * n}}}{{3}}"]
@@ -140,7 +171,7 @@ def test_formulas_are_read_in_threads_too():
     thread = threading.Thread(target=lambda: found.append(extract_boxed("\\boxed{\\sqrt{18}}")))
     thread.start()
     thread.join()
-    assert found == ["3*sqrt(2)"]
+    assert found == ["3 \\sqrt{2}"]
 
 
 def test_a_plain_answer_takes_microseconds():

@@ -20,6 +20,7 @@ FILES = {
     "requirements.txt": CORE + EXTRAS["app"],
     "requirements-dev.txt": CORE + EXTRAS["dev"],
     "requirements-mcp.txt": CORE + EXTRAS["mcp"],
+    "requirements-tasks.txt": CORE + EXTRAS["app"] + EXTRAS["tasks"],
     # in an environment of its own, with nothing of the core but torch's pin
     "requirements-servers.txt": [*EXTRAS["servers"], "torch==2.13.0"],
     "requirements-pretrained.txt": PYPROJECT["dependency-groups"]["pretrained"],

@@ -87,13 +87,13 @@ def extract_option(text: str) -> str | None:
 
 
 def extract_boxed(text: str) -> str | None:
-    r"""Extract the last `\boxed{}`, or without one what the last "the answer is" says."""
+    r"""Extract the last `\boxed{}`, else what the last "the answer is" says, else a number."""
     announced = list(_announced(text))
     boxes = [said for boxed, said in announced if boxed]
     for content in boxes or [_first_clause(said) for _, said in announced]:
         if answer := canonical(content):
             return answer
-    return None
+    return None if announced else last_number(tidy(text))
 
 
 def extract_amounts(text: str) -> str | None:
@@ -166,7 +166,7 @@ _AMOUNTS = re.compile(r"(?:\d+|\?) [^\W\d_]+(?:, (?:\d+|\?) [^\W\d_]+)+")
 _EXACT = re.compile(rf"-?\d+|{_AMOUNTS.pattern}")
 _PLAIN = re.compile(r"[Tt]he (?:final )?answer is \$?([0-9]{1,15})(?:\.00?)?\.?\s*\Z")
 _MARKER = re.compile(
-    r"(?P<boxed>\\f?boxed\s*\{)|####"
+    r"(?P<boxed>\\(?:boxed|fbox)\s*\{)|####"
     r"|\banswer\b(?:[^.\n:=]|\.(?=\d)){0,80}?(?:\bis\b|\bwould be\b|\bequals\b|[:=])[\s*:]*",
     re.IGNORECASE,
 )
@@ -210,11 +210,12 @@ def _first_clause(said: str) -> str:
 
 def _words(text: str) -> str:
     text = re.sub(r"\\(?:text|mathrm|textbf|mathbf)\s*\{([^{}]*)\}", r"\1", text)
-    text = " ".join(text.split()).strip(" .,:;!?$*\"'`")
+    text = _EXCLAIMED.sub("", " ".join(text.split())).strip(" .,:;?$*\"'`")
     lone = _LONE_LETTER.fullmatch(text)
     return lone[1].upper() if lone else text.casefold()
 
 
+_EXCLAIMED = re.compile(r"(?<!\d)!+$")  # but 5! is a number
 _LONE_LETTER = re.compile(r"[\s*(\[$]*([A-Ja-j])[\s*)\]$.:,]*")
 _LISTED_OPTION = re.compile(r"[\s*(\[-]*([A-J])[.):]")
 _NAMED_OPTION = re.compile(r"(?i:\b(?:option|choice|choose|pick|select)\s+)[(\[]*([A-J])\b")

@@ -1,22 +1,29 @@
 r"""Mathematical answers in LaTeX, through math-verify and SymPy, which are imported when needed."""
 
+import cmath
 import logging
 import re
 from fractions import Fraction
 from functools import lru_cache
+from itertools import accumulate
 from typing import Any
 
 from qalign_core.decide.answers.numerals import written
 
 
 def formula(text: str) -> str | None:
-    """Bring LaTeX mathematics to SymPy's spelling ("5*sqrt(2)"); None if it is words."""
+    r"""Bring LaTeX mathematics to SymPy's spelling of it ("5 \sqrt{2}"); None if it is words.
+
+    It is LaTeX again, so that what has been brought to this form can be read once more.
+    """
     value = _parse(text)
     if value is None or getattr(value, "is_Symbol", False):
         return None
     if getattr(value, "is_Rational", False):
         return written(Fraction(int(value.p), int(value.q)))
-    return str(value)
+    from sympy import latex
+
+    return str(latex(value))
 
 
 def same_values(one: str, other: str) -> bool:
@@ -31,17 +38,18 @@ def same_values(one: str, other: str) -> bool:
         if not (left.is_number and right.is_number):
             return False
         x, y = complex(left), complex(right)
-        if not abs(x - y) <= 1e-9 * max(1.0, abs(x)):
+        if not (abs(x - y) <= 1e-9 * max(1.0, abs(x)) if cmath.isfinite(x) else x == y):
             return False
     return True
 
 
-_MATHEMATICS = re.compile(r"\\[a-z]|[\d^_=+*/()\[\]]|^[A-Za-z]$")
+_MATHEMATICS = re.compile(r"\\[a-z]|[\d^_=+*/()\[\]]|^[A-Za-z](?:\s*-\s*[A-Za-z])*$")
 _PROSE = re.compile(r"[A-Za-z]{4,} [A-Za-z]{3,}")
 # No time limit can be set, since math-verify's needs signals and so the main thread: what SymPy
 # would multiply out for ever is refused instead.
 _EXPLOSIVE = re.compile(r"\^\s*\{?\s*-?\s*\d{3}|\^[^^]*\^[^^]*\^|\^\{[^}]*\^|\d{30}|!|\\sum|\\prod")
 _MAX_LENGTH = 200
+_MAX_DEPTH = 12  # brackets in brackets: 60 of them take the parser 12 s
 
 
 @lru_cache(maxsize=4096)
@@ -51,6 +59,7 @@ def _parse(text: str) -> Any:
         len(text) > _MAX_LENGTH
         or not _MATHEMATICS.search(text)
         or _EXPLOSIVE.search(text)
+        or _depth(text) > _MAX_DEPTH
         or _PROSE.search(re.sub(r"\\[a-z]+", "", text))
     ):
         return None
@@ -63,7 +72,14 @@ def _parse(text: str) -> Any:
     )
     if not values or isinstance(values[0], str):
         return None
-    return values[0].doit() if hasattr(values[0], "doit") else values[0]
+    value = values[0].doit() if hasattr(values[0], "doit") else values[0]
+    # "x is in ..." would be False, and so the same as any other such claim
+    return None if getattr(value, "is_Boolean", False) and not value.free_symbols else value
+
+
+def _depth(text: str) -> int:
+    """How deep brackets stand in brackets."""
+    return max(accumulate(("([{".find(c) >= 0) - (")]}".find(c) >= 0) for c in text), default=0)
 
 
 @lru_cache(maxsize=1)

@@ -18,6 +18,7 @@ def tidy(text: str) -> str:
     if "\\" in text or "{" in text:
         for latex, plain in _LATEX:
             text = text.replace(latex, plain)
+        text = _SPACE.sub(" ", text)
         text = _FRACTION.sub(_with_a_slash, text)
     return text.replace("**", "")
 
@@ -65,13 +66,15 @@ def written(value: Fraction) -> str:
 _TYPOGRAPHY = str.maketrans(
     {
         "−": "-", "–": "-", "‑": "-", "＋": "+", "＝": "=", "⁄": "/", "’": "'",
+        "π": "\\pi ", "∞": "\\infty ",
         "½": " 1/2", "⅓": " 1/3", "⅔": " 2/3", "¼": " 1/4", "¾": " 3/4", "⅛": " 1/8",
     }
 )  # fmt: skip
 _LATEX = (
-    ("\\!", ""), ("\\,", ""), ("{,}", ","), ("\\;", " "), ("\\ ", " "), ("~", " "),
+    ("\\!", ""), ("\\,", ""), ("{,}", ","), ("\\;", " "), ("~", " "),
     ("\\left", ""), ("\\right", ""), ("\\$", "$"), ("\\%", "%"),
 )  # fmt: skip
+_SPACE = re.compile(r"(?<!\\)\\ ")  # two backslashes end a row of a matrix
 _FRACTION = re.compile(r"\\[dtc]?frac\s*(?:\{\s*(-?\d+)\s*\}|(\d))\s*(?:\{\s*(\d+)\s*\}|(\d))")
 
 _DIGITS = r"(?:\d{1,3}(?:[,'\u00a0\u2009\u202f]\d{3})+(?!\d)|\d+)(?:\.\d+)?|(?<![\w.])\.\d+"

@@ -1,0 +1,48 @@
+"""IFEval's instructions as lm-eval checks them: `make test-tasks`, an environment of its own."""
+
+from __future__ import annotations
+
+import json
+import socket
+from pathlib import Path
+
+import pytest
+
+from qalign_core.decide.answers.instructions import Instructions
+from qalign_core.errors import InvalidTask
+
+LINES = Path(__file__).with_name("cases.jsonl").read_text(encoding="utf-8").splitlines()
+CASES = [json.loads(line) for line in LINES]
+
+
+def asked(case, rule):
+    return Instructions(case["prompt"], tuple(case["ids"]), tuple(case["kwargs"]), rule)
+
+
+@pytest.fixture(autouse=True)
+def no_network(monkeypatch):
+    def refuse(*_):
+        pytest.fail("a checker asked the network")
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+
+
+@pytest.mark.parametrize("rule", ["strict", "loose"])
+def test_every_case_is_followed_or_not_as_it_was_when_it_was_written_down(rule):
+    said = [asked(case, rule).followed(case["response"]) for case in CASES]
+    assert said == [case[rule] for case in CASES]
+
+
+def test_a_verdict_is_the_same_every_time():
+    text = "No un das the de la et 1"  # of several languages at once
+    detected = Instructions("", ("language:response_language",), ({"language": "fr"},))
+    assert len({detected.followed(text) for _ in range(20)}) == 1
+
+
+@pytest.mark.parametrize(
+    ("id", "kwargs"), [("no:such_thing", {}), ("punctuation:no_comma", {"no_such_argument": 1})]
+)
+def test_an_instruction_that_there_is_not_is_said_in_one_sentence(id, kwargs):
+    with pytest.raises(InvalidTask, match=f"{id}.*cannot be checked") as error:
+        Instructions("Say hi.", (id,), (kwargs,)).followed("Hi")
+    assert "\n" not in str(error.value)
