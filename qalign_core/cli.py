@@ -33,6 +33,7 @@ from qalign_core.reading import is_text, shown
 from qalign_core.registry import is_address, load_language_model, load_reward_model
 from qalign_core.run import MAX_STEPS, OPEN, Run, Sampling, check_count
 from qalign_core.runs.folder import answer_of, answers_in, load_results, results_in, run_set
+from qalign_core.runs.plan import BANDWIDTH_SHARE, SHARE, Plan, facts_of, parameters_in
 from qalign_core.runs.problem_sets import Problem, load_problems
 from qalign_core.runs.report import Report, differences
 from qalign_core.runs.results import pack
@@ -42,6 +43,7 @@ from qalign_core.runs.tasks import (
     Loaded,
     Task,
     departures,
+    hardware,
     read_task,
     task_names,
     task_of,
@@ -137,8 +139,16 @@ def _parser() -> argparse.ArgumentParser:
     evaluate.add_argument("--states", type=int, help="most states of the chain; 0 (no limit)")
     _run_options(evaluate, leave_out=(*_TEXTS, "steps", "pool", "matched", "burn_in"))
     evaluate.add_argument("--at-once", type=int, default=128, help="how many problems run at once")
-    evaluate.add_argument("--out", type=Path, required=True, help="folder of traces")
+    evaluate.add_argument("--out", type=Path, help="folder of traces; needed but for --plan")
     evaluate.add_argument("--pack", type=Path, help="also write the results as one file")
+    evaluate.add_argument(
+        "--plan",
+        action="store_true",
+        help="load and draw nothing: print models, tokens, FLOPs, hours on named GPUs, and disk",
+    )
+    evaluate.add_argument(
+        "--response-tokens", type=int, help="mean length that --plan assumes; half of the limit"
+    )
     evaluate.set_defaults(command=_evaluate)
 
     tables = commands.add_parser(
@@ -478,6 +488,11 @@ async def _evaluate(options: argparse.Namespace) -> None:
     _take_settings(options, task_of(options.task, options.preset or ""))
     check_count("--budget", options.budget, 1)
     check_count("--states", options.states, 0)
+    if options.plan:
+        _print_plan(options)
+        return
+    if options.out is None:
+        raise InvalidSetting("evaluate needs --out FOLDER, where the traces go")
     loaded = _set(options, options.task)
     problems = loaded.problems
     _check_gradable(problems)
@@ -506,6 +521,58 @@ async def _evaluate(options: argparse.Namespace) -> None:
             f"{p.method:8}{p.used:7.0f}{p.tokens:9,.0f}{p.spent:10.2e}"
             f"  {p.value:.3f} [{p.low:.3f}, {p.high:.3f}]"
         )
+
+
+def _print_plan(options: argparse.Namespace) -> None:
+    """What the evaluation would take; no model is loaded, no hub is asked."""
+    run = Run.read({"prompt": "-", **_given(options)})
+    lm, rm = facts_of("lm", run.lm), facts_of("rm", run.rm)
+    task = task_of(options.task, options.preset or "")
+    if task is None or options.data is not None:
+        problems = _set(options, options.task).problems
+        n = len(problems)
+        prompt = sum(len(problem.prompt) for problem in problems) / (4 * n)
+    else:
+        n = min(task.n_problems, options.problems or task.n_problems)
+        prompt = task.table["prompt_tokens"]
+    limit = run.max_new_tokens
+    if "max_new_tokens" not in _given(options) and lm[0].sampling is not None:
+        limit = lm[0].sampling.max_new_tokens
+    if options.response_tokens is not None:
+        check_count("--response-tokens", options.response_tokens, 1)
+    plan = Plan(
+        n,
+        options.budget,
+        options.states,
+        options.response_tokens or max(1, limit // 2),
+        prompt,
+        parameters_in(lm),
+        parameters_in(rm),
+        at_once=options.at_once,
+    )
+    print("nothing is loaded or drawn: what this evaluation would take")
+    if task is not None:
+        print(f"set      {task.table['title']}, licence {task.table['licence']}")
+    for kind, models in (("lm", lm), ("rm", rm)):
+        for each in models:
+            gated = ", its licence has to be accepted on the hub first" if each.gated else ""
+            size = f"{each.parameters:,.1f} million parameters" if each.parameters else "no network"
+            print(f"{kind}       {each.source}: {size}, licence {each.licence or 'unknown'}{gated}")
+    states = f"{plan.states:,} states" if plan.states else "as many states as cost the same"
+    source = "--response-tokens" if options.response_tokens else "assumed: half of the limit"
+    print(f"draws    {n:,} problems, each {plan.samples:,} samples and a chain of {states}")
+    print(f"         {plan.response:,.0f} tokens a response ({source}), {prompt:,.0f} a prompt")
+    for name, cost in (("chains", plan.chain), ("samples", plan.pool)):
+        print(f"{name:8} {cost.generated:,} tokens, {plan.flops[name]:.2e} FLOPs")
+    total, anew = (sum(each.flops.values()) for each in (plan, plan.anew()))
+    print(f"together {total:.2e} FLOPs; {anew:.2e} with a reward model that reads every text anew")
+    print(f"weights  {plan.weights:.1f} GB in bf16, on the disk and in memory")
+    print(f"traces   about {plan.traces:.1f} GB")
+    print(f"at least, at {SHARE:.0%} of the peak or {BANDWIDTH_SHARE:.0%} of the bandwidth:")
+    for name, gpu in hardware().items():
+        each = f"{plan.hours(gpu):8.1f} h on one, {plan.hours(gpu, 8):8.1f} h on eight"
+        tight = "" if plan.weights < 0.9 * gpu["memory"] else "; too large for one"
+        print(f"  {name:10}{each}{tight}")
 
 
 def _take_settings(options: argparse.Namespace, task: Task | None) -> None:

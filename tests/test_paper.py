@@ -27,6 +27,7 @@ from qalign_core.runs.tasks import PRESETS, departures, read_task, task_names, t
 BESIDE = Path(__file__).resolve().parents[2] / "shared"
 OFFICIAL = Path(os.environ.get("QALIGN_DATA", BESIDE / "data"))
 PAPER = Path(os.environ.get("QALIGN_PAPER", BESIDE / "paper")) / "sample-dont-search.tex"
+GUIDE = (Path(__file__).resolve().parents[1] / "docs" / "paper.md").read_text(encoding="utf-8")
 SUBJECTS = task_of("mmlu-redux").table["subjects"]
 
 GSM = [
@@ -393,7 +394,7 @@ def test_rows_are_for_the_papers_sets_only(tmp_path, capsys):
     assert "--data has rows of the paper's sets" in capsys.readouterr().err
 
 
-def test_the_help_lists_where_text_and_code_part(capsys):
+def test_the_help_and_the_guide_list_where_text_and_code_part(capsys):
     with pytest.raises(SystemExit):
         main(["evaluate", "--help"])
     told = " ".join(capsys.readouterr().out.split())
@@ -401,6 +402,8 @@ def test_the_help_lists_where_text_and_code_part(capsys):
     for each in departures():
         assert " ".join(each.paper.split()) in told
         assert " ".join(each.code.split()) in told
+        row = f"| {each.what} | {', '.join(each.sets) or 'all'} | {each.paper} | {each.code} |"
+        assert row in GUIDE
 
 
 # The official files, where they are

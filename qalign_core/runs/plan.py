@@ -1,0 +1,129 @@
+"""What an evaluation would take, before anything is loaded: tokens, FLOPs, hours, memory and disk.
+
+Counted as METHOD and the paper's appendix on cost do: `n` independent samples are `n N` tokens, a
+chain of `T` states `(T + 1) N / 2`, and a token costs two operations a parameter of each model that
+processes it. How long responses are nobody knows before a run: `N` is an assumption that is told.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from qalign_core.errors import InvalidSetting
+from qalign_core.registry import Entry, entries, reward_parts
+from qalign_core.rewards.texts import is_text_reward
+from qalign_core.types import Cost, Meter
+
+SHARE = 0.3
+"""Of the peak that a GPU reaches on a batch of many responses; an assumption."""
+BANDWIDTH_SHARE = 0.6
+"""Of the bandwidth that reading the weights reaches, a time for every token of a chain."""
+_BYTES_A_PARAMETER = 2  # bf16
+_BYTES_A_TOKEN, _BYTES_A_LINE = 16, 250  # of a trace, as shipped ones have them
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """An evaluation that was not run.
+
+    Attributes:
+        problems: how many.
+        samples: independent ones a problem.
+        states: of the chain; 0 where it may cost as much as the samples.
+        response, prompt: mean lengths, tokens.
+        lm_parameters, rm_parameters: sizes of the models; 0 for none.
+        reads_on: whether the RM goes on reading from a kept prefix; a served one reads all anew.
+        at_once: problems side by side on a GPU.
+    """
+
+    problems: int
+    samples: int
+    states: int
+    response: float
+    prompt: float = 0.0
+    lm_parameters: int = 0
+    rm_parameters: int = 0
+    reads_on: bool = True
+    at_once: int = 128
+
+    @property
+    def pool(self) -> Cost:
+        """Tokens of the samples, over all problems."""
+        return self._cost(self.samples, self.samples * self.response)
+
+    @property
+    def chain(self) -> Cost:
+        """Tokens of the chains, over all problems."""
+        if not self.states:
+            return self.pool
+        return self._cost(self.states, (self.states + 1) * self.response / 2)
+
+    def _cost(self, n: int, generated: float) -> Cost:
+        scored = generated if self.reads_on else n * (self.prompt + self.response)
+        return Cost(round(self.problems * generated), round(self.problems * scored))
+
+    @property
+    def flops(self) -> Mapping[str, int]:
+        """Of the chains, of the samples, and of reading every prompt once."""
+        meter = Meter(self.lm_parameters, self.rm_parameters)
+        read = round(self.problems * self.prompt)
+        prompts = meter.prompt_price(read, read if self.reads_on else 0)
+        return {
+            "chains": meter.price(self.chain),
+            "samples": meter.price(self.pool),
+            "prompts": prompts,
+        }
+
+    def hours(self, gpu: Mapping[str, float], n: int = 1) -> float:
+        """At least so long on `n` GPUs, each with both models: computing, or waiting for weights.
+
+        A chain's tokens come one after the other, and each waits for the weights to be read; with
+        few problems a GPU that is the longer of the two.
+        """
+        computing = sum(self.flops.values()) / (n * gpu["tflops"] * 1e12 * SHARE)
+        rounds = math.ceil(self.problems / (n * self.at_once))
+        in_a_row = rounds * self.chain.generated / max(self.problems, 1)
+        weights = self.lm_parameters * _BYTES_A_PARAMETER / (gpu["bandwidth"] * 1e9)
+        return max(computing, in_a_row * weights / BANDWIDTH_SHARE) / 3600
+
+    @property
+    def weights(self) -> float:
+        """GB of the two models, on the disk and in memory."""
+        return (self.lm_parameters + self.rm_parameters) * _BYTES_A_PARAMETER / 1e9
+
+    @property
+    def traces(self) -> float:
+        """GB of the folder, about."""
+        lines = self.samples + (self.states or 2 * self.samples)
+        tokens = self.pool.generated + self.chain.generated
+        return (self.problems * lines * _BYTES_A_LINE + tokens * _BYTES_A_TOKEN) / 1e9
+
+    def anew(self) -> "Plan":
+        """The same with an RM that reads every response from its beginning."""
+        return replace(self, reads_on=False)
+
+
+def facts_of(kind: str, name: str) -> tuple[Entry, ...]:
+    """What the registry knows of a model or of each part of a sum; nothing is loaded.
+
+    Raises:
+        InvalidSetting: it does not know how large one is.
+    """
+    names = [name] if kind == "lm" else [part for _, part in reward_parts(name)]
+    found = []
+    for each in names:
+        known = [e for (k, id), e in entries().items() if k == kind and each in (id, e.source)]
+        if not known and is_text_reward(each):
+            known = [Entry(each, kind, each, each)]
+        if not known or not (known[0].parameters or is_text_reward(known[0].source)):
+            raise InvalidSetting(
+                f"nobody knows how large {each} is before it is loaded; plan with a model of the "
+                "registry of about its size"
+            )
+        found.append(known[0])
+    return tuple(found)
+
+
+def parameters_in(models: tuple[Entry, ...]) -> int:
+    """Parameters of models, together."""
+    return round(sum(model.parameters for model in models) * 1e6)

@@ -1,0 +1,114 @@
+"""A plan's figures are those of a count by hand, and of what was really drawn."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from qalign_core import cli
+from qalign_core.assets import ASSETS
+from qalign_core.cli import main
+from qalign_core.errors import InvalidSetting
+from qalign_core.runs.plan import Plan, facts_of, parameters_in
+from qalign_core.runs.results import unpack
+from qalign_core.runs.tasks import hardware
+
+
+def tulu_on_math500(**changes):
+    lm = parameters_in(facts_of("lm", "tulu-3-8b-sft"))
+    rm = parameters_in(facts_of("rm", "tulu-3-8b-rm"))
+    given = {"samples": 1024, "states": 1024, "response": 400, "prompt": 69, **changes}
+    return Plan(500, lm_parameters=lm, rm_parameters=rm, **given)
+
+
+def test_tulu_3_8b_on_math500_at_1024_steps_costs_what_a_hand_counts():
+    plan = tulu_on_math500()
+    # a chain of T steps generates (T + 1) N / 2 tokens: N for the first response, then half of one
+    #   (1,024 + 1) * 400 / 2 = 205,000 a problem, * 500 problems        = 102,500,000
+    assert plan.chain.generated == pytest.approx(102.5e6, rel=0.03)
+    # 1,024 samples of 400 tokens, * 500 problems                        = 204,800,000
+    assert plan.pool.generated == pytest.approx(204.8e6, rel=0.03)
+    # 2 FLOPs * (8,030.3 + 7,504.9) million parameters                   = 31.07e9 a token
+    #   * 102.5e6 = 3.185e18 for the chains; * 204.8e6 = 6.363e18 for the samples
+    assert plan.flops["chains"] == pytest.approx(3.185e18, rel=0.03)
+    assert plan.flops["samples"] == pytest.approx(6.363e18, rel=0.03)
+    # 500 prompts of 69 tokens, read once by both models: 34,500 * 31.07e9 = 1.07e15
+    assert plan.flops["prompts"] == pytest.approx(1.07e15, rel=0.03)
+    # 9.55e18 / (989e12 * 0.3) = 32,190 s on one H100; both models in bf16 are 2 * 15.5 GB
+    h100 = hardware()["H100 SXM"]
+    assert plan.hours(h100) == pytest.approx(32_190 / 3600, rel=0.03)
+    assert plan.hours(h100, 8) == pytest.approx(32_190 / 3600 / 8, rel=0.03)
+    assert plan.weights == pytest.approx(31.07, rel=0.03)
+
+
+def test_few_problems_wait_for_the_weights_and_not_for_the_computing():
+    # one chain: 205,000 tokens in a row, each after 16.06 GB at 60 % of 3,350 GB/s = 7.99 ms
+    plan, h100 = tulu_on_math500(), hardware()["H100 SXM"]
+    one = Plan(**{name: getattr(plan, name) for name in plan.__slots__} | {"problems": 1})
+    assert one.hours(h100) == pytest.approx(205_000 * 7.99e-3 / 3600, rel=0.03)
+    assert one.hours(h100, 8) == one.hours(h100)
+
+
+def test_a_reward_model_that_reads_all_anew_reads_each_proposal_whole():
+    anew = tulu_on_math500().anew()
+    assert anew.chain.scored == 500 * 1024 * (400 + 69)
+    assert anew.chain.generated == tulu_on_math500().chain.generated
+
+
+def test_without_a_limit_of_states_the_chain_costs_what_the_samples_do():
+    plan = tulu_on_math500(states=0)
+    assert plan.flops["chains"] == plan.flops["samples"]
+
+
+def test_what_was_really_drawn_is_what_a_plan_of_its_mean_length_says():
+    results = unpack(ASSETS / "results" / "in_distribution.zip")
+    for record in results.records[:40]:
+        n, states = len(record.pool_cost), len(record.chain_cost)
+        lengths = np.concatenate([record.pool_cost[:, 0], record.chain_length])
+        plan = Plan(1, samples=n, states=states, response=float(lengths.mean()))
+        drawn = int(record.chain_cost[:, 0].sum())
+        assert plan.chain.generated == pytest.approx(drawn, rel=0.15), record.id
+
+
+def test_a_model_of_unknown_size_is_said_and_a_reward_of_the_text_has_none():
+    with pytest.raises(InvalidSetting, match="how large my/model is before it is loaded"):
+        facts_of("lm", "my/model")
+    assert parameters_in(facts_of("rm", "plain")) == 0
+    assert parameters_in(facts_of("rm", "0.5*embedded + 0.5*mood")) == 930_000
+    (tulu,) = facts_of("lm", "allenai/Llama-3.1-Tulu-3-8B-SFT")
+    assert tulu.id == "tulu-3-8b-sft"
+
+
+def test_the_command_line_plans_and_loads_nothing(monkeypatch, capsys, tmp_path):
+    def load(*_, **__):
+        pytest.fail("a plan loaded a model")
+
+    monkeypatch.setattr(cli, "load_language_model", load)
+    monkeypatch.setattr(cli, "load_reward_model", load)
+    monkeypatch.chdir(tmp_path)
+    assert main(["evaluate", "--task", "math500", "--preset", "paper", "--plan"]) == 0
+    told = capsys.readouterr().out
+    for said in (
+        "500 problems", "licence MIT", "8,030.3 million parameters", "licence llama3.1",
+        "1,024 samples", "1,024 states", "400 tokens a response", "3.18e+18", "6.36e+18",
+        "H100 SXM", "8.9", "31.1 GB",
+    ):  # fmt: skip
+        assert said in told, said
+    assert list(tmp_path.iterdir()) == []
+    assert main(["evaluate", "--task", "math500", "--preset", "paper"]) == 2
+    assert "--out FOLDER" in capsys.readouterr().err
+
+
+def test_a_plan_counts_the_rows_of_a_file_and_takes_the_options(capsys, tmp_path):
+    row = {"question": "How many?", "answer": "#### 4"}
+    (tmp_path / "rows.jsonl").write_text((json.dumps(row) + "\n") * 7)
+    command = ["evaluate", "--task", "gsm8k", "--data", str(tmp_path / "rows.jsonl"), "--plan"]
+    command += ["--lm", "smollm2-135m", "--rm", "plain", "--budget", "8", "--problems", "5"]
+    assert main([*command, "--response-tokens", "50"]) == 0
+    told = capsys.readouterr().out
+    assert "5 problems" in told
+    assert "50 tokens a response (--response-tokens)" in told
+    # 5 problems * 8 samples * 50 tokens * 2 * 134.5 million parameters
+    assert "5.38e+11" in told
