@@ -570,9 +570,9 @@ def _print_plan(options: argparse.Namespace) -> None:
     print(f"traces   about {plan.traces:.1f} GB")
     print(f"at least, at {SHARE:.0%} of the peak or {BANDWIDTH_SHARE:.0%} of the bandwidth:")
     for name, gpu in hardware().items():
-        each = f"{plan.hours(gpu):8.1f} h on one, {plan.hours(gpu, 8):8.1f} h on eight"
+        hours = f"{plan.hours(gpu):8.1f} h on one, {plan.hours(gpu, 8):8.1f} h on eight"
         tight = "" if plan.weights < 0.9 * gpu["memory"] else "; too large for one"
-        print(f"  {name:10}{each}{tight}")
+        print(f"  {name:10}{hours}{tight}")
 
 
 def _take_settings(options: argparse.Namespace, task: Task | None) -> None:
