@@ -22,6 +22,9 @@ from qalign_core.errors import (
 from qalign_core.models.served.language_model import RetokenisedLanguageModel, ServedLanguageModel
 from qalign_core.rewards.served import ServedRewardModel
 from qalign_core.run import Run
+from qalign_core.runs import folder as folders
+from qalign_core.runs.folder import run_set
+from qalign_core.runs.problem_sets import Problem
 from qalign_core.runs.runner import record
 from qalign_core.runs.trace import parse_trace
 from qalign_core.types import Response, Step
@@ -378,6 +381,30 @@ async def test_a_conversation_is_never_cut(server):
 
 
 # The command line
+
+
+async def test_workers_with_servers_of_their_own_fill_one_folder_as_one_worker_does(
+    server, folder, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(folders, "WAIT", 0.01)
+    other, run = FakeServer(folder), Run("-", steps=3, pool=2, extractor=None)
+    problems = [Problem(str(n), f"{PROMPT} {n}") for n in range(4)]
+
+    def drawn(name):
+        lines = [path.read_bytes().splitlines()[1:] for path in (tmp_path / name).glob("0*.jsonl")]
+        return sorted(map(sorted, lines))
+
+    async def work(at, name):
+        await run_set(connect(at), connect_rm(at), run, problems, tmp_path / name, at_once=1)
+
+    try:
+        await asyncio.gather(work(server, "shared"), work(other, "shared"))
+    finally:
+        other.stop()
+    each = [len(fake.bodies) for fake in (server, other)]
+    await work(server, "alone")
+    assert drawn("shared") == drawn("alone")
+    assert min(each) > 10, "one of the two drew nothing"
 
 
 def test_the_command_line_takes_addresses(server, capsys, tmp_path):
