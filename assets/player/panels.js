@@ -461,8 +461,8 @@ export function answersPanel() {
  */
 export function costLine() {
   const said = h("span");
-  const node = h("p.cost", said, " A chain pays where samples hardly hold a right answer; "
-    + "otherwise a ", term("wmv", "weighted vote"), " does as well.");
+  const node = h("p.cost", said, " A chain pays where samples are hardly ever right; else take a ",
+    term("wmv", "weighted vote"), ".");
   const isNew = differs();
   const isLonger = differs();
   let whole = 1; // tokens of a whole answer
@@ -476,7 +476,7 @@ export function costLine() {
       if (isLonger(data)) {
         whole = mean(trace.chains.map(({ steps }) => mean(steps.map((x) => x.ids.length))));
       }
-      put(said, `Cost so far: ${written.toLocaleString("en")} tokens written, as many as `
+      put(said, `Cost so far: ${written.toLocaleString("en")} tokens, as many as `
         + `${many(Math.max(1, Math.round(written / whole)), "whole answer")}.`);
     },
   };

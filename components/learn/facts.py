@@ -348,7 +348,7 @@ class Lab:
         return self._at(beta).kl
 
     def reward(self, beta: str = "") -> float:
-        """Mean reward of the target, in spreads above the model's."""
+        """Mean reward of the target, in standard deviations above the model's."""
         return self._at(beta).mean_reward
 
     def patience(self, beta: str = "") -> int:
@@ -368,7 +368,7 @@ class Lab:
         return self._broken().mean_length[1]
 
     def wrong_reward(self) -> float:
-        """Mean reward under a broken rule, in spreads."""
+        """Mean reward under a broken rule, in standard deviations."""
         return self._broken().mean_reward[0]
 
     def best_of_n(self, n: str) -> Share:

@@ -115,7 +115,9 @@ def link_of(header: str) -> dict[str, str]:
 def _drawer(start: Run, runs: Runs) -> tuple[RunForm, gr.Dropdown, gr.Button, gr.Button]:
     form = RunForm(start, runs, page="watch")
     with gr.Column(elem_id="watch-drawer"):
-        gr.HTML('<h2 class="q-drawer-title">Settings of the next run</h2>')
+        with gr.Row(elem_id="watch-drawer-head"):
+            gr.HTML('<h2 class="q-drawer-title">Settings of the next run</h2>')
+            close = gr.Button("Close")
         kind = gr.Dropdown(
             list(KINDS.items()), value="in_distribution", label="Kind of problem", filterable=False
         )
@@ -135,7 +137,6 @@ def _drawer(start: Run, runs: Runs) -> tuple[RunForm, gr.Dropdown, gr.Button, gr
         form.add("chains")
         with fold("More", "watch-more"):
             form.add(*form.rest)
-        close = gr.Button("Close")
         close.click(None, js="() => QAlignShell.drawer(false)")
     return form, kind, new, tune
 
