@@ -165,15 +165,22 @@ async def test_a_link_to_another_page_leaves_this_ones_form_alone(visit, toy_app
     assert await page.text_content(".qp-note") == ""
 
 
-async def test_the_problem_set_of_results_is_in_its_link(visit, toy_app):
+async def test_the_problem_set_of_results_is_in_its_link_and_its_numbers_lead_on(visit, toy_app):
     page = await visit(f"{toy_app}?tab=results&set=long&seed=4")
     await says(page, "#results-facts", "long")
+    await page.get_by_role("button", name="All numbers").click()
+    await page.locator("#results-table [data-opens='wmv::64']").click()
+    await says(page, "#results-problems", "on which weighted vote does worst")
+    chain = await page.locator("#results-problems a").first.get_attribute("href")
+    assert chain.startswith("?prompt=")
+    assert "seed=" in chain
     chosen = "document.querySelector('#results-set input').value"
     await shows(page, f"{chosen}.startsWith('Long')")
     await page.click("#results-set input")
     await page.get_by_role("option", name="Other wording, more events", exact=True).click()
     await shows(page, "location.search === '?tab=results&set=shifted'")
     await says(page, "#results-facts", "shifted, ")
+    assert await page.text_content("#results-problems") == ""
 
 
 async def test_the_focus_stays_on_a_bead_that_is_drawn_anew(visit):

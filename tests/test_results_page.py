@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import html
+import json
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
+from urllib.parse import parse_qsl
 
 import numpy as np
 import pytest
 from toys import ANSWER, PROMPT, ToyLM, ToyRM
 
 from components.common.evaluated import (
+    FOLDER,
     Summary,
     beside,
     brief,
@@ -33,6 +38,8 @@ from components.results.figures import (
     table,
 )
 from components.results.page import BETAS, advice, betas_of, show
+from components.results.problems import cell_of, problems_html, problems_of
+from components.results.whole import file_of, whole_html
 from qalign_core.analysis.curves import Point, paired
 from qalign_core.run import Run
 from qalign_core.runs.folder import results_in, run_set
@@ -311,3 +318,75 @@ def test_the_advice_makes_text_of_names(folder: Path) -> None:
         assert "<b>" not in advice([odd])
     finally:
         odd.unlink()
+
+
+# --- from a number to a problem, and to its chain --------------------------------------------
+
+
+def test_every_number_of_the_tables_leads_to_its_problems(folder: Path) -> None:
+    (path,) = results_files(folder)
+    found = summarise(path)
+    numbers = points_table(found.points, found.settings)
+    numbers += differences_html(found.points, found.settings)
+    opened = re.findall(r'data-opens="([^"]+)"', numbers)
+    assert len(set(opened)) == len(opened) >= 4 * 5 + 3
+    for cell in opened:
+        listed = problems_html(found, cell)
+        assert all(record.id in listed for record in found.draws.records), cell
+    for nobody in ("", "qalign", "any::1", "qalign::3", "qalign:none:1", "<b>:<b>:<b>"):
+        assert problems_html(found, nobody) == ""
+
+
+def test_the_problems_on_which_a_method_does_worst_come_first(folder: Path) -> None:
+    (path,) = results_files(folder)
+    found = summarise(path)
+    (point,) = (p for p in found.points if (p.method, p.n) == ("bon", 4))
+    listed = problems_html(found, cell_of("bon", 4))
+    ids = [record.id for record in found.draws.records]
+    order = re.findall(r'<th scope="row">(toy-\d)</th>', listed)
+    values = [point.each[ids.index(id_)] for id_ in order]
+    assert values == sorted(values)
+    assert "those first on which best-of-n does worst" in listed
+    beside = problems_html(found, cell_of("qalign", 4, "wmv"))
+    assert "QAlign does worst beside weighted vote" in beside
+    # a set of somebody's own: its problems are not here
+    assert "the command draws a chain again" in listed
+    assert "qalign run --task in_distribution --problem 0 " in listed
+
+
+def test_a_problem_of_a_shipped_set_opens_on_watch_with_the_very_run(tmp_path: Path) -> None:
+    found = summarise(FOLDER / "long.zip")
+    listed = problems_html(found, cell_of("wmv", 256))
+    problems = problems_of(found.settings)
+    assert len(problems) == len(found.settings.problems)
+    links = [html.unescape(link) for link in re.findall(r'href="\?([^"]+)"', listed)]
+    assert len(links) == 200
+    for link in links[:3]:
+        run = Run.read(dict(parse_qsl(link)))
+        place = run.seed - found.settings.seed
+        assert run.prompt == problems[place].prompt
+        assert (run.beta, run.lm, run.rm) == (0.8, found.settings.lm, found.settings.rm)
+        record = found.draws.records[place]
+        assert run.steps == len(record.chain_reward) - 1
+    changed = replace(found.settings, digest="another")
+    assert problems_of(changed) == ()
+
+
+def test_all_sets_together_are_the_reports_figures_and_files(folder: Path, tmp_path: Path) -> None:
+    (path,) = results_files(folder)
+    shutil.copy(path, tmp_path / "<i>.zip")
+    broken = tmp_path / "broken.zip"
+    broken.write_bytes(b"no zip")
+    files = [tmp_path / "<i>.zip", broken]
+    made = whole_html(files)
+    assert "&lt;i&gt;" in made
+    assert "<i>" not in made
+    for heading in ("Sets and methods", "Set by set", "Where curves turn and cross", "waits"):
+        assert heading in made
+    assert "#problems-" not in made
+    csv, tex = (json.loads(file_of(files, kind)) for kind in ("csv", "tex"))
+    assert csv["name"] == "qalign-results.csv"
+    assert csv["text"].startswith("lm,rm,set,method,minus,n,flops,value,low,high,best\r\n")
+    assert "\\toprule" in tex["text"]
+    assert json.loads(file_of(files, "csv"))["at"] > csv["at"]
+    assert "No results can be read" in whole_html([broken])

@@ -20,6 +20,7 @@ from qalign_core.export.chart import Axis, Line, chart
 from qalign_core.export.command import command_of_problem
 from qalign_core.export.report import to_html
 from qalign_core.export.tables import COLUMNS, latex, to_csv, to_latex
+from qalign_core.export.words import percent
 from qalign_core.runs.report import AVERAGE, Report
 from qalign_core.runs.results import Results, pack
 
@@ -213,7 +214,7 @@ def test_the_first_figure_has_every_method_and_any_of_n(toys: Report) -> None:
     (group,) = toys.groups
     told = markers_of(first)["--c: var(--c-bon)"]
     for p, said in zip([p for p in group.average if p.method == "bon"], told, strict=True):
-        assert f"{100 * (1 - p.value):.0f} % wrong" in said.replace("\xa0", " ")
+        assert f"{percent(1 - p.value)} wrong" in said
 
 
 def test_a_second_language_model_stands_on_the_same_axes_and_tuning_is_marked(

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from qalign_core.analysis.curves import NARROW, Difference, Point, Verdict, curves
 from qalign_core.analysis.diagnostics import Acceptance, acceptance_of
-from qalign_core.analysis.record import Draws
 from qalign_core.assets import ASSETS
 from qalign_core.export.words import signed
 from qalign_core.runs.results import Results, unpack
@@ -38,7 +37,7 @@ class Summary:
     """
 
     settings: SetHeader
-    draws: Draws
+    draws: Results
     acceptance: Acceptance
     missing: int
     points: tuple[Point, ...]
@@ -66,7 +65,7 @@ def summarise(path: Path) -> Summary:
 
 @lru_cache(maxsize=16)
 def _summarise(path: Path, version: int) -> Summary:
-    results: Results = unpack(path)
+    results = unpack(path)
     return Summary(
         settings=results.header,
         draws=results,

@@ -5,17 +5,20 @@ from __future__ import annotations
 import html
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from components.common.evaluated import MARGIN, gap, standing
-from components.common.style import COLOURS, DASHES, GREY, GRID, SYMBOLS, frame, log_axis
+from components.common.style import COLOURS, DASHES, GREY, GRID, SYMBOLS, frame, line_of, log_axis
+from components.results.problems import cell_of
 from qalign_core.analysis.comparisons import METHODS, Method
 from qalign_core.analysis.curves import Difference, Point, difference, is_level, paired
 from qalign_core.analysis.diagnostics import Acceptance
 from qalign_core.analysis.tuning import BetaPoint
 from qalign_core.export.words import (
+    CURVE_NAMES,
     NAMES,
     Naming,
     in_a_sentence,
@@ -118,15 +121,17 @@ def _add_errors(
         )
     ceiling = sorted((p for p in points if p.method == "any"), key=lambda p: p.n)
     if ceiling:
+        name = CURVE_NAMES["any"]
         figure.add_scatter(
             x=[p.spent for p in ceiling],
             y=[1 - p.value for p in ceiling],
             mode="lines",
-            name="no sample is right: no rule can be below",
+            name=f"{name}: no rule can be below",
             legendgroup="any",
             showlegend=row == 1,
-            line={"color": GREY, "width": 1, "dash": "dot"},
-            hoverinfo="skip",
+            line=line_of("any"),
+            customdata=[[p.n] for p in ceiling],
+            hovertemplate=(f"{name}, %{{customdata[0]}}: none right in %{{y:.1%}}<extra></extra>"),
             **place,
         )
 
@@ -275,7 +280,8 @@ def differences_html(points: Sequence[Point], settings: SetHeader) -> str:
     for n in sorted({n for n, _ in found}):
         at = [found.get((n, method)) for method in others]
         spent = next(d.spent for d in at if d is not None)
-        rows.append([f"{n:,}", si(spent, unit), *(_cell(d) for d in at)])
+        cells = [Cell(_cell(d), cell_of(d.a, n, d.b)) if d is not None else "–" for d in at]
+        rows.append([f"{n:,}", si(spent, unit), *cells])
     heads = ["samples", "compute per problem", *(f"QAlign − {names[m].name}" for m in others)]
     return f'<p class="qc-sub">{PAIRED}</p>' + table(heads, rows)
 
@@ -311,10 +317,11 @@ def points_table(points: Sequence[Point], settings: SetHeader) -> str:
         pool = next((at[m] for m in METHODS[1:] if m in at), at.get("qalign"))
         if pool is None:
             continue
-        cells = [f"{n:,}", si(pool.spent, unit)]
+        cells: list[str | Cell] = [f"{n:,}", si(pool.spent, unit)]
         for method in METHODS:
             p = at.get(method)
-            cells.append("–" if p is None else _accuracy(p, pool, unit))
+            said = "–" if p is None else _accuracy(p, pool, unit)
+            cells.append("–" if p is None else Cell(said, cell_of(method, n)))
         rows.append(cells)
     heads = ["samples", "compute per problem", *(names[m].name for m in METHODS)]
     return table(heads, rows)
@@ -411,15 +418,28 @@ def paper_settings_html() -> str:
     return table(["", "Task-specific experiments", "General experiments (the table above)"], rows)
 
 
-def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A number that leads to the problems behind it."""
+
+    text: str
+    opens: str
+
+
+def _td(cell: str | Cell) -> str:
+    if isinstance(cell, str):
+        return f"<td>{html.escape(cell)}</td>"
+    button = f'<button type="button" class="qr-cell" data-opens="{html.escape(cell.opens)}">'
+    return f"<td>{button}{html.escape(cell.text)}</button></td>"
+
+
+def table(heads: Sequence[str], rows: Iterable[Sequence[str | Cell]]) -> str:
     """An HTML table; every cell is escaped, and the first of a row is its head."""
     head = "".join(
         f'<th scope="col">{html.escape(name)}</th>' if name else "<td></td>" for name in heads
     )
     body = "".join(
-        f'<tr><th scope="row">{html.escape(row[0])}</th>'
-        + "".join(f"<td>{html.escape(cell)}</td>" for cell in row[1:])
-        + "</tr>"
+        f'<tr><th scope="row">{html.escape(str(row[0]))}</th>{"".join(map(_td, row[1:]))}</tr>'
         for row in rows
     )
     top = f"<thead><tr>{head}</tr></thead>" if heads else ""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import html
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from urllib.parse import parse_qsl
 
 import gradio as gr
@@ -28,6 +28,8 @@ from components.results.figures import (
     points_table,
     proxy_figure,
 )
+from components.results.problems import problems_html
+from components.results.whole import file_of, whole_html
 from qalign_core.analysis.tuning import BetaPoint, against_beta
 from qalign_core.errors import QAlignError
 from qalign_core.export.dictionary import with_terms
@@ -49,6 +51,18 @@ EMPTY = """
 """
 PLAIN: dict[str, Any] = {"padding": False, "apply_default_css": False}
 PLOT: dict[str, Any] = {"show_label": False, "container": False, "elem_classes": "qc-plot"}
+OPENS = """
+element.addEventListener("click", (event) => {
+  const cell = event.target.closest("[data-opens]");
+  if (cell) trigger("open", { cell: cell.dataset.opens }); // 'open'
+});
+"""
+SAVER = """
+watch("value", () => {
+  const file = JSON.parse(props.value);
+  window.QAlignCompare.download(file.name, file.text);
+});
+"""
 PRIVATE: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
 
 
@@ -155,7 +169,8 @@ def _build_sets(demo: gr.Blocks, files: tuple[Path, ...], led: gr.HTML | None) -
     said = gr.HTML('<p class="qc-sub">Reading the results…</p>', elem_id="results-said", **PLAIN)
     with fold("All numbers, and what is counted as compute", "results-numbers"):
         gr.HTML(f'<p class="qc-sub">{COUNTED}</p>', **PLAIN)
-        numbers = gr.HTML("", elem_id="results-table", **PLAIN)
+        numbers = gr.HTML("", elem_id="results-table", js_on_load=OPENS, **PLAIN)
+        behind = gr.HTML("", elem_id="results-problems", **PLAIN)
     _heading(
         "Which should I use?",
         "It depends on what you have. Each line rests on all the sets in the list.",
@@ -186,6 +201,13 @@ def _build_sets(demo: gr.Blocks, files: tuple[Path, ...], led: gr.HTML | None) -
         gr.HTML(save_line("results-beside"), **PLAIN)
         with fold("The numbers of both", "results-both"):
             beside_numbers = gr.HTML("", elem_id="results-beside-table", **PLAIN)
+    with fold("All sets together: averages, where curves cross, how long one waits", "results-all"):
+        with gr.Row(elem_id="results-files"):
+            together = gr.Button("Draw them", size="sm")
+            as_csv = gr.Button("Save as CSV", size="sm")
+            as_latex = gr.Button("Save as LaTeX", size="sm")
+        whole = gr.HTML("", elem_id="results-whole", **PLAIN)
+        saver = gr.HTML(value="", html_template="<i hidden></i>", js_on_load=SAVER)
     with fold("What was run, and the command that draws it again", "results-run"):
         facts = gr.HTML("", elem_id="results-facts", **PLAIN)
 
@@ -193,6 +215,14 @@ def _build_sets(demo: gr.Blocks, files: tuple[Path, ...], led: gr.HTML | None) -
         # the browser's word: only files of this folder are read
         path = by_name.get(str(name), files[0])
         return await asyncio.to_thread(show, path)
+
+    async def on_open(name: str, event: gr.EventData) -> str:
+        path = by_name.get(str(name), files[0])
+        try:
+            found = await asyncio.to_thread(summarise, path)
+        except QAlignError:  # it is said in place of its figure
+            return ""
+        return await asyncio.to_thread(problems_html, found, str(getattr(event, "cell", "")))
 
     async def on_load(request: gr.Request) -> list[Any]:
         name = str(request.query_params.get("set", ""))
@@ -208,8 +238,15 @@ def _build_sets(demo: gr.Blocks, files: tuple[Path, ...], led: gr.HTML | None) -
         *(error, said, numbers, proxy, beta),
         *(others, beside_error, beside_numbers, facts),
     ]
+    cast(Any, numbers).open(on_open, chosen, behind, concurrency_limit=2, **PRIVATE)
+    for button, kind in ((as_csv, "csv"), (as_latex, "tex")):
+        made = partial(file_of, files, kind)
+        button.click(made, None, saver, concurrency_limit=1, **PRIVATE)
+    slow = {**PRIVATE, "show_progress": "minimal"}
+    together.click(lambda: whole_html(files), None, whole, concurrency_limit=1, **slow)
     chosen.input(on_choose, chosen, outputs, concurrency_limit=2, **PRIVATE)
-    chosen.change(None, chosen, None, js="(name) => QAlignShell.set(name)")
+    shut = "(name) => { QAlignShell.set(name); return ''; }"
+    chosen.change(None, chosen, behind, js=shut)
     shown = demo.load(on_load, None, [chosen, *outputs], concurrency_limit=2, **PRIVATE)
     # after what is looked at first: it reads every set
     shown.then(lambda: advice(files), None, advised, concurrency_limit=1, **PRIVATE)

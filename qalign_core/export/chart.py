@@ -29,7 +29,7 @@ LEFT, RIGHT, TOP, BOTTOM = 50, 12, 26, 44
 
 def as_percent(value: float) -> str:
     """A share as an axis says it."""
-    return f"{100 * value:g} %"
+    return f"{100 * value:g}%"
 
 
 @dataclass(frozen=True, slots=True)

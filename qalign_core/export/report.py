@@ -3,7 +3,8 @@
 import html
 import math
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 
 from qalign_core.analysis.comparisons import METHODS
 from qalign_core.analysis.curves import Curve, Difference, Point, is_level, level_n
@@ -29,15 +30,21 @@ from qalign_core.runs.report import AVERAGE, OTHERS, Evaluated, Group, Report, R
 
 MOST_PROBLEMS = 400
 """Problems of a set that the page lists; those on which the rules differ come first."""
-_STYLE = """
+_PAGE = """
 :root { color-scheme: light dark; --ground: #fff; --ink: #1d2430; --soft: #545d6b; --line: #dfe3ea }
 @media (prefers-color-scheme: dark) {
   :root { --ground: #0f141d; --ink: #e9edf4; --soft: #a9b2c0; --line: #2b3442 }
 }
 body { margin: 0 auto; padding: 20px 16px 60px; max-width: 1160px; background: var(--ground);
   color: var(--ink); font: 16px/1.5 system-ui, "Segoe UI", Roboto, Arial, sans-serif }
-h1 { font-size: 26px; margin: 0 } h2 { font-size: 20px; margin: 36px 0 4px }
-h3 { font-size: 16px; margin: 18px 0 2px } p { margin: 4px 0 10px; max-width: 84ch }
+h1 { font-size: 26px; margin: 0 }
+"""
+STYLE = (
+    svg.STYLE
+    + """
+h2 { font-size: 20px; font-weight: 700; margin: 36px 0 4px }
+h3 { font-size: 16px; font-weight: 700; margin: 18px 0 2px }
+p { margin: 4px 0 10px; max-width: 84ch }
 .soft, small, figcaption { color: var(--soft); font-size: 14px }
 a { color: inherit } code { font-size: 13px; overflow-wrap: anywhere; unicode-bidi: isolate }
 figure { margin: 8px 0 }
@@ -59,6 +66,8 @@ details { margin: 10px 0 } summary { cursor: pointer }
 .narrow { display: none }
 @media (max-width: 640px) { .broad { display: none } .narrow { display: block } }
 """
+)
+"""Style sheet of the sections, for a page that has `--ground`, `--ink`, `--soft`, `--line`."""
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
 
@@ -75,22 +84,40 @@ def to_html(report: Report, *, tuning: float | None = None) -> str:
     """
     if tuning is not None and not (math.isfinite(tuning) and tuning > 0):
         raise InvalidSetting(f"tuning must be FLOPs above 0, got {tuning}; leave it out if unknown")
-    main, *rest = groups = sorted(report.groups, key=lambda group: -len(group.different))
-    body = ["<h1>QAlign report</h1>", f'<p class="soft">{_count(main)}; {models_of(main)}.</p>']
-    body += first(main, rest, tuning)
+    groups = _largest_first(report)
     numbers = {each.name: place for place, each in enumerate(report.sets)}
-    for group in groups:
-        body += _tables(group, numbers)
-    body += [*multiples(groups), *_landmarks(groups), *gains(main), *waits(main)]
-    body += [*mixtures(main), *_problems(groups, numbers), *_how(groups)]
-    style = _variables() + svg.STYLE + _STYLE
+    body = sections(report, numbers, tuning=tuning) + _problems(groups, numbers) + _how(groups)
+    about = f'<p class="soft">{_count(groups[0])}; {models_of(groups[0])}.</p>'
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
-        f"<title>QAlign report</title><style>{style}</style></head>\n"
-        f"<body>{''.join(body)}</body></html>\n"
+        f"<title>QAlign report</title><style>{_variables()}{_PAGE}{STYLE}</style></head>\n"
+        f"<body><h1>QAlign report</h1>{about}{''.join(body)}</body></html>\n"
     )
+
+
+def sections(
+    report: Report, numbers: Mapping[str, int], *, tuning: float | None = None
+) -> list[str]:
+    """The figures and tables of a report, as markup.
+
+    Args:
+        report: what they show.
+        numbers: where a page lists the problems of a set, by its name: `#problems-3`.
+        tuning: as for `to_html`.
+    """
+    main, *rest = groups = _largest_first(report)
+    made = first(main, rest, tuning)
+    for group in groups:
+        made += _tables(group, numbers)
+    made += [*multiples(groups), *_landmarks(groups), *gains(main), *waits(main)]
+    return [*made, *mixtures(main)]
+
+
+def _largest_first(report: Report) -> list[Group]:
+    """The groups of models, the one with most sets first: the page is about that one."""
+    return sorted(report.groups, key=lambda group: -len(group.different))
 
 
 def _variables() -> str:
@@ -123,7 +150,7 @@ def _table(heads: Sequence[str], rows: Iterable[tuple[str, Sequence[str]]]) -> s
     )
 
 
-def _tables(group: Group, numbers: dict[str, int]) -> list[str]:
+def _tables(group: Group, numbers: Mapping[str, int]) -> list[str]:
     """Accuracy of every method on every set, and what QAlign has more than each other."""
     rows, unit = group.rows(), group.unit
     own = [method for method in columns(rows) if method.endswith("_own")]
@@ -134,9 +161,9 @@ def _tables(group: Group, numbers: dict[str, int]) -> list[str]:
     at = f"{group.n:,} samples" + (f" ({si(spent, unit)} a problem)" if spent else "")
     return [
         "<h2>Sets and methods</h2>",
-        f'<p class="soft">{models_of(group)}. Right answers in %, with 95 % intervals over '
+        f'<p class="soft">{models_of(group)}. Right answers in percent, with 95% intervals over '
         f"problems, at the compute of {at}. Bold: not told apart from the best of the four rules "
-        "by the paired interval. A cell leads to its problems.</p>",
+        f"by the paired interval.{' A cell leads to its problems.' if numbers else ''}</p>",
         _table(["", *_heads(methods)], [(r.name, _accuracies(r, methods, numbers)) for r in rows]),
         '<p class="soft">What QAlign has more, in points: paired differences over problems.</p>'
         + _table(
@@ -157,7 +184,7 @@ def _own(
     rows: Sequence[Row],
     methods: Sequence[Curve],
     pairs: Sequence[tuple[Curve, Curve]],
-    numbers: dict[str, int],
+    numbers: Mapping[str, int],
 ) -> str:
     """Each method at its own beta, folded: how it was found takes a paragraph."""
     if not methods:
@@ -182,7 +209,7 @@ OWN = (
 """How a method's own beta is found, for people."""
 
 
-def _accuracies(row: Row, methods: Sequence[Curve], numbers: dict[str, int]) -> list[str]:
+def _accuracies(row: Row, methods: Sequence[Curve], numbers: Mapping[str, int]) -> list[str]:
     made = []
     for method in methods:
         point = row.points.get(method)
@@ -233,7 +260,7 @@ def _landmarks(groups: Sequence[Group]) -> list[str]:
     return [
         "<h2>Where curves turn and cross</h2>",
         '<p class="soft">From which compute on one method stays ahead of the other, up to the '
-        "largest equal compute; between two budgets on the logarithmic scale. 95 % intervals: the "
+        "largest equal compute; between two budgets on the logarithmic scale. 95% intervals: the "
         "place is looked for again each time problems are drawn again.</p>",
         _table(heads, rows),
     ]
@@ -255,14 +282,14 @@ def _crossed(found: Crossing | None, unit: str) -> str:
 # --- from a cell to a problem, and to its chain ----------------------------------------------
 
 
-def _problems(groups: Sequence[Group], numbers: dict[str, int]) -> list[str]:
+def _problems(groups: Sequence[Group], numbers: Mapping[str, int]) -> list[str]:
     """Every set's problems: what each rule makes of them, and what shows the chain."""
     made = [
         "<h2>Problem by problem</h2>",
-        '<p class="soft">How often each rule is right, in % of the subsets of the samples (the '
-        "chain ran once). The command at the end opens the chain of a problem on Watch; where the "
-        "report was made from a packed file, which holds numbers only, it draws that very chain "
-        "again first.</p>",
+        '<p class="soft">How often each rule is right, in percent of the subsets of the samples '
+        "(the chain ran once). The command at the end opens the chain of a problem on Watch; where "
+        "the report was made from a packed file, which holds numbers only, it draws that very "
+        "chain again first.</p>",
     ]
     for group in groups:
         for each in group.sets:
@@ -293,11 +320,13 @@ def _spread(at: dict[Curve, Point], k: int) -> float:
 def _opens(each: Evaluated, k: int) -> str:
     record = each.results.records[k]
     place = each.results.header.problems.index(record.id)
-    if each.folder is not None:
-        command = f"python app.py {shlex.quote(str(trace_path(each.folder, place)))}"
-    else:
+    header, folder = each.results.header, each.folder or Path("FOLDER")
+    command = f"python app.py {shlex.quote(str(trace_path(folder, place)))}"
+    if each.folder is None and header.source:  # whose rows are elsewhere, and put in order by seed
+        command = f"{header.command} && {command}"
+    elif each.folder is None:
         steps = len(record.chain_reward) // record.n_chains - 1
-        drawn = command_of_problem(each.results.header, place, steps)
+        drawn = command_of_problem(header, place, steps)
         command = f"{drawn} --out chain.jsonl && python app.py chain.jsonl"
     return f"<code>{html.escape(command)}</code>"
 
@@ -318,7 +347,8 @@ def _how(groups: Sequence[Group]) -> list[str]:
                     f"{text(header.lm)}<small>{text(header.lm_revision[:12])}</small>",
                     f"{text(header.rm)}<small>{text(header.rm_revision[:12])}</small>",
                     str(header.seed),
-                    f"<code>{html.escape(header.command)}</code>",
+                    f"<code>{html.escape(header.command)}</code>"
+                    f"<small>{text(header.source)}</small>",
                 ],
             )
         )
@@ -327,7 +357,7 @@ def _how(groups: Sequence[Group]) -> list[str]:
         "<h2>What was run</h2>",
         _table(heads, rows),
         f"<p>{html.escape(COUNTED)}</p>",
-        "<p>Intervals are 95 %, by bootstrap over problems; of an average, problems are drawn "
+        "<p>Intervals are 95%, by bootstrap over problems; of an average, problems are drawn "
         "again within each set, and each set counts the same. Where all problems agree such an "
         "interval has no width: if n problems of n are right, the share of all that would be may "
         "still be 3/n lower. Differences are taken problem by problem. No interval is widened for "

@@ -136,7 +136,7 @@ def first(main: Group, rest: Sequence[Group], tuning: float | None) -> list[str]
     over = f"averaged over {len(main.different)} sets" if main.average else text(main.sets[0].name)
     notes.insert(
         0,
-        "Lower is better. Bands are 95 % over problems. No rule that chooses among samples can be "
+        "Lower is better. Bands are 95% over problems. No rule that chooses among samples can be "
         f"below the dotted line, {in_a_sentence(CURVE_NAMES['any'])}.",
     )
     return [

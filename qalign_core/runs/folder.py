@@ -94,7 +94,7 @@ async def run_set(
         command=command,
         source=source,
         problems=tuple(problem.id for problem in problems),
-        digest=_digest(problems),
+        digest=digest_of(problems),
     )
     header = replace(header, prompt="", reference=None, extractor=problems[0].extractor)
     _join(folder, header, problems)
@@ -161,7 +161,7 @@ def results_in(folder: str | Path) -> Results:
         problems = load_problems(folder / PROBLEMS)
     except (OSError, UnicodeDecodeError, InvalidTask) as error:
         raise InvalidTrace(f"{folder} is not the folder of a run ({error})") from error
-    if _digest(problems) != header.digest:
+    if digest_of(problems) != header.digest:
         raise InvalidTrace(f"{folder / PROBLEMS} was changed; put back the set that was run")
     begun = [
         (
@@ -239,7 +239,8 @@ def _join(folder: Path, header: SetHeader, problems: Sequence[Problem]) -> None:
     check_same_run(folder, there, header)
 
 
-def _digest(problems: Sequence[Problem]) -> str:
+def digest_of(problems: Sequence[Problem]) -> str:
+    """A hash of a whole set: of all that is asked, and of what is right."""
     content = [[p.id, p.prompt, p.answer, p.extractor] for p in problems]
     for check in (each for p in problems for each in (p.writing, p.instructions)):
         content += [list(astuple(check))] if check is not None else []

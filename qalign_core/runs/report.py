@@ -151,13 +151,17 @@ class Report:
     Args:
         sets: results by the name of their set.
         folders: of those that were read from a folder of traces.
+        known: curves that were computed before, by name.
 
     Raises:
         InvalidSetting: there are no results, or no problem of a set is done.
     """
 
     def __init__(
-        self, sets: Mapping[str, Results], folders: Mapping[str, Path] | None = None
+        self,
+        sets: Mapping[str, Results],
+        folders: Mapping[str, Path] | None = None,
+        known: Mapping[str, Sequence[Point]] | None = None,
     ) -> None:
         if not sets:
             raise InvalidSetting("there are no results to report; give a folder or a packed file")
@@ -168,7 +172,7 @@ class Report:
         for name, results in sets.items():
             at_betas = families[_family(results)]
             stated = at_betas[0] == name
-            points = curves(results)
+            points = [*((known or {}).get(name) or curves(results))]
             if stated:
                 points += at_own_beta(points, [sets[other] for other in at_betas])
             one = Evaluated(name, results, tuple(points), stated, (folders or {}).get(name))
