@@ -137,6 +137,6 @@ async def test_a_stop_is_asked_on_the_stage_answered_and_told_in_the_second_wind
     await page.wait_for_function("location.search.includes('stop=3')")
     kept = await page.evaluate("localStorage.getItem('qalign-lessons')")
     assert kept is None  # in front of a class nothing is kept
-    await notes.keyboard.press("Escape")
+    await page.keyboard.press("Escape")
     await page.wait_for_selector(".learn-panel", state="visible")
     assert notes.is_closed()
