@@ -145,9 +145,23 @@ async def test_an_animation_can_be_cancelled_and_a_video_is_one(visit, toy_app, 
     await page.get_by_label("First step").fill("0")
     await page.get_by_label("Last step").fill("64")
     await page.get_by_role("button", name="Animation as GIF").click()
-    await page.get_by_role("button", name="Cancel").click()
+    await page.keyboard.press("Enter")  # the focus is on Cancel
     await page.get_by_text("Cancelled: nothing was saved.").wait_for()
     await page.get_by_label("Last step").fill("1")
     video = await saved(page, "Animation as video", tmp_path)
     head = video.read_bytes()[:12]
     assert head[4:8] == b"ftyp" if video.suffix == ".mp4" else head[:4] == b"\x1a\x45\xdf\xa3"
+
+
+async def test_a_figure_of_plotlys_is_saved_in_a_typeface_that_is_there(visit, toy_app, tmp_path):
+    page = await visit(f"{toy_app}?tab=compare", dark=True)
+    await page.wait_for_selector("#compare-curves .main-svg >> nth=0")
+    async with page.expect_download() as saving:
+        await page.click("[data-figure=compare-curves][data-save=svg]")
+    path = tmp_path / (await saving.value).suggested_filename
+    await (await saving.value).save_as(path)
+    assert path.name == "compare-curves.svg"
+    said = "".join(ElementTree.parse(path).getroot().itertext())
+    assert "QAlign" in said
+    assert "Best-of-n" in said
+    assert "Plex" not in path.read_text("utf-8")

@@ -54,6 +54,7 @@ async function eachFrame({ frames, draw, tell, signal }, scale, shown) {
     await paint(draw(frame), onto);
     await shown(onto, frame, k);
     tell((k + 1) / frames.length);
+    await new Promise((done) => window.setTimeout(done)); // the page shows it, and hears Cancel
   }
 }
 
