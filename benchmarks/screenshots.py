@@ -261,6 +261,7 @@ async def readme(browser: Any, address: str, only: str) -> None:
         ("watch-phone", "watch", 390, 844, False),
         ("compare-light", "compare", 1280, 800, False),
         ("results-light", "results-in_distribution", 1280, 800, False),
+        ("results-inventory", "results-inventory", 1280, 800, False),
         ("lab-light", "lab-convergence", 1280, 800, False),
         ("lab-worth-light", "lab-worth", 1280, 800, False),
     ):

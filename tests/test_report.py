@@ -153,18 +153,38 @@ def test_the_page_of_results_says_the_reports_numbers(
     for place in (("in_distribution", "wmv", 256), ("shifted", "wmv", 256), ("long", "wmv", 256),
                   ("in_distribution-weak", "mv", 128), ("in_distribution", "wmv_own", 256),
                   ("shifted", "wmv_own", 256), ("long", "wmv_own", 256),
-                  (AVERAGE, "wmv", 256)):  # fmt: skip
+                  (AVERAGE, "wmv", 256), ("inventory", "any", 256),
+                  ("inventory", "wmv", 256)):  # fmt: skip
         value, low, high = (100 * found[place][key] for key in ("difference", "low", "high"))
         one = f"{value:+.1f}" if value > 0 else f"{value:.1f}"
         assert re.search(rf"{re.escape(one)} (points )?\({low:.1f} to {high:.1f}\)", said), place
     at = {(r["set"], r["method"], r["n"]): r for r in shipped["rows"]}
     own = [at[name, "wmv_own", 256]["accuracy"] for name in ("in_distribution", "shifted", "long")]
     assert "{:.1f}, {:.1f} and {:.1f} % of the three sets".format(*(100 * x for x in own)) in said
+    for n in (64, 128, 256):
+        rows = [
+            [100 * at["inventory", method, n][key] for key in ("accuracy", "low", "high")]
+            for method in ("mv", "bon", "wmv", "any", "qalign")
+        ]
+        cells = [f"{value:.1f} ({low + 1e-9:.0f}-{high + 1e-9:.0f})" for value, low, high in rows]
+        assert re.search(rf"\| {n} samples, \d+ states \| {re.escape(' | '.join(cells))} \|", said)
     for name in ("in_distribution", "shifted", "long"):
         columns = [("mv", 1), *((method, 256) for method in ("mv", "bon", "wmv", "qalign"))]
         rows = [[100 * at[name, *c][key] for key in ("accuracy", "low", "high")] for c in columns]
         cells = [f"{value:.1f} ({low + 1e-9:.0f}-{high + 1e-9:.0f})" for value, low, high in rows]
         assert f"| {name.replace('_', ' ')} | {' | '.join(cells)} |" in said
+
+
+def test_on_inventories_the_chain_is_above_the_ceiling_of_every_rule_over_its_samples(
+    shipped: dict[str, list[dict[str, Any]]],
+) -> None:
+    found = {(r["set"], r["b"], r["n"]): r for r in shipped["paired"]}
+    for other in ("any", "wmv", "bon", "mv", "wmv_own"):
+        for n in (128, 256):
+            row = found["inventory", other, n]
+            assert row["low"] > 0, (other, n)
+    control = found["long", "any", 256]
+    assert control["high"] < 0, "where samples hold right answers no chain is above them"
 
 
 def _as_row(found: Difference) -> dict[str, float]:

@@ -126,7 +126,7 @@ def _add_errors(
             x=[p.spent for p in ceiling],
             y=[1 - p.value for p in ceiling],
             mode="lines",
-            name=f"{name}: no rule can be below",
+            name=f"{name}: no rule over samples can be below",
             legendgroup="any",
             showlegend=row == 1,
             line=line_of("any"),
