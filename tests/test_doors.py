@@ -41,7 +41,7 @@ def house(tmp_path_factory):
     for name in ("qalign_core", "components"):
         shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "app.py", root)
-    for name in ("assets", "tests"):
+    for name in ("assets", "docs", "tests"):
         (root / name).symlink_to(ROOT / name)
     path = root / "qalign_core" / "run.py"
     before, after = path.read_text("utf-8").split(AFTER)
