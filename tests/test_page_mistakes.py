@@ -66,12 +66,16 @@ async def copied(page) -> dict[str, str]:
     return {name: values[0] for name, values in found.items()}
 
 
-async def open_file(page, tmp_path: Path, text: str) -> None:
+async def choose_file(page, tmp_path: Path, text: str) -> None:
     path = tmp_path / "run.jsonl"
     path.write_text(text, encoding="utf-8")
     async with page.expect_file_chooser() as choosing:
         await page.locator("#watch-player").get_by_text("Open a trace").click()
     await (await choosing.value).set_files(path)
+
+
+async def open_file(page, tmp_path: Path, text: str) -> None:
+    await choose_file(page, tmp_path, text)
     await says(page, ".qp-origin", "Opened file")
 
 
@@ -221,10 +225,10 @@ async def test_escape_closes_what_is_open_innermost_first(visit, toy_app):
     await page.wait_for_selector(".qp-view", state="hidden")
 
 
-async def test_a_notice_leaves_when_what_it_says_is_past(visit, toy_app):
+async def test_a_notice_leaves_when_what_it_says_is_past(visit, toy_app, tmp_path):
     page = await visit(toy_app, reduced=True)
-    await copied(page)
-    await says(page, ".qp-note", "The link is on the clipboard.")
+    await choose_file(page, tmp_path, "no trace")
+    await says(page, ".qp-note", "This file was not opened.")
     await page.get_by_role("button", name="Step forward").click()
     await page.wait_for_selector(".qp-note", state="hidden")
     page = await visit(f"{toy_app}?steps=8&seed=4", reduced=True)
