@@ -16,9 +16,9 @@ export GRADIO_ANALYTICS_ENABLED := False
 demo: $(VENV)/.app
 	$(BIN)/python app.py
 
-# three at a time, since those in a browser wait; each file of tests in one process, which starts its app and its browser once
+# two at a time, each file of tests in one process, which starts its app and its browser once
 test: $(VENV)/.dev lint
-	$(BIN)/python -m pytest -n 3 --dist loadfile
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 # the page's scripts: types, lint and the tests that need no browser; needs node and npm
 js: node_modules/.ready

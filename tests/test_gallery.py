@@ -100,8 +100,10 @@ async def test_a_link_opens_an_entry_at_a_step(visit, toy_app):
     name = "stuck"
     entry = ENTRIES[name]
     page = await visit(f"{toy_app}?run={name}&step=5")
+    await page.wait_for_function(  # until it is there the recorded run stands at that step too
+        "(title) => document.querySelector('.qp-origin')?.innerText === title", arg=entry.title
+    )
     await page.wait_for_function(f"{API}.position.t === 5")
-    assert await page.inner_text(".qp-origin") == entry.title
     await page.evaluate(f"{API}.seek(8)")
     await page.wait_for_function("location.search.includes('step=8')")
     assert f"run={name}" in await page.evaluate("location.search")

@@ -86,7 +86,7 @@ async def scene(room: Class, name: str) -> None:
 
 
 async def test_who_has_the_link_or_types_the_code_is_in_with_no_account_and_no_name(room, browser):
-    assert "2 places taken of 100" in await room.lead.inner_text(".room-join")
+    await room.lead.wait_for_selector(".room-join >> text=2 places taken of 100")
     code = await room.lead.inner_text(".room-join .room-code")
     page = await opened(browser, room.errors, room.link.split("#")[0])
     await page.fill("#room-code", code.lower())
