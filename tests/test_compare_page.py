@@ -143,6 +143,19 @@ def test_a_conclusion_without_a_known_answer_judges_nothing() -> None:
     assert "weighted MBR" in said
 
 
+def test_that_no_sample_is_right_and_the_chain_is_is_said_where_it_is_so() -> None:
+    comparison = recorded_comparison()
+    extract = comparison.extract
+    assert extract is not None
+    wrong = tuple(s for s in comparison.pool if not comparison.is_right(extract(s.response.text)))
+    assert 0 < len(wrong) < len(comparison.pool)
+    for pool, unseen in ((comparison.pool, False), (wrong, True)):
+        these = changed(comparison, pool=pool)
+        found = outcomes(these, full_cut(these))
+        assert found[0].correct
+        assert ("is right, so no rule over them could be" in conclusion(these, found)) == unseen
+
+
 def test_one_problem_is_set_against_the_recorded_ones_of_its_kind() -> None:
     comparison = recorded_comparison()
     kind = kind_of(comparison.header.prompt)

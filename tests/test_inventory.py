@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from qalign_core.decide.answers.extraction import extract_amounts, same_answer
-from qalign_core.runs.generated import LARGEST, split_of
+from qalign_core.run import usual_extractor
+from qalign_core.runs.generated import LARGEST, generate_problem, kind_of, split_of
 from qalign_core.runs.inventory import N_THINGS, generate_inventory
 
 TASKS = Path(__file__).parent.parent / "assets" / "tasks"
@@ -120,6 +121,13 @@ def test_decisions_are_read_as_a_person_would(text, outcomes):
 
     inventory = Inventory("", (Part("nuts", 8, (Event("half"), Event("boxes", 2, 3))),), {})
     assert [d.outcome for d in read_decisions(inventory, text)] == outcomes
+
+
+def test_an_inventory_is_known_by_its_prompt_and_read_as_amounts():
+    prompt = generate_inventory(random.Random(1)).prompt
+    assert kind_of(prompt) == "inventory"
+    assert usual_extractor(prompt) == "amounts"
+    assert kind_of(generate_problem(random.Random(1), "long").prompt) == "long"
 
 
 def test_the_set_is_held_out_and_made_by_the_generator():

@@ -27,7 +27,6 @@ from qalign_core.analysis.curves import paired
 from qalign_core.analysis.diagnostics import acceptance, agreement
 from qalign_core.errors import QAlignError
 from qalign_core.export.words import Naming, in_a_sentence, mixed, names_of, number, percent, si
-from qalign_core.run import INVENTORY
 from qalign_core.runs.generated import WritingTask, constraints, kind_of, read_writing_task
 from qalign_core.types import Decision
 
@@ -164,15 +163,12 @@ def conclusion(comparison: Comparison, found: Sequence[Outcome]) -> str:
 
 def _out_of_reach(comparison: Comparison, found: Sequence[Outcome]) -> str:
     """That the chain is right where no rule over the samples could be, if it is so."""
-    chain, pool = found[0], found[1]
-    extract = comparison.extract
-    if extract is None or not chain.correct:
-        return ""
-    answers = (extract(sample.response.text) for sample in comparison.pool[: pool.n])
-    if any(answer is not None and comparison.is_right(answer) for answer in answers):
+    of = {outcome.method: outcome for outcome in found}
+    said = [answer for answer, _ in of["mv"].decision.shares]
+    if not of["qalign"].correct or any(map(comparison.is_right, said)):
         return ""
     return (
-        f" None of the {_count(pool.n, 'sample')} is right, so no rule over them could be: the "
+        f" None of the {_count(of['mv'].n, 'sample')} is right, so no rule over them could be: the "
         "chain came there by keeping what was right and drawing the rest again."
     )
 
@@ -200,7 +196,7 @@ def ranking(comparison: Comparison) -> str:
     """Why one problem says little, and what the recorded problems of its kind say instead."""
     header = comparison.header
     one = "One problem cannot rank the methods"
-    task = "inventory" if INVENTORY in header.prompt else kind_of(header.prompt)
+    task = kind_of(header.prompt)
     for path in (each for each in results_files() if task_of(each) == task):
         try:
             found = summarise(path)

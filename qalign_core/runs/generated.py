@@ -16,6 +16,7 @@ from typing import Any, Literal, Protocol, TypeVar
 
 from qalign_core.assets import ASSETS
 from qalign_core.errors import InvalidSetting
+from qalign_core.run import INVENTORY
 
 ProblemKind = Literal["in_distribution", "shifted", "long"]
 EventKind = Literal["gain", "loss", "boxes", "days", "times", "half", "distractor"]
@@ -170,8 +171,10 @@ def read_writing_task(prompt: str) -> WritingTask | None:
     return None
 
 
-def kind_of(prompt: str) -> ProblemKind | None:
+def kind_of(prompt: str) -> ProblemKind | Literal["inventory"] | None:
     """The kind of problem whose wordings and number of events a prompt has; None for others."""
+    if INVENTORY in prompt:
+        return "inventory"
     sentences = re.split(r"(?<=[.?]) ", prompt.strip())
     first, events, last = sentences[0], sentences[1:-1], sentences[-1]
     if not _says(_WORDS["starts"], first) or not _says(_WORDS["questions"], last):
