@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from components.common.evaluated import Summary, brief, standing
-from qalign_core.analysis.curves import Curve, Difference, Point, difference, is_level, paired
+from qalign_core.analysis.curves import Curve, Difference, Point, difference, is_level, pairs
 from qalign_core.analysis.record import generated
 from qalign_core.export.words import percent
 
@@ -64,7 +64,7 @@ def _link(section: str) -> str:
 
 def level_n(found: Summary) -> int:
     """The largest number of samples whose compute the chains have spent."""
-    return max((d.n for d in paired(found.points, "qalign", "wmv")), default=0)
+    return max((one.n for one, _ in pairs(found.points, "qalign", "wmv")), default=0)
 
 
 def at(points: Sequence[Point], method: Curve, n: int) -> Point | None:
