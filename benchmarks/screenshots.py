@@ -173,7 +173,7 @@ def states() -> list[State]:
         State("watch-settings", "tab=watch", beads, clicks("#watch-settings")),
         State("watch-gallery", "tab=watch", beads, clicks("#watch-gallery")),
         State("watch-save", "tab=watch&step=24", beads, clicks("text=Save…")),
-        State("learn", "tab=learn", "#learn-host li"),
+        State("learn", "tab=learn", ".learn-list li"),
         State("learn-lesson", "lesson=four-ways", ".learn-panel", passes(1)),
         State("compare", "tab=compare", cards),
         State("compare-costs", "tab=compare", cards, clicks(".qc-more")),

@@ -14,7 +14,7 @@ from components.common.evaluated import MARGIN, gap, standing
 from components.common.style import COLOURS, DASHES, GREY, GRID, SYMBOLS, frame, line_of, log_axis
 from components.results.problems import cell_of
 from qalign_core.analysis.comparisons import METHODS, Method
-from qalign_core.analysis.curves import Difference, Point, difference, is_level, paired
+from qalign_core.analysis.curves import Curve, Difference, Point, difference, is_level, paired
 from qalign_core.analysis.diagnostics import Acceptance
 from qalign_core.analysis.tuning import BetaPoint
 from qalign_core.export.words import (
@@ -42,7 +42,7 @@ PAPER: tuple[tuple[str, tuple[float, ...]], ...] = (
 """The paper's general setting: accuracy in % at 1024 samples, Tülu3-8B-SFT with Tülu3-8B-RM."""
 
 
-def of(points: Iterable[Point], method: Method) -> list[Point]:
+def of(points: Iterable[Point], method: Curve) -> list[Point]:
     """The points of one method, by n."""
     return sorted((p for p in points if p.method == method), key=lambda p: p.n)
 
@@ -230,7 +230,7 @@ def beta_figure(
 def findings(points: Sequence[Point], names: Mapping[Method, Naming] = NAMES) -> list[str]:
     """What came out, in sentences that follow from the numbers alone."""
     bon, ours = of(points, "bon"), of(points, "qalign")
-    said = [_best_of_n(bon)] if bon else []
+    said = [*_out_of_reach(points), *([_best_of_n(bon)] if bon else [])]
     for method in METHODS[1:]:
         found = list(paired(points, "qalign", method))
         if found:
@@ -242,6 +242,21 @@ def findings(points: Sequence[Point], names: Mapping[Method, Naming] = NAMES) ->
                 f"({percent(chain.value - last.value)}): {gap(last)}."
             )
     return said
+
+
+def _out_of_reach(points: Sequence[Point]) -> list[str]:
+    """That the chain is above what any rule over as many samples could be, if it is."""
+    found = list(paired(points, "qalign", "any"))
+    if not found or found[-1].verdict != "ahead":
+        return []
+    last = found[-1]
+    ceiling = next(p for p in of(points, "any") if p.n == last.n).value
+    return [
+        f"Only {percent(ceiling)} of the problems have a right answer among {last.n} samples, so no "
+        f"rule over them can do better; at the same compute QAlign reaches "
+        f"{percent(ceiling + last.value)}: {gap(last)}. It keeps what is right and draws the rest "
+        "again."
+    ]
 
 
 def _best_of_n(bon: Sequence[Point]) -> str:
