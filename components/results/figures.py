@@ -252,8 +252,8 @@ def _out_of_reach(points: Sequence[Point]) -> list[str]:
     last = found[-1]
     ceiling = next(p for p in of(points, "any") if p.n == last.n).value
     return [
-        f"Only {percent(ceiling)} of the problems have a right answer among {last.n} samples, so no "
-        f"rule over them can do better; at the same compute QAlign reaches "
+        f"Only {percent(ceiling)} of the problems have a right answer among {last.n} samples, so "
+        "no rule over them can do better; at the same compute QAlign reaches "
         f"{percent(ceiling + last.value)}: {gap(last)}. It keeps what is right and draws the rest "
         "again."
     ]
