@@ -6,12 +6,13 @@ SERVERS := build/servers-venv
 MCP := build/mcp-venv
 PRETRAINED := build/pretrained
 TASKS := build/tasks-venv
+TRAIN := build/train-venv
 # one thread a library: the engine has threads of its own
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 export GRADIO_ANALYTICS_ENABLED := False
 
-.PHONY: demo test quick js test-package test-servers test-mcp test-pretrained test-tasks lint models clean
+.PHONY: demo test quick js test-package test-servers test-mcp test-pretrained test-tasks test-train lint models clean
 
 demo: $(VENV)/.app
 	$(BIN)/python app.py
@@ -50,6 +51,10 @@ test-pretrained: $(PRETRAINED)/.ready
 # IFEval's checkers, 380 MB with what they need; apart, since few want them
 test-tasks: $(TASKS)/.ready
 	$(TASKS)/bin/python -m pytest -o addopts=-q tests/ifeval
+
+# a reward model of one's own, trained by TRL; apart, since few want it
+test-train: $(TRAIN)/.ready
+	$(TRAIN)/bin/python -m pytest -o addopts=-q tests/train
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -95,6 +100,12 @@ $(TASKS)/.ready: requirements.txt requirements-dev.txt requirements-tasks.txt
 	$(PYTHON) -m venv $(TASKS)
 	$(TASKS)/bin/python -m pip install --quiet --disable-pip-version-check \
 		-r requirements-dev.txt -r requirements-tasks.txt
+	touch $@
+
+$(TRAIN)/.ready: requirements.txt requirements-dev.txt requirements-train.txt
+	$(PYTHON) -m venv $(TRAIN)
+	$(TRAIN)/bin/python -m pip install --quiet --disable-pip-version-check \
+		-r requirements-dev.txt -r requirements-train.txt
 	touch $@
 
 $(PRETRAINED)/lib/.ready: requirements-pretrained.txt | $(VENV)/.dev

@@ -1,4 +1,4 @@
-"""The command line: `qalign run|compare|evaluate|report|tune|export --help`.
+"""The command line: `qalign run|compare|evaluate|report|tune|train-rm|export --help`.
 
 Results go to standard output, progress and errors to standard error. Ctrl-C keeps what was
 sampled: a trace is written as the steps arrive, and the same command goes on with it.
@@ -12,7 +12,7 @@ import math
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import aclosing, nullcontext
-from dataclasses import asdict
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,13 +30,16 @@ from qalign_core.export.tables import to_csv, to_latex
 from qalign_core.models.progress import TOLD
 from qalign_core.protocols import AnswerExtractor, LanguageModel, RewardModel
 from qalign_core.reading import is_text, shown
-from qalign_core.registry import is_address, load_language_model, load_reward_model
+from qalign_core.registry import is_address, load_language_model, load_reward_model, unload
+from qalign_core.rewards.training import RECIPES, Recipe, check_installed
 from qalign_core.run import MAX_STEPS, OPEN, Run, Sampling, check_count
 from qalign_core.runs.folder import answer_of, answers_in, load_results, results_in, run_set
 from qalign_core.runs.plan import BANDWIDTH_SHARE, SHARE, Plan, facts_of, parameters_in
+from qalign_core.runs.preferences import Grade, Kinds
 from qalign_core.runs.problem_sets import Problem, load_problems
 from qalign_core.runs.report import Report, differences
 from qalign_core.runs.results import pack
+from qalign_core.runs.reward_training import SAMPLES, base_of, learn
 from qalign_core.runs.runner import Drawn, header_of, record
 from qalign_core.runs.tasks import (
     PRESETS,
@@ -180,6 +183,8 @@ def _parser() -> argparse.ArgumentParser:
     tune.add_argument("--start", type=float, default=1.0, help="first beta")
     tune.set_defaults(command=_tune)
 
+    _train_rm_options(commands)
+
     export = commands.add_parser("export", help="a trace as one page that plays without a network")
     export.add_argument("trace", type=Path, help="file of the trace, as run --out writes it")
     export.add_argument("--html", type=Path, required=True, help="file of the page")
@@ -188,6 +193,63 @@ def _parser() -> argparse.ArgumentParser:
     export.set_defaults(command=_export)
     return parser
 
+
+def _train_rm_options(commands: Any) -> None:
+    train_rm = commands.add_parser(
+        "train-rm",
+        help="a reward model from a language model's own right and wrong responses; "
+        "continues where it stopped",
+    )
+    _model_options(train_rm, kinds=("lm",))
+    train_rm.add_argument("--task", default="in_distribution", help=_TASK_HELP)
+    train_rm.add_argument("--data", type=Path, help=_DATA_HELP)
+    train_rm.add_argument("--problems", type=int, help="only the first N", metavar="N")
+    left_out = (*_TEXTS, "rm", "chains", "pool", "matched", "burn_in")
+    _run_options(train_rm, leave_out=left_out, steps=16)
+    train_rm.add_argument("--samples", type=int, default=64, help="responses a problem (64)")
+    train_rm.add_argument("--at-once", type=int, default=64, help="how many problems run at once")
+    train_rm.add_argument("--out", type=Path, required=True, help="folder; --rm takes it then")
+    pairs = train_rm.add_argument_group("pairs", "one right against one wrong sample, and")
+    pairs.add_argument("--each", type=int, default=1, help="so many of every kind a problem (1)")
+    for name, says in _PAIRS.items():
+        pairs.add_argument(f"--{name}", action="store_true", help=says)
+    pairs.add_argument(
+        "--max-length", type=int, default=2048, help="tokens of a conversation that are read (2048)"
+    )
+    recipe = train_rm.add_argument_group("training", "Bradley-Terry, by TRL")
+    recipe.add_argument("--base", help="model to start from; by default --lm")
+    recipe.add_argument("--device", help="of the training; by default a GPU if any")
+    recipe.add_argument(
+        "--preset", dest="recipe", choices=RECIPES, default="small", help="the settings below"
+    )
+    for each in fields(Recipe):
+        if each.name != "seed":
+            usual = ", ".join(f"{getattr(r, each.name)} in {name}" for name, r in RECIPES.items())
+            recipe.add_argument(
+                f"--{each.name.replace('_', '-')}" if each.name != "at_once" else "--pairs-at-once",
+                dest=f"recipe_{each.name}",
+                type=each.type,
+                help=f"{_RECIPE[each.name]} ({usual})",
+            )
+    train_rm.set_defaults(command=_train_rm)
+
+
+_PAIRS = {
+    "suffix-pairs": "a state and a proposal, as a chain compares them",
+    "solutions": "the set's own solution is one of the right samples",
+    "changed-numbers": "a right sample against itself with its number changed",
+}
+_RECIPE = {
+    "learning_rate": "highest rate of AdamW; it falls linearly",
+    "warmup": "share of the steps in which it rises",
+    "weight_decay": "of AdamW",
+    "epochs": "passes over the pairs",
+    "batch": "pairs a step",
+    "at_once": "pairs in memory at once",
+    "lora": "rank of LoRA; 0 trains the weights themselves",
+    "precision": "bfloat16 or float32",
+    "validation": "share of the problems that is held out",
+}
 
 _OF_EACH = {
     "device": "of a local {}, as torch names it; default: a GPU if any",
@@ -198,7 +260,7 @@ _OF_EACH = {
 """Options that there are for the LM and for the RM, and what they are."""
 
 
-def _model_options(parser: argparse.ArgumentParser) -> None:
+def _model_options(parser: argparse.ArgumentParser, kinds: Sequence[str] = ("lm", "rm")) -> None:
     """Where models are found is in `Run`; how they are loaded is a matter of this machine."""
     group = parser.add_argument_group(
         "loading of models",
@@ -206,7 +268,7 @@ def _model_options(parser: argparse.ArgumentParser) -> None:
         "server's address. A reward may also be judge:LM, FILE.py:NAME, or a weighted sum.",
     )
     group.add_argument("--rows", type=int, help="requests that run at once, of each model")
-    for kind in ("lm", "rm"):
+    for kind in kinds:
         for name, says in _OF_EACH.items():
             read = int if name == "window" else str
             group.add_argument(f"--{kind}-{name}", type=read, help=says.format(kind.upper()))
@@ -249,13 +311,15 @@ def _given(options: argparse.Namespace) -> dict[str, Any]:
     return {name: value for name, value in said.items() if value is not None}
 
 
-def _models(options: argparse.Namespace) -> Models:
+def _models(options: argparse.Namespace, rm: RewardModel | None = None) -> Models:
     """The models; how the LM is sampled is its registry entry's unless the options say."""
     TOLD.set(lambda what: print(what, file=sys.stderr))
     given = _given(options)
     run = Run.read({"prompt": "-", **given})
     sampling = {name: getattr(run, name) for name in Sampling.__slots__ if name in given}
     lm = load_language_model(run.lm, **_of(options, "lm"), **sampling)
+    if rm is not None:
+        return lm, rm
     return lm, load_reward_model(run.rm, code=True, **_of(options, "rm"))
 
 
@@ -389,7 +453,12 @@ async def _run_many(options: argparse.Namespace) -> None:
 
 
 async def _fill(
-    options: argparse.Namespace, models: Models, run: Run, loaded: Loaded, bar: Any
+    options: argparse.Namespace,
+    models: Models,
+    run: Run,
+    loaded: Loaded,
+    bar: Any,
+    folder: Path | None = None,
 ) -> None:
     """Draw a run for every problem, with a bar that counts draws or problems."""
 
@@ -403,7 +472,7 @@ async def _fill(
             *models,
             run,
             loaded.problems,
-            options.out,
+            folder or options.out,
             at_once=options.at_once,
             task=_task(options),
             command=_command(options),
@@ -418,12 +487,13 @@ def _task(options: argparse.Namespace) -> str:
 
 def _command(options: argparse.Namespace) -> str:
     """How to run the same again."""
-    said = {*Run.kinds(), "problems", "preset", "budget", "states"}
+    said = {*Run.kinds(), "problems", "preset", "budget", "states", "samples"}
     said |= {f"{kind}_{name}" for kind in ("lm", "rm") for name in _OF_EACH}
     given = [(k.replace("_", "-"), v) for k, v in vars(options).items() if k in said]
     flags = [f"--{name} {value}" for name, value in given if value not in (None, 0)]
     flags += ["--data PATH"] if options.data is not None else []
-    name = "evaluate --task" if options.command is _evaluate else "run --prompts"
+    names = {_evaluate: "evaluate --task", _train_rm: "train-rm --task"}
+    name = names.get(options.command, "run --prompts")
     return f"qalign {name} {' '.join([_task(options), *flags])} --out FOLDER"
 
 
@@ -523,6 +593,48 @@ async def _evaluate(options: argparse.Namespace) -> None:
         )
 
 
+async def _train_rm(options: argparse.Namespace) -> None:
+    check_installed()
+    check_count("--samples", options.samples, 2)
+    given = {
+        each.name: value
+        for each in fields(Recipe)
+        if (value := getattr(options, f"recipe_{each.name}", None)) is not None
+    }
+    run = Run.read({"prompt": "-", **_given(options), "pool": options.samples})
+    recipe = replace(RECIPES[options.recipe], **given, seed=run.seed).check()
+    base = base_of(run.lm, options.base)
+    loaded = _set(options, options.task)
+    _check_gradable(loaded.problems)
+    models = _models(options, Grade(loaded.problems))
+    bar = tqdm(total=len(loaded.problems) * (run.steps + 1 + run.pool), unit="draw")
+    await _fill(options, models, run, loaded, bar, options.out / SAMPLES)
+    unload(run.lm)  # its memory is the trainer's now
+    report = await learn(
+        loaded.problems,
+        options.out,
+        Kinds(options.each, options.suffix_pairs, options.solutions, options.changed_numbers),
+        recipe,
+        base=base,
+        max_length=options.max_length,
+        device=options.device,
+        told=lambda said: print(said, file=sys.stderr),
+    )
+    trained = report["training"]
+    print(f"{report['pairs']} pairs of {report['with_a_pair'] - report['held_out']} problems")
+    print(
+        f"{trained['steps']} steps, {trained['seconds']:,.0f} s, {trained['memory']:.1f} GB on "
+        f"{trained['device']}; loss {trained['loss']:.3f}"
+    )
+    for name, of in (("pair", "pairs of samples"), ("near_miss", "near misses")):
+        found = report[name]
+        said = "nothing to measure on"
+        if found["value"] is not None:
+            said = f"{found['value']:.3f} [{found['low']:.3f}, {found['high']:.3f}]"
+        print(f"held-out {of}: {said}, {found['pairs']} of {found['problems']} problems")
+    print(f"--rm {options.out}")
+
+
 def _print_plan(options: argparse.Namespace) -> None:
     """What the evaluation would take; no model is loaded, no hub is asked."""
     run = Run.read({"prompt": "-", **_given(options)})
@@ -597,7 +709,7 @@ def _check_gradable(problems: Sequence[Problem]) -> None:
         elif problem.answer is None and problem.writing is None:
             raise InvalidTask(
                 f"problem {problem.id!r} has neither an answer to compare with nor constraints to "
-                "check; 'evaluate' needs one of them"
+                "check; one of them is needed"
             )
     if len({problem.extractor is None for problem in problems}) > 1:
         raise InvalidTask(

@@ -21,6 +21,7 @@ FILES = {
     "requirements-dev.txt": CORE + EXTRAS["dev"],
     "requirements-mcp.txt": CORE + EXTRAS["mcp"],
     "requirements-tasks.txt": CORE + EXTRAS["app"] + EXTRAS["tasks"],
+    "requirements-train.txt": CORE + EXTRAS["app"] + EXTRAS["train"],
     # in an environment of its own, with nothing of the core but torch's pin
     "requirements-servers.txt": [*EXTRAS["servers"], "torch==2.13.0"],
     "requirements-pretrained.txt": PYPROJECT["dependency-groups"]["pretrained"],

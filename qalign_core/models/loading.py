@@ -200,6 +200,17 @@ def load_text(
         return text, eos or eos_ids(AutoConfig.from_pretrained(folder, trust_remote_code=False))
 
 
+def model_folder(source: str) -> Path:
+    """The folder of a model whose weights something else will load: fetched if need be, and safe.
+
+    Raises:
+        ModelLoadError: in one sentence: not found, or unsafe.
+    """
+    folder, _ = _fetch(source, None)
+    _check_safe(folder, source)
+    return folder
+
+
 def eos_ids(config: Any) -> tuple[int, ...]:
     """Every id that ends a response, as a model's or a generation's config names them."""
     eos = getattr(config, "eos_token_id", None)

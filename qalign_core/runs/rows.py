@@ -113,14 +113,18 @@ def _gsm(row: Row, number: int, table: Table, seed: int) -> dict[str, Any]:
     if not said[1]:
         raise ValueError('"answer" has no "####", after which the number stands')
     prompt = filled(table["template"], {"question": _text(row, "question")})
-    return {"id": f"{number}", "prompt": prompt, "answer": said[2].strip().replace(",", "")}
+    answer = said[2].strip().replace(",", "")
+    # the calculator's notes, <<48/2=24>>, are not for readers
+    solution = f"{_CALCULATED.sub('', said[0]).strip()}\nThe answer is {answer}."
+    return {"id": f"{number}", "prompt": prompt, "answer": answer, "solution": solution}
 
 
 def _math(row: Row, number: int, table: Table, seed: int) -> dict[str, Any]:
     question = _text(row, "problem" if "problem" in row else "prompt")
     id = row.get("unique_id") or row.get("id") or f"{number}"
     prompt = filled(table["template"], {"question": question})
-    return {"id": id, "prompt": prompt, "answer": _text(row, "answer")}
+    more = {"solution": row["solution"]} if "solution" in row else {}
+    return {"id": id, "prompt": prompt, "answer": _text(row, "answer"), **more}
 
 
 def _redux(row: Row, number: int, table: Table, seed: int) -> dict[str, Any]:
@@ -221,6 +225,7 @@ def _with_options(
     return {"prompt": filled(template, fields), "answer": _LETTERS[right]}
 
 
+_CALCULATED = re.compile(r"<<[^>]*>>")
 _CHOICES = re.compile(r"(?:[A-C]\)\. <\{choice_[A-C]\}>\n){3}D\)\. <\{choice_D\}>")
 _FIELD = re.compile(r"<\{(\w+)\}>")
 

@@ -1,0 +1,269 @@
+"""Bradley-Terry by TRL's `RewardTrainer`: from pairs of token ids to a folder with a reward model.
+
+TRL comes with the extra `train` and is imported when a training starts. It gets ids and cuts, drops
+or renders nothing itself: what a reward model learns from is what it will be given to score.
+"""
+
+import json
+import math
+import resource
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Self
+
+from qalign_core.errors import EngineError, InvalidSetting, ModelLoadError
+from qalign_core.models.loading import model_folder
+from qalign_core.models.local.worker import as_engine_error
+from qalign_core.reading import first_line
+from qalign_core.run import check_count
+
+IdPair = tuple[Sequence[int], Sequence[int]]
+"""A conversation that is better, and one that is worse, both as the reward model reads them."""
+Told = Callable[[str], object]
+"""Told in a sentence what happens now."""
+CHECKPOINTS = "trainer"
+"""The folder, beside the model, of what an interrupted training goes on from."""
+_PACKAGES = ("trl", "peft", "accelerate", "datasets")
+_LARGE = 10**9  # parameters from which memory matters more than a third of the speed
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """How a reward model is trained.
+
+    Attributes:
+        learning_rate, warmup, weight_decay: of AdamW; the rate rises over the share `warmup` of the
+            steps, then falls linearly to 0.
+        epochs: passes over the pairs.
+        batch: pairs a step.
+        at_once: pairs in memory at once; a step adds up so many as it needs.
+        lora: rank of the low-rank changes (LoRA) that are trained instead of the weights; 0: the
+            weights themselves.
+        precision: "bfloat16" or "float32", what is computed in; the weights are float32.
+        validation: share of the problems with a pair that nothing is learned from.
+        seed: of the first weights of the head, and of the order of the pairs.
+    """
+
+    learning_rate: float = 1e-4
+    warmup: float = 0.03
+    weight_decay: float = 0.0
+    epochs: float = 1.0
+    batch: int = 16
+    at_once: int = 4
+    lora: int = 16
+    precision: str = "float32"
+    validation: float = 0.05
+    seed: int = 7
+
+    def check(self) -> Self:
+        """Return this recipe if it can be.
+
+        Raises:
+            InvalidSetting: one sentence for the first setting that cannot be.
+        """
+        check_count("--batch", self.batch, 1)
+        check_count("--at-once", self.at_once, 1)
+        check_count("--lora", self.lora, 0)
+        for name, value, least, most in (
+            ("--learning-rate", self.learning_rate, 0, 1),
+            ("--epochs", self.epochs, 0, 1000),
+            ("--validation", self.validation, 0, 0.5),
+        ):
+            if not least < value <= most:
+                raise InvalidSetting(
+                    f"{name} must be above {least} and at most {most}, got {value}"
+                )
+        return self
+
+
+RECIPES: Mapping[str, Recipe] = {
+    "small": Recipe(),
+    # the appendix: full weights of an 8B model on eight GPUs
+    "paper": replace(Recipe(), learning_rate=1e-5, batch=128, lora=0, precision="bfloat16"),
+}
+"""By name: what two cores can do, and what the paper's table of hyper-parameters says."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """What a training took.
+
+    Attributes:
+        steps: of the optimizer.
+        seconds: of this call; a training that was resumed took more.
+        memory: GB, the most that this process held; of the GPU if there was one.
+        loss: mean over the last logged steps.
+        device: where.
+    """
+
+    steps: int
+    seconds: float
+    memory: float
+    loss: float
+    device: str
+
+
+def check_installed() -> None:
+    """Make sure, before anything is drawn, that what trains is there.
+
+    Raises:
+        ModelLoadError: a package is missing.
+    """
+    missing = [name for name in _PACKAGES if find_spec(name) is None]
+    if missing:
+        raise ModelLoadError(
+            f"train-rm needs {', '.join(missing)}; pip install 'qalign-explorer[train]'"
+        )
+
+
+def train(
+    base: str,
+    pairs: Sequence[IdPair],
+    recipe: Recipe,
+    out: Path,
+    *,
+    device: str | None = None,
+    told: Told = lambda said: None,
+) -> Trained:
+    """Train a reward model on pairs, or go on where an interrupted training was; write it to `out`.
+
+    Args:
+        base: the folder or hub id of the model that it starts from, whose tokenizer made the ids.
+        pairs: better first.
+        recipe: how.
+        out: becomes a folder in transformers' format; checkpoints are kept in it meanwhile.
+        device: as torch names it; by default a GPU if there is one.
+        told: hears now and then how far it is.
+
+    Raises:
+        ModelLoadError: the extra is not installed, or the model cannot be loaded.
+        InvalidSetting: several GPUs are visible.
+        EngineError: the training failed (memory).
+    """
+    check_installed()
+    import datasets
+    import torch
+    import transformers
+    from transformers.trainer_callback import PrinterCallback
+    from trl import RewardConfig, RewardTrainer
+
+    if torch.cuda.device_count() > 1:  # TRL refuses, in its own words
+        raise InvalidSetting(
+            f"{torch.cuda.device_count()} GPUs are visible and a training is on one; set "
+            "CUDA_VISIBLE_DEVICES to its number"
+        )
+    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    folder = model_folder(base)
+    transformers.logging.set_verbosity_error()  # it warns that the new head is new
+    datasets.disable_progress_bars()
+    torch.manual_seed(recipe.seed)  # the head's first weights
+    try:
+        model = transformers.AutoModelForSequenceClassification.from_pretrained(
+            folder, num_labels=1, dtype=torch.float32, use_safetensors=True, trust_remote_code=False
+        )
+        tokenizer = transformers.AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+    except (OSError, ValueError) as error:
+        raise ModelLoadError(
+            f"no reward model can be made of {base} ({first_line(error)}); choose another --base"
+        ) from error
+    stored = getattr(model.config, "dtype", None) or torch.float32
+    n_steps = math.ceil(math.ceil(len(pairs) / recipe.batch) * recipe.epochs)
+    at_once = min(recipe.at_once, recipe.batch)
+    warnings.filterwarnings("ignore", ".*gradient_checkpointing", FutureWarning)  # TRL's own
+    arguments = RewardConfig(
+        output_dir=str(out / CHECKPOINTS),
+        learning_rate=recipe.learning_rate,
+        lr_scheduler_type="linear",
+        warmup_steps=recipe.warmup,  # below 1, a share
+        weight_decay=recipe.weight_decay,
+        num_train_epochs=recipe.epochs,
+        per_device_train_batch_size=at_once,
+        gradient_accumulation_steps=max(1, recipe.batch // at_once),
+        bf16=recipe.precision == "bfloat16",
+        max_length=None,  # TRL would drop what is longer; all is cut or refused before
+        gradient_checkpointing=model.num_parameters() > _LARGE,
+        use_cpu=device == "cpu",
+        dataloader_pin_memory=device != "cpu",
+        seed=recipe.seed,
+        save_steps=max(1, n_steps // 10),
+        save_total_limit=1,
+        logging_steps=max(1, n_steps // 20),
+        report_to="none",
+        disable_tqdm=True,
+    )
+    trainer = RewardTrainer(
+        model=model,
+        args=arguments,
+        train_dataset=datasets.Dataset.from_list(
+            [{"chosen_ids": [*better], "rejected_ids": [*worse]} for better, worse in pairs]
+        ),
+        processing_class=tokenizer,
+        peft_config=_lora(recipe.lora) if recipe.lora else None,
+    )
+    trainer.remove_callback(PrinterCallback)
+    trainer.add_callback(_telling(told))
+    try:
+        done = trainer.train(resume_from_checkpoint=last_checkpoint(out))
+    except (RuntimeError, MemoryError) as error:
+        raise as_engine_error(error) from error
+    trained = trainer.model
+    if recipe.lora:
+        trained = trained.merge_and_unload()
+    if not all(torch.isfinite(p).all() for p in trained.parameters()):
+        raise EngineError("the training ended in no finite weights; lower --learning-rate")
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    if device != "cpu":
+        memory = torch.cuda.max_memory_allocated()
+    trained.to(stored).save_pretrained(out)
+    tokenizer.save_pretrained(out)
+    losses = [row["loss"] for row in trainer.state.log_history if "loss" in row]
+    return Trained(
+        steps=trainer.state.global_step,
+        seconds=round(done.metrics["train_runtime"], 1),
+        memory=round(memory / 1e9, 2),
+        loss=float(losses[-1] if losses else done.training_loss),
+        device=device,
+    )
+
+
+def _telling(told: Told) -> Any:
+    """A callback that tells how far a training is, where the trainer would print its logs."""
+    from transformers import TrainerCallback
+
+    class Telling(TrainerCallback):  # type: ignore[misc]
+        def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
+            if "loss" in (logs or {}):
+                told(
+                    f"step {state.global_step} of {state.max_steps}: loss {float(logs['loss']):.3f}"
+                    f", {float(logs['accuracy']):.0%} of pairs ordered rightly"
+                )
+
+    return Telling()
+
+
+def _lora(rank: int) -> Any:
+    """Low-rank changes of every linear layer; the head, which is new, is trained itself."""
+    from peft import LoraConfig
+
+    return LoraConfig(
+        task_type="SEQ_CLS",
+        r=rank,
+        lora_alpha=2 * rank,
+        target_modules="all-linear",
+        modules_to_save=["score"],
+    )
+
+
+def last_checkpoint(out: Path) -> str | None:
+    """The folder that an interrupted training goes on from: the newest that is whole."""
+    whole = [path.parent for path in (out / CHECKPOINTS).glob("checkpoint-*/trainer_state.json")]
+    newest = max(whole, key=lambda path: int(path.name.partition("-")[2]), default=None)
+    return None if newest is None else str(newest)
+
+
+def recipe_json(recipe: Recipe, more: Mapping[str, Any]) -> str:
+    """What a training was asked for, as JSON text: two folders with the same text go on alike."""
+    return json.dumps({**asdict(recipe), **more}, indent=1, sort_keys=True)

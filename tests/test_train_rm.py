@@ -1,0 +1,221 @@
+"""Pairs from a model's own draws, and what is refused; the training itself is in tests/train."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import re
+from pathlib import Path
+
+import pytest
+from test_results import AnswerLM
+
+from qalign_core.cli import main
+from qalign_core.errors import InvalidSetting, InvalidTask
+from qalign_core.rewards import training
+from qalign_core.rewards.training import RECIPES, Recipe
+from qalign_core.run import Run
+from qalign_core.runs.folder import run_set, traces_of
+from qalign_core.runs.preferences import (
+    Grade,
+    Graded,
+    Kinds,
+    Pair,
+    accuracy,
+    encoded,
+    graded,
+    held_out_pairs,
+    is_right,
+    other_number,
+    pairs_of,
+    split,
+)
+from qalign_core.runs.problem_sets import Problem
+from qalign_core.runs.reward_training import base_of, learn
+from qalign_core.runs.tasks import read_task, task_of
+
+PAPER = Path(__file__).parents[2] / "shared" / "paper" / "sample-dont-search.tex"
+PROBLEMS = [
+    Problem(f"p{k}", f"prompt {k:03}", "18", "number", extra={"solution": "6 + 12 = 18."})
+    for k in range(40)
+]
+
+
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory):
+    """Sixteen samples and a chain of each problem, told apart."""
+    folder, run = tmp_path_factory.mktemp("samples"), Run("-", seed=3, pool=16, steps=24)
+    asyncio.run(run_set(AnswerLM(), Grade(PROBLEMS), run, PROBLEMS, folder))
+    traces = [trace for _, trace in traces_of(folder, len(PROBLEMS))]
+    return traces, [graded(*each) for each in zip(PROBLEMS, traces, strict=True)]
+
+
+def group(*, right=("It is 18.",), wrong=("It is 17.",), near=(), problem=PROBLEMS[0]):
+    return Graded(problem, tuple(right), tuple(wrong), tuple(near))
+
+
+def test_samples_are_told_apart_by_the_sets_own_scorer_and_kept_once(drawn):
+    for trace, found in zip(*drawn, strict=True):
+        texts = [sample.response.text for sample in trace.pool]
+        assert sorted([*found.right, *found.wrong]) == sorted(set(texts))
+        assert set(found.right) <= {"The answer is 18."}
+        assert all(sample.reward == ("18" in sample.response.text) for sample in trace.pool)
+
+
+def test_a_near_miss_is_a_state_and_a_proposal_with_one_beginning_of_which_one_is_right(drawn):
+    traces, groups = drawn
+    for problem, trace, found in zip(PROBLEMS, traces, groups, strict=True):
+        met = set()
+        for step in trace.steps:
+            texts = step.current.response.text, step.proposal.response.text
+            right = [is_right(problem, text) for text in texts]
+            if step.index and right[0] != right[1]:
+                met.add(texts if right[0] else texts[::-1])
+        assert set(found.near) == met
+    assert sum(len(found.near) for found in groups) > 20
+
+
+def test_the_papers_pairs_are_one_right_against_one_wrong_sample_a_prompt(drawn):
+    for found in drawn[1]:
+        pairs = list(pairs_of(found, Kinds(), seed=1))
+        assert len(pairs) == bool(found.right and found.wrong)
+        assert all(p.better in found.right and p.worse in found.wrong for p in pairs)
+        assert pairs == list(pairs_of(found, Kinds(), seed=1))
+
+
+def test_each_kind_of_pair_is_an_option_of_its_own():
+    wrong = ("It is 17.", "It is 3.")
+    found = group(wrong=wrong, near=[("So 18.", "So 12."), ("So 6 + 12 = 18.", "So 6.")])
+    one = {(p.better, p.worse) for p in pairs_of(found, Kinds(2), seed=0)}
+    assert one == {("It is 18.", "It is 17."), ("It is 18.", "It is 3.")}
+    suffix = {(p.better, p.worse) for p in pairs_of(found, Kinds(2, suffix=True), seed=0)}
+    assert suffix - one == set(found.near)
+    solution = {p.better for p in pairs_of(found, Kinds(8, solution=True), seed=0)}
+    assert solution == {"It is 18.", "6 + 12 = 18."}
+    number = list(pairs_of(found, Kinds(2, number=True), seed=0))[2:]
+    assert [p.better for p in number] == ["It is 18."]
+    assert re.fullmatch(r"It is (8|16|17|19|20|28)\.", number[0].worse)
+
+
+@pytest.mark.parametrize(
+    ("answer", "text", "changed"),
+    [
+        ("18", "6 + 12 = 18. The answer is $18.00.", r"6 \+ 12 = 18. The answer is \$\d+\."),
+        ("1200", "So 1,200 it is.", r"So 1[12]\d\d it is\."),
+        ("18", "Eighteen.", None),
+        ("2/3", "It is 2/3.", None),
+    ],
+)
+def test_a_changed_number_is_the_last_that_says_the_answer_and_makes_it_wrong(
+    answer, text, changed
+):
+    problem = Problem("p", "?", answer, "number")
+    other = other_number(problem, text, random.Random(0))
+    if changed is None:
+        assert other is None
+    else:
+        assert re.fullmatch(changed, other)
+        assert not is_right(problem, other)
+
+
+def test_a_cut_that_makes_a_pair_equal_leaves_it_out_and_says_so():
+    pairs = [Pair("p", "abcd", "abce"), Pair("p", "xb", "yb"), Pair("p", "abcde", "zz")]
+    cut = encoded(pairs, lambda prompt, text: [*map(ord, text)], 3)
+    assert (len(cut.pairs), cut.n_cut, cut.n_equal) == (2, 2, 1)
+    assert cut.pairs[1] == ((97, 98, 99), (122, 122))
+    with pytest.raises(InvalidTask, match="equal within the first 3 tokens; raise --max-length"):
+        encoded(pairs[:1], lambda prompt, text: [*map(ord, text)], 3)
+
+
+def test_whole_problems_are_held_out_and_a_set_without_pairs_is_refused_in_one_sentence():
+    groups = [group(problem=problem) for problem in PROBLEMS]
+    learned, held = split(groups, 0.05, seed=1)
+    assert (len(learned), len(held)) == (38, 2)
+    assert {g.problem.id for g in learned}.isdisjoint(g.problem.id for g in held)
+    with pytest.raises(InvalidTask, match=r"1 of 3 problems .* \(2 have no right one\)"):
+        split([groups[0], group(right=()), group(right=())], 0.05, seed=1)
+
+
+def test_accuracy_is_the_share_of_pairs_ordered_rightly_averaged_over_problems():
+    groups = [group(right=("a", "b"), wrong=("c",)), group(right=("a",), wrong=("d",))]
+    rewards = {(PROBLEMS[0].prompt, text): float(k) for k, text in enumerate("acbd")}
+    found = accuracy(held_out_pairs(groups)["pair"], rewards)
+    assert (found.value, found.problems, found.pairs) == (0.25, 2, 3)
+    assert found.low == 0.0
+    assert accuracy([], rewards).value is None
+
+
+def test_the_preset_paper_is_the_table_of_the_appendix():
+    assert RECIPES["paper"] == Recipe(
+        learning_rate=1e-5,
+        warmup=0.03,
+        weight_decay=0.0,
+        epochs=1.0,
+        batch=128,
+        lora=0,
+        precision="bfloat16",
+        validation=0.05,
+    )
+    if PAPER.is_file():
+        table = PAPER.read_text("utf-8").partition("Training Hyperparameters for the RM")[2]
+        for row in (r"5\%", r"$1 \times 10^{-5}$", "& 128", "& 1.0", "0.03", "& 0.0", "bfloat16"):
+            assert row in table
+
+
+@pytest.mark.parametrize(
+    ("name", "row", "solution"),
+    [
+        (
+            "gsm8k",
+            {"question": "q", "answer": "48/2 = <<48/2=24>>24 clips.\n#### 1,024"},
+            "48/2 = 24 clips.\nThe answer is 1024.",
+        ),
+        ("math500", {"problem": "q", "answer": "2", "solution": "It is 2."}, "It is 2."),
+    ],
+)
+def test_a_problem_keeps_its_sets_own_solution(tmp_path, name, row, solution):
+    file = tmp_path / "rows.jsonl"
+    file.write_text(json.dumps(row) + "\n")
+    (problem,) = read_task(task_of(name), file).problems
+    assert problem.extra["solution"] == solution
+
+
+def test_what_trains_is_looked_for_before_anything_is_drawn(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(training, "_PACKAGES", ("json", "no_such_package"))
+    assert main(["train-rm", "--out", str(tmp_path / "rm")]) == 2
+    said = capsys.readouterr().err
+    assert "train-rm needs no_such_package; pip install 'qalign-explorer[train]'" in said
+    assert not (tmp_path / "rm").exists()
+
+
+def test_a_set_that_nobody_can_grade_is_refused_in_one_sentence(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(training, "_PACKAGES", ())
+    (tmp_path / "open.jsonl").write_text('{"prompt": "Why is the sky blue?", "extractor": null}\n')
+    out = tmp_path / "rm"
+    task = ["--task", str(tmp_path / "open.jsonl")]
+    assert main(["train-rm", *task, "--out", str(out)]) == 2
+    assert "neither an answer to compare with nor constraints" in capsys.readouterr().err
+    assert main(["train-rm", "--learning-rate", "7", "--out", str(out)]) == 2
+    assert "--learning-rate must be above 0 and at most 1, got 7.0" in capsys.readouterr().err
+    assert not out.exists()
+
+
+def test_a_served_model_has_no_weights_to_start_from():
+    assert base_of("tulu-3-8b-sft", None) == "allenai/Llama-3.1-Tulu-3-8B-SFT"
+    assert base_of("http://localhost:8000", "owner/name") == "owner/name"
+    with pytest.raises(InvalidSetting, match="with --base"):
+        base_of("http://localhost:8000", None)
+
+
+async def test_a_folder_goes_on_with_the_settings_that_it_was_begun_with_and_no_others(tmp_path):
+    async def asked(**changes):
+        given = {"base": "nowhere", "max_length": 64, **changes}
+        return await learn(PROBLEMS, tmp_path, Kinds(), Recipe(), **given)
+
+    with pytest.raises(InvalidTask, match="0 of 0 problems"):  # nothing was drawn
+        await asked()
+    with pytest.raises(InvalidSetting, match="a training with max_length = 64, not 65"):
+        await asked(max_length=65)
+    (tmp_path / "report.json").write_text('{"pairs": 3}')
+    assert await asked() == {"pairs": 3}
