@@ -104,6 +104,9 @@ export function put(node, text) {
  * @param {...Node} children
  */
 export function swap(node, ...children) {
+  const same = children.length === node.childNodes.length
+    && children.every((child, k) => child === node.childNodes[k]);
+  if (same) return; // taken out and put back they would lose the focus, and where they are scrolled
   const held = /** @type {HTMLElement | null} */ (document.activeElement);
   const key = held && held !== node && node.contains(held) ? held.dataset.key : undefined;
   node.replaceChildren(...children);

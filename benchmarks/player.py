@@ -2,8 +2,9 @@
 
 Run: python -m benchmarks.player     (needs Chromium; --steps 1024)
 
-Promises: a step renders in 8 ms or less, scrubbing 1,024 steps stays at 45 frames/s or better, and
-a recorded 400-step chain reaches the browser at 200 steps/s or more through the app.
+Promises: a step renders in 8 ms or less, scrubbing 1,024 steps stays at 45 frames/s or better, a
+recorded 400-step chain reaches the browser at 200 steps/s or more through the app, and the tree of
+1,024 steps of 200 tokens is drawn in a second and moved at 45 frames/s, however large it is shown.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import gradio as gr
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
 from browser import chromium, serve, standalone
-from traces import toy_trace
+from traces import deep_trace, toy_trace
 
 import app
 from components.session.runs import TICK, Feed, Runs
@@ -54,6 +55,44 @@ SCRUB_FPS = """() => new Promise((done) => {
   };
   requestAnimationFrame(next);
 })"""
+
+TREE_MS = """() => new Promise((done) => {
+  const start = performance.now();
+  api.openTab('tree');
+  const drawn = () => {
+    const canvas = document.querySelector('.qp-river canvas');
+    const pen = canvas?.width && canvas.getContext('2d');
+    const all = pen && pen.getImageData(0, 0, canvas.width, canvas.height).data;
+    if (all && all.some((part) => part)) done(performance.now() - start);
+    else requestAnimationFrame(drawn);
+  };
+  drawn();
+})"""
+MOVE_FPS = """(larger) => new Promise((done) => {
+  const river = document.querySelector('.qp-river'), frames = [];
+  for (let k = 0; k < larger; k++) document.querySelector("[title='Larger']").click();
+  const next = (now) => {
+    frames.push(now);
+    const k = frames.length / 180;
+    river.scrollTop = (river.scrollHeight - river.clientHeight) * k;
+    river.scrollLeft = (river.scrollWidth - river.clientWidth) * Math.sin(6 * k) ** 2;
+    if (frames.length < 180) requestAnimationFrame(next);
+    else done(1000 * (frames.length - 1) / (frames.at(-1) - frames[0]));
+  };
+  requestAnimationFrame(next);
+})"""
+
+
+async def tree(browser: object, steps: int, length: int = 200) -> None:
+    """Time the tree of a long run from its tab's press to its drawing, and how it moves."""
+    page = await browser.new_page(viewport={"width": 1280, "height": 900})  # type: ignore[attr-defined]
+    await page.set_content(standalone(deep_trace(steps, length), options="autoplay: false"))
+    took = await page.evaluate(TREE_MS)
+    rates = [await page.evaluate(MOVE_FPS, larger) for larger in (1, 4, 8)]
+    told = ", ".join(f"{rate:.0f}" for rate in rates)
+    print(f"tree, {steps} x {length} tokens  drawn in {took:.0f} ms  (<= 1000 ms)")
+    print(f"moving it, larger and larger  {told} frames/s  (>= 45/s)")
+    await page.close()
 
 
 async def drawing(browser: object, steps: int) -> None:
@@ -112,6 +151,7 @@ async def main() -> None:
     options = parser.parse_args()
     async with chromium() as browser:
         await drawing(browser, options.steps)
+        await tree(browser, options.steps)
         await transport(browser, 400)
 
 

@@ -65,8 +65,9 @@ def serve(demo: Any, **options: Any) -> Iterator[str]:
 
 def standalone(trace: str | None, *, dark: bool = False, options: str = "") -> str:
     """A page with the player alone: what an exported run is."""
-    css = (ROOT / "assets/player/player.css").read_text(encoding="utf-8")
-    js = bundle(ROOT / "assets/player/player.js")
+    parts = [ROOT / "assets" / name / name for name in ("player", "inside")]
+    css = "".join(part.with_suffix(".css").read_text(encoding="utf-8") for part in parts)
+    js = bundle(*(part.with_suffix(".js") for part in parts))
     text = json.dumps(trace).replace("<", "\\u003c")
     return f"""<!doctype html><html lang="en"><meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1"><title>Player</title>

@@ -397,7 +397,7 @@ async def test_axe_finds_nothing_on_any_page_in_any_state(visit, toy_app):
     # what is done, and what it shows; a page's first is looked at as a whole
     opened = {
         "watch": [(f"{API}.seek(7)", "body"),
-                  *((f"{API}.openTab('{tab}')", ".qp-view")
+                  *((f"{API}.openTab('{tab}')", ".qp-view:has(> *)")
                     for tab in ("tree", "lineage", "table", "diagnostics")),
                   ("QAlignShell.drawer(true)", "#watch-drawer"),
                   (fold("watch-drawer"), "#watch-drawer")],

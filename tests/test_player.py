@@ -429,18 +429,15 @@ async def test_tree_lineage_and_table_agree_with_the_chain(visit):
     parsed = parse_trace(trace)
     page = await open_player(visit, trace)
     told = await page.evaluate(
-        """() => { const c = api.trace.chains[0], t = 64;
-        const { tree, distinct } = QAlign.prefixTree(c, t, 99);
-        const walk = (n) => [n, ...n.children.flatMap(walk)], all = walk(tree);
-        const leaves = all.filter((n) => n.state).map((n) => n.state.visits);
-        return { distinct, visits: tree.visits, leaves, writers: QAlign.writers(c, t),
-          stubs: all.reduce((s, n) => s + n.stubs, 0) }; }"""
+        """() => { const { leaves } = QAlignInside.prefixTree(api.trace.chains);
+        return { times: leaves.map(({ time }) => time).filter((n) => n),
+          texts: leaves.length, rejected: leaves.reduce((n, leaf) => n + leaf.rejected, 0),
+          writers: QAlignInside.writers(api.trace.chains[0], 64) }; }"""
     )
     states = [s.response.tokens for s in parsed.states]
-    assert told["distinct"] == len(set(states))
-    assert told["visits"] == len(states) == sum(told["leaves"])
-    assert sorted(told["leaves"]) == sorted(states.count(x) for x in set(states))
-    assert told["stubs"] == sum(not s.accepted and s.changed for s in parsed.steps[1:])
+    assert sorted(told["times"]) == sorted(states.count(x) for x in set(states))
+    assert told["texts"] == len({s.proposal.response.tokens for s in parsed.steps})
+    assert told["rejected"] == sum(not s.accepted for s in parsed.steps)
     written: list[int] = []
     for step in parsed.steps:
         if step.accepted:
@@ -452,6 +449,49 @@ async def test_tree_lineage_and_table_agree_with_the_chain(visit):
     cells = await page.locator("tr[aria-current] > *").all_inner_texts()
     assert cells[0] == "20"
     assert cells[1] == f"{parsed.steps[20].index} of {len(parsed.steps[20].current.response)}"
+
+
+MIDDLE = """() => { const canvas = document.querySelector('.qp-river canvas');
+  const { left, top, height } = canvas.getBoundingClientRect();
+  const data = canvas.getContext('2d').getImageData(60, 0, 1, canvas.height).data;
+  const rows = [...Array(canvas.height).keys()].filter((y) => data[4 * y + 3]);
+  return [left + 60, top + rows[rows.length >> 1] * height / canvas.height]; }"""
+PAINTED = """() => { const canvas = document.querySelector('.qp-river canvas');
+  return canvas?.width && canvas.getContext('2d').getImageData(60, 0, 1, canvas.height).data
+    .some((part) => part); }"""
+
+
+async def test_a_press_on_a_branch_of_the_tree_goes_to_its_steps_and_keys_go_along_it(visit):
+    trace = toy_trace(64, chains=2)
+    parsed = parse_trace(trace)
+    page = await open_player(visit, trace)
+    await page.evaluate("(api.seek(20), api.openTab('tree'))")
+    await page.wait_for_function(PAINTED)
+    await page.locator(".qp-river").scroll_into_view_if_needed()
+    await page.mouse.click(*await page.evaluate(MIDDLE))
+    told = page.locator(".qp-river-told")
+    await told.get_by_text("states").wait_for()
+    assert await page.evaluate("api.position.t") < 20
+    of = re.findall(r"(\d+) states of (\d+)", await told.inner_text())
+    assert of[0][1] == str(len(parsed.states))
+    await page.locator(".qp-river").focus()
+    # along the widest branches, one ends at the text of most states
+    for _ in range(30):
+        await page.keyboard.press("ArrowRight")
+    most = Counter(s.response.tokens for s in parsed.states).most_common(1)[0][1]
+    spoken = await page.locator(".qp-view [aria-live]").inner_text()
+    assert int(re.search(r"(\d+) states? of", spoken)[1]) <= most
+    assert "reward" in spoken
+    await page.keyboard.press("Enter")
+    t, chain = await page.evaluate("[api.position.t, api.position.chain]")
+    assert parsed.chains[chain][t].proposal.response.text[-20:] in (
+        await page.inner_text(".qp-river-text")
+    ).replace("<eos>", "")
+    # the same as a table, for whoever does not see it
+    await page.get_by_text("The same as a table").click()
+    rows = await page.locator(".qp-river-table tbody tr").all_inner_texts()
+    assert len(rows) == min(30, len(set(s.response.tokens for s in parsed.states)))
+    assert rows[0].split("\t")[3] == str(most)
 
 
 async def test_two_chains_can_be_chosen(visit):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 
 from toys import ANSWER, PROMPT, ToyLM, ToyRM
@@ -63,6 +64,27 @@ def long_trace(length: int) -> str:
             "type": "step", "chain": 0, "t": t, "index": index, "tokens": tokens,
             "pieces": [f" word{k}" for k in tokens], "finished": False, "reward": float(t),
             "log_alpha": 0.0, "log_u": None, "accepted": True,
+        })  # fmt: skip
+    return "".join(json.dumps(line) + "\n" for line in lines)
+
+
+def deep_trace(steps: int, length: int, seed: int = 1) -> str:
+    """A chain over texts of `length` tokens: cuts anywhere, half of the proposals accepted."""
+    rng = random.Random(seed)
+    header = {
+        "type": "header", "version": 1, "lm": "lm", "rm": "rm", "prompt": "Tell a long story.",
+        "beta": 1.0, "seed": seed, "steps": steps, "chains": 1,
+    }  # fmt: skip
+    lines: list[dict[str, object]] = [header]
+    for t in range(steps + 1):
+        index = rng.randrange(length) if t else 0
+        tokens = [rng.randrange(2000) for _ in range(length - index)]
+        accepted = t == 0 or rng.random() < 0.5
+        lines.append({
+            "type": "step", "chain": 0, "t": t, "index": index, "tokens": tokens,
+            "pieces": [f" w{k}" for k in tokens], "finished": False, "reward": float(accepted),
+            "log_alpha": -0.5 if t else 0.0, "log_u": (-0.6 if accepted else -0.4) if t else None,
+            "accepted": accepted,
         })  # fmt: skip
     return "".join(json.dumps(line) + "\n" for line in lines)
 

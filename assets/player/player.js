@@ -2,11 +2,11 @@
    Model text enters the page through text nodes only, never as markup. */
 import { modelName, term } from "../dictionary.js";
 import { differs, put, set, show, swap } from "../dom.js";
+import { later } from "../later.js";
 import { beadList } from "./beads.js";
 import { ifsRow, phaseStrip } from "./cells.js";
 import { Clock } from "./clock.js";
 import { button, h } from "./drawing.js";
-import { prefixTree, writers } from "./genealogy.js";
 import { JUMPS, following } from "./jumps.js";
 import { motion } from "./motion.js";
 import {
@@ -18,7 +18,6 @@ import {
   tracePanel,
 } from "./panels.js";
 import { feed, newTrace, parse } from "./parse.js";
-import { drawLineage, drawTable, drawTree } from "./tabs.js";
 import { markerAt, textPane } from "./text.js";
 import { transportBar } from "./transport.js";
 import { LAST, narrate, plain, visible } from "./words.js";
@@ -63,7 +62,7 @@ import { LAST, narrate, plain, visible } from "./words.js";
  */
 
 const TABS = {
-  tree: "Family tree",
+  tree: "Tree of texts",
   lineage: "Who wrote what",
   table: "Table",
 };
@@ -173,6 +172,11 @@ export function mount(element, options = {}) {
   function setSpeed(/** @type {number} */ speed) {
     clock.speed = speed;
     bar.showSpeed(speed);
+  }
+  /** Go to a step of a chain. */
+  function visit(/** @type {number} */ t, id = chainId) {
+    chainId = id;
+    seek(t);
   }
   function setChain(/** @type {number} */ id) {
     chainId = id;
@@ -294,13 +298,14 @@ export function mount(element, options = {}) {
       onclick: () => open(tab === key ? "" : key),
     }, title));
     const key = (/** @type {View} */ now) => `${tab}/${now.data}/${now.seen}`;
-    const width = () => Math.max(300, view.clientWidth - 40);
-    /** @type {Record<string, (now: View) => Node[]>} */
-    const own = {
-      tree: (now) => drawTree(now, width()),
-      lineage: drawLineage,
-      table: (now) => drawTable(now, seek),
-    };
+    const tools = { go: visit, width: () => sizes.all };
+    /** @type {Record<string, (now: View) => Node[]> | null} */
+    let own = null; // what is in the player's own, once it has been fetched
+    async function fetchOwn() {
+      own = (await later("inside.js", "QAlignInside")).tabsOf(tools);
+      drawn = "";
+      changed(false);
+    }
 
     function open(/** @type {string} */ next) {
       tab = next;
@@ -313,8 +318,9 @@ export function mount(element, options = {}) {
     }
     function draw(/** @type {View} */ now) {
       drawn = key(now);
-      if (own[tab]) {
-        swap(view, ...own[tab](now));
+      if (tab in TABS) {
+        if (own) swap(view, ...own[tab](now));
+        else fetchOwn().catch(() => put(view, "The server did not answer: open it again."));
         return;
       }
       ticket += 1;
@@ -463,4 +469,4 @@ export function mount(element, options = {}) {
 }
 
 /** What a page with a player calls it by. */
-export const QAlign = { mount, prefixTree, writers };
+export const QAlign = { mount };

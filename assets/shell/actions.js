@@ -1,6 +1,7 @@
 /* What can be done with the player's trace. */
 import { put } from "../dom.js";
 import { chooseFile, saveFile } from "../files.js";
+import { later } from "../later.js";
 import { link } from "./address.js";
 import { LIMITS, TraceError } from "../player/parse.js";
 
@@ -16,11 +17,8 @@ const END = '{"type":"end","reason":"stopped","message":""}\n';
 /** @param {Player} player */
 const fileName = ({ trace }) => `qalign-seed-${trace.header.seed ?? 0}`;
 
-/** What saves: fetched when it is first asked for, and then a global. */
-export async function saver() {
-  await import(new URL("save.js", document.baseURI).href);
-  return /** @type {any} */ (window).QAlignSave;
-}
+/** What saves. */
+export const saver = () => later("save.js", "QAlignSave");
 
 /** @param {Player} player */
 export function downloadTrace(player) {

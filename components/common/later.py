@@ -1,6 +1,9 @@
-"""What a page fetches only when it is asked for: what saves, and the encoders that it needs."""
+"""What a page fetches only when it is asked for: what is behind the player's tabs, and what saves."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -10,14 +13,20 @@ from starlette.staticfiles import StaticFiles
 from qalign_core.assets import ASSETS
 from qalign_core.export.scripts import bundle
 
+LATER = {
+    "inside.js": ASSETS / "inside" / "inside.js",
+    "save.js": ASSETS / "export" / "export.js",
+}
+"""The scripts by their addresses (assets/later.js asks for them)."""
+
 
 def routes() -> list[BaseRoute]:
-    """Addresses beside the app's own: `save.js`, and the scripts of others in `vendor/`."""
+    """Addresses beside the app's own: `LATER`, and the scripts of others in `vendor/`."""
     return [
-        Route("/save.js", _saver),
+        *(Route(f"/{address}", _script(path)) for address, path in LATER.items()),
         Mount("/vendor", StaticFiles(directory=ASSETS / "vendor")),
     ]
 
 
-def _saver(_: Request) -> Response:
-    return Response(bundle(ASSETS / "export" / "export.js"), media_type="text/javascript")
+def _script(path: Path) -> Callable[[Request], Response]:
+    return lambda _: Response(bundle(path), media_type="text/javascript")

@@ -7,6 +7,7 @@ from pathlib import Path
 import gradio as gr
 from plotly.offline import get_plotlyjs
 
+from components.common.later import LATER
 from qalign_core.assets import ASSETS
 from qalign_core.export import dictionary
 from qalign_core.export.scripts import bundle
@@ -67,7 +68,7 @@ def head() -> str:
     """The page's head: what the pages bring of their own, style and script, in the page itself."""
     names = ("player", "shell", "gallery", "compare", "lab", "learn", "presenter")
     parts = [ASSETS / name / name for name in names]
-    styled = [*parts, ASSETS / "export" / "export"]
+    styled = [*parts, *(path.with_suffix("") for path in LATER.values())]
     sheets = (part.with_suffix(".css").read_text(encoding="utf-8") for part in styled)
     css = dictionary.style() + "".join(sheets)
     script = dictionary.script() + bundle(*(part.with_suffix(".js") for part in parts))

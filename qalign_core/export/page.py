@@ -49,9 +49,10 @@ def page_around(header: TraceHeader, *, title: str = "", says: str = "") -> tupl
         title: of the page; by default the prompt is the window's, and the page has none.
         says: what there is to see, in a sentence or two.
     """
-    player = (ASSETS / "player" / "player.css").read_text(encoding="utf-8")
-    style = dictionary.style() + player + _STYLE
-    script = dictionary.names() + bundle(ASSETS / "player" / "player.js")
+    parts = [ASSETS / name / name for name in ("player", "inside")]
+    sheets = (part.with_suffix(".css").read_text(encoding="utf-8") for part in parts)
+    style = dictionary.style() + "".join(sheets) + _STYLE
+    script = dictionary.names() + bundle(*(part.with_suffix(".js") for part in parts))
     window = html.escape(title or header.prompt[:MAX_TITLE] or "QAlign Explorer")
     heading = f"<h1>{html.escape(title)}</h1>" * bool(title)
     sentence = f"<p>{html.escape(says)}</p>" * bool(says)

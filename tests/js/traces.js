@@ -6,9 +6,13 @@ export const HEADER = {
   reference: "4",
 };
 
+const runOf = (name) =>
+  readFileSync(new URL(`../../assets/runs/${name}.jsonl`, import.meta.url), "utf8");
+
 /** The run that the page opens with. */
-export const RECORDED = readFileSync(
-  new URL("../../assets/runs/watch.jsonl", import.meta.url), "utf8");
+export const RECORDED = runOf("watch");
+/** Four chains that have not met. */
+export const STUCK = runOf("stuck");
 
 /** A step of chain 0: two tokens, reward 0, accepted, unless `changes` say otherwise. */
 export function step(t, changes = {}) {
