@@ -1,4 +1,4 @@
-"""What a page fetches only when it is asked for: what is behind the player's tabs, and what saves."""
+"""What a page fetches only when it is asked for: what is behind the tabs, and what saves."""
 
 from __future__ import annotations
 
