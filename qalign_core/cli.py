@@ -209,6 +209,9 @@ def _train_rm_options(commands: Any) -> None:
     train_rm.add_argument("--samples", type=int, default=64, help="responses a problem (64)")
     train_rm.add_argument("--at-once", type=int, default=64, help="how many problems run at once")
     train_rm.add_argument("--out", type=Path, required=True, help="folder; --rm takes it then")
+    train_rm.add_argument(
+        "--only-draw", action="store_true", help="draw and stop: several processes share the work"
+    )
     pairs = train_rm.add_argument_group("pairs", "one right against one wrong sample, and")
     pairs.add_argument("--each", type=int, default=1, help="so many of every kind a problem (1)")
     for name, says in _PAIRS.items():
@@ -594,7 +597,8 @@ async def _evaluate(options: argparse.Namespace) -> None:
 
 
 async def _train_rm(options: argparse.Namespace) -> None:
-    check_installed()
+    if not options.only_draw:
+        check_installed()
     check_count("--samples", options.samples, 2)
     given = {
         each.name: value
@@ -609,6 +613,8 @@ async def _train_rm(options: argparse.Namespace) -> None:
     models = _models(options, Grade(loaded.problems))
     bar = tqdm(total=len(loaded.problems) * (run.steps + 1 + run.pool), unit="draw")
     await _fill(options, models, run, loaded, bar, options.out / SAMPLES)
+    if options.only_draw:
+        return
     unload(run.lm)  # its memory is the trainer's now
     report = await learn(
         loaded.problems,
