@@ -34,7 +34,14 @@ from qalign_core.registry import is_address, load_language_model, load_reward_mo
 from qalign_core.rewards.training import RECIPES, Recipe, check_installed
 from qalign_core.run import MAX_STEPS, OPEN, Run, Sampling, check_count
 from qalign_core.runs.folder import answer_of, answers_in, load_results, results_in, run_set
-from qalign_core.runs.plan import BANDWIDTH_SHARE, SHARE, Plan, facts_of, parameters_in
+from qalign_core.runs.plan import (
+    BANDWIDTH_SHARE,
+    SHARE,
+    Plan,
+    TrainingPlan,
+    facts_of,
+    parameters_in,
+)
 from qalign_core.runs.preferences import Grade, Kinds
 from qalign_core.runs.problem_sets import Problem, load_problems
 from qalign_core.runs.report import Report, differences
@@ -144,14 +151,7 @@ def _parser() -> argparse.ArgumentParser:
     evaluate.add_argument("--at-once", type=int, default=128, help="how many problems run at once")
     evaluate.add_argument("--out", type=Path, help="folder of traces; needed but for --plan")
     evaluate.add_argument("--pack", type=Path, help="also write the results as one file")
-    evaluate.add_argument(
-        "--plan",
-        action="store_true",
-        help="load and draw nothing: print models, tokens, FLOPs, hours on named GPUs, and disk",
-    )
-    evaluate.add_argument(
-        "--response-tokens", type=int, help="mean length that --plan assumes; half of the limit"
-    )
+    _plan_options(evaluate)
     evaluate.set_defaults(command=_evaluate)
 
     tables = commands.add_parser(
@@ -208,7 +208,7 @@ def _train_rm_options(commands: Any) -> None:
     _run_options(train_rm, leave_out=left_out, steps=16)
     train_rm.add_argument("--samples", type=int, default=64, help="responses a problem (64)")
     train_rm.add_argument("--at-once", type=int, default=64, help="how many problems run at once")
-    train_rm.add_argument("--out", type=Path, required=True, help="folder; --rm takes it then")
+    train_rm.add_argument("--out", type=Path, help="folder, which --rm takes then; not for --plan")
     train_rm.add_argument(
         "--only-draw", action="store_true", help="draw and stop: several processes share the work"
     )
@@ -234,7 +234,19 @@ def _train_rm_options(commands: Any) -> None:
                 type=each.type,
                 help=f"{_RECIPE[each.name]} ({usual})",
             )
+    _plan_options(train_rm)
     train_rm.set_defaults(command=_train_rm)
+
+
+def _plan_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--plan",
+        action="store_true",
+        help="load and draw nothing: print models, tokens, FLOPs, hours on named GPUs, and disk",
+    )
+    parser.add_argument(
+        "--response-tokens", type=int, help="mean length that --plan assumes; half of the limit"
+    )
 
 
 _PAIRS = {
@@ -597,8 +609,6 @@ async def _evaluate(options: argparse.Namespace) -> None:
 
 
 async def _train_rm(options: argparse.Namespace) -> None:
-    if not options.only_draw:
-        check_installed()
     check_count("--samples", options.samples, 2)
     given = {
         each.name: value
@@ -607,6 +617,13 @@ async def _train_rm(options: argparse.Namespace) -> None:
     }
     run = Run.read({"prompt": "-", **_given(options), "pool": options.samples})
     recipe = replace(RECIPES[options.recipe], **given, seed=run.seed).check()
+    if options.plan:
+        _print_plan(options, recipe)
+        return
+    if options.out is None:
+        raise InvalidSetting("train-rm needs --out FOLDER, where draws and model go")
+    if not options.only_draw:
+        check_installed()
     base = base_of(run.lm, options.base)
     loaded = _set(options, options.task)
     _check_gradable(loaded.problems)
@@ -641,11 +658,11 @@ async def _train_rm(options: argparse.Namespace) -> None:
     print(f"--rm {options.out}")
 
 
-def _print_plan(options: argparse.Namespace) -> None:
-    """What the evaluation would take; no model is loaded, no hub is asked."""
+def _print_plan(options: argparse.Namespace, recipe: Recipe | None = None) -> None:
+    """What an evaluation, or a training, would take; no model is loaded, no hub is asked."""
     run = Run.read({"prompt": "-", **_given(options)})
-    lm, rm = facts_of("lm", run.lm), facts_of("rm", run.rm)
-    task = task_of(options.task, options.preset or "")
+    lm, rm = facts_of("lm", run.lm), () if recipe else facts_of("rm", run.rm)
+    task = task_of(options.task, getattr(options, "preset", None) or "")
     if task is None or options.data is not None:
         problems = _set(options, options.task).problems
         n = len(problems)
@@ -660,15 +677,17 @@ def _print_plan(options: argparse.Namespace) -> None:
         check_count("--response-tokens", options.response_tokens, 1)
     plan = Plan(
         n,
-        options.budget,
-        options.states,
+        options.samples if recipe else options.budget,
+        run.steps + 1 if recipe else options.states,
         options.response_tokens or max(1, limit // 2),
         prompt,
         parameters_in(lm),
         parameters_in(rm),
         at_once=options.at_once,
     )
-    print("nothing is loaded or drawn: what this evaluation would take")
+    print(
+        f"nothing is loaded or drawn: what this {'training' if recipe else 'evaluation'} would take"
+    )
     if task is not None:
         print(f"set      {task.table['title']}, licence {task.table['licence']}")
     for kind, models in (("lm", lm), ("rm", rm)):
@@ -682,12 +701,28 @@ def _print_plan(options: argparse.Namespace) -> None:
     print(f"         {plan.response:,.0f} tokens a response ({source}), {prompt:,.0f} a prompt")
     for name, cost in (("chains", plan.chain), ("samples", plan.pool)):
         print(f"{name:8} {cost.generated:,} tokens, {plan.flops[name]:.2e} FLOPs")
-    total, anew = (sum(each.flops.values()) for each in (plan, plan.anew()))
-    print(f"together {total:.2e} FLOPs; {anew:.2e} with a reward model that reads every text anew")
-    print(f"weights  {plan.weights:.1f} GB in bf16, on the disk and in memory")
+    learning = None
+    if recipe is not None:
+        pairs = n * options.each * (1 + options.suffix_pairs + options.changed_numbers)
+        learning = TrainingPlan(plan, pairs, recipe.epochs, recipe.lora > 0)
+        print(
+            f"training at most {pairs:,} pairs, {learning.tokens:,} tokens, "
+            f"{learning.flops:.2e} FLOPs, {learning.memory:.1f} GB beside what is computed"
+        )
+        print(f"weights  {plan.weights:.1f} GB in bf16 for the draws")
+    else:
+        total, anew = (sum(each.flops.values()) for each in (plan, plan.anew()))
+        print(
+            f"together {total:.2e} FLOPs; {anew:.2e} with a reward model that reads every text anew"
+        )
+        print(f"weights  {plan.weights:.1f} GB in bf16, on the disk and in memory")
     print(f"traces   about {plan.traces:.1f} GB")
     print(f"at least, at {SHARE:.0%} of the peak or {BANDWIDTH_SHARE:.0%} of the bandwidth:")
     for name, gpu in hardware().items():
+        if learning is not None:
+            tight = "" if learning.memory < 0.9 * gpu["memory"] else "; too large for one"
+            print(f"  {name:10}{plan.hours(gpu) + learning.hours(gpu):8.1f} h on one{tight}")
+            continue
         hours = f"{plan.hours(gpu):8.1f} h on one, {plan.hours(gpu, 8):8.1f} h on eight"
         tight = "" if plan.weights < 0.9 * gpu["memory"] else "; too large for one"
         print(f"  {name:10}{hours}{tight}")

@@ -11,7 +11,7 @@ from qalign_core import cli
 from qalign_core.assets import ASSETS
 from qalign_core.cli import main
 from qalign_core.errors import InvalidSetting
-from qalign_core.runs.plan import Plan, facts_of, parameters_in
+from qalign_core.runs.plan import Plan, TrainingPlan, facts_of, parameters_in
 from qalign_core.runs.results import unpack
 from qalign_core.runs.tasks import hardware
 
@@ -112,3 +112,27 @@ def test_a_plan_counts_the_rows_of_a_file_and_takes_the_options(capsys, tmp_path
     assert "50 tokens a response (--response-tokens)" in told
     # 5 problems * 8 samples * 50 tokens * 2 * 134.5 million parameters
     assert "5.38e+11" in told
+
+
+def test_a_training_costs_what_a_hand_counts():
+    # the paper's: 7,473 prompts of 75 tokens, a pair each, an epoch, responses of 200 tokens
+    parameters = parameters_in(facts_of("lm", "tulu-3-8b-sft"))
+    draws = Plan(7473, 64, 1, 200, 75, lm_parameters=parameters)
+    full, lora = (TrainingPlan(draws, 7473, 1.0, lora) for lora in (False, True))
+    # 7,473 * 2 * 275 = 4,110,150 tokens; * 6 * 8.0303e9 = 1.980e17; / (989e12 * 0.3) = 667 s
+    assert full.tokens == 4_110_150
+    assert full.flops == pytest.approx(1.980e17, rel=0.01)
+    assert full.hours(hardware()["H100 SXM"]) == pytest.approx(667 / 3600, rel=0.01)
+    assert full.memory == pytest.approx(128.5, rel=0.01)
+    assert lora.flops == pytest.approx(1.320e17, rel=0.01)
+    assert lora.memory == pytest.approx(32.1, rel=0.01)
+
+
+def test_the_plan_of_a_training_loads_and_draws_nothing(capsys, monkeypatch):
+    monkeypatch.setattr(cli, "_models", None)
+    command = ["train-rm", "--plan", "--task", "gsm8k:task", "--lm", "tulu-3-8b-sft"]
+    assert main([*command, "--preset", "paper", "--max-new-tokens", "400"]) == 0
+    said = capsys.readouterr().out
+    assert "1,319 problems, each 64 samples and a chain of 17 states" in said
+    assert "training at most 1,319 pairs, 725,450 tokens, 3.50e+16 FLOPs, 128.5 GB" in said
+    assert "h on one; too large for one" in said

@@ -103,6 +103,42 @@ class Plan:
         return replace(self, reads_on=False)
 
 
+@dataclass(frozen=True, slots=True)
+class TrainingPlan:
+    """A reward model that was not trained, of the language model's size.
+
+    Attributes:
+        draws: what is drawn for it.
+        pairs: of responses, at most.
+        epochs: passes over them.
+        lora: whether low-rank changes are trained instead of the weights.
+    """
+
+    draws: Plan
+    pairs: int
+    epochs: float
+    lora: bool
+
+    @property
+    def tokens(self) -> int:
+        """Tokens that are learned from, both responses of every pair with its prompt."""
+        return round(2 * self.pairs * self.epochs * (self.draws.prompt + self.draws.response))
+
+    @property
+    def flops(self) -> int:
+        """Two operations a parameter forward, two back to the layer before, two to the weights."""
+        return (4 if self.lora else 6) * self.draws.lm_parameters * self.tokens
+
+    @property
+    def memory(self) -> float:
+        """GB of the weights in float32, and unless LoRA of gradients and AdamW's two moments."""
+        return (4 if self.lora else 16) * self.draws.lm_parameters / 1e9
+
+    def hours(self, gpu: Mapping[str, float]) -> float:
+        """At least so long on one GPU."""
+        return self.flops / (gpu["tflops"] * 1e12 * SHARE) / 3600
+
+
 def facts_of(kind: str, name: str) -> tuple[Entry, ...]:
     """What the registry knows of a model or of each part of a sum; nothing is loaded.
 
