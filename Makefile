@@ -17,9 +17,10 @@ export GRADIO_ANALYTICS_ENABLED := False
 demo: $(VENV)/.app
 	$(BIN)/python app.py
 
-# two at a time, each file of tests in one process, which starts its app and its browser once
+# two at a time, the longest files first (tests/conftest.py), each file of tests in one process, which
+# starts its app and its browser once
 test: $(VENV)/.dev lint
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 # the page's scripts: types, lint and the tests that need no browser; needs node and npm
 js: node_modules/.ready

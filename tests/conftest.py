@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,19 +24,33 @@ Visit = Callable[..., Awaitable[Any]]
 settings.register_profile("tests", deadline=None)  # two at a time, none has the clock for itself
 settings.load_profile("tests")
 
-SEEN = '{"seen":true,"lessons":{}}'
-"""What a browser keeps of a visitor who need not be shown the first pass."""
+KEPT = "qalign-lessons"
+SEEN = f"""try {{ localStorage.setItem('{KEPT}', '{{"seen":true,"lessons":{{}}}}') }} catch {{}}"""
+"""Before its scripts: a page of a visitor who need not be shown the first pass."""
+FIRST = f"""try {{
+  if (!sessionStorage.begun) localStorage.removeItem('{KEPT}');
+  sessionStorage.begun = true;
+}} catch {{}}"""
+"""Before its scripts: a page of somebody who was never here; after a reload they were."""
 
 MARKED = {"browser": "start a browser", "slow": "are slow"}
 """The marks by which `make quick` leaves tests out, and what it says of them."""
 _left_out: Counter[str] = Counter()
 
+COST = {"browser": 4.0, "slow": 0.5}
+"""Seconds of processor that a test with this mark takes, roughly."""
+
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` looks at the marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    cost: Counter[Path] = Counter()
     for item in items:
         if "chromium_there" in getattr(item, "fixturenames", ()):
             item.add_marker("browser")
+        mark = next((m for m in COST if item.get_closest_marker(m)), "")
+        cost[item.path] += COST.get(mark, 0.01)
+    # the longest files first, so that two processes end together; each file in its own order
+    items.sort(key=lambda item: (-cost[item.path], item.path))
 
 
 def pytest_deselected(items: Sequence[pytest.Item]) -> None:
@@ -65,29 +80,25 @@ async def browser(chromium_there: None) -> AsyncIterator[Any]:
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def visitors(browser: Any) -> AsyncIterator[Any]:
     """What all pages are opened in, so that Gradio's scripts are fetched and compiled once."""
-    context = await browser.new_context()
-    await context.add_init_script(
-        f"try {{ localStorage.setItem('qalign-lessons', '{SEEN}') }} catch {{}}"
-    )
+    context = browser.contexts[0]
     yield context
-    # visitors who share it are strangers only as long as the app keeps nothing else in a browser
+    # visitors who share it are strangers as long as the app keeps nothing in a browser but `KEPT`
     state = await context.storage_state()
     assert state["cookies"] == []
-    kept = [(e["name"], e["value"]) for origin in state["origins"] for e in origin["localStorage"]]
-    assert set(kept) <= {("qalign-lessons", SEEN)}
-    await context.close()
+    assert {e["name"] for origin in state["origins"] for e in origin["localStorage"]} <= {KEPT}
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def visit(visitors: Any, browser: Any) -> AsyncIterator[Visit]:
+async def visit(visitors: Any) -> AsyncIterator[Visit]:
     """Open a page as a new visitor: `await visit(address, width=360, dark=True, reduced=True)`.
 
-    The visitor has seen the first pass, unless it is their `first` visit.
+    The visitor has seen the first pass, unless it is their `first` visit; what that keeps is there
+    for pages that the test opens in `page.context`.
     An address that begins with "<" is the page itself. `page.errors` collects what the page's
     scripts throw and the errors on its console, `page.hosts` the hosts that it asked. No page may
     end with an error.
     """
-    pages, errors, own = [], [], []
+    pages, errors = [], []
 
     async def open_page(
         address: str,
@@ -98,11 +109,9 @@ async def visit(visitors: Any, browser: Any) -> AsyncIterator[Visit]:
         reduced: bool = False,
         first: bool = False,
     ) -> Any:
-        context = await browser.new_context() if first else visitors
-        if first:
-            own.append(context)
-        page = await context.new_page()
+        page = await visitors.new_page()
         pages.append(page)
+        await page.add_init_script(FIRST if first else SEEN)
         await page.set_viewport_size({"width": width, "height": height})
         await page.emulate_media(
             color_scheme="dark" if dark else "light",
@@ -124,8 +133,6 @@ async def visit(visitors: Any, browser: Any) -> AsyncIterator[Visit]:
     found = list(errors)  # closing a page breaks its requests off
     for page in pages:
         await page.close()
-    for context in own:
-        await context.close()
     assert found == []
 
 
