@@ -41,7 +41,8 @@ class LanguageModel(Protocol):
             seed: 64-bit address of the randomness; the same seed gives the same response.
 
         Returns:
-            prefix + new ids, at least one new, at most `max_new_tokens` in all.
+            prefix + new ids, at least one new, at most `max_new_tokens` in all; with `log_probs` of
+            the new ids as sampled, where the model has them (a sharper target needs them).
         """
         ...
 

@@ -45,6 +45,16 @@ def check_beta(beta: float) -> float:
     return float(beta)
 
 
+def check_alpha(alpha: float) -> float:
+    """Return alpha as a float; raise `InvalidSetting` unless it is a finite number >= 1."""
+    number = isinstance(alpha, Real) and not isinstance(alpha, bool)
+    if not (number and 1 <= alpha <= HUGE):
+        raise InvalidSetting(
+            f"alpha must be a finite number >= 1, got {shown(alpha)}; 1 leaves the model as it is"
+        )
+    return float(alpha)
+
+
 def check_count(name: str, value: int, minimum: int) -> int:
     """Return a whole number of at least `minimum`, or raise `InvalidSetting` naming the setting."""
     if isinstance(value, bool) or not isinstance(value, Integral) or value < minimum:
@@ -163,6 +173,13 @@ class Run:
     )
     beta: float = setting(
         1.0, "β (beta)", "the larger, the more the reward is distrusted", least=1e-3, most=1e3
+    )
+    alpha: float = setting(
+        1.0,
+        "Sharpness (alpha)",
+        "power of the model's own probability in the target; 1 is the paper's, more is sharper",
+        least=1.0,
+        most=100.0,
     )
     steps: int = setting(
         64, "Steps", "proposals in each chain", least=0, most=MAX_STEPS, cap="steps"

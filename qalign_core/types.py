@@ -1,5 +1,6 @@
 """The values that the engine hands around: frozen, so a step that was yielded never changes."""
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -22,15 +23,27 @@ class Response:
         text: the decoded ids without special tokens, for people; never tokenised again.
         finished: True if the last id is an EOS, False if the length limit cut the response.
         pieces: the text of each token, for display only (empty, or one string a token).
+        log_probs: natural log of the probability of each id under the distribution that it was
+            drawn from (temperature, top-p, top-k); empty if the model does not say. `extend` may
+            give those of its new ids alone, and the chain has those of the prefix.
     """
 
     tokens: tuple[int, ...]
     text: str
     finished: bool
     pieces: tuple[str, ...] = field(default=(), compare=False, repr=False)
+    log_probs: tuple[float, ...] = field(default=(), compare=False, repr=False)
 
     def __len__(self) -> int:
         return len(self.tokens)
+
+    @property
+    def log_prob(self) -> float | None:
+        """Natural log of p(y|x) of the whole response as sampled; None if the model does not say.
+
+        An end at the length limit has probability 1, so there is nothing to add for it.
+        """
+        return math.fsum(self.log_probs) if len(self.log_probs) == len(self.tokens) else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from qalign_core.run import Limits, Run
 from qalign_core.runs.trace import parse_trace
 from qalign_core.types import Response
 
-NAMES = ("mood", "plain", "length:12", "contains:sun")
+NAMES = ("mood", "plain", "length:12", "contains:sun", "none")
 HOSTILE = (
     *("", " ", "\x00", "\u2028", "</script>", "but " * 400, "no " * 400, "😀" * 400),
     *("great " * 400, "GREAT!!! " * 400, "a" * 5000, "." * 5000, "-" * 5000, "ﷺ" * 100),
@@ -126,7 +126,7 @@ def test_they_cost_nothing_and_take_no_options(name):
 
 
 @pytest.mark.parametrize(
-    "name", ["mood:happy", "plain:3", "length", "length:", "length:-3", "length:1e9", "contains:"]
+    "name", ["mood:happy", "plain:3", "none:0", "length", "length:", "length:-3", "length:1e9", "contains:"]
 )
 def test_an_argument_that_cannot_be_is_refused_in_one_sentence(name):
     with pytest.raises(InvalidSetting, match="; write ") as raised:

@@ -175,7 +175,8 @@ def outcomes(comparison: Comparison, cut: Cut) -> tuple[Outcome, ...]:
     steps = comparison.steps_to(cut.t)
     states = rules.chain_states(steps, _burn_in(comparison, cut))
     pool = comparison.pool[: cut.n]
-    weights = rules.importance_weights([sample.reward for sample in pool], comparison.header.beta)
+    run, rewards = comparison.header, [sample.reward for sample in pool]
+    weights = rules.importance_weights(rewards, run.beta, run.alpha, pool)
 
     in_a_row = [sum(s.cost.generated for s in c[: cut.t + 1]) for c in comparison.chains]
     chain_cost = sum((step.cost for step in steps), Cost())

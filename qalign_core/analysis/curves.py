@@ -171,6 +171,8 @@ class _Row:
     correct: bool | None = None
 
 
+_Seen = tuple[Array, Array, Array]
+"""Rewards and answers of draws, and what a sharper target adds to their log-weights."""
 _Price = tuple[float, float, float, float]
 """How many draws, their price, how many tokens they have, and how many of them in a row."""
 
@@ -183,6 +185,7 @@ class _Problem:
         self.decide = draws.rule(record)
         self.pool_reward = record.pool_reward.astype(np.float64)
         self.pool_answer = record.pool_answer.astype(np.int64)
+        self.pool = self.pool_reward, self.pool_answer, record.pool_tilt(draws.header.alpha)
         self.prompt_price = draws.header.meter.prompt_price(*record.prompt)
         self.pool_spent = self.prompt_price + np.cumsum(
             prices(record.pool_cost, draws.header.meter)
@@ -214,38 +217,33 @@ class _Problem:
         """What states 0..t of all chains cost, of which so many are decided from."""
         return (n_states, self.chain_spent[t], self.chain_tokens[t], self.chain_waited[t])
 
-    def first(self, method: Method, cut: Cut) -> tuple[Array, Array]:
-        """Rewards and answers of the first draws, chain after chain, shape [1, draws] each."""
+    def first(self, method: Method, cut: Cut) -> _Seen:
+        """The first draws, chain after chain, shape [1, draws] each."""
         if method != "qalign":
-            return self.pool_reward[None, : cut.n], self.pool_answer[None, : cut.n]
+            return _take(self.pool, np.arange(cut.n)[None])
         kept = slice(min(self.draws.header.burn_in, cut.t), cut.t + 1)
-        return self.chain_reward[kept].T.reshape(1, -1), self.chain_answer[kept].T.reshape(1, -1)
+        reward = self.chain_reward[kept].T.reshape(1, -1)
+        return reward, self.chain_answer[kept].T.reshape(1, -1), np.zeros_like(reward)
 
-    def won(self, method: Method, reward: Array, answer: Array) -> Array:
-        """The answers decided on, by number, from rewards and answers [k, n], shape [k]."""
+    def won(self, method: Method, seen: _Seen) -> Array:
+        """The answers decided on, by number, from draws [k, n], shape [k]."""
+        reward, answer, _ = seen
         if method == "bon":
             return np.asarray(answer[np.arange(len(answer)), reward.argmax(axis=1)])
-        return np.asarray(self.decide(answer, self._weights(method, reward), reward))
+        return np.asarray(self.decide(answer, self._weights(method, seen), reward))
 
-    def row(
-        self,
-        method: Method,
-        reward: Array,
-        answer: Array,
-        outer: int,
-        cost: _Price,
-        final: int = -1,
-    ) -> _Row:
-        """Decide `outer` times some resamples, rewards and answers in [k, n]."""
-        values = self._value(self.won(method, reward, answer), final)
-        seen = (self._weights(method, reward) * reward).sum(axis=1)
+    def row(self, method: Method, seen: _Seen, outer: int, cost: _Price, final: int = -1) -> _Row:
+        """Decide `outer` times some resamples, draws in [k, n]."""
+        values = self._value(self.won(method, seen), final)
+        rewards = (self._weights(method, seen) * seen[0]).sum(axis=1)
         means = values.reshape(outer, -1).mean(axis=1)
-        return _Row(means, float(seen.mean()), *cost)
+        return _Row(means, float(rewards.mean()), *cost)
 
-    def _weights(self, method: Method, reward: Array) -> Array:
+    def _weights(self, method: Method, seen: _Seen) -> Array:
         """What each draw weighs, shape [k, n], summing to 1."""
+        reward, _, plus = seen
         if method == "wmv":
-            return softmax(reward, self.beta)
+            return softmax(reward, self.beta, plus)
         if method == "bon":
             return np.asarray(np.eye(reward.shape[1])[reward.argmax(axis=1)])
         return np.full(reward.shape, 1 / reward.shape[1])
@@ -268,6 +266,12 @@ class _Problem:
         ):
             np.maximum.at(found, answer, reward)
         return found
+
+
+def _take(seen: _Seen, places: Array) -> _Seen:
+    """Draws at some places, in the places' shape."""
+    reward, answer, plus = (values[places] for values in seen)
+    return reward, answer, plus
 
 
 # --- a set: subsets of the samples, the chain as it ran --------------------------------------
@@ -304,12 +308,12 @@ def _subset_rows(
             subsets = _subsets(shuffled, n)
             for method in METHODS[2:]:
                 if method in methods:
-                    row = problem.row(method, reward[subsets], answer[subsets], 1, cost)
+                    row = problem.row(method, _take(problem.pool, subsets), 1, cost)
                     yield method, n, row
         if "qalign" in methods:
             length = problem.length(n, budget if size else "samples")
             states = problem.first("qalign", Cut(length - 1, n))
-            row = problem.row("qalign", *states, 1, problem.of_chain(states[0].size, length - 1))
+            row = problem.row("qalign", states, 1, problem.of_chain(states[0].size, length - 1))
             yield "qalign", n, row
 
 
@@ -333,9 +337,8 @@ def weighted_at(
         shuffled = _shuffled(rng, n_subsets, len(record.pool_reward))
         for n, values in found.items():
             subsets = _subsets(shuffled, n)
-            reward = np.tile(problem.pool_reward[subsets], (len(betas), 1))
-            answer = np.tile(problem.pool_answer[subsets], (len(betas), 1))
-            weights = softmax(reward, np.repeat(betas, len(subsets))[:, None])
+            reward, answer, plus = _take(problem.pool, np.tile(subsets, (len(betas), 1)))
+            weights = softmax(reward, np.repeat(betas, len(subsets))[:, None], plus)
             right = record.is_right(problem.decide(answer, weights, reward))
             values.append(right.reshape(len(betas), -1).mean(axis=1))
     return {n: np.array(values).T for n, values in found.items()}
@@ -400,7 +403,7 @@ def _resampled_rows(
     """A single prompt's rows at each cut, by its place among the cuts."""
     measure, record = problem.draws.measure, problem.record
     final = {
-        method: int(problem.won(method, *problem.first(method, cuts[-1]))[0]) for method in METHODS
+        method: int(problem.won(method, problem.first(method, cuts[-1]))[0]) for method in METHODS
     }
     for place, cut in enumerate(cuts):
         n_chains, length = record.n_chains, cut.t + 1 - min(problem.draws.header.burn_in, cut.t)
@@ -412,13 +415,14 @@ def _resampled_rows(
         of_pool = (cut.n, problem.pool_spent[cut.n - 1], problem.pool_tokens[cut.n - 1],
                    problem.pool_length[: cut.n].max())  # fmt: skip
         for method in METHODS:
-            first_reward, first_answer = problem.first(method, cut)
+            first = problem.first(method, cut)
             if method == "qalign":
-                reward, answer, cost = first_reward[0][states], first_answer[0][states], of_chain
+                reward, answer, plus = (values[0] for values in first)
+                seen, cost = _take((reward, answer, plus), states), of_chain
             else:
-                reward, answer, cost = problem.pool_reward[pool], problem.pool_answer[pool], of_pool
-            row = problem.row(method, reward, answer, outer, cost, final[method])
-            said = int(problem.won(method, first_reward, first_answer)[0])
+                seen, cost = _take(problem.pool, pool), of_pool
+            row = problem.row(method, seen, outer, cost, final[method])
+            said = int(problem.won(method, first)[0])
             row.answer = str(record.answers[said]) if said >= 0 else None
             row.correct = bool(record.is_right(np.array(said))) if measure == "right" else None
             yield method, place, row

@@ -1,7 +1,7 @@
 """What was drawn, as numbers: all that curves, paired differences and tables are computed from."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, field
 from functools import cache, cached_property
 from typing import Literal
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from qalign_core.analysis.comparisons import METHODS, Comparison, Method
 from qalign_core.decide.arrays import least_risk, vote
-from qalign_core.decide.rules import rouge1
+from qalign_core.decide.rules import log_probs_of, rouge1
 from qalign_core.errors import InvalidSetting
 from qalign_core.protocols import AnswerExtractor
 from qalign_core.types import Array, Cost, Header, Meter, ScoredResponse, Trace
@@ -36,6 +36,8 @@ class Record:
         pool_cost, chain_cost: the counts of `Cost` for each, shapes [N, 2], [steps, 2].
         chain_accepted, chain_changed: of each proposal; True for the initial draw, t = 0.
         chain_length: of each proposal, |y'| in tokens, shape [steps].
+        pool_log_prob, chain_log_prob: ln p of samples and of proposals as sampled, shapes [N],
+            [steps]; empty where the target does not ask, alpha being 1.
         n_chains: how many chains the steps belong to.
         prompt: tokens of the prompt that LM and RM read once.
     """
@@ -52,6 +54,8 @@ class Record:
     chain_accepted: Array
     chain_changed: Array
     chain_length: Array
+    pool_log_prob: Array = field(default_factory=lambda: np.zeros(0))
+    chain_log_prob: Array = field(default_factory=lambda: np.zeros(0))
     n_chains: int = 1
     prompt: tuple[int, int] = (0, 0)
 
@@ -61,6 +65,12 @@ class Record:
         steps = np.arange(len(self.chain_accepted))
         proposed = np.where(self.chain_accepted, steps, 0).reshape(-1, self.n_chains)
         return np.maximum.accumulate(proposed).ravel()
+
+    def pool_tilt(self, alpha: float) -> Array:
+        """What a sharper target adds to each sample's log-weight, `(alpha - 1) ln p`, shape [N]."""
+        if alpha == 1.0:
+            return np.zeros(len(self.pool_reward))
+        return (alpha - 1.0) * self.pool_log_prob.astype(np.float64)
 
     def is_right(self, answer: Array) -> Array:
         """Whether answers (by number, -1 for none) are right, same shape."""
@@ -135,7 +145,7 @@ def record_of(
         kept = [-1 if a is None else numbers.setdefault(a, len(numbers)) for a in said]
         return np.array(kept, dtype=np.int32)
 
-    pool = trace.pool
+    pool, alpha = trace.pool, trace.header.alpha
     steps = [step for at_t in zip(*trace.chains.values(), strict=False) for step in at_t]
     pool_answer = number(pool)
     chain_answer = number(step.proposal for step in steps)
@@ -152,6 +162,8 @@ def record_of(
         chain_accepted=np.array([step.accepted for step in steps], dtype=bool),
         chain_changed=np.array([step.t == 0 or step.changed for step in steps], dtype=bool),
         chain_length=np.array([len(step.proposal.response) for step in steps], dtype=np.int32),
+        pool_log_prob=log_probs_of(pool, alpha),
+        chain_log_prob=log_probs_of((step.proposal for step in steps), alpha),
         n_chains=max(1, len(trace.chains)),
         prompt=(trace.header.prompt_tokens, trace.header.prompt_scored),
     )

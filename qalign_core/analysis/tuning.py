@@ -20,14 +20,15 @@ from qalign_core.decide.rules import effective_sample_size
 from qalign_core.errors import InvalidSetting
 from qalign_core.protocols import LanguageModel, RewardModel
 from qalign_core.run import check_beta, check_count
-from qalign_core.types import Array, Cost, Header, Trace
+from qalign_core.types import Array, Cost, Trace, TraceHeader
 
 
-def kl_from_base(rewards: Sequence[float], beta: float) -> float:
+def kl_from_base(rewards: Sequence[float], beta: float, plus: Array | float = 0.0) -> float:
     """KL(pi_beta || p_LM) in nats, estimated from rewards of base samples.
 
     `KL = E_pi[r] / beta - log E_base[exp(r / beta)]` with self-normalised weights: equal to
-    `log n - H(w)`, so never negative and never above `log n`, which a small beta runs into.
+    `log n - H(w)`, so never negative and never above `log n`, which a small beta runs into. What a
+    sharper target adds to the samples' log-weights is `plus`, shape [n].
 
     Raises:
         InvalidSetting: no rewards, or `beta` is not a positive number.
@@ -35,7 +36,7 @@ def kl_from_base(rewards: Sequence[float], beta: float) -> float:
     beta = check_beta(beta)
     if not len(rewards):
         raise InvalidSetting("KL needs rewards of base samples, got none; draw some first")
-    w = softmax(np.asarray(rewards, dtype=np.float64), beta)
+    w = softmax(np.asarray(rewards, dtype=np.float64), beta, plus)
     w = w[w > 0]
     return max(0.0, math.fsum((w * np.log(w * len(rewards))).tolist()))
 
@@ -54,6 +55,8 @@ class Proposals:
         changed: whether the proposal differs from the state, shape [n].
         prompt: number of the prompt each belongs to, shape [n].
         beta: at which the chains ran.
+        alpha: of their target, which is held.
+        log_prob_old, log_prob_new: ln p of state and proposal, shape [n]; empty if alpha is 1.
     """
 
     reward_old: Array
@@ -63,6 +66,9 @@ class Proposals:
     changed: Array
     prompt: Array
     beta: float
+    alpha: float = 1.0
+    log_prob_old: Array | None = None
+    log_prob_new: Array | None = None
 
     def acceptance(self, beta: float, *, changed_only: bool = True) -> float | None:
         """Acceptance rate of chains at `beta`; None if these proposals cannot tell."""
@@ -88,6 +94,9 @@ class Proposals:
             len_new=self.len_new,
             len_old=self.len_old,
             beta=betas[told, None],
+            log_prob_new=self.log_prob_new,
+            log_prob_old=self.log_prob_old,
+            alpha=self.alpha,
         )
         return told, weights[told], np.exp(log_alpha)
 
@@ -125,6 +134,7 @@ async def tune_beta(
     *,
     target: float = 0.5,
     start: float = 1.0,
+    alpha: float = 1.0,
     steps: int = 64,
     rounds: int = 6,
     seed: int = 0,
@@ -143,6 +153,7 @@ async def tune_beta(
         prompts: one, or several of a problem set (not those to be evaluated on).
         target: acceptance rate wanted, in (0, 1).
         start: first beta, raw RM units.
+        alpha: power of the LM's probability in the target, which is held.
         steps: proposals a prompt and round, >= 8.
         rounds: at most so many.
         seed: address of the randomness.
@@ -166,7 +177,7 @@ async def tune_beta(
     while True:
         tried.append(beta)
         proposals, spent = await propose(
-            lm, rm, prompts, beta=beta, steps=steps, seed=seed + len(tried) - 1
+            lm, rm, prompts, beta=beta, alpha=alpha, steps=steps, seed=seed + len(tried) - 1
         )
         cost = cost + spent
         found = beta_for(proposals, target, n_bootstrap=n_bootstrap, seed=seed)
@@ -201,20 +212,25 @@ async def propose(
     beta: float,
     steps: int,
     seed: int,
+    alpha: float = 1.0,
 ) -> tuple[Proposals, Cost]:
     """Run a chain a prompt, all at once, and reduce what they proposed to numbers.
 
     Raises:
         InvalidSetting, InvalidPrompt, ModelContractError, InvalidReward.
     """
+    header = TraceHeader(beta=beta, alpha=alpha)
 
     async def one(place: int) -> Record:
-        chain = run_chain(lm, rm, prompts[place], beta=beta, steps=steps, seed=seed, chain=place)
-        return record_of(Trace.collect([step async for step in chain]), None, lambda text: None)
+        chain = run_chain(
+            lm, rm, prompts[place], beta=beta, alpha=alpha, steps=steps, seed=seed, chain=place
+        )
+        trace = Trace.collect([step async for step in chain], header)
+        return record_of(trace, None, lambda text: None)
 
     records = tuple(await gather(*map(one, range(len(prompts)))))
     spent = (Cost(*record.chain_cost.sum(axis=0).tolist()) for record in records)
-    proposals = proposals_of(Draws(Header(beta=beta), records), first=steps // 4 + 1)
+    proposals = proposals_of(Draws(header, records), first=steps // 4 + 1)
     assert proposals is not None, "every chain has made steps"
     return proposals, sum(spent, Cost())
 
@@ -232,6 +248,7 @@ def proposals_of(draws: Draws, first: int = 1) -> Proposals | None:
         parts = [getattr(r, f"chain_{name}")[at] for r, at in zip(records, steps, strict=True)]
         return np.concatenate(parts)
 
+    sharp = draws.header.alpha != 1.0
     return Proposals(
         reward_old=of(old, "reward").astype(np.float64),
         reward_new=of(new, "reward").astype(np.float64),
@@ -240,6 +257,9 @@ def proposals_of(draws: Draws, first: int = 1) -> Proposals | None:
         changed=of(new, "changed").astype(bool),
         prompt=np.repeat(np.arange(len(records)), [len(steps) for steps in new]),
         beta=draws.header.beta,
+        alpha=draws.header.alpha,
+        log_prob_old=of(old, "log_prob").astype(np.float64) if sharp else None,
+        log_prob_new=of(new, "log_prob").astype(np.float64) if sharp else None,
     )
 
 
@@ -358,13 +378,14 @@ def against_beta(
         decide = draws.rule(record)
         reward = record.pool_reward.astype(np.float64)
         answer = record.pool_answer.astype(np.int64)
+        plus = record.pool_tilt(draws.header.alpha)
         for row, beta in enumerate(betas):
-            weights = softmax(reward, check_beta(beta))
+            weights = softmax(reward, check_beta(beta), plus)
             won = decide(answer[None], weights[None], reward[None])
             values[row, place] = (
                 record.is_right(won)[0],
                 weights @ reward,
-                kl_from_base(reward.tolist(), beta),
+                kl_from_base(reward.tolist(), beta, plus),
                 effective_sample_size(weights.tolist()),
             )
     proposals = proposals_of(draws)

@@ -3,6 +3,7 @@
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 
 from qalign_core.chain.cost import draw_cost, reading_of
 from qalign_core.chain.merging import end
@@ -84,8 +85,11 @@ async def draw(
     prefix: Sequence[int],
     *,
     seed: int,
+    log_probs: Sequence[float] = (),
 ) -> ScoredResponse:
     """Draw the rest of a response after `prefix` (Eq. proposal), check it and score it.
+
+    `log_probs` are those of the prefix's ids, which whoever drew them was told.
 
     Raises:
         ModelContractError: the LM broke its contract.
@@ -93,6 +97,10 @@ async def draw(
     """
     response = await lm.extend(prompt_ids, prefix, seed=seed)
     check_response(response, prefix, lm)
+    n_new = len(response) - len(prefix)
+    if n_new <= len(response.log_probs) < len(response):
+        new = response.log_probs[-n_new:]
+        response = replace(response, log_probs=(*log_probs, *new))
     reward = await rm.score(prompt, response)
     check_reward(reward, response, rm)
     cost = draw_cost(len(prompt_ids), len(prefix), len(response), reading_of(rm))

@@ -12,13 +12,14 @@ ROUNDING = 1e-12
 """Relative; equal numbers of equal weights may be rounded apart by as much."""
 
 
-def softmax(values: Array, beta: float | Array = 1.0) -> Array:
-    """`softmax(values / beta)` over the last axis, same shape; several betas are broadcast.
+def softmax(values: Array, beta: float | Array = 1.0, plus: Array | float = 0.0) -> Array:
+    """`softmax(values / beta + plus)` over the last axis, same shape; several betas are broadcast.
 
     The largest value is subtracted first: nothing overflows, and a constant added changes nothing.
     """
     with np.errstate(over="ignore"):
-        unnormalised = np.exp((values - values.max(axis=-1, keepdims=True)) / beta)
+        lead = (values - values.max(axis=-1, keepdims=True)) / beta + plus
+    unnormalised = np.exp(lead - lead.max(axis=-1, keepdims=True))
     return np.asarray(unnormalised / unnormalised.sum(axis=-1, keepdims=True))
 
 

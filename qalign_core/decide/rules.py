@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike
 from qalign_core.decide.arrays import softmax
 from qalign_core.errors import InvalidReward, InvalidSetting
 from qalign_core.protocols import AnswerExtractor, Utility
-from qalign_core.run import check_beta
+from qalign_core.run import check_alpha, check_beta
 from qalign_core.types import Array, Decision, ScoredResponse, Step
 
 
@@ -99,18 +99,22 @@ def majority_vote(
 
 
 def weighted_majority_vote(
-    samples: Sequence[ScoredResponse], extract: AnswerExtractor, *, beta: float
+    samples: Sequence[ScoredResponse],
+    extract: AnswerExtractor,
+    *,
+    beta: float,
+    alpha: float = 1.0,
 ) -> Decision:
     """Weighted majority voting: `majority_vote` with the weights `softmax(r / beta)` (paper, §IS).
 
-    Self-normalised importance sampling of the target `pi_beta` with independent samples of the
-    base LM; `effective_sample_size(decision.weights)` says how many of them really count.
+    Self-normalised importance sampling of the target with independent samples of the base LM, of
+    `p^alpha` too; `effective_sample_size(decision.weights)` says how many of them really count.
 
     Raises:
-        InvalidSetting: no samples, or `beta` is not a positive number.
+        InvalidSetting: no samples, or `importance_weights` of them.
         InvalidReward: a reward is not finite.
     """
-    weights = importance_weights(_rewards(samples), beta)
+    weights = importance_weights(_rewards(samples), beta, alpha, samples)
     return majority_vote(samples, extract, weights=weights)
 
 
@@ -182,19 +186,50 @@ def consensus(
     return majority_vote(samples, extract, weights=weights)
 
 
-def importance_weights(rewards: Sequence[float], beta: float) -> tuple[float, ...]:
+def importance_weights(
+    rewards: Sequence[float],
+    beta: float,
+    alpha: float = 1.0,
+    samples: Sequence[ScoredResponse] = (),
+) -> tuple[float, ...]:
     """Self-normalised weights `w_i = softmax_i(r_i / beta)`, shape [n] (paper, §IS).
 
     The largest reward is subtracted first, so the weights do not change when a constant is added
-    to all rewards, and no reward is too large.
+    to all rewards, and no reward is too large. Of a sharper target they are
+    `softmax_i(r_i / beta + (alpha - 1) log p_i)` (METHOD: Sharper targets).
+
+    Args:
+        rewards: of the samples.
+        beta: temperature of the target, > 0.
+        alpha: power of the LM's probability in the target, >= 1.
+        samples: what knows the log-probabilities; not read where alpha is 1.
 
     Raises:
-        InvalidSetting: `beta` is not a positive number.
+        InvalidSetting: `beta` is not a positive number, alpha not one >= 1, or a log-probability
+            that is needed is not known.
     """
-    beta = check_beta(beta)
+    beta, log_probs = check_beta(beta), log_probs_of(samples, alpha)
     if not rewards:
         return ()
-    return tuple(softmax(np.asarray(rewards, np.float64), beta).tolist())
+    plus = (alpha - 1.0) * log_probs if alpha != 1.0 else 0.0
+    return tuple(softmax(np.asarray(rewards, np.float64), beta, plus).tolist())
+
+
+def log_probs_of(samples: Iterable[ScoredResponse], alpha: float) -> Array:
+    """What a target with this alpha needs of each sample, ln p(y|x), shape [n]; empty if alpha = 1.
+
+    Raises:
+        InvalidSetting: alpha is not a number >= 1, or a log-probability is not known.
+    """
+    if check_alpha(alpha) == 1.0:
+        return np.zeros(0)
+    found = [sample.response.log_prob for sample in samples]
+    if None in found:
+        raise InvalidSetting(
+            f"alpha = {alpha:g} needs the log-probability of every response, and "
+            f"{found.count(None)} of {len(found)} have none; draw them from a model that tells"
+        )
+    return np.array(found, np.float64)
 
 
 def effective_sample_size(weights: Sequence[float]) -> float:

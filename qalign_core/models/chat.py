@@ -3,6 +3,7 @@
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Self
 
@@ -85,6 +86,19 @@ class Text:
         return text, tuple(pieces)
 
 
+DIGITS = 6
+"""Decimals of a log-probability: logits in 32 bits know no more, and a trace holds every one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """What was drawn: the new ids, ln p of each as sampled or nothing, whether EOS ended them."""
+
+    tokens: Sequence[int]
+    log_probs: Sequence[float]
+    finished: bool
+
+
 class TemplatedLanguageModel(ABC):
     """A `LanguageModel` with a chat template; what draws its responses is left to subclasses.
 
@@ -151,14 +165,15 @@ class TemplatedLanguageModel(ABC):
                 f"a prefix of {len(prefix)} ids cannot be continued: it must be shorter than "
                 f"max_new_tokens = {limit} and hold no end-of-sequence id"
             )
-        new, finished = await self._draw([*prompt_ids, *prefix], limit - len(prefix), seed)
-        tokens = (*prefix, *new)
+        drawn = await self._draw([*prompt_ids, *prefix], limit - len(prefix), seed)
+        tokens = (*prefix, *drawn.tokens)
         text, pieces = self._text.pieces(tokens)
-        return Response(tokens, text, finished, pieces)
+        log_probs = tuple(min(0.0, round(log_p, DIGITS)) for log_p in drawn.log_probs)
+        return Response(tokens, text, drawn.finished, pieces, log_probs)
 
     @abstractmethod
-    async def _draw(self, ids: list[int], most: int, seed: int) -> tuple[Sequence[int], bool]:
-        """At most `most` ids that continue the given ones, and whether they ended by themselves."""
+    async def _draw(self, ids: list[int], most: int, seed: int) -> Completion:
+        """At most `most` ids that continue the given ones."""
 
     def _check_prompt(self, ids: Sequence[int]) -> None:
         n, limit, context = len(ids), self.max_new_tokens, self.context_length

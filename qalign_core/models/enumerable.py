@@ -140,7 +140,12 @@ class EnumerableLM:
             text=self.text(tokens),
             finished=bool(tokens) and tokens[-1] == self.eos,
             pieces=tuple(self.pieces[token] for token in tokens),
+            log_probs=tuple(self._log_prob(tokens[:k], token) for k, token in enumerate(tokens)),
         )
+
+    def _log_prob(self, prefix: Tokens, token: int) -> float:
+        p = float(self.next_token_probabilities(prefix)[token])
+        return math.log(p) if p else -math.inf
 
     def text(self, tokens: Sequence[int]) -> str:
         """The ids as text, without the EOS."""

@@ -30,7 +30,7 @@ def text_reward(name: str, *, id: str | None = None) -> FunctionReward | None:
     """The reward of that name; None if the name is of no such reward.
 
     Args:
-        name: "mood", "plain", "length:12", "contains:WORD".
+        name: "mood", "plain", "length:12", "contains:WORD", "none".
         id: what traces call it; by default the name.
 
     Raises:
@@ -97,11 +97,18 @@ def _contains(argument: str) -> Reading:
     return lambda text: float(found.search(text) is not None)
 
 
+def _none(argument: str) -> Reading:
+    """No reward: 0 for everything, so that the model's own probability is all there is."""
+    _takes_nothing("none", argument)
+    return lambda _text: 0.0
+
+
 _KINDS: dict[str, Callable[[str], Reading]] = {
     "mood": _mood,
     "plain": _plain,
     "length": _length,
     "contains": _contains,
+    "none": _none,
 }
 
 

@@ -224,7 +224,8 @@ def row_of(name: str, points: Sequence[Point], n: int) -> Row:
 def _models(results: Results) -> object:
     """What the sets of a group share; how long a response may be is a matter of the set."""
     header, base = results.header, replace(results.header.sampling, max_new_tokens=0)
-    return (header.lm, header.lm_revision, header.rm, header.rm_revision, base)
+    models = header.lm, header.lm_revision, header.rm, header.rm_revision
+    return (*models, base, header.alpha)
 
 
 def _family(results: Results) -> object:
@@ -249,7 +250,7 @@ def to_csv(comparison: Comparison) -> str:
     """One row a draw, for a spreadsheet: states of the chains, then the pool.
 
     `weight` is what a draw weighs in the answer at the largest level cut: 1 / number of states for
-    a state, softmax(reward / beta) for a sample; empty where the cut leaves it out.
+    a state, its importance weight for a sample; empty where the cut leaves it out.
     """
     out = io.StringIO()
     rows = csv.writer(out, lineterminator="\r\n")
@@ -268,7 +269,8 @@ def to_csv(comparison: Comparison) -> str:
         place = ("chain", step.chain, step.t, step.index, step.log_alpha, step.accepted)
         write(place, step.state, step.cost, 1 / n_states if step.t <= cut.t else "")
     pool = comparison.pool
-    weights = importance_weights([s.reward for s in pool[: cut.n]], comparison.header.beta)
+    run, kept = comparison.header, pool[: cut.n]
+    weights = importance_weights([s.reward for s in kept], run.beta, run.alpha, kept)
     for k, sample in enumerate(pool):
         weight = weights[k] if k < cut.n else ""
         write(("pool", "", k, "", "", ""), sample, sample.cost, weight)

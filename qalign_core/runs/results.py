@@ -12,7 +12,7 @@ import io
 import json
 import math
 import zipfile
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -21,10 +21,11 @@ from numpy.lib import format as npy
 from qalign_core.analysis.record import Draws, Record
 from qalign_core.errors import InvalidTrace
 from qalign_core.reading import first_line, from_json, is_whole, shown
-from qalign_core.runs.trace import read_header, write_whole
+from qalign_core.runs.trace import read_header, told, write_whole
 from qalign_core.types import Array, SetHeader
 
 VERSION = 3
+_Columns = dict[str, tuple[str, float, float]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +42,7 @@ class Results(Draws):
 
 def header_json(header: SetHeader) -> str:
     """What was run over a set, as JSON text."""
-    return json.dumps({"version": VERSION, **asdict(header)}, indent=1, ensure_ascii=False)
+    return json.dumps({"version": VERSION, **told(header)}, indent=1, ensure_ascii=False)
 
 
 def read_set_header(text: str, place: str) -> SetHeader:
@@ -75,7 +76,7 @@ def unpack(path: str | Path) -> Results:
     arrays = read_arrays(Path(path), place)
     try:
         header = read_set_header(str(arrays["header"]), place)
-        results = Results(header, tuple(_records(arrays)))
+        results = Results(header, tuple(_records(arrays, _columns(header))))
         _check_problems(results)
     except InvalidTrace:
         raise
@@ -95,7 +96,7 @@ def pack(results: Results, path: str | Path) -> Path:
         InvalidSetting: it cannot be written.
     """
     arrays: dict[str, Array] = {"header": np.array(header_json(results.header))}
-    for name in _COLUMNS:
+    for name in _columns(results.header):
         parts = [np.asarray(getattr(record, name)) for record in results.records]
         arrays[f"{name}_n"] = np.array([len(part) for part in parts], dtype=np.int32)
         arrays[name] = np.concatenate(parts) if parts else np.zeros(0)
@@ -113,7 +114,15 @@ def pack(results: Results, path: str | Path) -> Path:
     return Path(path)
 
 
-def _records(arrays: dict[str, Array]) -> list[Record]:
+def _columns(header: SetHeader) -> _Columns:
+    """The arrays of such results: log-probabilities only where the target asks for them."""
+    sharp = header.alpha != 1.0
+    return {
+        name: told for name, told in _COLUMNS.items() if sharp or not name.endswith("_log_prob")
+    }
+
+
+def _records(arrays: dict[str, Array], told: _Columns) -> list[Record]:
     """The records, each as `Record` says.
 
     Raises:
@@ -127,7 +136,7 @@ def _records(arrays: dict[str, Array]) -> list[Record]:
     if not whole or (arrays["id"].shape, chains.shape, prompts.shape) != ((n,), (n,), (n, 2)):
         raise ValueError(f"chains and prompts are not those of its {n} problems")
     columns = {}
-    for name in _COLUMNS:
+    for name in told:
         counts, column = arrays[f"{name}_n"], arrays[name]
         whole = counts.shape == (n,) and counts.dtype.kind == "i" and counts.min() >= 0
         if not whole or counts.max() > len(column) or counts.sum() != len(column):
@@ -138,20 +147,20 @@ def _records(arrays: dict[str, Array]) -> list[Record]:
             id=str(arrays["id"][k]),
             n_chains=int(chains[k]),
             prompt=(int(prompts[k, 0]), int(prompts[k, 1])),
-            **{name: columns[name][k] for name in _COLUMNS},
+            **{name: column[k] for name, column in columns.items()},
         )
         for k in range(n)
     ]
     for record in records:
-        _check_arrays(record)
+        _check_arrays(record, told)
     return records
 
 
-def _check_arrays(record: Record) -> None:
+def _check_arrays(record: Record, told: _Columns) -> None:
     """Refuse a record whose arrays are not what the class says."""
     n = {"answers": record.answers, "right": record.answers,
          "pool": record.pool_reward, "chain": record.chain_reward}  # fmt: skip
-    for name, (kind, least, most) in _COLUMNS.items():
+    for name, (kind, least, most) in told.items():
         array = getattr(record, name)
         shape = (len(n[name.partition("_")[0]]), 2)[: 1 + name.endswith("_cost")]
         if array.shape != shape or array.dtype.kind != kind:
@@ -184,7 +193,7 @@ def _narrow(values: Array) -> Array:
 
 
 _FLOAT = float(np.finfo(np.float32).max)
-_COLUMNS = {  # numpy's kind, and the range; no NaN is in one
+_COLUMNS: _Columns = {  # numpy's kind, and the range; no NaN is in one
     "answers": ("U", 0, 0),
     "right": ("b", 0, 0),
     "pool_reward": ("f", -_FLOAT, _FLOAT),
@@ -196,6 +205,8 @@ _COLUMNS = {  # numpy's kind, and the range; no NaN is in one
     "chain_accepted": ("b", 0, 0),
     "chain_changed": ("b", 0, 0),
     "chain_length": ("i", 1, 2**31),
+    "pool_log_prob": ("f", -_FLOAT, 0),
+    "chain_log_prob": ("f", -_FLOAT, 0),
 }
 
 

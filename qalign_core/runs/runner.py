@@ -93,14 +93,14 @@ async def record(
     if known is None:
         known = Trace(header_of(lm, rm, run))
         yield Recorded(header_line(known.header))
-    n = len(known.pool)
+    n, asked = len(known.pool), {"log_probs": run.alpha != 1.0}
     try:
         async with aclosing(draw(lm, rm, run, known=known)) as drawn:  # type: ignore[type-var]
             async for item in drawn:
                 if isinstance(item, Step):
-                    yield Recorded(step_line(item, extract), item)
+                    yield Recorded(step_line(item, extract, **asked), item)
                 else:
-                    yield Recorded(sample_line(n, item, extract), item)
+                    yield Recorded(sample_line(n, item, extract, **asked), item)
                     n += 1
     except QAlignError as error:
         yield Recorded(end_line("failed", str(error)))
@@ -219,7 +219,9 @@ def _chains(
     lm: LanguageModel, rm: RewardModel, run: Run, latest: Mapping[int, Step], steps: int
 ) -> list[AsyncIterator[Step]]:
     """Every chain of a run, from its latest step on to step number `steps`."""
-    chain = partial(run_chain, lm, rm, run.prompt, beta=run.beta, steps=steps, seed=run.seed)
+    chain = partial(
+        run_chain, lm, rm, run.prompt, beta=run.beta, alpha=run.alpha, steps=steps, seed=run.seed
+    )
     return [chain(chain=number, start=latest.get(number)) for number in range(run.chains)]
 
 

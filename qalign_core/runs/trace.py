@@ -15,7 +15,9 @@ still read.
 
 A step's proposal is its chain's current ids up to `index`, then `tokens`. `text` is there only
 where the pieces (without the EOS's) do not join to it. `null` in `log_alpha` and `log_u` stands
-for minus infinity. `<` is written as an escape, so a line can stand inside a page.
+for minus infinity. `<` is written as an escape, so a line can stand inside a page. Where the target
+is sharper than the paper's, the header has `alpha`, and steps and samples have `log_probs`, one for
+each of their `tokens`.
 
 A trace on disk outlives a kill. A line is in the file when `write` returns, so a process that is
 killed loses at most what was being drawn. A file belongs to the process that has locked it
@@ -62,30 +64,42 @@ def _finite_or_none(value: float) -> float | None:
 
 def header_line(header: TraceHeader) -> str:
     """The first line of a trace."""
-    line = {"type": "header", "version": VERSION, **asdict(header)}
+    line = {"type": "header", "version": VERSION, **told(header)}
     line["beta"] = _finite_or_none(header.beta)
     return _dump(line)
 
 
-def sample_line(n: int, sample: ScoredResponse, extract: AnswerExtractor | None) -> str:
-    """Independent sample number `n`, from 0; its answer as for a step."""
+def told(header: Header) -> Line:
+    """The fields of a header as they are written; the paper's target has no alpha."""
+    values = asdict(header)
+    if header.alpha == 1.0:
+        del values["alpha"]
+    return values
+
+
+def sample_line(
+    n: int, sample: ScoredResponse, extract: AnswerExtractor | None, *, log_probs: bool = False
+) -> str:
+    """Independent sample number `n`, from 0; its answer, and log-probabilities, as for a step."""
     response = sample.response
-    return _dump(
-        {
-            "type": "sample",
-            "n": n,
-            "tokens": list(response.tokens),
-            "text": response.text,
-            "finished": response.finished,
-            "reward": sample.reward,
-            "answer": extract(response.text) if extract else None,
-            "cost": list(astuple(sample.cost)),
-        }
-    )
+    line: Line = {
+        "type": "sample",
+        "n": n,
+        "tokens": list(response.tokens),
+        "text": response.text,
+        "finished": response.finished,
+        "reward": sample.reward,
+        "answer": extract(response.text) if extract else None,
+        "cost": list(astuple(sample.cost)),
+    }
+    return _dump(line | _log_probs(response, 0, log_probs))
 
 
-def step_line(step: Step, extract: AnswerExtractor | None) -> str:
-    """One step, with the proposal's extracted final answer, for display."""
+def step_line(step: Step, extract: AnswerExtractor | None, *, log_probs: bool = False) -> str:
+    """One step, with the proposal's extracted final answer, for display.
+
+    With `log_probs`, those of its new tokens too, as far as the model has told them.
+    """
     response, index = step.proposal.response, step.index
     line: Line = {
         "type": "step",
@@ -104,7 +118,13 @@ def step_line(step: Step, extract: AnswerExtractor | None) -> str:
     }
     if _joined(response.pieces, response.finished) != response.text:
         line["text"] = response.text
-    return _dump(line)
+    return _dump(line | _log_probs(response, index, log_probs))
+
+
+def _log_probs(response: Response, index: int, wanted: bool) -> Line:
+    """What a line says of the probabilities of a response's tokens from `index` on."""
+    known = wanted and len(response.log_probs) == len(response)
+    return {"log_probs": list(response.log_probs[index:])} if known else {}
 
 
 def end_line(reason: str, message: str = "") -> str:
@@ -117,8 +137,9 @@ def trace_lines(trace: Trace, extract: AnswerExtractor | None = None) -> Iterato
     yield header_line(trace.header)
     if trace.base_rewards:
         yield _dump({"type": "base", "rewards": trace.base_rewards})
-    yield from (step_line(step, extract) for step in trace.steps)
-    yield from (sample_line(n, sample, extract) for n, sample in enumerate(trace.pool))
+    asked = {"log_probs": trace.header.alpha != 1.0}
+    yield from (step_line(step, extract, **asked) for step in trace.steps)
+    yield from (sample_line(n, sample, extract, **asked) for n, sample in enumerate(trace.pool))
     yield end_line(*(trace.end or ("finished", "")))
 
 
@@ -259,7 +280,15 @@ class TraceReader:
         if not tokens:
             raise self._bad("no tokens", "one at least")
         text, finished = self._get(line, "text", str), self._get(line, "finished", bool)
-        return self._scored(line, Response(tokens, text, finished))
+        log_probs = self._log_probs(line, len(tokens))
+        return self._scored(line, Response(tokens, text, finished, log_probs=log_probs))
+
+    def _log_probs(self, line: Line, n: int) -> tuple[float, ...]:
+        """Those of the line's tokens; none if it has none, as most traces do not."""
+        found = self._each({"log_probs": [], **line}, "log_probs", float)
+        if found and not (len(found) == n and max(found) <= 0):
+            raise self._bad(f"log_probs {shown(found)} for {n} tokens", "one <= 0 a token, or none")
+        return found
 
     def _scored(self, line: Line, response: Response) -> ScoredResponse:
         costs = self._each(line, "cost", COUNT)
@@ -287,7 +316,8 @@ class TraceReader:
         finished = self._get(line, "finished", bool)
         all_pieces = kept.pieces[:index] + pieces if pieces else ()
         text = self._get(line, "text", str) if "text" in line else _joined(all_pieces, finished)
-        response = Response(kept.tokens[:index] + new, text, finished, all_pieces)
+        log_probs = (*kept.log_probs[:index], *self._log_probs(line, len(new)))
+        response = Response(kept.tokens[:index] + new, text, finished, all_pieces, log_probs)
         proposal = self._scored(line, response)
         log_alpha, log_u = (
             -math.inf if line.get(name) is None else float(self._get(line, name, float))

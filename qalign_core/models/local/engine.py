@@ -12,7 +12,6 @@ else is using the machine.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,7 @@ import torch
 from torch import Tensor
 
 from qalign_core.errors import EngineError, InvalidPrompt, ModelLoadError
-from qalign_core.models.chat import TemplatedLanguageModel, Text
+from qalign_core.models.chat import Completion, TemplatedLanguageModel, Text
 from qalign_core.models.loading import CACHE_BYTES, Pretrained, eos_ids
 from qalign_core.models.local import choice as nets
 from qalign_core.models.local.prefix_cache import PrefixCache
@@ -37,15 +36,6 @@ def uniforms(seed: int, start: int, stop: int) -> np.ndarray:
     """
     words: np.ndarray = np.random.Philox(key=seed % 2**64).random_raw(stop)[start:]
     return (words >> np.uint64(13)) * 2.0**-51
-
-
-@dataclass(frozen=True, slots=True)
-class Completion:
-    """What a request returns: the new ids, ln p of each as sampled, whether EOS ended it."""
-
-    tokens: tuple[int, ...]
-    log_probs: tuple[float, ...]
-    finished: bool
 
 
 class _Row:
@@ -312,11 +302,10 @@ class HFLanguageModel(TemplatedLanguageModel, Pretrained):
             net, frozenset(self.eos), cache_bytes=cache_bytes, **options
         )
 
-    async def _draw(self, ids: list[int], most: int, seed: int) -> tuple[Sequence[int], bool]:
+    async def _draw(self, ids: list[int], most: int, seed: int) -> Completion:
         if not 0 <= min(ids) <= max(ids) < self._n_vocabulary:
             raise InvalidPrompt("the prompt holds ids outside the model's vocabulary; use encode()")
         n_prompt = len(ids) + most - self.max_new_tokens
-        done = await self.engine.complete(
+        return await self.engine.complete(
             ids[:n_prompt], ids[n_prompt:], sampling=self.sampling, seed=seed
         )
-        return done.tokens, done.finished

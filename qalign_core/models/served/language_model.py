@@ -6,16 +6,18 @@ A server that takes text only can be used if that is asked for, and everything i
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Self
 
-from qalign_core.errors import InvalidSetting, ModelContractError
-from qalign_core.models.chat import TemplatedLanguageModel, check_sampling
+from qalign_core.errors import InvalidSetting, ModelContractError, ModelLoadError
+from qalign_core.models.chat import Completion, TemplatedLanguageModel, check_sampling
 from qalign_core.models.served.client import PROBE, Garbled, Reached, Served
-from qalign_core.reading import are_ids, is_text, shown
+from qalign_core.reading import are_ids, is_finite, is_text, shown
 from qalign_core.run import Sampling
 
 _PATH = "/v1/completions"
 _COLDEST = 0.01  # vLLM raises what is below to this, and another temperature is another base
+_PROBED = 8  # tokens whose log-probabilities tell whether they are of what was sampled
 
 
 class ServedLanguageModel(TemplatedLanguageModel, Served):
@@ -32,6 +34,7 @@ class ServedLanguageModel(TemplatedLanguageModel, Served):
 
     kind = "lm"
     notes: tuple[str, ...] = ()
+    _processed: bool | None = None  # log-probabilities as sampled, of the model, or none at all
 
     def __init__(
         self, reached: Reached, *, id: str, sampling: Sampling | None = None, n_parameters: int = 0
@@ -66,16 +69,31 @@ class ServedLanguageModel(TemplatedLanguageModel, Served):
             )
         return check_sampling(sampling)
 
-    async def _draw(self, ids: list[int], most: int, seed: int) -> tuple[Sequence[int], bool]:
+    async def _draw(self, ids: list[int], most: int, seed: int) -> Completion:
         body, read = self._body(ids, most, seed), self._reader(ids, most)
-        new = await self._at.server.post(_PATH, body, read)
-        return new, new[-1] in self.eos
+        return await self._at.server.post(_PATH, body, read)
 
     def probe(self) -> None:
-        """Draw one token too: the server must take ids and return them."""
+        """Draw one token too: the server must take ids and return them.
+
+        And some of the likeliest tokens alone: as sampled, each has the probability 1.
+        """
         super().probe()
-        sent = list(self._text.prompt(PROBE))
-        self._at.server.ask(_PATH, self._body(sent, 1, 0), self._reader(sent, 1))
+        sent, ask = list(self._text.prompt(PROBE)), self._at.server.ask
+        ask(_PATH, self._body(sent, 1, 0), self._reader(sent, 1))
+        self._processed = True
+        try:
+            body = {**self._body(sent, _PROBED, 0), "top_k": 1}
+            found = ask(_PATH, body, self._reader(sent, _PROBED)).log_probs
+        except ModelLoadError:  # a server may refuse to tell
+            found = ()
+        self._processed = all(log_p > -1e-6 for log_p in found) if found else None
+
+    @property
+    def _tells(self) -> bool:
+        """Whether the server's log-probabilities are of the distribution that it samples."""
+        plain = replace(self.sampling, max_new_tokens=1) == Sampling(max_new_tokens=1)
+        return self._processed is not None and (self._processed or plain)
 
     def _asked(self, prompt: object, most: int) -> dict[str, Any]:
         """A request in the words that all servers know."""
@@ -100,9 +118,10 @@ class ServedLanguageModel(TemplatedLanguageModel, Served):
             "seed": seed % 2**63,
             "stop_token_ids": list(self.eos),
             "return_token_ids": True,
+            **({"logprobs": 0} if self._tells else {}),
         }
 
-    def _reader(self, sent: list[int], most: int) -> Callable[[Any], tuple[int, ...]]:
+    def _reader(self, sent: list[int], most: int) -> Callable[[Any], Completion]:
         known, place = self._text.n_tokens, self._at.server.address
         return lambda answer: _read(answer, sent, most, self.eos, known, place)
 
@@ -125,7 +144,7 @@ class RetokenisedLanguageModel(ServedLanguageModel):
         label = "approximate: prefixes re-tokenised"
         return (f"{label}, {changed} of {sent} came back different" if sent else label,)
 
-    async def _draw(self, ids: list[int], most: int, seed: int) -> tuple[Sequence[int], bool]:
+    async def _draw(self, ids: list[int], most: int, seed: int) -> Completion:
         new: list[int] = []
         finished, asked = False, 0
         self._count[0] += 1
@@ -145,7 +164,7 @@ class RetokenisedLanguageModel(ServedLanguageModel):
                     "ended; use a server that takes token ids"
                 )
             asked += 1
-        return new, finished
+        return Completion(new, (), finished)
 
     def probe(self) -> None:
         """Draw one token as text."""
@@ -169,7 +188,7 @@ class RetokenisedLanguageModel(ServedLanguageModel):
 
 def _read(
     answer: Any, sent: list[int], most: int, eos: Sequence[int], n_tokens: int, address: str
-) -> tuple[int, ...]:
+) -> Completion:
     """The new ids of an answer, checked against what was sent.
 
     Raises:
@@ -207,4 +226,15 @@ def _read(
             f"{ends.index(True) + 1 if any(ends) else 'no place'}; up to the first EOS or "
             f"{most} ids were asked for"
         )
-    return tuple(new)
+    told = choice.get("logprobs")
+    log_probs = told.get("token_logprobs") if isinstance(told, dict) else None
+    if log_probs is None:
+        return Completion(tuple(new), (), ends[-1])
+    if not (isinstance(log_probs, list) and len(log_probs) == len(new)):
+        raise Garbled(f"other than a log-probability for each of {len(new)} ids")
+    if not all(is_finite(log_p) and log_p <= 1e-6 for log_p in log_probs):
+        raise ModelContractError(
+            f"{address} returned {shown(log_probs)} where log-probabilities were expected; look at "
+            "the server's log"
+        )
+    return Completion(tuple(new), tuple(log_probs), ends[-1])
