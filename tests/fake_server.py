@@ -37,12 +37,13 @@ class FakeServer:
         most: the largest number of requests that were open at once.
         key: if set, what it wants in that header.
         lasting: faults that every request gets.
+        tells: log-probabilities "as sampled", of the "model" before its settings, or none ("").
     """
 
     def __init__(self, root: Path, *, text_only: bool = False, key: str = "") -> None:
         self.root, self.text_only, self.key = root, text_only, key
         self.faults: deque[str] = deque()
-        self.lasting = ""
+        self.lasting, self.tells = "", "as sampled"
         self.bodies: list[dict[str, Any]] = []
         self.keys: list[str | None] = []
         self.open = self.most = 0
@@ -59,7 +60,7 @@ class FakeServer:
             return {"tokens": tokenizer()(body["prompt"])["input_ids"]}
         if path == "/classify":
             return scored(body)
-        return as_text(body) if self.text_only else completed(body)
+        return as_text(body) if self.text_only else completed(body, self.tells)
 
     @property
     def connections(self) -> set[socket.socket]:
@@ -171,6 +172,10 @@ class _Handler(BaseHTTPRequestHandler):
             choice["token_ids"][:-1] = [IDS[fault]] * (len(choice["token_ids"]) - 1)
         elif fault in SCORES and "data" in answer:
             answer["data"][0]["probs"] = [SCORES[fault]]
+        elif fault == "too few told":
+            choice["logprobs"]["token_logprobs"].pop()
+        elif fault == "no log":
+            choice["logprobs"]["token_logprobs"][0] = 0.7
         elif fault == "two outputs":
             answer["data"][0]["probs"] = [0.2, 0.8]
         elif fault == "cut conversation":
@@ -190,8 +195,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.close_connection = half
 
 
-def completed(body: dict[str, Any]) -> dict[str, Any]:
-    """Ids of seeded random numbers, as /v1/completions returns them."""
+def completed(body: dict[str, Any], tells: str = "") -> dict[str, Any]:
+    """Ids of seeded random numbers, as /v1/completions returns them; made-up log-probabilities."""
     sent = body["prompt"]
     rng = random.Random(f"{body['seed']} {sent[-4:]}")
     new: list[int] = []
@@ -203,6 +208,9 @@ def completed(body: dict[str, Any]) -> dict[str, Any]:
         "prompt_token_ids": sent,
         "token_ids": new,
     }
+    if "logprobs" in body and tells:
+        sure = tells == "as sampled" and body["top_k"] == 1
+        choice["logprobs"] = {"token_logprobs": [0.0 if sure else -1 - id / 100 for id in new]}
     usage = {"prompt_tokens": len(sent), "completion_tokens": len(new)}
     return {"choices": [choice], "usage": usage}
 

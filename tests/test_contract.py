@@ -5,6 +5,7 @@ The statistical tests draw with fixed seeds; each would fail a correct model wit
 
 import asyncio
 import math
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
@@ -227,6 +228,37 @@ async def test_first_tokens_follow_the_distribution_that_the_settings_show(torch
     assert chi_square(counts, as_shown(logits, sampling), n) > FALSE_ALARM
     if sampling == SETTINGS[0]:  # the test can tell: a temperature of 0.6 is refused
         assert chi_square(counts, as_shown(logits, SETTINGS[1]), n) < FALSE_ALARM
+
+
+OF_EACH_KIND = ("enumerable", "llama", "gemma3", "mamba", *EMBEDDED)
+"""A finite table, our own net, transformers' net over our rows and over its own state."""
+
+
+@pytest.mark.parametrize("name", OF_EACH_KIND)
+async def test_whole_responses_follow_the_log_probabilities_that_they_tell(name, language_models):
+    """500 draws of at most 2 tokens; those that the limit cut count too; other settings fail."""
+    lm, n = language_models(name), 500
+    if name != "enumerable":
+        lm = lm.with_sampling(Sampling(max_new_tokens=2, temperature=0.2, top_k=5, top_p=0.95))
+    drawn = await draws(lm, n)
+    told = {r.tokens: r.log_prob for r in drawn}
+    assert all(told[r.tokens] == r.log_prob for r in drawn)
+    counts = Counter(r.tokens for r in drawn)
+    p = np.exp(list(told.values()))
+    seen = np.array([counts[tokens] for tokens in told])
+    assert law_p(seen, p, n) > FALSE_ALARM
+    other = p**2  # the test can tell: log-probabilities of another temperature
+    assert law_p(seen, other / other.sum() * p.sum(), n) < FALSE_ALARM
+
+
+def law_p(seen, p, n):
+    """p-value of counts against p; what expects fewer than 10, never drawn or not, is one cell."""
+    big = p * n >= 10
+    observed, expected = [*seen[big], n - seen[big].sum()], [*(p[big] * n), n - p[big].sum() * n]
+    assert expected[-1] > -1e-3
+    used = slice(None if expected[-1] >= 1 else -1)
+    observed, expected = np.array(observed[used]), np.array(expected[used])
+    return chisquare(observed, expected * observed.sum() / expected.sum()).pvalue
 
 
 # Reward models

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+from dataclasses import replace
 from typing import Any, cast
 from urllib.parse import parse_qsl
 
@@ -43,7 +44,7 @@ from qalign_core.exact.convergence import (
     distances,
 )
 from qalign_core.exact.law import EXACT, total_variation
-from qalign_core.exact.mistakes import MISTAKES
+from qalign_core.exact.mistakes import MISTAKES, SHARP_MISTAKES
 from qalign_core.exact.world import LANGUAGE_MODELS, REWARDS, by_reward, preset
 from qalign_core.exact.wrong_reward import METHODS, Example, outcomes
 
@@ -326,7 +327,7 @@ def test_figures_are_written_from_the_command_line_as_pages_that_need_no_network
 def test_an_invalid_edit_is_explained_and_leaves_the_figures_as_they_are() -> None:
     with gr.Blocks():
         section = chain.build()
-    world = [rows_of("Mixed"), *parts_of("Likes a, dislikes c"), 1.0]
+    world = [rows_of("Mixed"), *parts_of("Likes a, dislikes c"), 1.0, 1.0]
     assert draw_section(section, world, [0, EXACTLY])[0] == ""
     world[0] = [["at the start", 1, 1, "two", 1], *rows_of("Mixed")[1:]]
     message, shown = draw_section(section, world, [0, EXACTLY])
@@ -342,6 +343,20 @@ def test_whatever_a_section_shows_stays_a_text() -> None:
         style.note(hostile),
     ):
         assert hostile in texts_in(words)
+
+
+@pytest.mark.parametrize("title", SHARP_MISTAKES)
+def test_a_mistake_of_a_sharper_target_says_at_sharpness_one_that_nothing_is_lost(title) -> None:
+    idle = break_it.draw(WORLD, 1.0, title)
+    assert any("raise the sharpness" in text for text in texts_in(*idle.told))
+    sharp = replace(WORLD, alpha=4.0)
+    assert break_it.broken(sharp, 1.0, SHARP_MISTAKES[title]).distance > 1e-2
+    assert not any("raise the sharp" in t for t in texts_in(*break_it.draw(sharp, 1.0, title).told))
+    flows = balance.draw(sharp, 1.0, "ab·", "a·", title)
+    assert any("moves the chain away" in text for text in texts_in(*flows.told))
+    right = balance.draw(sharp, 1.0, "ab·", "a·", balance.RIGHT)
+    assert any("The two flows are equal" in text for text in texts_in(*right.told))
+    assert any("(p(new) / p(old))^3" in text for text in texts_in(*right.told))
 
 
 @pytest.mark.parametrize("lm", LANGUAGE_MODELS)
@@ -395,7 +410,7 @@ def test_a_links_value_that_a_control_cannot_have_is_named_and_left_out(name, te
 def test_every_figure_has_a_place_and_a_table() -> None:
     with gr.Blocks():
         sections: list[Section] = [build() for _, build in SECTIONS]
-    world = [rows_of("Mixed"), *parts_of("Likes a, dislikes c"), 1.0]
+    world = [rows_of("Mixed"), *parts_of("Likes a, dislikes c"), 1.0, 1.0]
     for section in sections:
         own = [control.value for control in section.controls]
         message, shown = draw_section(section, world, own)

@@ -20,6 +20,7 @@ from qalign_core.errors import (
     ModelLoadError,
 )
 from qalign_core.models.served.language_model import RetokenisedLanguageModel, ServedLanguageModel
+from qalign_core.registry import load_reward_model
 from qalign_core.rewards.served import ServedRewardModel
 from qalign_core.run import Run
 from qalign_core.runs import folder as folders
@@ -97,6 +98,47 @@ async def test_every_setting_is_sent_so_that_no_default_of_the_server_leaks_in(s
     assert body["stop_token_ids"] == list(EOS)  # those of the generation config
     assert body["return_token_ids"] is True
     assert 0 <= body["seed"] < 2**63
+
+
+async def test_log_probabilities_are_asked_for_where_they_are_of_what_is_sampled(server):
+    for tells, settings, known in (
+        ("as sampled", Sampling(0.7, 0.8, 9, 14), True),
+        ("model", Sampling(max_new_tokens=14), True),  # then the model is what is sampled
+        ("model", Sampling(0.7, max_new_tokens=14), False),
+        ("model", Sampling(top_k=9, max_new_tokens=14), False),
+        ("", Sampling(max_new_tokens=14), False),
+    ):
+        server.tells = tells
+        lm = connect(server).with_sampling(settings)
+        response = await lm.extend(lm.encode(PROMPT), (), seed=3)
+        assert ("logprobs" in server.bodies[-1]) == known
+        expected = [-1 - token / 100 for token in response.tokens] if known else []
+        assert list(response.log_probs) == pytest.approx(expected)
+
+
+async def test_a_served_chain_of_a_sharper_target_keeps_what_was_told_of_the_prefix(server):
+    lm, rm = connect(server), load_reward_model("none")
+    chain = run_chain(lm, rm, PROMPT, beta=1.0, alpha=4.0, steps=12, seed=2)
+    for step in [step async for step in chain]:
+        tokens = step.proposal.response.tokens
+        assert step.proposal.response.log_prob == pytest.approx(sum(-1 - id / 100 for id in tokens))
+    server.tells = ""
+    chain = run_chain(connect(server), rm, PROMPT, beta=1.0, alpha=4.0, steps=12, seed=2)
+    with pytest.raises(ModelContractError, match="logprobs-mode processed_logprobs") as raised:
+        await anext(aiter([step async for step in chain]))
+    sentence(raised)
+
+
+async def test_log_probabilities_that_are_none_end_the_run_and_missing_ones_are_asked_again(server):
+    lm = connect(server)
+    expected = await lm.extend(lm.encode(PROMPT), (), seed=8)
+    server.faults.append("too few told")
+    again = await lm.extend(lm.encode(PROMPT), (), seed=8)
+    assert (again, again.log_probs) == (expected, expected.log_probs)
+    server.faults.append("no log")
+    with pytest.raises(ModelContractError, match="where log-probabilities were expected") as raised:
+        await lm.extend(lm.encode(PROMPT), (), seed=8)
+    sentence(raised)
 
 
 async def test_no_more_requests_are_open_than_allowed(server):

@@ -126,7 +126,17 @@ def test_they_cost_nothing_and_take_no_options(name):
 
 
 @pytest.mark.parametrize(
-    "name", ["mood:happy", "plain:3", "none:0", "length", "length:", "length:-3", "length:1e9", "contains:"]
+    "name",
+    [
+        "mood:happy",
+        "plain:3",
+        "none:0",
+        "length",
+        "length:",
+        "length:-3",
+        "length:1e9",
+        "contains:",
+    ],
 )
 def test_an_argument_that_cannot_be_is_refused_in_one_sentence(name):
     with pytest.raises(InvalidSetting, match="; write ") as raised:

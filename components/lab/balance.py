@@ -21,13 +21,17 @@ from components.lab.style import (
 from components.lab.view import View, view
 from qalign_core.errors import InvalidSetting
 from qalign_core.exact.law import EXACT, Flow, Rule, flow
-from qalign_core.exact.mistakes import MISTAKES
+from qalign_core.exact.mistakes import MISTAKES, SHARP_MISTAKES
 from qalign_core.exact.world import LANGUAGE_MODELS, World, label, preset
 
 FLOW_HEIGHT = 280
 RIGHT = EXACT.name
 # a rule that counts only some steps has flows that are no product of these factors
-RULES = {rule.name: rule for rule in (EXACT, *MISTAKES.values()) if rule.counted == "all"}
+RULES = {
+    rule.name: rule
+    for rule in (EXACT, *MISTAKES.values(), *SHARP_MISTAKES.values())
+    if rule.counted == "all"
+}
 
 
 def pair(world: World, beta: float, y: str, z: str, rule: Rule) -> tuple[Flow, Flow]:
@@ -45,7 +49,8 @@ def pair(world: World, beta: float, y: str, z: str, rule: Rule) -> tuple[Flow, F
             )
     a, b = number_of[y], number_of[z]
     lm = world.lm()
-    return flow(lm, chain, a, b, beta, rule), flow(lm, chain, b, a, beta, rule)
+    alpha = world.alpha
+    return flow(lm, chain, a, b, beta, rule, alpha), flow(lm, chain, b, a, beta, rule, alpha)
 
 
 def residual(forth: Flow, back: Flow) -> float:
@@ -90,11 +95,15 @@ def shown_flow(total: float) -> str:
     return f"{total:.2e}".replace("-", "−")
 
 
-def factors(old: str, new: str, f: Flow, reward_gain: float, beta: float) -> Words:
-    """One flow as a product, a line a factor."""
+def factors(
+    old: str, new: str, f: Flow, reward_gain: float, beta: float, power: float = 1.0
+) -> Words:
+    """One flow as a product, a line a factor; `power` is the target's sharpness."""
     base = (element("sub", "LM"), "(old)")
-    alpha = f"min(1, exp({reward_gain:+.4g} / {beta:.4g}) · {len(f.old)} / {len(f.new)})"
-    target = ("the exact target: p", element("sub", "LM"), " · exp(r/β) / Z")
+    sharp = "" if power == 1 else f" · (p(new) / p(old))^{power - 1:g}"
+    alpha = f"min(1, exp({reward_gain:+.4g} / {beta:.4g}){sharp} · {len(f.old)} / {len(f.new)})"
+    raised = "" if power == 1 else element("sup", f"{power:g}")
+    target = ("the exact target: p", element("sub", "LM"), raised, " · exp(r/β) / Z")
     rows: tuple[tuple[tuple[Words, ...], tuple[Words, ...], float], ...] = (
         (("p", *base), ("how often the language model says it",), f.base),
         (("π(old)",), target, f.target),
@@ -115,7 +124,9 @@ def factors(old: str, new: str, f: Flow, reward_gain: float, beta: float) -> Wor
     return element("div.flow", element("h3", f"{old} → {new}"), element("table", *body, total))
 
 
-def told(forth: Flow, back: Flow, gain: float, beta: float, rule: Rule) -> tuple[Words, ...]:
+def told(
+    forth: Flow, back: Flow, gain: float, beta: float, rule: Rule, power: float = 1.0
+) -> tuple[Words, ...]:
     """Both products side by side and the verdict."""
     y, z = label(forth.old), label(forth.new)
     unequal = residual(forth, back)
@@ -139,7 +150,11 @@ def told(forth: Flow, back: Flow, gain: float, beta: float, rule: Rule) -> tuple
         else ""
     )
     return (
-        element("div.flows", factors(y, z, forth, gain, beta), factors(z, y, back, -gain, beta)),
+        element(
+            "div.flows",
+            factors(y, z, forth, gain, beta, power),
+            factors(z, y, back, -gain, beta, power),
+        ),
         element("p.verdict", verdict, role="status"),
         element("p", shared),
     )
@@ -168,7 +183,7 @@ def draw(world: World, beta: float, y: str, z: str, title: str) -> View:
     forth, back = pair(world, beta, y, z, rule)
     gain = world.score(forth.new) - world.score(forth.old)
     bars = flow_figure(forth, back), flow_table(forth, back)
-    return View(told(forth, back, gain, beta, rule), (bars,))
+    return View(told(forth, back, gain, beta, rule, world.alpha), (bars,))
 
 
 def build() -> Section:

@@ -1,4 +1,4 @@
-"""What if one piece is missing? Six mistakes, each with the wrong distribution that it samples."""
+"""What if one piece is missing? Mistakes, each with the wrong distribution that it samples."""
 
 from __future__ import annotations
 
@@ -27,9 +27,10 @@ from components.lab.style import (
 )
 from components.lab.view import View, view
 from qalign_core.exact.convergence import distances
-from qalign_core.exact.mistakes import MISTAKES, Broken, broken
+from qalign_core.exact.mistakes import MISTAKES, SHARP_MISTAKES, Broken, broken
 from qalign_core.exact.world import World, by_reward, label
 
+ALL = {**MISTAKES, **SHARP_MISTAKES}
 STEPS = 128
 SHOWN = 40
 
@@ -87,7 +88,7 @@ def wrong_distance_figure(right: np.ndarray, wrong: np.ndarray, b: Broken) -> Fi
     )
 
 
-def facts_of(b: Broken) -> tuple[Words, ...]:
+def facts_of(b: Broken, idle: bool) -> tuple[Words, ...]:
     """How wrong, in three numbers, and a word where nothing is lost here."""
     cards = facts(
         [
@@ -98,6 +99,9 @@ def facts_of(b: Broken) -> tuple[Words, ...]:
             ("Mean reward: this mistake", f"{b.mean_reward[0]:+.2f} SD", "bad"),
         ]
     )
+    if idle:
+        needed = "At sharpness 1 nothing is read of these probabilities: raise the sharpness above."
+        return cards, note(needed)
     if b.distance < 1e-3:
         harmless = (
             "With this language model, reward and β the mistake does little harm: almost all "
@@ -109,14 +113,15 @@ def facts_of(b: Broken) -> tuple[Words, ...]:
 
 def draw(world: World, beta: float, title: str) -> View:
     """Everything that the section shows."""
-    rule = MISTAKES[title]
+    rule = ALL[title]
     b = broken(world, beta, rule)
     right, wrong = both_distances(world, beta, b)
     stops = (0, 1, 2, 4, 8, 16, 32, 64, STEPS)
     rows = [(str(t), float(right[t]), float(wrong[t])) for t in stops]
     bars = wrong_figure(b, title), strip_table(b.chain, b.limit, "this mistake")
     curve = wrong_distance_figure(right, wrong, b), table(("t", "right rule", "this mistake"), rows)
-    return View((element("p.say", rule.why), *facts_of(b)), (bars, curve))
+    idle = title in SHARP_MISTAKES and world.alpha == 1.0
+    return View((element("p.say", rule.why), *facts_of(b, idle)), (bars, curve))
 
 
 def build() -> Section:
@@ -124,9 +129,10 @@ def build() -> Section:
     heading(
         "What if one piece of the rule is missing?",
         "Break the rule on purpose: each mistake converges too, but not to the [target](target). "
-        "The same six chains are the negative controls of this project's own tests.",
+        "The same chains are the negative controls of this project's own tests. The last two are "
+        "mistakes of a [sharper target](sharpness) alone.",
     )
-    titles = list(MISTAKES)
+    titles = list(ALL)
     with gr.Column(elem_classes="lab-own"):
         which = gr.Radio(titles, value=titles[0], label="Break it", elem_id="lab-mistake")
     panel = view(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import takewhile
 
@@ -29,7 +29,7 @@ from qalign_core.decide.rules import (
     weighted_majority_vote,
 )
 from qalign_core.exact.convergence import AtBeta, at_beta
-from qalign_core.exact.mistakes import MISTAKES, Broken, broken
+from qalign_core.exact.mistakes import MISTAKES, SHARP_MISTAKES, Broken, broken
 from qalign_core.exact.world import preset
 from qalign_core.exact.wrong_reward import METHODS as WAYS
 from qalign_core.exact.wrong_reward import SAMPLES, Example
@@ -322,14 +322,15 @@ class Lab:
         self._held = dict(place.lab)
         self._beta = float(self._held.get("beta", 1))
         names = {"lm": "language_model", "reward": "reward"}
-        self._world = preset(**{names[k]: v for k, v in self._held.items() if k in names})
+        world = preset(**{names[k]: v for k, v in self._held.items() if k in names})
+        self._world = replace(world, alpha=float(self._held.get("alpha", 1)))
 
     def _at(self, beta: str) -> AtBeta:
         return at_beta(self._world, float(beta) if beta else self._beta)
 
     def _broken(self, title: str = "") -> Broken:
         held = self._held.get("mistake", next(iter(MISTAKES)))
-        return broken(self._world, self._beta, MISTAKES[title or held])
+        return broken(self._world, self._beta, {**MISTAKES, **SHARP_MISTAKES}[title or held])
 
     def _way(self, k: int, n: str | int) -> Way:
         mass, reward, beta = (

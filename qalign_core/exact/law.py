@@ -16,7 +16,7 @@ from qalign_core.chain.kernel import draw_index, log_acceptances
 from qalign_core.decide.arrays import softmax
 from qalign_core.errors import InvalidSetting
 from qalign_core.models.enumerable import EnumerableLM, Tokens
-from qalign_core.run import check_beta
+from qalign_core.run import check_alpha, check_beta
 from qalign_core.types import Array, Response
 
 
@@ -38,6 +38,7 @@ class Rule:
         n_indices: from how many positions the index is drawn.
         length: the |y| that enters the length ratio.
         log_alpha: the acceptance rule, with the keywords of `log_acceptances`, elementwise.
+        log_prob: the ln p(y|x) that enters a sharper target's factor.
         limit: the longest proposal, from `L` and the index (METHOD: at most `L - i` new ids, so `L`
             whatever the index).
         counted: which steps the average is over: "all", "accepted" (rejected ones dropped), or
@@ -49,6 +50,7 @@ class Rule:
     n_indices: Callable[[Response], int] = len  # with EOS counted
     length: Callable[[Response], int] = len  # with EOS counted
     log_alpha: Callable[..., Array] = log_acceptances
+    log_prob: Callable[[EnumerableLM, Response], float] = lambda lm, y: float(y.log_prob or 0.0)
     limit: Callable[[int, int], int] = lambda most, index: most
     counted: str = "all"
 
@@ -65,7 +67,7 @@ class ExactChain:
         states: every reachable response.
         rewards: r(x, y) of each, shape [n].
         base: p_LM(y|x), shape [n]; 0 for a state that the base LM cannot emit.
-        target: pi_beta(y|x) (Eq. modifiedgibbs), shape [n].
+        target: pi(y|x) (Eq. modifiedgibbs, or a sharper one), shape [n].
         matrix: T[a, b], probability of moving from a to b, shape [n, n]; rows sum to 1.
         acceptance: expected acceptance probability of a proposal made in each state, shape [n].
         unchanged: probability that a proposal made in each state equals it, shape [n].
@@ -105,17 +107,21 @@ def total_variation(p: Array, q: Array) -> float:
     return float(0.5 * np.abs(p - q).sum())
 
 
-def target_distribution(base: Array, rewards: Array, beta: float) -> Array:
-    """pi_beta ∝ p_LM exp(r / beta) over an enumeration (Eq. modifiedgibbs), shape [n]."""
+def target_distribution(base: Array, rewards: Array, beta: float, alpha: float = 1.0) -> Array:
+    """The target ∝ p_LM^alpha exp(r / beta) over an enumeration (Eq. modifiedgibbs), shape [n]."""
     check_beta(beta)
     best = rewards[base > 0].max()  # taken off first: a tiny beta makes the others' weights 0
     with np.errstate(divide="ignore", over="ignore"):
-        log_weights = np.log(base) + np.minimum(rewards - best, 0.0) / beta
+        log_weights = check_alpha(alpha) * np.log(base) + np.minimum(rewards - best, 0.0) / beta
     return softmax(log_weights)
 
 
 def exact_chain(
-    lm: EnumerableLM, reward: Callable[[Response], float], beta: float, rule: Rule = EXACT
+    lm: EnumerableLM,
+    reward: Callable[[Response], float],
+    beta: float,
+    rule: Rule = EXACT,
+    alpha: float = 1.0,
 ) -> ExactChain:
     """Write out the chain of an enumerable LM: states, target and transition matrix.
 
@@ -124,17 +130,22 @@ def exact_chain(
         reward: r(x, y) of a response, finite.
         beta: > 0, in units of the reward.
         rule: the right rule, or one of the wrong ones.
+        alpha: power of p_LM in the target, >= 1.
     """
     states, old, new, p = _moves(lm, rule.n_indices, rule.limit)
     n = len(states)
     rewards = np.array([float(reward(state)) for state in states])
     lengths = np.array([rule.length(state) for state in states])
+    log_probs = np.array([rule.log_prob(lm, state) for state in states])
     log_alpha = rule.log_alpha(
         reward_new=rewards[new],
         reward_old=rewards[old],
         len_new=lengths[new],
         len_old=lengths[old],
         beta=beta,
+        log_prob_new=log_probs[new],
+        log_prob_old=log_probs[old],
+        alpha=alpha,
     )
     matrix = np.zeros((n, n))
     matrix[old, new] = p * np.exp(log_alpha)
@@ -153,7 +164,7 @@ def exact_chain(
         matrix[diagonal, diagonal] += 1.0 - matrix.sum(axis=1)
     base = np.zeros(n)
     base[: len(lm.support)] = lm.probabilities
-    target = target_distribution(base, rewards, beta)
+    target = target_distribution(base, rewards, beta, alpha)
     return ExactChain(states, rewards, base, target, matrix, acceptance, unchanged)
 
 
@@ -234,7 +245,13 @@ class Flow:
 
 
 def flow(
-    lm: EnumerableLM, chain: ExactChain, old: int, new: int, beta: float, rule: Rule = EXACT
+    lm: EnumerableLM,
+    chain: ExactChain,
+    old: int,
+    new: int,
+    beta: float,
+    rule: Rule = EXACT,
+    alpha: float = 1.0,
 ) -> Flow:
     """The flow between two states of a chain, by their numbers, under its rule.
 
@@ -255,6 +272,9 @@ def flow(
             len_new=rule.length(z),
             len_old=rule.length(y),
             beta=beta,
+            log_prob_new=rule.log_prob(lm, z),
+            log_prob_old=rule.log_prob(lm, y),
+            alpha=alpha,
         )
     )
     p_suffix = tuple(_suffix(lm, y, z, index, rule) for index in range(len(p_index)))

@@ -1,5 +1,6 @@
 """The wrong rules of "Break it", with what they do: negative controls, which must fail the laws."""
 
+import math
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -10,6 +11,7 @@ from numpy.typing import ArrayLike
 from qalign_core.chain.kernel import log_acceptances
 from qalign_core.exact.law import ExactChain, Rule, total_variation
 from qalign_core.exact.world import MAX_NEW_TOKENS, World
+from qalign_core.models.enumerable import EnumerableLM
 from qalign_core.types import Array, Response
 
 
@@ -91,6 +93,34 @@ MISTAKES = {
     )
 }
 """The wrong rules by their names."""
+
+
+def _at_temperature(lm: EnumerableLM, response: Response, temperature: float = 2.0) -> float:
+    total = 0.0
+    for k, token in enumerate(response.tokens):
+        p = lm.next_token_probabilities(response.tokens[:k]) ** (1 / temperature)
+        total += math.log(p[token] / p.sum())
+    return total
+
+
+SHARP_MISTAKES = {
+    rule.name: rule
+    for rule in (
+        Rule(
+            "Sharpness left out",
+            "The factor (p(y′)/p(y))^(sharpness − 1) is left out. Proposals are drawn from the "
+            "model as it is, so the chain ends on the target of sharpness 1.",
+            log_prob=lambda lm, response: 0.0,
+        ),
+        Rule(
+            "Probabilities of another temperature",
+            "The factor is made of probabilities at temperature 2, not of those that the tokens "
+            "were drawn with, as with a server that tells them before its temperature is applied.",
+            log_prob=_at_temperature,
+        ),
+    )
+}
+"""Mistakes that only a target with alpha above 1 shows."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -11,11 +11,14 @@ from qalign_core.errors import InvalidSetting
 from qalign_core.exact.law import EXACT, ExactChain, Rule, exact_chain
 from qalign_core.models.enumerable import EnumerableLM
 from qalign_core.reading import shown
+from qalign_core.run import check_alpha
 from qalign_core.types import Array, Response
 
 LETTERS = ("a", "b", "c")
 END = "·"  # shown for EOS
 MAX_NEW_TOKENS = 4
+FLAT = 1e-9
+"""A spread of rewards below which they are all the same."""
 MOST = 1e6
 """The largest weight of a token or part of a reward: 1e200 has no square."""
 ROWS = ("at the start", "after a", "after b", "after c")
@@ -59,10 +62,12 @@ class World:
         table: next-token probabilities, a row each for the start and after a, b, c; columns a, b,
             c, end. Rows sum to 1.
         reward: the reward's parts.
+        alpha: power of the model's probability in the target, >= 1.
     """
 
     table: Table
     reward: RewardSpec
+    alpha: float = 1.0
 
     def lm(self) -> EnumerableLM:
         """The language model, enumerated (cached)."""
@@ -71,7 +76,7 @@ class World:
     def score(self, response: Response) -> float:
         """r(y) in units of the rewards' standard deviation under p_LM, mean 0."""
         mean, spread = _moments(self)
-        return (self.reward.raw(response) - mean) / spread
+        return (self.reward.raw(response) - mean) / (spread if spread > FLAT else 1.0)
 
     def chain(self, beta: float, rule: Rule = EXACT) -> ExactChain:
         """The whole chain at `beta` (in units of the rewards' spread) under a rule (cached)."""
@@ -109,11 +114,12 @@ REWARDS: dict[str, RewardSpec] = {
 }
 
 
-def make_world(table: object, reward: RewardSpec) -> World:
+def make_world(table: object, reward: RewardSpec, alpha: float = 1.0) -> World:
     """A world from an edited table: weights >= 0, four rows of four, each divided by its sum.
 
     Raises:
-        InvalidSetting: the table is not one, or the reward is the same for every response.
+        InvalidSetting: the table is not one, alpha is below 1, or nothing prefers any response:
+            the reward is the same for all, and alpha is 1.
     """
     try:
         weights = np.asarray(table, dtype=np.float64)
@@ -137,11 +143,11 @@ def make_world(table: object, reward: RewardSpec) -> World:
             f"got {shown(parts, 120)}"
         )
     rows = weights / weights.sum(axis=1, keepdims=True)
-    world = World(tuple(tuple(float(p) for p in row) for row in rows), reward)
-    if _moments(world)[1] < 1e-9:
+    world = World(tuple(tuple(float(p) for p in row) for row in rows), reward, check_alpha(alpha))
+    if world.alpha == 1.0 and _moments(world)[1] < FLAT:
         raise InvalidSetting(
             "this reward is the same for every response that the LM can give, so it prefers "
-            "nothing; change one of its parts"
+            "nothing; change one of its parts, or make the target sharper"
         )
     return world
 
@@ -183,7 +189,7 @@ def _moments(world: World) -> tuple[float, float]:
 
 @lru_cache(maxsize=256)
 def _chain(world: World, beta: float, rule: Rule) -> ExactChain:
-    return exact_chain(world.lm(), world.score, beta, rule)
+    return exact_chain(world.lm(), world.score, beta, rule, world.alpha)
 
 
 def by_reward(chain: ExactChain) -> Array:
