@@ -369,7 +369,7 @@ def _set(options: argparse.Namespace, name: str) -> Loaded:
     n: int | None = getattr(options, "problems", None)
     if n is not None:
         check_count("--problems", n, 1)
-    task = task_of(name, getattr(options, "preset", None) or "")
+    task = _paper_task(options, name)
     if task is None:
         if options.data is not None:
             known = ", ".join(task_names())
@@ -384,6 +384,13 @@ def _set(options: argparse.Namespace, name: str) -> Loaded:
         file=sys.stderr,
     )
     return loaded
+
+
+def _paper_task(options: argparse.Namespace, name: str) -> Task | None:
+    """The set of the paper that is meant, if one is; for a training its rows to learn from."""
+    task = task_of(name, getattr(options, "preset", None) or "")
+    learns = options.command is _train_rm and options.data is None
+    return task.to_learn_from() if task is not None and learns else task
 
 
 def _departures() -> str:
@@ -662,7 +669,7 @@ def _print_plan(options: argparse.Namespace, recipe: Recipe | None = None) -> No
     """What an evaluation, or a training, would take; no model is loaded, no hub is asked."""
     run = Run.read({"prompt": "-", **_given(options)})
     lm, rm = facts_of("lm", run.lm), () if recipe else facts_of("rm", run.rm)
-    task = task_of(options.task, getattr(options, "preset", None) or "")
+    task = _paper_task(options, options.task)
     if task is None or options.data is not None:
         problems = _set(options, options.task).problems
         n = len(problems)

@@ -13,7 +13,7 @@ from qalign_core.cli import main
 from qalign_core.errors import InvalidSetting
 from qalign_core.runs.plan import Plan, TrainingPlan, facts_of, parameters_in
 from qalign_core.runs.results import unpack
-from qalign_core.runs.tasks import hardware
+from qalign_core.runs.tasks import hardware, task_of
 
 
 def tulu_on_math500(**changes):
@@ -133,6 +133,12 @@ def test_the_plan_of_a_training_loads_and_draws_nothing(capsys, monkeypatch):
     command = ["train-rm", "--plan", "--task", "gsm8k:task", "--lm", "tulu-3-8b-sft"]
     assert main([*command, "--preset", "paper", "--max-new-tokens", "400"]) == 0
     said = capsys.readouterr().out
-    assert "1,319 problems, each 64 samples and a chain of 17 states" in said
-    assert "training at most 1,319 pairs, 725,450 tokens, 3.50e+16 FLOPs, 128.5 GB" in said
+    assert "7,473 problems, each 64 samples and a chain of 17 states" in said
+    assert "training at most 7,473 pairs, 4,110,150 tokens, 1.98e+17 FLOPs, 128.5 GB" in said
     assert "h on one; too large for one" in said
+
+
+def test_a_training_never_learns_from_the_rows_that_are_evaluated(capsys):
+    assert task_of("gsm8k:task").to_learn_from().table["hub"]["split"] == "train"
+    assert main(["train-rm", "--plan", "--task", "math500"]) == 2
+    assert "math500 has no rows but those" in capsys.readouterr().err

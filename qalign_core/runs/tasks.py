@@ -7,7 +7,7 @@ out is a problem set like any other.
 import json
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -43,6 +43,19 @@ class Task:
     def n_problems(self) -> int:
         """How many rows the official set has, or the preset takes."""
         return int(min(self.table["n_rows"], self.table.get("first", self.table["n_rows"])))
+
+    def to_learn_from(self) -> "Task":
+        """The rows of the set that are not those it is evaluated on.
+
+        Raises:
+            InvalidSetting: the set has no others.
+        """
+        if "training" not in self.table:
+            raise InvalidSetting(
+                f"{self.name} has no rows but those that models are evaluated on; give others with "
+                "--data PATH"
+            )
+        return replace(self, table={**self.table, **self.table["training"]})
 
     @property
     def departures(self) -> tuple["Departure", ...]:
