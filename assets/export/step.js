@@ -87,8 +87,9 @@ export function momentOf(trace, id, t, phase, burnIn) {
  * Models and settings.
  * @param {Trace} trace
  */
-export const about = ({ header: { lm, rm, beta, seed } }) =>
+export const about = ({ header: { lm, rm, beta, alpha = 1, seed } }) =>
   `${modelName("lm", visible(lm))} · reward: ${modelName("rm", visible(rm))} · β = ${plain(beta)}`
+  + (alpha > 1 ? ` · sharpness ${plain(alpha)}` : "")
   + ` · seed ${seed ?? 0}`;
 
 /**
@@ -302,10 +303,16 @@ const scores = (step, difference, c) => text(LEFT.x, 566, 20, c.ink, [
 function formula({ header }, step, q, c) {
   const reward = (/** @type {string} */ said) => ["tspan", { fill: c.new, ...BOLD }, said];
   const length = (/** @type {string} */ said) => ["tspan", { fill: c.length, ...BOLD }, said];
+  const some = (/** @type {string} */ said) =>
+    (header.rm === "none" ? [] : [reward(said), " × "]);
+  const sharpness = header.alpha ?? 1;
+  const sharp = (/** @type {string} */ said) => (sharpness > 1 ? [`${said} × `] : []);
   return text(LEFT.x, 566, 19, c.ink, /** @type {(Shape | string)[]} */ ([
-    "α = min(1, ", reward(`exp(${brief(q.difference)}/${plain(header.beta)})`), " × ",
-    length(`${step.oldLength}/${step.ids.length}`), ") = min(1, ", reward(brief(q.reward)), " × ",
-    length(brief(q.lengths)), ") = ", ["tspan", BOLD, pair(q.u, q.alpha)[1]],
+    "α = min(1, ", ...some(`exp(${brief(q.difference)}/${plain(header.beta)})`),
+    ...sharp(`(p′/p)^${plain(sharpness - 1)}`),
+    length(`${step.oldLength}/${step.ids.length}`), ") = min(1, ", ...some(brief(q.reward)),
+    ...sharp(brief(q.sharp)), length(brief(q.lengths)), ") = ",
+    ["tspan", BOLD, pair(q.u, q.alpha)[1]],
   ]));
 }
 

@@ -14,6 +14,7 @@ import {
   pair,
   plain,
   px,
+  rewarded,
   signed,
 } from "./words.js";
 
@@ -26,6 +27,7 @@ const IFS = /** @type {[number, string][]} */ ([[0.5, "β/2"], [1, "β"], [2, "2
 
 const reward = (/** @type {Child[]} */ ...said) => h("b.c-reward", ...said);
 const length = (/** @type {Child[]} */ ...said) => h("b.c-length", ...said);
+const model = (/** @type {Child[]} */ ...said) => h("b.c-base", ...said);
 
 /** What the cell of each phase shows. */
 /** @type {((view: View, q: Quantities) => Child[])[]} */
@@ -79,7 +81,11 @@ function scoreLine({ trace, step, sizes }, q) {
       name(fresh, 61, `r(y′) = ${after}`, "name.c-new")),
     h("p.small", "difference ", reward(signed(q.difference)), grey,
       shown.length ? term("base") : ""),
-    h("p.small", "The ", term("reward"), " model reads both texts; it does not know the answer."),
+    rewarded(trace)
+      ? h("p.small", "The ", term("reward"),
+        " model reads both texts; it does not know the answer.")
+      : h("p.small", "There is no ", term("reward"), " here: it is 0 for every text, and ",
+        term("beta", "β"), " plays no role."),
   ];
 }
 
@@ -89,16 +95,22 @@ function scoreLine({ trace, step, sizes }, q) {
  * @param {Quantities} q
  */
 function formula({ trace, step }, q) {
-  const { beta } = trace.header;
+  const { beta, alpha: sharpness = 1 } = trace.header;
+  const [sharp, some] = [sharpness > 1, rewarded(trace)];
   const alpha = pair(q.u, q.alpha)[1];
   const over = `exp(${brief(q.difference)}/${plain(beta)})`;
   const lengths = `${step.oldLength}/${step.ids.length}`;
   return [
-    h("p.formula", "α = min(1, ", reward(over), " × ", length(lengths), ")"),
-    h("p.formula", "\u2007= min(1, ", reward(brief(q.reward)), " × ", length(brief(q.lengths)),
+    h("p.formula", "α = min(1, ", ...(some ? [reward(over), " × "] : []),
+      ...(sharp ? [model("(p′/p)", h("sup", plain(sharpness - 1))), " × "] : []),
+      length(lengths), ")"),
+    h("p.formula", "\u2007= min(1, ", ...(some ? [reward(brief(q.reward)), " × "] : []),
+      ...(sharp ? [model(brief(q.sharp)), " × "] : []), length(brief(q.lengths)),
       ") = ", h("b", alpha)),
     h("p.small", term("alpha", "α"), ", the chance to be taken: ",
-      reward("how much better, over ", term("beta", "β")), ", times ",
+      ...(some ? [reward("how much better, over ", term("beta", "β")), ", times "] : []),
+      ...(sharp ? [model("how much likelier the model finds it"), ", to the power of ",
+        term("sharpness"), " − 1, times "] : []),
       length(term("length", "old over new length")), " (a longer text can be cut in more places, ",
       "so each rewrite of it is proposed less often)",
       q.logRatio >= 0 ? `; the ratio itself is ${brief(q.ratio)}` : "",
@@ -137,8 +149,10 @@ function verdict({ chain, step, t }, q) {
   const head = h("b.word", icon(step.accepted ? "yes" : "no"), word);
   const counted = h("b", `counted again, ×${visitsAt(chain, t)}`);
   if (!step.accepted) {
+    const why = step.sharp < Math.log(q.lengths) ? "the model finds it so much less likely"
+      : "it is so much longer";
     return [head, "The old text is ", counted, ".", h("p.small", q.difference > 0
-      ? "Rejected, though better: it is so much longer that its chance was small."
+      ? `Rejected, though better: ${why} that its chance was small.`
       : "A text that is hard to beat stays long, and so gets more votes.")];
   }
   if (!step.changed) return [head, "It is the same text, ", counted, "."];
@@ -219,6 +233,10 @@ export function ifsRow() {
         + "distrusted. For this step only: from here on the chains would differ."), ifs),
     draw({ trace, step, t, phase, data }) {
       if (!isNew(`${data}/${t}/${phase}`)) return;
+      if (!rewarded(trace)) {
+        ifs.replaceChildren(h("span.small", "There is no reward here, so β plays no role."));
+        return;
+      }
       if (!t || phase < LAST) {
         ifs.replaceChildren(h("span.small", "Shown once this step’s verdict is out."));
         return;

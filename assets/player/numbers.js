@@ -31,14 +31,15 @@ export function rewardsOf(chain, t, burnIn) {
 export const mean = (values) => values.reduce((a, b) => a + b, 0) / values.length;
 
 /**
- * What decides a step at beta: alpha = min(1, exp((r' - r) / beta) · |y| / |y'|).
+ * What decides a step at beta: alpha = min(1, exp((r' - r) / beta) · |y| / |y'|), times the factor
+ * of a sharper target, (p(y') / p(y))^(sharpness - 1).
  * @param {Step} step
  * @param {number} beta
  */
 export function quantities(step, beta) {
   const difference = step.reward - step.oldReward;
   const lengths = step.oldLength / step.ids.length;
-  const logRatio = difference / beta + Math.log(lengths);
+  const logRatio = difference / beta + step.sharp + Math.log(lengths);
   const error = Math.abs(Math.min(0, logRatio) - step.logAlpha);
   return {
     difference,
@@ -46,6 +47,7 @@ export function quantities(step, beta) {
     logRatio,
     ratio: Math.exp(logRatio),
     reward: Math.exp(difference / beta),
+    sharp: Math.exp(step.sharp),
     alpha: Math.exp(step.logAlpha),
     u: Math.exp(step.logU),
     /** the trace's own alpha is the formula's */
@@ -85,10 +87,12 @@ export function wilson(k, n) {
  * Self-normalised importance weights of base samples for the target at beta.
  * @param {number[]} rewards
  * @param {number} beta
+ * @param {number[]} [tilts] what a sharper target adds to each log-weight
  */
-export function weights(rewards, beta) {
-  const top = Math.max(...rewards);
-  const w = rewards.map((r) => Math.exp((r - top) / beta));
+export function weights(rewards, beta, tilts = []) {
+  const logs = rewards.map((r, k) => r / beta + (tilts[k] ?? 0));
+  const top = Math.max(...logs);
+  const w = logs.map((log) => Math.exp(log - top));
   const sum = w.reduce((a, b) => a + b, 0);
   return w.map((x) => x / sum);
 }

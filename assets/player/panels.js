@@ -354,7 +354,7 @@ export function histogramPanel() {
     const scale = rewardScale(trace, LEFT, right);
     range = scale;
     x = (bin) => LEFT + ((right - LEFT) * bin) / BINS;
-    const weight = trace.base.length ? weights(trace.base, trace.header.beta) : [];
+    const weight = trace.base.length ? weights(trace.base, trace.header.beta, trace.tilts) : [];
     const worth = weight.length ? effective(weight) : 0;
     const tilted = worth < FEW ? [] : shares(trace.base, weight);
     drawn = { alone: shares(trace.base, null), tilted, worth };

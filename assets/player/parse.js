@@ -8,6 +8,7 @@
  * @property {string} rm
  * @property {string} prompt
  * @property {number} beta
+ * @property {number} [alpha] the sharpness of the target: power of the model's probability, or 1
  * @property {number} steps
  * @property {number} [seed]
  * @property {string | null} [reference] the right answer, if it is known
@@ -30,6 +31,8 @@
  * @property {number} old the step whose proposal was the state
  * @property {number} oldLength
  * @property {number} oldReward
+ * @property {number[]} logProbs ln of each token's probability as drawn; none where it was not kept
+ * @property {number} sharp (alpha - 1) (ln p(y') - ln p(y)): 0 of the paper's target
  */
 /**
  * One chain; a list's item t counts the steps 1 to t.
@@ -47,6 +50,7 @@
  * @typedef {object} Trace
  * @property {Header} header
  * @property {number[]} base rewards of the model alone
+ * @property {number[]} tilts (alpha - 1) ln p of each of them; none of the paper's target
  * @property {(string | null)[]} alone what its samples answer, where their texts were kept
  * @property {Chain[]} chains
  * @property {string[]} answers in the order of their appearance
@@ -77,6 +81,8 @@ const isCount = (x) => Number.isSafeInteger(x) && x >= 0;
 const isNumber = (x) => typeof x === "number" && Math.abs(x) <= 1e300;
 /** @type {Test} */
 const isLog = (x) => x === null || (isNumber(x) && x <= 0);
+/** @type {Test} */
+const isLogProb = (x) => isNumber(x) && x <= 0;
 /** @type {(x: any, test: Test, most: number) => boolean} */
 const isList = (x, test, most) => Array.isArray(x) && x.length <= most && x.every(test);
 /** @type {(x: any) => boolean} */
@@ -87,6 +93,7 @@ export function newTrace() {
   return {
     header: /** @type {any} */ (null), // until its line has come
     base: [],
+    tilts: [],
     alone: [],
     chains: [],
     answers: [],
@@ -174,12 +181,15 @@ function readLine(trace, line) {
     needField(trace, isList(x.rewards, isNumber, LIMITS.steps), "rewards");
     trace.base = x.rewards;
     trace.alone = [];
+    trace.tilts = [];
     for (const r of x.rewards) span(trace, r);
   } else if (x.type === "sample") {
     needField(trace, x.n === trace.base.length && x.n < LIMITS.steps, "n");
     needField(trace, isNumber(x.reward), "reward");
     needField(trace, x.answer == null || isText(x.answer), "answer");
+    needLogProbs(trace, x);
     trace.base.push(x.reward);
+    if (x.log_probs) trace.tilts.push(tilt(trace, sum(x.log_probs)));
     trace.alone.push(x.answer ?? null);
     span(trace, x.reward);
   } else if (x.type === "end") {
@@ -202,6 +212,7 @@ function readHeader(trace, x) {
   need(trace, known, `trace version ${String(x.version)} is not known, expected 1 or 2`);
   need(trace, [x.lm, x.rm, x.prompt].every(isText), "the header needs lm, rm and prompt");
   needField(trace, isNumber(x.beta) && x.beta > 0, "beta");
+  needField(trace, x.alpha == null || (isNumber(x.alpha) && x.alpha >= 1), "alpha");
   needField(trace, isCount(x.steps) && x.steps <= LIMITS.steps, "steps");
   trace.header = x;
 }
@@ -213,6 +224,27 @@ function readHeader(trace, x) {
 function span(trace, r) {
   trace.lo = Math.min(trace.lo, r);
   trace.hi = Math.max(trace.hi, r);
+}
+
+/** @param {number[]} values */
+const sum = (values) => values.reduce((a, b) => a + b, 0);
+
+/**
+ * What a sharper target makes of a log-probability, or of the difference of two.
+ * @param {Trace} trace
+ * @param {number} logProb
+ */
+const tilt = ({ header }, logProb) => ((header.alpha ?? 1) - 1) * logProb;
+
+/**
+ * Log-probabilities are one for each of the line's tokens, or there are none.
+ * @param {Trace} trace
+ * @param {any} x
+ */
+function needLogProbs(trace, x) {
+  const given = x.log_probs;
+  const each = isList(given, isLogProb, LIMITS.tokens) && given.length === x.tokens?.length;
+  needField(trace, given == null || each, "log_probs");
 }
 
 /**
@@ -232,6 +264,7 @@ function checkStep(trace, x, t, old) {
   const texts = isList(x.pieces, isText, LIMITS.tokens) && lengths.includes(x.pieces.length);
   needField(trace, texts, "pieces");
   needField(trace, isNumber(x.reward), "reward");
+  needLogProbs(trace, x);
   needField(trace, isLog(x.log_alpha) && isLog(x.log_u), "log_alpha");
   needField(trace, typeof x.accepted === "boolean", "accepted");
   needField(trace, typeof x.finished === "boolean", "finished");
@@ -294,6 +327,8 @@ function readStep(trace, x) {
   const ids = old ? old.ids.slice(0, x.index).concat(x.tokens) : x.tokens;
   const first = old ? firstDifference(ids, old.ids, x.index) : -1;
   const chain = known ?? newChain(trace, x.chain);
+  const logProbs = (old?.logProbs.slice(0, x.index) ?? []).concat(x.log_probs ?? []);
+  const both = logProbs.length === ids.length && old?.logProbs.length === old?.ids.length;
   /** @type {Step} */
   const step = {
     t,
@@ -311,6 +346,8 @@ function readStep(trace, x) {
     old: old ? chain.stateAt[t - 1] : 0,
     oldLength: old ? old.ids.length : ids.length,
     oldReward: old ? old.reward : x.reward,
+    logProbs,
+    sharp: old && both ? tilt(trace, sum(logProbs) - sum(old.logProbs)) : 0,
   };
   addStep(chain, step, x.cost ? x.cost[0] : x.tokens.length);
   if (step.answer !== null && !trace.answers.includes(step.answer)) {

@@ -20,7 +20,7 @@ import {
 import { feed, newTrace, parse } from "./parse.js";
 import { markerAt, textPane } from "./text.js";
 import { transportBar } from "./transport.js";
-import { LAST, narrate, plain, visible } from "./words.js";
+import { LAST, narrate, plain, rewarded, visible } from "./words.js";
 
 /** @typedef {import("./drawing.js").View} View */
 /** @typedef {import("./parse.js").Trace} Trace */
@@ -271,8 +271,11 @@ export function mount(element, options = {}) {
     const { header, end } = trace;
     const steps = `${view.chain.steps.length - 1} of ${header.steps} steps sampled`;
     const models = `${modelName("lm", header.lm)} · ${modelName("rm", header.rm)} · `;
-    facts.replaceChildren(h("span.models", models), term("beta", "β"),
-      ` = ${plain(header.beta)} · seed ${header.seed ?? 0}`);
+    const { beta, alpha = 1, seed = 0 } = header;
+    facts.replaceChildren(h("span.models", models),
+      ...(rewarded(trace) ? [term("beta", "β"), ` = ${plain(beta)} · `] : []),
+      ...(alpha > 1 ? [term("sharpness"), ` ${plain(alpha)} · `] : []),
+      `seed ${seed}`);
     put(prompt, visible(header.prompt));
     if (end?.reason === "failed") put(state, `failed: ${visible(end.message)}`);
     else if (stopped || end?.reason === "stopped") put(state, "stopped");

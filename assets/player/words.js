@@ -112,6 +112,12 @@ export function agreement(trace, leading) {
     + "do not trust the pooled vote yet.";
 }
 
+/**
+ * Whether there is a reward: without one beta plays no role.
+ * @param {Trace} trace
+ */
+export const rewarded = ({ header }) => header.rm !== "none";
+
 /** The phases of a step; a position names one by its place. */
 export const PHASES = ["Cut", "Rewrite", "Score", "Chance", "Coin", "Verdict"];
 export const LAST = PHASES.length - 1;
@@ -123,15 +129,16 @@ const STORY = [
   (step) => rewritten(step),
   (step, beta) => {
     const { difference } = quantities(step, beta);
-    if (difference === 0) return "The reward model scores both texts the same.";
+    if (difference === 0) return "Both texts have the same reward.";
     const better = difference > 0 ? "better" : "less";
     const [now, before] = [fixed(step.reward), fixed(step.oldReward)];
     return `The reward model likes the proposal ${better}: ${now} against ${before}.`;
   },
   (step, beta) => {
     const { logRatio, u, alpha } = quantities(step, beta);
+    const all = step.sharp ? "Reward, probability and length" : "Reward and length";
     return logRatio >= 0
-      ? "Reward and length together speak for the proposal: it is certain to be taken."
+      ? `${all} together speak for the proposal: it is certain to be taken.`
       : `So the proposal is taken with probability ${pair(u, alpha)[1]}.`;
   },
   (step, beta) => {

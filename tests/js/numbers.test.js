@@ -14,7 +14,7 @@ import {
   wilson,
 } from "../../assets/player/numbers.js";
 import { parse } from "../../assets/player/parse.js";
-import { FOUR, RECORDED } from "./traces.js";
+import { FOUR, RECORDED, SHARP } from "./traces.js";
 
 const close = (a, b, most = 1e-12) => assert.ok(Math.abs(a - b) <= most, `${a} is not ${b}`);
 const sum = (values) => values.reduce((a, b) => a + b, 0);
@@ -33,6 +33,32 @@ test("the recorded run's own alphas are the formula's", () => {
   assert.ok(steps.slice(1).every((step) => quantities(step, recorded.header.beta).agrees));
   const wrong = recorded.header.beta * 1.5;
   assert.ok(!steps.slice(1).every((step) => quantities(step, wrong).agrees));
+});
+
+test("a sharper target has a factor of its own, from the tokens' probabilities", () => {
+  const { header, chains: [{ steps }], tilts } = parse(SHARP);
+  assert.deepEqual(steps[1].logProbs, [-1, -0.5]);
+  close(steps[1].sharp, 3 * (-1.5 - -3));
+  const q = quantities(steps[1], header.beta);
+  close(q.sharp, Math.exp(4.5));
+  close(q.logRatio, 4.5 + Math.log(3 / 2));
+  assert.ok(q.agrees);
+  assert.ok(steps.every((step) => quantities(step, 0.01).logRatio === step.sharp
+    + Math.log(step.oldLength / step.ids.length)));
+  assert.deepEqual(tilts, [-3, -6]);
+  const [likely, rare] = weights([0, 0], 1, tilts);
+  close(likely / rare, Math.exp(3));
+  assert.deepEqual(weights([0, 0], 1), [0.5, 0.5]);
+  assert.ok(recorded.chains[0].steps.every((step) => step.sharp === 0));
+});
+
+test("log-probabilities of anybody's trace are one a token and none above 0", () => {
+  for (const wrong of [[-1, -1], [0.5], ["x"], "no", [null], { length: 1 }]) {
+    const bad = SHARP.replace('"log_probs":[-0.5]', `"log_probs":${JSON.stringify(wrong)}`);
+    assert.notEqual(bad, SHARP);
+    assert.throws(() => parse(bad), /log_probs/);
+  }
+  assert.throws(() => parse(SHARP.replace('"alpha":4', '"alpha":0.5')), /alpha/);
 });
 
 test("at its own beta a step is decided as it was, at others by the same u", () => {

@@ -25,6 +25,17 @@ export function step(t, changes = {}) {
 
 export const lines = (...records) => records.map((x) => `${JSON.stringify(x)}\n`).join("");
 
+/** A target of sharpness 4 without a reward: a draft, and a likelier rewrite of its ending. */
+export const SHARP = lines(
+  { ...HEADER, version: 2, alpha: 4, rm: "none" },
+  step(0, { tokens: [1, 2, 3], pieces: ["a", "b", "c"], log_probs: [-1, -1.5, -0.5] }),
+  step(1, { index: 1, tokens: [9], pieces: ["x"], log_probs: [-0.5], log_u: -1 }),
+  { type: "sample", n: 0, tokens: [1], text: "a", finished: true, reward: 0, answer: null,
+    log_probs: [-1] },
+  { type: "sample", n: 1, tokens: [2], text: "b", finished: true, reward: 0, answer: null,
+    log_probs: [-2] },
+);
+
 /** Four steps: a draft, a rejected rewrite, an accepted one, and the same text again. */
 export const FOUR = lines(
   HEADER,
