@@ -100,14 +100,15 @@ class Pretrained(ABC):
         """
         import transformers
 
+        device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+        _check_device(device)
         options = {name: value for name, value in options.items() if value is not None}
-        given = {"rows": cls.rows, "window": cls.window, "cache_bytes": CACHE_BYTES, **options}
+        options = {"cache_bytes": _cache_bytes(device), **options}
+        given = {"rows": cls.rows, "window": cls.window, **options}
         for option, least in _LEAST.items():
             if given.get(option, least) < least:
                 raise ModelLoadError(f"{option} must be at least {least}, got {given[option]}")
         name = str(source)
-        device = device or ("cuda" if torch.cuda.is_available() else "cpu")
-        _check_device(device)
         folder, commit = _fetch(name, revision, dtype=dtype, device=device)
         _check_safe(folder, name)
         with _one_sentence(name):
@@ -169,6 +170,12 @@ def has_model_for(auto: Any, config: Any) -> bool:
     """
     table = getattr(auto, "_model_mapping", None)
     return table is None or type(config) in table
+
+
+def _cache_bytes(device: str) -> int:
+    """Memory for kept keys and values: on a GPU a share of it, for as many requests as it runs."""
+    free = available_memory(device) if device.startswith("cuda") else None
+    return max(CACHE_BYTES, (free or 0) // 16)
 
 
 def _check_device(device: str) -> None:
