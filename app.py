@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
@@ -81,15 +83,15 @@ def build_app(runs: Runs | None = None, trace: Path | None = None) -> gr.Blocks:
         gr.HTML(HEADER, apply_default_css=False)
         panel = build_panel(first=trace is None)
         with gr.Tabs():
-            with _tab("Watch"):
+            with _page("Watch"):
                 watched = build_watch_page(runs, demo, trace)
-            with _tab("Compare"):
-                build_compare_page(runs, demo, watched)
-            with _tab("Lab"):
+            with _page("Compare") as looked_at:
+                build_compare_page(runs, demo, looked_at, watched)
+            with _page("Lab"):
                 build_lab_page(demo, panel)
-            with _tab("Results"):
-                build_results_page(demo, panel)
-            with _tab("Learn"):
+            with _page("Results") as looked_at:
+                build_results_page(looked_at, panel)
+            with _page("Learn"):
                 build_learn_page()
                 build_guide()
         build_api(runs)
@@ -97,11 +99,14 @@ def build_app(runs: Runs | None = None, trace: Path | None = None) -> gr.Blocks:
     return demo.queue(max_size=256, default_concurrency_limit=None, api_open=False)
 
 
-def _tab(name: str) -> gr.Tab:
-    """A page whose link names it."""
-    tab = gr.Tab(name, id=name.lower(), elem_id=f"tab-{name.lower()}")
+@contextmanager
+def _page(name: str) -> Iterator[gr.State]:
+    """A page whose link names it; the state changes when a visitor first looks at it."""
+    with gr.Tab(name, id=name.lower(), elem_id=f"tab-{name.lower()}") as tab:
+        looked_at = gr.State(False)
+        yield looked_at
     tab.select(None, js=f"() => QAlignShell.page('{name.lower()}')")
-    return tab
+    tab.select(lambda: True, None, looked_at, show_progress="hidden", api_visibility="private")
 
 
 def launch_options(runs: Runs | None = None) -> dict[str, object]:

@@ -90,6 +90,11 @@ class Shown:
         self._feed: Feed | None = None
 
     @property
+    def follows(self) -> bool:
+        """Whether a run was begun here."""
+        return self._feed is not None
+
+    @property
     def comparison(self) -> Comparison | None:
         """The one that is shown; that of a run grows with every step and sample."""
         if self._feed is None:
@@ -230,12 +235,15 @@ def _form(start: Run, runs: Runs) -> tuple[RunForm, gr.Radio, gr.Dropdown]:
     return form, budget, kind
 
 
-def build_compare_page(runs: Runs, demo: gr.Blocks, watched: RunForm | None = None) -> None:
+def build_compare_page(
+    runs: Runs, demo: gr.Blocks, looked_at: gr.State, watched: RunForm | None = None
+) -> None:
     """Build the page's widgets in the current context and register its events.
 
     Args:
         runs: of this server.
         demo: the app.
+        looked_at: changes when a visitor first looks at the page; then the recorded run is drawn.
         watched: the settings of Watch; its problem is this page's until another is asked for.
     """
     recorded = Comparison(load_trace(RECORDED))
@@ -252,20 +260,15 @@ def build_compare_page(runs: Runs, demo: gr.Blocks, watched: RunForm | None = No
         form, asked, kind = _form(start, runs)
         foreign_line(foreign, form, runs.offer)
         panel = gr.HTML(
-            value=view(recorded, state="recorded", note=""),
+            value="",
             html_template='<div class="qc-host"></div>',
             apply_default_css=False,
             padding=False,
             js_on_load=PANEL,
             elem_id="compare-panel",
         )
-        about = gr.HTML(curve_note(recorded), elem_id="compare-note", **PLAIN)
-        compute = gr.Plot(
-            curve_figure(recorded, "flops"),
-            elem_id="compare-curves",
-            elem_classes="qc-plot",
-            **PLOT,
-        )
+        about = gr.HTML("", elem_id="compare-note", **PLAIN)
+        compute = gr.Plot(elem_id="compare-curves", elem_classes="qc-plot", **PLOT)
         gr.HTML(save_line("compare-curves"), **PLAIN)
         gr.HTML(f'<p class="qc-sub">{COUNTED}</p>', elem_id="compare-counted", **PLAIN)
         _heading(
@@ -278,12 +281,7 @@ def build_compare_page(runs: Runs, demo: gr.Blocks, watched: RunForm | None = No
             container=False,
             elem_id="compare-mixture",
         )
-        histograms = gr.Plot(
-            reward_histograms(recorded, full_cut(recorded)),
-            elem_id="compare-histograms",
-            elem_classes="qc-plot",
-            **PLOT,
-        )
+        histograms = gr.Plot(elem_id="compare-histograms", elem_classes="qc-plot", **PLOT)
         gr.HTML(save_line("compare-histograms"), **PLAIN)
     ranks = gr.HTML(value="", html_template="<i hidden></i>", js_on_load=RANKS)
     saver = gr.HTML(value="", html_template="<i hidden></i>", js_on_load=SAVER)
@@ -358,6 +356,9 @@ def build_compare_page(runs: Runs, demo: gr.Blocks, watched: RunForm | None = No
         text = to_csv(comparison) if kind == "csv" else "".join(lines)
         return json.dumps({"name": file_name(comparison, kind), "text": text})
 
+    def on_look(shown: Shown, mixture: bool) -> list[Any]:
+        return nothing if shown.follows else finished(shown, "recorded", mixture)
+
     def on_load(request: gr.Request) -> list[Any]:
         query = request.query_params
         found = linked("compare", query, runs.limits, runs.offer, start)
@@ -408,5 +409,5 @@ def build_compare_page(runs: Runs, demo: gr.Blocks, watched: RunForm | None = No
     mixture.change(lambda shown, on: shown.histograms(on), [shown, mixture], histograms, **private)
     events.save(on_save, shown, saver, **private)
     demo.load(on_load, None, [*widgets, status], **private)
-    # not when the app starts: whole sets are read for it
-    demo.load(lambda: ranking(recorded), None, ranks, **private)
+    drawn = [panel, ranks, compute, about, histograms]
+    looked_at.change(on_look, [shown, mixture], drawn, concurrency_limit=2, **private)

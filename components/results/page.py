@@ -125,18 +125,20 @@ def show(path: Path) -> list[Any]:
     ]
 
 
-def build_results_page(demo: gr.Blocks, led: gr.HTML | None = None, folder: Path = FOLDER) -> None:
+def build_results_page(
+    looked_at: gr.State, led: gr.HTML | None = None, folder: Path = FOLDER
+) -> None:
     """Build the page's widgets in the current context; curves are computed when first looked at.
 
     Args:
-        demo: the app.
+        looked_at: changes when a visitor first looks at the page; then the sets are read.
         led: a component whose value is the query of a link that the page follows.
         folder: of the results.
     """
     files = results_files(folder)
     with gr.Column(elem_id="results"):
         if files:
-            _build_sets(demo, files, led)
+            _build_sets(looked_at, files, led)
         else:
             gr.HTML(EMPTY, **PLAIN)
         with fold("And in the paper?", "results-papers"):
@@ -150,7 +152,7 @@ def build_results_page(demo: gr.Blocks, led: gr.HTML | None = None, folder: Path
             gr.HTML(paper_settings_html(), elem_id="results-settings", **PLAIN)
 
 
-def _build_sets(demo: gr.Blocks, files: tuple[Path, ...], led: gr.HTML | None) -> None:
+def _build_sets(looked_at: gr.State, files: tuple[Path, ...], led: gr.HTML | None) -> None:
     by_name = {path.stem: path for path in files}
     _heading(
         "How many answers are wrong, for how much compute?",
@@ -224,7 +226,7 @@ def _build_sets(demo: gr.Blocks, files: tuple[Path, ...], led: gr.HTML | None) -
             return ""
         return await asyncio.to_thread(problems_html, found, str(getattr(event, "cell", "")))
 
-    async def on_load(request: gr.Request) -> list[Any]:
+    async def on_look(request: gr.Request) -> list[Any]:
         name = str(request.query_params.get("set", ""))
         return [name if name in by_name else files[0].stem, *await on_choose(name)]
 
@@ -247,7 +249,7 @@ def _build_sets(demo: gr.Blocks, files: tuple[Path, ...], led: gr.HTML | None) -
     chosen.input(on_choose, chosen, outputs, concurrency_limit=2, **PRIVATE)
     shut = "(name) => { QAlignShell.set(name); return ''; }"
     chosen.change(None, chosen, behind, js=shut)
-    shown = demo.load(on_load, None, [chosen, *outputs], concurrency_limit=2, **PRIVATE)
+    shown = looked_at.change(on_look, None, [chosen, *outputs], concurrency_limit=2, **PRIVATE)
     # after what is looked at first: it reads every set
     shown.then(lambda: advice(files), None, advised, concurrency_limit=1, **PRIVATE)
     if led is not None:
