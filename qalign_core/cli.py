@@ -651,7 +651,7 @@ async def _train_rm(options: argparse.Namespace) -> None:
         told=lambda said: print(said, file=sys.stderr),
     )
     trained = report["training"]
-    print(f"{report['pairs']} pairs of {report['with_a_pair'] - report['held_out']} problems")
+    print(f"{report['pairs']} pairs of {report['learned_from']} problems")
     print(
         f"{trained['steps']} steps, {trained['seconds']:,.0f} s, {trained['memory']:.1f} GB on "
         f"{trained['device']}; loss {trained['loss']:.3f}"

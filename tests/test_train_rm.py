@@ -133,6 +133,9 @@ def test_whole_problems_are_held_out_and_a_set_without_pairs_is_refused_in_one_s
     learned, held = split(groups, 0.05, seed=1)
     assert (len(learned), len(held)) == (38, 2)
     assert {g.problem.id for g in learned}.isdisjoint(g.problem.id for g in held)
+    more = [*groups, group(right=(), problem=PROBLEMS[0])]
+    assert [len(part) for part in split(more, 0.05, seed=1)] == [38, 2]
+    assert [len(part) for part in split(more, 0.05, seed=1, solutions=True)] == [39, 2]
     with pytest.raises(InvalidTask, match=r"1 of 3 problems .* \(2 have no right one\)"):
         split([groups[0], group(right=()), group(right=())], 0.05, seed=1)
 

@@ -63,24 +63,28 @@ def _of(points: Iterable[Point], method: Curve) -> list[Point]:
     return sorted((p for p in points if p.method == method), key=lambda p: p.n)
 
 
-ERRORS: tuple[Curve, ...] = (*METHODS, "any")
+OWN: dict[Curve, Curve] = {"qalign_own": "qalign", "wmv_own": "wmv"}
+"""A rule at its own beta, drawn as the rule is, without markers and band."""
+ERRORS: tuple[Curve, ...] = (*METHODS, "any", *OWN)
 
 
 def _errors(points: Sequence[Point], unit: str, *, bands: bool = True) -> list[Line]:
-    """Wrong answers of the four rules, and of any of n, against compute."""
+    """Wrong answers of the rules, of those at their own beta, and of any of n, against compute."""
     lines = []
     for method in ERRORS:
         mine = _of(points, method)
         if mine:
-            band = bands and method != "any"
+            band = bands and method != "any" and method not in OWN
             lines.append(
                 Line(
-                    method,
+                    OWN.get(method, method),
                     [p.spent for p in mine],
                     [1 - p.value for p in mine],
                     [1 - p.high for p in mine] if band else (),
                     [1 - p.low for p in mine] if band else (),
                     [_said(p, unit) for p in mine],
+                    CURVE_NAMES[method] if method in OWN else "",
+                    markers=method not in OWN,
                 )
             )
     return lines

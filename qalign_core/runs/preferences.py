@@ -154,8 +154,13 @@ def other_number(problem: Problem, text: str, rng: random.Random) -> str | None:
     return None if is_right(problem, changed) else changed
 
 
-def split(groups: Sequence[Graded], share: float, *, seed: int) -> Sequence[list[Graded]]:
+def split(
+    groups: Sequence[Graded], share: float, *, seed: int, solutions: bool = False
+) -> Sequence[list[Graded]]:
     """The problems to learn from, and those that are held out: a share of them, at least one.
+
+    With `solutions` a problem without a right sample is learned from too; accuracy is measured on
+    the model's own samples alone.
 
     Raises:
         InvalidTask: fewer than two problems have a right and a wrong sample.
@@ -170,7 +175,8 @@ def split(groups: Sequence[Graded], share: float, *, seed: int) -> Sequence[list
         )
     random.Random(f"held out {seed}").shuffle(mixed)
     n = max(1, round(share * len(mixed)))
-    return mixed[n:], mixed[:n]
+    others = [g for g in groups if g.wrong and not g.right and SOLUTION in g.problem.extra]
+    return [*mixed[n:], *(others if solutions else ())], mixed[:n]
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,13 +91,14 @@ async def learn(
     groups = [
         graded(problems[place], trace) for place, trace in traces_of(out / SAMPLES, len(problems))
     ]
-    learned, held = split(groups, recipe.validation, seed=recipe.seed)
-    pairs = [pair for group in learned for pair in pairs_of(group, kinds, seed=recipe.seed)]
+    seed, solutions = recipe.seed, kinds.solution
+    learned, held = split(groups, recipe.validation, seed=seed, solutions=solutions)
+    pairs = [pair for group in learned for pair in pairs_of(group, kinds, seed=seed)]
     render = load_text(base)[0].conversation
     cut = encoded(pairs, render, max_length)
     told(
-        f"{len(learned) + len(held)} of {len(groups)} problems have a right and a wrong sample: "
-        f"{len(cut.pairs)} pairs of {len(learned)} to learn from, {len(held)} held out"
+        f"of {len(groups)} problems {len(learned)} give {len(cut.pairs)} pairs to learn from, and "
+        f"{len(held)} are held out"
     )
     if cut.n_cut:
         told(
@@ -110,7 +111,7 @@ async def learn(
     rm = load_reward_model(str(out), device=device, window=max_length)
     report = {
         "problems": len(groups),
-        "with_a_pair": len(learned) + len(held),
+        "learned_from": len(learned),
         "held_out": len(held),
         "pairs": len(cut.pairs),
         "cut": cut.n_cut,
