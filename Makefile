@@ -19,8 +19,10 @@ demo: $(VENV)/.app
 
 # two at a time, the longest files first (tests/conftest.py), each file of tests in one process, which
 # starts its app and its browser once
+PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+
 test: $(VENV)/.dev lint
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+	$(PYTEST)
 
 # the page's scripts: types, lint and the tests that need no browser; needs node and npm
 js: node_modules/.ready
@@ -30,7 +32,7 @@ js: node_modules/.ready
 
 # what needs no browser and is fast; it says what it leaves out
 quick: $(VENV)/.dev lint
-	$(BIN)/python -m pytest -m "not browser and not slow"
+	$(PYTEST) -m "not browser and not slow"
 
 # a built wheel in an empty environment
 test-package: $(VENV)/.dev

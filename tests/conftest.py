@@ -57,6 +57,16 @@ def pytest_deselected(items: Sequence[pytest.Item]) -> None:
     _left_out.update(next((m for m in MARKED if item.get_closest_marker(m)), "") for item in items)
 
 
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if hasattr(session.config, "workeroutput"):  # one of two processes, which both leave all out
+        session.config.workeroutput["left out"] = dict(_left_out)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    _left_out.update(Counter(node.workeroutput["left out"]) - _left_out)
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     left_out = [
         f"{_left_out[mark]} that {what}" for mark, what in MARKED.items() if _left_out[mark]

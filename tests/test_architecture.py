@@ -133,7 +133,10 @@ def test_the_import_test_sees_a_forbidden_import(tmp_path: Path) -> None:
     assert floor_of("qalign_core.chain.kernel") < floor_of("qalign_core.runs.trace")
 
 
-@pytest.mark.parametrize("start", ["import qalign_core", "import app; app.build_app()"])
+@pytest.mark.parametrize(
+    "start",
+    ["import qalign_core", pytest.param("import app; app.build_app()", marks=pytest.mark.slow)],
+)
 def test_neither_the_core_nor_the_page_loads_at_its_start_what_only_a_run_needs(start: str) -> None:
     slow = ("torch", "transformers", "scipy.stats", "sklearn", "sympy", "vaderSentiment")
     code = f"{start}; import sys; print([m for m in {slow} if m in sys.modules])"

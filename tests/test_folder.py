@@ -160,6 +160,7 @@ def test_the_command_line_says_that_others_are_waited_for(tmp_path, capsys, monk
     assert "1 with other processes" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_cut_anywhere_a_file_is_continued_to_the_same_trace(whole, tmp_path):
     files = {path.name: path.read_bytes() for path in whole.iterdir()}
     name = "00000.jsonl"

@@ -415,7 +415,7 @@ async def test_axe_finds_nothing_on_any_page_in_any_state(visit, toy_app):
             await page.wait_for_selector(part)
             looks = [(1280, False), (390, True)]
             if part == "body":
-                looks = [(width, dark) for dark in (False, True) for width in (1280, 768, 390)]
+                looks = [(width, dark) for width in (1280, 768, 390) for dark in (False, True)]
             for width, dark in looks:
                 await page.set_viewport_size({"width": width, "height": 900})
                 await page.evaluate("dark => document.body.classList.toggle('dark', dark)", dark)

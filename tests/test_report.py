@@ -109,6 +109,7 @@ def shipped(made: Report) -> dict[str, list[dict[str, Any]]]:
     return made.json()
 
 
+@pytest.mark.slow  # decides every shipped set anew
 def test_where_the_vote_of_samples_is_ahead_it_is_not_called_level(
     shipped: dict[str, list[dict[str, Any]]],
 ) -> None:
@@ -122,6 +123,7 @@ def test_where_the_vote_of_samples_is_ahead_it_is_not_called_level(
     assert said == [unclear, "behind", unclear, "behind", "behind"]
 
 
+@pytest.mark.slow  # decides every shipped set anew
 def test_the_cards_table_of_differences_is_the_reports(
     shipped: dict[str, list[dict[str, Any]]],
 ) -> None:
@@ -141,6 +143,7 @@ def test_the_cards_table_of_differences_is_the_reports(
     assert "\n".join(expected) in card, "the table is:\n" + "\n".join(expected)
 
 
+@pytest.mark.slow  # decides every shipped set anew
 def test_the_page_of_results_says_the_reports_numbers(
     made: Report, shipped: dict[str, list[dict[str, Any]]]
 ) -> None:
@@ -175,6 +178,7 @@ def test_the_page_of_results_says_the_reports_numbers(
         assert f"| {name.replace('_', ' ')} | {' | '.join(cells)} |" in said
 
 
+@pytest.mark.slow  # decides every shipped set anew
 def test_on_inventories_the_chain_is_above_the_ceiling_of_every_rule_over_its_samples(
     shipped: dict[str, list[dict[str, Any]]],
 ) -> None:

@@ -188,7 +188,7 @@ async def test_who_reloads_has_the_same_place_and_chain(room):
     before = await page.inner_text(".room-chain .room-text")
     await page.reload()
     await text_is(page, "h1", "You are number 1")
-    assert await page.inner_text(".room-chain .room-text") == before
+    await text_is(page, ".room-chain .room-text", before)
     await room.lead.reload()
     await room.lead.wait_for_selector("text=2 of 3 here")
 
