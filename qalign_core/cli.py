@@ -817,7 +817,13 @@ async def _tune(options: argparse.Namespace) -> None:
     print(f"tuning on {len(prompts)} prompts, {given.steps} proposals each", file=sys.stderr)
     target, start = options.target, options.start
     tuned = await tune_beta(
-        *models, prompts, target=target, start=start, steps=given.steps, seed=given.seed
+        *models,
+        prompts,
+        target=target,
+        start=start,
+        alpha=given.alpha,
+        steps=given.steps,
+        seed=given.seed,
     )
     print(f"beta {tuned.beta:.3g}, 95% band {tuned.low:.3g} to {tuned.high:.3g}")
     print(

@@ -28,6 +28,9 @@ WRITING = ("Write", "Please write")
 INVENTORY = "How many of each"
 """What prompts of inventories ask: their answers are all of the amounts, each with its name."""
 
+NO_REWARD = "none"
+"""The reward model that is none: 0 for every text."""
+
 MAX_STEPS = 10**7
 """Proposals of a chain; a server may allow fewer."""
 MAX_TEXT = 1_000_000
@@ -230,6 +233,11 @@ class Run:
     def sampling(self) -> Sampling:
         """How the base model is sampled."""
         return Sampling(**{name: getattr(self, name) for name in Sampling.__slots__})
+
+    @property
+    def rewarded(self) -> bool:
+        """Whether there is a reward; without one beta plays no role."""
+        return self.rm != NO_REWARD
 
     @classmethod
     @cache

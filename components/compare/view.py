@@ -26,7 +26,16 @@ from qalign_core.analysis.comparisons import (
 from qalign_core.analysis.curves import paired
 from qalign_core.analysis.diagnostics import acceptance, agreement
 from qalign_core.errors import QAlignError
-from qalign_core.export.words import Naming, in_a_sentence, mixed, names_of, number, percent, si
+from qalign_core.export.words import (
+    Naming,
+    in_a_sentence,
+    mixed,
+    names_of,
+    number,
+    percent,
+    si,
+    target_of,
+)
 from qalign_core.runs.generated import WritingTask, constraints, kind_of, read_writing_task
 from qalign_core.types import Decision
 
@@ -271,10 +280,11 @@ def rule(comparison: Comparison, outcome: Outcome) -> str:
         return f"None of the {_count(n, what)} states an answer, so there is no vote."
     share = dict(decision.shares)[decision.answer]
     if outcome.method == "wmv":
+        run = comparison.header
+        weight = ["exp(reward / β)"] * run.rewarded + ["p^(sharpness − 1)"] * (run.alpha != 1)
         return (
-            f"Each of {_count(n, what)} weighs exp(reward / β) with β = "
-            f"{number(comparison.header.beta)}: {percent(share)} of the weight says "
-            f"{decision.answer}."
+            f"Each of {_count(n, what)} weighs {' · '.join(weight) or '1'} ({target_of(run)}): "
+            f"{percent(share)} of the weight says {decision.answer}."
         )
     votes = round(share * n)
     tied = sum(other == share for _, other in decision.shares) > 1

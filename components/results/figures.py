@@ -27,6 +27,7 @@ from qalign_core.export.words import (
     percent,
     si,
     signed,
+    target_of,
 )
 from qalign_core.types import SetHeader
 
@@ -391,7 +392,7 @@ def facts_html(settings: SetHeader, acceptance: Acceptance, done: int) -> str:
         ],
         ["Language model", _revision(settings.lm, settings.lm_revision)],
         ["Reward model", _revision(settings.rm, settings.rm_revision)],
-        ["β, temperature", f"{number(settings.beta)}, {number(settings.sampling.temperature)}"],
+        ["Target, temperature", f"{target_of(settings)}; {number(settings.sampling.temperature)}"],
         [
             "Accepted proposals",
             "–"

@@ -70,7 +70,8 @@ PRIVATE: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden
 def _betas(path: Path, version: int) -> tuple[BetaPoint, ...]:
     found = summarise(path)
     betas = [found.settings.beta * factor for factor in BETAS]
-    return tuple(against_beta(found.draws, betas)) if found.settings.pool else ()
+    asked = found.settings.pool and found.settings.rewarded
+    return tuple(against_beta(found.draws, betas)) if asked else ()
 
 
 def betas_of(path: Path) -> tuple[BetaPoint, ...]:

@@ -296,7 +296,14 @@ class Hall:
         lm, rm = await self._models(room)
         run, loop = room.run, asyncio.get_running_loop()
         steps = run_chain(
-            lm, rm, run.prompt, beta=run.beta, steps=run.steps, seed=run.seed, chain=member.number
+            lm,
+            rm,
+            run.prompt,
+            beta=run.beta,
+            alpha=run.alpha,
+            steps=run.steps,
+            seed=run.seed,
+            chain=member.number,
         )
         async with aclosing(steps):  # type: ignore[type-var]
             while member.t < run.steps:

@@ -120,13 +120,13 @@ class Figures:
         self._chains = {m.number: list(m.states) for m in room.members.values() if m.states}
         # first drafts are samples of the model alone, and the pool is drawn in their manner
         self._base = [*room.pool, *(states[0] for states in self._chains.values())]
-        self._beta, self._read, self._single = room.run.beta, room.read, room.single
+        self._run, self._read, self._single = room.run, room.read, room.single
 
     def told(self) -> dict[str, Any]:
         """The numbers and votes, as far as anything can be said yet."""
         told: dict[str, Any] = {}
         rewards = [sample.reward for sample in self._base]
-        weights = importance_weights(rewards, self._beta)
+        weights = importance_weights(rewards, self._run.beta, self._run.alpha, self._base)
         if self._base:
             told["base"] = [round(reward, 3) for reward in rewards]
             told["weights"] = [round(weight, 6) for weight in weights]

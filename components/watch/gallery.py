@@ -19,7 +19,7 @@ from qalign_core.assets import ASSETS
 from qalign_core.errors import QAlignError
 from qalign_core.export.command import command_of
 from qalign_core.export.page import page, page_around
-from qalign_core.export.words import number
+from qalign_core.export.words import target_of
 from qalign_core.registry import entries
 from qalign_core.run import Run
 from qalign_core.runs.trace import TraceReader
@@ -79,7 +79,7 @@ def _entry(name: str, title: str, says: str, page: str = "watch") -> Entry:
 
 def _facts(run: Run) -> str:
     chains = f", {run.chains} chains" if run.chains > 1 else ""
-    settings = f"β = {number(run.beta)}, {run.steps} steps{chains}"
+    settings = f"{target_of(run)}, {run.steps} steps{chains}"
     return f"{_title('lm', run.lm)}. Reward: {_title('rm', run.rm)}. {settings}."
 
 

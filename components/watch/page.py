@@ -79,7 +79,8 @@ async def tune_run(feed: Feed, runs: Runs, run: Run) -> None:
     def tell(n: int) -> None:
         feed.status = Status("sampling", f"Finding β: {n} proposals tried")
 
-    tuned = await tune_beta(Counted(lm, tell), rm, run.prompt, start=run.beta, seed=run.seed)
+    counted, beta, alpha = Counted(lm, tell), run.beta, run.alpha
+    tuned = await tune_beta(counted, rm, run.prompt, start=beta, alpha=alpha, seed=run.seed)
     feed.write(json.dumps([float(f"{tuned.beta:.3g}"), tuned.acceptance, tuned.low, tuned.high]))
 
 

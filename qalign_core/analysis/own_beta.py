@@ -71,7 +71,8 @@ def at_own_beta(
         factors: of the betas that weights are tried with.
     """
     parts = np.array([part_of(record.id) for record in runs[0].records])
-    if len(parts) < LEAST or len(set(parts.tolist())) < 2 or not runs[0].has_pool:
+    asked = runs[0].header.rewarded and runs[0].has_pool
+    if len(parts) < LEAST or len(set(parts.tolist())) < 2 or not asked:
         return []
     weighted = weighted_at(runs[0], [runs[0].header.beta * factor for factor in factors])
     found = [

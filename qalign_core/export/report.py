@@ -24,7 +24,7 @@ from qalign_core.export.report_figures import (
     waits,
 )
 from qalign_core.export.tables import columns, compared, in_points, minus
-from qalign_core.export.words import COUNTED, CURVE_NAMES, number, si
+from qalign_core.export.words import COUNTED, CURVE_NAMES, si, target_of
 from qalign_core.runs.folder import trace_path
 from qalign_core.runs.report import AVERAGE, OTHERS, Evaluated, Group, Report, Row
 
@@ -342,7 +342,7 @@ def _how(groups: Sequence[Group]) -> list[str]:
                 each.name,
                 [
                     f"{len(each.results.records):,}{missing}",
-                    number(header.beta),
+                    target_of(header),
                     f"{header.pool:,}",
                     f"{text(header.lm)}<small>{text(header.lm_revision[:12])}</small>",
                     f"{text(header.rm)}<small>{text(header.rm_revision[:12])}</small>",
@@ -352,7 +352,16 @@ def _how(groups: Sequence[Group]) -> list[str]:
                 ],
             )
         )
-    heads = ["", "problems", "β", "samples", "language model", "reward model", "seed", "command"]
+    heads = [
+        "",
+        "problems",
+        "target",
+        "samples",
+        "language model",
+        "reward model",
+        "seed",
+        "command",
+    ]
     return [
         "<h2>What was run</h2>",
         _table(heads, rows),

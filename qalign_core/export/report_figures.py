@@ -16,7 +16,7 @@ from qalign_core.analysis.mixture import best_of_n_as_alignment, fit_mixture, ti
 from qalign_core.analysis.own_beta import lot_of
 from qalign_core.errors import InvalidSetting
 from qalign_core.export.chart import Axis, Line, as_percent, chart, legend
-from qalign_core.export.words import CURVE_NAMES, in_a_sentence, number, percent, si
+from qalign_core.export.words import CURVE_NAMES, in_a_sentence, number, percent, si, target_of
 from qalign_core.registry import entries
 from qalign_core.runs.report import Evaluated, Group
 
@@ -173,7 +173,7 @@ def multiples(groups: Sequence[Group]) -> list[str]:
 
 def _ran(each: Evaluated) -> str:
     n_chains = each.results.header.chains
-    return f"β = {number(each.results.header.beta)}" + f", {n_chains} chains" * (n_chains > 1)
+    return target_of(each.results.header) + f", {n_chains} chains" * (n_chains > 1)
 
 
 def gains(main: Group) -> list[str]:
@@ -246,6 +246,8 @@ def mixtures(main: Group) -> list[str]:
     """Rewards of samples, problem by problem, with the mixture that the paper fits to them."""
     first = main.different[0]
     header = first.results.header
+    if not header.rewarded or header.alpha != 1:  # then the target is no tilt of the rewards' law
+        return []
     records = sorted(first.results.records, key=lambda record: lot_of(record.id))
     panels = []
     for record in records:

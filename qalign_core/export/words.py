@@ -7,6 +7,7 @@ from qalign_core.analysis.comparisons import METHODS, Method
 from qalign_core.analysis.curves import Curve
 from qalign_core.analysis.diagnostics import Agreement
 from qalign_core.export.dictionary import ideas
+from qalign_core.run import Run
 
 COUNTED = (
     "What counts as compute: each model reads the prompt once per run. A sample costs all its "
@@ -84,6 +85,12 @@ def signed(value: float) -> str:
 def number(value: float) -> str:
     """A reward or a beta: three significant digits, or all before the point; a true minus sign."""
     return (f"{value:,.0f}" if 1000 <= abs(value) < 1e9 else f"{value:.3g}").replace("-", "−")
+
+
+def target_of(run: Run) -> str:
+    """What a run aims at, in a few words: β or that there is no reward, and its sharpness."""
+    reward = f"β = {number(run.beta)}" if run.rewarded else "no reward"
+    return f"{reward}, sharpness {number(run.alpha)}" if run.alpha != 1 else reward
 
 
 def mixed(found: Agreement) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 
 from qalign_core.errors import InvalidSetting
 from qalign_core.rewards.functions import FunctionReward
+from qalign_core.run import NO_REWARD
 
 Reading = Callable[[str], float]
 """From a text to its reward."""
@@ -108,7 +109,7 @@ _KINDS: dict[str, Callable[[str], Reading]] = {
     "plain": _plain,
     "length": _length,
     "contains": _contains,
-    "none": _none,
+    NO_REWARD: _none,
 }
 
 

@@ -79,7 +79,8 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Vllm, Vl
     folder = tmp_path_factory.mktemp("vllm")
     lm_folder = save(folder / "lm", "llama")
     rm_folder = save(folder / "rm", "llama", n_outputs=1)
-    started = [Vllm(lm_folder, folder / "lm.log")]
+    told = "--logprobs-mode", "processed_logprobs"
+    started = [Vllm(lm_folder, folder / "lm.log", *told)]
     try:
         started[0].wait()  # one after the other: each asks how much memory is free
         started.append(Vllm(rm_folder, folder / "rm.log", "--runner", "pooling"))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -11,7 +13,11 @@ import transformers
 from fake_server import Proxy
 from test_contract import (  # noqa: F401  the suite that every language model passes
     LIMIT,
+    NARROW,
     PROMPT,
+    SETTINGS,
+    as_shown,
+    check_told,
     draws,
     test_a_batch_gives_what_single_requests_give,
     test_first_tokens_follow_the_distribution_that_the_settings_show,
@@ -82,6 +88,26 @@ async def test_scores_are_those_of_transformers_alone_and_in_a_batch(lm, rm, ser
         assert abs(await rm.score(PROMPT, response) - reward) < 1e-5
     assert len(set(map(float, together))) > 1
     local.close()
+
+
+async def test_log_probabilities_are_those_of_the_distribution_that_is_sampled(torch_lm):
+    lm, plain = torch_lm
+    ids = lm.encode("Hi")
+    logits = plain(torch.tensor([ids])).logits[0, -1]
+    for sampling in SETTINGS:
+        p = as_shown(logits, sampling)
+        for response in await draws(lm.with_sampling(sampling), 12, prompt="Hi"):
+            assert response.log_prob == pytest.approx(math.log(p[response.tokens[0]]), abs=1e-4)
+    await check_told(lm.with_sampling(NARROW))
+
+
+async def test_a_chain_of_a_sharper_target_has_the_factor_that_the_server_told(lm, rm):
+    steps = await steps_of(lm.with_sampling(replace(SAMPLING, temperature=0.7)), rm, 24, alpha=4.0)
+    for step in steps[1:]:
+        old, new = step.current, step.proposal
+        lead = (new.reward - old.reward) / 0.5 + math.log(len(old.response) / len(new.response))
+        lead += 3 * (new.response.log_prob - old.response.log_prob)
+        assert step.log_alpha == pytest.approx(min(0.0, lead))
 
 
 async def test_a_chain_is_the_same_again_and_when_it_is_continued(lm, rm):
