@@ -151,7 +151,8 @@ def test_the_page_of_results_says_the_reports_numbers(
         (ASSETS.parent / "docs/results.md").read_text("utf-8").replace("**", "").split()
     )
     found = {(r["set"], r["b"], r["n"]): r for r in shipped["paired"]}
-    (average,) = (group.average for group in made.groups if group.average)
+    groups = [g for g in made.groups if g.sets[0].results.header.alpha == 1]
+    (average,) = (group.average for group in groups if group.average)
     found |= {(AVERAGE, d.b, d.n): _as_row(d) for d in differences(average)}
     for place in (("in_distribution", "wmv", 256), ("shifted", "wmv", 256), ("long", "wmv", 256),
                   ("in_distribution-weak", "mv", 128), ("in_distribution", "wmv_own", 256),
@@ -195,17 +196,38 @@ def _as_row(found: Difference) -> dict[str, float]:
     return {"difference": found.value, "low": found.low, "high": found.high}
 
 
+def test_what_is_said_of_sharper_targets_are_the_reports_numbers(
+    shipped: dict[str, list[dict[str, Any]]],
+) -> None:
+    said = (ASSETS.parent / "docs/sharper.md").read_text("utf-8").replace("**", "")
+    found = {(r["set"], r["b"], r["n"]): r for r in shipped["paired"]}
+    at = {(r["set"], r["method"], r["n"]): 100 * r["accuracy"] for r in shipped["rows"]}
+    for name in ("in_distribution", "shifted", "long"):
+        row = next(
+            line for line in said.split("\n") if line.startswith(f"| {name}".replace("_", " "))
+        )
+        assert f"| {at[f'{name}-power', 'one', 1]:.1f} |" in row
+        for method in ("mv", "wmv", "qalign"):
+            assert f" {at[f'{name}-power', method, 32]:.1f} (" in row
+        d = found[f"{name}-power", "mv", 32]
+        value, low, high = (100 * d[key] for key in ("difference", "low", "high"))
+        assert f"{value:.1f} ({low:.1f} to {high:.1f}) |" in row
+
+
 @pytest.mark.parametrize("path", sorted(RESULTS.glob("*.zip")), ids=lambda path: path.stem)
 def test_the_shipped_results_are_billed_by_the_run_alone(path: Path) -> None:
     # the embedded reward model reads on, so it reads what the language model wrote
-    for each in unpack(path).records:
+    results = unpack(path)
+    reads = int(results.header.rewarded)
+    for each in results.records:
         first = each.chain_cost[: each.n_chains, 0]
         for cost in (each.pool_cost, each.chain_cost):
-            assert (cost[:, 0] == cost[:, 1]).all()
-            assert cost.min() >= 1
+            assert (cost[:, 1] == reads * cost[:, 0]).all()
+            assert cost[:, 0].min() >= 1
         assert (first == each.chain_length[: each.n_chains]).all()
         assert (each.chain_cost[:, 0] <= each.chain_length).all()
-        assert each.prompt[0] == each.prompt[1] > 0
+        assert each.prompt[0] > 0
+        assert each.prompt[1] == reads * each.prompt[0]
 
 
 def record(id_: str, seed: int, n_chains: int = 1) -> Record:

@@ -43,15 +43,23 @@ class Summary:
     points: tuple[Point, ...]
 
 
-def results_files(folder: Path = FOLDER) -> tuple[Path, ...]:
-    """The packed results that are shipped: embedded sets first, the usual reward model first."""
+SHARPER = {"power": "no reward, sharpness 4", "sharp": "sharpness 4"}
+"""What a file's name ends in whose target is not the paper's, and what that is called."""
+
+
+def results_files(folder: Path = FOLDER, *, sharper: bool = False) -> tuple[Path, ...]:
+    """The packed results that are shipped: embedded sets first, the usual reward model first.
+
+    Those of a sharper target are files apart: what is said of the methods is of the paper's.
+    """
     order = list(TITLES)
 
     def place(path: Path) -> tuple[int, str]:
         task = task_of(path)
         return order.index(task) if task in order else len(order), path.stem
 
-    return tuple(sorted(folder.glob("*.zip"), key=place))
+    found = (path for path in folder.glob("*.zip") if (variant_of(path) in SHARPER) == sharper)
+    return tuple(sorted(found, key=place))
 
 
 def summarise(path: Path) -> Summary:
@@ -80,21 +88,28 @@ def task_of(path: Path) -> str:
     return path.stem.partition("-")[0]
 
 
+def variant_of(path: Path) -> str:
+    """What the name of a results file says behind its set: another reward model, or target."""
+    return path.stem.partition("-")[2]
+
+
 def title_of(path: Path) -> str:
-    """What a results file is called in the list: its problem set, and its reward model if marked.
+    """What a results file is called in the list: its problem set, and what is marked of it.
 
     `in_distribution.zip` is the set with the usual reward model, `in_distribution-weak.zip` the
     same with another one.
     """
-    task, model = task_of(path), path.stem.partition("-")[2]
+    task, variant = task_of(path), variant_of(path)
     title = TITLES.get(task, task.replace("_", " "))
-    return f"{title}; {model} reward model" if model else title
+    said = SHARPER.get(variant, f"{variant} reward model")
+    return f"{title}; {said}" if variant else title
 
 
 def beside(path: Path) -> dict[str, Path]:
     """The runs over the same problem set, by their reward model: the usual one first."""
-    found = [p for p in results_files(path.parent) if task_of(p) == task_of(path)]
-    return {f"{p.stem.partition('-')[2] or 'usual'} reward model": p for p in found}
+    alike = () if variant_of(path) in SHARPER else results_files(path.parent)
+    found = [p for p in alike if task_of(p) == task_of(path)]
+    return {f"{variant_of(p) or 'usual'} reward model": p for p in found}
 
 
 MARGIN = f"±{100 * NARROW:.0f} points"

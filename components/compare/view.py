@@ -211,7 +211,8 @@ def ranking(comparison: Comparison) -> str:
             found = summarise(path)
         except QAlignError:  # Results says so
             continue
-        if (found.settings.lm, found.settings.rm) != (header.lm, header.rm):
+        settings = found.settings
+        if (settings.lm, settings.rm, settings.alpha) != (header.lm, header.rm, header.alpha):
             continue
         names = naming(comparison)
         for last in list(paired(found.points, "qalign", "wmv"))[-1:]:

@@ -320,6 +320,13 @@ def level_n(points: Sequence[Point]) -> int | None:
 def findings_html(points: Sequence[Point], settings: SetHeader) -> str:
     """The findings as a list."""
     said = findings(points, names_of(settings.open_ended))
+    if settings.alpha != 1:
+        without = "" if settings.rewarded else "There is no reward here, so no best of n. "
+        said.insert(
+            0,
+            f"{without}QAlign and the weighted vote aim at sharpness {number(settings.alpha)}; the "
+            "majority vote is over samples of the model as it is, sharpness 1.",
+        )
     items = "".join(f"<li>{html.escape(text)}</li>" for text in said)
     return f'<ul class="qr-said">{items}</ul>'
 

@@ -117,7 +117,7 @@ def show(path: Path) -> list[Any]:
         error_figure({"": points}, settings),
         missing + findings_html(points, settings),
         points_table(points, settings) + differences_html(points, settings),
-        proxy_figure(points, settings),
+        proxy_figure(points, settings) if settings.rewarded else None,
         beta_figure(betas, points, settings) if betas else None,
         gr.update(visible=several),
         error_figure(others, settings) if several else None,
@@ -136,7 +136,8 @@ def build_results_page(
         led: a component whose value is the query of a link that the page follows.
         folder: of the results.
     """
-    files = results_files(folder)
+    plain, sharper = results_files(folder), results_files(folder, sharper=True)
+    files = plain + sharper
     with gr.Column(elem_id="results"):
         if files:
             _build_sets(looked_at, files, led)

@@ -94,8 +94,8 @@ class Draws:
 
     @property
     def methods(self) -> tuple[Method, ...]:
-        """The methods that there are draws for."""
-        of_pool = METHODS[1:] if self.header.pool else ()
+        """The methods that there are draws for; without a reward there is no best of n."""
+        of_pool = METHODS[1 if self.header.rewarded else 2 :] if self.header.pool else ()
         return (*(METHODS[:1] if self.header.chains else ()), *of_pool)
 
     @property

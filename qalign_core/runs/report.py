@@ -169,7 +169,8 @@ class Report:
         for name in sorted(sets, key=lambda name: (len(name), name)):
             families.setdefault(_family(sets[name]), []).append(name)
         groups: dict[object, list[Evaluated]] = {}
-        for name, results in sets.items():
+        papers_first = sorted(sets.items(), key=lambda item: item[1].header.alpha != 1)
+        for name, results in papers_first:
             at_betas = families[_family(results)]
             stated = at_betas[0] == name
             points = [*((known or {}).get(name) or curves(results))]
