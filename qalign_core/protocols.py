@@ -13,7 +13,9 @@ class LanguageModel(Protocol):
     Optional attributes, used where present: `n_parameters: int` (for FLOPs),
     `sampling: Sampling` and `revision: str` (for the header of a trace),
     `context_length: int` (prompt and response together), `notes: tuple[str, ...]` (what a trace
-    must say of it, such as that it is approximate).
+    must say of it, such as that it is approximate); and two methods of models that can tell what
+    they think of a text: `weigh(prompt_ids, tokens, *, top)`, a `Weighed` for each of its tokens,
+    and `written(prefix, words, *, ended)`, the response that somebody's own words make.
     """
 
     @property

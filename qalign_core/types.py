@@ -47,6 +47,19 @@ class Response:
 
 
 @dataclass(frozen=True, slots=True)
+class Weighed:
+    """What a model, as sampled, thinks of a token where it stands.
+
+    Attributes:
+        log_p: natural log of its probability.
+        others: the most probable tokens in its place, as texts, each with its natural log.
+    """
+
+    log_p: float
+    others: tuple[tuple[str, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Cost:
     """Tokens of compute, a function of the run alone (`chain.cost`); `+` goes field by field.
 

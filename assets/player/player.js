@@ -50,6 +50,10 @@ import { LAST, narrate, plain, rewarded, visible } from "./words.js";
  * @property {string} text
  */
 /**
+ * What a server answers about single texts (assets/inside/ask.js).
+ * @typedef {Record<"weigh" | "rewrite", (asked: object) => Promise<any>>} Ask
+ */
+/**
  * @typedef {object} Options
  * @property {string} [text] a whole trace
  * @property {string} [name] what it is called
@@ -58,14 +62,18 @@ import { LAST, narrate, plain, rewarded, visible } from "./words.js";
  * @property {(t: number) => void} [onseek]
  * @property {Record<string, (player: Player) => unknown>} [actions] buttons, by their titles
  * @property {Record<string, [string, (view: View) => Nodes]>} [extra] tabs: title, what is in them
+ * @property {Ask} [ask] the server about single texts
  * @property {(view: View) => Promise<string>} [enough] whether a run was long enough
  */
 
 const TABS = {
   tree: "Tree of texts",
+  tokens: "Token by token",
+  hand: "Your hand",
   lineage: "Who wrote what",
   table: "Table",
 };
+const ASKING = ["tokens", "hand"]; // of a server
 const INVITATION = "This problem has not been run yet: press “Run it live”.";
 const PATIENCE = 250; // ms that a position must stay before an extra tab is drawn
 const CALM = 4; // times the speed from which only end states are shown
@@ -294,14 +302,16 @@ export function mount(element, options = {}) {
     const extra = options.extra ?? {};
     const titles = { ...Object.fromEntries(
       Object.entries(extra).map(([key, [title]]) => [key, title])), ...TABS };
-    const buttons = Object.entries(titles).map(([key, title]) => button("tab", {
+    const all = Object.entries(titles).filter(([key]) => options.ask || !ASKING.includes(key));
+    const buttons = all.map(([key, title]) => button("tab", {
       role: "tab",
       "aria-selected": "false",
       "data-tab": key,
       onclick: () => open(tab === key ? "" : key),
     }, title));
     const key = (/** @type {View} */ now) => `${tab}/${now.data}/${now.seen}`;
-    const tools = { go: visit, width: () => sizes.all };
+    const tools = { go: visit, width: () => sizes.all, view: look, header: () => headOf(raw).trim(),
+      ask: options.ask };
     /** @type {Record<string, (now: View) => Node[]> | null} */
     let own = null; // what is in the player's own, once it has been fetched
     async function fetchOwn() {

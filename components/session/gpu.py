@@ -76,6 +76,11 @@ def draw(drawing: Draw, limits: Limits, offer: Offer, run: Run) -> Generator[Wri
 _draw_on_gpu = on_gpu(draw)
 
 
+def is_lent(lm: str, rm: str) -> bool:
+    """Whether these models run on a GPU that is lent for the length of a run."""
+    return _draw_on_gpu is not draw and needs_gpu(lm, rm)
+
+
 def with_gpu(drawing: Draw) -> Draw:
     """Let a run draw on a GPU that is lent for it, if one is and its models need one.
 
@@ -85,7 +90,7 @@ def with_gpu(drawing: Draw) -> Draw:
 
     @wraps(drawing)
     async def anywhere(feed: Feed, runs: Runs, run: Run) -> None:
-        if _draw_on_gpu is draw or not needs_gpu(run.lm, run.rm):
+        if not is_lent(run.lm, run.rm):
             await drawing(feed, runs, run)
             return
         run.check(runs.limits)  # before any of the visitor's GPU time is asked for

@@ -28,6 +28,7 @@ from components.session.links import linked
 from components.session.runs import IDLE, Feed, Runs, Status
 from components.watch.diagnostics import beta_facts, diagnose
 from components.watch.gallery import gallery_list, page_parts
+from components.watch.inside import questions
 from components.watch.player import beta_slider, chain_player
 from qalign_core.analysis.tuning import tune_beta
 from qalign_core.assets import ASSETS
@@ -168,7 +169,14 @@ def build_watch_page(runs: Runs, demo: gr.Blocks, trace: Path | None = None) -> 
         stale_line("watch")
         foreign = gr.Row(visible=False, elem_classes="q-foreign")
         name = trace.name if trace else "Recorded run"
-        player = chain_player(text, diagnose=diagnose, link=link_of, around=page_parts, name=name)
+        player = chain_player(
+            text,
+            diagnose=diagnose,
+            link=link_of,
+            around=page_parts,
+            questions=questions(runs),
+            name=name,
+        )
         gallery_list()
     form, kind, new_in_drawer, tune = _drawer(start, runs)
     foreign_line(foreign, form, runs.offer)

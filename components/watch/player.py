@@ -7,10 +7,12 @@ as text only.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import gradio as gr
+
+from components.watch.inside import Question
 
 TEMPLATE = '<div class="qp-host"></div>'
 
@@ -23,6 +25,7 @@ const api = window.QAlign.mount(element.querySelector(".qp-host"), {
   onseek: (t) => shell.seek(t),
   actions: shell.actions(server),
   enough: (view) => shell.enough(server.diagnose, view),
+  ask: server.weigh_texts && { weigh: server.weigh_texts, rewrite: server.rewrite_text },
   extra: { diagnostics: ["Can I trust it?", (view) => shell.diagnostics(server.diagnose, view)] },
 });
 if (window.QAlignLearn.waits) api.toggle(false);
@@ -36,6 +39,7 @@ def chain_player(
     diagnose: Callable[[dict[str, Any]], dict[str, Any]],
     link: Callable[[str], dict[str, str]],
     around: Callable[[dict[str, str]], dict[str, str]],
+    questions: Sequence[Question] = (),
     name: str = "Recorded run",
     elem_id: str = "watch-player",
 ) -> gr.HTML:
@@ -47,6 +51,7 @@ def chain_player(
         link: called by the browser with the header of an opened trace, returns its link's query.
         around: called by the browser with the header of a trace that is saved as a page, returns
             what stands before and behind it there.
+        questions: called by the browser about single texts; without them it does not ask.
         name: what the recorded run is called.
         elem_id: id in the page.
     """
@@ -56,7 +61,7 @@ def chain_player(
         js_on_load=SCRIPT,
         recorded=recorded,
         recorded_name=name,
-        server_functions=[diagnose, link, around],
+        server_functions=[diagnose, link, around, *questions],
         apply_default_css=False,
         elem_id=elem_id,
     )

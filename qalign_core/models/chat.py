@@ -60,6 +60,19 @@ class Text:
         """Ids of a text as it stands: names of special tokens are read, none is added."""
         return tuple(self._tokenizer(text, add_special_tokens=False)["input_ids"])
 
+    def plain(self, text: str) -> tuple[int, ...]:
+        """Ids of somebody's words: the name of a special token is so many letters."""
+        found = self._tokenizer(text, add_special_tokens=False, split_special_tokens=True)
+        return tuple(found["input_ids"])
+
+    def piece(self, before: Sequence[int], token: int) -> str:
+        """The text of a token behind others, which decide whether it begins with a space."""
+        if token in self._special:
+            return str(self._tokenizer.convert_ids_to_tokens(token))
+        last = [id for id in before[-1:] if id not in self._special]
+        text = self.decode([*last, token])[len(self.decode(last)) :]
+        return text or str(self._tokenizer.convert_ids_to_tokens(token))
+
     def decode(self, tokens: Sequence[int], *, special: bool = False) -> str:
         """The text of the ids, special tokens left out unless `special`."""
         return str(self._backend.decode(list(tokens), skip_special_tokens=not special))
@@ -170,6 +183,29 @@ class TemplatedLanguageModel(ABC):
         text, pieces = self._text.pieces(tokens)
         log_probs = tuple(min(0.0, round(log_p, DIGITS)) for log_p in drawn.log_probs)
         return Response(tokens, text, drawn.finished, pieces, log_probs)
+
+    def written(self, prefix: Sequence[int], words: str, *, ended: bool) -> Response:
+        """A response that somebody else's words go on with, after ids that are kept.
+
+        Args:
+            prefix: the kept ids.
+            words: the names of special tokens in them are plain text.
+            ended: whether an end-of-sequence id follows.
+
+        Raises:
+            InvalidPrompt: it is longer than a response may be.
+        """
+        tokens = (*prefix, *self._text.plain(words), *self.eos[: int(ended)])
+        self._check_response(tokens)
+        text, pieces = self._text.pieces(tokens)
+        return Response(tokens, text, tokens[-1:] != () and tokens[-1] in self.eos, pieces)
+
+    def _check_response(self, tokens: Sequence[int]) -> None:
+        if len(tokens) > self.max_new_tokens:
+            raise InvalidPrompt(
+                f"the text has {len(tokens)} tokens, and a response may have "
+                f"{self.max_new_tokens}; shorten it"
+            )
 
     @abstractmethod
     async def _draw(self, ids: list[int], most: int, seed: int) -> Completion:

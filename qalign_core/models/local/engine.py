@@ -11,6 +11,7 @@ and the net gives the same bits in any company (`choice.verify`), so nobody's re
 else is using the machine.
 """
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -25,7 +26,9 @@ from qalign_core.models.local import choice as nets
 from qalign_core.models.local.prefix_cache import PrefixCache
 from qalign_core.models.local.rows import MIN_ROWS, Net
 from qalign_core.models.local.worker import Job, Worker, as_engine_error, torch_threads
+from qalign_core.reading import shown
 from qalign_core.run import Sampling
+from qalign_core.types import Weighed
 
 
 def uniforms(seed: int, start: int, stop: int) -> np.ndarray:
@@ -58,6 +61,35 @@ class _Row:
         """Tokens to read in before the row can decode."""
         return self.given - 1 - self.filled if self.filled < self.given else 0
 
+    def result(self, finished: bool) -> Any:
+        """What the request gets."""
+        return Completion(tuple(self.tokens[self.given :]), tuple(self.log_probs), finished)
+
+
+class _Reading(_Row):
+    """A response that is there already; each token is weighed where one would be drawn."""
+
+    def __init__(
+        self, prompt: Sequence[int], response: Sequence[int], sampling: Sampling, top: int
+    ) -> None:
+        super().__init__(prompt, (), sampling, 0)
+        self.u = [0.0] * len(response)
+        self.response, self.top = response, top
+        self.others: list[list[tuple[int, float]]] = [[] for _ in response]
+
+    def weigh(self, logits: Tensor) -> tuple[int, float]:
+        """The response's next token and its ln p; the most probable ones are kept."""
+        at = len(self.log_probs)
+        log_p = log_law(logits)
+        best = log_p.topk(min(self.top, len(log_p)))
+        found = zip(best.indices.tolist(), best.values.tolist(), strict=True)
+        self.others[at] = [(token, value) for token, value in found if value > -math.inf]
+        token = self.response[at]
+        return token, float(log_p[token])
+
+    def result(self, finished: bool) -> Any:
+        return list(zip(self.log_probs, self.others, strict=True))
+
 
 class Engine(Worker):
     """Draws continuations. Memory of rows and cache is bounded and allocated once.
@@ -89,6 +121,15 @@ class Engine(Worker):
         """Draw the rest of a response: at most `max_new_tokens - len(prefix)` new ids."""
         completion: Completion = await self.submit(_Row(prompt, prefix, sampling, seed))
         return completion
+
+    async def weigh(
+        self, prompt: Sequence[int], response: Sequence[int], *, sampling: Sampling, top: int
+    ) -> list[tuple[float, list[tuple[int, float]]]]:
+        """For each token of a response ln p as sampled, and the `top` most probable with theirs."""
+        weighed: list[tuple[float, list[tuple[int, float]]]] = await self.submit(
+            _Reading(prompt, response, sampling, top)
+        )
+        return weighed
 
     def busy(self) -> bool:
         """Whether a row runs."""
@@ -197,14 +238,16 @@ class Engine(Worker):
         self.n_steps += 1
         self.n_tokens += len(ready)
         new, log_p = drawn.tolist(), log_probs.tolist()
+        for index, row in ready:
+            if isinstance(row, _Reading):
+                new[index], log_p[index] = row.weigh(logits[index])
         return {index: (new[index], log_p[index]) for index, _ in ready}
 
     def _complete(self, index: int, row: _Row, finished: bool) -> None:
         self._keep(index, row)
         self.n_processed += row.filled - row.reused
         self.n_reused += row.reused
-        new = tuple(row.tokens[row.given :])
-        self.finish(row.job, Completion(new, tuple(row.log_probs), finished))
+        self.finish(row.job, row.result(finished))
         self._release(index)
 
     def _keep(self, index: int, row: _Row) -> None:
@@ -251,6 +294,12 @@ def draw(logits: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
     total = cdf[:, -1:]
     token = torch.searchsorted(cdf, u[:, None] * total, right=True).clamp_max_(p.shape[-1] - 1)
     return token[:, 0], (p.gather(1, token).double() / total).log_()[:, 0]
+
+
+def log_law(logits: Tensor) -> Tensor:
+    """Natural log of p of every token [vocabulary], float64, of the distribution that `draw` inverts."""
+    p = torch.softmax(logits, -1)
+    return (p.double() / p.cumsum(-1, dtype=torch.float64)[-1]).log_()
 
 
 class HFLanguageModel(TemplatedLanguageModel, Pretrained):
@@ -308,4 +357,23 @@ class HFLanguageModel(TemplatedLanguageModel, Pretrained):
         n_prompt = len(ids) + most - self.max_new_tokens
         return await self.engine.complete(
             ids[:n_prompt], ids[n_prompt:], sampling=self.sampling, seed=seed
+        )
+
+    async def weigh(
+        self, prompt_ids: Sequence[int], tokens: Sequence[int], *, top: int = 3
+    ) -> tuple[Weighed, ...]:
+        """What the model, as sampled, thinks of each token of a response where it stands.
+
+        Raises:
+            InvalidPrompt: prompt and response exceed the context, or an id the vocabulary.
+            EngineError: the model failed.
+        """
+        self._check_prompt(prompt_ids)
+        self._check_response(tokens)
+        if not (tokens and 0 <= min(tokens) <= max(tokens) < self._n_vocabulary):
+            raise InvalidPrompt(f"a response has ids of the vocabulary, got {shown(list(tokens))}")
+        found = await self.engine.weigh(prompt_ids, tokens, sampling=self.sampling, top=top)
+        return tuple(
+            Weighed(log_p, tuple((self._text.piece(tokens[:at], id), p) for id, p in others))
+            for at, (log_p, others) in enumerate(found)
         )

@@ -1,0 +1,71 @@
+/* Questions to the server about single texts (components/watch/inside.py). */
+
+/** @typedef {[text: string, logP: number]} Other */
+/** @typedef {[logP: number | null, others: Other[]]} Weighed */
+/** @typedef {import("../player/player.js").Ask} Ask */
+
+const KEPT = 400; // texts
+const SILENT = "The server did not answer; try again.";
+
+// a newer question of this page ends an older one, and nobody else's
+const who = [...window.crypto.getRandomValues(new Uint8Array(8))].join("-");
+
+/**
+ * @template T
+ * @param {Promise<T | { error: string }>} answer
+ * @returns {Promise<T>} an error is one sentence
+ */
+async function said(answer) {
+  const found = /** @type {any} */ (await answer.catch(() => ({ error: SILENT })));
+  if (!found || found.error) throw new Error(found?.error ?? SILENT);
+  return found;
+}
+
+/**
+ * What can be asked about the texts of a trace.
+ * @param {Ask} ask
+ */
+export function asking(ask) {
+  /** @type {Map<string, Weighed[]>} */
+  const known = new Map();
+  /** @type {(header: string, ids: number[]) => string} */
+  const key = (header, ids) => `${header}/${ids.join()}`;
+  return {
+    /** @type {(header: string, ids: number[]) => Weighed[] | undefined} */
+    known: (header, ids) => known.get(key(header, ids)),
+    /**
+     * What the model thinks of each token of some texts.
+     * @param {string} header the trace's first line
+     * @param {number[][]} texts
+     * @param {number} [top] likely tokens to tell
+     * @returns {Promise<Weighed[][]>}
+     */
+    async weigh(header, texts, top = 3) {
+      const found = await said(ask.weigh({ who, header, texts, top }));
+      if (known.size > KEPT) known.clear();
+      if (top) texts.forEach((ids, k) => known.set(key(header, ids), found.texts[k]));
+      return found.texts;
+    },
+    /**
+     * @param {{ header: string, tokens: number[], cut: number, words: string, ends: boolean,
+     *   seed: number }} asked
+     * @returns {Promise<Judged>}
+     */
+    rewrite: (asked) => said(ask.rewrite({ who, ...asked })),
+  };
+}
+
+/**
+ * What is known of a text.
+ * @typedef {object} Text
+ * @property {number[]} tokens
+ * @property {string[]} pieces
+ * @property {boolean} finished
+ * @property {string | null} answer
+ * @property {number} reward
+ * @property {number | null} log_prob null for what the model never writes
+ * @property {number | null} log_target
+ * @property {Weighed[]} weighed
+ */
+/** @typedef {{ old: Text, new: Text, gain: number | null, log_alpha: number | null,
+ *   typed: number }} Judged */

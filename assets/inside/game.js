@@ -1,0 +1,79 @@
+/* Reach a higher log pi than the chain did: what the chain reached, and the visitor's own best. */
+import { stateOf } from "../player/numbers.js";
+
+/** @typedef {import("../player/parse.js").Chain} Chain */
+/** @typedef {import("../player/parse.js").Header} Header */
+/** @typedef {import("./ask.js").Weighed} Weighed */
+/** @typedef {{ weigh: (header: string, texts: number[][], top?: number) =>
+ *   Promise<Weighed[][]> }} Asked */
+
+const KEY = "qalign-hand";
+const KEPT = 50; // problems
+
+/**
+ * The natural log of a text's pi, but for a constant, as components/watch/inside.py has it.
+ * @param {Header} header
+ * @param {number} logProb
+ * @param {number} reward
+ */
+export const logTarget = ({ alpha = 1, beta }, logProb, reward) => alpha * logProb + reward / beta;
+
+/**
+ * The highest log pi among the states of a chain's first steps, and the step that first had it.
+ * @param {Asked | null} asked
+ * @param {string} line the trace's first line
+ * @param {Header} header
+ * @param {Chain} chain
+ * @param {number} most steps
+ */
+export async function chainsBest(asked, line, header, chain, most) {
+  if (!asked) throw new Error("there is no server.");
+  const steps = new Set(chain.stateAt.slice(0, most + 1).map((_, t) => stateOf(chain, t)));
+  const states = [...steps];
+  const weighed = await asked.weigh(line, states.map(({ ids }) => ids), 0);
+  let best = -Infinity;
+  let t = 0;
+  states.forEach((state, k) => {
+    const logProb = weighed[k].reduce((sum, [logP]) => sum + (logP ?? -Infinity), 0);
+    const found = logTarget(header, logProb, state.reward);
+    if (found > best) [best, t] = [found, state.t];
+  });
+  return { best, t };
+}
+
+/** @param {Header} header */
+const nameOf = ({ prompt, lm, rm, beta, alpha = 1 }) =>
+  JSON.stringify([prompt, lm, rm, beta, alpha]);
+
+/** @returns {Record<string, number>} */
+function read() {
+  try {
+    return JSON.parse(window.localStorage.getItem(KEY) ?? "{}") ?? {};
+  } catch {
+    return {}; // a browser that keeps nothing
+  }
+}
+
+/**
+ * The visitor's best on a problem, of all games in this browser.
+ * @param {Header} header
+ */
+export function bestBefore(header) {
+  const found = read()[nameOf(header)];
+  return Number.isFinite(found) ? found : null;
+}
+
+/**
+ * @param {Header} header
+ * @param {number} best
+ */
+export function keepBest(header, best) {
+  if (best <= (bestBefore(header) ?? -Infinity)) return;
+  const others = Object.entries(read()).filter(([name]) => name !== nameOf(header));
+  const kept = [...others.slice(1 - KEPT), [nameOf(header), best]];
+  try {
+    window.localStorage.setItem(KEY, JSON.stringify(Object.fromEntries(kept)));
+  } catch {
+    // then it lasts as long as the game
+  }
+}

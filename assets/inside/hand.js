@@ -1,0 +1,234 @@
+/* "Your hand": a rewrite by the visitor, weighed as the rule would weigh it, and a game with it. */
+import { term } from "../dictionary.js";
+import { differs, put, set, show, swap } from "../dom.js";
+import { button, h } from "../player/drawing.js";
+import { stateOf } from "../player/numbers.js";
+import { answerText, brief, fixed, many, plain, signed } from "../player/words.js";
+import { bestBefore, chainsBest, keepBest, logTarget } from "./game.js";
+import { shadedText } from "./shaded.js";
+
+/** @typedef {import("../player/drawing.js").View} View */
+/** @typedef {import("./ask.js").Judged} Judged */
+/** @typedef {import("./ask.js").Text} Text */
+/** @typedef {import("./ask.js").Weighed} Weighed */
+/** @typedef {import("./inside.js").Tools} Tools */
+/** @typedef {{ ids: number[], pieces: string[], finished: boolean, from: string,
+ *   weighed?: Weighed[] }} Base */
+
+const MOVES = 30;
+const LONGEST = 2000; // characters, as components/watch/inside.py has it
+const NEVER = "−∞";
+
+/** @param {number | null} x */
+const number = (x) => (x === null ? NEVER : fixed(x));
+
+/** @param {Tools} tools */
+export function handTab(tools) {
+  const { asked } = tools;
+  const text = shadedText("The text. Arrow keys go along it, Enter cuts before a token.", cutAt);
+  const from = h("p.from");
+  const words = h("textarea.words", { rows: 2, maxlength: LONGEST, spellcheck: "false",
+    aria: "Your continuation", placeholder: "your words, or nothing" });
+  const modelGoesOn = button("do", { onclick: () => rewrite(false) }, "The model goes on");
+  const endHere = button("do", { onclick: () => rewrite(true) }, "It ends here");
+  const chosen = h("p.small");
+  const said = h("p.said", { role: "status" });
+  const result = h("div.result");
+  const game = h("div.game");
+  const hint = h("p.hint", "Be the proposal yourself. Press a token to ", term("cut", "cut"),
+    " before it, write on in your own words, and let the model go on from there or end the text. "
+      + "You see what both models think of it, and what the rule would say. ",
+    h("b", "A ", term("hand"), " is not part of the chain"), ": the ", term("alpha", "chance"),
+    " makes up for how often the model proposes a text, not for how often you do.");
+  const nodes = [hint, from, ...text.nodes, chosen,
+    h("div.write", words, h("div.do-row", modelGoesOn, endHere)), said, result, game];
+  // what is typed is for the words, not for the player
+  words.addEventListener("keydown", (event) => {
+    if (event.key !== "Escape") event.stopPropagation();
+  });
+
+  const isOther = differs();
+  const isElsewhere = differs();
+  /** @type {Base} */
+  let base = { ids: [], pieces: [], finished: false, from: "" };
+  let cut = 0;
+  let busy = false;
+  let mine = false; // the text is the visitor's, and stays where the player goes
+  let seed = 0;
+  /** @type {{ chain: number, step: number, best: number | null, moves: number } | null} */
+  let played = null;
+
+  /** @param {Base} next */
+  function start(next) {
+    base = next;
+    cut = Math.min(base.ids.length - 1, Math.floor(base.ids.length / 2));
+    words.value = "";
+    show(result, false);
+    put(said, "");
+    paint();
+    if (base.weighed) return;
+    const wanted = base;
+    const header = tools.header();
+    asked?.weigh(header, [base.ids]).then(([weighed]) => {
+      if (base !== wanted) return;
+      base.weighed = weighed;
+      paint();
+    }, (error) => put(said, `The models cannot be asked: ${error.message}`));
+  }
+  function paint() {
+    put(from, base.from);
+    text.show(base, (k) => (k < cut ? "was-kept" : "was-cut"));
+    put(chosen, cut ? `Kept: the first ${many(cut, "token")}.` : "Nothing is kept.");
+  }
+  /** @param {number} at */
+  function cutAt(at) {
+    cut = at;
+    paint();
+    // as the text went on: with a space, a new line or nothing
+    if (!words.value.trim()) words.value = base.pieces[cut].match(/^\s*/)?.[0] ?? "";
+  }
+
+  /** @param {boolean} ends */
+  async function rewrite(ends) {
+    if (busy || !asked) return;
+    busy = true;
+    for (const one of [modelGoesOn, endHere]) set(one, { "aria-disabled": "true" });
+    put(said, "Asking the models…");
+    const wanted = base;
+    try {
+      seed += 1;
+      const found = await asked.rewrite({ header: tools.header(), tokens: base.ids, cut,
+        words: words.value.trim() || ends ? words.value : "", ends,
+        seed: Math.floor(Math.random() * 2 ** 31) + seed });
+      if (base !== wanted) return;
+      put(said, "");
+      judge(found);
+    } catch (error) {
+      put(said, `That was not weighed: ${/** @type {Error} */ (error).message}`);
+    } finally {
+      busy = false;
+      for (const one of [modelGoesOn, endHere]) one.removeAttribute("aria-disabled");
+    }
+  }
+
+  /** @param {Judged} found */
+  function judge(found) {
+    const { header } = tools.view().trace;
+    const rows = /** @type {[string, string, string][]} */ ([
+      ["Tokens", String(found.old.tokens.length), String(found.new.tokens.length)],
+      ["Answer", answerText(tools.view().trace, found.old.answer),
+        answerText(tools.view().trace, found.new.answer)],
+      ["ln p: how likely the model writes it", number(found.old.log_prob),
+        number(found.new.log_prob)],
+      ["r: its reward", fixed(found.old.reward), fixed(found.new.reward)],
+      ["ln π, but for a constant", number(found.old.log_target), number(found.new.log_target)],
+    ]);
+    const alpha = found.log_alpha === null ? 0 : Math.exp(found.log_alpha);
+    const gain = found.gain === null
+      ? "The model, as sampled, never writes this text: under the target it has no weight at all."
+      : `ln π(y′) − ln π(y) = ${signed(found.gain)}: the target gives your text `
+        + `${found.gain >= 0 ? brief(Math.exp(Math.min(found.gain, 700))) : `1/${
+          brief(Math.exp(Math.min(-found.gain, 700)))}`} times the weight of the old one.`;
+    const would = `Had the model proposed it, the rule would take it with probability α = ${
+      alpha === 1 ? "1" : brief(alpha)} (β = ${plain(header.beta)}). It does not ask again how likely `
+      + "the model writes the text: that is in how often it would have proposed it.";
+    const shown = shadedText("Your text, token by token. Arrow keys go along it.");
+    shown.show({ ...found.new }, (k) => (k < cut ? "was-kept" : k < cut + found.typed ? "typed"
+      : ""));
+    const go = button("link", { "data-key": "mine", onclick: () => {
+      mine = true;
+      const { tokens, pieces, finished, weighed } = found.new;
+      start({ ids: tokens, pieces, finished, weighed, from: "Your text." });
+    } }, "Go on from my text");
+    const table = h("table", h("thead", h("tr", ...["", "Before", "Yours"].map((head) =>
+      h("th", { scope: "col" }, head)))), h("tbody", ...rows.map(([name, ...cells]) =>
+      h("tr", h("th", { scope: "row" }, name), ...cells.map((cell) => h("td", cell))))));
+    show(result, true);
+    swap(result, ...shown.nodes, h("div.scroll", { tabindex: 0, role: "region",
+      aria: "Before and yours" }, table), h("p.gain", h("b", gain)), h("p", would,
+      " Your hand is no chain: this rewrite is counted nowhere."), h("p", go, " ", ...back()));
+    if (played) move(found);
+  }
+  /** A way back to the chain's text. */
+  const back = () => (mine && !played ? [button("link", { "data-key": "back", onclick: () => {
+    mine = false;
+    follow(tools.view());
+  } }, "Back to the chain’s text")] : []);
+
+  // the game
+  function invite() {
+    const { chain } = tools.view();
+    const most = Math.min(MOVES, chain.steps.length - 1);
+    swap(game, h("p", h("b", "A game. "), `The chain had ${many(most, "step")}: reach a higher `,
+      term("target", "ln π"), ` than it did, in ${MOVES} rewrites, from the same first draft. `,
+      button("link", { "data-key": "play", onclick: begin }, "Play")));
+  }
+  async function begin() {
+    const view = tools.view();
+    swap(game, h("p", { role: "status" }, "Asking the model about the chain’s texts…"));
+    try {
+      const found = await chainsBest(asked, tools.header(), view.trace.header, view.chain, MOVES);
+      played = { chain: found.best, step: found.t, best: null, moves: 0 };
+      mine = true;
+      const { ids, pieces, finished } = view.chain.steps[0];
+      start({ ids, pieces, finished, from: "The first draft, from which the chain began." });
+      tell();
+    } catch (error) {
+      swap(game, h("p", `There is no game: ${/** @type {Error} */ (error).message} `,
+        button("link", { "data-key": "play", onclick: begin }, "Try again")));
+    }
+  }
+  /** @param {Judged} found */
+  function move(found) {
+    if (!played || played.moves >= MOVES) return;
+    const { header } = tools.view().trace;
+    played.moves += 1;
+    const mineNow = found.new.log_prob === null ? null
+      : logTarget(header, found.new.log_prob, found.new.reward);
+    if (mineNow !== null && (played.best === null || mineNow > played.best)) played.best = mineNow;
+    if (played.best !== null) keepBest(header, played.best);
+    tell();
+  }
+  function tell() {
+    if (!played) return;
+    const { header } = tools.view().trace;
+    const { chain, step, best, moves } = played;
+    const won = best !== null && best > chain;
+    const over = moves >= MOVES && !won ? " No rewrites are left: the chain stays ahead." : "";
+    const before = bestBefore(header);
+    swap(game, h("p.score", { role: "status" }, h("b", won ? "You are ahead. " : "The game. "),
+      `The chain’s best ln π in ${MOVES} steps: ${fixed(chain)} (step ${step}). Yours: ${
+        best === null ? "–" : fixed(best)}, after ${moves} of ${MOVES} rewrites.${over} `,
+      before === null ? "" : `Your best on this problem, kept in this browser: ${fixed(before)}. `),
+    h("p", button("link", { "data-key": "play", onclick: begin }, "Begin again"), " ",
+      button("link", { "data-key": "leave", onclick: () => {
+        played = null;
+        mine = false;
+        follow(tools.view());
+        invite();
+      } }, "Leave the game")));
+  }
+
+  /** @param {View} view */
+  function follow({ chain, seen }) {
+    const step = stateOf(chain, seen);
+    const { ids, pieces, finished } = step;
+    start({ ids, pieces, finished, from: `The chain’s text after step ${seen}.`,
+      weighed: asked?.known(tools.header(), ids) });
+  }
+
+  return {
+    /** @param {View} view */
+    draw(view) {
+      const other = isOther(view.run);
+      if (other) {
+        mine = false;
+        played = null;
+        invite();
+      }
+      const elsewhere = isElsewhere(`${view.run}/${stateOf(view.chain, view.seen).t}`);
+      if (other || (elsewhere && !mine && !words.value.trim())) follow(view);
+      return nodes;
+    },
+  };
+}

@@ -1,0 +1,84 @@
+/* "Token by token": the proposal of a step as the model sees it. */
+import { term } from "../dictionary.js";
+import { differs, put, swap } from "../dom.js";
+import { h } from "../player/drawing.js";
+import { bits, shadedText, share, surprise } from "./shaded.js";
+
+/** @typedef {import("../player/drawing.js").View} View */
+/** @typedef {import("../player/parse.js").Step} Step */
+/** @typedef {import("./ask.js").Weighed} Weighed */
+/** @typedef {import("./inside.js").Tools} Tools */
+
+const REST = 250; // ms that a step must stay before the server is asked about it
+
+/**
+ * Where the cut fell and where the new text parts from the old, beside what the model expected.
+ * @param {Step} step
+ * @param {Weighed[]} weighed of its proposal
+ */
+export function cutSaid({ t, index, first, ids, finished }, weighed) {
+  const mean = weighed.reduce((sum, one) => sum + bits(one), 0) / ids.length;
+  const whole = `On average a token is worth ${mean.toFixed(2)} bits of surprise.`;
+  if (t === 0) return `The first draft, from nothing. ${whole}`;
+  const end = finished && first === ids.length - 1 ? " (the end)" : "";
+  const where = `The cut fell ${index ? `behind token ${index}` : "before the first token"}`;
+  if (first < 0) return `${where}, and the model wrote the same again, token by token. ${whole}`;
+  const parts = first === index ? "right there" : `only at token ${first + 1}${end}`;
+  return `${where}; the new text differs ${parts}, with a token that the model gives `
+    + `${share(weighed[first][0])}. ${whole}`;
+}
+
+/** @param {Tools} tools */
+export function tokensTab(tools) {
+  const { asked } = tools;
+  const text = shadedText("The proposal, token by token. Arrow keys go along it.");
+  const strip = h("div.surprise");
+  const said = h("p.hint");
+  const hint = h("p.hint", "The ", term("proposed"), " of this step; the darker a token, the more "
+    + "it ", term("surprise", "surprised"), " the model. Point at one to see what else could have "
+    + "stood there. Cuts are drawn evenly, whatever the model expects; but where it is sure it "
+    + "writes the same again, so texts part where it was not.");
+  const nodes = [hint, ...text.nodes, strip, said];
+  const isNew = differs();
+  let waiting = 0;
+  /** @type {Step | null} */
+  let wanted = null; // the step that the server is asked about
+
+  /** @param {Step} step */
+  function show(step) {
+    const weighed = asked?.known(tools.header(), step.ids);
+    const shown = { ...step, weighed };
+    text.show(shown, (k) => (k < step.index ? "was-kept" : ""));
+    swap(strip, ...(weighed
+      ? [surprise(shown, step.t ? step.index : -1, step.first, tools.width() - 40)] : []));
+    if (weighed) put(said, cutSaid(step, weighed));
+  }
+
+  return {
+    /** @param {View} view */
+    draw(view) {
+      const step = view.chain.steps[view.seen];
+      if (isNew(`${view.run}/${view.seen}/${tools.width()}`)) show(step);
+      else return nodes;
+      if (step === wanted) return nodes; // at another width
+      window.clearTimeout(waiting);
+      wanted = null;
+      if (asked?.known(tools.header(), step.ids)) return nodes;
+      wanted = step;
+      put(said, "Asking the model…");
+      waiting = window.setTimeout(async () => {
+        let sentence = "";
+        try {
+          await asked?.weigh(tools.header(), [step.ids]);
+        } catch (error) {
+          sentence = `The tokens cannot be shaded: ${/** @type {Error} */ (error).message}`;
+        }
+        if (wanted !== step) return; // another step is shown by now
+        wanted = null;
+        if (sentence) put(said, sentence);
+        else show(step);
+      }, REST);
+      return nodes;
+    },
+  };
+}

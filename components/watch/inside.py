@@ -1,0 +1,250 @@
+"""What a visitor asks of single texts: the model's mind token by token, and rewrites by hand.
+
+A question waits in the queue of runs as a run does, and takes turns at the models with them. What
+the browser sends is anybody's word: sizes and types are checked before a model is asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+from components.session.gpu import is_lent
+from components.session.runs import Feed, Runs
+from qalign_core.chain.kernel import log_acceptance
+from qalign_core.decide.answers.extraction import get_extractor
+from qalign_core.errors import InvalidPrompt, InvalidSetting, InvalidTrace
+from qalign_core.protocols import LanguageModel, RewardModel
+from qalign_core.reading import are_ids, is_text, is_whole, shown
+from qalign_core.run import Run
+from qalign_core.runs.trace import TraceReader
+from qalign_core.types import Response, TraceHeader, Weighed
+
+MAX_TEXTS = 32
+"""Texts of one question: the states of the 30 steps that the game is about."""
+MAX_WORDS = 2000
+"""Characters that a visitor may write."""
+MAX_NAME = 40
+"""Characters of the name that a page gives itself, so that its next question ends its last."""
+TOP = 3
+"""The most probable tokens that are told for each place."""
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+
+Answer = dict[str, Any]
+Question = Callable[[Any], Awaitable[Answer]]
+"""Of what a browser sent; the answer is {"error": one sentence} where there is none."""
+
+
+def questions(runs: Runs) -> tuple[Question, Question]:
+    """What the browser can ask of texts, within the queue of these runs."""
+
+    async def weigh_texts(asked: Any) -> Answer:
+        """How likely the model finds each token of some texts.
+
+        Args:
+            asked: {"who": the page's name, "header": the trace's first line, "texts": ids of each,
+                "top": how many likely tokens to tell}.
+
+        Returns:
+            {"texts": [[[ln p or None, [[token, ln p], ...]], ...], ...]}.
+        """
+        return await _answered(runs, "weigh", asked, _weigh)
+
+    async def rewrite_text(asked: Any) -> Answer:
+        """Cut a text, go on with the visitor's words or the model's, and weigh old and new.
+
+        Args:
+            asked: {"who", "header": as above, "tokens": ids, "cut": tokens that are kept, "words":
+                what follows them, "ends": whether the text ends there, "seed": of what the model
+                writes otherwise}.
+
+        Returns:
+            The new text, and what the rule makes of it: as `_judged`.
+        """
+        return await _answered(runs, "rewrite", asked, _rewrite)
+
+    return weigh_texts, rewrite_text
+
+
+Drawn = Callable[[LanguageModel, RewardModel, TraceHeader, Mapping[str, Any]], Awaitable[Answer]]
+
+
+async def _answered(runs: Runs, kind: str, asked: Any, drawn: Drawn) -> Answer:
+    """Ask the models in a place of the queue; a newer question of the page ends an older one."""
+    found: list[Answer] = []
+
+    async def work(feed: Feed) -> None:
+        header = _header(asked)
+        run = header.run.with_changes(steps=0, chains=1, pool=0, burn_in=0).check(runs.limits)
+        if is_lent(run.lm, run.rm):
+            raise InvalidSetting(f"the GPU that {run.lm} needs is lent to whole runs only")
+        lm, rm = await runs.models(feed, run.lm, run.rm, run.sampling)
+        _check_model(lm, header)
+        found.append(await drawn(lm, rm, header, asked))
+
+    who = asked.get("who") if isinstance(asked, dict) else None
+    if not (is_text(who) and len(str(who)) <= MAX_NAME):
+        return {"error": f"“who” must be a text of {MAX_NAME} characters, got {shown(who)}."}
+    async for now in runs.stream(f"{kind} {who}", work):
+        status = now.status
+    if found:
+        return found[0]
+    if status.state == "stopped":
+        return {"error": "A newer question has taken the place of this one."}
+    return {"error": f"{status.text.removeprefix('Failed: ').rstrip('.')}."}
+
+
+def _header(asked: Mapping[str, Any]) -> TraceHeader:
+    reader = TraceReader()
+    reader.feed(str(asked.get("header")))
+    if reader.header is None:
+        raise InvalidTrace("the first line of this trace is no header")
+    return reader.header
+
+
+def _check_model(lm: LanguageModel, header: TraceHeader) -> None:
+    """Raise unless a model can tell what it thinks of the trace's texts."""
+    if not hasattr(lm, "weigh"):
+        raise InvalidSetting(
+            f"{lm.id} does not tell how likely single tokens are; the models that come with the "
+            "project do, and others that run on this machine"
+        )
+    revision = getattr(lm, "revision", "")
+    if revision and header.lm_revision and revision != header.lm_revision:
+        raise InvalidSetting(
+            f"this run was drawn with another version of {lm.id}, whose tokens are not these; run "
+            "it again"
+        )
+
+
+def _ids(name: str, value: Any, most: int) -> tuple[int, ...]:
+    if not (are_ids(value) and 0 < len(value) <= most):
+        raise InvalidSetting(f"{name} must be a list of 1 to {most} token ids, got {shown(value)}")
+    return tuple(value)
+
+
+async def _weigh(lm: Any, rm: RewardModel, header: TraceHeader, asked: Mapping[str, Any]) -> Answer:
+    texts, top = asked.get("texts"), asked.get("top", TOP)
+    if not (isinstance(texts, list) and 0 < len(texts) <= MAX_TEXTS):
+        raise InvalidSetting(f"texts must be a list of 1 to {MAX_TEXTS}, got {shown(texts)}")
+    if not is_whole(top, 0, TOP):
+        raise InvalidSetting(f"top must be a whole number from 0 to {TOP}, got {shown(top)}")
+    read = [_ids("a text", ids, lm.max_new_tokens) for ids in texts]
+    prompt_ids = lm.encode(header.prompt)
+    weighed = await asyncio.gather(*(lm.weigh(prompt_ids, ids, top=top) for ids in read))
+    return {"texts": [_told(tokens) for tokens in weighed]}
+
+
+async def _rewrite(
+    lm: Any, rm: RewardModel, header: TraceHeader, asked: Mapping[str, Any]
+) -> Answer:
+    tokens = _ids("the text", asked.get("tokens"), lm.max_new_tokens)
+    cut, seed = asked.get("cut"), asked.get("seed")
+    if not is_whole(cut, 0, len(tokens) - 1):
+        raise InvalidSetting(f"cut must be from 0 to {len(tokens) - 1}, got {shown(cut)}")
+    if not is_whole(seed, 0):
+        raise InvalidSetting(f"seed must be a whole number >= 0, got {shown(seed)}")
+    words, ends = read_words(asked.get("words")), asked.get("ends") is True
+    prompt_ids = lm.encode(header.prompt)
+    old = await _state(lm, rm, header.prompt, prompt_ids, lm.written(tokens, "", ended=False))
+    new = lm.written(tokens[:cut], words, ended=ends)
+    typed = len(new) - int(cut or 0)
+    if not ends:
+        new = await lm.extend(prompt_ids, new.tokens, seed=seed)
+    return _judged(header, old, await _state(lm, rm, header.prompt, prompt_ids, new), typed)
+
+
+def read_words(words: Any) -> str:
+    """A visitor's words, if they are a short text of signs that can be seen.
+
+    Raises:
+        InvalidPrompt: they are not.
+    """
+    if not is_text(words) or len(words) > MAX_WORDS:
+        length = f"{len(words)} characters" if isinstance(words, str) else shown(words)
+        raise InvalidPrompt(f"your words must be a text of at most {MAX_WORDS} characters, "
+                            f"got {length}")  # fmt: skip
+    if _CONTROL.search(words):
+        raise InvalidPrompt("your words hold signs that cannot be seen; type them again")
+    return str(words)
+
+
+State = tuple[Response, tuple[Weighed, ...], float]
+
+
+async def _state(
+    lm: Any, rm: RewardModel, prompt: str, prompt_ids: Sequence[int], response: Response
+) -> State:
+    """A text with what the two models think of it."""
+    weighed, reward = await asyncio.gather(
+        lm.weigh(prompt_ids, response.tokens, top=TOP), rm.score(prompt, response)
+    )
+    return response, weighed, reward
+
+
+def log_target(run: Run, log_prob: float, reward: float) -> float:
+    """Natural log of a text's pi, but for a constant: `alpha ln p + r / beta`."""
+    return run.alpha * log_prob + reward / run.beta
+
+
+def _judged(header: TraceHeader, old: State, new: State, typed: int) -> Answer:
+    """What the rule would say if the model had proposed the new text.
+
+    Returns:
+        {"old", "new": what is known of each text, "gain": ln pi(new) - ln pi(old), "log_alpha": ln
+        of the chance that the rule would give it, "typed": tokens of the visitor's}; None stands
+        for a text that the model, as sampled, never writes.
+    """
+    run = header.run
+    told = [_told_state(header, state) for state in (old, new)]
+    targets = [each["log_target"] for each in told]
+    (was, _, reward_old), (now, _, reward_new) = old, new
+    never = None in targets
+    log_alpha = -math.inf
+    if run.alpha == 1.0 or not never:
+        log_alpha = log_acceptance(
+            reward_new=reward_new,
+            reward_old=reward_old,
+            len_new=len(now),
+            len_old=len(was),
+            beta=run.beta,
+            log_prob_new=told[1]["log_prob"],
+            log_prob_old=told[0]["log_prob"],
+            alpha=run.alpha,
+        )
+    gain = None if never else targets[1] - targets[0]
+    return {
+        "old": told[0],
+        "new": told[1],
+        "gain": gain,
+        "log_alpha": log_alpha if math.isfinite(log_alpha) else None,
+        "typed": typed,
+    }
+
+
+def _told_state(header: TraceHeader, state: State) -> Answer:
+    response, weighed, reward = state
+    log_prob = math.fsum(each.log_p for each in weighed)
+    extract = get_extractor(header.extractor) if header.extractor else None
+    return {
+        "tokens": list(response.tokens),
+        "pieces": list(response.pieces),
+        "finished": response.finished,
+        "answer": extract(response.text) if extract else None,
+        "reward": reward,
+        "log_prob": _finite(log_prob),
+        "log_target": _finite(log_target(header.run, log_prob, reward)),
+        "weighed": _told(weighed),
+    }
+
+
+def _told(weighed: Sequence[Weighed]) -> list[Any]:
+    return [[_finite(each.log_p), [list(other) for other in each.others]] for each in weighed]
+
+
+def _finite(number: float) -> float | None:
+    """For a browser, whose JSON has no infinite numbers."""
+    return number if math.isfinite(number) else None
