@@ -398,7 +398,7 @@ async def test_axe_finds_nothing_on_any_page_in_any_state(visit, toy_app):
     opened = {
         "watch": [(f"{API}.seek(7)", "body"),
                   *((f"{API}.openTab('{tab}')", ".qp-view:has(> *)")
-                    for tab in ("tree", "lineage", "table", "diagnostics")),
+                    for tab in ("tree", "tokens", "hand", "lineage", "table", "diagnostics")),
                   ("QAlignShell.drawer(true)", "#watch-drawer"),
                   (fold("watch-drawer"), "#watch-drawer")],
         "compare": [("0", "body"), (fold("compare"), "#compare")],

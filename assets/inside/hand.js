@@ -130,8 +130,8 @@ export function handTab(tools) {
         + `${found.gain >= 0 ? brief(Math.exp(Math.min(found.gain, 700))) : `1/${
           brief(Math.exp(Math.min(-found.gain, 700)))}`} times the weight of the old one.`;
     const would = `Had the model proposed it, the rule would take it with probability α = ${
-      alpha === 1 ? "1" : brief(alpha)} (β = ${plain(header.beta)}). It does not ask again how likely `
-      + "the model writes the text: that is in how often it would have proposed it.";
+      alpha === 1 ? "1" : brief(alpha)} (β = ${plain(header.beta)}). It does not ask again how `
+      + "likely the model writes the text: that is in how often it would have proposed it.";
     const shown = shadedText("Your text, token by token. Arrow keys go along it.");
     shown.show({ ...found.new }, (k) => (k < cut ? "was-kept" : k < cut + found.typed ? "typed"
       : ""));

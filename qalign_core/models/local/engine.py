@@ -297,7 +297,7 @@ def draw(logits: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def log_law(logits: Tensor) -> Tensor:
-    """Natural log of p of every token [vocabulary], float64, of the distribution that `draw` inverts."""
+    """Natural log of the probability of every token [vocabulary], as `draw` inverts it; float64."""
     p = torch.softmax(logits, -1)
     return (p.double() / p.cumsum(-1, dtype=torch.float64)[-1]).log_()
 
