@@ -81,7 +81,7 @@ async def open_file(page, tmp_path: Path, text: str) -> None:
 
 @pytest.mark.parametrize("name", ["watch", "compare"])
 async def test_whatever_changes_the_problem_clears_the_known_answer(visit, toy_app, name):
-    page = await visit(f"{toy_app}?prompt=What+is+40%2B2%3F&reference=42")
+    page = await visit(f"{toy_app}?prompt=What+is+40%2B2%3F&reference=42", reduced=True)
     await page.click(f"#tab-{name}-button")
     if name == "watch":
         await page.click("#watch-settings")
@@ -161,7 +161,7 @@ async def test_a_link_has_the_state_of_its_own_page_only(visit, toy_app):
 
 
 async def test_a_link_to_another_page_leaves_this_ones_form_alone(visit, toy_app):
-    page = await visit(f"{toy_app}?tab=compare&seed=5&steps=9")
+    page = await visit(f"{toy_app}?tab=compare&seed=5&steps=9", reduced=True)
     await says(page, "#compare .q-status", "settings are in place")
     steps = "input[aria-label='number input for Steps']"
     assert await page.input_value(f"#compare-steps {steps}") == "9"
@@ -170,7 +170,7 @@ async def test_a_link_to_another_page_leaves_this_ones_form_alone(visit, toy_app
 
 
 async def test_the_problem_set_of_results_is_in_its_link_and_its_numbers_lead_on(visit, toy_app):
-    page = await visit(f"{toy_app}?tab=results&set=long&seed=4")
+    page = await visit(f"{toy_app}?tab=results&set=long&seed=4", reduced=True)
     await says(page, "#results-facts", "long")
     await page.get_by_role("button", name="All numbers").click()
     await page.locator("#results-table [data-opens='wmv::64']").click()
@@ -241,7 +241,7 @@ async def test_a_notice_leaves_when_what_it_says_is_past(visit, toy_app, tmp_pat
 
 @pytest.mark.parametrize("name", ["watch", "compare"])
 async def test_stop_and_new_problem_say_what_happened(visit, toy_app, name):
-    page = await visit(f"{toy_app}?tab={name}&steps=1024&seed=4")
+    page = await visit(f"{toy_app}?tab={name}&steps=1024&seed=4", reduced=True)
     said = ".qp-note" if name == "watch" else "#compare .q-status"
     await says(page, said, "settings are in place")  # what comes later would replace what Stop says
     await page.click(f"#{name}-stop")
@@ -259,7 +259,7 @@ async def test_stop_and_new_problem_say_what_happened(visit, toy_app, name):
 
 
 async def test_a_file_opened_in_mid_run_says_that_the_run_goes_on(visit, toy_app, tmp_path):
-    page = await visit(f"{toy_app}?steps=1024&seed=4")
+    page = await visit(f"{toy_app}?steps=1024&seed=4", reduced=True)
     await page.click("#watch-run")
     await shows(page, f"{API}.position.source === 'live' && {API}.position.last > 1")
     await open_file(page, tmp_path, toy_trace(6, seed=3))
@@ -271,7 +271,7 @@ async def test_a_file_opened_in_mid_run_says_that_the_run_goes_on(visit, toy_app
 
 
 async def test_the_second_reward_list_leaves_out_the_first(visit, toy_app):
-    page = await visit(f"{toy_app}?rm=0.7*embedded+%2B+0.3*embedded-weak")
+    page = await visit(f"{toy_app}?rm=0.7*embedded+%2B+0.3*embedded-weak", reduced=True)
     await page.click("#watch-settings")
     options = page.locator("[role=listbox] [role=option]")
     chosen = "document.querySelector('#watch-second input').value"
@@ -372,7 +372,7 @@ async def test_the_ring_of_focus_is_whole(visit, toy_app):
 
 async def test_a_writing_task_is_compared_in_its_own_words(visit, toy_app):
     asked = "Write+one+sentence.+Use+the+word+%22answer%22+and+end+with+the+word+%22is%22."
-    page = await visit(f"{toy_app}?tab=compare&steps=12&seed=5&prompt={asked}")
+    page = await visit(f"{toy_app}?tab=compare&steps=12&seed=5&prompt={asked}", reduced=True)
     await says(page, "#compare .q-status", "settings are in place")
     await page.click("#compare-run")
     await page.wait_for_selector("#compare-panel .qc[data-state=done] .qc-card >> nth=3")
