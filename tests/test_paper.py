@@ -18,9 +18,11 @@ import pytest
 from toys import ToyLM, ToyRM
 
 from qalign_core import cli
+from qalign_core.assets import ASSETS
 from qalign_core.cli import main
 from qalign_core.errors import InvalidSetting, InvalidTask
 from qalign_core.runs.problem_sets import parse_problems, problem_line
+from qalign_core.runs.results import unpack
 from qalign_core.runs.rows import filled, options_of
 from qalign_core.runs.tasks import PRESETS, departures, read_task, task_names, task_of
 
@@ -445,3 +447,18 @@ def test_every_subject_of_the_official_mmlu_redux_has_a_hundred_rows():
     problems = read_task(task_of("mmlu-redux:original"), official("mmlu_redux")).problems
     counts = {s: sum(p.extra["subject"] == s for p in problems) for s in SUBJECTS}
     assert counts == dict.fromkeys(SUBJECTS, 100)
+
+
+PACKED = sorted((ASSETS / "results" / "smollm2").glob("*.zip"))
+
+
+@pytest.mark.parametrize("path", PACKED, ids=lambda path: path.stem)
+def test_the_runs_of_a_pretrained_model_are_of_official_rows_and_their_commands_in_the_guide(path):
+    results = unpack(path)
+    header = results.header
+    assert (len(results.records), results.n_missing, header.lm) == (20, 0, "smollm2-135m")
+    assert re.search(r" sha256:[0-9a-f]{64}$", header.source)
+    settings = header.command.partition("--data PATH")[0].replace("qalign evaluate", "")
+    commands = [line for line in GUIDE.replace("\\\n", " ").splitlines() if path.stem in line]
+    asked = set(settings.replace("--", "\n--").split("\n"))
+    assert any(all(each.strip() in command for each in asked) for command in commands), asked
