@@ -333,7 +333,8 @@ export function river(tools) {
       + `reward ${fixed(step.reward)}` : "";
     put(spoken, `${where}: ${textOf(chosen)}. ${passed}${lost}${vote}.`);
     const own = h("b", visible(step.pieces.slice(from, to).join("")));
-    swap(told, h("p.river-text", lead, own),
+    const text = { tabindex: 0, role: "group", aria: "Text of the branch", "data-key": "text" };
+    swap(told, h("p.river-text", text, lead, own),
       h("p", `${where}: ${passed}${lost}${vote}.`), ...stepsLine(chosen));
   }
 
