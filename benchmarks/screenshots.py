@@ -37,6 +37,7 @@ from qalign_core.types import Response
 SIZES = ((1280, 800), (1440, 900), (1920, 1080), (390, 844))
 WHOLE = (1280, 390)
 """The widths at which the whole page is taken too, in light."""
+PHONE = {"width": 390, "height": 844}
 README = ASSETS / "screenshots"
 SETTLED = """() => Promise.all(document.getAnimations().map((a) => a.finished.catch(() => 0)))
     .then(() => document.fonts.ready).then(() => new Promise((done) =>
@@ -99,6 +100,28 @@ def passes(stops: int) -> Prepare:
             if await unsaid.is_visible():
                 await unsaid.click()
             await page.click(".learn-next")
+
+    return prepare
+
+
+def teaches(members: int) -> Prepare:
+    """Opens a room with this many members and lets the class run until all chains are long."""
+
+    async def prepare(page: Any) -> None:
+        await page.goto(f"{page.url.split('?')[0]}room")
+        await page.select_option("#room-lesson", "one-step")
+        await page.click("text=Open the room")
+        await page.wait_for_selector(".room-qr")
+        for _ in range(members):
+            context = await page.context.browser.new_context(viewport=PHONE)
+            member = await context.new_page()
+            await member.goto(page.url)
+            await member.wait_for_selector("h1:has-text('You are number')")
+        await page.keyboard.press("n")
+        await page.wait_for_selector("nav >> text=The class")
+        await page.keyboard.press("Space")
+        drawn = "document.querySelector('.room-chains')?.getAttribute('d').split('L').length"
+        await page.wait_for_function(f"() => {drawn} > {members * 30}", timeout=120_000)
 
     return prepare
 
@@ -173,6 +196,8 @@ def states() -> list[State]:
         State("watch-settings", "tab=watch", beads, clicks("#watch-settings")),
         State("watch-gallery", "tab=watch", beads, clicks("#watch-gallery")),
         State("watch-save", "tab=watch&step=24", beads, clicks("text=Save…")),
+        State("presenter", "tab=watch&step=24&present=1", beads),
+        State("room", "tab=learn", ".learn-list li", teaches(8)),
         State("learn", "tab=learn", ".learn-list li"),
         State("learn-lesson", "lesson=four-ways", ".learn-panel", passes(1)),
         State("compare", "tab=compare", cards),
@@ -261,6 +286,11 @@ async def readme(browser: Any, address: str, only: str) -> None:
         ("watch-phone", "watch", 390, 844, False),
         ("compare-light", "compare", 1280, 800, False),
         ("results-light", "results-in_distribution", 1280, 800, False),
+        ("gallery-light", "watch-gallery", 1280, 800, False),
+        ("lesson-light", "learn-lesson", 1280, 800, False),
+        ("room-light", "room", 1280, 800, False),
+        ("presenter-dark", "presenter", 1280, 720, True),
+        ("save-light", "watch-save", 1280, 800, False),
         ("results-inventory", "results-inventory", 1280, 800, False),
         ("lab-light", "lab-convergence", 1280, 800, False),
         ("lab-worth-light", "lab-worth", 1280, 800, False),

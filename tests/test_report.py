@@ -158,20 +158,22 @@ def test_the_page_of_results_says_the_reports_numbers(
                   ("in_distribution-weak", "mv", 128), ("in_distribution", "wmv_own", 256),
                   ("shifted", "wmv_own", 256), ("long", "wmv_own", 256),
                   (AVERAGE, "wmv", 256), ("inventory", "any", 256),
-                  ("inventory", "wmv", 256)):  # fmt: skip
+                  ("inventory", "wmv", 256), ("inventory", "any", 512),
+                  ("inventory", "wmv", 512)):  # fmt: skip
         value, low, high = (100 * found[place][key] for key in ("difference", "low", "high"))
         one = f"{value:+.1f}" if value > 0 else f"{value:.1f}"
         assert re.search(rf"{re.escape(one)} (points )?\({low:.1f} to {high:.1f}\)", said), place
     at = {(r["set"], r["method"], r["n"]): r for r in shipped["rows"]}
     own = [at[name, "wmv_own", 256]["accuracy"] for name in ("in_distribution", "shifted", "long")]
     assert "{:.1f}, {:.1f} and {:.1f} % of the three sets".format(*(100 * x for x in own)) in said
-    for n in (64, 128, 256):
+    for n in (64, 128, 256, 512):
         rows = [
             [100 * at["inventory", method, n][key] for key in ("accuracy", "low", "high")]
             for method in ("mv", "bon", "wmv", "any", "qalign")
         ]
         cells = [f"{value:.1f} ({low + 1e-9:.0f}-{high + 1e-9:.0f})" for value, low, high in rows]
-        assert re.search(rf"\| {n} samples, \d+ states \| {re.escape(' | '.join(cells))} \|", said)
+        row = re.escape(" | ".join(cells))
+        assert re.search(rf"\| {n} samples, [\d,]+ states \| {row} \|", said)
     for name in ("in_distribution", "shifted", "long"):
         columns = [("mv", 1), *((method, 256) for method in ("mv", "bon", "wmv", "qalign"))]
         rows = [[100 * at[name, *c][key] for key in ("accuracy", "low", "high")] for c in columns]
@@ -185,7 +187,7 @@ def test_on_inventories_the_chain_is_above_the_ceiling_of_every_rule_over_its_sa
 ) -> None:
     found = {(r["set"], r["b"], r["n"]): r for r in shipped["paired"]}
     for other in ("any", "wmv", "bon", "mv", "wmv_own"):
-        for n in (128, 256):
+        for n in (128, 256, 512):
             row = found["inventory", other, n]
             assert row["low"] > 0, (other, n)
     control = found["long", "any", 256]

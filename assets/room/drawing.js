@@ -35,18 +35,18 @@ export function drawQr(rows, link) {
 }
 
 /**
- * Bars with their names and shares, the longest as wide as there is.
+ * Bars with their names and shares; a bar as wide as there is would be the whole.
  * @param {[name: string, n: number][]} bars
+ * @param {number} whole
  * @param {(n: number) => string} says
  * @param {string[]} [right] names that are right
  */
-export function drawBars(bars, says, right = []) {
-  const most = Math.max(1e-9, ...bars.map(([, n]) => n));
+export function drawBars(bars, whole, says, right = []) {
   return h("dl.bars", ...bars.flatMap(([name, n]) => {
     const is = right.includes(name);
     return [
       h(is ? "dt.is" : "dt", visible(name).slice(0, 60), is ? " ✓" : ""),
-      h("dd", h(is ? "i.bar.is" : "i.bar", { style: `--w: ${n / most}` }), h("span", says(n))),
+      h("dd", h(is ? "i.bar.is" : "i.bar", { style: `--w: ${n / whole}` }), h("span", says(n))),
     ];
   }));
 }
@@ -63,8 +63,10 @@ export function drawSaid(ask, said, right) {
     const counts = new Map(said);
     const names = new Map(ask.options);
     const is = names.get(right ?? "");
-    return drawBars(ask.options.map(([value, name]) => [name, counts.get(value) ?? 0]), count,
-      is === undefined ? [] : [is]);
+    const bars = ask.options.map(([value, name]) =>
+      /** @type {[string, number]} */ ([name, counts.get(value) ?? 0]));
+    const whole = Math.max(1, bars.reduce((sum, [, n]) => sum + n, 0));
+    return drawBars(bars, whole, count, is === undefined ? [] : [is]);
   }
   return drawNumbers(said, ask, right);
 }
@@ -200,5 +202,5 @@ const SHARE = 0.3; // of all states in one bin fill the histogram's width
  * @param {string | null} right
  */
 export const drawVotes = (shares, right) =>
-  (shares.length ? drawBars(shares, percent, right === null ? [] : [right])
+  (shares.length ? drawBars(shares, 1, percent, right === null ? [] : [right])
     : h("p.quiet", "no vote yet"));
