@@ -247,7 +247,7 @@ async def test_stop_and_new_problem_say_what_happened(visit, toy_app, name):
     await page.click(f"#{name}-stop")
     await says(page, f"#{name} .q-status", "Nothing is running.")
     if name == "compare":
-        assert await page.get_attribute("#compare-panel .qc", "data-state") == "recorded"
+        await page.wait_for_selector("#compare-panel .qc[data-state=recorded]")
     await page.click(f"#{name}-run")
     await page.wait_for_selector(f"#{name} .q-status[data-state=sampling]")
     await page.click(f"#{name}-new")

@@ -267,7 +267,7 @@ def clause_for(use: str, found: list[Clause]) -> Clause:
 
 def test_that_the_chain_passes_every_rule_over_its_samples_is_said_where_it_does() -> None:
     said = {p.stem: findings(summarise(p).points)[0] for p in results_files()}
-    assert "among 256 samples, so no rule over them can do better" in said.pop("inventory")
+    assert "among 512 samples, so no rule over them can do better" in said.pop("inventory")
     assert said
     assert not [name for name, first in said.items() if "no rule over them" in first]
 
