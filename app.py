@@ -85,12 +85,12 @@ def build_app(runs: Runs | None = None, trace: Path | None = None) -> gr.Blocks:
         with gr.Tabs():
             with _page("Watch"):
                 watched = build_watch_page(runs, demo, trace)
-            with _page("Compare") as looked_at:
-                build_compare_page(runs, demo, looked_at, watched)
+            with _page("Compare") as tab:
+                build_compare_page(runs, demo, _first_look(tab), watched)
             with _page("Lab"):
                 build_lab_page(demo, panel)
-            with _page("Results") as looked_at:
-                build_results_page(looked_at, panel)
+            with _page("Results") as tab:
+                build_results_page(_first_look(tab), panel)
             with _page("Learn"):
                 build_learn_page()
                 build_guide()
@@ -100,13 +100,18 @@ def build_app(runs: Runs | None = None, trace: Path | None = None) -> gr.Blocks:
 
 
 @contextmanager
-def _page(name: str) -> Iterator[gr.State]:
-    """A page whose link names it; the state changes when a visitor first looks at it."""
+def _page(name: str) -> Iterator[gr.Tab]:
+    """A page whose link names it."""
     with gr.Tab(name, id=name.lower(), elem_id=f"tab-{name.lower()}") as tab:
-        looked_at = gr.State(False)
-        yield looked_at
+        yield tab
     tab.select(None, js=f"() => QAlignShell.page('{name.lower()}')")
+
+
+def _first_look(tab: gr.Tab) -> gr.State:
+    """What changes when a visitor first looks at a page."""
+    looked_at = gr.State(False)
     tab.select(lambda: True, None, looked_at, show_progress="hidden", api_visibility="private")
+    return looked_at
 
 
 def launch_options(runs: Runs | None = None) -> dict[str, object]:

@@ -489,6 +489,7 @@ async def test_a_press_on_a_branch_of_the_tree_goes_to_its_steps_and_keys_go_alo
     ).replace("<eos>", "")
     # the same as a table, for whoever does not see it
     await page.get_by_text("The same as a table").click()
+    await page.locator(".qp-river-table tbody tr").first.wait_for()
     rows = await page.locator(".qp-river-table tbody tr").all_inner_texts()
     assert len(rows) == min(30, len({s.response.tokens for s in parsed.states}))
     assert rows[0].split("\t")[3] == str(most)
