@@ -5,14 +5,11 @@ from __future__ import annotations
 import shlex
 
 import pytest
-from test_gallery import ENTRIES, facts
+from test_gallery import EMBEDDED, ENTRIES, facts
 
 from qalign_core.cli import main
-from qalign_core.runs.trace import load_trace
 
-PRETRAINED = [
-    name for name, entry in ENTRIES.items() if load_trace(entry.path).header.lm != "embedded"
-]
+PRETRAINED = [name for name in ENTRIES if name not in EMBEDDED]
 
 
 @pytest.mark.parametrize("name", PRETRAINED)
