@@ -21,8 +21,10 @@ import pytest
 from components.session.drawing import draw_run
 from components.session.runs import Runs
 from qalign_core import load_language_model, load_reward_model, load_trace, registry
+from qalign_core.assets import ASSETS
 from qalign_core.chain.cost import reads_on
 from qalign_core.cli import main
+from qalign_core.rewards.classifier import HFRewardModel
 from qalign_core.run import Limits, Run
 from qalign_core.runs.folder import run_of, run_set
 from qalign_core.runs.problem_sets import Problem, problem_line
@@ -188,6 +190,19 @@ async def test_on_the_pages(expected: str, page: str) -> None:
     trace = parse_trace(text)
     assert fingerprint(trace) == expected
     assert fingerprint(trace, WHOLE) == fingerprint(await drawn(wanted), WHOLE)
+
+
+@pytest.mark.parametrize(("rm", "run"), [("rm", "watch"), ("inventory-rm", "beyond")])
+async def test_a_reward_has_the_same_bits_whatever_was_read_before(rm: str, run: str) -> None:
+    trace = load_trace(ASSETS / "runs" / f"{run}.jsonl")
+    texts = [step.proposal.response for step in trace.steps] + [s.response for s in trace.pool[:64]]
+    rng, found = random.Random(0), list[list[float]]()
+    for k in range(3):  # what is kept of the texts before decides where each is read on
+        fresh = HFRewardModel.from_pretrained(ASSETS / "models" / rm)
+        order = rng.sample(range(len(texts)), len(texts)) if k else list(range(len(texts)))
+        scored = {i: await fresh.score(trace.header.prompt, texts[i]) for i in order}
+        found.append([scored[i] for i in range(len(texts))])
+    assert found[0] == found[1] == found[2]
 
 
 async def test_another_seed_and_a_cost_that_a_cache_decides_have_another_hash(

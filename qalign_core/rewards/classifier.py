@@ -47,7 +47,7 @@ class _PrefixScorer(_Scorer):
 
     def __init__(self, model: Any, *, window: int, cache_bytes: int, **options: Any) -> None:
         super().__init__(None, **options)
-        self.net = LlamaNet(model, 1, window, joint=True)
+        self.net = LlamaNet(model, 1, window)
         self._weight = model.score.weight.detach()[0].float()
         self._pad = model.config.pad_token_id
         net = self.net

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from qalign_core.models.local.rows import KVNet, Plan, attend, attend_jointly, sliding_window
+from qalign_core.models.local.rows import KVNet, Plan, attend, sliding_window
 
 PACK_FROM = 2**17  # weights; smaller matrices take less time than the call of a packed product
 LLAMA_SHAPED = ("llama", "mistral", "qwen2", "qwen3")
@@ -75,13 +75,12 @@ class LlamaNet(KVNet):
 
     Args:
         model: a transformers model whose decoder is Llama-shaped, in float32.
-        joint: only ever read in, never decode: attention in one product a head (reward models).
 
     Raises:
         ValueError: the model is of another shape.
     """
 
-    def __init__(self, model: Any, rows: int, window: int, *, joint: bool = False) -> None:
+    def __init__(self, model: Any, rows: int, window: int) -> None:
         if not self.fits(model, window):
             raise ValueError("not Llama-shaped")
         decoder, config = model.base_model, model.config
@@ -89,7 +88,6 @@ class LlamaNet(KVNet):
         super().__init__(rows, window, embed.device, embed.dtype)
         head_dim = decoder.layers[0].self_attn.head_dim
         n_kv, n_heads = config.num_key_value_heads, config.num_attention_heads
-        self._attend = attend_jointly if joint else attend
         self._n_kv, self._group, self._head_dim = n_kv, n_heads // n_kv, head_dim
         self._eps, self._scale = config.rms_norm_eps, head_dim**-0.5
         self._embed = embed
@@ -177,7 +175,7 @@ class LlamaNet(KVNet):
             torch.view_as_complex(qkv.view(m, n_kv, group + 2, d // 2, 2)).mul_(rope)
             self._write(layer, plan, qkv[:, :, group], qkv[:, :, group + 1])
             k, v = self._attended(layer, plan)
-            mixed = self._attend(qkv[:, :, :group], k, v, plan.mask, self._scale)
+            mixed = attend(qkv[:, :, :group], k, v, plan.mask, self._scale)
             x = w_o(mixed.reshape(m, -1), x)
             gate, up = w_gate_up(self._unit(x)).chunk(2, -1)
             x = w_down(functional.silu(gate).mul_(up), x)

@@ -272,12 +272,3 @@ def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, scale: float) -> Tenso
 def _attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, scale: float) -> Tensor:
     scores = torch.baddbmm(mask, q, k, alpha=scale)
     return torch.bmm(torch.softmax(scores, -1), v)
-
-
-def attend_jointly(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, scale: float) -> Tensor:
-    """`attend` for m tokens of one row in one product a head: faster, and rounded otherwise."""
-    m, n_kv, group, d = q.shape
-    joined = q.transpose(0, 1).reshape(n_kv, m * group, d)
-    mask = mask.expand(m, group, -1).reshape(1, m * group, -1)
-    out = _attend(joined, k[0], v[0], mask, scale)
-    return out.view(n_kv, m, group, -1).transpose(0, 1)
