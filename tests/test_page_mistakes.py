@@ -187,6 +187,15 @@ async def test_the_problem_set_of_results_is_in_its_link_and_its_numbers_lead_on
     assert (await page.text_content("#results-problems")).strip() == ""
 
 
+async def test_a_link_leads_to_its_page_though_the_address_has_followed_the_player(visit, toy_app):
+    page = await visit(f"{toy_app}?tab=lab", reduced=True)
+    await page.click("#tab-watch-button")
+    await page.evaluate("document.querySelector('#watch-player .qp').qalign.seek(3)")
+    await shows(page, "!location.search.includes('lab')")
+    await page.evaluate("QAlignShell.open()")  # on a busy machine it comes so late
+    await page.wait_for_selector("#tab-lab-button[aria-selected=true]")
+
+
 async def test_the_focus_stays_on_a_bead_that_is_drawn_anew(visit):
     page = await visit(standalone(toy_trace(), options="autoplay: false"))
     await page.evaluate("api.seek(32)")

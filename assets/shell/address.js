@@ -1,14 +1,19 @@
 /* The address bar follows the open page: it has that page's state, and no other's. */
-import { linkTo, partsOf } from "./links.js";
+import { linkTo, pageOf, partsOf } from "./links.js";
 
 /** @typedef {import("./links.js").Page} Page */
 /** @typedef {import("./links.js").Parameters} Parameters */
 
 const PACE = 500; // ms: browsers throttle more than two changes a second or so
-const parts = partsOf(new URLSearchParams(window.location.search));
+const query = new URLSearchParams(window.location.search);
+const parts = partsOf(query);
 /** @type {Page} */
-let open = "watch";
+let open = pageOf(query) ?? "watch";
 let waiting = 0;
+
+/** The page that the link named, if any: the address has followed the player by the time that it is
+    turned to. */
+export const linkedPage = pageOf(query);
 
 /** What the link said of Watch when it was opened. */
 export const opened = { ...parts.watch };

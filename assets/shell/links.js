@@ -11,17 +11,16 @@ export const PRESENT = "present";
 /** What belongs to no page. */
 const SHARED = ["__theme", LESSON, STOP, PRESENT];
 
-/** @typedef {"watch" | "compare" | "lab" | "results" | "learn"} Page */
+const PAGES = /** @type {const} */ (["watch", "compare", "lab", "results", "learn"]);
+
+/** @typedef {(typeof PAGES)[number]} Page */
 /** @typedef {Record<string, string>} Parameters */
 
 /**
- * The page that a link names, if that can be one.
+ * The page that a link names, if it is one.
  * @param {URLSearchParams} query
  */
-export function pageOf(query) {
-  const name = query.get(PAGE) ?? "";
-  return /^[a-z]+$/.test(name) ? name : null;
-}
+export const pageOf = (query) => PAGES.find((name) => name === query.get(PAGE)) ?? null;
 
 /**
  * What a link says of each page; a run belongs to Compare where the link names that page, and

@@ -1,6 +1,6 @@
 /* What belongs to the pages and not to the player: the settings drawer, the address bar, the status
    line, and the notice that settings have changed. */
-import { amend, link, opened, remember, turnTo } from "./address.js";
+import { amend, link, linkedPage, opened, remember, turnTo } from "./address.js";
 import {
   copyLink,
   downloadTrace,
@@ -13,7 +13,7 @@ import { betaSlider } from "./beta.js";
 import { diagnostics, enough } from "./diagnostics.js";
 import { closeFromOutside, onOpened, showDrawer } from "./drawer.js";
 import { follow, listen } from "./glossary.js";
-import { RUN, SET, STEP, named, namesRun, pageOf, stepOf } from "./links.js";
+import { RUN, SET, STEP, named, namesRun, stepOf } from "./links.js";
 import { QAlignPresenter } from "../presenter/presenter.js";
 import { put } from "../dom.js";
 
@@ -227,8 +227,7 @@ export const QAlignShell = {
   /** Open the page that the link names, and the glossary if it does. */
   open() {
     follow();
-    const name = pageOf(new URLSearchParams(window.location.search));
-    if (name) openPage(name);
+    if (linkedPage) openPage(linkedPage);
   },
   page: turnTo,
   /** The run of the gallery that the link names. */
