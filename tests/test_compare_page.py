@@ -351,7 +351,7 @@ async def test_compare_takes_watchs_problem_until_it_is_asked_for_another(
     await watch("Tom has 2 eggs. How many?")
     await page.wait_for_function(f"{shown} === 'Tom has 2 eggs. How many?'")
     assert not await page.locator("#compare-panel .qc-card").first.is_visible()
-    assert await page.evaluate("QAlignShell.link()") == link
+    await page.wait_for_function("link => QAlignShell.link() === link", arg=link)
     await page.click("#compare-run")
     await page.wait_for_selector("#compare-panel .qc[data-state=done] .qc-card >> nth=3")
     assert await page.evaluate(shown) == "Tom has 2 eggs. How many?"

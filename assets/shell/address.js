@@ -10,25 +10,29 @@ const parts = partsOf(query);
 /** @type {Page} */
 let open = pageOf(query) ?? "watch";
 let waiting = 0;
+let followed = false; // until then the link is what the server reads the pages' states from
 
-/** The page that the link named, if any: the address has followed the player by the time that it is
-    turned to. */
+/** What the link said when it was opened: the page, if it named one, and Watch's state. */
 export const linkedPage = pageOf(query);
-
-/** What the link said of Watch when it was opened. */
 export const opened = { ...parts.watch };
 
 /** The address of the open page as it is. */
 export const link = () => linkTo(window.location.href, open, parts);
 
 function follow() {
-  if (waiting) return;
+  if (waiting || !followed) return;
   waiting = window.setTimeout(() => {
     waiting = 0;
     if (link() !== window.location.href) {
       window.history.replaceState(window.history.state, "", link());
     }
   }, PACE);
+}
+
+/** The pages have been asked for: the address follows from now on, from the page of the link. */
+export function begin() {
+  followed = true;
+  turnTo(linkedPage ?? open);
 }
 
 /**

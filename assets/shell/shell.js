@@ -1,6 +1,6 @@
 /* What belongs to the pages and not to the player: the settings drawer, the address bar, the status
    line, and the notice that settings have changed. */
-import { amend, link, linkedPage, opened, remember, turnTo } from "./address.js";
+import { amend, begin, link, linkedPage, opened, remember, turnTo } from "./address.js";
 import {
   copyLink,
   downloadTrace,
@@ -227,6 +227,7 @@ export const QAlignShell = {
   /** Open the page that the link names, and the glossary if it does. */
   open() {
     follow();
+    begin();
     if (linkedPage) openPage(linkedPage);
   },
   page: turnTo,
