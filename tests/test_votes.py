@@ -34,6 +34,17 @@ def test_a_vote_is_majority_vote():
         assert won == int(decision.answer)  # small whole numbers: many ties down to the last one
 
 
+@pytest.mark.parametrize("n", range(2, 9))
+def test_an_answer_that_came_first_wins_a_vote_that_is_tied_in_all_else(n):
+    rng = np.random.default_rng(n)
+    answer = rng.integers(-1, 3, (100, n))
+    won = vote(answer, np.ones(answer.shape), np.zeros(answer.shape), 3)  # as without a reward
+    for one, row in zip(won, answer.tolist(), strict=True):
+        voters = [a for a in row if a >= 0]
+        most = [a for a in voters if voters.count(a) == max(map(voters.count, voters))]
+        assert one == (most[0] if most else -1)
+
+
 def test_votes_do_not_depend_on_their_company():
     rng = np.random.default_rng(6)
     answer, reward = rng.integers(-1, 4, (50, 9)), rng.normal(size=(50, 9))

@@ -30,13 +30,11 @@ def vote(answer: Array, weight: Array, reward: Array, n_answers: int) -> Array:
         answer, weight, reward: of the voters, shape [k, n].
         n_answers: how many answers there are.
     """
-    if n_answers == 0:
-        return np.full(len(answer), -1)
-    voters = _totals(answer, np.ones_like(weight), n_answers)
-    votes = np.where(voters > 0, _totals(answer, weight, n_answers), -1.0)
-    best = votes.max(axis=1, keepdims=True)
-    rewards, first = _totals(answer, reward, n_answers), _firsts(answer, n_answers)
-    return np.where(best[:, 0] < 0, -1, winner(votes, rewards, -first))
+    rows, place = np.arange(len(answer))[:, None], answer + 1
+    # each voter has the numbers of their answer, so that the first of them stands for it
+    votes = np.where(answer < 0, -1.0, _totals(answer, weight, n_answers)[rows, place])
+    rewards = _totals(answer, reward, n_answers)[rows, place]
+    return np.asarray(answer[rows[:, 0], winner(votes, rewards)])
 
 
 def least_risk(answer: Array, weight: Array, reward: Array, utility: Array) -> Array:
@@ -47,28 +45,21 @@ def least_risk(answer: Array, weight: Array, reward: Array, utility: Array) -> A
         utility: `u(y, y')` of all pairs of texts, shape [texts, texts].
     """
     n_texts = len(utility)
-    drawn = _totals(answer, np.ones_like(weight), n_texts) > 0
-    expected = np.where(drawn, _totals(answer, weight, n_texts) @ utility.T, -np.inf)
+    drawn, weights, rewards = (
+        _totals(answer, values, n_texts)[:, 1:] for values in (np.ones_like(weight), weight, reward)
+    )
+    expected = np.where(drawn > 0, weights @ utility.T, -np.inf)
     own = np.full(expected.shape, -np.inf)
     np.maximum.at(own, (np.arange(len(answer))[:, None], answer), reward)
-    return winner(expected, _totals(answer, reward, n_texts) @ utility.T, own)
-
-
-def _firsts(answer: Array, n_answers: int) -> Array:
-    """The place at which each answer first appears, n if it never does, shape [k, answers]."""
-    k, n = answer.shape
-    first = np.full((k, n_answers + 1), n)  # column n_answers, the last, collects the abstentions
-    first[np.arange(k)[:, None], answer[:, ::-1]] = np.arange(n)[::-1]  # the last written stays
-    return first[:, :n_answers]
+    return winner(expected, rewards @ utility.T, own)
 
 
 def _totals(answer: Array, values: Array, n_answers: int) -> Array:
-    """The sum of the values of each answer, shape [k, answers]; abstentions are left out."""
+    """The sum of the values of each answer, shape [k, 1 + answers]: of the abstentions first."""
     k = len(answer)
-    # column n_answers collects the abstentions
-    cell = np.where(answer < 0, n_answers, answer) + (n_answers + 1) * np.arange(k)[:, None]
+    cell = answer + 1 + (n_answers + 1) * np.arange(k)[:, None]
     sums = np.bincount(cell.ravel(), values.ravel(), minlength=k * (n_answers + 1))
-    return sums.reshape(k, n_answers + 1)[:, :n_answers]
+    return sums.reshape(k, n_answers + 1)
 
 
 def winner(*keys: Array) -> Array:
@@ -78,5 +69,4 @@ def winner(*keys: Array) -> Array:
         values = np.where(tied, key, -np.inf)
         best = values.max(axis=-1, keepdims=True)
         tied = values >= best - ROUNDING * np.abs(best)
-    found: Array = tied.argmax(axis=-1)
-    return found
+    return np.asarray(tied.argmax(axis=-1))
