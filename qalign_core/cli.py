@@ -19,9 +19,10 @@ from typing import Any
 from tqdm import tqdm
 
 from qalign_core.analysis.comparisons import Comparison, full_cut, outcomes
-from qalign_core.analysis.curves import Difference, Point, curves
+from qalign_core.analysis.curves import Difference, Point, curves, difference
 from qalign_core.analysis.diagnostics import acceptance, acceptance_of
-from qalign_core.analysis.tuning import tune_beta
+from qalign_core.analysis.sharpness import Sharpness, tune_alpha
+from qalign_core.analysis.tuning import Tuned, tune_beta
 from qalign_core.assets import ASSETS
 from qalign_core.errors import InvalidSetting, InvalidTask, QAlignError, on_disk
 from qalign_core.export.page import page
@@ -59,7 +60,7 @@ from qalign_core.runs.tasks import (
     task_of,
 )
 from qalign_core.runs.trace import TraceFile, end_line, open_trace, trace_text
-from qalign_core.types import ScoredResponse, Step, Trace
+from qalign_core.types import Cost, ScoredResponse, Step, Trace
 
 Models = tuple[LanguageModel, RewardModel]
 
@@ -177,7 +178,15 @@ def _parser() -> argparse.ArgumentParser:
     tune = commands.add_parser("tune", help="the beta at which a share of proposals is accepted")
     _model_options(tune)
     _problem_options(tune)
-    _run_options(tune, leave_out=("beta", "chains", "pool", "matched", "burn_in"))
+    _run_options(tune, leave_out=("alpha", "beta", "chains", "pool", "matched", "burn_in"))
+    tune.add_argument(
+        "--alpha",
+        dest="alphas",
+        nargs="+",
+        default=["1"],
+        metavar="FLOAT",
+        help="sharpness; of several, each at its own beta, which is right most often (default: 1)",
+    )
     tune.add_argument("--target", type=float, default=0.5, help="share of changed proposals")
     tune.add_argument("--prompts", type=int, default=32, help="problems, from the end of the set")
     tune.add_argument("--start", type=float, default=1.0, help="first beta")
@@ -805,33 +814,51 @@ def _percent(found: Point | Difference, form: str) -> str:
 
 
 async def _tune(options: argparse.Namespace) -> None:
-    given = Run.read({"prompt": "-", **_given(options)})
+    said = {"prompt": "-", **_given(options)}
+    given, *others = [Run.read({**said, "alpha": alpha}) for alpha in options.alphas]
     if options.prompt is not None:
-        prompts = [options.prompt]
+        problems = [Problem("prompt", options.prompt, given.reference, given.extractor)]
     else:
         check_count("--prompts", options.prompts, 1)
         # from the end: an evaluation of the first problems is not tuned on them
-        problems = _set(options, options.task).problems[-options.prompts :]
-        prompts = [problem.prompt for problem in problems]
+        problems = [*_set(options, options.task).problems[-options.prompts :]]
     models = _models(options)
-    print(f"tuning on {len(prompts)} prompts, {given.steps} proposals each", file=sys.stderr)
-    target, start = options.target, options.start
-    tuned = await tune_beta(
-        *models,
-        prompts,
-        target=target,
-        start=start,
-        alpha=given.alpha,
-        steps=given.steps,
-        seed=given.seed,
-    )
+    print(f"tuning on {len(problems)} prompts, {given.steps} proposals each", file=sys.stderr)
+    how: Any = {name: getattr(options, name) for name in ("target", "start")}
+    how |= {"steps": given.steps, "seed": given.seed}
+    meter = header_of(*models, given).meter
+    if others:
+        alphas = [run.alpha for run in (given, *others)]
+        tried = await tune_alpha(*models, problems, alphas, **how)
+        spent = _print_alphas(tried)
+    else:
+        prompts = [each.prompt for each in problems]
+        tuned = await tune_beta(*models, prompts, alpha=given.alpha, **how)
+        spent = tuned.cost
+        _print_beta(tuned)
+    print(f"cost {meter.price(spent):.3g} {meter.unit}, the prompts not counted")
+
+
+def _print_beta(tuned: Tuned) -> None:
     print(f"beta {tuned.beta:.3g}, 95% band {tuned.low:.3g} to {tuned.high:.3g}")
     print(
         f"acceptance {tuned.acceptance:.0%} of proposals that differ from the state, "
         f"{tuned.overall:.0%} of all; rounds at {', '.join(f'{b:.3g}' for b in tuned.rounds)}"
     )
-    meter = header_of(*models, given).meter
-    print(f"cost {meter.price(tuned.cost):.3g} {meter.unit}, the prompts not counted")
+
+
+def _print_alphas(tried: Sequence[Sharpness]) -> Cost:
+    """A line a sharpness, and the one that is right most often; the tokens spent on all."""
+    for each in tried:
+        beta = f"beta {each.tuned.beta:.3g}, " if each.tuned else ""
+        print(f"alpha {each.alpha:g}: {beta}right {_percent(each.right, '.1f')}")
+    best = max(tried, key=lambda each: each.right.value)  # the least sharp among equals
+    others = [each for each in tried if each is not best]
+    for each in others:
+        gap = _percent(difference(best.right, each.right), "+.1f")
+        print(f"alpha {best.alpha:g} - alpha {each.alpha:g}: {gap} points, paired")
+    print(f"best: alpha {best.alpha:g}")
+    return sum((each.cost for each in tried), Cost())
 
 
 async def _export(options: argparse.Namespace) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import itertools
 import json
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -16,10 +16,11 @@ from hypothesis import strategies as st
 from scipy.stats import chisquare
 from toys import PROMPT, ToyLM
 
-from qalign_core import run_chain, weighted_majority_vote
+from qalign_core import majority_vote, run_chain, weighted_majority_vote
 from qalign_core.analysis.comparisons import Comparison, full_cut, outcomes
 from qalign_core.analysis.curves import curves
 from qalign_core.analysis.record import draws_of
+from qalign_core.analysis.sharpness import tune_alpha
 from qalign_core.analysis.tuning import kl_from_base, propose, tune_beta
 from qalign_core.chain.kernel import log_acceptance
 from qalign_core.chain.sampling import sample_iid
@@ -367,6 +368,61 @@ async def test_tuning_knows_the_factor_and_says_where_beta_decides_nothing():
     assert tuned.acceptance == pytest.approx(0.4, abs=0.02)
     with pytest.raises(InvalidSetting, match="beta decides nothing"):
         await tune_beta(LM, NOTHING, "x", alpha=2.0, steps=16)
+
+
+@dataclass(frozen=True)
+class Known:
+    """A problem whose right answer is a whole text."""
+
+    prompt: str
+    right: str | None
+    extractor = "text"
+    extract = staticmethod(str)
+
+    def is_right(self, answer):
+        return None if self.right is None else answer == self.right
+
+
+LIKELIEST = LM.support[int(np.argmax(LM.probabilities))].text
+KNOWN = [Known("x", LIKELIEST), Known("y", "no such text")]
+
+
+@pytest.mark.parametrize("rm", [RM, NOTHING], ids=REWARDS)
+async def test_each_sharpness_is_tried_at_its_own_beta_by_the_vote_of_further_chains(rm):
+    tried = await tune_alpha(LM, rm, KNOWN, [1.5, 1, 1.5], target=0.4, steps=48, seed=3)
+    assert [each.alpha for each in tried] == [1.0, 1.5]
+    for each in tried:
+        beta = 1.0
+        if rm is RM:
+            assert each.tuned == await tune_beta(
+                LM, RM, ["x", "y"], target=0.4, alpha=each.alpha, steps=48, seed=3
+            )
+            beta = each.tuned.beta
+        else:
+            assert each.tuned is None
+        for place, problem in enumerate(KNOWN):
+            chain = run_chain(LM, rm, problem.prompt, beta=beta, alpha=each.alpha, steps=48,
+                              seed=9, chain=place)  # fmt: skip
+            states = [step.state async for step in chain][12:]
+            won = majority_vote(states, str).answer
+            assert each.right.each[place] == (won == problem.right)
+
+
+async def test_a_sharpness_is_not_tried_without_right_answers_or_below_one():
+    with pytest.raises(InvalidSetting, match="needs problems with right answers"):
+        await tune_alpha(LM, RM, [Known("x", None)], [1, 2])
+    with pytest.raises(InvalidSetting, match="alpha must be"):
+        await tune_alpha(LM, RM, KNOWN, [0.5])
+
+
+def test_the_command_tells_of_each_sharpness_and_which_is_best(capsys):
+    command = "tune --task shifted --rm none --prompts 2 --steps 8 --max-new-tokens 12 --alpha 4 1"
+    assert main(command.split()) == 0
+    told = capsys.readouterr().out.splitlines()
+    assert [line.split(":")[0] for line in told[:2]] == ["alpha 1", "alpha 4"]
+    assert told[2].endswith(" points, paired")
+    assert told[2].split(" - ")[0] == told[3].removeprefix("best: ")
+    assert told[4].startswith("cost ")
 
 
 def test_the_distance_from_the_base_counts_the_sharpness():

@@ -5,7 +5,7 @@
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -18,7 +18,7 @@ from qalign_core.chain.merging import gather
 from qalign_core.decide.arrays import softmax
 from qalign_core.decide.rules import effective_sample_size
 from qalign_core.errors import InvalidSetting
-from qalign_core.protocols import LanguageModel, RewardModel
+from qalign_core.protocols import AnswerExtractor, LanguageModel, RewardModel
 from qalign_core.run import check_beta, check_count
 from qalign_core.types import Array, Cost, Trace, TraceHeader
 
@@ -219,20 +219,49 @@ async def propose(
     Raises:
         InvalidSetting, InvalidPrompt, ModelContractError, InvalidReward.
     """
-    header = TraceHeader(beta=beta, alpha=alpha)
+    header = TraceHeader(beta=beta, alpha=alpha, steps=steps)
+    unread = [(None, _unknown)] * len(prompts)
+    draws, spent = await walk(lm, rm, prompts, unread, header=header, seed=seed)
+    proposals = proposals_of(draws, first=steps // 4 + 1)
+    assert proposals is not None, "every chain has made steps"
+    return proposals, spent
+
+
+Reader = tuple[AnswerExtractor | None, Callable[[str], bool | None]]
+"""How the answers to a prompt are read, and which are right, as `record_of` takes them."""
+
+
+def _unknown(text: str) -> None:
+    """Whether a text is right, of which nobody asks."""
+
+
+async def walk(
+    lm: LanguageModel,
+    rm: RewardModel,
+    prompts: Sequence[str],
+    readers: Sequence[Reader],
+    *,
+    header: TraceHeader,
+    seed: int,
+) -> tuple[Draws, Cost]:
+    """Run a chain a prompt, all at once, as a header says; what they drew, and the tokens spent."""
 
     async def one(place: int) -> Record:
         chain = run_chain(
-            lm, rm, prompts[place], beta=beta, alpha=alpha, steps=steps, seed=seed, chain=place
+            lm,
+            rm,
+            prompts[place],
+            beta=header.beta,
+            alpha=header.alpha,
+            steps=header.steps,
+            seed=seed,
+            chain=place,
         )
-        trace = Trace.collect([step async for step in chain], header)
-        return record_of(trace, None, lambda text: None)
+        return record_of(Trace.collect([step async for step in chain], header), *readers[place])
 
     records = tuple(await gather(*map(one, range(len(prompts)))))
     spent = (Cost(*record.chain_cost.sum(axis=0).tolist()) for record in records)
-    proposals = proposals_of(Draws(header, records), first=steps // 4 + 1)
-    assert proposals is not None, "every chain has made steps"
-    return proposals, sum(spent, Cost())
+    return Draws(header, records), sum(spent, Cost())
 
 
 def proposals_of(draws: Draws, first: int = 1) -> Proposals | None:
