@@ -19,6 +19,7 @@ from components.common.evaluated import (
     FOLDER,
     Summary,
     beside,
+    beside_the_papers,
     brief,
     results_files,
     summarise,
@@ -296,6 +297,25 @@ def test_every_clause_of_the_advice_follows_from_the_shipped_results() -> None:
     assert f"{median(ratios):.0f} times as long" in found[0].because
     assert rare.lab == "#lab-section-worth"
     assert f'href="{rare.lab}"' in advice(results_files())
+    assert "sharp" not in advice(results_files(sharper=True))  # the advice is on the paper's target
+
+
+def test_a_sharper_chain_stands_beside_that_of_the_paper_on_the_page_and_in_the_docs() -> None:
+    said = (FOLDER.parents[1] / "docs/sharper.md").read_text("utf-8").replace("**", "")
+    for name in ("in distribution", "shifted", "long"):
+        path = FOLDER / f"{name.replace(' ', '_')}-sharp.zip"
+        found, d = summarise(path), beside_the_papers(path)
+        assert d is not None
+        value, low, high = (f"{100 * x + 1e-9:.1f}" for x in (d.value, d.low, d.high))
+        mine = next(p for p in found.points if (p.method, p.n) == ("qalign", 32))
+        at = f"{100 * mine.value:.1f} ({100 * mine.low:.0f}-{100 * mine.high:.0f})"
+        row = f"| {name} | {at} | {100 * (mine.value - d.value):.1f} ("
+        assert row in said
+        assert f" | {value} ({low} to {high}) | " in said[said.index(row) :].split("\n")[0]
+        shown = findings_html(found.points, found.settings, d)
+        assert "QAlign of sharpness 4 is not told apart from QAlign of sharpness 1" in shown
+    for other in ("shifted", "shifted-power"):
+        assert beside_the_papers(FOLDER / f"{other}.zip") is None
 
 
 def test_the_advice_turns_where_the_results_do() -> None:

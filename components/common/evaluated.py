@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
-from qalign_core.analysis.curves import NARROW, Difference, Point, Verdict, curves
+from qalign_core.analysis.curves import (
+    NARROW,
+    Difference,
+    Point,
+    Verdict,
+    curves,
+    difference,
+    level_n,
+)
 from qalign_core.analysis.diagnostics import Acceptance, acceptance_of
 from qalign_core.assets import ASSETS
 from qalign_core.export.words import signed
@@ -110,6 +118,31 @@ def beside(path: Path) -> dict[str, Path]:
     alike = () if variant_of(path) in SHARPER else results_files(path.parent)
     found = [p for p in alike if task_of(p) == task_of(path)]
     return {f"{variant_of(p) or 'usual'} reward model": p for p in found}
+
+
+def beside_the_papers(path: Path) -> Difference | None:
+    """QAlign minus QAlign of sharpness 1, on the same problems at the same compute.
+
+    Of a set with a reward whose target is sharper; None of others, and where there is no chain of
+    sharpness 1 with these models and this beta. At the largest budget that its chain has spent.
+
+    Raises:
+        QAlignError: a results file cannot be read.
+    """
+    found, plain = summarise(path), path.with_name(f"{task_of(path)}.zip")
+    n = level_n(found.points)
+    if found.settings.alpha == 1 or not found.settings.rewarded or not plain.exists() or n is None:
+        return None
+    usual, ids = unpack(plain), [record.id for record in found.draws.records]
+    same = replace(usual, records=tuple(r for r in usual.records if r.id in ids))
+    one, other = ((h.lm, h.rm, h.beta, h.task) for h in (usual.header, found.settings))
+    if one != other or [record.id for record in same.records] != ids:
+        return None
+    ours, theirs = (
+        next(p for p in points if (p.method, p.n) == ("qalign", n))
+        for points in (found.points, curves(same, ns=[n]))
+    )
+    return difference(ours, theirs)
 
 
 MARGIN = f"±{100 * NARROW:.0f} points"

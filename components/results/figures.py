@@ -317,8 +317,10 @@ def level_n(points: Sequence[Point]) -> int | None:
     return max(level, default=None)
 
 
-def findings_html(points: Sequence[Point], settings: SetHeader) -> str:
-    """The findings as a list."""
+def findings_html(
+    points: Sequence[Point], settings: SetHeader, sharper: Difference | None = None
+) -> str:
+    """The findings as a list; `sharper` is QAlign minus QAlign of sharpness 1."""
     said = findings(points, names_of(settings.open_ended))
     if settings.alpha != 1:
         without = "" if settings.rewarded else "There is no reward here, so no best of n. "
@@ -326,6 +328,11 @@ def findings_html(points: Sequence[Point], settings: SetHeader) -> str:
             0,
             f"{without}QAlign and the weighted vote aim at sharpness {number(settings.alpha)}; the "
             "majority vote is over samples of the model as it is, sharpness 1.",
+        )
+    if sharper is not None:
+        said.append(
+            f"On the same problems at the compute of {sharper.n} samples QAlign of sharpness "
+            f"{number(settings.alpha)} {standing(sharper)} QAlign of sharpness 1: {gap(sharper)}."
         )
     items = "".join(f"<li>{html.escape(text)}</li>" for text in said)
     return f'<ul class="qr-said">{items}</ul>'

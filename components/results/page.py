@@ -12,7 +12,14 @@ from urllib.parse import parse_qsl
 
 import gradio as gr
 
-from components.common.evaluated import FOLDER, beside, results_files, summarise, title_of
+from components.common.evaluated import (
+    FOLDER,
+    beside,
+    beside_the_papers,
+    results_files,
+    summarise,
+    title_of,
+)
 from components.common.folding import fold
 from components.common.saving import save_line
 from components.results.advice import advice_html
@@ -87,7 +94,7 @@ def advice(files: Sequence[Path]) -> str:
             found = summarise(path)
         except QAlignError:  # it is said where that set is chosen
             continue
-        if found.settings.open_ended:
+        if found.settings.open_ended or found.settings.alpha != 1:
             continue
         task, _, model = path.stem.partition("-")
         named = IN_A_SENTENCE.get(task, f"“{task.replace('_', ' ')}”")
@@ -102,6 +109,7 @@ def show(path: Path) -> list[Any]:
     """Everything of one set: figure, findings, tables, more figures and facts."""
     try:
         found, betas = summarise(path), betas_of(path)
+        sharper = beside_the_papers(path)
         others = {name: summarise(other).points for name, other in beside(path).items()}
     except QAlignError as error:
         note = f'<p class="qc-sub">{html.escape(str(error))}</p>'
@@ -115,7 +123,7 @@ def show(path: Path) -> list[Any]:
     several = len(others) > 1
     return [
         error_figure({"": points}, settings),
-        missing + findings_html(points, settings),
+        missing + findings_html(points, settings, sharper),
         points_table(points, settings) + differences_html(points, settings),
         proxy_figure(points, settings) if settings.rewarded else None,
         beta_figure(betas, points, settings) if betas else None,
