@@ -9,7 +9,7 @@ from collections import Counter
 
 import pytest
 from browser import standalone
-from traces import HOSTILE, hostile_trace, long_trace, numbers, toy_trace
+from traces import HOSTILE, hostile_trace, long_trace, numbers, sharper_trace, toy_trace
 
 from qalign_core.decide.answers.extraction import extract_number
 from qalign_core.errors import InvalidTrace
@@ -64,6 +64,7 @@ async def test_each_phase_shows_its_numbers_and_they_agree_with_the_trace(visit)
         raw = math.exp(proposed - old) * n / new
         factors = [math.exp(proposed - old), n / new]
         assert f"× {n}/{new})" in cells[3]
+        assert "p′/p" not in cells[3]
         assert f" × {factors[1]:#.3g}) = " in cells[3]
         if 0.001 <= factors[0] < 100:
             assert f"= min(1, {factors[0]:#.3g} × " in cells[3]
@@ -78,6 +79,22 @@ async def test_each_phase_shows_its_numbers_and_they_agree_with_the_trace(visit)
         )
         assert cells[5].startswith("Accepted" if step.accepted else "Rejected")
         assert await page.get_attribute(".qp", "data-verdict") == ("yes" if step.accepted else "no")
+    # of a sharper target there is a third factor, the core's
+    trace = sharper_trace()
+    await page.evaluate("(text) => api.open(text, 'Sharper')", trace)
+    for step in parse_trace(trace).steps[1:]:
+        await page.evaluate(f"api.seek({step.t})")
+        await at(page, step.t)
+        told = (await page.locator(".qp-cell-body").all_inner_texts())[3]
+        old, new = step.current, step.proposal
+        factors = [
+            math.exp(new.reward - old.reward),
+            math.exp(new.response.log_prob - old.response.log_prob),
+            len(old.response) / len(new.response),
+        ]
+        assert min(1.0, math.prod(factors)) == pytest.approx(math.exp(step.log_alpha), rel=1e-4)
+        assert "× (p′/p)1 ×" in " ".join(told.split())
+        assert f"= min(1, {' × '.join(f'{x:#.3g}' for x in factors)}) = " in told
 
 
 async def test_the_strip_opens_where_the_action_is_and_keeps_what_it_said(visit):

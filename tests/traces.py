@@ -6,6 +6,7 @@ import json
 import random
 import re
 
+from finite import TableReward, letters
 from toys import ANSWER, PROMPT, ToyLM, ToyRM
 
 from qalign_core import collect
@@ -29,6 +30,12 @@ def toy_trace(steps: int = 32, *, seed: int = 7, beta: float = 1.0, chains: int 
     run = Run(PROMPT, ANSWER, beta=beta, steps=steps, seed=seed, chains=chains, pool=32)
     lines = collect(record(ToyLM(), ToyRM(), run))
     return "".join(each.line for each in lines)
+
+
+def sharper_trace(steps: int = 8) -> str:
+    """A finished run whose target is of sharpness 2."""
+    run = Run(PROMPT, alpha=2.0, steps=steps, seed=2)
+    return "".join(each.line for each in collect(record(letters(), TableReward(), run)))
 
 
 def hostile_trace(extra: dict[str, object] | None = None) -> str:
