@@ -404,9 +404,21 @@ def _shared(kind: str, id: str, options: dict[str, Any]) -> Any:
             except NotEnoughMemory:
                 if not _unload_idle():
                     raise
+        if is_address(source) and not model.n_parameters:
+            model.n_parameters = _n_served(kind, model.root)
         with _lock:
             _loaded[key] = model
         return model
+
+
+def _n_served(kind: str, root: str) -> int:
+    """Parameters of what a server loaded from `root`, which it does not tell; 0 if nobody does."""
+    for entry in entries_of(kind):
+        if entry.source == root:
+            return round(entry.parameters * 1e6)
+    from qalign_core.models.loading import n_stored
+
+    return n_stored(Path(root)) if Path(root).is_dir() else 0
 
 
 def _forget() -> None:

@@ -19,6 +19,7 @@ from qalign_core.errors import (
     ModelContractError,
     ModelLoadError,
 )
+from qalign_core.models.loading import n_stored
 from qalign_core.models.served.language_model import RetokenisedLanguageModel, ServedLanguageModel
 from qalign_core.registry import load_reward_model
 from qalign_core.rewards.served import ServedRewardModel
@@ -86,6 +87,23 @@ async def test_ids_go_both_ways_and_the_eos_counts(server):
     assert again.tokens[:9] == longest.tokens[:9]
     assert server.bodies[-1]["prompt"] == [*ids, *longest.tokens[:9]]
     assert server.bodies[-1]["max_tokens"] == 5
+
+
+def test_the_size_of_a_served_model_is_counted_in_its_folder_or_that_of_the_registry(
+    server, folder
+):
+    """Without it a table has no FLOPs."""
+
+    def size(**options):
+        lm = registry.load_language_model(server.address, **options)
+        registry.unload(server.address)
+        return lm.n_parameters
+
+    assert size() == n_stored(folder)
+    server.root = "allenai/Llama-3.1-Tulu-3-8B-SFT"
+    assert size(tokenizer=str(folder)) == 8_030_300_000
+    server.root = "/a/folder/of/the/server"
+    assert size(tokenizer=str(folder)) == 0
 
 
 async def test_every_setting_is_sent_so_that_no_default_of_the_server_leaks_in(server):

@@ -249,11 +249,12 @@ PROBE = "Say one word, and 12 + 5 = 17: Zoë."
 class Reached:
     """A model on a server, its context (tokens), its tokenizer and every id that ends a response.
 
-    `name` is what the server calls it.
+    `name` is what the server calls it, `root` where it says that it loaded it from.
     """
 
     server: Server
     name: str
+    root: str
     context: int
     text: Text
     eos: tuple[int, ...]
@@ -269,6 +270,11 @@ class Served(ABC):
     kind: ClassVar[str]
     revision = ""
     _at: Reached
+
+    @property
+    def root(self) -> str:
+        """Where the server says that it loaded the model from: a folder or a hub id."""
+        return self._at.root
 
     @abstractmethod
     def __init__(self, reached: Reached, *, id: str, **options: Any) -> None:
@@ -317,7 +323,7 @@ class Served(ABC):
                 "says where it is)"
             ) from error
         title = name.rstrip("/").rsplit("/", 1)[-1] if name[:1] in "/." else name  # no path there
-        model = cls(Reached(server, name, context, text, eos), id=id or title, **options)
+        model = cls(Reached(server, name, root, context, text, eos), id=id or title, **options)
         model.probe()
         return model
 
