@@ -37,6 +37,7 @@ class FakeServer:
         most: the largest number of requests that were open at once.
         key: if set, what it wants in that header.
         lasting: faults that every request gets.
+        stuck: set once an answer is held back ("slow", until `hold` is set).
         tells: log-probabilities "as sampled", of the "model" before its settings, or none ("").
     """
 
@@ -47,7 +48,7 @@ class FakeServer:
         self.bodies: list[dict[str, Any]] = []
         self.keys: list[str | None] = []
         self.open = self.most = 0
-        self.hold = threading.Event()
+        self.hold, self.stuck = threading.Event(), threading.Event()
         self.lock = threading.Lock()
         self._port = 0
         self.start()
@@ -152,6 +153,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer({"error": {"message": "told to fail"}}, int(fault))
             return
         if fault == "slow":
+            self.fake.stuck.set()
             self.fake.hold.wait()
         if fault in ("slow", "gone"):
             self.close_connection = True

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
+import subprocess
+import sys
 
 import pytest
 from fake_server import EOS, IDS, SCORES, FakeServer
@@ -24,9 +27,6 @@ from qalign_core.models.served.language_model import RetokenisedLanguageModel, S
 from qalign_core.registry import load_reward_model
 from qalign_core.rewards.served import ServedRewardModel
 from qalign_core.run import Run
-from qalign_core.runs import folder as folders
-from qalign_core.runs.folder import run_set
-from qalign_core.runs.problem_sets import Problem
 from qalign_core.runs.runner import record
 from qalign_core.runs.trace import parse_trace
 from qalign_core.types import Response, Step
@@ -443,28 +443,40 @@ async def test_a_conversation_is_never_cut(server):
 # The command line
 
 
-async def test_workers_with_servers_of_their_own_fill_one_folder_as_one_worker_does(
-    server, folder, tmp_path, monkeypatch
+def test_processes_with_servers_of_their_own_one_killed_fill_a_folder_as_one_does(
+    server, folder, tmp_path, capsys
 ):
-    monkeypatch.setattr(folders, "WAIT", 0.01)
-    other, run = FakeServer(folder), Run("-", steps=3, pool=2, extractor=None)
-    problems = [Problem(str(n), f"{PROMPT} {n}") for n in range(4)]
+    other, prompts = FakeServer(folder), tmp_path / "prompts.jsonl"
+    prompts.write_text("".join(json.dumps({"prompt": f"{PROMPT} {n}"}) + "\n" for n in range(4)))
+
+    def command(at, name):
+        settings = ["--steps", "3", "--pool", "2", "--max-new-tokens", "14", "--at-once", "1"]
+        models = ["--lm", at.address, "--rm", at.address]
+        where = ["--prompts", str(prompts), "--out", str(tmp_path / name), "--quiet"]
+        return ["run", *models, *settings, *where]
 
     def drawn(name):
-        lines = [path.read_bytes().splitlines()[1:] for path in (tmp_path / name).glob("0*.jsonl")]
-        return sorted(map(sorted, lines))
+        paths = sorted((tmp_path / name).glob("0*.jsonl"))
+        return [sorted(path.read_bytes().splitlines()[1:]) for path in paths]
 
-    async def work(at, name):
-        await run_set(connect(at), connect_rm(at), run, problems, tmp_path / name, at_once=1)
+    def worker(at):
+        at.faults.extend([""] * 12 + ["slow"])
+        process = subprocess.Popen([sys.executable, "-m", "qalign_core", *command(at, "shared")])
+        assert at.stuck.wait(120)  # it holds a problem, and waits for its server
+        return process
 
-    try:
-        await asyncio.gather(work(server, "shared"), work(other, "shared"))
-    finally:
-        other.stop()
-    each = [len(fake.bodies) for fake in (server, other)]
-    await work(server, "alone")
+    first = worker(server)
+    second = worker(other)
+    first.kill()
+    assert first.wait() == -signal.SIGKILL
+    other.hold.set()
+    assert second.wait() == 0
+    other.stop()
+    server.hold.set()
+    assert main(command(server, "alone")) == 0
+    assert "4 prompts, 16 states" in capsys.readouterr().out
     assert drawn("shared") == drawn("alone")
-    assert min(each) > 10, "one of the two drew nothing"
+    registry.unload(server.address)
 
 
 def test_the_command_line_takes_addresses(server, capsys, tmp_path):

@@ -16,6 +16,7 @@ from tiny_models import save
 
 VLLM = Path(__file__).resolve().parents[2] / "build" / "servers-venv" / "bin" / "vllm"
 START = 600  # seconds that a start may take on a busy machine
+TOLD = "--logprobs-mode", "processed_logprobs"
 
 
 class Vllm:
@@ -79,8 +80,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Vllm, Vl
     folder = tmp_path_factory.mktemp("vllm")
     lm_folder = save(folder / "lm", "llama")
     rm_folder = save(folder / "rm", "llama", n_outputs=1)
-    told = "--logprobs-mode", "processed_logprobs"
-    started = [Vllm(lm_folder, folder / "lm.log", *told)]
+    started = [Vllm(lm_folder, folder / "lm.log", *TOLD)]
     try:
         started[0].wait()  # one after the other: each asks how much memory is free
         started.append(Vllm(rm_folder, folder / "rm.log", "--runner", "pooling"))
@@ -89,3 +89,14 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Vllm, Vl
     finally:
         for server in started:
             server.kill()
+
+
+@pytest.fixture
+def other(servers: tuple[Vllm, Vllm], tmp_path: Path) -> Iterator[Vllm]:
+    """A second server of the language model."""
+    server = Vllm(servers[0].folder, tmp_path / "other.log", *TOLD)
+    try:
+        server.wait()
+        yield server
+    finally:
+        server.kill()

@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import signal
+import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
@@ -128,6 +131,35 @@ def test_hundreds_of_chains_run_side_by_side_from_the_command_line(servers, tmp_
     assert "64 prompts, 1024 states" in capsys.readouterr().out
     for path in out.glob("0*.jsonl"):
         assert len(load_trace(path).steps) == 16
+
+
+def test_processes_with_a_server_each_of_which_one_is_killed_draw_what_one_does(
+    servers, other, proxy, tmp_path
+):
+    prompts, rm = tmp_path / "prompts.jsonl", servers[1]
+    prompts.write_text("".join(json.dumps({"prompt": f"Say {k}."}) + "\n" for k in range(12)))
+
+    def command(address, name):
+        models = ["--lm", address, "--rm", rm.address, "--max-new-tokens", "12", "--quiet"]
+        drawn = ["--steps", "6", "--pool", "3", "--at-once", "4"]
+        return ["run", *models, *drawn, "--prompts", str(prompts), "--out", str(tmp_path / name)]
+
+    def worker(address):
+        return subprocess.Popen([sys.executable, "-m", "qalign_core", *command(address, "shared")])
+
+    def traces(name):
+        read = [load_trace(path) for path in sorted((tmp_path / name).glob("0*.jsonl"))]
+        return [(drawn(t.steps), sorted(s.response.tokens for s in t.pool)) for t in read]
+
+    proxy.faults.extend([*(40 * [""]), *(64 * ["slow"])])
+    workers = worker(proxy.address), worker(other.address)
+    assert proxy.stuck.wait(300)  # it holds problems, and waits for its server
+    workers[0].kill()
+    assert workers[0].wait() == -signal.SIGKILL
+    assert workers[1].wait() == 0
+    assert main(command(other.address, "alone")) == 0
+    assert len(traces("alone")) == 12
+    assert traces("shared") == traces("alone")
 
 
 @pytest.mark.parametrize("fault", ["429", "500", "gone", "half", "html", "lost ids", "slow"])
