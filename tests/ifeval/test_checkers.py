@@ -39,6 +39,14 @@ def test_a_verdict_is_the_same_every_time():
     assert len({detected.followed(text) for _ in range(20)}) == 1
 
 
+@pytest.mark.parametrize("letter", ["#", "!", "e", "E"])  # two official rows ask for no letter
+def test_what_is_asked_for_is_counted_and_no_letter_drawn_by_chance(letter):
+    asked = {"let_relation": "at least", "letter": letter, "let_frequency": 4}
+    counted = Instructions("", ("keywords:letter_frequency",), (asked,))
+    for n in (3, 4):
+        assert {counted.followed("word " + n * letter) for _ in range(20)} == {n == 4}
+
+
 @pytest.mark.parametrize(
     ("id", "kwargs"), [("no:such_thing", {}), ("punctuation:no_comma", {"no_such_argument": 1})]
 )

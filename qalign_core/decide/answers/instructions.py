@@ -62,13 +62,36 @@ def _library() -> Any:
 
         _offer_sentences(nltk)
         langdetect.DetectorFactory.seed = 0  # else the same text may be in two languages
-        from lm_eval.tasks.ifeval import utils
+        from lm_eval.tasks.ifeval import instructions_registry, utils
     except ImportError as error:
         raise InvalidTask(
             f"IFEval's instructions are checked by lm-eval, which is not there "
             f"({first_line(error)}); pip install 'qalign-explorer[tasks]'"
         ) from error
+    checkers = instructions_registry.INSTRUCTION_DICT
+    checkers[_FREQUENCY] = _as_asked(checkers[_FREQUENCY])
     return utils
+
+
+_FREQUENCY = "keywords:letter_frequency"
+
+
+def _as_asked(checker: Any) -> Any:
+    """The checker of how often a letter comes, that counts what is asked if it is no letter too.
+
+    Two official rows ask for "#" and "!"; instead of these lm-eval's, like the published one,
+    counts a letter that it draws anew at each call, so that the verdict is chance.
+    """
+
+    class AsAsked(checker):  # type: ignore[misc]
+        def build_description(self, *, letter: Any = None, **more: Any) -> Any:
+            one = isinstance(letter, str) and len(letter) == 1
+            said = super().build_description(letter="a" if one else letter, **more)
+            if one:
+                self._letter = letter.lower()
+            return said
+
+    return AsAsked
 
 
 def _offer_sentences(nltk: Any) -> None:
