@@ -23,7 +23,9 @@ PROMPT = (  # 64 tokens
     "every one holds 3 cookies. Over 3 days the pile grows by 6 cookies daily. She shares the "
     "cookies evenly with Tom and keeps one half. How many cookies does Anna have in the end?"
 )
-SIZES: dict[str, dict[str, int]] = {  # beside "embedded", whose models are the shipped ones
+SHIPPED = {"embedded": ("lm", "rm"), "inventory": ("inventory-lm", "inventory-rm")}
+"""Folders of the shipped pairs: four key/value heads, and two."""
+SIZES: dict[str, dict[str, int]] = {  # beside the shipped ones
     "20M": {
         "hidden_size": 384,
         "intermediate_size": 1024,
@@ -47,8 +49,9 @@ ENDS = 100  # random weights end a response at every ENDS-th id, so after ENDS t
 
 def pair_folders(size: str, folder: Path) -> tuple[Path, Path]:
     """Folders of a language model and a reward model; random weights are made on first use."""
-    if size == "embedded":
-        return ASSETS / "lm", ASSETS / "rm"
+    if size in SHIPPED:
+        lm, rm = SHIPPED[size]
+        return ASSETS / lm, ASSETS / rm
     paths = folder / f"{size}-lm", folder / f"{size}-rm"
     for path, kind in zip(paths, ("CausalLM", "SequenceClassification"), strict=True):
         if (path / "tokenizer.json").is_file():
