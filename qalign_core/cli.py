@@ -31,7 +31,13 @@ from qalign_core.export.tables import to_csv, to_latex
 from qalign_core.models.progress import TOLD
 from qalign_core.protocols import AnswerExtractor, LanguageModel, RewardModel
 from qalign_core.reading import is_text, shown
-from qalign_core.registry import is_address, load_language_model, load_reward_model, unload
+from qalign_core.registry import (
+    is_address,
+    load_language_model,
+    load_reward_model,
+    unload,
+    usual_models,
+)
 from qalign_core.rewards.training import RECIPES, Recipe, check_installed
 from qalign_core.run import MAX_STEPS, OPEN, Run, Sampling, check_count
 from qalign_core.runs.folder import answer_of, answers_in, load_results, results_in, run_set
@@ -330,9 +336,10 @@ def _run_options(
 
 
 def _given(options: argparse.Namespace) -> dict[str, Any]:
-    """What of a run's settings the options say."""
+    """What of a run's settings the options say, and the models of a set that asks for some."""
     said = {name: getattr(options, name, None) for name in Run.kinds()}
-    return {name: value for name, value in said.items() if value is not None}
+    usual = {kind: id for kind, id in usual_models(_task(options)).items() if kind in options}
+    return usual | {name: value for name, value in said.items() if value is not None}
 
 
 def _models(options: argparse.Namespace, rm: RewardModel | None = None) -> Models:
@@ -513,7 +520,8 @@ async def _fill(
 
 
 def _task(options: argparse.Namespace) -> str:
-    return str(getattr(options, "prompts", None) or options.task)
+    prompts = getattr(options, "prompts", None)  # of `tune` a number: how many
+    return prompts if isinstance(prompts, str) else str(options.task)
 
 
 def _command(options: argparse.Namespace) -> str:

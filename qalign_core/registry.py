@@ -66,6 +66,7 @@ class Entry:
         sampling: default settings of an LM.
         finest: tokens a character above which a text is not of the kind that the model was made
             for; 0 if it was made for any.
+        tasks: problem sets that it is the usual model of, in place of the registry's first.
         own: from the file that `QALIGN_REGISTRY` names.
     """
 
@@ -81,6 +82,7 @@ class Entry:
     options: dict[str, Any] | None = None
     sampling: Sampling | None = None
     finest: float = 0.0
+    tasks: tuple[str, ...] | None = None
     own: bool = False
 
     @property
@@ -172,6 +174,11 @@ def _from(folder: Path, source: str) -> str:
 def entries_of(kind: str) -> tuple[Entry, ...]:
     """The language models ("lm") or the reward models ("rm") of the registry, in its order."""
     return tuple(entry for entry in entries().values() if entry.kind == kind)
+
+
+def usual_models(task: str) -> dict[str, str]:
+    """The models ("lm" and "rm") that a problem set asks for; none if the first ones know it."""
+    return {entry.kind: entry.id for entry in entries().values() if task in (entry.tasks or ())}
 
 
 def is_foreign(lm: str, prompt: str) -> bool:

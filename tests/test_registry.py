@@ -13,7 +13,8 @@ from jinja2 import Template
 from safetensors.torch import load_file, save_file
 from tiny_models import save
 
-from qalign_core import registry
+from components.common.status import next_problem
+from qalign_core import cli, registry
 from qalign_core.errors import ModelLoadError
 from qalign_core.models import loading
 from qalign_core.rewards.texts import is_text_reward
@@ -68,6 +69,18 @@ def test_the_registry_names_the_embedded_models_and_says_what_was_not_run():
         assert entry.location.endswith(entry.source)
     assert lms["tulu-3-8b-sft"].beta == rms["tulu-3-8b-rm"].beta == 0.5
     assert lms["llama-3.2-1b"].gated
+
+
+def test_a_set_that_asks_for_models_of_its_own_has_them_unless_others_are_named():
+    for task in ("inventory", "writing"):
+        usual = registry.usual_models(task)
+        assert usual == {"lm": "inventory", "rm": "inventory"}
+        assert [next_problem(task, "")[k] for k in (3, 4)] == list(usual.values())
+        for words in (["evaluate", "--task", task], ["run", "--prompts", task]):
+            assert cli._given(cli._parser().parse_args(words)).items() >= usual.items()
+    named = cli._given(cli._parser().parse_args(["tune", "--task", "writing", "--lm", "embedded"]))
+    assert (named["lm"], named["rm"]) == ("embedded", "inventory")
+    assert registry.usual_models("long") == {}
 
 
 SHAPES = {

@@ -9,7 +9,7 @@ import gradio as gr
 from components.common.form import USUAL
 from components.common.new_problem import new_problem
 from components.session.runs import Runs, Status
-from qalign_core.registry import entries
+from qalign_core.registry import usual_models
 
 ACTIVE = ("loading", "queued", "sampling")
 
@@ -56,8 +56,8 @@ def next_problem(kind: str, said: object) -> tuple[object, ...]:
     status line stays that run's.
     """
     prompt, answer = new_problem(kind)
-    # a kind that has models of its own gives them its name
-    models = (kind, kind) if ("lm", kind) in entries() else (gr.skip(), gr.skip())
+    usual = usual_models(kind)
+    models = [usual.get(name, gr.skip()) for name in ("lm", "rm")]
     status = Status("idle", f"Next run: {prompt}")
     said_next = gr.skip() if is_active(said) else status_value(status)
     return prompt, answer, USUAL, *models, said_next
