@@ -14,7 +14,7 @@ from transformers import (
 
 from training import inventories
 from training.export import load_language_model, load_reward_model
-from training.quality import SUBSET, measure_subset, replace_between, write_card
+from training.quality import SUBSETS, measure_subset, replace_between, write_card
 from training.tasks import held_out_inventories, read_tasks
 
 ASSETS = Path(__file__).parent.parent / "assets"
@@ -117,14 +117,14 @@ def test_the_reward_model_knows_a_misconception_when_it_reads_one(tokenizer):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", SUBSET["sets"])
-def test_the_card_tells_the_accuracy_of_the_shipped_weights(name):
+@pytest.mark.parametrize(("pair", "name"), [(p, name) for p in SUBSETS for name in SUBSETS[p]])
+def test_the_card_tells_the_accuracy_of_the_shipped_weights(pair, name):
     # Seeded, so on one machine the figures are the same to the last digit. Another processor
     # rounds otherwise, which can turn single draws: .04 is 13 of the 320 responses.
-    stated = QUALITY["subset"][name]
+    stated = QUALITY[pair]["subset"][name]
     tasks = read_tasks(ASSETS / "tasks", name)
-    measured = measure_subset(MODELS, tasks, seed=QUALITY["seed"])
-    for figure in ("single_sample", "rm", "rm-weak"):
+    measured = measure_subset(MODELS, tasks, pair, seed=QUALITY[pair]["seed"])
+    for figure in {"single_sample", "rm", "rm-weak"} & set(stated):
         assert measured[figure]["mean"] == pytest.approx(stated[figure]["mean"], abs=0.04), figure
 
 
@@ -165,7 +165,7 @@ def test_inventories_are_where_a_chain_may_win():
 
 
 def test_the_models_are_what_the_project_promises():
-    sets = QUALITY["sets"]
+    sets = QUALITY["embedded"]["sets"]
     inside = sets["in_distribution"]
     assert 0.35 <= inside["single_sample"]["mean"] <= 0.55
     assert inside["most_common_wrong"]["mean"] >= 0.25, "voting alone must not be enough"
@@ -176,3 +176,9 @@ def test_the_models_are_what_the_project_promises():
     for name, figures in sets.items():
         assert figures["same_proposal"] < 1 / 3, name
         assert figures["cut_off"] < 0.01
+
+
+def test_the_writing_task_is_learned():
+    writing = QUALITY["inventory"]["sets"]["writing"]
+    assert writing["single_sample"]["low"] > 0.10, "of single samples that meet all constraints"
+    assert QUALITY["embedded"]["sets"]["writing"]["single_sample"]["high"] < 0.02, "as it was"

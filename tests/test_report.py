@@ -27,6 +27,7 @@ from qalign_core.analysis.curves import (
     verdict,
 )
 from qalign_core.analysis.landmarks import crossing, gain, turn
+from qalign_core.analysis.near_misses import near_misses
 from qalign_core.analysis.own_beta import FACTORS, at_own_beta, chosen_elsewhere, part_of
 from qalign_core.analysis.record import Record
 from qalign_core.assets import ASSETS
@@ -37,6 +38,7 @@ from qalign_core.runs.results import Results, pack, unpack
 from qalign_core.types import SetHeader
 
 RESULTS = ASSETS / "results"
+BAND = ("accuracy", "low", "high")
 
 
 def point(method: Curve, each: list[float], *, spent: float = 1.0) -> Point:
@@ -127,7 +129,7 @@ def test_where_the_vote_of_samples_is_ahead_it_is_not_called_level(
 def test_the_cards_table_of_differences_is_the_reports(
     shipped: dict[str, list[dict[str, Any]]],
 ) -> None:
-    found = {(r["set"], r["b"], r["n"]): r for r in shipped["paired"]}
+    found = {(r["set"], r["b"], r["n"]): r for r in shipped["paired"] if r["a"] == "qalign"}
     expected = []
     for title, (name, n) in CARD.items():
         rows = [found[name, other, n] for other in ("wmv", "mv", "bon")]
@@ -150,7 +152,7 @@ def test_the_page_of_results_says_the_reports_numbers(
     said = " ".join(
         (ASSETS.parent / "docs/results.md").read_text("utf-8").replace("**", "").split()
     )
-    found = {(r["set"], r["b"], r["n"]): r for r in shipped["paired"]}
+    found = {(r["set"], r["b"], r["n"]): r for r in shipped["paired"] if r["a"] == "qalign"}
     groups = [g for g in made.groups if g.sets[0].results.header.alpha == 1]
     (average,) = (group.average for group in groups if group.average)
     found |= {(AVERAGE, d.b, d.n): _as_row(d) for d in differences(average)}
@@ -159,7 +161,8 @@ def test_the_page_of_results_says_the_reports_numbers(
                   ("shifted", "wmv_own", 256), ("long", "wmv_own", 256),
                   (AVERAGE, "wmv", 256), ("inventory", "any", 256),
                   ("inventory", "wmv", 256), ("inventory", "any", 512),
-                  ("inventory", "wmv", 512)):  # fmt: skip
+                  ("inventory", "wmv", 512), ("writing", "bon", 64), ("writing", "mv", 64),
+                  ("writing", "wmv", 64)):  # fmt: skip
         value, low, high = (100 * found[place][key] for key in ("difference", "low", "high"))
         one = f"{value:+.1f}" if value > 0 else f"{value:.1f}"
         assert re.search(rf"{re.escape(one)} (points )?\({low:.1f} to {high:.1f}\)", said), place
@@ -174,6 +177,10 @@ def test_the_page_of_results_says_the_reports_numbers(
         cells = [f"{value:.1f} ({low + 1e-9:.0f}-{high + 1e-9:.0f})" for value, low, high in rows]
         row = re.escape(" | ".join(cells))
         assert re.search(rf"\| {n} samples, [\d,]+ states \| {row} \|", said)
+    rows = [at["writing", method, n] for method, n in
+            (("one", 1), *((m, 64) for m in ("bon", "mv", "wmv", "qalign", "any")))]  # fmt: skip
+    cells = ["{:.1f} ({:.0f}-{:.0f})".format(*(100 * row[key] for key in BAND)) for row in rows]
+    assert f"| {' | '.join(cells)} |" in said
     for name in ("in_distribution", "shifted", "long"):
         columns = [("mv", 1), *((method, 256) for method in ("mv", "bon", "wmv", "qalign"))]
         rows = [[100 * at[name, *c][key] for key in ("accuracy", "low", "high")] for c in columns]
@@ -185,13 +192,40 @@ def test_the_page_of_results_says_the_reports_numbers(
 def test_on_inventories_the_chain_is_above_the_ceiling_of_every_rule_over_its_samples(
     shipped: dict[str, list[dict[str, Any]]],
 ) -> None:
-    found = {(r["set"], r["b"], r["n"]): r for r in shipped["paired"]}
+    found = {(r["set"], r["b"], r["n"]): r for r in shipped["paired"] if r["a"] == "qalign"}
     for other in ("any", "wmv", "bon", "mv", "wmv_own"):
         for n in (128, 256, 512):
             row = found["inventory", other, n]
             assert row["low"] > 0, (other, n)
     control = found["long", "any", 256]
     assert control["high"] < 0, "where samples hold right answers no chain is above them"
+
+
+@pytest.mark.slow  # decides every shipped set anew
+def test_the_readme_and_the_card_say_the_reports_numbers_of_inventories(
+    shipped: dict[str, list[dict[str, Any]]],
+) -> None:
+    card = (ASSETS / "models" / "README.md").read_text("utf-8")
+    at = {(r["method"], r["n"]): r for r in shipped["rows"] if r["set"] == "inventory"}
+    found = {(r["b"], r["n"]): r for r in shipped["paired"] if r["set"] == "inventory"}
+    for n in (256, 512):
+        for method in ("qalign", "wmv", "any"):
+            value, low, high = (100 * at[method, n][key] for key in BAND)
+            assert f"{value:.1f} % ({low:.1f}-{high:.1f})" in card, (method, n)
+        for other in ("any", "wmv"):
+            value, low, high = (100 * found[other, n][key] for key in ("difference", *BAND[1:]))
+            said = rf"\+{value:.1f} (points )?\({low:.1f} to {high:.1f}\)"
+            assert re.search(said, card), (other, n)
+    readme = " ".join((ASSETS.parent / "README.md").read_text("utf-8").split())
+    chain, ceiling = (100 * at[method, 512]["accuracy"] for method in ("qalign", "any"))
+    assert f"{chain:.0f} % of 300 problems at the compute of 512 samples" in readme
+    assert f"of which {ceiling:.0f} % have one that is right" in readme
+    records = unpack(RESULTS / "inventory.zip").records
+    n_right = sum(int(r.is_right(r.pool_answer).sum()) for r in records)
+    near = near_misses(records)
+    assert near.value is not None
+    assert f"Of the 153,600 samples {n_right} are right" in card
+    assert f"the right one in {100 * near.value:.1f} % of {near.trials:,}." in card
 
 
 def _as_row(found: Difference) -> dict[str, float]:
@@ -202,7 +236,7 @@ def test_what_is_said_of_sharper_targets_are_the_reports_numbers(
     shipped: dict[str, list[dict[str, Any]]],
 ) -> None:
     said = (ASSETS.parent / "docs/sharper.md").read_text("utf-8").replace("**", "")
-    found = {(r["set"], r["b"], r["n"]): r for r in shipped["paired"]}
+    found = {(r["set"], r["b"], r["n"]): r for r in shipped["paired"] if r["a"] == "qalign"}
     at = {(r["set"], r["method"], r["n"]): 100 * r["accuracy"] for r in shipped["rows"]}
     for name in ("in_distribution", "shifted", "long"):
         row = next(
@@ -429,13 +463,16 @@ def test_results_at_several_betas_are_one_set_with_one_stated_beta() -> None:
     records = [record(f"p{k}", k) for k in range(20)]
     stated = results_of(*records)
     other = Results(replace(stated.header, beta=2.0), stated.records)
+    begun = Results(replace(stated.header, beta=4.0), stated.records[:12])
     elsewhere = Results(replace(stated.header, digest="another"), stated.records)
-    made = Report({"toy-2": other, "toy": stated, "far": elsewhere})
+    made = Report({"toy-2": other, "toy": stated, "toy-4": begun, "far": elsewhere})
     (group,) = made.groups
     assert [each.name for each in made.sets if each.stated] == ["toy", "far"]
     assert {p.strata for p in group.average} == {(20, 20)}
     own = {row["set"] for row in made.json()["rows"] if row["method"] == "qalign_own"}
     assert own == {"toy"}
+    found = at_own_beta(curves(stated), [stated, begun])
+    assert {p.method for p in found} == {"wmv_own"}, "a chain that has not all problems has no say"
     weak = Results(replace(stated.header, rm="weak"), stated.records)
     assert [g.rm for g in Report({"toy": stated, "weak": weak}).groups] == [
         stated.header.rm,

@@ -1,7 +1,7 @@
-"""Measure the shipped models on the problem sets: `python -m training.quality`.
+"""Measure a pair of the shipped models on the problem sets: `python -m training.quality`.
 
-Writes `assets/models/quality.json` and the table of the card that is made of it. Intervals are
-95 %, over problems (the problem is the unit: samples of one problem are not independent).
+Writes `assets/models/quality.json` and the pair's table of the card, which is made of it. Intervals
+are 95 %, over problems (the problem is the unit: samples of one problem are not independent).
 """
 
 from __future__ import annotations
@@ -29,8 +29,13 @@ SETS = ("in_distribution", "shifted", "long", "writing")
 SAMPLES = {"in_distribution": 64, "shifted": 16, "long": 16, "writing": 16}  # a problem
 SCORED = 16  # of the samples of a problem, those that the reward models rank
 MOVED = 4  # of the samples of a problem, those from which the chain's proposals are judged
+PAIRS = {  # folders of the models, by what they are called there
+    "embedded": {"lm": "lm", "rm": "rm", "rm-weak": "rm-weak"},
+    "inventory": {"lm": "inventory-lm", "rm": "inventory-rm"},
+}
 # Small enough for a test to measure again.
-SUBSET = {"sets": SETS[:2], "problems": 40, "samples": 8}
+SUBSET = {"problems": 40, "samples": 8}
+SUBSETS = {"embedded": SETS[:2], "inventory": SETS[3:]}
 
 
 def grader(task: dict) -> Callable[[str], int]:
@@ -41,9 +46,10 @@ def grader(task: dict) -> Callable[[str], int]:
     return lambda text: int(extract_number(text) == task["answer"])
 
 
-def measure(models: Path, tasks: list[dict], *, samples: int, seed: int) -> dict:
+def measure(models: Path, tasks: list[dict], pair: str, *, samples: int, seed: int) -> dict:
     """All figures of one problem set; the same seed gives the same ones on one machine."""
-    model, tokenizer = load_language_model(models / "lm"), load_tokenizer(models / "lm")
+    folders = {name: models / folder for name, folder in PAIRS[pair].items()}
+    model, tokenizer = load_language_model(folders["lm"]), load_tokenizer(folders["lm"])
     generator = torch.Generator().manual_seed(seed)
     eos = tokenizer.eos_token_id
     prompts = [
@@ -84,15 +90,16 @@ def measure(models: Path, tasks: list[dict], *, samples: int, seed: int) -> dict
     figures["same_proposal"] = statistics.mean(same)
 
     for name in ("rm", "rm-weak"):
-        if (models / name).exists():
-            reward_model = load_reward_model(models / name)
+        if name in folders:
+            reward_model = load_reward_model(folders[name])
             figures[name] = _pair_accuracy(reward_model, prompts, drawn, of_problem, grades)
     return figures
 
 
-def measure_subset(models: Path, tasks: list[dict], *, seed: int) -> dict:
+def measure_subset(models: Path, tasks: list[dict], pair: str, *, seed: int) -> dict:
     """The same figures on the first few problems."""
-    return measure(models, tasks[: SUBSET["problems"]], samples=SUBSET["samples"], seed=seed)
+    few = tasks[: SUBSET["problems"]]
+    return measure(models, few, pair, samples=SUBSET["samples"], seed=seed)
 
 
 @torch.inference_mode()
@@ -143,8 +150,9 @@ def _progress(prompts: list) -> Callable[[int], None]:
 
 
 def write_card(card: Path, quality: dict) -> None:
-    """Put the table made of `quality` between the card's two markers."""
-    replace_between(card, "<!-- quality -->\n", "<!-- /quality -->", _table(quality))
+    """Put each pair's table, made of `quality`, between the card's two markers."""
+    for pair, measured in quality.items():
+        replace_between(card, f"<!-- {pair} -->\n", f"<!-- /{pair} -->", _table(measured))
 
 
 def replace_between(card: Path, begin: str, end: str, table: str) -> None:
@@ -163,6 +171,8 @@ def _table(quality: dict) -> str:
             return ""
         return f"{percent(figure['mean'])} ({percent(figure['low'])}-{percent(figure['high'])})"
 
+    sets = quality["sets"]
+    weak = all("rm-weak" in figures for figures in sets.values())
     rows: list[tuple[str, Callable[[dict], str]]] = [
         ("problems x samples", lambda f: f"{f['problems']} x {f['samples']}"),
         ("**one sample right**, %", lambda f: interval(f["single_sample"])),
@@ -172,7 +182,7 @@ def _table(quality: dict) -> str:
             lambda f: interval(f.get("most_common_wrong")),
         ),
         ("**RM pair accuracy**, %", lambda f: interval(f.get("rm"))),
-        ("weak RM pair accuracy, %", lambda f: interval(f.get("rm-weak"))),
+        *([("weak RM pair accuracy, %", lambda f: interval(f["rm-weak"]))] * weak),
         ("problems with a pair", lambda f: str(f.get("rm", {}).get("problems", ""))),
         ("RM's standard deviation within a problem", lambda f: f"{f['rm']['spread']:.2f}"),
         ("tokens a response", lambda f: f"{f['tokens']:.1f}"),
@@ -181,7 +191,6 @@ def _table(quality: dict) -> str:
         ("distinct among the samples, %", lambda f: percent(f["distinct"])),
         ("proposals equal to the state, %", lambda f: percent(f["same_proposal"])),
     ]
-    sets = quality["sets"]
     lines = ["| | " + " | ".join(name.replace("_", " ") for name in sets) + " |"]
     lines.append("|---" * (len(sets) + 1) + "|")
     for label, cell in rows:
@@ -190,26 +199,30 @@ def _table(quality: dict) -> str:
 
 
 def main() -> None:
-    """Measure every set, write quality.json and the card's table."""
+    """Measure every set with one pair, write its part of quality.json and the card's table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--models", type=Path, default=ASSETS / "models")
     parser.add_argument("--tasks", type=Path, default=ASSETS / "tasks")
+    parser.add_argument("--pair", choices=PAIRS, default="embedded")
     parser.add_argument("--samples", type=int, help=f"a problem (default {SAMPLES})")
     parser.add_argument("--problems", type=int, help="the first so many of each set (default all)")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
-    quality: dict = {"seed": options.seed, "sets": {}, "subset": {}}
+    path = options.models / "quality.json"
+    measured: dict = {"seed": options.seed, "sets": {}, "subset": {}}
+    quality: dict = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    quality[options.pair] = measured
     for name in SETS:
         print(name)
         tasks = read_tasks(options.tasks, name)[: options.problems]
         samples = options.samples or SAMPLES[name]
-        figures = measure(options.models, tasks, samples=samples, seed=options.seed)
-        quality["sets"][name] = figures
-        if name in SUBSET["sets"]:
-            quality["subset"][name] = measure_subset(options.models, tasks, seed=options.seed)
-        path = options.models / "quality.json"  # after each set: an interrupted run is not lost
+        drawn = {"pair": options.pair, "seed": options.seed}
+        measured["sets"][name] = measure(options.models, tasks, samples=samples, **drawn)
+        if name in SUBSETS[options.pair]:
+            measured["subset"][name] = measure_subset(options.models, tasks, **drawn)
+        # after each set: an interrupted run is not lost
         path.write_text(json.dumps(quality, indent=1) + "\n", encoding="utf-8")
-    print(_table(quality))
+    print(_table(measured))
     if (card := options.models / "README.md").exists():
         write_card(card, quality)
 

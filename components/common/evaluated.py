@@ -51,14 +51,20 @@ class Summary:
     points: tuple[Point, ...]
 
 
-SHARPER = {"power": "no reward, sharpness 4", "sharp": "sharpness 4"}
-"""What a file's name ends in whose target is not the paper's, and what that is called."""
+OTHER_TARGETS = {
+    "power": "no reward, sharpness 4",
+    "sharp": "sharpness 4",
+    "beta0.4": "β = 0.4",
+    "beta1.6": "β = 1.6",
+}
+"""What a file's name ends in whose target is not that of the rest, and what that is called."""
 
 
-def results_files(folder: Path = FOLDER, *, sharper: bool = False) -> tuple[Path, ...]:
+def results_files(folder: Path = FOLDER, *, others: bool = False) -> tuple[Path, ...]:
     """The packed results that are shipped: embedded sets first, the usual reward model first.
 
-    Those of a sharper target are files apart: what is said of the methods is of the paper's.
+    Those of other targets are files apart: what is said of the methods is of the paper's target,
+    at one beta for all sets.
     """
     order = list(TITLES)
 
@@ -66,7 +72,7 @@ def results_files(folder: Path = FOLDER, *, sharper: bool = False) -> tuple[Path
         task = task_of(path)
         return order.index(task) if task in order else len(order), path.stem
 
-    found = (path for path in folder.glob("*.zip") if (variant_of(path) in SHARPER) == sharper)
+    found = (path for path in folder.glob("*.zip") if (variant_of(path) in OTHER_TARGETS) == others)
     return tuple(sorted(found, key=place))
 
 
@@ -109,13 +115,13 @@ def title_of(path: Path) -> str:
     """
     task, variant = task_of(path), variant_of(path)
     title = TITLES.get(task, task.replace("_", " "))
-    said = SHARPER.get(variant, f"{variant} reward model")
+    said = OTHER_TARGETS.get(variant, f"{variant} reward model")
     return f"{title}; {said}" if variant else title
 
 
 def beside(path: Path) -> dict[str, Path]:
     """The runs over the same problem set, by their reward model: the usual one first."""
-    alike = () if variant_of(path) in SHARPER else results_files(path.parent)
+    alike = () if variant_of(path) in OTHER_TARGETS else results_files(path.parent)
     found = [p for p in alike if task_of(p) == task_of(path)]
     return {f"{variant_of(p) or 'usual'} reward model": p for p in found}
 

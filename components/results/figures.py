@@ -286,19 +286,21 @@ PAIRED = (
 
 
 def differences_html(points: Sequence[Point], settings: SetHeader) -> str:
-    """What QAlign has more than each other method, in points, at each budget of equal compute."""
-    names, unit = names_of(settings.open_ended), settings.meter.unit
-    found = {(d.n, d.b): d for method in METHODS[1:] for d in paired(points, "qalign", method)}
+    """What QAlign has more than each other method and than their ceiling, at equal compute."""
+    naming = names_of(settings.open_ended)
+    names = {m: naming[m].name for m in METHODS} | {"any": CURVE_NAMES["any"]}
+    compared: tuple[Curve, ...] = (*METHODS[1:], "any")
+    found = {(d.n, d.b): d for method in compared for d in paired(points, "qalign", method)}
     if not found:
         return ""
-    others = [method for method in METHODS[1:] if any(b == method for _, b in found)]
+    others = [method for method in compared if any(b == method for _, b in found)]
     rows = []
     for n in sorted({n for n, _ in found}):
         at = [found.get((n, method)) for method in others]
         spent = next(d.spent for d in at if d is not None)
         cells = [Cell(_cell(d), cell_of(d.a, n, d.b)) if d is not None else "–" for d in at]
-        rows.append([f"{n:,}", si(spent, unit), *cells])
-    heads = ["samples", "compute per problem", *(f"QAlign − {names[m].name}" for m in others)]
+        rows.append([f"{n:,}", si(spent, settings.meter.unit), *cells])
+    heads = ["samples", "compute per problem", *(f"QAlign − {names[m]}" for m in others)]
     return f'<p class="qc-sub">{PAIRED}</p>' + table(heads, rows)
 
 

@@ -14,11 +14,13 @@ import gradio as gr
 
 from components.common.evaluated import (
     FOLDER,
+    OTHER_TARGETS,
     beside,
     beside_the_papers,
     results_files,
     summarise,
     title_of,
+    variant_of,
 )
 from components.common.folding import fold
 from components.common.saving import save_line
@@ -87,9 +89,9 @@ def betas_of(path: Path) -> tuple[BetaPoint, ...]:
 
 
 def advice(files: Sequence[Path]) -> str:
-    """Which method to use, from all results that have an answer to be right."""
+    """Which method to use, from all results at the usual target that have right answers."""
     sets, poor = {}, {}
-    for path in files:
+    for path in (path for path in files if variant_of(path) not in OTHER_TARGETS):
         try:
             found = summarise(path)
         except QAlignError:  # it is said where that set is chosen
@@ -144,8 +146,8 @@ def build_results_page(
         led: a component whose value is the query of a link that the page follows.
         folder: of the results.
     """
-    plain, sharper = results_files(folder), results_files(folder, sharper=True)
-    files = plain + sharper
+    plain, others = results_files(folder), results_files(folder, others=True)
+    files = plain + others
     with gr.Column(elem_id="results"):
         if files:
             _build_sets(looked_at, files, led)

@@ -66,11 +66,13 @@ def at_own_beta(
 
     Args:
         points: the curves at the stated beta.
-        runs: of the same problems at different betas; the first is at the stated one, and its
-            samples are those of the weights.
+        runs: of one set at different betas; the first is at the stated one, and its samples are
+            those of the weights. Chains that have not all of its problems are left out.
         factors: of the betas that weights are tried with.
     """
-    parts = np.array([part_of(record.id) for record in runs[0].records])
+    ids = [[record.id for record in run.records] for run in runs]
+    runs = [run for run, its in zip(runs, ids, strict=True) if its == ids[0]]
+    parts = np.array([*map(part_of, ids[0])])
     asked = runs[0].header.rewarded and runs[0].has_pool
     if len(parts) < LEAST or len(set(parts.tolist())) < 2 or not asked:
         return []

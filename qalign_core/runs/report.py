@@ -43,7 +43,7 @@ class Evaluated:
         name: what the report calls it.
         results: what was drawn.
         points: every curve at every budget; each method's own beta is with the results whose name
-            is the shortest of those over the same problems, which has the stated beta.
+            is the shortest of those of the same set, which has the stated beta.
         stated: whether that is this one.
         folder: where the traces are; None of a packed file, which has numbers only.
     """
@@ -223,16 +223,20 @@ def row_of(name: str, points: Sequence[Point], n: int) -> Row:
 
 
 def _models(results: Results) -> object:
-    """What the sets of a group share; how long a response may be is a matter of the set."""
+    """What the sets of a group share, so that an average means something.
+
+    How long a response may be is a matter of the set; a right answer and a text as it was asked for
+    are two matters.
+    """
     header, base = results.header, replace(results.header.sampling, max_new_tokens=0)
     models = header.lm, header.lm_revision, header.rm, header.rm_revision
-    return (*models, base, header.alpha)
+    return (*models, base, header.alpha, header.open_ended)
 
 
 def _family(results: Results) -> object:
-    """What results share that differ in the chain's beta alone."""
-    header, ids = results.header, tuple(record.id for record in results.records)
-    return (_models(results), header.sampling, header.chains, header.digest, ids)
+    """What results of one set share that differ in the chain's beta, and in how far they went."""
+    header = results.header
+    return (_models(results), header.sampling, header.chains, header.digest)
 
 
 def _measured(found: Point | Difference, each: Evaluated, what: str) -> dict[str, Any]:
