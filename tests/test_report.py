@@ -463,12 +463,15 @@ def test_results_at_several_betas_are_one_set_with_one_stated_beta() -> None:
     records = [record(f"p{k}", k) for k in range(20)]
     stated = results_of(*records)
     other = Results(replace(stated.header, beta=2.0), stated.records)
-    begun = Results(replace(stated.header, beta=4.0), stated.records[:12])
+    pool = ("pool_reward", "pool_answer", "pool_cost")
+    fewer = (replace(r, **{k: getattr(r, k)[:4] for k in pool}) for r in stated.records[:12])
+    begun = Results(replace(stated.header, beta=4.0), tuple(fewer))
     elsewhere = Results(replace(stated.header, digest="another"), stated.records)
     made = Report({"toy-2": other, "toy": stated, "toy-4": begun, "far": elsewhere})
     (group,) = made.groups
     assert [each.name for each in made.sets if each.stated] == ["toy", "far"]
     assert {p.strata for p in group.average} == {(20, 20)}
+    assert [*map(group.label, group.rows())] == ["toy-2", "toy", "toy-4, 4 samples", "far", AVERAGE]
     own = {row["set"] for row in made.json()["rows"] if row["method"] == "qalign_own"}
     assert own == {"toy"}
     found = at_own_beta(curves(stated), [stated, begun])

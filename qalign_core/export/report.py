@@ -157,22 +157,26 @@ def _tables(group: Group, numbers: Mapping[str, int]) -> list[str]:
     methods = [method for method in columns(rows) if method not in own]
     pairs = [pair for pair in compared(rows) if not set(pair) & set(own)]
     own_pairs = [pair for pair in compared(rows) if pair not in pairs]
-    spent = next((row.points["any"].spent for row in rows[::-1] if "any" in row.points), None)
+    whole = (row for row in rows[::-1] if "any" in row.points and row.n == group.n)
+    spent = next((row.points["any"].spent for row in whole), None)
     at = f"{group.n:,} samples" + (f" ({si(spent, unit)} a problem)" if spent else "")
     return [
         "<h2>Sets and methods</h2>",
         f'<p class="soft">{models_of(group)}. Right answers in percent, with 95% intervals over '
         f"problems, at the compute of {at}. Bold: not told apart from the best of the four rules "
         f"by the paired interval.{' A cell leads to its problems.' if numbers else ''}</p>",
-        _table(["", *_heads(methods)], [(r.name, _accuracies(r, methods, numbers)) for r in rows]),
+        _table(
+            ["", *_heads(methods)],
+            [(group.label(r), _accuracies(r, methods, numbers)) for r in rows],
+        ),
         '<p class="soft">What QAlign has more, in points: paired differences over problems.</p>'
         + _table(
             ["", *(html.escape(minus(pair)) for pair in pairs)],
-            [(row.name, _gaps(row, pairs)) for row in rows],
+            [(group.label(row), _gaps(row, pairs)) for row in rows],
         )
         if pairs
         else "",
-        _own(rows, own, own_pairs, numbers),
+        _own(group, rows, own, own_pairs, numbers),
     ]
 
 
@@ -181,6 +185,7 @@ def _heads(methods: Sequence[Curve]) -> list[str]:
 
 
 def _own(
+    group: Group,
     rows: Sequence[Row],
     methods: Sequence[Curve],
     pairs: Sequence[tuple[Curve, Curve]],
@@ -190,7 +195,7 @@ def _own(
     if not methods:
         return ""
     heads = ["", *_heads(methods), *(html.escape(minus(pair)) for pair in pairs)]
-    cells = [(r.name, _accuracies(r, methods, numbers) + _gaps(r, pairs)) for r in rows]
+    cells = [(group.label(r), _accuracies(r, methods, numbers) + _gaps(r, pairs)) for r in rows]
     return (
         "<details><summary>Each method at its own best β, found on other problems</summary>"
         f"<p>{OWN}</p>{_table(heads, cells)}</details>"

@@ -78,14 +78,14 @@ def to_latex(report: Report) -> str:
         said += _table(
             caption + ": right answers in \\%.",
             [CURVE_NAMES[method] for method in methods],
-            [(row.name, [_accuracy(row, method) for method in methods]) for row in rows],
+            [(group.label(row), [_accuracy(row, method) for method in methods]) for row in rows],
         )
         pairs = compared(rows)
         if pairs:
             said += _table(
                 caption + ": paired differences in points.",
                 [minus(pair) for pair in pairs],
-                [(row.name, [_gap(row, pair) for pair in pairs]) for row in rows],
+                [(group.label(row), [_gap(row, pair) for pair in pairs]) for row in rows],
             )
     return "\n".join(said) + "\n"
 

@@ -134,15 +134,22 @@ class Group:
 
     @cached_property
     def n(self) -> int:
-        """The budget of the tables: the largest that all sets have, the chain's too if it can."""
-        of_each = [each.points for each in self.sets]
+        """The budget of the tables: the largest of the different sets, the chain's if it can."""
+        of_each = [each.points for each in self.different]
         level = [level_n(points) or 0 for points in of_each]
         shared = set.intersection(*({p.n for p in points} for points in of_each))
         return max((n for n in shared if n <= min(level)), default=max(shared, default=1))
 
     def rows(self, n: int | None = None) -> list[Row]:
-        """The lines of a table at a budget; by default `n`."""
-        return [row_of(name, points, self.n if n is None else n) for name, points in self.lines]
+        """The lines of a table at a budget, by default `n`, or at the largest of a set's."""
+        n = self.n if n is None else n
+        return [
+            row_of(name, points, min(n, max(p.n for p in points))) for name, points in self.lines
+        ]
+
+    def label(self, row: Row) -> str:
+        """What a line is called: its set, and its budget if that is not the table's."""
+        return row.name if row.n == self.n else f"{row.name}, {row.n:,} samples"
 
 
 class Report:
