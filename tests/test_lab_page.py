@@ -67,9 +67,9 @@ async def lab(visitors: Any, lab_app: str) -> AsyncIterator[Callable[..., Any]]:
         page.set_default_timeout(3 * PATIENCE)  # the plots are a bundle of 5 MB
         page.errors = []
         page.on("pageerror", lambda error: page.errors.append(str(error)))
-        await page.goto(lab_app)
+        await page.goto(f"{lab_app}?tab=lab")
         await page.wait_for_selector("#lab-distance .main-svg")
-        await page.evaluate("QAlignShell.page('lab')")  # as its tab says when it is chosen
+        await page.evaluate("QAlignShell.open()")  # as the app does
         return page
 
     yield open_page

@@ -1,5 +1,5 @@
 /* The address bar follows the open page: it has that page's state, and no other's. */
-import { linkTo, pageOf, partsOf } from "./links.js";
+import { PAGES, linkTo, pageOf, partsOf } from "./links.js";
 
 /** @typedef {import("./links.js").Page} Page */
 /** @typedef {import("./links.js").Parameters} Parameters */
@@ -16,8 +16,11 @@ let followed = false; // until then the link is what the server reads the pages'
 export const linkedPage = pageOf(query);
 export const opened = { ...parts.watch };
 
-/** The address of the open page as it is. */
-export const link = () => linkTo(window.location.href, open, parts);
+/** @param {Page} name */
+const isChosen = (name) => document.getElementById(`tab-${name}-button`)?.ariaSelected === "true";
+
+/** The address of the open page as it is; the word that a tab was left may come late. */
+export const link = () => linkTo(window.location.href, PAGES.find(isChosen) ?? open, parts);
 
 function follow() {
   if (waiting || !followed) return;

@@ -11,7 +11,7 @@ export const PRESENT = "present";
 /** What belongs to no page. */
 const SHARED = ["__theme", LESSON, STOP, PRESENT];
 
-const PAGES = /** @type {const} */ (["watch", "compare", "lab", "results", "learn"]);
+export const PAGES = /** @type {const} */ (["watch", "compare", "lab", "results", "learn"]);
 
 /** @typedef {(typeof PAGES)[number]} Page */
 /** @typedef {Record<string, string>} Parameters */
