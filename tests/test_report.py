@@ -39,6 +39,7 @@ from qalign_core.types import SetHeader
 
 RESULTS = ASSETS / "results"
 BAND = ("accuracy", "low", "high")
+GAP = ("difference", "low", "high")
 
 
 def point(method: Curve, each: list[float], *, spent: float = 1.0) -> Point:
@@ -170,21 +171,20 @@ def test_the_page_of_results_says_the_reports_numbers(
     own = [at[name, "wmv_own", 256]["accuracy"] for name in ("in_distribution", "shifted", "long")]
     assert "{:.1f}, {:.1f} and {:.1f} % of the three sets".format(*(100 * x for x in own)) in said
     for n in (64, 128, 256, 512):
-        rows = [
-            [100 * at["inventory", method, n][key] for key in ("accuracy", "low", "high")]
-            for method in ("mv", "bon", "wmv", "any", "qalign")
-        ]
-        cells = [f"{value:.1f} ({low + 1e-9:.0f}-{high + 1e-9:.0f})" for value, low, high in rows]
+        cells = [_cell(at["inventory", m, n]) for m in ("mv", "bon", "wmv", "any", "qalign")]
         row = re.escape(" | ".join(cells))
         assert re.search(rf"\| {n} samples, [\d,]+ states \| {row} \|", said)
-    rows = [at["writing", method, n] for method, n in
-            (("one", 1), *((m, 64) for m in ("bon", "mv", "wmv", "qalign", "any")))]  # fmt: skip
-    cells = ["{:.1f} ({:.0f}-{:.0f})".format(*(100 * row[key] for key in BAND)) for row in rows]
-    assert f"| {' | '.join(cells)} |" in said
+    for name in ("inventory-beta0.4", "inventory", "inventory-beta1.6"):
+        (each,) = (each for each in made.sets if each.name == name)
+        cells = [_cell(at[name, method, 64]) for method in ("wmv", "any", "qalign")]
+        gaps = [[100 * found[name, b, 64][key] for key in GAP] for b in ("wmv", "any")]
+        cells += [f"{value:+.1f} ({low:.1f} to {high:.1f})" for value, low, high in gaps]
+        assert f"| {each.results.header.beta:g} | {' | '.join(cells)} |" in said
+    methods = ("bon", "mv", "wmv", "qalign")
+    cells = [_cell(at["writing", m, 64]) for m in (*methods, "any")]
+    assert f"| {' | '.join([_cell(at['writing', 'one', 1]), *cells])} |" in said
     for name in ("in_distribution", "shifted", "long"):
-        columns = [("mv", 1), *((method, 256) for method in ("mv", "bon", "wmv", "qalign"))]
-        rows = [[100 * at[name, *c][key] for key in ("accuracy", "low", "high")] for c in columns]
-        cells = [f"{value:.1f} ({low + 1e-9:.0f}-{high + 1e-9:.0f})" for value, low, high in rows]
+        cells = [_cell(at[name, "mv", 1]), *(_cell(at[name, m, 256]) for m in methods)]
         assert f"| {name.replace('_', ' ')} | {' | '.join(cells)} |" in said
 
 
@@ -197,6 +197,9 @@ def test_on_inventories_the_chain_is_above_the_ceiling_of_every_rule_over_its_sa
         for n in (128, 256, 512):
             row = found["inventory", other, n]
             assert row["low"] > 0, (other, n)
+    for other in ("any", "wmv"):
+        assert found["inventory-beta0.4", other, 64]["low"] > 0, "at half the beta too"
+        assert found["inventory-beta1.6", other, 64]["difference"] > 0, "as far as it is seen"
     control = found["long", "any", 256]
     assert control["high"] < 0, "where samples hold right answers no chain is above them"
 
@@ -213,7 +216,7 @@ def test_the_readme_and_the_card_say_the_reports_numbers_of_inventories(
             value, low, high = (100 * at[method, n][key] for key in BAND)
             assert f"{value:.1f} % ({low:.1f}-{high:.1f})" in card, (method, n)
         for other in ("any", "wmv"):
-            value, low, high = (100 * found[other, n][key] for key in ("difference", *BAND[1:]))
+            value, low, high = (100 * found[other, n][key] for key in GAP)
             said = rf"\+{value:.1f} (points )?\({low:.1f} to {high:.1f}\)"
             assert re.search(said, card), (other, n)
     readme = " ".join((ASSETS.parent / "README.md").read_text("utf-8").split())
@@ -226,6 +229,11 @@ def test_the_readme_and_the_card_say_the_reports_numbers_of_inventories(
     assert near.value is not None
     assert f"Of the 153,600 samples {n_right} are right" in card
     assert f"the right one in {100 * near.value:.1f} % of {near.trials:,}." in card
+
+
+def _cell(row: dict[str, Any]) -> str:
+    value, low, high = (100 * row[key] for key in BAND)
+    return f"{value:.1f} ({low + 1e-9:.0f}-{high + 1e-9:.0f})"
 
 
 def _as_row(found: Difference) -> dict[str, float]:
