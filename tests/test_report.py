@@ -180,7 +180,7 @@ def test_the_page_of_results_says_the_reports_numbers(
         gaps = [[100 * found[name, b, 64][key] for key in GAP] for b in ("wmv", "any")]
         cells += [f"{value:+.1f} ({low:.1f} to {high:.1f})" for value, low, high in gaps]
         assert f"| {each.results.header.beta:g} | {' | '.join(cells)} |" in said
-    methods = ("bon", "mv", "wmv", "qalign")
+    methods = ("mv", "bon", "wmv", "qalign")
     cells = [_cell(at["writing", m, 64]) for m in (*methods, "any")]
     assert f"| {' | '.join([_cell(at['writing', 'one', 1]), *cells])} |" in said
     for name in ("in_distribution", "shifted", "long"):
