@@ -633,6 +633,11 @@ async def _evaluate(options: argparse.Namespace) -> None:
 
 
 async def _train_rm(options: argparse.Namespace) -> None:
+    paper = task_of(options.task) and task_of(options.task, "paper")
+    if paper is not None and options.recipe == "paper":  # drawn as its evaluations are
+        for name in ("lm", "temperature", "max_new_tokens"):
+            if getattr(options, name) is None:
+                setattr(options, name, paper.settings[name])
     check_count("--samples", options.samples, 2)
     given = {
         each.name: value

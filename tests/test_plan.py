@@ -136,6 +136,10 @@ def test_the_plan_of_a_training_loads_and_draws_nothing(capsys, monkeypatch):
     assert "7,473 problems, each 64 samples and a chain of 17 states" in said
     assert "training at most 7,473 pairs, 4,110,150 tokens, 1.98e+17 FLOPs, 128.5 GB" in said
     assert "h on one; too large for one" in said
+    assert main(["train-rm", "--plan", "--task", "gsm8k:task", "--preset", "paper"]) == 0
+    said = capsys.readouterr().out  # drawn as the paper's evaluations are
+    assert "meta-llama/Llama-3.1-8B-Instruct" in said
+    assert "400 tokens a response (assumed: half of the limit)" in said
 
 
 def test_a_training_never_learns_from_the_rows_that_are_evaluated(capsys):

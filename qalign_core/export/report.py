@@ -255,7 +255,8 @@ def _landmarks(groups: Sequence[Group]) -> list[str]:
         if found is not None:
             lost = in_points(found.lost, "+.1f")
             turned = (
-                f"best at {found.n:,} samples<small>{found.low:,} to {found.high:,}</small>"
+                f"best at {found.n:,} sample{'s' * (found.n > 1)}"
+                f"<small>{found.low:,} to {found.high:,}</small>"
                 f"<small>{lost[0]} points ({lost[1]} to {lost[2]}) more than at {found.last:,}"
                 f"{'' if found.seen else ': no turn is seen'}</small>"
             )
