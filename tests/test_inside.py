@@ -11,8 +11,9 @@ import pytest
 from browser import ROOT, serve
 from toys import ToyLM, ToyRM
 
+from components.session.hand import MAX_WORDS
 from components.session.runs import Runs
-from components.watch.inside import MAX_TEXTS, MAX_WORDS, questions
+from components.watch.inside import MAX_TEXTS, questions
 from qalign_core.chain.kernel import log_acceptance
 from qalign_core.errors import InvalidPrompt
 from qalign_core.registry import load_language_model, load_reward_model

@@ -7,6 +7,7 @@ import json
 import math
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, suppress
+from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -22,6 +23,8 @@ from components.room.hall import Course, Hall
 from components.room.rooms import (
     CODE,
     LETTERS,
+    TRIES,
+    TRY_BURST,
     Bucket,
     Caps,
     Member,
@@ -39,7 +42,7 @@ from qalign_core.chain.chain import run_chain
 from qalign_core.decide.answers.extraction import get_extractor
 from qalign_core.decide.rules import importance_weights, majority_vote
 from qalign_core.errors import QAlignError
-from qalign_core.types import Response, ScoredResponse, Step
+from qalign_core.types import Response, ScoredResponse, Step, Weighed
 
 SETTINGS = {"prompt": PROMPT, "reference": ANSWER, "beta": 0.5}
 STOPS = [
@@ -503,6 +506,134 @@ async def test_models_that_fail_are_told_in_their_sentence_and_the_room_goes_on(
     await until(lambda: members[0].t == 40)
 
 
+# The game.
+
+
+class Teller(ToyLM):
+    """A toy model that tells how likely texts are: each of its tokens 1/e, and no other."""
+
+    def __init__(self, may: asyncio.Event | None = None) -> None:
+        super().__init__()
+        self.may = may
+
+    async def extend(self, prompt_ids, prefix, *, seed):
+        response = await super().extend(prompt_ids, prefix, seed=seed)
+        return replace(response, log_probs=(-1.0,) * len(response))
+
+    def written(self, prefix, words, *, ended):
+        return Response((*prefix, *words.encode()), words, ended)
+
+    async def weigh(self, prompt_ids, tokens, *, top):
+        if self.may is not None:
+            await self.may.wait()
+        return tuple(Weighed(-math.inf if token == ord("~") else -1.0, ()) for token in tokens)
+
+
+async def a_game(hall: Hall, lm: ToyLM, n: int = 2) -> tuple[dict[str, Any], Room, list[Member]]:
+    """A class whose chains have made their first drafts."""
+    hall._runs._load = lambda *_: (lm, ToyRM())
+    lead, room, members = await a_class(hall, n)
+    await do(hall, lead, "step")
+    await until(lambda: all(member.t == 0 for member in members))
+    return lead, room, members
+
+
+async def weigh(hall: Hall, room: Room, member: Member, words: object, **more: object) -> Any:
+    return await hall.weigh(room.code, member.token, {"words": words, **more})
+
+
+async def test_a_score_is_what_the_servers_models_say_and_not_the_browsers_word(hall):
+    lead, room, (one, two) = await a_game(hall, Teller())
+    for member in (one, two):
+        state = member.states[0]
+        n = len(member.last.proposal.response)
+        assert member.reached == pytest.approx(-n + state.reward / 0.5)
+    assert of_class(room, 0.0)["hand"] is None
+    text = "We begin with 6."
+    lie = {"log_pi": 1e9, "best": 1e9, "reward": 1e9, "tokens": [0], "number": one.number}
+    said = await weigh(hall, room, two, text, **lie)
+    reward = await ToyRM().score(PROMPT, Teller().written((), text, ended=True))
+    assert said == {"log_pi": pytest.approx(-len(text) + reward / 0.5)}
+    assert (one.best, two.best) == (None, said["log_pi"])
+    await weigh(hall, room, two, "a longer text of which each token costs")
+    assert await weigh(hall, room, two, "~") == {"log_pi": None}
+    assert two.best == said["log_pi"]
+    assert of_member(room, two)["hand"] == {"reached": two.reached, "best": two.best, "left": 27}
+    told = of_class(room, 0.0)["hand"]
+    assert (told["number"], told["best"]) == (two.number, two.best)
+    assert told["chains"] == max(one.reached, two.reached)
+    assert told["passed"] == (two.best > two.reached)
+    await do(hall, lead, "again")
+    assert of_member(room, two)["hand"] == {"reached": None, "best": None, "left": 30}
+
+
+@pytest.mark.parametrize("words", [*RUBBISH[:4], [], {}, ["up"], "a\x00", "a\u202eb", "\ud800",
+                                   "u" * 4000], ids=lambda v: repr(v)[:20])  # fmt: skip
+async def test_rubbish_by_hand_is_refused_and_changes_nothing_for_another(hall, words):
+    _, room, (rude, other) = await a_game(hall, Teller())
+    await weigh(hall, room, other, "mine")
+    before = seen_by(room, other), of_class(room, 0.0)["hand"]
+    with pytest.raises(Refused) as error:
+        await weigh(hall, room, rude, words)
+    assert error.value.status == 422
+    assert (seen_by(room, other), of_class(room, 0.0)["hand"]) == before
+    assert rude.tries == 0
+    for nobody in ("", "guess", room.lead):
+        with pytest.raises(Refused):
+            await hall.weigh(room.code, nobody, {"words": "mine"})
+
+
+async def test_a_flood_of_texts_asks_the_models_a_few_times_and_others_are_weighed(hall, clock):
+    lm = Teller(may=asyncio.Event())
+    _, room, (rude, other) = await a_game(hall, lm)
+    hall.rooms.clock = clock
+    flood = [asyncio.create_task(weigh(hall, room, rude, "x" * k)) for k in range(1, 200)]
+    mine = asyncio.create_task(weigh(hall, room, other, "mine"))
+    for _ in range(20):
+        await asyncio.sleep(0)
+    lm.may.set()
+    came = await asyncio.gather(*flood, return_exceptions=True)
+    assert sum(not isinstance(said, Refused) for said in came) == 1
+    assert (await mine)["log_pi"] == other.best
+    took = 0
+    for _ in range(50):
+        with suppress(Refused):
+            await weigh(hall, room, rude, "x")
+            took += 1
+    assert took == TRY_BURST - 1
+    for _ in range(TRIES):
+        clock.now += 60
+        with suppress(Refused):
+            await weigh(hall, room, rude, "x")
+    assert rude.tries == TRIES
+
+
+async def test_a_text_that_is_weighed_when_the_class_begins_anew_counts_for_nothing(hall):
+    lm = Teller(may=asyncio.Event())
+    lead, room, (one, _) = await a_game(hall, lm)
+    late = asyncio.create_task(weigh(hall, room, one, "mine"))
+    await until(lambda: one.trying)
+    await do(hall, lead, "again")
+    lm.may.set()
+    with pytest.raises(Refused, match="begun anew"):
+        await late
+    assert (one.best, one.tries, one.trying) == (None, 0, False)
+
+
+async def test_the_embedded_model_weighs_a_chains_text_as_the_chain_did(hall, monkeypatch):
+    monkeypatch.setattr(halls, "POOL", 1)
+    hall._runs._load = Runs()._load
+    lead = await hall.open({"prompt": "Tom has 5 eggs. He buys 3 more. How many?"}, "here")
+    room = hall.rooms.find(lead["code"])
+    room.run = replace(room.run, seed=1)  # a text that is read into the tokens it was written in
+    member = room.members[hall.join(lead["code"], "")["token"]]
+    member.streams = 1
+    await do(hall, lead, "step")
+    await until(lambda: member.t == 0)
+    said = await weigh(hall, room, member, member.states[0].response.text)
+    assert said["log_pi"] == pytest.approx(member.reached, abs=1e-3)
+
+
 # What screens follow.
 
 
@@ -604,7 +735,7 @@ async def test_a_room_is_opened_joined_and_led_over_http(client, hall):
                                   b'"text"', b"{}", b'{"code": 7}', b'{"code": {"a": 1}}',
                                   b'{"code": "' + b"A" * 9000 + b'"}'],
                          ids=lambda b: repr(b)[:20])  # fmt: skip
-@pytest.mark.parametrize("path", ["open", "join", "say", "lead", "qr"])
+@pytest.mark.parametrize("path", ["open", "join", "say", "weigh", "lead", "qr"])
 async def test_rubbish_gets_one_sentence(client, path, body):
     answer = await client.post(f"/room/{path}", content=body)
     assert 400 <= answer.status_code < 500

@@ -22,6 +22,7 @@ import { settings } from "./settings.js";
  * @property {number} done
  * @property {number} single
  * @property {number} pool
+ * @property {{ number: number, best: number, chains: number | null, passed: number } | null} hand
  */
 /**
  * What all chains come to.
@@ -288,6 +289,7 @@ function classScene(lead) {
     h("i.k-target"), word("target", "target"));
   const numbers = h("dl.numbers");
   const verdict = h("p.verdict");
+  const byHand = h("p.by-hand", { role: "status" });
   const pooled = h("div");
   const alone = h("div");
   const single = h("div");
@@ -297,7 +299,7 @@ function classScene(lead) {
   const more = button("ctl.small", { aria: "Next chain" }, "▶");
   const node = h("section.scene.class",
     h("div.main", h("div.row", h("h2", "The class is the sampler"), key), picture, wait, numbers,
-      verdict),
+      verdict, byHand),
     h("div.votes", h("h3", "The class, pooled"), pooled,
       h("div.row", who, h("span.pair", less, more)), single, leading,
       h("h3", `The ${word("base", "model alone")}`), alone));
@@ -338,10 +340,17 @@ function classScene(lead) {
     show(more, order.length > 1);
     numbers.replaceChildren(...cells(room, figures));
     put(verdict, figures.trust?.says ?? "");
+    put(byHand, all.hand ? spokenHand(all.hand) : "");
   }
 
   return { node, draw };
 }
+
+/** @param {NonNullable<ClassTold["hand"]>} hand */
+const spokenHand = ({ number, best, chains, passed }) => "By hand: the class's best is "
+  + `number ${number} with ln π = ${fixed(best)}; `
+  + `${chains === null ? "" : `its chains reached ${fixed(chains)} in their first 30 steps; `}`
+  + `${many(passed, "member")} passed their own chain.`;
 
 /**
  * @param {RoomTold} room

@@ -6,6 +6,9 @@ import { drawVotes, h, s } from "./drawing.js";
 import { Refusal, ask, follow, shownCode } from "./net.js";
 
 /** @typedef {import("./net.js").Seat} Seat */
+
+const LONGEST = 2000; // characters, as components/session/hand.py has it
+
 /**
  * What the room is told: where the class stands.
  * @typedef {object} RoomTold
@@ -42,6 +45,7 @@ import { Refusal, ask, follow, shownCode } from "./net.js";
  * @property {[string, number][]} votes
  * @property {string | null} answer
  * @property {number[]} rewards
+ * @property {{ reached: number | null, best: number | null, left: number }} hand
  */
 
 /**
@@ -54,10 +58,11 @@ export async function memberView(host, seat) {
   const trouble = h("p.trouble", { role: "alert", hidden: true });
   const stop = stopPart(seat);
   const chain = chainPart();
+  const hand = handPart(seat);
   document.title = `Room ${shownCode(seat.code)}`;
   host.replaceChildren(h("div.phone",
     h("header.me", who, h("span.code", shownCode(seat.code))), line, trouble, stop.node,
-    chain.node));
+    chain.node, hand.node));
   /** @type {RoomTold | null} */
   let room = null;
 
@@ -74,6 +79,7 @@ export async function memberView(host, seat) {
       show(trouble, room.trouble);
       stop.draw(room, told.mine);
       chain.draw(room, told.mine);
+      hand.draw(told.mine);
     }
     return true;
   }
@@ -224,6 +230,60 @@ function chainPart() {
   }
 
   return { node, draw };
+}
+
+/**
+ * The game: a text of one's own, which the server weighs, against what the own chain has reached.
+ * @param {Seat} seat
+ */
+function handPart({ code, token }) {
+  const words = h("textarea", { rows: 4, maxlength: LONGEST, spellcheck: "false",
+    aria: "Your text" });
+  const send = h("button.send", { type: "submit" }, "Weigh it");
+  const told = h("p.told", { role: "status" });
+  const score = h("p.score");
+  const form = h("form", {
+    onsubmit: (/** @type {Event} */ event) => {
+      event.preventDefault();
+      weigh();
+    },
+  }, words, send);
+  const node = h("section.card.hand", h("h2", "A game: your hand"),
+    h("p", "Can you reach a higher ln π than your chain in its first 30 steps? Change its text as "
+      + "you like. The target π likes what the model finds likely and what the reward model likes. "
+      + "Your text is no part of the chain."), score, form, told);
+  /** The chain's text, for as long as nothing else was written. */
+  let offered = "";
+
+  async function weigh() {
+    send.disabled = true;
+    put(told, "Asking the models…");
+    try {
+      const found = await ask("weigh", { code, words: words.value }, token);
+      put(told, found.log_pi === null ? "The model, as it is sampled, never writes this text."
+        : `Your text: ln π = ${fixed(found.log_pi)}.`);
+    } catch (error) {
+      put(told, error instanceof Refusal ? error.message : "The line broke; press it again.");
+    }
+    send.disabled = false;
+  }
+
+  return {
+    node,
+    /** @param {Mine} mine */
+    draw({ t, hand: { reached, best, left }, accepted, kept, old, new: fresh }) {
+      show(node, reached !== null);
+      if (reached === null) return;
+      if (words.value === offered) {
+        offered = kept + (accepted || t === 0 ? fresh : old);
+        words.value = offered;
+      }
+      show(form, left);
+      put(score, `Your chain has reached ${fixed(reached)}. `
+        + `${best === null ? "" : `You: ${fixed(best)}${best > reached ? ", ahead" : ""}. `}`
+        + `${many(left, "text")} left to try.`);
+    },
+  };
 }
 
 /**

@@ -10,15 +10,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from components.common.refused import Refused
 from components.room.rooms import Bucket, Caps, Member, Room, Rooms, Taught, class_run
 from components.room.told import Figures, as_event, of_class, of_member, of_room
+from components.session.hand import check_weighs, log_target, read_words, weigh_text
 from components.session.runs import Feed, Runs
 from qalign_core.chain.chain import run_chain
 from qalign_core.chain.priority import ASIDE, RUN
@@ -125,6 +127,33 @@ class Hall:
         member = self._member(room, token)
         room.say(member, given.get("stop"), given.get("said"), self.rooms.clock())
         return {}
+
+    async def weigh(self, code: object, token: str, given: Mapping[str, object]) -> dict[str, Any]:
+        """Weigh a member's own text, as both models of this server find it.
+
+        Returns:
+            {"log_pi"}: but for a constant; None for a text that the model never writes.
+
+        Raises:
+            Refused: it cannot be.
+        """
+        room = self.rooms.find(code, token)
+        member, run = self._member(room, token), room.run
+        room.begin_try(member, self.rooms.clock())
+        try:
+            RUN.set(f"room {room.code} {member.number}")  # in the turns of the member's own chain
+            words = read_words(given.get("words"))
+            lm, rm = await self._models(room)
+            check_weighs(lm)
+            text = cast(Any, lm).written((), words, ended=True)
+            _, weighed, reward = await weigh_text(lm, rm, run.prompt, text)
+        except QAlignError as error:
+            raise Refused(422, str(error)) from error
+        finally:
+            member.trying = False
+        log_pi = log_target(run, math.fsum(each.log_p for each in weighed), reward)
+        room.tried(member, run, log_pi)
+        return {"log_pi": log_pi if math.isfinite(log_pi) else None}
 
     async def lead(self, code: object, token: str, given: Mapping[str, object]) -> dict[str, Any]:
         """Do what the instructor wants.

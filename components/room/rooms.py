@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from components.common.refused import Refused
+from components.session.hand import log_target
 from qalign_core.decide.answers.extraction import get_extractor
 from qalign_core.errors import QAlignError
 from qalign_core.protocols import AnswerExtractor
@@ -30,6 +31,10 @@ LARGEST = 1e6
 """The largest number that can be predicted."""
 MAX_SAID = 40
 """Characters of a prediction."""
+STEPS, TRIES = 30, 30
+"""Of the game: steps of the chain that is to be passed, and texts that a member may try."""
+TRY_RATE, TRY_BURST = 0.2, 5
+"""Tries that a member may make a second, and at once: each asks both models."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +128,9 @@ class Member:
         states: of the chain so far, without their tokens.
         last: the step that was drawn last.
         since: the step at which the state came that stands now.
+        reached: the highest ln pi of the chain's first `STEPS` steps; None if the model tells none.
+        tries: texts by hand that were weighed; `best` is the highest ln pi of them.
+        hand: how many more may come now; `trying` is whether one is being weighed.
         version: counts what has changed for this member alone.
     """
 
@@ -136,6 +144,11 @@ class Member:
     states: list[ScoredResponse] = field(default_factory=list)
     last: Step | None = None
     since: int = 0
+    reached: float | None = None
+    tries: int = 0
+    best: float | None = None
+    hand: Bucket = field(default_factory=lambda: Bucket(TRY_RATE, TRY_BURST, 0.0))
+    trying: bool = False
     version: int = 0
 
     @property
@@ -251,11 +264,42 @@ class Room:
         member.version += 1
         self.news += 1
 
+    def begin_try(self, member: Member, now: float) -> None:
+        """A member has written a text and wants to know its ln pi.
+
+        Raises:
+            Refused: too many came, or the last one is still being weighed.
+        """
+        if member.tries >= TRIES:
+            raise Refused(409, f"you have tried {TRIES} texts, which is all of this game")
+        if member.trying:
+            raise Refused(409, "your last text is still being weighed; wait for it")
+        member.hand.take(now)
+        member.trying = True
+
+    def tried(self, member: Member, run: Run, log_pi: float) -> None:
+        """What a member wrote has been weighed for a run; −inf is what the model never writes.
+
+        Raises:
+            Refused: the class has begun anew meanwhile, or the place was given up.
+        """
+        if run is not self.run or member.token not in self.members:
+            raise Refused(409, "the class has begun anew; try your text again")
+        member.tries += 1
+        if math.isfinite(log_pi):
+            member.best = log_pi if member.best is None else max(member.best, log_pi)
+        member.version += 1
+        self.news += 1
+
     def moved(self, member: Member, step: Step) -> None:
         """A chain made a step."""
         if member.token not in self.members:
             return
         state = step.state
+        log_prob = state.response.log_prob
+        if log_prob is not None and step.t <= STEPS:
+            log_pi = log_target(self.run, log_prob, state.reward)
+            member.reached = log_pi if member.reached is None else max(member.reached, log_pi)
         if step.accepted and (step.changed or step.t == 0):
             member.since = step.t
             response = Response((), state.response.text, state.response.finished)
@@ -361,6 +405,7 @@ class Room:
     def _restart(self) -> None:
         for member in self.members.values():
             member.states, member.last, member.since = [], None, 0
+            member.reached, member.best, member.tries = None, None, 0
             member.version += 1
         self.walk, self.goal, self.trouble = [], -1, ""
         self._answers.clear()  # those of a round: with every round there would be more

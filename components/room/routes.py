@@ -40,6 +40,10 @@ def room_routes(hall: Hall) -> list[Route]:
         said = await _said(request)
         return JSONResponse(hall.say(said.get("code"), _token(request), said))
 
+    async def weigh(request: Request) -> Response:
+        said = await _said(request)
+        return JSONResponse(await hall.weigh(said.get("code"), _token(request), said))
+
     async def lead(request: Request) -> Response:
         said = await _said(request)
         return JSONResponse(await hall.lead(said.get("code"), _token(request), said))
@@ -51,7 +55,7 @@ def room_routes(hall: Hall) -> list[Route]:
     async def qr(request: Request) -> Response:
         return JSONResponse({"rows": qr_rows((await _said(request)).get("link"))})
 
-    said = {"open": open_room, "join": join, "say": say, "lead": lead, "qr": qr}
+    said = {"open": open_room, "join": join, "say": say, "weigh": weigh, "lead": lead, "qr": qr}
     return [
         Route("/room", show),
         Route("/room/follow", follow),

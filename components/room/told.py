@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from components.common.trust import trust
-from components.room.rooms import Member, Room
+from components.room.rooms import TRIES, Member, Room
 from qalign_core.analysis.diagnostics import MIN_STATES, agreement
 from qalign_core.decide.rules import effective_sample_size, importance_weights, majority_vote
 from qalign_core.protocols import AnswerExtractor
@@ -52,6 +52,7 @@ def of_member(room: Room, member: Member) -> dict[str, Any]:
     """What one member is told alone: the own chain, and what was predicted."""
     said = member.said.get(room.stop, "")
     told: dict[str, Any] = {"number": member.number, "t": member.t, "said": said}
+    told["hand"] = {"reached": member.reached, "best": member.best, "left": TRIES - member.tries}
     if room.ask and room.stop in room.opened:
         came = room.judgement(said) if said else room.opened[room.stop]
         told["came"] = {"right": came["right"] if said else None, "says": came["says"]}
@@ -92,10 +93,23 @@ def _shares(
     return list(majority_vote(samples, read, weights=weights).shares[:MOST_ANSWERS])
 
 
+def _best(member: Member) -> float:
+    return -math.inf if member.best is None else member.best
+
+
 def of_class(room: Room, now: float) -> dict[str, Any]:
     """What the instructor is told of the class: how many are in, and what they predict."""
     members = list(room.members.values())
+    by_hand = max((m for m in members if m.best is not None), key=_best, default=None)
+    reached = [m.reached for m in members if m.reached is not None]
     return {
+        "hand": by_hand
+        and {
+            "number": by_hand.number,
+            "best": by_hand.best,
+            "chains": max(reached, default=None),
+            "passed": sum(m.reached is not None and _best(m) > m.reached for m in members),
+        },
         "members": len(members),
         "here": sum(member.streams > 0 for member in members),
         "most": room.caps.members,

@@ -8,30 +8,26 @@ from __future__ import annotations
 
 import asyncio
 import math
-import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from components.session.gpu import is_lent
+from components.session.hand import State, check_weighs, log_target, read_words, weigh_text
 from components.session.runs import Feed, Runs
 from qalign_core.chain.kernel import log_acceptance
 from qalign_core.decide.answers.extraction import get_extractor
-from qalign_core.errors import InvalidPrompt, InvalidSetting, InvalidTrace
+from qalign_core.errors import InvalidSetting, InvalidTrace
 from qalign_core.protocols import LanguageModel, RewardModel
 from qalign_core.reading import are_ids, is_text, is_whole, shown
-from qalign_core.run import Run
 from qalign_core.runs.trace import TraceReader
-from qalign_core.types import Response, TraceHeader, Weighed
+from qalign_core.types import TraceHeader, Weighed
 
 MAX_TEXTS = 32
 """Texts of one question: the states of the 30 steps that the game is about."""
-MAX_WORDS = 2000
-"""Characters that a visitor may write."""
 MAX_NAME = 40
 """Characters of the name that a page gives itself, so that its next question ends its last."""
 TOP = 3
 """The most probable tokens that are told for each place."""
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 Answer = dict[str, Any]
 Question = Callable[[Any], Awaitable[Answer]]
@@ -107,11 +103,7 @@ def _header(asked: Mapping[str, Any]) -> TraceHeader:
 
 def _check_model(lm: LanguageModel, header: TraceHeader) -> None:
     """Raise unless a model can tell what it thinks of the trace's texts."""
-    if not hasattr(lm, "weigh"):
-        raise InvalidSetting(
-            f"{lm.id} does not tell how likely single tokens are; the models that come with the "
-            "project do, and others that run on this machine"
-        )
+    check_weighs(lm)
     revision = getattr(lm, "revision", "")
     if revision and header.lm_revision and revision != header.lm_revision:
         raise InvalidSetting(
@@ -149,45 +141,12 @@ async def _rewrite(
         raise InvalidSetting(f"seed must be a whole number >= 0, got {shown(seed)}")
     words, ends = read_words(asked.get("words")), asked.get("ends") is True
     prompt_ids = lm.encode(header.prompt)
-    old = await _state(lm, rm, header.prompt, prompt_ids, lm.written(tokens, "", ended=False))
+    old = await weigh_text(lm, rm, header.prompt, lm.written(tokens, "", ended=False), top=TOP)
     new = lm.written(tokens[:cut], words, ended=ends)
     typed = len(new) - int(cut or 0)
     if not ends:
         new = await lm.extend(prompt_ids, new.tokens, seed=seed)
-    return _judged(header, old, await _state(lm, rm, header.prompt, prompt_ids, new), typed)
-
-
-def read_words(words: Any) -> str:
-    """A visitor's words, if they are a short text of signs that can be seen.
-
-    Raises:
-        InvalidPrompt: they are not.
-    """
-    if not is_text(words) or len(words) > MAX_WORDS:
-        length = f"{len(words)} characters" if isinstance(words, str) else shown(words)
-        raise InvalidPrompt(f"your words must be a text of at most {MAX_WORDS} characters, "
-                            f"got {length}")  # fmt: skip
-    if _CONTROL.search(words):
-        raise InvalidPrompt("your words hold signs that cannot be seen; type them again")
-    return str(words)
-
-
-State = tuple[Response, tuple[Weighed, ...], float]
-
-
-async def _state(
-    lm: Any, rm: RewardModel, prompt: str, prompt_ids: Sequence[int], response: Response
-) -> State:
-    """A text with what the two models think of it."""
-    weighed, reward = await asyncio.gather(
-        lm.weigh(prompt_ids, response.tokens, top=TOP), rm.score(prompt, response)
-    )
-    return response, weighed, reward
-
-
-def log_target(run: Run, log_prob: float, reward: float) -> float:
-    """Natural log of a text's pi, but for a constant: `alpha ln p + r / beta`."""
-    return run.alpha * log_prob + reward / run.beta
+    return _judged(header, old, await weigh_text(lm, rm, header.prompt, new, top=TOP), typed)
 
 
 def _judged(header: TraceHeader, old: State, new: State, typed: int) -> Answer:

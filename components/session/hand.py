@@ -1,0 +1,59 @@
+"""A text by a visitor's hand: what it may be, and what both models think of it."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import Any
+
+from qalign_core.errors import InvalidPrompt, InvalidSetting
+from qalign_core.protocols import LanguageModel, RewardModel
+from qalign_core.reading import is_text, shown
+from qalign_core.run import Run
+from qalign_core.types import Response, Weighed
+
+MAX_WORDS = 2000
+"""Characters that a visitor may write."""
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+
+
+def check_weighs(lm: LanguageModel) -> None:
+    """Raise `InvalidSetting` unless a model can tell what it thinks of single texts."""
+    if not hasattr(lm, "weigh"):
+        raise InvalidSetting(
+            f"{lm.id} does not tell how likely single tokens are; the models that come with the "
+            "project do, and others that run on this machine"
+        )
+
+
+def read_words(words: Any) -> str:
+    """A visitor's words, if they are a short text of signs that can be seen.
+
+    Raises:
+        InvalidPrompt: they are not.
+    """
+    if not is_text(words) or len(words) > MAX_WORDS:
+        length = f"{len(words)} characters" if isinstance(words, str) else shown(words)
+        raise InvalidPrompt(f"your words must be a text of at most {MAX_WORDS} characters, "
+                            f"got {length}")  # fmt: skip
+    if _CONTROL.search(words):
+        raise InvalidPrompt("your words hold signs that cannot be seen; type them again")
+    return str(words)
+
+
+State = tuple[Response, tuple[Weighed, ...], float]
+
+
+async def weigh_text(
+    lm: Any, rm: RewardModel, prompt: str, response: Response, *, top: int = 0
+) -> State:
+    """A text with what the two models think of it, and the `top` likeliest tokens of each place."""
+    weighed, reward = await asyncio.gather(
+        lm.weigh(lm.encode(prompt), response.tokens, top=top), rm.score(prompt, response)
+    )
+    return response, weighed, reward
+
+
+def log_target(run: Run, log_prob: float, reward: float) -> float:
+    """Natural log of a text's pi, but for a constant: `alpha ln p + r / beta`."""
+    return run.alpha * log_prob + reward / run.beta
