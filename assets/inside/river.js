@@ -11,6 +11,7 @@ import {
   arrange,
   fill,
   isRejected,
+  pinch,
   prefixTree,
   ranges,
   rowThatFits,
@@ -70,7 +71,8 @@ export function river(tools) {
   const hint = h("p.hint", "All texts of the run, from their first word on: where two differ, the ",
     term("tree", "tree"), " parts. A branch is as wide as the time that the chain has spent on "
       + "texts that begin so; dark is up to this step, pale what comes later. Dashed lines are "
-      + "proposals that were ", term("rejected"), ". Press a branch to go to its steps.");
+      + "proposals that were ", term("rejected"), ". Press a branch to go to its steps; pinch to "
+      + "see it larger.");
   const nodes = [hint, sizes, window_, told, spoken, table];
 
   /** @type {Tree} */
@@ -290,11 +292,15 @@ export function river(tools) {
   }
 
   // what is under a press
-  /** @param {MouseEvent} event */
-  function found(event) {
+  /** @param {{ clientX: number, clientY: number }} at a pointer, or a finger */
+  function spot({ clientX, clientY }) {
     const box = canvas.getBoundingClientRect();
     const grown = box.width / canvas.clientWidth || 1; // an enlarged page
-    const [x, y] = [(event.clientX - box.left) / grown, (event.clientY - box.top) / grown];
+    return { x: (clientX - box.left) / grown, y: (clientY - box.top) / grown };
+  }
+  /** @param {MouseEvent} event */
+  function found(event) {
+    const { x, y } = spot(event);
     let best = null;
     let near = Infinity;
     for (const one of drawn) {
@@ -433,9 +439,25 @@ export function river(tools) {
   window_.addEventListener("wheel", (event) => {
     if (!event.ctrlKey) return; // the page's own scrolling
     event.preventDefault();
-    const box = canvas.getBoundingClientRect();
-    zoom(event.deltaY < 0 ? 1.15 : 1 / 1.15, event.clientX - box.left, event.clientY - box.top);
+    const { x, y } = spot(event);
+    zoom(event.deltaY < 0 ? 1.15 : 1 / 1.15, x, y);
   }, { passive: false });
+  /** @type {import("./tree.js").Finger[]} */
+  let fingers = [];
+  for (const kind of /** @type {const} */ (["touchstart", "touchmove", "touchend"])) {
+    window_.addEventListener(kind, (event) => {
+      const now = [...event.touches].map(spot);
+      if (now.length === 2) {
+        event.preventDefault(); // the page keeps its size
+        if (fingers.length === 2) {
+          const { by, x, y, dx, dy } = pinch(fingers, now);
+          zoom(by, x, y);
+          window_.scrollBy(-dx, -dy);
+        }
+      }
+      fingers = now;
+    }, { passive: false });
+  }
   /** @type {{ x: number, y: number, moved: boolean } | null} */
   let held = null;
   window_.addEventListener("pointerdown", ({ clientX, clientY, pointerType }) => {

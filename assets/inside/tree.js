@@ -285,6 +285,23 @@ export function rowThatFits({ leaves, states }, unit, height, most = ROW) {
   return low;
 }
 
+/** @typedef {{ x: number, y: number }} Finger */
+
+/**
+ * What two fingers have done: how much further apart they are, where their middle is, and how far
+ * it has moved.
+ * @param {Finger[]} before
+ * @param {Finger[]} now
+ */
+export function pinch(before, now) {
+  /** @type {(fingers: Finger[]) => [number, number, number]} */
+  const read = ([a, b]) => [Math.max(1, Math.hypot(a.x - b.x, a.y - b.y)), (a.x + b.x) / 2,
+    (a.y + b.y) / 2];
+  const [apart, x0, y0] = read(before);
+  const [further, x, y] = read(now);
+  return { by: further / apart, x, y, dx: x - x0, dy: y - y0 };
+}
+
 /**
  * The steps that proposed a text that goes through a branch, one chain after the other.
  * @param {Branch} node

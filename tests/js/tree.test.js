@@ -5,6 +5,7 @@ import {
   arrange,
   fill,
   isRejected,
+  pinch,
   prefixTree,
   ranges,
   rowThatFits,
@@ -111,4 +112,15 @@ test("beads are the last stays, and each is counted as long as it lasted", () =>
   const last = lastStays(recorded, LAST);
   assert.ok(last.length <= 9);
   assert.equal(last[0].at + last.reduce((n, { visits }) => n + visits, 0), LAST + 1);
+});
+
+test("two fingers enlarge about their middle by how much further apart they are", () => {
+  const before = [{ x: 10, y: 20 }, { x: 40, y: 60 }]; // 50 apart
+  const apart = [{ x: -20, y: -20 }, { x: 40, y: 60 }]; // 100 apart
+  assert.deepEqual(pinch(before, apart), { by: 2, x: 10, y: 20, dx: -15, dy: -20 });
+  assert.equal(pinch(apart, before).by, 0.5);
+  const moved = before.map(({ x, y }) => ({ x: x + 7, y: y - 3 }));
+  assert.deepEqual(pinch(before, moved), { by: 1, x: 32, y: 37, dx: 7, dy: -3 });
+  const one = [before[0], before[0]];
+  assert.equal(pinch(one, before).by, 50); // two fingers at one place
 });
