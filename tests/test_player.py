@@ -478,6 +478,19 @@ PAINTED = """() => { const canvas = document.querySelector('.qp-river canvas');
     .some((part) => part); }"""
 
 
+PINCH = """() => { const canvas = document.querySelector('.qp-river canvas');
+  const { left, top } = canvas.getBoundingClientRect();
+  const high = () => document.querySelector('.qp-river-room').offsetHeight;
+  const two = (kind, apart) => canvas.dispatchEvent(new TouchEvent(kind, { bubbles: true,
+    cancelable: true, touches: [-apart, apart].map((x, identifier) => new Touch({ identifier,
+      target: canvas, clientX: left + 200 + x, clientY: top + 100 })) }));
+  const before = high();
+  const kept = [two('touchstart', 20), two('touchmove', 40)];
+  const larger = high();
+  two('touchmove', 1);
+  return [before, larger, high(), kept]; }"""
+
+
 async def test_a_press_on_a_branch_of_the_tree_goes_to_its_steps_and_keys_go_along_it(visit):
     trace = toy_trace(64, chains=2)
     parsed = parse_trace(trace)
@@ -510,6 +523,11 @@ async def test_a_press_on_a_branch_of_the_tree_goes_to_its_steps_and_keys_go_alo
     rows = await page.locator(".qp-river-table tbody tr").all_inner_texts()
     assert len(rows) == min(30, len({s.response.tokens for s in parsed.states}))
     assert rows[0].split("\t")[3] == str(most)
+    # two fingers size the tree, and not the page
+    before, larger, smaller, kept = await page.evaluate(PINCH)
+    assert larger > 1.3 * before
+    assert smaller == before
+    assert kept == [False, False]
 
 
 async def test_two_chains_can_be_chosen(visit):
