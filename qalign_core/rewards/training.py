@@ -15,8 +15,6 @@ from pathlib import Path
 from typing import Any, Self
 
 from qalign_core.errors import EngineError, InvalidSetting, ModelLoadError
-from qalign_core.models.loading import model_folder
-from qalign_core.models.local.worker import as_engine_error
 from qalign_core.reading import first_line
 from qalign_core.run import check_count
 
@@ -149,6 +147,9 @@ def train(
     import transformers
     from transformers.trainer_callback import PrinterCallback
     from trl import RewardConfig, RewardTrainer
+
+    from qalign_core.models.loading import model_folder
+    from qalign_core.models.local.worker import as_engine_error
 
     if torch.cuda.device_count() > 1:  # TRL refuses, in its own words
         raise InvalidSetting(

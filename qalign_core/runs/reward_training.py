@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from qalign_core.errors import InvalidPrompt, InvalidSetting
-from qalign_core.models.loading import load_text
 from qalign_core.protocols import RewardModel
 from qalign_core.reading import from_json
 from qalign_core.registry import entries, is_address, load_reward_model, unload
@@ -94,6 +93,8 @@ async def learn(
     seed, solutions = recipe.seed, kinds.solution
     learned, held = split(groups, recipe.validation, seed=seed, solutions=solutions)
     pairs = [pair for group in learned for pair in pairs_of(group, kinds, seed=seed)]
+    from qalign_core.models.loading import load_text  # and torch with it
+
     render = load_text(base)[0].conversation
     cut = encoded(pairs, render, max_length)
     told(
