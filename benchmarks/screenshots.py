@@ -40,6 +40,7 @@ WHOLE = (1280, 390)
 """The widths at which the whole page is taken too, in light."""
 PHONE = {"width": 390, "height": 844}
 README = ASSETS / "screenshots"
+PLAYER = "document.querySelector('#watch-player .qp').qalign"
 SETTLED = """() => Promise.all(document.getAnimations().map((a) => a.finished.catch(() => 0)))
     .then(() => document.fonts.ready).then(() => new Promise((done) =>
         requestAnimationFrame(() => requestAnimationFrame(() => done(true)))))"""
@@ -78,13 +79,18 @@ def clicks(*selectors: str) -> Prepare:
     return prepare
 
 
-def runs(page_name: str, until: str, *, stops: bool = False) -> Prepare:
-    """Run, wait until something is there, and perhaps stop."""
+def runs(page_name: str, until: str, *, step: int = 0, stops: bool = False) -> Prepare:
+    """Run, wait until something is there, go to a step as soon as it is, and perhaps stop."""
 
     async def prepare(page: Any) -> None:
-        await page.wait_for_selector(f"#{page_name} .q-status >> text=settings are in place")
+        told = page.locator(f"#{page_name}").get_by_text("settings are in place")
+        await told.first.wait_for(state="attached")
         await page.click(f"#{page_name}-run")
         await page.wait_for_selector(until, state="attached")
+        if step:  # where motion is unwanted nothing goes there by itself
+            there = f"{PLAYER}.position.source === 'live' && {PLAYER}.position.last >= {step}"
+            await page.wait_for_function(there)
+            await page.evaluate(f"{PLAYER}.seek({step})")
         if stops:
             await page.click(f"#{page_name}-stop")
             await page.wait_for_selector(f"#{page_name} .q-status[data-state=stopped]")
@@ -190,12 +196,13 @@ def states() -> list[State]:
     return [
         *(State(f"first-pass-{k + 1}", "", ".learn-panel", passes(k)) for k in (0, 4, 7, 8)),
         State("watch", "tab=watch&step=24", beads),
-        State("watch-live", "steps=1024&seed=5", beads, runs("watch", f"{beads} >> nth=6")),
+        State("watch-live", "steps=1024&seed=5", beads, runs("watch", beads, step=12)),
         State("watch-stopped", "steps=1024&seed=6", beads,
-              runs("watch", f"{beads} >> nth=12", stops=True)),
-        State("watch-chains", "steps=48&chains=3&seed=4", beads, runs("watch", finished)),
+              runs("watch", beads, step=12, stops=True)),
+        State("watch-chains", "steps=48&chains=3&seed=4", beads,
+              runs("watch", finished, step=32)),
         State("watch-long", "tab=watch", beads, opens(long_trace())),
-        State("watch-open-ended", opened, beads, runs("watch", finished)),
+        State("watch-open-ended", opened, beads, runs("watch", finished, step=24)),
         State("watch-settings", "tab=watch", beads, clicks("#watch-settings")),
         State("watch-gallery", "tab=watch", beads, clicks("#watch-gallery")),
         State("watch-save", "tab=watch&step=24", beads, clicks("text=Save…")),

@@ -136,6 +136,11 @@ async def test_the_first_visit_begins_with_the_first_pass_and_the_run_waits(visi
     await titled(page, FIRST.stops[0].title)
     await page.wait_for_selector(".learn-lit")
     assert await page.evaluate(f"[{API}.position.t, {API}.position.playing]") == [0, False]
+    await page.evaluate("document.activeElement.blur()")  # arrows turn it wherever the focus is not
+    await page.keyboard.press("ArrowRight")
+    await titled(page, FIRST.stops[1].title)
+    await page.keyboard.press("ArrowLeft")
+    await titled(page, FIRST.stops[0].title)
     await walk(page, FIRST)
     await tab_to(page, ".learn-foot .learn-quiet:not([hidden])")
     await page.keyboard.press("Enter")

@@ -112,6 +112,8 @@ h("div.body", h("div.words", { "aria-live": "polite" }, title, text), question, 
   onward),
 h("div.foot", back, unsaid, next, skip, never));
 
+document.addEventListener("keydown", onArrow);
+
 const isFirstPass = () => lesson?.name === props.first?.name;
 const answers = () => (lesson ? progress(lesson.name).answers : {});
 /** A prediction is to be made before anything is shown. */
@@ -141,6 +143,18 @@ async function open(name, focus = true, wanted = 0) {
   const there = turn(Math.min(wanted ? wanted - 1 : done ? 0 : at, lesson.stops.length - 1));
   if (focus) title.focus({ preventScroll: true }); // now: the page may take seconds to get there
   await there;
+}
+
+/**
+ * Arrows turn the stops where nothing else has them: no field, no player, not the browser.
+ * @param {KeyboardEvent} event
+ */
+function onArrow({ key, altKey, ctrlKey, metaKey, defaultPrevented }) {
+  const at = document.activeElement;
+  const free = at === document.body || (panel.contains(at) && !at?.matches("input"));
+  if (!lesson || !free || altKey || ctrlKey || metaKey || defaultPrevented) return;
+  if (key === "ArrowRight" && !next.hidden) next.click();
+  else if (key === "ArrowLeft") back.click();
 }
 
 /** @param {boolean} [forGood] */

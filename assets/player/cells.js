@@ -35,8 +35,8 @@ const CELLS = [
   ({ step }) => {
     const n = step.oldLength;
     return [term("cut", "i"), " = ", h("b", step.index), ` of ${n}, each with probability 1/${n}`,
-      h("p.small", "Nobody chooses it: each step draws it anew. What stands before ",
-        "it is kept, the rest is written again.")];
+      h("p.small", "Nobody chooses it: each step draws it anew. The first i tokens are kept, ",
+        "the rest is written again.")];
   },
   ({ step }) => {
     const fresh = step.ids.length - step.index;
@@ -107,7 +107,7 @@ function formula({ trace, step }, q) {
     h("p.formula", "\u2007= min(1, ", ...(some ? [reward(brief(q.reward)), " × "] : []),
       ...(sharp ? [model(brief(q.sharp)), " × "] : []), length(brief(q.lengths)),
       ") = ", h("b", alpha)),
-    h("p.small", term("alpha", "α"), ", the chance to be taken: ",
+    h("p.small", term("alpha", "α"), ", the chance of being taken: ",
       ...(some ? [reward("how much better, over ", term("beta", "β")), ", times "] : []),
       ...(sharp ? [model("how much likelier the model finds it"), ", to the power of ",
         term("sharpness"), " − 1, times "] : []),
@@ -153,7 +153,7 @@ function verdict({ chain, step, t }, q) {
       : "it is so much longer";
     return [head, "The old text is ", counted, ".", h("p.small", q.difference > 0
       ? `Rejected, though better: ${why} that its chance was small.`
-      : "A text that is hard to beat stays long, and so gets more votes.")];
+      : "A text that is hard to beat stays for many steps, and so gets more votes.")];
   }
   if (!step.changed) return [head, "It is the same text, ", counted, "."];
   return [head, "The proposal joins the chain.", q.difference < 0
