@@ -127,8 +127,8 @@ export function transportBar(acts) {
     node: h("div.transport", { "data-stage": "transport" },
       h("div.buttons", iconButton("back", "Step back", () => acts.move(-1)), play,
         iconButton("next", "Step forward", () => acts.move(1)), menuPlace),
-      h("div.scrub-row", scrub, count),
-      h("div.extra", chains, speed, helpButton), help),
+      h("div.scrub-row", scrub, count, chains),
+      h("div.extra", speed, helpButton), help),
 
     /** @param {KeyboardEvent} event */
     key(event) {
