@@ -40,7 +40,8 @@ const CELLS = [
   },
   ({ step }) => {
     const fresh = step.ids.length - step.index;
-    const same = step.first > step.index ? `; the first ${step.first - step.index} as before` : "";
+    const n = step.first - step.index;
+    const same = n > 0 ? `; the first ${n === 1 ? "" : `${n} `}as before` : "";
     return [h("b", fresh), fresh === 1 ? " new token" : " new tokens",
       `, length ${step.oldLength} → ${step.ids.length}`,
       step.changed ? same : "; the same text again",

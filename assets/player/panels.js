@@ -450,7 +450,9 @@ export function answersPanel() {
       put(title, open ? "How long it stayed at each text"
         : several ? `Votes of all ${each.length} chains` : "Votes: one for every step");
       put(total, many(n, "state"));
-      put(agree, several ? agreement(trace, each.map(([[answer]]) => answer)) : "");
+      const said = several ? agreement(trace, each.map(([[answer]]) => answer)) : "";
+      const who = said.indexOf(": ") + 1; // the presenter's view has no room for who says what
+      agree.replaceChildren(h("span.who", said.slice(0, who)), said.slice(who));
     },
   };
 }

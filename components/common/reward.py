@@ -17,7 +17,7 @@ from qalign_core.registry import reward_parts
 
 SHARE = 0.3
 """Share of the second reward, until somebody moves it."""
-TYPED = "a word or a length of your own: contains:rain, length:30"
+TYPED = "a word or a length that you choose: contains:rain, length:30"
 """What may be typed into a list of rewards on every server."""
 
 

@@ -187,7 +187,7 @@ def _build_sets(looked_at: gr.State, files: tuple[Path, ...], led: gr.HTML | Non
         behind = gr.HTML("", elem_id="results-problems", **PLAIN)
     _heading(
         "Which should I use?",
-        "It depends on what you have. Each line rests on all the sets in the list.",
+        "It depends on what you have. Each line says which results it rests on.",
     )
     advised = gr.HTML("", elem_id="results-advice", **PLAIN)
     _heading(
