@@ -452,7 +452,7 @@ export function answersPanel() {
       put(total, many(n, "state"));
       const said = several ? agreement(trace, each.map(([[answer]]) => answer)) : "";
       const who = said.indexOf(": ") + 1; // the presenter's view has no room for who says what
-      agree.replaceChildren(h("span.who", said.slice(0, who)), said.slice(who));
+      agree.replaceChildren(h("span.spelt", said.slice(0, who)), said.slice(who));
     },
   };
 }
