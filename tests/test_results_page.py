@@ -25,7 +25,7 @@ from components.common.evaluated import (
     summarise,
     title_of,
 )
-from components.results.advice import Clause, between, clauses, level_n, waiting
+from components.results.advice import Clause, between, clauses, waiting
 from components.results.figures import (
     PAPER,
     beta_figure,
@@ -292,7 +292,7 @@ def test_every_clause_of_the_advice_follows_from_the_shipped_results() -> None:
     above = brief(list(paired(usual["inventory"].points, "qalign", "any"))[-1])
     assert f"QAlign is ahead of every rule over the samples, {above}" in rare.because
     for each in poor.values():
-        d = between(each, "bon", "mv", level_n(each))
+        d = between(each, "bon", "mv", each.level)
         assert d is not None
         assert d.verdict == "behind"
         clause = next(c for c in found if c.given == "A poor reward model")

@@ -50,6 +50,11 @@ class Summary:
     missing: int
     points: tuple[Point, ...]
 
+    @property
+    def level(self) -> int:
+        """The largest n at which the chain has spent what n samples cost; 0 if there is none."""
+        return level_n(self.points) or 0
+
 
 OTHER_TARGETS = {
     "power": "no reward, sharpness 4",
@@ -136,8 +141,8 @@ def beside_the_papers(path: Path) -> Difference | None:
         QAlignError: a results file cannot be read.
     """
     found, plain = summarise(path), path.with_name(f"{task_of(path)}.zip")
-    n = level_n(found.points)
-    if found.settings.alpha == 1 or not found.settings.rewarded or not plain.exists() or n is None:
+    n = found.level
+    if found.settings.alpha == 1 or not found.settings.rewarded or not plain.exists() or not n:
         return None
     usual, ids = unpack(plain), [record.id for record in found.draws.records]
     same = replace(usual, records=tuple(r for r in usual.records if r.id in ids))

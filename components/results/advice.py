@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from components.common.evaluated import Summary, brief, standing
-from qalign_core.analysis.curves import Curve, Difference, Point, difference, is_level, pairs
+from qalign_core.analysis.curves import Curve, Difference, Point, difference, is_level
 from qalign_core.analysis.record import generated
 from qalign_core.export.words import percent
 
@@ -62,11 +62,6 @@ def _link(section: str) -> str:
     return f' <a href="{section}">The Lab shows when.</a>' if section else ""
 
 
-def level_n(found: Summary) -> int:
-    """The largest number of samples whose compute the chains have spent."""
-    return max((one.n for one, _ in pairs(found.points, "qalign", "wmv")), default=0)
-
-
 def at(points: Sequence[Point], method: Curve, n: int) -> Point | None:
     """A method's point at a budget."""
     return next((p for p in points if p.method == method and p.n == n), None)
@@ -82,7 +77,7 @@ def between(found: Summary, a: Curve, b: Curve, n: int) -> Difference | None:
 
 def waiting(found: Summary) -> list[float]:
     """How many times as long one waits for the chain as for the longest sample, a problem each."""
-    n, ratios = level_n(found), []
+    n, ratios = found.level, []
     spent = at(found.points, "qalign", n)
     states = round(spent.used) if spent else 0
     for record in found.draws.records:
@@ -112,7 +107,7 @@ def _little(sets: Mapping[str, Summary]) -> Clause | None:
     ends = [
         f"{brief(d)} on {name}"
         for name, found in sets.items()
-        if (d := between(found, "bon", "wmv", level_n(found))) is not None and d.high < 0
+        if (d := between(found, "bon", "wmv", found.level)) is not None and d.high < 0
     ]
     later = (
         " With many it finds the reward model’s mistakes: best-of-n minus weighted vote is "
@@ -145,7 +140,7 @@ def _much(sets: Mapping[str, Summary]) -> Clause | None:
         for name, each in sets.items()
         if (one := at(each.points, "any", 1)) is not None
         and one.value >= RARE
-        and (d := between(each, "qalign", "wmv", level_n(each))) is not None
+        and (d := between(each, "qalign", "wmv", each.level)) is not None
     }
     if not found:
         return None
@@ -163,11 +158,11 @@ def _none(sets: Mapping[str, Summary]) -> Clause | None:
     rates = [
         f"{percent(point.value)} of the {name}"
         for name, found in sets.items()
-        if (point := at(found.points, "mv", level_n(found))) is not None
+        if (point := at(found.points, "mv", found.level)) is not None
     ]
     if not rates:
         return None
-    told = [between(found, "wmv", "mv", level_n(found)) for found in sets.values()]
+    told = [between(found, "wmv", "mv", found.level) for found in sets.values()]
     better = all(d is not None and d.verdict == "ahead" for d in told)
     return Clause(
         "No reward model",
@@ -179,7 +174,7 @@ def _none(sets: Mapping[str, Summary]) -> Clause | None:
 
 def _poor(name: str, found: Summary) -> Clause | None:
     """What is not behind the majority vote although the reward is poor."""
-    n = level_n(found)
+    n = found.level
     named: dict[Curve, str] = {"wmv": "weighted vote", "qalign": "QAlign", "bon": "best-of-n"}
     told = {
         title: d
@@ -203,10 +198,10 @@ def _poor(name: str, found: Summary) -> Clause | None:
 
 def _rare(sets: Mapping[str, Summary]) -> Clause | None:
     rates = {
-        name: (one.value, level_n(found), ceiling.value)
+        name: (one.value, found.level, ceiling.value)
         for name, found in sets.items()
         if (one := at(found.points, "any", 1)) is not None
-        and (ceiling := at(found.points, "any", level_n(found))) is not None
+        and (ceiling := at(found.points, "any", found.level)) is not None
     }
     if not rates:
         return None
@@ -214,7 +209,7 @@ def _rare(sets: Mapping[str, Summary]) -> Clause | None:
     shown = [
         f"on {name} QAlign {standing(d)} every rule over the samples, {brief(d)}"
         for name, found in rare.items()
-        if (d := between(found, "qalign", "any", level_n(found))) is not None
+        if (d := between(found, "qalign", "any", found.level)) is not None
     ]
     common = ", ".join(
         f"1 in {1 / one:.0f} on {name} ({percent(ceiling)} of the problems have one among {n})"

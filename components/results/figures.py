@@ -14,7 +14,15 @@ from components.common.evaluated import MARGIN, gap, standing
 from components.common.style import COLOURS, DASHES, GREY, GRID, SYMBOLS, frame, line_of, log_axis
 from components.results.problems import cell_of
 from qalign_core.analysis.comparisons import METHODS, Method
-from qalign_core.analysis.curves import Curve, Difference, Point, difference, is_level, paired
+from qalign_core.analysis.curves import (
+    Curve,
+    Difference,
+    Point,
+    difference,
+    is_level,
+    level_n,
+    paired,
+)
 from qalign_core.analysis.diagnostics import Acceptance
 from qalign_core.analysis.tuning import BetaPoint
 from qalign_core.export.words import (
@@ -309,14 +317,6 @@ def _cell(found: Difference | None) -> str:
         return "–"
     value, low, high = (signed(100 * x) for x in (found.value, found.low, found.high))
     return f"{value} [{low}, {high}] {found.verdict}"
-
-
-def level_n(points: Sequence[Point]) -> int | None:
-    """The largest n at which the chain has spent what n samples cost; None if there is none."""
-    chain = {p.n: p for p in points if p.method == "qalign"}
-    pool = {p.n: p for p in points if p.method in ("bon", "mv", "wmv")}
-    level = [n for n in chain if n in pool and is_level(chain[n], pool[n])]
-    return max(level, default=None)
 
 
 def findings_html(

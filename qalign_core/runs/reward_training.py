@@ -79,6 +79,8 @@ async def learn(
     Raises:
         InvalidSetting, InvalidTask, ModelLoadError, EngineError: in one sentence each.
     """
+    from qalign_core.models.loading import load_text  # and torch with it
+
     recipe.check()
     check_count("--each", kinds.each, 1)
     check_count("--max-length", max_length, 2)
@@ -93,8 +95,6 @@ async def learn(
     seed, solutions = recipe.seed, kinds.solution
     learned, held = split(groups, recipe.validation, seed=seed, solutions=solutions)
     pairs = [pair for group in learned for pair in pairs_of(group, kinds, seed=seed)]
-    from qalign_core.models.loading import load_text  # and torch with it
-
     render = load_text(base)[0].conversation
     cut = encoded(pairs, render, max_length)
     told(
