@@ -29,6 +29,7 @@ import {
 } from "./numbers.js";
 import {
   LAST,
+  UNMET,
   agreement,
   answerText,
   beginning,
@@ -451,7 +452,8 @@ export function answersPanel() {
         : several ? `Votes of all ${each.length} chains` : "Votes: one for every step");
       put(total, many(n, "state"));
       const said = several ? agreement(trace, each.map(([[answer]]) => answer)) : "";
-      const who = said.indexOf(": ") + 1; // the presenter's view has no room for who says what
+      // the presenter's view has no room for who says what
+      const who = Math.max(0, said.lastIndexOf(UNMET));
       agree.replaceChildren(h("span.spelt", said.slice(0, who)), said.slice(who));
     },
   };

@@ -93,6 +93,9 @@ export function beginning({ pieces }) {
 export const listed = (items) => (items.length < 2 ? String(items[0] ?? "")
   : `${items.slice(0, -1).join(", ")} and ${items[items.length - 1]}`);
 
+/** How it goes on behind who says what, where chains say different answers. */
+export const UNMET = " they have not met;";
+
 /**
  * Whether the answers that lead in several chains are the same.
  * @param {Trace} trace
@@ -108,7 +111,7 @@ export function agreement(trace, leading) {
     return `${one ? "chain" : "chains"} ${listed(who)} ${one ? "says" : "say"} ${said(answer)}`;
   });
   const text = parts.join(", ");
-  return `${text[0].toUpperCase()}${text.slice(1)}: they have not met; `
+  return `${text[0].toUpperCase()}${text.slice(1)}:${UNMET} `
     + "do not trust the pooled vote yet.";
 }
 
