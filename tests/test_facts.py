@@ -47,7 +47,7 @@ def test_the_verdict_comes_first_in_one_sentence_with_what_to_do_next():
     few = [[x for x in chain for _ in range(4)] for chain in chains(1, 40)]
     alike = [[x - x % 0.5 for x in chain for _ in range(20)] for chain in chains(length=40)]
     for sent, level, says, then in (
-        ([[0.5]], "unknown", "Too early to say: the chain has 1 state,", "later step"),
+        ([[0.5]], "unknown", "Too early to say: the chain has 1 state,", "Run longer."),
         ([[1.0] * 64], "no", "No: the reward has never changed", "Raise β"),
         (apart, "no", "No: the chains have not met", "Run longer; if that does not help"),
         ([apart[0] + apart[1]], "no", "Not yet: the first and the second half", "several chains"),
@@ -59,6 +59,7 @@ def test_the_verdict_comes_first_in_one_sentence_with_what_to_do_next():
         assert shown["level"] == level
         assert shown["says"].startswith(says)
         assert then in shown["next"]
+        assert "later step" not in shown["next"]  # they are all that has been drawn
         assert shown["says"].count(".") - shown["says"].count(". ") >= 1
     assert trust(alike).level != "yes"  # many states, few of them independent
     longer = int(re.search(r"about (\d+) times", trust(few).next)[1])

@@ -67,9 +67,10 @@ async def test_a_new_problem_is_what_stands_on_the_stage_until_it_is_run(visit, 
     new = await page.locator(".qp-prompt").inner_text()
     assert new != old
     assert new == await page.locator("#watch-prompt textarea").input_value()
-    assert "has not been run yet" in await page.locator(".qp-say").inner_text()
-    assert not await page.locator(".qp-strip").is_visible()
-    await page.locator("#watch-run").click()
+    assert "has not been run yet" in await page.locator(".qp-invite").inner_text()
+    for part in (".qp-text", ".qp-phases", ".qp-walk", ".qp-transport"):
+        assert not await page.locator(part).is_visible(), part
+    await page.locator(".qp-invite").get_by_role("button", name="Run it live").click()
     await page.wait_for_function(
         "document.querySelector('#watch-player .qp').qalign.position.last >= 2"
     )

@@ -255,7 +255,7 @@ async def test_stop_and_new_problem_say_what_happened(visit, toy_app, name):
     said = ".qp-note" if name == "watch" else "#compare .q-status"
     await says(page, said, "settings are in place")  # what comes later would replace what Stop says
     await page.click(f"#{name}-stop")
-    await says(page, f"#{name} .q-status", "Nothing is running.")
+    await says(page, f"#{name} .q-status", "Nothing is being drawn.")
     if name == "compare":
         await page.wait_for_selector("#compare-panel .qc[data-state=recorded]")
     await page.click(f"#{name}-run")
@@ -265,7 +265,7 @@ async def test_stop_and_new_problem_say_what_happened(visit, toy_app, name):
     assert await page.locator(f"#{name}-stale").is_visible()
     await page.wait_for_selector(f"#{name} .q-status[data-state=sampling]")
     await page.click(f"#{name}-stop")
-    await says(page, f"#{name} .q-status", "Stopped. What was sampled stays.")
+    await says(page, f"#{name} .q-status", "Stopped. What was drawn stays.")
 
 
 async def test_a_file_opened_in_mid_run_says_that_the_run_goes_on(visit, toy_app, tmp_path):

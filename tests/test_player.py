@@ -557,6 +557,12 @@ async def test_several_chains_share_one_axis_and_one_vote_and_their_agreement_is
     told = await page.inner_text(".qp-agree")
     leading = {Counter(chain).most_common(1)[0][0] for chain in states}
     assert told.startswith("All 3 chains say") == (len(leading) == 1)
+    key = "[data-stage=trace] .qp-key >> text=other chains"
+    assert await page.locator(key).is_visible()
+    # a key names only what is drawn
+    await page.evaluate("(text) => api.open(text)", hostile_trace())
+    await page.locator(key).wait_for(state="hidden")
+    assert (await page.inner_text(".qp-histogram .qp-key")).split() == ["■", "chain"]
 
 
 async def test_what_the_run_has_cost_has_a_line_of_its_own(visit):
@@ -568,6 +574,10 @@ async def test_what_the_run_has_cost_has_a_line_of_its_own(visit):
         steps = parse_trace(trace).steps[: t + 1]
         written = sum(len(s.proposal.response) - s.index for s in steps)
         assert numbers(await page.inner_text(".qp-cost"))[0] == written
+    assert "weighted vote" in await page.inner_text(".qp-cost")
+    await page.evaluate("(text) => api.open(text)", sharper_trace())  # it has no answers to count
+    await shows(page, "document.querySelector('.qp-cost').innerText.includes('typical')")
+    assert "vote" not in await page.inner_text(".qp-cost")
 
 
 @pytest.mark.parametrize("way", ["recorded", "live", "uploaded"])

@@ -70,6 +70,13 @@ async def test_the_stage_is_one_window_and_the_transport_covers_nothing(visit, t
             assert bottom - top > 20, name
             assert left >= 0 and top >= 0 and right <= width and bottom <= height, name  # noqa: PT018
         assert covering(boxes) == []
+    # nor do several chains that disagree, and a note of some lines, push it out
+    await page.evaluate(f"(text) => {API}.open(text, 'Three chains')", toy_trace(chains=3))
+    await page.evaluate(f"({API}.seek(20), {API}.tell('A note of a few lines. '.repeat(16), true))")
+    await page.wait_for_function("document.querySelector('.qp').dataset.t === '20'")
+    boxes = await page.evaluate(BOXES)
+    assert all(top >= 0 and bottom <= height for _, top, _, bottom in boxes.values()), boxes
+    assert covering(boxes) == []
     main = await page.locator(".qp").bounding_box()
     left, right = main["x"], width - main["x"] - main["width"]
     assert abs(left - right) <= 16  # centred, but for a scroll bar
@@ -116,6 +123,9 @@ async def test_run_streams_steps_one_by_one_and_stop_keeps_them(visit, toy_app):
     await page.wait_for_function("document.querySelector('.q-status').dataset.state === 'stopped'")
     last = await page.evaluate(f"{API}.position.last")
     assert 32 <= last < 1024
+    assert not await page.evaluate(f"{API}.position.playing")  # and it says how to play it
+    assert "▶ plays" in await page.inner_text(".q-status")
+    await page.wait_for_selector(f".qp-top >> text=stopped after {last} of 1024 steps")
     await page.evaluate(f"{API}.seek(20)")
     await page.wait_for_function("document.querySelector('.qp').dataset.t === '20'")
     # one step against the test's own arithmetic
@@ -345,6 +355,9 @@ async def test_the_page_fits_a_phone(visit, toy_app, dark):
     assert drawer["width"] <= 360
 
 
-async def test_reduced_motion_waits_for_play(visit, toy_app):
+async def test_reduced_motion_waits_for_play_and_shows_the_end_of_a_run(visit, toy_app):
     page = await visit(toy_app, reduced=True)
     await page.wait_for_function(f"{API}.position.t === 1 && !{API}.position.playing")
+    await page.click("#watch-run")
+    done = f"{API}.position.source === 'live' && {API}.trace.end"
+    await page.wait_for_function(f"{done} && {API}.position.t === {API}.position.last")

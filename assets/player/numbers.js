@@ -191,6 +191,15 @@ export function stays(chain, t, burnIn) {
 }
 
 /**
+ * Where the axis of a run that goes on ends: it doubles when the run comes there, so that what has
+ * been drawn fills at least half of it without its moving at each step.
+ * @param {number} drawn steps
+ * @param {number} all steps that will be
+ */
+export const axisEnd = (drawn, all) => Math.max(drawn, 1, Math.min(all,
+  Math.max(64, 2 ** Math.ceil(Math.log2(drawn + 1)))));
+
+/**
  * Round numbers from lo to hi, some n of them.
  * @param {number} lo
  * @param {number} hi

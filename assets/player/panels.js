@@ -14,6 +14,7 @@ import {
   swatch,
 } from "./drawing.js";
 import {
+  axisEnd,
   effective,
   histogram,
   mean,
@@ -37,6 +38,7 @@ import {
   fixed,
   many,
   percent,
+  percents,
   plain,
   px,
 } from "./words.js";
@@ -67,6 +69,7 @@ function frame(title, svg, ...keys) {
   const key = keys.length ? h("p.key", ...signs) : null;
   return {
     node: h("figure.panel", h("figcaption", title, value), svg, key),
+    signs,
     /**
      * Say the value at step t.
      * @param {string} text
@@ -134,9 +137,10 @@ function overSteps(title, height, seek, ...keys) {
      * @param {View} view
      * @param {number} width
      */
-    scale({ trace, chain }, width) {
+    scale({ trace, finished }, width) {
       resize(svg, width, height);
-      steps = Math.max(trace.header.steps, chain.steps.length - 1, 1);
+      const drawn = Math.max(...trace.chains.map((one) => one.steps.length - 1));
+      steps = finished ? Math.max(drawn, 1) : axisEnd(drawn, trace.header.steps);
       x = (t) => LEFT + ((width - LEFT - RIGHT) * t) / steps;
       set(head, { y1: 0, y2: bottom + 3 });
       const whole = ticks(0, steps).filter(Number.isInteger);
@@ -174,12 +178,14 @@ export function tracePanel(seek) {
     ["yes", "━", "current text"],
     ["new", "◆", term("proposed")],
     ["no", "◇", term("rejected")],
+    ["other", "─", "other chains"],
   ]);
   const panel = overSteps("Reward, step by step", 150, seek, ...keys);
   const isNew = differs();
   const floor = panel.bottom - 10;
   const pending = s("path.pending"); // between its score and its verdict
   panel.node.querySelector("svg")?.append(pending);
+  const alone = panel.signs[3];
   /** @type {(t: number, reward: number) => string} */
   let place = () => "";
 
@@ -223,6 +229,7 @@ export function tracePanel(seek) {
       });
       return s("path.other-line", { d: d.join("") }, s("title", `chain ${one.id + 1}`));
     });
+    show(alone, others.length);
     panel.marks.replaceChildren(...answers, ...others, s("path.state-line", { d: line }),
       s("path.dots", { d: dots }), s("path.rings", { d: rings }));
     const burn = Math.min(burnIn, scale.steps);
@@ -359,6 +366,7 @@ export function histogramPanel() {
     const worth = weight.length ? effective(weight) : 0;
     const tilted = worth < FEW ? [] : shares(trace.base, weight);
     drawn = { alone: shares(trace.base, null), tilted, worth };
+    [true, drawn.alone.length, tilted.length].forEach((on, k) => show(panel.signs[k], on));
     const rewards = ticks(scale.lo, scale.hi, 5);
     axes.replaceChildren(rule("axis", LEFT, right, bottom),
       ...rewards.map((r) => label(scale(r), height - 3, plain(r))),
@@ -408,14 +416,14 @@ export function answersPanel() {
   const isLonger = differs();
   /** @type {[string | null, number][]} */
   let alone = []; // the model alone's answers, the most frequent first
-  /** @type {(style: string, text: string, k: number, n: number, now: boolean, share?: number) =>
-   *   HTMLElement} */
-  const row = (style, text, k, n, now, share) => h("li",
+  /** @type {(style: string, text: string, k: number, part: string, n: number, now: boolean,
+   *   share?: number) => HTMLElement} */
+  const row = (style, text, k, part, n, now, share) => h("li",
     h("span.who", { title: text }, swatch(style), text),
     h("span.share", h("i.own", { style: `${style};width:${px((100 * k) / n)}%` }),
       now ? h("b.plus", { title: "the state just counted" }, "+1") : null,
       share === undefined ? null : h("i.alone", { style: `left:${px(100 * share)}%` })),
-    h("span.much", h("b", k), ` ${percent(k / n)}`));
+    h("span.much", h("b", k), ` ${part}`));
   return {
     node: h("figure.panel.votes", { "data-stage": "votes" }, h("figcaption", title, total), list,
       agree, beside),
@@ -425,7 +433,7 @@ export function answersPanel() {
       if (isLonger(data)) {
         alone = open ? [] : tally(trace.alone);
         beside.replaceChildren(...(alone.length ? [h("i.alone"), " ", term("base"),
-          `, ${many(trace.alone.length, "sample")}: a plain vote, which ignores the reward, says `,
+          `, ${many(trace.alone.length, "sample")}, reward ignored: `,
           h("b", answerText(trace, alone[0][0])), "."] : []));
       }
       const from = Math.min(burnIn, seen);
@@ -439,13 +447,14 @@ export function answersPanel() {
       const rest = sorted.slice(4).reduce((sum, [, k]) => sum + k, 0);
       const now = open ? chain.since[seen] : stateOf(chain, seen).answer;
       const named = sorted.slice(0, 4);
+      const parts = percents([...named.map(([, k]) => k), rest]);
       const shares = new Map(alone.map(([what, k]) => [what, k / trace.alone.length]));
-      const rows = named.map(([what, k]) => (typeof what === "number"
-        ? row(OTHERS, beginning(chain.steps[what]), k, n, what === now)
-        : row(answerStyle(trace, what), answerText(trace, what), k, n, what === now,
+      const rows = named.map(([what, k], j) => (typeof what === "number"
+        ? row(OTHERS, beginning(chain.steps[what]), k, parts[j], n, what === now)
+        : row(answerStyle(trace, what), answerText(trace, what), k, parts[j], n, what === now,
           alone.length ? shares.get(what) ?? 0 : undefined)));
       const isOther = !named.some(([what]) => what === now);
-      if (rest) rows.push(row(OTHERS, "others", rest, n, isOther));
+      if (rest) rows.push(row(OTHERS, "others", rest, parts[named.length], n, isOther));
       list.replaceChildren(...rows);
       const several = each.length > 1;
       put(title, open ? "How long it stayed at each text"
@@ -465,8 +474,11 @@ export function answersPanel() {
  */
 export function costLine() {
   const said = h("span");
-  const node = h("p.cost", said, " A chain pays where samples are hardly ever right; else take a ",
+  const counted = h("span", " A chain pays where samples are hardly ever right; else take a ",
     term("wmv", "weighted vote"), ".");
+  const open = h("span", " A chain pays where good texts are rare among samples; else take the ",
+    term("typical"), " of several samples, the better ones counting for more.");
+  const node = h("p.cost", said, counted, open);
   const isNew = differs();
   const isLonger = differs();
   let whole = 1; // tokens of a whole answer
@@ -478,6 +490,8 @@ export function costLine() {
         generated[Math.min(seen, steps.length - 1)]);
       const written = each.reduce((sum, n) => sum + n, 0);
       if (isLonger(data)) {
+        show(counted, trace.answers.length);
+        show(open, !trace.answers.length);
         whole = mean(trace.chains.map(({ steps }) => mean(steps.map((x) => x.ids.length))));
       }
       put(said, `Cost so far: ${written.toLocaleString("en")} tokens, as many as `

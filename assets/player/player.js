@@ -32,7 +32,7 @@ import { LAST, narrate, plain, rewarded, visible } from "./words.js";
  * @property {(text: string) => void} stream show all that a live run has sent so far
  * @property {(text: string, called?: string) => void} open show a whole trace; a bad one throws one
  *   clear sentence and changes nothing
- * @property {() => void} stop
+ * @property {() => void} stop nothing more is drawn, and nothing plays on
  * @property {(step: number | null) => void} expect a new run begins; show its step once it is there
  * @property {(problem: string) => void} await a new problem takes the place of the run
  * @property {(t: number) => void} seek
@@ -64,6 +64,7 @@ import { LAST, narrate, plain, rewarded, visible } from "./words.js";
  * @property {Record<string, [string, (view: View) => Nodes]>} [extra] tabs: title, what is in them
  * @property {Ask} [ask] the server about single texts
  * @property {(view: View) => Promise<string>} [enough] whether a run was long enough
+ * @property {() => void} [run] draw a run of the problem that waits for one
  */
 
 const TABS = {
@@ -74,7 +75,9 @@ const TABS = {
   table: "Table",
 };
 const ASKING = ["tokens", "hand"]; // of a server
-const INVITATION = "This problem has not been run yet: press “Run it live”.";
+const INVITATION = "This problem has not been run yet. The model will write a first draft, and "
+  + "then rewrite it step by step.";
+const WAITING = "Waiting for the first step…";
 const PATIENCE = 250; // ms that a position must stay before an extra tab is drawn
 const CALM = 4; // times the speed from which only end states are shown
 const TAB_PACE = 150; // ms between drawings of a tab while playing
@@ -104,7 +107,9 @@ export function mount(element, options = {}) {
   /** @type {number | null} */
   let wanted = null; // the step to go to once the run has got there
   let posed = ""; // a problem that waits for its run
+  let asked = false; // whether that run has been asked for
   let sizes = { all: 0, trace: 370, panel: 370, score: 520 };
+  let above = 0; // pixels of the page before texts and phases
   let dirty = true;
   let frame = 0;
   let before = 0; // the time of the frame before
@@ -124,20 +129,23 @@ export function mount(element, options = {}) {
     setChain, last, close: () => tabs.close() });
   const text = textPane();
   const phases = phaseStrip(goPhase);
-  const walk = [tracePanel(seek), beadList(seek), answersPanel(), costLine(),
-    enoughLine(options.enough)];
-  const below = [ifsRow(), histogramPanel(), ratePanel(seek)];
+  const walk = [tracePanel(seek), beadList(seek), answersPanel()];
+  const below = [costLine(), enoughLine(options.enough), ifsRow(), histogramPanel(),
+    ratePanel(seek)];
   const parts = [text, phases, ...walk, ...below];
+  const invited = h("p");
+  const begin = button("go", { onclick: () => options.run?.() }, "Run it live");
   const tabs = tabRow();
   const isNew = differs();
   const actions = Object.entries(options.actions ?? {}).map(([title, act]) =>
     button("link", { onclick: () => act(api) }, title));
+  const main = h("div.main", note, h("div.invite", invited, begin), text.node, phases.node, spoken);
   const nodes = (/** @type {import("./drawing.js").Part[]} */ some) => some.map((x) => x.node);
   const player = h("section", { tabindex: 0, aria: "Chain player", onkeydown: bar.key },
     h("div.problem", { "data-stage": "problem" }, prompt,
       h("p.top", origin, " ", facts, " ", state)),
-    h("div.main", note, text.node, phases.node, spoken), bar.node, h("div.walk", ...nodes(walk)),
-    ...nodes(below), h("div.tabs", tabs.node, ...actions), tabs.view);
+    main, bar.node, h("div.walk", ...nodes(walk)), ...nodes(below),
+    h("div.tabs", tabs.node, ...actions), tabs.view);
   player.className = "qp";
   const effects = motion(player);
   element.replaceChildren(player);
@@ -255,12 +263,15 @@ export function mount(element, options = {}) {
   }
   function render(/** @type {number} */ now) {
     put(origin, name);
-    player.toggleAttribute("data-waiting", !chain());
     if (!chain()) {
+      player.dataset.waiting = posed ? "run" : "step";
       if (posed) put(prompt, visible(posed));
-      put(phases.say, posed ? INVITATION : "Waiting for the first step…");
+      put(invited, asked ? WAITING : INVITATION);
+      show(begin, !asked);
+      put(phases.say, WAITING);
       return;
     }
+    delete player.dataset.waiting;
     const view = look();
     const { step, t, phase } = view;
     head(view);
@@ -277,7 +288,7 @@ export function mount(element, options = {}) {
   function head(/** @type {View} */ view) {
     if (!isNew(view.data)) return;
     const { header, end } = trace;
-    const steps = `${view.chain.steps.length - 1} of ${header.steps} steps sampled`;
+    const steps = `${view.chain.steps.length - 1} of ${header.steps} steps`;
     const models = `${modelName("lm", header.lm)} · ${modelName("rm", header.rm)} · `;
     const { beta, alpha = 1, seed = 0 } = header;
     facts.replaceChildren(h("span.models", models),
@@ -286,8 +297,8 @@ export function mount(element, options = {}) {
       `seed ${seed}`);
     put(prompt, visible(header.prompt));
     if (end?.reason === "failed") put(state, `failed: ${visible(end.message)}`);
-    else if (stopped || end?.reason === "stopped") put(state, "stopped");
-    else put(state, finished() ? "" : steps);
+    else if (stopped || end?.reason === "stopped") put(state, `stopped after ${steps}`);
+    else put(state, finished() ? "" : `${steps} drawn`);
     bar.showChains(trace.chains, view.chain.id);
     bar.showJumps(JUMPS.map(({ places }) => places(trace, view.chain)));
   }
@@ -378,6 +389,7 @@ export function mount(element, options = {}) {
     name = called;
     chainId = trace.chains[0]?.id ?? 0;
     posed = "";
+    asked = false;
     opened += 1;
     stopped = false;
     tell("");
@@ -406,6 +418,7 @@ export function mount(element, options = {}) {
         seek(wanted);
         wanted = null;
       }
+      if (still.matches && finished() && !clock.t) go(last()); // nothing has led there by itself
     } catch (error) {
       tell(`The run sent something unreadable. ${/** @type {Error} */ (error).message}`, true);
       stop();
@@ -413,18 +426,24 @@ export function mount(element, options = {}) {
     changed(false);
   }
   function stop() {
-    if (source !== "live" || trace.end) return;
-    stopped = true;
-    trace.version += 1;
+    clock.playing = false;
+    asked = false;
+    if (source === "live" && !trace.end) {
+      stopped = true;
+      trace.version += 1;
+    }
     changed(true);
   }
 
   /** Sizes are read where the layout is done: reading them while drawing would force one more. */
   function measure() {
     const all = element.clientWidth;
-    if (!all || all === sizes.all) return; // in a hidden tab, or only the height changed
+    if (!all) return; // in a hidden tab
+    const top = Math.round(main.getBoundingClientRect().top + window.scrollY);
+    if (top !== above) player.style.setProperty("--above", `${above = top}px`);
+    if (all === sizes.all) return;
     const within = (/** @type {HTMLElement} */ node) => Math.max(220, node.clientWidth - 30);
-    sizes = { all, trace: within(walk[0].node), panel: within(below[1].node),
+    sizes = { all, trace: within(walk[0].node), panel: within(below[3].node),
       score: within(phases.chance) + 26 };
     changed(false);
   }
@@ -448,11 +467,12 @@ export function mount(element, options = {}) {
       tabs.open("");
     },
     expect(/** @type {number | null} */ step) {
-      posed = "";
+      asked = true;
       tell("");
       source = "next";
       wanted = step;
       left = "";
+      changed(false);
     },
     setBurnIn(/** @type {number} */ n) {
       burnIn = n;
@@ -470,7 +490,9 @@ export function mount(element, options = {}) {
     },
   };
   Object.assign(player, { qalign: api });
-  new ResizeObserver(measure).observe(element);
+  // what stands above the player moves it without changing its size, but changes the page's
+  const sized = new ResizeObserver(() => window.requestAnimationFrame(measure));
+  for (const node of [element, document.body]) sized.observe(node);
   measure();
   try {
     if (options.text) open(options.text, options.name);

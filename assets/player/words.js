@@ -15,6 +15,19 @@ export const signed = (x, digits = 2) => (x >= 0 ? "+" : "") + fixed(x, digits);
 export const px = (x) => x.toFixed(1);
 /** @type {(x: number) => string} */
 export const percent = (x) => `${Math.round(100 * x)}%`;
+/**
+ * Shares of one whole, rounded so that together they are 100%.
+ * @param {number[]} counts
+ */
+export function percents(counts) {
+  const whole = counts.reduce((a, b) => a + b, 0) || 1;
+  const exact = counts.map((n) => (100 * n) / whole);
+  const down = exact.map(Math.floor);
+  const lost = Math.round(exact.reduce((a, b) => a + b, 0)) - down.reduce((a, b) => a + b, 0);
+  const order = exact.map((x, k) => [x - down[k], k]).sort(([a], [b]) => b - a);
+  for (const [, k] of order.slice(0, lost)) down[k] += 1;
+  return down.map((x) => `${x}%`);
+}
 /** @type {(x: number) => string} */
 export const plain = (x) => String(Number(x.toPrecision(6))).replace("-", MINUS);
 /** @type {(n: number, word: string) => string} */
@@ -81,9 +94,10 @@ export function answerText({ header }, answer) {
  * How a text begins, in quotes.
  * @param {Step} step
  */
-export function beginning({ pieces }) {
-  const text = visible(pieces.slice(0, 40).join("")).replace(/\s+/g, " ").trim();
-  return `“${text.slice(0, 60)}…”`;
+export function beginning({ pieces, finished }) {
+  const written = finished ? pieces.slice(0, -1) : pieces; // the end's sign is no part of the text
+  const text = visible(written.slice(0, 61).join("")).replace(/\s+/g, " ").trim();
+  return text.length > 60 ? `“${text.slice(0, 60)}…”` : `“${text}”`;
 }
 
 /**

@@ -45,6 +45,7 @@ export function question({ trace, chain, seen, burnIn }) {
     chain: trace.chains.indexOf(chain),
     generated: trace.chains.reduce((n, c) => n + c.generated[upto(c)], 0),
     rewards: trace.chains.map((c) => rewardsOf(c, upto(c), burnIn)),
+    whole: trace.chains.every((c) => seen >= c.steps.length - 1),
   };
 }
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import gradio as gr
 
 from components.common.form import USUAL
 from components.common.new_problem import new_problem
-from components.session.runs import Runs, Status
+from components.session.runs import STOPPED, Runs, Status
 from qalign_core.registry import usual_models
 
 ACTIVE = ("loading", "queued", "sampling")
@@ -42,11 +43,11 @@ def is_active(said: object) -> bool:
         return False
 
 
-async def stop_run(runs: Runs, visitor: str, said: object) -> str:
-    """End a visitor's run and say so in the status line, which said `said`."""
+async def stop_run(runs: Runs, visitor: str, said: object, more: str = "") -> str:
+    """End a visitor's run and say so in the status line, which said `said`; `more` is said too."""
     stopped = await runs.stop(visitor) or is_active(said)  # the event's end may have come first
-    text = "Stopped. What was sampled stays." if stopped else "Nothing is running."
-    return status_value(Status("stopped" if stopped else "idle", text))
+    status = STOPPED if stopped else Status("idle", "Nothing is being drawn.")
+    return status_value(replace(status, text=status.text + more))
 
 
 def next_problem(kind: str, said: object) -> tuple[object, ...]:

@@ -23,8 +23,13 @@ class Trust:
     next: str
 
 
-def trust(chains: Sequence[Sequence[float]]) -> Trust:
-    """The verdict on chains from the rewards of their states, repeats counted, a list each."""
+def trust(chains: Sequence[Sequence[float]], *, whole: bool = True) -> Trust:
+    """The verdict on chains from the rewards of their states, repeats counted, a list each.
+
+    Args:
+        chains: the rewards.
+        whole: whether they are all that has been drawn.
+    """
     one = len(chains) == 1
     fewest = min(map(len, chains))
     if fewest < MIN_STATES:
@@ -33,7 +38,7 @@ def trust(chains: Sequence[Sequence[float]]) -> Trust:
             f"Too early to say: {'the chain' if one else 'the shortest chain'} has "
             f"{fewest} {'state' if fewest == 1 else 'states'}, and nothing can be said of fewer "
             f"than {MIN_STATES}.",
-            "Go on to a later step, or run longer.",
+            "Run longer." if whole else "Go on to a later step.",
         )
     effective, agree = ess(chains), agreement(chains)
     if effective is None or agree is None:

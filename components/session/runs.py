@@ -56,6 +56,7 @@ class Status:
 
 
 IDLE = Status("idle", "Ready. The models load when you press “Run it live”.")
+STOPPED = Status("stopped", "Stopped. What was drawn stays.")
 
 
 class Feed:
@@ -219,7 +220,7 @@ class Runs:
             text = "; ".join(["Finished", *feed.notes])
             feed.status = replace(feed.status, state="finished", text=text)
         except asyncio.CancelledError:
-            feed.status = Status("stopped", "Stopped. What was sampled stays.")
+            feed.status = STOPPED
         except QAlignError as error:
             feed.status = Status("failed", f"Failed: {error}")
         except Exception:

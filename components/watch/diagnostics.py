@@ -61,7 +61,8 @@ def diagnose(data: dict[str, Any]) -> dict[str, Any]:
     """Diagnostics of the states' rewards, ready to show.
 
     Args:
-        data: {"rewards": one list a chain, "chain": which one is looked at, "generated": tokens}.
+        data: {"rewards": one list a chain, "chain": which one is looked at, "generated": tokens,
+            "whole": whether no later step has been drawn}.
 
     Raises:
         ValueError: the data are not that.
@@ -111,7 +112,7 @@ def diagnose(data: dict[str, Any]) -> dict[str, Any]:
         "number: a late move to other rewards shows that what came before had seen less than it "
         "seemed."
     )
-    found = trust(chains)
+    found = trust(chains, whole=data.get("whole", True) is True)
     verdict = {"level": found.level, "says": found.says, "next": found.next}
     return {"verdict": verdict, "about": about, "facts": facts, "charts": charts}
 

@@ -39,6 +39,7 @@ from qalign_core.runs.trace import TraceReader, load_trace
 from qalign_core.types import Response
 
 RECORDED = ASSETS / "runs" / "watch.jsonl"
+PLAYS = " ▶ plays what is there."
 SEEDS = 10_000
 """New seeds are below: few digits, so that people can tell each other which run they saw."""
 
@@ -198,7 +199,8 @@ def build_watch_page(runs: Runs, demo: gr.Blocks, trace: Path | None = None) -> 
         more = {"query": wanted.query()}
         visitor = str(request.session_hash)
         async for now in runs.stream(visitor, lambda feed: draw_run(feed, runs, wanted)):
-            told = replace(now.status, text=f"{now.status.text} · seed {wanted.seed}")
+            said = now.status.text + (PLAYS if now.status.state == "stopped" else "")
+            told = replace(now.status, text=f"{said} · seed {wanted.seed}")
             yield now.text or gr.skip(), status_value(told, **more)
 
     async def on_tune(request: gr.Request, *values: Any) -> AsyncIterator[tuple[Any, str]]:
@@ -217,7 +219,7 @@ def build_watch_page(runs: Runs, demo: gr.Blocks, trace: Path | None = None) -> 
                 yield gr.skip(), status_value(now.status)
 
     async def on_stop(said: str, request: gr.Request) -> str:
-        return await stop_run(runs, str(request.session_hash), said)
+        return await stop_run(runs, str(request.session_hash), said, PLAYS)
 
     def on_load(request: gr.Request) -> list[Any]:
         found = linked("watch", request.query_params, runs.limits, runs.offer, start)

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import {
+  axisEnd,
   effective,
   histogram,
   quantities,
@@ -124,4 +125,10 @@ test("ticks are round and inside, and zero is no rounding error", () => {
   assert.deepEqual(tenths.map((x) => Number(x.toFixed(9))), [-0.3, -0.2, -0.1, 0, 0.1, 0.2, 0.3]);
   assert.ok(tenths.includes(0));
   assert.ok(ticks(1, 1).length <= 2);
+});
+
+test("the axis of a run that goes on doubles, and ends where the run will", () => {
+  assert.deepEqual([0, 12, 63, 64, 200, 600, 1024].map((n) => axisEnd(n, 1024)),
+    [64, 64, 64, 128, 256, 1024, 1024]);
+  assert.deepEqual([0, 24].map((n) => axisEnd(n, 24)), [24, 24]);
 });

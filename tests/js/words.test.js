@@ -5,11 +5,13 @@ import {
   LAST,
   agreement,
   answerText,
+  beginning,
   brief,
   fixed,
   many,
   narrate,
   pair,
+  percents,
   plain,
   signed,
   visible,
@@ -27,6 +29,18 @@ test("numbers have a typographic minus and few digits", () => {
   assert.deepEqual([1.5, 2e4, -0.25, 1].map((x) => brief(x)), ["1.50", "20000", "−0.250", "1.00"]);
   assert.deepEqual([plain(0.1 + 0.2), plain(-3)], ["0.3", "−3"]);
   assert.deepEqual([many(1, "token"), many(2, "token")], ["1 token", "2 tokens"]);
+});
+
+test("shares of one whole are rounded so that together they are 100%", () => {
+  assert.deepEqual(percents([59, 1, 1]), ["97%", "2%", "1%"]);
+  assert.deepEqual(percents([1, 1, 1]), ["34%", "33%", "33%"]);
+  assert.deepEqual([percents([5]), percents([0, 0])], [["100%"], ["0%", "0%"]]);
+});
+
+test("a text's beginning has no sign of its end, and dots only where it goes on", () => {
+  assert.equal(beginning({ pieces: ["A lamp.", "<eos>"], finished: true }), "“A lamp.”");
+  const long = beginning({ pieces: Array(80).fill(" ab"), finished: false });
+  assert.ok(long.endsWith("…”") && long.length === 63);
 });
 
 test("the factors of the formula multiply to the alpha that is shown", () => {
