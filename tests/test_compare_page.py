@@ -79,6 +79,8 @@ def test_vote_bars_sum_to_the_whole_and_name_the_right_answer() -> None:
         for card in rung["cards"]:
             if card["bars"]:
                 assert sum(bar["share"] for bar in card["bars"]) == pytest.approx(1.0)
+                told = [bar["label"].strip("<%") for bar in card["bars"] if "<" not in bar["label"]]
+                assert sum(map(int, told)) == 100
             for bar in card["bars"]:
                 if bar["right"] is not None:
                     assert bar["right"] == (bar["name"] == comparison.header.reference)

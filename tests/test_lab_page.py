@@ -55,6 +55,9 @@ def lab_app() -> Iterator[str]:
         yield address
 
 
+CEILING = "at least one of n is right: the ceiling"
+
+
 @pytest_asyncio.fixture(loop_scope="session")
 async def lab(visitors: Any, lab_app: str) -> AsyncIterator[Callable[..., Any]]:
     """Open the lab as a new visitor; scripts' errors are collected in `page.errors`."""
@@ -440,9 +443,9 @@ async def test_every_slider_of_the_model_moves_the_methods(lab) -> None:
         )  # fmt: skip
         found = explore(situation, most=256)
         await curve_is(page, "lab-worth", "QAlign", found.right["qalign"].mean(axis=1).tolist())
-        await curve_is(page, "lab-worth", "any of n: the ceiling", found.any_of.tolist())
+        await curve_is(page, "lab-worth", CEILING, found.any_of.tolist())
     await press(page, "lab-budget", "64")
-    await text_in(page, "lab-worth-told", "Any of 64 is")
+    await text_in(page, "lab-worth-told", "At least one of 64 is right")
     assert not page.errors
 
 

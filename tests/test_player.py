@@ -176,9 +176,7 @@ async def test_a_rewrite_that_begins_as_before_says_how_far(visit):
         later += 1
         await page.evaluate(f"(api.seek({step.t}), api.goPhase(1))")
         await at(page, step.t, 1)
-        assert f"the first {same} of them are the same as before" in await page.inner_text(
-            ".qp-say"
-        )
+        assert f"its first {same} tokens are the same as before" in await page.inner_text(".qp-say")
         assert f"the first {same} as before" in await page.inner_text(".qp-current")
         assert await page.locator(".qp-same").count() == same
     assert later

@@ -186,7 +186,7 @@ def test_over_optimisation_is_said_only_where_the_problems_show_it() -> None:
     falls = [point("bon", 16, 0.85), point("bon", 256, 0.62, seed=1)]
     assert "over-optimises" in findings(falls)[0]
     unclear = [point("bon", 16, 0.64), point("bon", 256, 0.62, seed=1)]
-    assert "is not told apart from its 62% at n = 256" in findings(unclear)[0]
+    assert "cannot be told apart from its 62% at n = 256" in findings(unclear)[0]
     rises = [point("bon", 16, 0.62), point("bon", 256, 0.85)]
     assert "does not degrade" in findings(rises)[0]
 
@@ -196,7 +196,7 @@ def test_over_optimisation_is_said_only_where_the_problems_show_it() -> None:
     [
         (0.9, 0.7, "QAlign (90%) is ahead of weighted vote (70%): +20.0 points"),
         (0.7, 0.9, "is behind"),
-        (0.8, 0.81, "is not told apart from weighted vote (81%): −1.0 points"),
+        (0.8, 0.81, "cannot be told apart from weighted vote (81%): −1.0 points"),
     ],
 )
 def test_the_verdict_on_qalign_follows_the_paired_difference(
@@ -236,7 +236,7 @@ def test_a_chain_that_ended_early_is_not_compared_as_if_it_had_not() -> None:
     points = [point(m, n, 0.8) for m in ("qalign", "wmv") for n in (16, 64)]
     points[1] = replace(points[1], spent=0.5 * points[1].spent, value=0.99, low=0.98)
     assert "At the compute of 16 samples QAlign (80%) is level with" in findings(points)[0]
-    assert "at 32 GFLOPs" in points_table(points, SETTINGS)
+    assert "at 32.0 GFLOPs" in points_table(points, SETTINGS)
 
 
 def test_the_papers_table_is_the_papers() -> None:
@@ -320,7 +320,7 @@ def test_a_sharper_chain_stands_beside_that_of_the_paper_on_the_page_and_in_the_
         assert row in said
         assert f" | {value} ({low} to {high}) | " in said[said.index(row) :].split("\n")[0]
         shown = findings_html(found.points, found.settings, d)
-        assert "QAlign of sharpness 4 is not told apart from QAlign of sharpness 1" in shown
+        assert "QAlign of sharpness 4 cannot be told apart from QAlign of sharpness 1" in shown
     for other in ("shifted", "shifted-power"):
         assert beside_the_papers(FOLDER / f"{other}.zip") is None
 

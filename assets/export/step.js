@@ -8,7 +8,7 @@ import {
   LAST,
   PHASES,
   answerText,
-  beginning,
+  ending,
   brief,
   fixed,
   many,
@@ -441,7 +441,7 @@ function standing({ trace, chain, seen, burnIn }, c) {
     : pooled(trace.chains.map((one) => votes(one, upTo(one), Math.min(burnIn, upTo(one)))));
   const n = sorted.reduce((sum, [, k]) => sum + k, 0);
   const rows = sorted.slice(0, 4).map(([what, k]) => (typeof what === "number"
-    ? { said: beginning(chain.steps[what]), colour: c.a6, k }
+    ? { said: ending(chain.steps[what]), colour: c.a6, k }
     : { said: answerText(trace, what), colour: colourOf(trace, what, c), k }));
   const rest = sorted.slice(4).reduce((sum, [, k]) => sum + k, 0);
   if (rest) rows.push({ said: "others", colour: c.a6, k: rest });

@@ -22,7 +22,7 @@ export function cutSaid({ t, index, first, ids, finished }, weighed) {
   if (t === 0) return `The first draft, from nothing. ${whole}`;
   const end = finished && first === ids.length - 1 ? " (the end)" : "";
   const where = `The cut fell ${index ? `behind token ${index}` : "before the first token"}`;
-  if (first < 0) return `${where}, and the model wrote the same again, token by token. ${whole}`;
+  if (first < 0) return `${where}, and the model wrote the same text again. ${whole}`;
   const parts = first === index ? "right there" : `only at token ${first + 1}${end}`;
   return `${where}; the new text differs ${parts}, with a token that the model gives `
     + `${share(weighed[first][0])}. ${whole}`;

@@ -33,7 +33,7 @@ import {
   UNMET,
   agreement,
   answerText,
-  beginning,
+  ending,
   brief,
   fixed,
   many,
@@ -450,7 +450,7 @@ export function answersPanel() {
       const parts = percents([...named.map(([, k]) => k), rest]);
       const shares = new Map(alone.map(([what, k]) => [what, k / trace.alone.length]));
       const rows = named.map(([what, k], j) => (typeof what === "number"
-        ? row(OTHERS, beginning(chain.steps[what]), k, parts[j], n, what === now)
+        ? row(OTHERS, ending(chain.steps[what]), k, parts[j], n, what === now)
         : row(answerStyle(trace, what), answerText(trace, what), k, parts[j], n, what === now,
           alone.length ? shares.get(what) ?? 0 : undefined)));
       const isOther = !named.some(([what]) => what === now);
@@ -474,9 +474,9 @@ export function answersPanel() {
  */
 export function costLine() {
   const said = h("span");
-  const counted = h("span", " A chain pays where samples are hardly ever right; else take a ",
-    term("wmv", "weighted vote"), ".");
-  const open = h("span", " A chain pays where good texts are rare among samples; else take the ",
+  const counted = h("span", " A chain pays off where samples are hardly ever right; elsewhere ",
+    "take a ", term("wmv", "weighted vote"), ".");
+  const open = h("span", " A chain pays off where good texts are rare; elsewhere take the ",
     term("typical"), " of several samples, the better ones counting for more.");
   const node = h("p.cost", said, counted, open);
   const isNew = differs();
@@ -494,7 +494,7 @@ export function costLine() {
         show(open, !trace.answers.length);
         whole = mean(trace.chains.map(({ steps }) => mean(steps.map((x) => x.ids.length))));
       }
-      put(said, `Cost so far: ${written.toLocaleString("en")} tokens, as many as `
+      put(said, `Cost so far: ${written.toLocaleString("en")} tokens, about as many as `
         + `${many(Math.max(1, Math.round(written / whole)), "whole answer")}.`);
     },
   };

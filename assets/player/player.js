@@ -296,9 +296,9 @@ export function mount(element, options = {}) {
       ...(alpha > 1 ? [term("sharpness"), ` ${plain(alpha)} · `] : []),
       `seed ${seed}`);
     put(prompt, visible(header.prompt));
-    if (end?.reason === "failed") put(state, `failed: ${visible(end.message)}`);
-    else if (stopped || end?.reason === "stopped") put(state, `stopped after ${steps}`);
-    else put(state, finished() ? "" : `${steps} drawn`);
+    if (end?.reason === "failed") put(state, `· failed: ${visible(end.message)}`);
+    else if (stopped || end?.reason === "stopped") put(state, `· stopped after ${steps}`);
+    else put(state, finished() ? "" : `· ${steps} drawn`);
     bar.showChains(trace.chains, view.chain.id);
     bar.showJumps(JUMPS.map(({ places }) => places(trace, view.chain)));
   }

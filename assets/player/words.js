@@ -16,7 +16,7 @@ export const px = (x) => x.toFixed(1);
 /** @type {(x: number) => string} */
 export const percent = (x) => `${Math.round(100 * x)}%`;
 /**
- * Shares of one whole, rounded so that together they are 100%.
+ * Shares of one whole in whole percents that sum to 100; "<1%" for what is there but is 0.
  * @param {number[]} counts
  */
 export function percents(counts) {
@@ -26,7 +26,7 @@ export function percents(counts) {
   const lost = Math.round(exact.reduce((a, b) => a + b, 0)) - down.reduce((a, b) => a + b, 0);
   const order = exact.map((x, k) => [x - down[k], k]).sort(([a], [b]) => b - a);
   for (const [, k] of order.slice(0, lost)) down[k] += 1;
-  return down.map((x) => `${x}%`);
+  return down.map((x, k) => (x || !exact[k] ? `${x}%` : "<1%"));
 }
 /** @type {(x: number) => string} */
 export const plain = (x) => String(Number(x.toPrecision(6))).replace("-", MINUS);
@@ -91,13 +91,13 @@ export function answerText({ header }, answer) {
 }
 
 /**
- * How a text begins, in quotes.
+ * How a text ends, in quotes: most of a chain's texts begin alike.
  * @param {Step} step
  */
-export function beginning({ pieces, finished }) {
+export function ending({ pieces, finished }) {
   const written = finished ? pieces.slice(0, -1) : pieces; // the end's sign is no part of the text
-  const text = visible(written.slice(0, 61).join("")).replace(/\s+/g, " ").trim();
-  return text.length > 60 ? `“${text.slice(0, 60)}…”` : `“${text}”`;
+  const text = visible(written.slice(-40).join("")).replace(/\s+/g, " ").trim();
+  return text.length > 24 ? `“…${text.slice(-24)}”` : `“${text}”`;
 }
 
 /**
@@ -179,11 +179,11 @@ function rewritten(step) {
   const kept = index === 0
     ? "The model keeps nothing and writes a new text."
     : `The model keeps the first ${many(index, "token")} and rewrites the rest.`;
-  if (!step.changed) return `${kept} It wrote the same again.`;
+  if (!step.changed) return `${kept} It wrote the same text again.`;
   if (first === index) return kept;
   const same = first - index;
-  const are = same === 1 ? "one of them is" : `${same} of them are`;
-  return `${kept.slice(0, -1)}; the first ${are} the same as before.`;
+  const are = same === 1 ? "token is" : `${same} tokens are`;
+  return `${kept.slice(0, -1)}; its first ${are} the same as before.`;
 }
 
 /**

@@ -161,7 +161,7 @@ _STANDINGS: dict[Verdict, str] = {
     "ahead": "is ahead of",
     "behind": "is behind",
     "level": "is level with",
-    "not told apart": "is not told apart from",
+    "not told apart": "cannot be told apart from",
 }
 
 

@@ -33,6 +33,7 @@ from qalign_core.export.words import (
     names_of,
     number,
     percent,
+    percents,
     si,
     target_of,
 )
@@ -284,8 +285,8 @@ def rule(comparison: Comparison, outcome: Outcome) -> str:
         run = comparison.header
         weight = ["exp(reward / β)"] * run.rewarded + ["p^(sharpness − 1)"] * (run.alpha != 1)
         return (
-            f"Each of {_count(n, what)} weighs {' · '.join(weight) or '1'} ({target_of(run)}): "
-            f"{percent(share)} of the weight says {decision.answer}."
+            f"Each of {_count(n, what)} weighs {' · '.join(weight) or '1'}, at {target_of(run)}: "
+            f"{percent(share)} of the weight is on {decision.answer}."
         )
     votes = round(share * n)
     tied = sum(other == share for _, other in decision.shares) > 1
@@ -311,11 +312,11 @@ def _votes(
     if not shares:
         return []
     also = dict(waste.shares) if waste else {}
-    bars = [
+    bars: list[dict[str, Any]] = [
         {
             "name": answer,
             "share": share,
-            "label": percent(share),
+            "label": "",
             "right": comparison.is_right(answer),
             "won": answer == decision.answer,
             "recycled": also.get(answer, 0.0) if waste else None,
@@ -325,15 +326,16 @@ def _votes(
     ]
     rest = sum(share for _, share in shares[MAX_BARS:])
     if rest > 0:
-        bars.append(_summed(_count(len(shares) - MAX_BARS, "other answer"), rest))
+        bars.append(_summed(_count(len(shares) - MAX_BARS, "other"), rest))
     silent = 1.0 - sum(share for _, share in shares)
     if silent > 1e-9:
         bars.append(_summed("no answer", silent))
-    return bars
+    labels = percents([bar["share"] for bar in bars])
+    return [{**bar, "label": label} for bar, label in zip(bars, labels, strict=True)]
 
 
 def _summed(name: str, share: float) -> dict[str, Any]:
-    return {"name": name, "share": share, "label": percent(share), "right": None, "won": False}
+    return {"name": name, "share": share, "right": None, "won": False}
 
 
 def _typical(outcome: Outcome, waste: Decision | None) -> list[dict[str, Any]]:
@@ -389,8 +391,8 @@ def _facts(comparison: Comparison, cut: Cut, outcome: Outcome) -> list[list[str]
         rows.append(["Compute", si(outcome.spent, "FLOPs")])
     rows.append(
         [
-            "One after another",
-            f"{outcome.sequential:,} tokens",
+            "Tokens to wait for",
+            f"{outcome.sequential:,}",
             _LATENCY["chain" if is_chain else "pool"],
         ]
     )

@@ -134,8 +134,8 @@ def told(
         verdict = "Neither flow exists: this rule never moves between these two."
     elif unequal < 1e-10:
         verdict = (
-            f"The two flows are equal (difference {unequal:.0e} of their size, which is rounding): "
-            "whatever leaves y for y′ comes back, so the target stays as it is."
+            "The two flows are equal to the last digit that a computer keeps: whatever leaves y "
+            "for y′ comes back, so the target stays as it is."
         )
     else:
         verdict = (
@@ -145,7 +145,8 @@ def told(
     kept = sum(1 for p in forth.p_suffix if p > 0)
     shared = (
         f"They share a beginning of {kept - 1} token{'s' * (kept != 2)}, so "
-        f"{kept} place{'s' * (kept != 1)} to rewrite from lead from one to the other."
+        f"a rewrite from {'any of ' * (kept != 1)}{kept} place{'s' * (kept != 1)} can turn one "
+        "into the other."
         if kept
         else ""
     )
@@ -190,9 +191,9 @@ def build() -> Section:
     """The section's widgets; the responses are those of an LM that can say everything."""
     heading(
         "Why does it stay there?",
-        "Pick two responses. The right rule makes the flow from one to the other equal to the flow "
-        "back, factor by factor and even index by index ([detailed balance](balance)); then the "
-        "[target](target) cannot drift.",
+        "Pick two responses. Under the right rule as much flows from one to the other as flows "
+        "back, factor by factor and even cut by cut. This is [detailed balance](balance), and it "
+        "keeps the [target](target) from drifting.",
     )
     everything = preset(next(iter(LANGUAGE_MODELS)))
     names = [label(y) for y in everything.lm().support]

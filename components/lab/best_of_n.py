@@ -170,7 +170,7 @@ def told(mixture: Mixture, m: Matched, rewards: tuple[float, ...]) -> tuple[Word
     if from_tail < 32:
         small = (
             f"Small for an asymptotic formula: only {from_tail:.1f} of the {m.n} samples are "
-            "expected from the component of the upper tail, and the paper finds a good fit from "
+            "expected to come from the upper-tail component, and the paper finds a good fit from "
             "about 32 on."
         )
         said.append(note(small))
@@ -244,10 +244,10 @@ def draw(
 def build() -> Section:
     """The section's widgets."""
     heading(
-        "What has best-of-n to do with β?",
-        "Taking the [best of n](bon) samples is nearly sampling a [target](target) whose [β](beta) "
-        "falls with n: the mode of the target at β*(n) is that of the maximum. Their spreads do "
-        "not match: best-of-n's shrinks with n, the target's stays.",
+        "What does best-of-n have to do with β?",
+        "Taking the [best of n](bon) samples is much like sampling a [target](target) whose "
+        "[β](beta) falls as n grows: at β*(n) both peak at the same reward. Their spreads differ: "
+        "that of best-of-n shrinks as n grows, that of the target does not.",
     )
     shipped = [
         (f"{len(known.rewards)} samples for “{known.title(60)}”", name)

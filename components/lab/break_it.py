@@ -92,7 +92,7 @@ def facts_of(b: Broken, idle: bool) -> tuple[Words, ...]:
     """How wrong, in three numbers, and a word where nothing is lost here."""
     cards = facts(
         [
-            ("Distance from the target that stays", number(b.distance), "bad"),
+            ("Distance from the target that remains", number(b.distance), "bad"),
             ("Mean |y|: right rule", number(b.mean_length[1]), "good"),
             ("Mean |y|: this mistake", number(b.mean_length[0]), "bad"),
             ("Mean reward: right rule", f"{b.mean_reward[1]:+.2f} SD", "good"),
@@ -128,9 +128,9 @@ def build() -> Section:
     """The section's widgets."""
     heading(
         "What if one piece of the rule is missing?",
-        "Break the rule on purpose: each mistake converges too, but not to the [target](target). "
-        "The same chains are the negative controls of this project's own tests. The last two are "
-        "mistakes of a [sharper target](sharpness) alone.",
+        "Break the rule on purpose: each mistaken chain settles too, but not on the "
+        "[target](target). This project’s own tests must catch every one of these mistakes. The "
+        "last two do harm only where the target is [sharper](sharpness).",
     )
     titles = list(ALL)
     with gr.Column(elem_classes="lab-own"):

@@ -152,14 +152,14 @@ def build_lab_page(demo: gr.Blocks, led: gr.HTML | None = None) -> None:
         opened = gr.Radio(names, value=names[0], label="What to show", elem_id="lab-opened")
         with gr.Column(elem_id="lab-world") as shared:
             with gr.Row():
-                lm = gr.Dropdown(list(LANGUAGE_MODELS), label="Language model", elem_id="lab-lm",
-                                 min_width=200)  # fmt: skip
-                reward = gr.Dropdown(list(REWARDS), label="Reward", elem_id="lab-reward",
-                                     min_width=200)  # fmt: skip
                 beta = gr.Slider(0.05, 5, chain.FIRST_BETA, step=0.05, scale=2, min_width=260,
                                  label="β, in standard deviations of the reward",
                                  info="the larger, the more the reward is distrusted",
                                  elem_id="lab-beta")  # fmt: skip
+                lm = gr.Dropdown(list(LANGUAGE_MODELS), label="Language model", elem_id="lab-lm",
+                                 min_width=200)  # fmt: skip
+                reward = gr.Dropdown(list(REWARDS), label="Reward", elem_id="lab-reward",
+                                     min_width=200)  # fmt: skip
                 alpha = gr.Slider(1, 8, 1, step=0.5, scale=1, min_width=180, label="Sharpness",
                                   info="power of the model’s own probability",
                                   elem_id="lab-alpha")  # fmt: skip

@@ -68,7 +68,7 @@ def line_at(x: float, **line: object) -> dict[str, object]:
 
 def title(text: str) -> dict[str, object]:
     """An axis' title."""
-    return {"text": text, "font": {"size": 13}}
+    return {"text": text, "font": {"size": 13}, "standoff": 5}  # off the words of its ticks
 
 
 def figure(
@@ -90,7 +90,7 @@ def figure(
     frame = {
         "template": {},
         "height": HEIGHT,
-        "margin": {"l": 64, "r": 12, "t": 36, "b": 48, **(margin or {})},
+        "margin": {"l": 70, "r": 20, "t": 36, "b": 48, **(margin or {})},
         "paper_bgcolor": "rgba(0,0,0,0)",
         "plot_bgcolor": "rgba(0,0,0,0)",
         "font": FONT,

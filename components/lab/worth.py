@@ -98,7 +98,8 @@ def curve_figure(found: Found) -> Figure:
         ]  # fmt: skip
     ends = [found.ns[0], found.ns[-1]]
     traces += [
-        scatter(x=found.ns, y=found.any_of, name="any of n: the ceiling", mode="lines",
+        scatter(x=found.ns, y=found.any_of, mode="lines",
+                name="at least one of n is right: the ceiling",
                 line={"color": GREY, "width": 2, "dash": "dot"}, hovertemplate="%{y:.1%}"),
         scatter(x=ends, y=[found.one] * 2, name="one sample", mode="lines", showlegend=False,
                 line={"color": GREY, "width": 1}, hovertemplate="%{y:.2%}"),
@@ -171,9 +172,9 @@ def told(found: Found) -> tuple[Words, ...]:
     if low > 0:
         verdict = "Here a chain is worth it"
     elif high < 0:
-        verdict = "Here the weighted vote is ahead, and nobody waits for a chain"
+        verdict = "Here the weighted vote is ahead, and needs no waiting"
     else:
-        verdict = "Here the two are not told apart, and a vote need not be waited for"
+        verdict = "Here the two cannot be told apart, and the vote needs no waiting"
     above = chain.band[0] > ceiling
     more = (
         f" It is right more often than any rule over those samples could be: {percent(chain.value)}"
@@ -184,14 +185,14 @@ def told(found: Found) -> tuple[Words, ...]:
     others = [method for method in METHODS if method != "qalign"]
     cards: list[tuple[str, str] | tuple[str, str, str]] = [
         ("One sample is right", f"1 time in {number(round(1 / found.one))}"),
-        (f"Any of {n} is", percent(ceiling)),
+        (f"At least one of {n} is right", percent(ceiling)),
         ("QAlign", _band(found, "qalign"), "good"),
         *((NAMES[method].name, _band(found, method)) for method in others),
     ]
     said = (
         f"{verdict}: at the compute of {n} samples QAlign minus {in_a_sentence(NAMES['wmv'].name)} "
-        f"is {points}.{more} Simulated: {found.right['qalign'].shape[1]} problems, the same for "
-        "all; one sample and any of n are exact for them."
+        f"is {points}.{more} Simulated on {found.right['qalign'].shape[1]} problems, the same "
+        "for every method; how often one sample, or at least one of n, is right is exact."
     )
     return note(said), facts(cards)
 
@@ -244,15 +245,15 @@ def build() -> Section:
     heading(
         "When is a chain worth it?",
         "When right answers are so rare that a pool of samples seldom holds one, and the "
-        "[reward](reward) tells near misses apart. A model of it: a solution is some decisions, "
-        "all of which must be right; a [chain](chain) keeps the first ones and draws the rest "
-        "again.",
+        "[reward](reward) tells near misses apart. A model of it: a solution is a series of "
+        "decisions, all of which must be right; a [chain](chain) keeps the first ones and draws "
+        "the rest again.",
     )
     with gr.Column(elem_classes="lab-own"):
-        decisions = gr.Slider(2, 20, 12, step=1, label="Decisions of a solution",
+        decisions = gr.Slider(2, 20, 12, step=1, label="Decisions in a solution",
                               elem_id="lab-decisions", min_width=200)  # fmt: skip
-        chance = gr.Slider(30, 95, 60, step=1, label="Each is right, %", elem_id="lab-chance",
-                           min_width=200)  # fmt: skip
+        chance = gr.Slider(30, 95, 60, step=1, label="Chance that each is right, %",
+                           elem_id="lab-chance", min_width=200)  # fmt: skip
         near_miss = gr.Slider(55, 100, 98, step=1, elem_id="lab-near-miss", min_width=200,
                               label="Near misses told apart, %",
                               info="two solutions that differ in one decision")  # fmt: skip

@@ -159,7 +159,7 @@ def build() -> Section:
         "What if the reward is wrong?",
         "A constructed example: answer A is right and gets reward 1, B is popular and wrong and "
         "gets 0, C is a rare response that the [reward model](reward) overrates. Every curve is an "
-        "exact sum over what each method can draw; the chain moves by the real suffix kernel.",
+        "exact sum over what each method can draw; the chain moves as it does on Watch.",
     )
     with gr.Column(elem_classes="lab-own"):
         mass = gr.Slider(0.1, 20, 1, step=0.1, label="Hack C: share of the LM, %",

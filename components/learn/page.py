@@ -187,10 +187,10 @@ def build_panel(*, first: bool) -> gr.HTML:
 def build_learn_page() -> None:
     """The list of lessons, with what the visitor's own browser remembers of each."""
     gr.HTML(
-        '<p class="qc-sub">Short lessons on these very pages: you say what you expect, then the '
-        "numbers tell. What you answer stays in your browser.</p>"
-        '<p class="qc-sub"><a href="room" target="_blank">Teach a class</a>: a room that others '
-        "join by link. They predict, each has a chain, and together they are the sampler.</p>",
+        '<p class="qc-sub">Short lessons on these very pages: say what you expect, then see '
+        "the numbers. What you answer stays in your browser.</p>"
+        '<p class="qc-sub"><a href="room" target="_blank">Teach a class</a>: open a room that '
+        "others join by a link. Each predicts and runs a chain, and the chains are pooled.</p>",
         **QUIET,
     )
     gr.HTML("", html_template='<div class="learn-list"></div>', js_on_load=LIST, **QUIET)

@@ -39,7 +39,7 @@ from qalign_core.runs.trace import TraceReader, load_trace
 from qalign_core.types import Response
 
 RECORDED = ASSETS / "runs" / "watch.jsonl"
-PLAYS = " ▶ plays what is there."
+PLAYS = " ▶ plays on."
 SEEDS = 10_000
 """New seeds are below: few digits, so that people can tell each other which run they saw."""
 

@@ -1,6 +1,7 @@
 """What the methods are called, and how numbers are written, on every page."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from qalign_core.analysis.comparisons import METHODS, Method
@@ -66,7 +67,7 @@ def si(value: float, unit: str) -> str:
         return f"{value:,.0f} {unit}"
     for factor, prefix in ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
         if value >= factor:
-            return f"{value / factor:.3g} {prefix}FLOPs"
+            return f"{value / factor:#.3g}".rstrip(".") + f" {prefix}FLOPs"
     return f"{value:.0f} FLOPs"
 
 
@@ -75,6 +76,16 @@ def percent(share: float) -> str:
     if 0 < share < 0.001:
         return "<0.1%"
     return f"{100 * share:.1f}%" if 0 < share < 0.1 else f"{100 * share:.0f}%"
+
+
+def percents(shares: Sequence[float]) -> list[str]:
+    """Shares of one whole in whole percents that sum to 100; "<1%" for what is there but is 0."""
+    exact = [100 * share / (sum(shares) or 1.0) for share in shares]
+    down = [math.floor(x) for x in exact]
+    order = sorted(range(len(exact)), key=lambda k: down[k] - exact[k])
+    for k in order[: round(sum(exact)) - sum(down)]:
+        down[k] += 1
+    return [f"{n}%" if n or not x else "<1%" for n, x in zip(down, exact, strict=True)]
 
 
 def signed(value: float) -> str:

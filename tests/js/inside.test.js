@@ -29,7 +29,7 @@ test("where the cut fell is told beside where the text parted", () => {
   const said = (t) => cutSaid(four.steps[t], half(four.steps[t].ids.length));
   assert.match(said(0), /first draft.*1\.00 bits/);
   assert.match(said(1), /behind token 1; the new text differs right there.*gives 50%/);
-  assert.match(said(3), /wrote the same again/);
+  assert.match(said(3), /wrote the same text again/);
 });
 
 test("the chain's best is the highest log pi of its first states, each asked once", async () => {

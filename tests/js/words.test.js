@@ -5,8 +5,8 @@ import {
   LAST,
   agreement,
   answerText,
-  beginning,
   brief,
+  ending,
   fixed,
   many,
   narrate,
@@ -34,13 +34,13 @@ test("numbers have a typographic minus and few digits", () => {
 test("shares of one whole are rounded so that together they are 100%", () => {
   assert.deepEqual(percents([59, 1, 1]), ["97%", "2%", "1%"]);
   assert.deepEqual(percents([1, 1, 1]), ["34%", "33%", "33%"]);
+  assert.deepEqual(percents([999, 1, 0]), ["100%", "<1%", "0%"]);
   assert.deepEqual([percents([5]), percents([0, 0])], [["100%"], ["0%", "0%"]]);
 });
 
-test("a text's beginning has no sign of its end, and dots only where it goes on", () => {
-  assert.equal(beginning({ pieces: ["A lamp.", "<eos>"], finished: true }), "“A lamp.”");
-  const long = beginning({ pieces: Array(80).fill(" ab"), finished: false });
-  assert.ok(long.endsWith("…”") && long.length === 63);
+test("a text is told by its ending, without the end's sign", () => {
+  assert.equal(ending({ pieces: ["A lamp.", "<eos>"], finished: true }), "“A lamp.”");
+  assert.match(ending({ pieces: Array(80).fill(" ab"), finished: false }), /^“…[ ab]{24}”$/);
 });
 
 test("the factors of the formula multiply to the alpha that is shown", () => {
@@ -93,7 +93,7 @@ test("each phase says what happened, from a place to a verdict", () => {
   assert.match(told(0, LAST), /^The chain starts from one ordinary draft .* 3 tokens, reward 0.00/);
   assert.match(told(1, 0), /Every token/);
   assert.equal(told(1, 1), "The model keeps the first 1 token and rewrites the rest.");
-  assert.match(told(3, 1), /It wrote the same again\.$/);
+  assert.match(told(3, 1), /It wrote the same text again\.$/);
   assert.match(told(1, 2), /likes the proposal less: −2\.00 against 0\.00\.$/);
   assert.match(told(2, 2), /likes the proposal better/);
   assert.match(told(3, 2), /the same/);
@@ -110,6 +110,6 @@ test("a rewrite that begins as before says how far", () => {
   const kept = "The model keeps nothing and writes a new text";
   const from = (first) => narrate({ ...steps[1], index: 0, first }, 1, 1);
   assert.equal(from(0), `${kept}.`);
-  assert.equal(from(1), `${kept}; the first one of them is the same as before.`);
-  assert.equal(from(3), `${kept}; the first 3 of them are the same as before.`);
+  assert.equal(from(1), `${kept}; its first token is the same as before.`);
+  assert.equal(from(3), `${kept}; its first 3 tokens are the same as before.`);
 });
