@@ -23,6 +23,7 @@ from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
 from threadpoolctl import threadpool_limits
 
+from components.common.events import PRIVATE
 from components.common.later import routes
 from components.common.theme import head, theme
 from components.compare.page import build_compare_page
@@ -110,7 +111,7 @@ def _page(name: str) -> Iterator[gr.Tab]:
 def _first_look(tab: gr.Tab) -> gr.State:
     """What changes when a visitor first looks at a page."""
     looked_at = gr.State(False)
-    tab.select(lambda: True, None, looked_at, show_progress="hidden", api_visibility="private")
+    tab.select(lambda: True, None, looked_at, **PRIVATE)
     return looked_at
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import html
-from typing import Any
 
 import gradio as gr
 
+from components.common.events import PRIVATE
 from components.common.form import RunForm
 from components.session.offer import Offer
 from qalign_core.registry import entries, is_foreign
@@ -31,14 +31,10 @@ def foreign_line(row: gr.Row, form: RunForm, offer: Offer) -> None:
         foreign = is_foreign(lm, prompt or "")
         return gr.Row(visible=foreign), sentence(offer.models["lm"].get(lm, lm)) if foreign else ""
 
-    quiet: dict[str, Any] = {
-        "api_visibility": "private",
-        "show_progress": "hidden",
-        "queue": False,
-    }
+    at_once = {**PRIVATE, "queue": False}
     gr.on([prompt.change, lm.change], look, [prompt, lm], [row, said],
-          trigger_mode="always_last", **quiet)  # fmt: skip
-    take.click(lambda: (able, offer.for_any_text("rm") or gr.skip()), None, [lm, rm], **quiet)
+          trigger_mode="always_last", **at_once)  # fmt: skip
+    take.click(lambda: (able, offer.for_any_text("rm") or gr.skip()), None, [lm, rm], **at_once)
 
 
 def sentence(title: str) -> str:

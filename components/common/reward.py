@@ -11,6 +11,7 @@ from typing import Any
 
 import gradio as gr
 
+from components.common.events import PRIVATE
 from components.session.offer import Offer
 from qalign_core.errors import InvalidSetting
 from qalign_core.registry import reward_parts
@@ -94,9 +95,8 @@ def second_reward(
         lambda second: gr.Slider(visible=bool(second)),
         chosen,
         slider,
-        api_visibility="private",
-        show_progress="hidden",
         queue=False,
+        **PRIVATE,
     )
     one.change(
         lambda first, second: gr.Dropdown(
@@ -104,9 +104,8 @@ def second_reward(
         ),
         [one, chosen],
         chosen,
-        api_visibility="private",
-        show_progress="hidden",
         queue=False,
+        **PRIVATE,
     )
     return chosen, slider
 

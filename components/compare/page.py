@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import gradio as gr
 
+from components.common.events import PRIVATE
 from components.common.folding import fold
 from components.common.foreign import foreign_line
 from components.common.form import RunForm
@@ -370,7 +371,6 @@ def build_compare_page(
 
     widgets = [*form.values(), asked]
     names = json.dumps([*form.widgets, "budget"])
-    private: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
     running = run.click(
         on_run,
         [shown, mixture, *widgets],
@@ -378,7 +378,7 @@ def build_compare_page(
         js=f"(...v) => {{ QAlignCompare.panel()?.start(); "
         f"QAlignShell.run('compare', {names}, v.slice(2)); return v; }}",
         concurrency_limit=None,
-        **private,
+        **PRIVATE,
     )
     stop.click(
         on_stop,
@@ -387,17 +387,19 @@ def build_compare_page(
         js="(...v) => { QAlignCompare.panel()?.stop(); return v; }",
         cancels=[running],
         queue=False,
-        **private,
+        **PRIVATE,
     )
     texts = problem_of(form)
     posed = [*texts, form.widgets["lm"], form.widgets["rm"]]
-    new.click(next_problem, [kind, status], [*posed, status], **private)
+    new.click(next_problem, [kind, status], [*posed, status], **PRIVATE)
     prompt = form.widgets["prompt"]
     prompt.change(None, prompt, None, js="(prompt) => QAlignCompare.expect(prompt)")
     if watched is not None:
         theirs = problem_of(watched)
         follow = "(...v) => QAlignCompare.follow(v.slice(0, 3), v.slice(3))"
-        gr.on([text.change for text in theirs], None, [*theirs, *texts], texts, js=follow)
+        gr.on(
+            [text.change for text in theirs], None, [*theirs, *texts], texts, js=follow, **PRIVATE
+        )
     gr.on(
         [widget.change for widget in widgets],
         None,
@@ -405,9 +407,9 @@ def build_compare_page(
         js=f"(...values) => QAlignShell.settings('compare', {names}, values)",
     )
     events = cast(Any, panel)
-    events.cut(on_cut, [shown, mixture], histograms, **private)
-    mixture.change(lambda shown, on: shown.histograms(on), [shown, mixture], histograms, **private)
-    events.save(on_save, shown, saver, **private)
-    demo.load(on_load, None, [*widgets, status], **private)
+    events.cut(on_cut, [shown, mixture], histograms, **PRIVATE)
+    mixture.change(lambda shown, on: shown.histograms(on), [shown, mixture], histograms, **PRIVATE)
+    events.save(on_save, shown, saver, **PRIVATE)
+    demo.load(on_load, None, [*widgets, status], **PRIVATE)
     drawn = [panel, ranks, compute, about, histograms]
-    looked_at.change(on_look, [shown, mixture], drawn, concurrency_limit=2, **private)
+    looked_at.change(on_look, [shown, mixture], drawn, concurrency_limit=2, **PRIVATE)

@@ -8,6 +8,7 @@ from functools import lru_cache
 import gradio as gr
 import numpy as np
 
+from components.common.events import PRIVATE
 from components.lab.base_rewards import base_rewards
 from components.lab.section import Section
 from components.lab.style import (
@@ -278,7 +279,7 @@ def build() -> Section:
     )
     source.change(
         lambda name: (gr.Column(visible=name == SLIDERS), gr.Textbox(visible=name == PASTED)),
-        source, [sliders, pasted], api_visibility="private", show_progress="hidden",
+        source, [sliders, pasted], **PRIVATE,
     )  # fmt: skip
     return Section(
         draw,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import gradio as gr
 import numpy as np
 
+from components.common.events import PRIVATE
 from components.common.style import log_axis
 from components.lab.section import Section
 from components.lab.style import (
@@ -256,7 +257,6 @@ def build() -> Section:
         last = stop >= STEPS
         return stop, gr.Timer(active=not last), "▶ Play" if last else "❚❚ Pause"
 
-    quiet = {"api_visibility": "private", "show_progress": "hidden"}
-    play.click(toggle, [play, t], [t, timer, play], **quiet)
-    timer.tick(tick, t, [t, timer, play], **quiet)
+    play.click(toggle, [play, t], [t, timer, play], **PRIVATE)
+    timer.tick(tick, t, [t, timer, play], **PRIVATE)
     return Section(draw, [t, shown], panel)

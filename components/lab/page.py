@@ -11,6 +11,7 @@ from urllib.parse import parse_qsl
 import gradio as gr
 from gradio.components import Component
 
+from components.common.events import PRIVATE
 from components.common.folding import fold
 from components.lab import balance, best_of_n, beta, break_it, chain, worth, wrong
 from components.lab.link import from_query, to_query
@@ -39,12 +40,8 @@ ANCHORS = ("convergence", "balance", "break", "beta", "best-of-n", "wrong", "wor
 """What links call the sections, whatever their names: `<a href="#lab-section-worth">`."""
 INTRO = f"""<p class="lab-say" data-anchors="{" ".join(ANCHORS)}">Everything here is small enough
 to be computed exactly; what is sampled or fitted says so.</p>"""
-QUIET: dict[str, Any] = {
-    "api_visibility": "private",
-    "show_progress": "hidden",
-    "trigger_mode": "always_last",
-}
-DIRECT = {**QUIET, "queue": False}
+LAST = {**PRIVATE, "trigger_mode": "always_last"}
+DIRECT = {**LAST, "queue": False}
 """For what is drawn at once: the queue's own stream takes longer than most of the mathematics."""
 
 
@@ -253,13 +250,13 @@ def _wire(page: _Page, demo: gr.Blocks, led: gr.HTML | None) -> None:
     page.reward.input(of_reward, page.controls, [*page.parts, *outputs], **DIRECT)
     columns = [page.shared, *(column for column, _ in sections.values())]
     opening = page.opened.change(open_section, page.opened, columns, **DIRECT).then(**draw)
-    opening.then(prepare, page.opened, None, **QUIET)
+    opening.then(prepare, page.opened, None, **LAST)
     to = [*page.controls, followed]
 
     def on_load(request: gr.Request) -> list[Any]:
         return follow({key: str(value) for key, value in request.query_params.items()})
 
-    demo.load(on_load, None, to, **QUIET)
+    demo.load(on_load, None, to, **LAST)
     if led is not None:
-        led.change(lambda query: follow(dict(parse_qsl(str(query)))), led, to, **QUIET)
-    page.link.change(None, page.link, None, js="(query) => QAlignShell.lab(query)")
+        led.change(lambda query: follow(dict(parse_qsl(str(query)))), led, to, **LAST)
+    page.link.change(None, page.link, None, js="(query) => QAlignShell.lab(query)", **PRIVATE)

@@ -22,6 +22,7 @@ from components.common.evaluated import (
     title_of,
     variant_of,
 )
+from components.common.events import PRIVATE
 from components.common.folding import fold
 from components.common.saving import save_line
 from components.results.advice import advice_html
@@ -72,7 +73,6 @@ watch("value", () => {
   window.QAlignCompare.download(file.name, file.text);
 });
 """
-PRIVATE: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
 
 
 @lru_cache(maxsize=16)
@@ -256,11 +256,11 @@ def _build_sets(looked_at: gr.State, files: tuple[Path, ...], led: gr.HTML | Non
     for button, kind in ((as_csv, "csv"), (as_latex, "tex")):
         made = partial(file_of, files, kind)
         button.click(made, None, saver, concurrency_limit=1, **PRIVATE)
-    slow = {**PRIVATE, "show_progress": "minimal"}
+    slow = {**PRIVATE, "show_progress": "minimal", "show_progress_on": whole}
     together.click(lambda: whole_html(files), None, whole, concurrency_limit=1, **slow)
     chosen.input(on_choose, chosen, outputs, concurrency_limit=2, **PRIVATE)
     shut = "(name) => { QAlignShell.set(name); return ''; }"
-    chosen.change(None, chosen, behind, js=shut)
+    chosen.change(None, chosen, behind, js=shut, **PRIVATE)
     shown = looked_at.change(on_look, None, [chosen, *outputs], concurrency_limit=2, **PRIVATE)
     # after what is looked at first: it reads every set
     shown.then(lambda: advice(files), None, advised, concurrency_limit=1, **PRIVATE)

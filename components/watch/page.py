@@ -11,6 +11,7 @@ from typing import Any
 
 import gradio as gr
 
+from components.common.events import PRIVATE
 from components.common.folding import fold
 from components.common.foreign import foreign_line
 from components.common.form import RunForm
@@ -231,17 +232,16 @@ def build_watch_page(runs: Runs, demo: gr.Blocks, trace: Path | None = None) -> 
             status_value(IDLE, notice=f"{said} Press “Run it live” to draw that run again."),
         ]
 
-    private: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
     running = run.click(
         on_run,
         widgets,
         [player, status],
         js=f"(...values) => QAlignShell.run('watch', {settings_of}, values)",
         concurrency_limit=None,
-        **private,
+        **PRIVATE,
     )
     tuning = tune.click(
-        on_tune, widgets, [form.widgets["beta"], status], concurrency_limit=None, **private
+        on_tune, widgets, [form.widgets["beta"], status], concurrency_limit=None, **PRIVATE
     )
     stop.click(
         on_stop,
@@ -250,13 +250,13 @@ def build_watch_page(runs: Runs, demo: gr.Blocks, trace: Path | None = None) -> 
         js="() => QAlignShell.stop()",
         cancels=[running, tuning],
         queue=False,
-        **private,
+        **PRIVATE,
     )
     settings.click(None, js="() => QAlignShell.drawer()")
     recorded.click(None, js="() => QAlignGallery.open()")
     for button in (new, new_in_drawer):
         posed = [form.widgets[n] for n in ("prompt", "reference", "extractor", "lm", "rm")]
-        button.click(next_problem, [kind, status], [*posed, status], **private).then(
+        button.click(next_problem, [kind, status], [*posed, status], **PRIVATE).then(
             None, form.widgets["prompt"], js="(problem) => QAlignShell.pose(problem)"
         )
     gr.on(
@@ -265,5 +265,5 @@ def build_watch_page(runs: Runs, demo: gr.Blocks, trace: Path | None = None) -> 
         widgets,
         js=f"(...values) => QAlignShell.settings('watch', {settings_of}, values)",
     )
-    demo.load(on_load, None, [*widgets, status], **private)
+    demo.load(on_load, None, [*widgets, status], **PRIVATE)
     return form
