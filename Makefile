@@ -11,8 +11,10 @@ TRAIN := build/train-venv
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 export GRADIO_ANALYTICS_ENABLED := False
+# modules are compiled once, when they are first imported; pip would compile four times as many
+unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test quick js test-package test-servers test-mcp test-pretrained test-tasks test-train lint models clean
+.PHONY: demo test pytest quick js test-package test-servers test-mcp test-pretrained test-tasks test-train lint models clean
 
 demo: $(VENV)/.app
 	$(BIN)/python app.py
@@ -21,7 +23,10 @@ demo: $(VENV)/.app
 # starts its app and its browser once
 PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
-test: $(VENV)/.dev lint
+test: $(VENV)/.dev
+	$(MAKE) --jobs=2 lint pytest
+
+pytest: $(VENV)/.dev
 	$(PYTEST)
 
 # the page's scripts: types, lint and the tests that need no browser; needs node and npm
@@ -78,7 +83,7 @@ $(VENV)/.app: requirements.txt | $(VENV)/bin/python
 	touch $@
 
 $(VENV)/.dev: requirements.txt requirements-dev.txt | $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -r requirements-dev.txt
 	touch $@ $(VENV)/.app
 
 node_modules/.ready: package.json package-lock.json .npmrc
