@@ -100,10 +100,11 @@ async def visitors(browser: Any) -> AsyncIterator[Any]:
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def visit(visitors: Any) -> AsyncIterator[Visit]:
-    """Open a page as a new visitor: `await visit(address, width=360, dark=True, reduced=True)`.
+    """Open a page as a new visitor: `await visit(address, width=360, dark=True, moving=True)`.
 
-    The visitor has seen the first pass, unless it is their `first` visit; what that keeps is there
-    for pages that the test opens in `page.context`.
+    The visitor asks for no motion, which takes no processor's time while a test waits, unless the
+    test is about what is `moving`, and has seen the first pass, unless it is their `first` visit;
+    what that keeps is there for pages that the test opens in `page.context`.
     An address that begins with "<" is the page itself. `page.errors` collects what the page's
     scripts throw and the errors on its console, `page.hosts` the hosts that it asked. No page may
     end with an error.
@@ -116,7 +117,7 @@ async def visit(visitors: Any) -> AsyncIterator[Visit]:
         width: int = 1280,
         height: int = 900,
         dark: bool = False,
-        reduced: bool = False,
+        moving: bool = False,
         first: bool = False,
     ) -> Any:
         page = await visitors.new_page()
@@ -124,7 +125,7 @@ async def visit(visitors: Any) -> AsyncIterator[Visit]:
         await page.set_viewport_size({"width": width, "height": height})
         await page.emulate_media(
             color_scheme="dark" if dark else "light",
-            reduced_motion="reduce" if reduced else "no-preference",
+            reduced_motion="no-preference" if moving else "reduce",
         )
         page.set_default_timeout(PATIENCE)
         page.errors, page.hosts = errors, set()

@@ -301,7 +301,7 @@ def test_figures_of_a_rung_are_ready_within_a_fifth_of_a_second() -> None:
 
 
 async def compare_page(visit: Visit, address: str, query: str = "", **options: Any) -> Any:
-    page = await visit(f"{address}?{query}", reduced=True, **options)
+    page = await visit(f"{address}?{query}", **options)
     await page.click("#tab-compare-button")
     await page.wait_for_selector("#compare-panel .qc-card >> nth=3")
     return page
@@ -427,7 +427,7 @@ async def test_an_open_ended_prompt_is_decided_by_minimum_bayes_risk_in_every_co
     visit: Visit, toy_app: str
 ) -> None:
     query = Run(prompt="Tell me of shells.", extractor=None, steps=12, seed=5).query()
-    page = await visit(f"{toy_app}?{query}", reduced=True)
+    page = await visit(f"{toy_app}?{query}")
     await page.click("#tab-compare-button")
     await page.wait_for_selector("#compare .q-status >> text=settings are in place")
     await page.click("#compare-run")

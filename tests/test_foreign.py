@@ -36,7 +36,7 @@ async def write(page, text):
 async def test_a_foreign_text_is_told_before_the_run_and_one_press_takes_a_model_that_can(
     visit, toy_app
 ):
-    page = await visit(toy_app, reduced=True)
+    page = await visit(toy_app)
     told = page.locator("#watch .q-foreign p")
     await write(page, FOREIGN)
     await told.get_by_text("was not made for a text like this").wait_for()
@@ -50,7 +50,7 @@ async def test_a_foreign_text_is_told_before_the_run_and_one_press_takes_a_model
 
 @pages
 async def test_a_text_of_the_models_own_kind_is_not_told(visit, toy_app):
-    page = await visit(toy_app, reduced=True)
+    page = await visit(toy_app)
     told = page.locator("#watch .q-foreign p")
     await write(page, FOREIGN)
     await told.wait_for()
@@ -60,7 +60,7 @@ async def test_a_text_of_the_models_own_kind_is_not_told(visit, toy_app):
 
 @pages
 async def test_a_new_problem_is_what_stands_on_the_stage_until_it_is_run(visit, toy_app):
-    page = await visit(toy_app, reduced=True)
+    page = await visit(toy_app)
     old = await page.locator(".qp-prompt").inner_text()
     await page.locator("#watch-new").click()
     await page.locator(".qp[data-waiting]").wait_for()

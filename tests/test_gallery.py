@@ -90,8 +90,14 @@ def test_what_the_page_saves_is_what_the_command_exports(name):
 # in a browser
 
 
+async def titled(page, entry):
+    await page.wait_for_function(
+        "(title) => document.querySelector('.qp-origin')?.innerText === title", arg=entry.title
+    )
+
+
 @pytest.mark.asyncio(loop_scope="session")
-async def test_each_entry_plays_at_one_click_and_has_a_link(visit, toy_app):
+async def test_each_entry_opens_at_one_click_and_has_a_link(visit, toy_app):
     page = await visit(toy_app)
     for name, entry in ENTRIES.items():
         await page.get_by_role("button", name="Gallery").click()
@@ -102,14 +108,20 @@ async def test_each_entry_plays_at_one_click_and_has_a_link(visit, toy_app):
             await page.get_by_role("tab", name="Watch").click()
             continue
         await page.wait_for_function(f"{API}.text.length === {len(entry.path.read_text('utf-8'))}")
-        await page.wait_for_function(f"{API}.position.t >= 1")
-        assert await page.inner_text(".qp-origin") == entry.title
+        await titled(page, entry)
         assert await page.inner_text(".qp-note") == entry.says
         assert not await page.locator(".qg-list").is_visible()
         await page.wait_for_function(f"location.search.includes('run={name}')")
-        last = await page.evaluate(f"{API}.position.last")
-        await page.evaluate(f"{API}.seek({last})")
     assert page.hosts == {toy_app.split("/")[2]}
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_an_entry_that_is_chosen_plays(visit, toy_app):
+    page = await visit(toy_app, moving=True)
+    await page.get_by_role("button", name="Gallery").click()
+    await page.locator("[data-name='stuck']").click()
+    await page.wait_for_function("location.search.includes('run=stuck')")
+    await page.wait_for_function(f"{API}.position.playing && {API}.position.t >= 1")
 
 
 @pytest.mark.asyncio(loop_scope="session")
@@ -117,9 +129,7 @@ async def test_a_link_opens_an_entry_at_a_step(visit, toy_app):
     name = "stuck"
     entry = ENTRIES[name]
     page = await visit(f"{toy_app}?run={name}&step=5")
-    await page.wait_for_function(  # until it is there the recorded run stands at that step too
-        "(title) => document.querySelector('.qp-origin')?.innerText === title", arg=entry.title
-    )
+    await titled(page, entry)  # until it is there the recorded run stands at that step too
     await page.wait_for_function(f"{API}.position.t === 5")
     await page.evaluate(f"{API}.seek(8)")
     await page.wait_for_function("location.search.includes('step=8')")

@@ -24,7 +24,7 @@ async def with_terms(page):
 
 
 async def test_a_pointed_word_says_what_it_means_until_the_pointer_leaves(visit, toy_app):
-    page = await visit(toy_app, reduced=True)
+    page = await visit(toy_app)
     beta, vote = await with_terms(page)
     await beta.hover()
     await page.locator(OPEN).get_by_text(ideas()["beta"].says).wait_for()
@@ -40,7 +40,7 @@ async def test_a_pointed_word_says_what_it_means_until_the_pointer_leaves(visit,
 async def test_a_word_that_the_keyboard_reaches_says_it_and_escape_closes_that_first(
     visit, toy_app
 ):
-    page = await visit(toy_app, reduced=True)
+    page = await visit(toy_app)
     await with_terms(page)
     await page.evaluate("QAlignShell.drawer(true)")
     await page.locator("[data-glossary]").focus()
@@ -61,7 +61,7 @@ async def test_a_word_that_the_keyboard_reaches_says_it_and_escape_closes_that_f
 
 
 async def test_a_press_opens_and_a_second_one_closes_and_text_stays_text(visit, toy_app):
-    page = await visit(toy_app, width=390, reduced=True)
+    page = await visit(toy_app, width=390)
     beta, _ = await with_terms(page)
     await beta.dispatch_event("pointerdown", {"pointerType": "touch"})
     await beta.dispatch_event("click", {"detail": 1})
@@ -74,7 +74,7 @@ async def test_a_press_opens_and_a_second_one_closes_and_text_stays_text(visit, 
 
 
 async def test_its_link_opens_the_section_of_the_lab_and_loads_nothing_again(visit, toy_app):
-    page = await visit(toy_app, reduced=True)
+    page = await visit(toy_app)
     beta, _ = await with_terms(page)
     await page.evaluate("window.still = true")
     await beta.hover()
@@ -87,7 +87,7 @@ async def test_its_link_opens_the_section_of_the_lab_and_loads_nothing_again(vis
 
 
 async def test_the_glossary_has_every_idea_and_an_address_of_its_own(visit, toy_app):
-    page = await visit(f"{toy_app}#glossary-rhat", reduced=True)
+    page = await visit(f"{toy_app}#glossary-rhat")
     drawer = page.locator("dialog.q-glossary")
     await drawer.wait_for()
     assert await drawer.locator("dt b").all_inner_texts() == [i.word for i in ideas().values()]

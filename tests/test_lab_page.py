@@ -471,7 +471,7 @@ async def test_every_sections_figure_is_on_the_first_screen_and_nothing_jumps(
 
 @pytest.mark.asyncio(loop_scope="session")
 async def test_an_anchor_opens_its_section_from_any_page_and_from_outside(visit, toy_app) -> None:
-    page = await visit(toy_app, reduced=True)
+    page = await visit(toy_app)
     for anchor, plot in (
         ("worth", "worth"), ("break", "wrong"),
     ):  # fmt: skip
@@ -488,7 +488,7 @@ async def test_an_anchor_opens_its_section_from_any_page_and_from_outside(visit,
         )
         await page.wait_for_function(FITS, arg=f"lab-{plot}")
         assert await page.locator(f"#lab-section-{anchor} h2").first.is_visible()
-    other = await visit(f"{toy_app}#lab-section-beta", reduced=True)
+    other = await visit(f"{toy_app}#lab-section-beta")
     await other.wait_for_function(FITS, arg="lab-sweep")
     await other.wait_for_function("location.search.includes('lab-opened=Beta')")
     assert not await other.evaluate("location.hash")

@@ -37,6 +37,8 @@ async def titled(page, title: str) -> None:
 async def visit_again(page, address: str):
     """The same visitor, later."""
     other = await page.context.new_page()
+    unwanted = await page.evaluate("matchMedia('(prefers-reduced-motion: reduce)').matches")
+    await other.emulate_media(reduced_motion="reduce" if unwanted else "no-preference")
     await other.goto(address)
     await other.wait_for_selector(".qp", state="attached")
     return other
@@ -132,7 +134,7 @@ async def test_a_lesson_fits_a_phone_and_stays_off_what_it_speaks_of(visit, toy_
 
 
 async def test_the_first_visit_begins_with_the_first_pass_and_the_run_waits(visit, toy_app):
-    page = await visit(toy_app, first=True)
+    page = await visit(toy_app, first=True, moving=True)
     await titled(page, FIRST.stops[0].title)
     await page.wait_for_selector(".learn-lit")
     assert await page.evaluate(f"[{API}.position.t, {API}.position.playing]") == [0, False]
@@ -147,7 +149,7 @@ async def test_the_first_visit_begins_with_the_first_pass_and_the_run_waits(visi
     await page.wait_for_selector(".learn-panel", state="detached")
     await page.wait_for_function(f"{API}.position.playing || {API}.position.t > 0")
     later = await visit_again(page, toy_app)
-    await later.wait_for_function(f"{API}.position.t >= 1")
+    await later.wait_for_function(f"{API}.position.playing && {API}.position.t >= 1")
     assert await later.query_selector(".learn-panel") is None
 
 
@@ -170,7 +172,7 @@ async def test_a_link_to_something_is_not_interrupted(visit, toy_app, query):
 
 
 async def test_where_motion_is_unwanted_nothing_plays_after_the_first_pass(visit, toy_app):
-    page = await visit(toy_app, first=True, reduced=True)
+    page = await visit(toy_app, first=True)
     await page.click(".learn-panel >> text=Never again")
     await page.wait_for_selector(".learn-panel", state="detached")
     assert not await page.evaluate(f"{API}.position.playing")

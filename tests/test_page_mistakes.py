@@ -81,7 +81,7 @@ async def open_file(page, tmp_path: Path, text: str) -> None:
 
 @pytest.mark.parametrize("name", ["watch", "compare"])
 async def test_whatever_changes_the_problem_clears_the_known_answer(visit, toy_app, name):
-    page = await visit(f"{toy_app}?prompt=What+is+40%2B2%3F&reference=42", reduced=True)
+    page = await visit(f"{toy_app}?prompt=What+is+40%2B2%3F&reference=42")
     await page.click(f"#tab-{name}-button")
     if name == "watch":
         await page.click("#watch-settings")
@@ -128,7 +128,7 @@ async def test_another_chain_is_shown_whole(visit):
 
 
 async def test_the_link_of_an_opened_trace_draws_its_run_again(visit, toy_app, tmp_path):
-    page = await visit(f"{toy_app}?seed=99&steps=12", reduced=True)
+    page = await visit(f"{toy_app}?seed=99&steps=12")
     await open_file(page, tmp_path, toy_trace(6, seed=3, beta=0.5))
     await page.evaluate(f"{API}.seek(4)")
     await shows(page, "location.search.includes('seed=3') && location.search.includes('step=4')")
@@ -141,7 +141,7 @@ async def test_the_link_of_an_opened_trace_draws_its_run_again(visit, toy_app, t
 
 
 async def test_an_opened_trace_that_cannot_be_linked_says_so(visit, toy_app, tmp_path):
-    page = await visit(toy_app, reduced=True)
+    page = await visit(toy_app)
     text = toy_trace(6).replace('"temperature":1.0', '"temperature":"hot"', 1)
     async with page.expect_response(lambda answer: "component_server" in answer.url):
         await open_file(page, tmp_path, text)
@@ -150,7 +150,7 @@ async def test_an_opened_trace_that_cannot_be_linked_says_so(visit, toy_app, tmp
 
 
 async def test_a_link_has_the_state_of_its_own_page_only(visit, toy_app):
-    page = await visit(f"{toy_app}?seed=5&steps=8&step=3&lab-beta=0.5", reduced=True)
+    page = await visit(f"{toy_app}?seed=5&steps=8&step=3&lab-beta=0.5")
     await page.click("#tab-compare-button")
     await page.wait_for_selector("#compare-panel .qc-card >> nth=3")
     assert await copied(page) == {"tab": "compare"}
@@ -161,7 +161,7 @@ async def test_a_link_has_the_state_of_its_own_page_only(visit, toy_app):
 
 
 async def test_a_link_to_another_page_leaves_this_ones_form_alone(visit, toy_app):
-    page = await visit(f"{toy_app}?tab=compare&seed=5&steps=9", reduced=True)
+    page = await visit(f"{toy_app}?tab=compare&seed=5&steps=9")
     await says(page, "#compare .q-status", "settings are in place")
     steps = "input[aria-label='number input for Steps']"
     assert await page.input_value(f"#compare-steps {steps}") == "9"
@@ -170,7 +170,7 @@ async def test_a_link_to_another_page_leaves_this_ones_form_alone(visit, toy_app
 
 
 async def test_the_problem_set_of_results_is_in_its_link_and_its_numbers_lead_on(visit, toy_app):
-    page = await visit(f"{toy_app}?tab=results&set=long&seed=4", reduced=True)
+    page = await visit(f"{toy_app}?tab=results&set=long&seed=4")
     await says(page, "#results-facts", "long")
     await page.get_by_role("button", name="All numbers").click()
     await page.locator("#results-table [data-opens='wmv::64']").click()
@@ -189,7 +189,7 @@ async def test_the_problem_set_of_results_is_in_its_link_and_its_numbers_lead_on
 
 async def test_a_link_leads_to_its_page_though_the_address_has_followed_the_player(visit, toy_app):
     # in a window in which Gradio would hide tabs that have no room
-    page = await visit(f"{toy_app}?tab=lab", width=320, reduced=True)
+    page = await visit(f"{toy_app}?tab=lab", width=320)
     await page.click("#tab-watch-button")
     await page.evaluate("document.querySelector('#watch-player .qp').qalign.seek(3)")
     await shows(page, "!location.search.includes('lab')")
@@ -217,7 +217,7 @@ async def test_the_focus_stays_on_a_bead_that_is_drawn_anew(visit):
 
 
 async def test_escape_closes_what_is_open_innermost_first(visit, toy_app):
-    page = await visit(toy_app, reduced=True)
+    page = await visit(toy_app)
     await page.click("#watch-settings")
     await page.locator("#watch-rm input").click()
     await page.wait_for_selector("[role=listbox]")
@@ -236,12 +236,12 @@ async def test_escape_closes_what_is_open_innermost_first(visit, toy_app):
 
 
 async def test_a_notice_leaves_when_what_it_says_is_past(visit, toy_app, tmp_path):
-    page = await visit(toy_app, reduced=True)
+    page = await visit(toy_app)
     await choose_file(page, tmp_path, "no trace")
     await says(page, ".qp-note", "This file was not opened.")
     await page.get_by_role("button", name="Step forward").click()
     await page.wait_for_selector(".qp-note", state="hidden")
-    page = await visit(f"{toy_app}?steps=8&seed=4", reduced=True)
+    page = await visit(f"{toy_app}?steps=8&seed=4")
     await says(page, ".qp-note", "settings are in place")
     await page.get_by_role("button", name="Step forward").click()
     assert await page.locator(".qp-note").is_visible()  # it says what Run will do
@@ -251,7 +251,7 @@ async def test_a_notice_leaves_when_what_it_says_is_past(visit, toy_app, tmp_pat
 
 @pytest.mark.parametrize("name", ["watch", "compare"])
 async def test_stop_and_new_problem_say_what_happened(visit, toy_app, name):
-    page = await visit(f"{toy_app}?tab={name}&steps=1024&seed=4", reduced=True)
+    page = await visit(f"{toy_app}?tab={name}&steps=1024&seed=4")
     said = ".qp-note" if name == "watch" else "#compare .q-status"
     await says(page, said, "settings are in place")  # what comes later would replace what Stop says
     await page.click(f"#{name}-stop")
@@ -269,7 +269,7 @@ async def test_stop_and_new_problem_say_what_happened(visit, toy_app, name):
 
 
 async def test_a_file_opened_in_mid_run_says_that_the_run_goes_on(visit, toy_app, tmp_path):
-    page = await visit(f"{toy_app}?steps=1024&seed=4", reduced=True)
+    page = await visit(f"{toy_app}?steps=1024&seed=4")
     await page.click("#watch-run")
     await shows(page, f"{API}.position.source === 'live' && {API}.position.last > 1")
     await open_file(page, tmp_path, toy_trace(6, seed=3))
@@ -281,7 +281,7 @@ async def test_a_file_opened_in_mid_run_says_that_the_run_goes_on(visit, toy_app
 
 
 async def test_the_second_reward_list_leaves_out_the_first(visit, toy_app):
-    page = await visit(f"{toy_app}?rm=0.7*embedded+%2B+0.3*embedded-weak", reduced=True)
+    page = await visit(f"{toy_app}?rm=0.7*embedded+%2B+0.3*embedded-weak")
     await page.click("#watch-settings")
     options = page.locator("[role=listbox] [role=option]")
     chosen = "document.querySelector('#watch-second input').value"
@@ -347,7 +347,7 @@ async def test_a_late_leading_answer_has_a_colour_of_its_own(visit):
 
 
 async def test_the_ring_of_focus_is_whole(visit, toy_app):
-    page = await visit(toy_app, reduced=True)
+    page = await visit(toy_app)
     whole = """() => {
       const at = document.activeElement;
       const ringed = [at, at.parentElement].find((n) => getComputedStyle(n).outlineStyle !== 'none'
@@ -382,7 +382,7 @@ async def test_the_ring_of_focus_is_whole(visit, toy_app):
 
 async def test_a_writing_task_is_compared_in_its_own_words(visit, toy_app):
     asked = "Write+one+sentence.+Use+the+word+%22answer%22+and+end+with+the+word+%22is%22."
-    page = await visit(f"{toy_app}?tab=compare&steps=12&seed=5&prompt={asked}", reduced=True)
+    page = await visit(f"{toy_app}?tab=compare&steps=12&seed=5&prompt={asked}")
     await says(page, "#compare .q-status", "settings are in place")
     await page.click("#compare-run")
     await page.wait_for_selector("#compare-panel .qc[data-state=done] .qc-card >> nth=3")
@@ -400,7 +400,7 @@ async def test_a_writing_task_is_compared_in_its_own_words(visit, toy_app):
 
 
 async def test_axe_finds_nothing_on_any_page_in_any_state(visit, toy_app):
-    page = await visit(toy_app, reduced=True)
+    page = await visit(toy_app)
     await page.add_script_tag(path=str(AXE))
     fold = "document.querySelector('#{} .q-fold button').click()".format
     section = "document.querySelectorAll('#lab-opened input')[{}].click()".format

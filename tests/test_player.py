@@ -39,7 +39,7 @@ async def at(page, t: int, phase: int = 5) -> None:
 
 
 async def test_a_recorded_run_moves_before_any_click(visit):
-    page = await open_player(visit, options="")
+    page = await open_player(visit, options="", moving=True)
     await shows(page, "api.position.playing && api.position.t >= 2")
     assert page.errors == []
 
@@ -289,7 +289,7 @@ async def test_the_verdict_is_not_in_the_page_before_its_phase(visit):
 
 
 async def test_playing_goes_through_the_phases_in_order(visit):
-    page = await open_player(visit, options=STILL)
+    page = await open_player(visit, moving=True)
     await page.evaluate(
         """() => { window.seen = []; const root = document.querySelector('.qp');
         new MutationObserver(() => { const now = root.dataset.t + '/' + root.dataset.phase;
@@ -303,7 +303,7 @@ async def test_playing_goes_through_the_phases_in_order(visit):
 
 
 async def test_back_and_keys_work_only_with_the_focus(visit):
-    page = await open_player(visit)
+    page = await open_player(visit, moving=True)
     await page.keyboard.press("ArrowRight")
     assert await page.evaluate("api.position.t") == 0
     await page.focus(".qp")
@@ -351,7 +351,7 @@ async def test_the_menu_and_its_keys_go_to_steps_that_teach(visit):
 
 
 async def test_a_jump_that_has_nowhere_to_go_says_so(visit):
-    page = await open_player(visit, long_trace(80))  # each text is better, and taken
+    page = await open_player(visit, long_trace(80), moving=True)  # each text is better, and taken
     await page.click("text=Jump to")
     entry = page.locator(".qp-jump", has_text="accepted though worse")
     assert await entry.is_disabled()
@@ -374,7 +374,7 @@ async def test_a_rejected_step_counts_the_old_text_again(visit):
 
 
 async def test_reduced_motion_shows_a_finished_step_and_waits(visit):
-    page = await open_player(visit, options="", reduced=True)
+    page = await open_player(visit, options="")
     await at(page, 1)
     assert not await page.evaluate("api.position.playing")
     assert await page.get_attribute(".qp-play", "aria-label") == "Play"
@@ -389,7 +389,7 @@ WATCH_MOTION = """(speed) => { window.moved = {}; const animate = Element.protot
 
 @pytest.mark.parametrize(("speed", "reduced"), [(1, False), (4, False), (1, True)])
 async def test_cause_moves_into_effect_unless_it_is_fast_or_unwanted(visit, speed, reduced):
-    page = await open_player(visit, toy_trace(), reduced=reduced)
+    page = await open_player(visit, toy_trace(), moving=not reduced)
     await page.evaluate(WATCH_MOTION, speed)
     await shows(page, "api.position.t >= 6")
     moved = await page.evaluate("moved")

@@ -89,7 +89,7 @@ async def choose(page, scope, label, option):
 
 @pytest.mark.asyncio(loop_scope="session")
 async def test_two_rewards_are_chosen_run_named_and_linked(visit, toy_app):
-    page = await visit(f"{toy_app}?steps=8", reduced=True)
+    page = await visit(f"{toy_app}?steps=8")
     await page.wait_for_function("document.querySelector('.qp-note').textContent.length > 0")
     await page.click("#watch-settings")
     drawer = page.locator("#watch-drawer")
@@ -107,7 +107,7 @@ async def test_two_rewards_are_chosen_run_named_and_linked(visit, toy_app):
     assert named in await page.inner_text("#watch-player")
     await page.wait_for_function("location.search.includes('rm=')")
     link = await page.evaluate("location.href")
-    other = await visit(link, reduced=True)
+    other = await visit(link)
     await other.wait_for_function("document.querySelector('.qp-note').textContent.length > 0")
     assert "in place" in await other.inner_text(".qp-note")
     await other.click("#watch-settings")
@@ -126,7 +126,7 @@ async def test_two_rewards_are_chosen_run_named_and_linked(visit, toy_app):
 async def test_compare_takes_two_rewards_and_any_sum_of_a_link(visit, toy_app):
     rm = "2*embedded + 0.5*embedded-weak"
     query = "tab=compare&steps=8&rm=2*embedded+%2B+0.5*embedded-weak"
-    page = await visit(f"{toy_app}?{query}", width=360, height=740, reduced=True)
+    page = await visit(f"{toy_app}?{query}", width=360, height=740)
     await page.wait_for_function(
         "document.querySelector('#compare .q-status').textContent.includes('in place')"
     )

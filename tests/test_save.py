@@ -28,7 +28,7 @@ PANELS = 4
 
 async def opened(visit, address: str, trace: str, step: int, **look):
     """The menu of what can be saved of a step of a trace."""
-    page = await visit(address, reduced=True, **look)
+    page = await visit(address, **look)
     await page.evaluate(f"text => {API}.open(text, 'Mine')", trace)
     await page.evaluate(f"{API}.seek({step})")
     await page.get_by_role("button", name="Save…").click()

@@ -33,8 +33,8 @@ async def run_until(page, steps: int) -> None:
 
 
 async def test_the_recorded_run_moves_before_any_click_and_asks_no_outside_host(visit, toy_app):
-    page = await visit(toy_app)
-    await page.wait_for_function(f"{API}.position.t >= 1")
+    page = await visit(toy_app, moving=True)
+    await page.wait_for_function(f"{API}.position.playing && {API}.position.t >= 1")
     assert await page.inner_text(".qp-origin") == "Recorded run"
     assert page.hosts <= {toy_app.split("/")[2]}
     assert page.errors == []
@@ -356,7 +356,7 @@ async def test_the_page_fits_a_phone(visit, toy_app, dark):
 
 
 async def test_reduced_motion_waits_for_play_and_shows_the_end_of_a_run(visit, toy_app):
-    page = await visit(toy_app, reduced=True)
+    page = await visit(toy_app)
     await page.wait_for_function(f"{API}.position.t === 1 && !{API}.position.playing")
     await page.click("#watch-run")
     done = f"{API}.position.source === 'live' && {API}.trace.end"
