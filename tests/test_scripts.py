@@ -10,7 +10,7 @@ import pytest
 from browser import ROOT
 
 from components.common.theme import head
-from qalign_core.export.scripts import bundle
+from qalign_core.export.scripts import bundle, sheets
 
 SCRIPTS = sorted((ROOT / "assets").rglob("*.js"))
 WITH_SCRIPTS_IN_THEM = [ROOT / "app.py", *sorted((ROOT / "components").rglob("*.py"))]
@@ -165,3 +165,9 @@ def test_an_import_of_what_is_not_exported_is_refused(tmp_path):
     )
     with pytest.raises(ValueError, match=r"imports two, which numbers\.js does not export"):
         bundle(page)
+
+
+def test_style_sheets_travel_without_comments_and_indentation(tmp_path):
+    (tmp_path / "a.css").write_text("/* why\n   so */\n.a {\n\tcolor: red; /* here */\n}\n")
+    (tmp_path / "b.css").write_text(".b { }\n")
+    assert sheets(tmp_path / "a", tmp_path / "b") == ".a {\ncolor: red; }\n.b { }\n"

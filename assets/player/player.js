@@ -77,7 +77,6 @@ const TABS = {
 const ASKING = ["tokens", "hand"]; // of a server
 const INVITATION = "This problem has not been run yet. The model will write a first draft, and "
   + "then rewrite it step by step.";
-const WAITING = "Waiting for the first step…";
 const PATIENCE = 250; // ms that a position must stay before an extra tab is drawn
 const CALM = 4; // times the speed from which only end states are shown
 const TAB_PACE = 150; // ms between drawings of a tab while playing
@@ -263,15 +262,14 @@ export function mount(element, options = {}) {
   }
   function render(/** @type {number} */ now) {
     put(origin, name);
+    player.toggleAttribute("data-waiting", !chain());
     if (!chain()) {
-      player.dataset.waiting = posed ? "run" : "step";
+      const fresh = posed && !asked;
       if (posed) put(prompt, visible(posed));
-      put(invited, asked ? WAITING : INVITATION);
-      show(begin, !asked);
-      put(phases.say, WAITING);
+      put(invited, fresh ? INVITATION : "Waiting for the first step…");
+      show(begin, fresh);
       return;
     }
-    delete player.dataset.waiting;
     const view = look();
     const { step, t, phase } = view;
     head(view);
@@ -412,7 +410,9 @@ export function mount(element, options = {}) {
         feed(trace, text);
         raw = text;
       } else {
-        adopt(feed(newTrace(), text), text, "live", "Live run");
+        const next = feed(newTrace(), text);
+        if (!next.chains.length) return; // what was there stays until there is a step
+        adopt(next, text, "live", "Live run");
       }
       if (wanted !== null && last() >= wanted) {
         seek(wanted);

@@ -10,7 +10,7 @@ from plotly.offline import get_plotlyjs
 from components.common.later import LATER
 from qalign_core.assets import ASSETS
 from qalign_core.export import dictionary
-from qalign_core.export.scripts import bundle
+from qalign_core.export.scripts import bundle, sheets
 
 
 def theme() -> gr.themes.Base:
@@ -69,8 +69,7 @@ def head() -> str:
     names = ("player", "shell", "gallery", "compare", "lab", "learn", "presenter")
     parts = [ASSETS / name / name for name in names]
     styled = [*parts, *(path.with_suffix("") for path in LATER.values())]
-    sheets = (part.with_suffix(".css").read_text(encoding="utf-8") for part in styled)
-    css = dictionary.style() + "".join(sheets)
+    css = dictionary.style() + sheets(*styled)
     script = dictionary.script() + bundle(*(part.with_suffix(".js") for part in parts))
     plotly = "" if plotly_module() else f"<script>{get_plotlyjs()}</script>"
     return f"{plotly}<style>{css}</style><script>{script}</script>"

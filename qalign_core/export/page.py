@@ -11,7 +11,7 @@ from qalign_core.assets import ASSETS
 from qalign_core.decide.answers.extraction import get_extractor
 from qalign_core.export import dictionary
 from qalign_core.export.command import command_of
-from qalign_core.export.scripts import bundle
+from qalign_core.export.scripts import bundle, sheets
 from qalign_core.reading import from_json
 from qalign_core.runs.trace import parse_trace, trace_lines
 from qalign_core.types import Trace, TraceHeader
@@ -50,8 +50,7 @@ def page_around(header: TraceHeader, *, title: str = "", says: str = "") -> tupl
         says: what there is to see, in a sentence or two.
     """
     parts = [ASSETS / name / name for name in ("player", "inside")]
-    sheets = (part.with_suffix(".css").read_text(encoding="utf-8") for part in parts)
-    style = dictionary.style() + "".join(sheets) + _STYLE
+    style = dictionary.style() + sheets(*parts) + _STYLE
     script = dictionary.names() + bundle(*(part.with_suffix(".js") for part in parts))
     window = html.escape(title or header.prompt[:MAX_TITLE] or "QAlign Explorer")
     heading = f"<h1>{html.escape(title)}</h1>" * bool(title)
