@@ -169,7 +169,7 @@ async def test_a_page_plays_in_a_frame_that_may_do_nothing_else(visit, tmp_path)
     path = tmp_path / "notebook.html"
     frame = parse_trace(toy_trace(8))._repr_html_()
     path.write_text(f'<!doctype html><title>Cell</title><i class="qp"></i>{frame}', "utf-8")
-    shown = await visit(path.as_uri(), width=900)
+    shown = await visit(path.as_uri(), width=900, moving=True)
     inside = shown.frames[1]
     await inside.locator(PLAYING).wait_for()
     await inside.get_by_role("button", name="Pause").click()
