@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Iterator, Sequence
+from contextlib import asynccontextmanager
+from itertools import product
 from typing import Any
 
 import gradio as gr
@@ -58,26 +60,32 @@ def lab_app() -> Iterator[str]:
 CEILING = "at least one of n is right: the ceiling"
 
 
+@asynccontextmanager
+async def opened(visitors: Any, address: str) -> AsyncIterator[Any]:
+    """The lab as a new visitor has it; scripts' errors are collected in `page.errors`."""
+    page = await visitors.new_page()
+    await page.set_viewport_size({"width": 1280, "height": 900})
+    page.set_default_timeout(3 * PATIENCE)  # the plots are a bundle of 5 MB
+    page.errors = []
+    page.on("pageerror", lambda error: page.errors.append(str(error)))
+    await page.goto(f"{address}?tab=lab")
+    await page.wait_for_selector("#lab-distance .main-svg")
+    await page.evaluate("QAlignShell.open()")  # as the app does
+    yield page
+    await page.close()
+
+
 @pytest_asyncio.fixture(loop_scope="session")
-async def lab(visitors: Any, lab_app: str) -> AsyncIterator[Callable[..., Any]]:
-    """Open the lab as a new visitor; scripts' errors are collected in `page.errors`."""
-    pages = []
+async def lab(visitors: Any, lab_app: str) -> AsyncIterator[Any]:
+    async with opened(visitors, lab_app) as page:
+        yield page
 
-    async def open_page(width: int = 1280, height: int = 900) -> Any:
-        page = await visitors.new_page()
-        pages.append(page)
-        await page.set_viewport_size({"width": width, "height": height})
-        page.set_default_timeout(3 * PATIENCE)  # the plots are a bundle of 5 MB
-        page.errors = []
-        page.on("pageerror", lambda error: page.errors.append(str(error)))
-        await page.goto(f"{lab_app}?tab=lab")
-        await page.wait_for_selector("#lab-distance .main-svg")
-        await page.evaluate("QAlignShell.open()")  # as the app does
-        return page
 
-    yield open_page
-    for page in pages:
-        await page.close()
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def sections(visitors: Any, lab_app: str) -> AsyncIterator[Any]:
+    """One lab for all tests that move nothing but their own section's controls, and β."""
+    async with opened(visitors, lab_app) as page:
+        yield page
 
 
 async def slide(page: Any, name: str, value: float) -> None:
@@ -168,57 +176,53 @@ async def drawn(page: Any, plot: str, name: str) -> None:
 
 @pytest.mark.asyncio(loop_scope="session")
 async def test_the_lab_opens_computed_and_t_moves_the_chain_to_the_target(lab) -> None:
-    page = await lab()
     chain = WORLD.chain(1.0)
-    assert style.number(float(distances(chain, 0)[0])) in await page.inner_text("#lab-chain-facts")
-    await slide(page, "lab-t", 64)
-    await text_in(page, "lab-chain-facts", style.number(float(distances(chain, 64)[64])))
-    await drawn(page, "lab-strip", "after 64 steps")
-    shown = await curve(page, "lab-strip", "after 64 steps")
+    assert style.number(float(distances(chain, 0)[0])) in await lab.inner_text("#lab-chain-facts")
+    await slide(lab, "lab-t", 64)
+    await text_in(lab, "lab-chain-facts", style.number(float(distances(chain, 64)[64])))
+    await drawn(lab, "lab-strip", "after 64 steps")
+    shown = await curve(lab, "lab-strip", "after 64 steps")
     assert shown == pytest.approx(chain.after(64)[by_reward(chain)], abs=1e-12)
     walked = shares(simulate(chain, n_chains=16, steps=64, seed=SEED), 121)[64]
     noise = noise_floor(chain.target, 16)
     expected = [style.number(x) for x in (total_variation(walked, chain.target), noise)]
-    await changes(page, "lab-chain-facts", expected, press(page, "lab-shown", "16 chains"))
-    assert not page.errors
+    await changes(lab, "lab-chain-facts", expected, press(lab, "lab-shown", "16 chains"))
+    assert not lab.errors
 
 
 @pytest.mark.asyncio(loop_scope="session")
 async def test_play_moves_t_and_pause_stops_it(lab) -> None:
-    page = await lab()
-    await page.locator("#lab-play").click()
+    await lab.locator("#lab-play").click()
     moved = "Number(document.querySelector('#lab-t input[type=number]').value) >= 3"
-    await page.wait_for_function(moved)
-    await page.get_by_text("Pause").click()
-    await page.locator("#lab-play", has_text="Play").wait_for()
-    assert float(await page.locator("#lab-t input[type=number]").input_value()) >= 3
+    await lab.wait_for_function(moved)
+    await lab.get_by_text("Pause").click()
+    await lab.locator("#lab-play", has_text="Play").wait_for()
+    assert float(await lab.locator("#lab-t input[type=number]").input_value()) >= 3
 
 
 @pytest.mark.asyncio(loop_scope="session")
 async def test_a_graph_stays_in_the_page_and_takes_new_data(lab) -> None:
-    page = await lab()
-    await page.evaluate("window.kept = document.querySelector('#lab-strip .main-svg')")
+    await lab.evaluate("window.kept = document.querySelector('#lab-strip .main-svg')")
     for t in (4, 64):
-        await slide(page, "lab-t", t)
-        await drawn(page, "lab-strip", f"after {t} steps")
-        shown = await curve(page, "lab-strip", f"after {t} steps")
+        await slide(lab, "lab-t", t)
+        await drawn(lab, "lab-strip", f"after {t} steps")
+        shown = await curve(lab, "lab-strip", f"after {t} steps")
         chain = WORLD.chain(1.0)
         assert shown == pytest.approx(chain.after(t)[by_reward(chain)], abs=1e-12)
-        await page.wait_for_function(f"location.search === '?tab=lab&lab-t={t}'")
-    assert await page.evaluate("kept === document.querySelector('#lab-strip .main-svg')")
+        await lab.wait_for_function(f"location.search === '?tab=lab&lab-t={t}'")
+    assert await lab.evaluate("kept === document.querySelector('#lab-strip .main-svg')")
     # the address has changed: what is drawn must not refer to it as it was
-    assert await page.evaluate(
+    assert await lab.evaluate(
         """[...document.querySelectorAll('#lab-strip [clip-path]')].map(
             (clipped) => clipped.getAttribute('clip-path').match(/^url\\(#(.+)\\)$/))
             .every((found) => found && document.getElementById(found[1]))"""
     )
-    assert not page.errors
+    assert not lab.errors
 
 
 @pytest.mark.asyncio(loop_scope="session")
 async def test_quick_moves_end_on_the_last_one(lab) -> None:
-    page = await lab()
-    await page.evaluate(
+    await lab.evaluate(
         """() => {
             const slider = document.querySelector('#lab-t input[type=range]');
             for (const t of [1, 2, 4, 8, 16, 32]) {
@@ -227,9 +231,9 @@ async def test_quick_moves_end_on_the_last_one(lab) -> None:
             }
         }"""
     )
-    await text_in(page, "lab-chain-facts", "at t = 32")
-    await drawn(page, "lab-strip", "after 32 steps")
-    assert not page.errors
+    await text_in(lab, "lab-chain-facts", "at t = 32")
+    await drawn(lab, "lab-strip", "after 32 steps")
+    assert not lab.errors
 
 
 FITS = """(plot) => {
@@ -267,87 +271,83 @@ def chain_facts(world: World, beta: float) -> list[str]:
 
 @pytest.mark.asyncio(loop_scope="session")
 async def test_beta_and_presets_change_the_world(lab) -> None:
-    page = await lab()
     facts = "lab-chain-facts"
-    await changes(page, facts, chain_facts(WORLD, 0.5), slide(page, "lab-beta", 0.5))
+    await changes(lab, facts, chain_facts(WORLD, 0.5), slide(lab, "lab-beta", 0.5))
     other = preset("Sure of itself")
-    await changes(page, facts, chain_facts(other, 0.5), pick(page, "lab-lm", "Sure of itself"))
+    await changes(lab, facts, chain_facts(other, 0.5), pick(lab, "lab-lm", "Sure of itself"))
     other = preset("Sure of itself", "Likes short answers")
-    move = pick(page, "lab-reward", "Likes short answers")
-    await changes(page, facts, chain_facts(other, 0.5), move)
-    assert not page.errors
+    move = pick(lab, "lab-reward", "Likes short answers")
+    await changes(lab, facts, chain_facts(other, 0.5), move)
+    assert not lab.errors
 
 
 @pytest.mark.asyncio(loop_scope="session")
 async def test_every_editor_of_the_language_model_and_the_reward_changes_the_world(lab) -> None:
-    page = await lab()
     rows, parts = rows_of("Mixed"), parts_of("Likes a, dislikes c")
-    await page.get_by_role("button", name="Edit the language model").click()
+    await lab.get_by_role("button", name="Edit the language model").click()
     for k, value in enumerate((2.0, 0.5, 0.5, -0.5, 3.0, 2.0)):
         parts[k] = value
         expected = chain_facts(world_of(rows, *parts), 1.0)
-        await changes(page, "lab-chain-facts", expected, edit(page, f"lab-part-{k}", value))
+        await changes(lab, "lab-chain-facts", expected, edit(lab, f"lab-part-{k}", value))
     rows[1][4] = 0.9
     expected = chain_facts(world_of(rows, *parts), 1.0)
-    await changes(page, "lab-chain-facts", expected, edit_cell(page, 1, 4, "0.9"))
-    await changes(page, "lab-message", ["is not a number"], edit_cell(page, 0, 1, "often"))
-    await edit_cell(page, 0, 1, "0.4")
-    await page.wait_for_function("document.querySelector('#lab-message').innerText.trim() === ''")
-    assert not page.errors
+    await changes(lab, "lab-chain-facts", expected, edit_cell(lab, 1, 4, "0.9"))
+    await changes(lab, "lab-message", ["is not a number"], edit_cell(lab, 0, 1, "often"))
+    await edit_cell(lab, 0, 1, "0.4")
+    await lab.wait_for_function("document.querySelector('#lab-message').innerText.trim() === ''")
+    assert not lab.errors
 
 
 @pytest.mark.asyncio(loop_scope="session")
-async def test_both_flows_are_shown_and_a_broken_rule_unbalances_them(lab) -> None:
-    page = await lab()
+async def test_both_flows_are_shown_and_a_broken_rule_unbalances_them(sections) -> None:
     told = "lab-balance-told"
-    await open_section(page, "Detailed balance")
-    await text_in(page, told, "The two flows are equal")
+    await open_section(sections, "Detailed balance")
+    await text_in(sections, told, "The two flows are equal")
 
     def flows(beta: float, y: str, z: str, rule: Rule = EXACT) -> list[str]:
         return [balance.shown_flow(f.total) for f in balance.pair(WORLD, beta, y, z, rule)]
 
-    await text_in(page, told, flows(1.0, "ab·", "abca…")[0])
-    await changes(page, told, flows(1.0, "aa·", "abca…"), pick(page, "lab-y", "aa·"))
-    await changes(page, told, flows(1.0, "aa·", "b·"), pick(page, "lab-z", "b·"))
-    await changes(page, told, flows(0.7, "aa·", "b·"), slide(page, "lab-beta", 0.7))
+    await text_in(sections, told, flows(1.0, "ab·", "abca…")[0])
+    await changes(sections, told, flows(1.0, "aa·", "abca…"), pick(sections, "lab-y", "aa·"))
+    await changes(sections, told, flows(1.0, "aa·", "b·"), pick(sections, "lab-z", "b·"))
+    await changes(sections, told, flows(0.7, "aa·", "b·"), slide(sections, "lab-beta", 0.7))
     no_ratio = MISTAKES["No length ratio"]
     forth, back = balance.pair(WORLD, 0.7, "aa·", "b·", no_ratio)
     unequal = f"differ by {100 * balance.residual(forth, back):.1f}%"
-    move = pick(page, "lab-rule", no_ratio.name)
-    await changes(page, told, [unequal, balance.shown_flow(back.total)], move)
-    assert not page.errors
+    move = pick(sections, "lab-rule", no_ratio.name)
+    await changes(sections, told, [unequal, balance.shown_flow(back.total)], move)
+    assert not sections.errors
 
 
 @pytest.mark.asyncio(loop_scope="session")
-async def test_every_mistake_shows_its_distance(lab) -> None:
-    page = await lab()
-    await open_section(page, "Break it")
+async def test_every_mistake_shows_its_distance(sections) -> None:
+    await slide(sections, "lab-beta", 1.0)
+    await open_section(sections, "Break it")
     for name, rule in MISTAKES.items():
-        await press(page, "lab-mistake", name)
+        await press(sections, "lab-mistake", name)
         distance = break_it.broken(WORLD, 1.0, rule).distance
-        await text_in(page, "lab-break-told", style.number(distance))
-        await drawn(page, "lab-wrong", name.lower())
+        await text_in(sections, "lab-break-told", style.number(distance))
+        await drawn(sections, "lab-wrong", name.lower())
     distance = break_it.broken(WORLD, 0.5, rule).distance
-    move = slide(page, "lab-beta", 0.5)
-    await changes(page, "lab-break-told", [style.number(distance)], move)
-    assert not page.errors
+    move = slide(sections, "lab-beta", 0.5)
+    await changes(sections, "lab-break-told", [style.number(distance)], move)
+    assert not sections.errors
 
 
 @pytest.mark.asyncio(loop_scope="session")
-async def test_the_acceptance_rate_is_revealed_after_the_guess(lab) -> None:
-    page = await lab()
-    await open_section(page, "Beta")
-    await text_in(page, "lab-beta-told", "what share of the proposals")
+async def test_the_acceptance_rate_is_revealed_after_the_guess(sections) -> None:
+    await open_section(sections, "Beta")
+    await text_in(sections, "lab-beta-told", "what share of the proposals")
     here = at_beta(WORLD, 0.6)
     expected = [f"{style.number(here.kl)} nats", f"{here.mean_reward:+.2f} SD"]
-    await changes(page, "lab-beta-told", expected, slide(page, "lab-beta", 0.6))
-    await slide(page, "lab-guess", 62)
+    await changes(sections, "lab-beta-told", expected, slide(sections, "lab-beta", 0.6))
+    await slide(sections, "lab-guess", 62)
     rate = f"{here.acceptance:.1%}"
-    assert rate not in await page.inner_text("#lab-beta-told")
+    assert rate not in await sections.inner_text("#lab-beta-told")
     words = [f"you guessed 62%, and {rate}", style.percent(here.acceptance_changed)]
-    await changes(page, "lab-beta-told", words, press(page, "lab-reveal", beta.REVEALED))
-    await drawn(page, "lab-sweep", "acceptance")
-    shown = await curve(page, "lab-sweep", "acceptance")
+    await changes(sections, "lab-beta-told", words, press(sections, "lab-reveal", beta.REVEALED))
+    await drawn(sections, "lab-sweep", "acceptance")
+    shown = await curve(sections, "lab-sweep", "acceptance")
     assert shown == pytest.approx([point.acceptance for point in sweep(WORLD)])
 
 
@@ -358,58 +358,54 @@ def alignment_facts(mixture: Mixture, n: int) -> list[str]:
 
 
 @pytest.mark.asyncio(loop_scope="session")
-async def test_n_and_every_slider_of_the_mixture_move_beta_star(lab) -> None:
-    page = await lab()
-    await open_section(page, "Best-of-n")
+async def test_n_and_every_slider_of_the_mixture_move_beta_star(sections) -> None:
+    await open_section(sections, "Best-of-n")
     told = "lab-bon-told"
-    await text_in(page, told, alignment_facts(TWO, 32)[0])
-    await changes(page, told, alignment_facts(TWO, 256), press(page, "lab-n", "256"))
+    await text_in(sections, told, alignment_facts(TWO, 32)[0])
+    await changes(sections, told, alignment_facts(TWO, 256), press(sections, "lab-n", "256"))
     for name, value, mixture in (
         ("lab-share", 70, Mixture((0.3, 0.7), (-1.5, 1.0), (0.8, 1.0))),
         ("lab-sd2", 2, Mixture((0.3, 0.7), (-1.5, 1.0), (0.8, 2.0))),
         ("lab-sd1", 2.4, Mixture((0.3, 0.7), (-1.5, 1.0), (2.4, 2.0))),
     ):
-        await changes(page, told, alignment_facts(mixture, 256), slide(page, name, value))
+        await changes(sections, told, alignment_facts(mixture, 256), slide(sections, name, value))
     for name, value, mixture in (  # beta*(n) does not depend on the means; the mode does
         ("lab-mean1", -3, Mixture((0.3, 0.7), (-3.0, 1.0), (2.4, 2.0))),
         ("lab-mean2", 2.5, Mixture((0.3, 0.7), (-3.0, 2.5), (2.4, 2.0))),
     ):
         mode = style.number(match(mixture, 256).mode)
-        await changes(page, told, [mode], slide(page, name, value))
-    assert not page.errors
+        await changes(sections, told, [mode], slide(sections, name, value))
+    assert not sections.errors
 
 
 @pytest.mark.asyncio(loop_scope="session")
-async def test_shipped_and_pasted_rewards_are_fitted_on_the_page(lab) -> None:
-    page = await lab()
-    await open_section(page, "Best-of-n")
+async def test_shipped_and_pasted_rewards_are_fitted_on_the_page(sections) -> None:
+    await open_section(sections, "Best-of-n")
     told = "lab-bon-told"
-    await text_in(page, told, alignment_facts(TWO, 32)[0])
     known = list(base_rewards().values())[-1]
     mixture = fit_mixture(known.rewards)
     assert mixture is not None
-    await page.locator("#lab-source input").click()
+    await sections.locator("#lab-source input").click()
     await changes(
-        page, told, [f"BIC {mixture.bic:.1f}"],
-        page.get_by_role("option", name=known.title(60)).click(),
+        sections, told, [f"BIC {mixture.bic:.1f}"],
+        sections.get_by_role("option", name=known.title(60)).click(),
     )  # fmt: skip
-    await page.locator("#lab-source input").click()
-    await page.get_by_role("option", name="Rewards of your own").click()
-    await page.locator("#lab-pasted textarea").fill("1 2 three")
-    await text_in(page, "lab-message", "'three' is not a number")
+    await sections.locator("#lab-source input").click()
+    await sections.get_by_role("option", name="Rewards of your own").click()
+    await sections.locator("#lab-pasted textarea").fill("1 2 three")
+    await text_in(sections, "lab-message", "'three' is not a number")
     rewards = np.random.default_rng(1).normal(size=40).round(3)
     mixture = fit_mixture(rewards.tolist())
     assert mixture is not None
-    own = page.locator("#lab-pasted textarea").fill(" ".join(map(str, rewards)))
-    await changes(page, told, ["40 base rewards", f"BIC {mixture.bic:.1f}"], own)
+    own = sections.locator("#lab-pasted textarea").fill(" ".join(map(str, rewards)))
+    await changes(sections, told, ["40 base rewards", f"BIC {mixture.bic:.1f}"], own)
 
 
 @pytest.mark.asyncio(loop_scope="session")
-async def test_the_hacks_sliders_move_the_four_methods(lab) -> None:
-    page = await lab()
-    await open_section(page, "A wrong reward")
-    await page.locator("#lab-beta").wait_for(state="hidden")
-    await text_in(page, "lab-wrong-told", "Best-of-n looks for the highest reward")
+async def test_the_hacks_sliders_move_the_four_methods(sections) -> None:
+    await open_section(sections, "A wrong reward")
+    await sections.locator("#lab-beta").wait_for(state="hidden")
+    await text_in(sections, "lab-wrong-told", "Best-of-n looks for the highest reward")
     for name, value, example in (
         ("lab-hack-mass", 5, Example(0.05)),
         ("lab-hack-reward", 2, Example(0.05, 2.0)),
@@ -418,46 +414,46 @@ async def test_the_hacks_sliders_move_the_four_methods(lab) -> None:
         last = {o.method: o for o in outcomes(example) if o.n == 128}
         words = [style.percent(last[METHODS[3]].accuracy),
                  style.percent(float(example.target()[2]))]  # fmt: skip
-        await changes(page, "lab-wrong-told", words, slide(page, name, value))
+        await changes(sections, "lab-wrong-told", words, slide(sections, name, value))
         for plot, what in (("lab-accuracy", "accuracy"), ("lab-proxy", "proxy")):
             expected = [getattr(o, what) for o in outcomes(example) if o.method == METHODS[3]]
-            await curve_is(page, plot, METHODS[3], expected)
-    await text_in(page, "lab-wrong-told", "the target itself prefers the hack")
-    assert not page.errors
+            await curve_is(sections, plot, METHODS[3], expected)
+    await text_in(sections, "lab-wrong-told", "the target itself prefers the hack")
+    assert not sections.errors
 
 
 @pytest.mark.asyncio(loop_scope="session")
-async def test_every_slider_of_the_model_moves_the_methods(lab) -> None:
-    page = await lab()
-    await open_section(page, "When is a chain worth it?")
-    await drawn(page, "lab-worth", "QAlign")
+async def test_every_slider_of_the_model_moves_the_methods(sections) -> None:
+    await open_section(sections, "When is a chain worth it?")
+    await drawn(sections, "lab-worth", "QAlign")
     settings: dict[str, Any] = {"decisions": 12, "chance": 60, "near-miss": 98, "worth-beta": 0.3}
     for name, value in (
         ("decisions", 8), ("chance", 70), ("near-miss", 80), ("worth-beta", 0.5), ("agree", 40),
     ):  # fmt: skip
-        await slide(page, f"lab-{name}", value)
+        await slide(sections, f"lab-{name}", value)
         settings[name] = value
         situation = Situation(
             settings["decisions"], settings["chance"] / 100, settings["near-miss"] / 100,
             settings["worth-beta"], settings.get("agree", 0) / 100,
         )  # fmt: skip
         found = explore(situation, most=256)
-        await curve_is(page, "lab-worth", "QAlign", found.right["qalign"].mean(axis=1).tolist())
-        await curve_is(page, "lab-worth", CEILING, found.any_of.tolist())
-    await press(page, "lab-budget", "64")
-    await text_in(page, "lab-worth-told", "At least one of 64 is right")
-    assert not page.errors
+        await curve_is(sections, "lab-worth", "QAlign", found.right["qalign"].mean(axis=1).tolist())
+        await curve_is(sections, "lab-worth", CEILING, found.any_of.tolist())
+    await press(sections, "lab-budget", "64")
+    await text_in(sections, "lab-worth-told", "At least one of 64 is right")
+    assert not sections.errors
 
 
 @pytest.mark.asyncio(loop_scope="session")
-@pytest.mark.parametrize(("width", "height"), [(1280, 800), (390, 844)])
 async def test_every_sections_figure_is_on_the_first_screen_and_nothing_jumps(
-    visit, toy_app, width: int, height: int
+    visit, toy_app
 ) -> None:
-    page = await visit(f"{toy_app}?tab=lab", width=width, height=height)
+    page = await visit(f"{toy_app}?tab=lab", height=800)
     await page.wait_for_selector("#lab-distance .main-svg")
     plots = ("strip", "flow", "wrong", "target", "densities", "accuracy", "worth")
-    for (name, _), plot in zip(SECTIONS, plots, strict=True):
+    sizes = ((1280, 800), (390, 844))
+    for ((name, _), plot), (width, height) in product(zip(SECTIONS, plots, strict=True), sizes):
+        await page.set_viewport_size({"width": width, "height": height})
         await open_section(page, name)
         await page.evaluate("scrollTo(0, 0)")
         place = page.locator(f"#lab-{plot}")
@@ -496,17 +492,16 @@ async def test_an_anchor_opens_its_section_from_any_page_and_from_outside(visit,
 
 @pytest.mark.asyncio(loop_scope="session")
 async def test_the_numbers_under_a_figure_are_those_of_its_settings(lab) -> None:
-    page = await lab()
     exact = distances(WORLD.chain(1.0), 64)
-    await slide(page, "lab-t", 64)
-    await text_in(page, "lab-chain-facts", "at t = 64")
-    await page.locator("#lab-strip-open").get_by_text("Show the numbers").click()
+    await slide(lab, "lab-t", 64)
+    await text_in(lab, "lab-chain-facts", "at t = 64")
+    await lab.locator("#lab-strip-open").get_by_text("Show the numbers").click()
     best = by_reward(WORLD.chain(1.0))[-1]
     after = float(WORLD.chain(1.0).after(64)[best])
-    row = page.locator("#lab-strip-numbers tbody tr").first
+    row = lab.locator("#lab-strip-numbers tbody tr").first
     await row.get_by_text(style.number(after), exact=True).first.wait_for()
-    await page.locator("#lab-distance-open").get_by_text("Show the numbers").click()
-    await text_in(page, "lab-distance-numbers", style.number(float(exact[64])))
+    await lab.locator("#lab-distance-open").get_by_text("Show the numbers").click()
+    await text_in(lab, "lab-distance-numbers", style.number(float(exact[64])))
 
 
 @pytest.mark.asyncio(loop_scope="session")
@@ -540,13 +535,13 @@ async def test_a_links_bad_value_falls_back_and_is_told(visit, toy_app) -> None:
 
 @pytest.mark.asyncio(loop_scope="session")
 async def test_every_figure_has_its_numbers_and_the_phone_needs_no_sideways_scrolling(lab) -> None:
-    page = await lab(width=360, height=740)
+    await lab.set_viewport_size({"width": 360, "height": 740})
     plots = ("strip", "flow", "wrong", "sweep", "betas", "accuracy", "worth-map")
     for (name, _), plot in zip(SECTIONS, plots, strict=True):
-        await open_section(page, name)
-        await page.locator(f"#lab-{plot}.js-plotly-plot").wait_for()
-        await page.locator(f"#lab-{plot}-open").get_by_text("Show the numbers").wait_for()
-        assert await page.evaluate("document.documentElement.scrollWidth") <= 360
-    await page.get_by_text("Show the numbers").locator("visible=true").first.click()
-    await page.locator(".lab-table table:visible").first.wait_for()
-    assert not page.errors
+        await open_section(lab, name)
+        await lab.locator(f"#lab-{plot}.js-plotly-plot").wait_for()
+        await lab.locator(f"#lab-{plot}-open").get_by_text("Show the numbers").wait_for()
+        assert await lab.evaluate("document.documentElement.scrollWidth") <= 360
+    await lab.get_by_text("Show the numbers").locator("visible=true").first.click()
+    await lab.locator(".lab-table table:visible").first.wait_for()
+    assert not lab.errors

@@ -43,6 +43,7 @@ async def test_the_recorded_run_moves_before_any_click_and_asks_no_outside_host(
 BOXES = """() => Object.fromEntries([...document.querySelectorAll('#watch [data-stage]')]
   .map((part) => { const { left, top, right, bottom } = part.getBoundingClientRect();
   return [part.dataset.stage, [left, top, right, bottom]] }))"""
+DESKTOPS = ((1280, 800), (1440, 900), (1920, 1080))
 STAGE = {"problem", "text", "chance", "verdict", "votes", "trace", "transport"}
 
 
@@ -56,31 +57,42 @@ def covering(boxes: dict[str, list[float]]) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("size", [(1280, 800), (1440, 900), (1920, 1080)])
-async def test_the_stage_is_one_window_and_the_transport_covers_nothing(visit, toy_app, size):
-    width, height = size
-    page = await visit(toy_app, width=width, height=height)
-    for phase in range(6):
-        await page.evaluate(f"({API}.seek(7), {API}.goPhase({phase}))")
-        await page.wait_for_function(f"document.querySelector('.qp').dataset.phase === '{phase}'")
-        boxes = await page.evaluate(BOXES)
-        assert set(boxes) == STAGE
-        for name, (left, top, right, bottom) in boxes.items():
-            assert right - left > 100, name
-            assert bottom - top > 20, name
-            assert left >= 0 and top >= 0 and right <= width and bottom <= height, name  # noqa: PT018
-        assert covering(boxes) == []
+async def sized(page, width, height):
+    """A window of this size, once the page has been drawn in it."""
+    await page.set_viewport_size({"width": width, "height": height})
+    await page.evaluate("new Promise((done) => requestAnimationFrame(() => setTimeout(done)))")
+
+
+async def test_the_stage_is_one_window_and_the_transport_covers_nothing(visit, toy_app):
+    page = await visit(toy_app)
+    for width, height in DESKTOPS:
+        await sized(page, width, height)
+        for phase in range(6):
+            await page.evaluate(f"({API}.seek(7), {API}.goPhase({phase}))")
+            await page.wait_for_function(
+                f"document.querySelector('.qp').dataset.phase === '{phase}'"
+            )
+            boxes = await page.evaluate(BOXES)
+            assert set(boxes) == STAGE
+            for name, (left, top, right, bottom) in boxes.items():
+                assert right - left > 100, name
+                assert bottom - top > 20, name
+                assert 0 <= left < right <= width, name
+                assert 0 <= top < bottom <= height, name
+            assert covering(boxes) == []
+        main = await page.locator(".qp").bounding_box()
+        left, right = main["x"], width - main["x"] - main["width"]
+        assert abs(left - right) <= 16  # centred, but for a scroll bar
+        assert main["width"] >= min(width, 1760) - 72  # and the width is used
     # nor do several chains that disagree, and a note of some lines, push it out
     await page.evaluate(f"(text) => {API}.open(text, 'Three chains')", toy_trace(chains=3))
     await page.evaluate(f"({API}.seek(20), {API}.tell('A note of a few lines. '.repeat(16), true))")
     await page.wait_for_function("document.querySelector('.qp').dataset.t === '20'")
-    boxes = await page.evaluate(BOXES)
-    assert all(top >= 0 and bottom <= height for _, top, _, bottom in boxes.values()), boxes
-    assert covering(boxes) == []
-    main = await page.locator(".qp").bounding_box()
-    left, right = main["x"], width - main["x"] - main["width"]
-    assert abs(left - right) <= 16  # centred, but for a scroll bar
-    assert main["width"] >= min(width, 1760) - 72  # and the width is used
+    for width, height in DESKTOPS:
+        await sized(page, width, height)
+        boxes = await page.evaluate(BOXES)
+        assert all(top >= 0 and bottom <= height for _, top, _, bottom in boxes.values()), boxes
+        assert covering(boxes) == []
 
 
 async def test_in_the_first_pass_too_the_stage_is_one_window_below_what_is_said(visit, toy_app):
