@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import shlex
+from pathlib import Path
 
 import pytest
 from browser import ROOT
@@ -21,6 +22,10 @@ EMBEDDED = [
     for name, entry in ENTRIES.items()
     if load_trace(entry.path).header.lm in ("embedded", "inventory")
 ]
+WHOLE = "hacked"
+"""The entry that is drawn again from its first step to its last."""
+ENDS = 4
+"""Steps and samples of the others that are drawn again at their beginning and at their end."""
 SMALL = 40_000
 """Bytes of a trace as it travels when it is chosen."""
 
@@ -62,14 +67,41 @@ def test_on_one_entry_the_chain_is_right_and_no_sample_beside_it():
     assert set(states[44:]) == {right}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", EMBEDDED)
-def test_its_command_draws_an_entry_of_the_embedded_models_again_bit_for_bit(name, tmp_path):
-    out = tmp_path / "again.jsonl"
+def drawn(name: str, out: Path, *more: str) -> list[str]:
+    """What the command of an entry draws into a file, or adds to what is there."""
     words = shlex.split(ENTRIES[name].command)
-    assert main([*words[1:], "--out", str(out)]) == 0
-    again, kept = (facts(path.read_text("utf-8")) for path in (out, ENTRIES[name].path))
-    assert again == kept
+    assert main([*words[1:], *more, "--out", str(out)]) == 0
+    return facts(out.read_text("utf-8"))
+
+
+@pytest.mark.slow
+def test_its_command_draws_an_entry_of_the_embedded_models_again_bit_for_bit(tmp_path):
+    kept = facts(ENTRIES[WHOLE].path.read_text("utf-8"))
+    assert drawn(WHOLE, tmp_path / "again.jsonl") == kept
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted({*EMBEDDED} - {WHOLE}))
+def test_the_others_are_drawn_again_at_both_ends(name, tmp_path):
+    """A step is a function of the text before it and of its address (seed, chain, t), a sample of
+    its own address; what was drawn before changes neither (tests/test_chain.py). So a change of
+    models or engine shows in the first and the last ones, and the middle can be left out.
+    """
+    text = ENTRIES[name].path.read_text("utf-8")
+    lines = [json.loads(line) for line in text.splitlines()]
+    steps, pool = (max(line.get(key, -1) for line in lines) + 1 for key in ("t", "n"))
+    few = ["--steps", str(ENDS), "--pool", str(min(ENDS, pool))]
+    first = drawn(name, tmp_path / "first.jsonl", *few)
+    began = {line for line in first if '"index"' in line or '"n"' in line}
+    assert len(began) > ENDS
+    assert began <= {*facts(text)}
+    out = tmp_path / "last.jsonl"
+    with out.open("w", encoding="utf-8") as file:
+        for raw, line in zip(text.splitlines(keepends=True), lines, strict=True):
+            of_step, of_sample = line.get("t", -1), line.get("n", -1)
+            if line["type"] != "end" and of_step < steps - ENDS and of_sample < pool - ENDS:
+                file.write(raw)
+    assert drawn(name, out) == facts(text)
 
 
 def test_a_name_that_is_no_entry_reads_no_file():

@@ -40,7 +40,7 @@ SEEN = """() => {
 
 
 async def present(visit, address: str, **how):
-    page = await visit(address, width=1280, height=720, **how)
+    page = await visit(address, width=1280, height=720, moving=True, **how)
     await page.wait_for_selector(".pr-line")
     return page
 
