@@ -68,6 +68,7 @@ async def test_a_new_problem_is_what_stands_on_the_stage_until_it_is_run(visit, 
     assert new != old
     assert new == await page.locator("#watch-prompt textarea").input_value()
     assert "has not been run yet" in await page.locator(".qp-invite").inner_text()
+    assert await page.inner_text(".qp-top") == "New problem"  # nothing of the run before it
     for part in (".qp-text", ".qp-phases", ".qp-walk", ".qp-transport"):
         assert not await page.locator(part).is_visible(), part
     await page.locator(".qp-invite").get_by_role("button", name="Run it live").click()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import axe_playwright_python
 import pytest
+from traces import toy_trace
 
 from components.learn.lessons import lessons
 from components.learn.page import filled, judged
@@ -70,6 +72,17 @@ async def test_the_stage_fills_1280_by_720_in_every_phase_and_is_read_from_the_l
         seen = await page.evaluate(SEEN)
         assert seen.pop("n") > 15
         assert seen == {"out": 0, "cut": [], "scrolls": False, "small": []}
+    accepted = {"index": 0, "log_alpha": 0.0, "accepted": True}
+    lines = [json.loads(line) for line in toy_trace(8).splitlines()]
+    lines = [
+        x | accepted | {"answer": str(x["t"] % 5)} if x["type"] == "step" else x for x in lines
+    ]
+    five = "".join(f"{json.dumps(line)}\n" for line in lines)
+    await page.evaluate(f"(text) => ({API}.open(text), {API}.seek(8))", five)
+    await at(page, 8)
+    rows = [await row.is_visible() for row in await page.locator(".qp-answers li").all()]
+    assert rows == [True] * 4 + [False]  # all that have an answer of their own, but not the others
+    assert (await page.evaluate(SEEN))["cut"] == []
     shown = set()
     for _ in range(FIGURES):
         shown.add(await page.get_attribute("html", "data-present"))

@@ -93,6 +93,11 @@ async def test_the_stage_is_one_window_and_the_transport_covers_nothing(visit, t
         boxes = await page.evaluate(BOXES)
         assert all(top >= 0 and bottom <= height for _, top, _, bottom in boxes.values()), boxes
         assert covering(boxes) == []
+    edge = (await page.locator(".qp").bounding_box())["x"]  # where every page begins
+    await page.click("#tab-learn-button")
+    await page.locator("ol.learn-list").wait_for()
+    learn = await page.locator("ol.learn-list").bounding_box()
+    assert learn["x"] == pytest.approx(edge, abs=1)
 
 
 async def test_in_the_first_pass_too_the_stage_is_one_window_below_what_is_said(visit, toy_app):
