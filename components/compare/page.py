@@ -358,7 +358,10 @@ def build_compare_page(
         return json.dumps({"name": file_name(comparison, kind), "text": text})
 
     def on_look(shown: Shown, mixture: bool) -> list[Any]:
-        return nothing if shown.follows else finished(shown, "recorded", mixture)
+        if shown.follows:
+            return nothing
+        made = finished(shown, "recorded", mixture)
+        return nothing if shown.follows else made  # a run may have been begun, and be done, by then
 
     def on_load(request: gr.Request) -> list[Any]:
         query = request.query_params
