@@ -230,7 +230,7 @@ def test_a_second_language_model_stands_on_the_same_axes_and_tuning_is_marked(
     assert "Majority vote of trained" in page.text
     # over 24 problems: 100 each
     assert "finding β: 100 FLOPs each" in page.text
-    assert "Finding β cost 2.4 kFLOPs once" in page.text
+    assert "Finding β cost 2.40 kFLOPs once" in page.text
     half = {name: results for name, results in both.items() if name != "toys 2"}
     assert "trained was not run on all of these sets, and is not drawn" in Page(
         to_html(Report(half))
