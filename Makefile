@@ -19,25 +19,23 @@ unexport PYTHONDONTWRITEBYTECODE
 demo: $(VENV)/.app
 	$(BIN)/python app.py
 
-# two at a time, the longest files first (tests/conftest.py), each file of tests in one process, which
-# starts its app and its browser once
-PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
-
 test: $(VENV)/.dev
 	$(MAKE) --jobs=2 lint pytest
 
+# what needs no browser and is fast; it says what it leaves out
+quick: $(VENV)/.dev
+	$(MAKE) --jobs=2 lint pytest ONLY='-m "not browser and not slow"'
+
+# two at a time, the longest files first (tests/conftest.py), each file of tests in one process, which
+# starts its app and its browser once
 pytest: $(VENV)/.dev
-	$(PYTEST)
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(ONLY)
 
 # the page's scripts: types, lint and the tests that need no browser; needs node and npm
 js: node_modules/.ready
 	npm run --silent types
 	npm run --silent lint
 	npm run --silent test
-
-# what needs no browser and is fast; it says what it leaves out
-quick: $(VENV)/.dev lint
-	$(PYTEST) -m "not browser and not slow"
 
 # a built wheel in an empty environment
 test-package: $(VENV)/.dev
