@@ -23,8 +23,8 @@ from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
 from threadpoolctl import threadpool_limits
 
-from components.common.events import PRIVATE
 from components.common.later import routes
+from components.common.options import PRIVATE
 from components.common.theme import head, theme
 from components.compare.page import build_compare_page
 from components.door import Door

@@ -6,8 +6,8 @@ import html
 
 import gradio as gr
 
-from components.common.events import PRIVATE
 from components.common.form import RunForm
+from components.common.options import PLAIN, PRIVATE
 from components.session.offer import Offer
 from qalign_core.registry import entries, is_foreign
 
@@ -23,7 +23,7 @@ def foreign_line(row: gr.Row, form: RunForm, offer: Offer) -> None:
     prompt, lm, rm = (form.widgets[name] for name in ("prompt", "lm", "rm"))
     able = offer.for_any_text("lm")
     with row:
-        said = gr.HTML(padding=False, apply_default_css=False)
+        said = gr.HTML(**PLAIN)
         title = entries()["lm", able].title if able else ""
         take = gr.Button(f"Use {title}", size="sm", visible=able is not None)
 

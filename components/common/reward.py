@@ -11,7 +11,7 @@ from typing import Any
 
 import gradio as gr
 
-from components.common.events import PRIVATE
+from components.common.options import PRIVATE
 from components.session.offer import Offer
 from qalign_core.errors import InvalidSetting
 from qalign_core.registry import reward_parts

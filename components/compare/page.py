@@ -10,11 +10,11 @@ from typing import Any, cast
 
 import gradio as gr
 
-from components.common.events import PRIVATE
 from components.common.folding import fold
 from components.common.foreign import foreign_line
 from components.common.form import RunForm
 from components.common.new_problem import KINDS
+from components.common.options import PLAIN, PRIVATE
 from components.common.saving import save_line
 from components.common.status import (
     next_problem,
@@ -73,7 +73,6 @@ HEADING = (
 )
 
 
-PLAIN: dict[str, Any] = {"padding": False, "apply_default_css": False}
 IN_A_ROW = 3
 """Settings side by side."""
 RUNGS = 10

@@ -8,7 +8,7 @@ from functools import lru_cache
 import gradio as gr
 import numpy as np
 
-from components.common.events import PRIVATE
+from components.common.options import PRIVATE
 from components.lab.base_rewards import base_rewards
 from components.lab.section import Section
 from components.lab.style import (

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import gradio as gr
 import numpy as np
 
-from components.common.events import PRIVATE
+from components.common.options import PRIVATE
 from components.common.style import log_axis
 from components.lab.section import Section
 from components.lab.style import (

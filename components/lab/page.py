@@ -11,8 +11,8 @@ from urllib.parse import parse_qsl
 import gradio as gr
 from gradio.components import Component
 
-from components.common.events import PRIVATE
 from components.common.folding import fold
+from components.common.options import PRIVATE
 from components.lab import balance, best_of_n, beta, break_it, chain, worth, wrong
 from components.lab.link import from_query, to_query
 from components.lab.section import Section

@@ -11,13 +11,13 @@ from urllib.parse import urlencode
 
 import gradio as gr
 
+from components.common.options import PLAIN
 from components.learn.facts import RUNS, Place, Share, run_of, shown, value_of
 from components.learn.lessons import LIT, SLOT, VEILED, Ask, Lesson, Stop, lessons
 from qalign_core.runs.trace import header_line
 
 PANEL = "window.QAlignLearn.mount(props, server, trigger); // 'change'"
 LIST = "window.QAlignLearn.list(element.querySelector('.learn-list'));"
-QUIET: dict[str, Any] = {"apply_default_css": False, "padding": False}
 
 
 def filled(text: str, place: Place, before: Place) -> str:
@@ -180,7 +180,7 @@ def build_panel(*, first: bool) -> gr.HTML:
         server_functions=[lesson, check, run],
         elem_id="learn-host",
         visible="hidden",
-        **QUIET,
+        **PLAIN,
     )
 
 
@@ -191,6 +191,6 @@ def build_learn_page() -> None:
         "the numbers. What you answer stays in your browser.</p>"
         '<p class="qc-sub"><a href="room" target="_blank">Teach a class</a>: open a room that '
         "others join by a link. Each predicts and runs a chain, and the chains are pooled.</p>",
-        **QUIET,
+        **PLAIN,
     )
-    gr.HTML("", html_template='<div class="learn-list"></div>', js_on_load=LIST, **QUIET)
+    gr.HTML("", html_template='<div class="learn-list"></div>', js_on_load=LIST, **PLAIN)

@@ -22,8 +22,8 @@ from components.common.evaluated import (
     title_of,
     variant_of,
 )
-from components.common.events import PRIVATE
 from components.common.folding import fold
+from components.common.options import PLAIN, PRIVATE
 from components.common.saving import save_line
 from components.results.advice import advice_html
 from components.results.figures import (
@@ -59,7 +59,6 @@ EMPTY = """
 <code>python -m qalign_core evaluate --task in_distribution --budget 512 --out runs/in_distribution
 --pack assets/results/in_distribution.zip</code>; it continues where it stopped.</p>
 """
-PLAIN: dict[str, Any] = {"padding": False, "apply_default_css": False}
 PLOT: dict[str, Any] = {"show_label": False, "container": False, "elem_classes": "qc-plot"}
 OPENS = """
 element.addEventListener("click", (event) => {

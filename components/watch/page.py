@@ -11,11 +11,11 @@ from typing import Any
 
 import gradio as gr
 
-from components.common.events import PRIVATE
 from components.common.folding import fold
 from components.common.foreign import foreign_line
 from components.common.form import RunForm
 from components.common.new_problem import KINDS
+from components.common.options import PRIVATE
 from components.common.status import (
     next_problem,
     stale_line,

@@ -1,15 +1,17 @@
-"""What every event of the pages is declared with."""
+"""What the pages' events and texts are declared with in Gradio."""
 
 from __future__ import annotations
 
 from typing import Any
 
+PLAIN: dict[str, Any] = {"padding": False, "apply_default_css": False}
+"""HTML that the pages' own sheets place and colour."""
 PRIVATE: dict[str, Any] = {
     "api_visibility": "private",
     "show_progress": "hidden",
     "show_progress_on": [],
 }
-"""No endpoint, and no sign of waiting: the pages have their own.
+"""An event that is no endpoint and shows no sign of waiting: the pages have their own.
 
 With nothing to show progress on, Gradio's page keeps no state of loading for the event's outputs.
 It would go through all that any event has had, each time that one begins, goes on or ends: a
