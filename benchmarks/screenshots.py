@@ -28,7 +28,6 @@ from components.lab.page import ANCHORS
 from components.results.page import results_files
 from qalign_core import collect
 from qalign_core.assets import ASSETS
-from qalign_core.registry import usual_models
 from qalign_core.rewards.functions import FunctionReward
 from qalign_core.run import Run
 from qalign_core.runs.generated import generate_writing_task
@@ -188,9 +187,7 @@ def states() -> list[State]:
 
     beads, cards = ".qp-bead", "#compare-panel .qc-card >> nth=3"
     writing = generate_writing_task(random.Random(5)).prompt
-    opened = Run(
-        prompt=writing, extractor=None, steps=32, seed=2, **usual_models("writing")
-    ).query()
+    opened = Run(prompt=writing, extractor=None, steps=32, seed=2).query()
     finished = "#watch .q-status[data-state=finished]"
     done = "#compare-panel .qc[data-state=done] .qc-card >> nth=3"
     return [

@@ -36,7 +36,6 @@ from qalign_core.registry import (
     load_language_model,
     load_reward_model,
     unload,
-    usual_models,
 )
 from qalign_core.rewards.training import RECIPES, Recipe, check_installed
 from qalign_core.run import MAX_STEPS, OPEN, Run, Sampling, check_count
@@ -336,10 +335,9 @@ def _run_options(
 
 
 def _given(options: argparse.Namespace) -> dict[str, Any]:
-    """What of a run's settings the options say, and the models of a set that asks for some."""
+    """What of a run's settings the options say."""
     said = {name: getattr(options, name, None) for name in Run.kinds()}
-    usual = {kind: id for kind, id in usual_models(_task(options)).items() if kind in options}
-    return usual | {name: value for name, value in said.items() if value is not None}
+    return {name: value for name, value in said.items() if value is not None}
 
 
 def _models(options: argparse.Namespace, rm: RewardModel | None = None) -> Models:
@@ -661,7 +659,7 @@ async def _train_rm(options: argparse.Namespace) -> None:
     await _fill(options, models, run, loaded, bar, options.out / SAMPLES)
     if options.only_draw:
         return
-    unload(run.lm)  # its memory is the trainer's now
+    unload(models.lm.id)  # its memory is the trainer's now
     report = await learn(
         loaded.problems,
         options.out,

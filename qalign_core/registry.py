@@ -66,7 +66,7 @@ class Entry:
         sampling: default settings of an LM.
         finest: tokens a character above which a text is not of the kind that the model was made
             for; 0 if it was made for any.
-        tasks: problem sets that it is the usual model of, in place of the registry's first.
+        former: names that it had before, which go on naming it.
         own: from the file that `QALIGN_REGISTRY` names.
     """
 
@@ -82,7 +82,7 @@ class Entry:
     options: dict[str, Any] | None = None
     sampling: Sampling | None = None
     finest: float = 0.0
-    tasks: tuple[str, ...] | None = None
+    former: tuple[str, ...] | None = None
     own: bool = False
 
     @property
@@ -101,13 +101,16 @@ class Entry:
 def entries() -> dict[tuple[str, str], Entry]:
     """Every entry of `assets/registry.toml`, and of one's own registry, by (kind, id).
 
+    A former name leads to the entry too, if nothing else has it now.
+
     Raises:
         ModelLoadError: one's own registry cannot be read.
     """
     found = _read(ASSETS / "registry.toml")
     if own := os.environ.get("QALIGN_REGISTRY"):
         found |= _read_own(Path(own).expanduser())
-    return found
+    former = {(e.kind, name): e for e in found.values() for name in e.former or ()}
+    return found | {key: entry for key, entry in former.items() if key not in found}
 
 
 def _read(path: Path, **more: Any) -> dict[tuple[str, str], Entry]:
@@ -173,12 +176,22 @@ def _from(folder: Path, source: str) -> str:
 
 def entries_of(kind: str) -> tuple[Entry, ...]:
     """The language models ("lm") or the reward models ("rm") of the registry, in its order."""
-    return tuple(entry for entry in entries().values() if entry.kind == kind)
+    return tuple(e for key, e in entries().items() if key == (kind, e.id))
 
 
-def usual_models(task: str) -> dict[str, str]:
-    """The models ("lm" and "rm") that a problem set asks for; none if the first ones know it."""
-    return {entry.kind: entry.id for entry in entries().values() if task in (entry.tasks or ())}
+def present_name(kind: str, id: str) -> str:
+    """The name today of a model, or of each in a sum of rewards, that may be given by a former one.
+
+    Raises:
+        InvalidSetting: no such sum can be.
+    """
+    parts = reward_parts(id) if kind == "rm" else ((1.0, id),)
+    names = [e.id if (e := entries().get((kind, part))) else part for _, part in parts]
+    if names == [part for _, part in parts]:
+        return id
+    if len(names) == 1 and parts[0][0] == 1:
+        return names[0]
+    return " + ".join(f"{w:g}*{name}" for (w, _), name in zip(parts, names, strict=True))
 
 
 def is_foreign(lm: str, prompt: str) -> bool:
@@ -381,6 +394,7 @@ def loaded() -> tuple[str, ...]:
 
 def _shared(kind: str, id: str, options: dict[str, Any]) -> Any:
     options = {name: value for name, value in options.items() if value is not None}
+    id = present_name(kind, id)
     key = (kind, id, *sorted(options.items()))
     with _lock:
         lock = _locks.setdefault(key, threading.Lock())
@@ -392,7 +406,7 @@ def _shared(kind: str, id: str, options: dict[str, Any]) -> Any:
         entry = entries().get((kind, id))
         source = entry.location if entry is not None else id
         if entry is None and "/" not in id and not Path(id).is_dir():
-            known = ", ".join(name for of, name in entries() if of == kind)
+            known = ", ".join(entry.id for entry in entries_of(kind))
             raise ModelLoadError(
                 f"there is no model called {id!r}; known are {known}, or give a folder, a hub id "
                 "(owner/name) or a server (http://HOST:PORT)"

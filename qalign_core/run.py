@@ -193,7 +193,7 @@ class Run:
         1.0, "Temperature", "of the language model; 1 is the model itself", least=0.05, most=5.0
     )
     max_new_tokens: int = setting(
-        192,
+        256,
         "Length limit",
         "most tokens in a response, its end mark counted",
         least=1,

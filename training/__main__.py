@@ -1,4 +1,4 @@
-"""Train the inventory models from nothing: `python -m training` (`make models`).
+"""Train the embedded models from nothing: `python -m training` (`make models`).
 
 Interrupted, it goes on where it was when called again; `--fresh` begins anew.
 """
@@ -19,13 +19,13 @@ from training.export import export_language_model, export_reward_model, load_lan
 from training.language_model import train_language_model
 from training.on_policy import graded_samples, near_misses
 from training.quality import ASSETS
-from training.reward_model import train_reward_model
+from training.reward_model import STEPS, WEAK_PROMPTS, WEAK_STEPS, train_reward_model
 from training.tasks import write_tasks
 from training.tokenizer import train_tokenizer
 
 
 def main() -> None:
-    """Tokenizer, language model, samples of it, reward model, problem sets."""
+    """Tokenizer, language model, samples of it, two reward models, problem sets."""
     parser = argparse.ArgumentParser(prog="python -m training", description=__doc__)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=ASSETS, help="holds models/ and tasks/")
@@ -39,7 +39,7 @@ def main() -> None:
     started = time.monotonic()
     train(options.build, options.out, options.seed)
     print(
-        f"done in {(time.monotonic() - started) / 60:.0f} minutes; measure: -m training.inventories"
+        f"done in {(time.monotonic() - started) / 60:.0f} minutes; measure: -m training.quality, .inventories"
     )
 
 
@@ -49,14 +49,20 @@ def train(build: Path, out: Path, seed: int) -> None:
     write_tasks(out / "tasks", seed)
     tokenizer: PreTrainedTokenizerFast = train_tokenizer(seed)
     trained = train_language_model(tokenizer, build, seed=seed)
-    export_language_model(trained, tokenizer, models / "inventory-lm")
+    export_language_model(trained, tokenizer, models / "lm")
 
     # From here on the language model is the shipped one, with its rounded weights.
-    model = load_language_model(models / "inventory-lm")
+    model = load_language_model(models / "lm")
     graded = graded_samples(model, tokenizer, build, seed=seed)
     redrawn = near_misses(model, tokenizer, build, seed=seed)
-    reward_model = train_reward_model(model, tokenizer, graded, redrawn, build / "rm.pt", seed=seed)
-    export_reward_model(reward_model, tokenizer, models / "inventory-rm")
+    for name, learnt, steps in (
+        ("rm", (graded, redrawn), STEPS),
+        ("rm-weak", (graded[:WEAK_PROMPTS], []), WEAK_STEPS),
+    ):
+        reward_model = train_reward_model(
+            model, tokenizer, *learnt, build / f"{name}.pt", seed=seed, steps=steps
+        )
+        export_reward_model(reward_model, tokenizer, models / name)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""Measure the inventory models on held-out inventories: `python -m training.inventories`.
+"""Measure the embedded models on held-out inventories: `python -m training.inventories`.
 
-Writes `assets/models/inventory-quality.json` and the card's table of it. What a chain's acceptance
+Writes `assets/models/inventories.json` and the card's table of it. What a chain's acceptance
 lives on is told by kind of mistake: pairs of responses that share a prefix, the suffix redrawn at a
 uniform index by the language model itself, and that differ in one decision.
 """
@@ -32,8 +32,8 @@ CARD = ("<!-- inventories -->\n", "<!-- /inventories -->")
 
 def measure(models: Path, inventories: Sequence[Inventory], samples: int, seed: int) -> dict:
     """All figures; the same seed gives the same ones on one machine."""
-    model = load_language_model(models / "inventory-lm")
-    tokenizer = load_tokenizer(models / "inventory-lm")
+    model = load_language_model(models / "lm")
+    tokenizer = load_tokenizer(models / "lm")
     ids = prompt_ids(tokenizer, [inventory.prompt for inventory in inventories])
     drawn = sample(
         model,
@@ -68,9 +68,9 @@ def near_misses(models: Path, inventories: Sequence[Inventory], seed: int) -> di
     A pair's responses differ in exactly one decision, which one of them has right; a mistake is
     named after its event, and anything else that goes wrong is a "slip".
     """
-    model = load_language_model(models / "inventory-lm")
-    tokenizer = load_tokenizer(models / "inventory-lm")
-    reward_model = load_reward_model(models / "inventory-rm")
+    model = load_language_model(models / "lm")
+    tokenizer = load_tokenizer(models / "lm")
+    reward_model = load_reward_model(models / "rm")
     groups = redrawn(model, tokenizer, inventories, random.Random(f"near misses {seed}"))
     rewards = score(reward_model, [group.prompt + r for group in groups for r in group.responses])
     found: dict[str, list[int]] = defaultdict(lambda: [0, 0])
@@ -116,7 +116,7 @@ def main() -> None:
     inventories = held_out_inventories(seed=0)
     quality = measure(models, inventories, SAMPLES, seed=0)
     quality["subset"] = measure(models, inventories[:SUBSET], SAMPLES, seed=1)
-    path = models / "inventory-quality.json"
+    path = models / "inventories.json"
     path.write_text(json.dumps(quality, indent=1) + "\n", encoding="utf-8")
     print(table(quality))
     replace_between(models / "README.md", *CARD, table(quality))

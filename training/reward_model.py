@@ -10,6 +10,7 @@ each decision, that the score so far should be `-WORTH` for each of them.
 
 from __future__ import annotations
 
+import math
 import random
 import time
 from collections.abc import Sequence
@@ -30,6 +31,8 @@ from training.solutions import draw_mistakes, write_inventory
 from training.tokenizer import prompt_ids, response_ids
 
 STEPS = 1250
+# The weak one reads pairs of a few prompts, a few times.
+WEAK_PROMPTS, WEAK_STEPS = 300, 90
 # A step: pairs of any prompt, groups of redrawn responses, and pairs written for the purpose.
 N_PAIRS, N_REDRAWN, N_WRITTEN = 12, 3, 6
 TOKENS_AT_ONCE = 2560  # padding included
@@ -105,9 +108,12 @@ def train_reward_model(
     checkpoint: Path,
     *,
     seed: int,
-    steps: int = STEPS,
+    steps: int,
 ) -> RewardModel:
-    """Train on pairs of these prompts and on these groups of redrawn responses; 5 % validate."""
+    """Train on pairs of these prompts and on these groups of redrawn responses; 5 % validate.
+
+    Without groups it learns from the pairs alone, as the weak one does.
+    """
     critic = Critic(language_model)
     held, graded = graded[: len(graded) // 20], graded[len(graded) // 20 :]
     held_groups, redrawn = redrawn[: len(redrawn) // 20], redrawn[len(redrawn) // 20 :]
@@ -148,6 +154,8 @@ def draw_groups(
     """What a step learns from; the same (seed, step) gives the same."""
     rng = random.Random(f"reward model {seed} {step}")
     pairs = [g.draw_pair(rng) for g in rng.sample(graded, N_PAIRS)]
+    if not redrawn:
+        return pairs
     written = [_written_pair(tokenizer, rng) for _ in range(N_WRITTEN)]
     return pairs + rng.sample(redrawn, N_REDRAWN) + written
 
@@ -226,4 +234,4 @@ def near_miss_accuracy(model: RewardModel, redrawn: Sequence[Graded]) -> float:
         for a, b in zip(*_pairs(group.grades), strict=True):
             if group.grades[a] - group.grades[b] == 1:
                 ordered.append(bool(of_group[a] > of_group[b]))
-    return sum(ordered) / len(ordered)
+    return sum(ordered) / len(ordered) if ordered else math.nan

@@ -10,7 +10,6 @@ import gradio as gr
 from components.common.form import USUAL
 from components.common.new_problem import new_problem
 from components.session.runs import STOPPED, Runs, Status
-from qalign_core.registry import usual_models
 
 ACTIVE = ("loading", "queued", "sampling")
 
@@ -51,17 +50,14 @@ async def stop_run(runs: Runs, visitor: str, said: object, more: str = "") -> st
 
 
 def next_problem(kind: str, said: object) -> tuple[object, ...]:
-    """A new problem for the prompt, its answer, how to read it, its models, and the status line.
+    """A new problem for the prompt, its answer, how to read it, and the status line.
 
-    Models change only where the problem needs others than the usual ones. While a run goes on the
-    status line stays that run's.
+    While a run goes on the status line stays that run's.
     """
     prompt, answer = new_problem(kind)
-    usual = usual_models(kind)
-    models = [usual.get(name, gr.skip()) for name in ("lm", "rm")]
     status = Status("idle", f"Next run: {prompt}")
     said_next = gr.skip() if is_active(said) else status_value(status)
-    return prompt, answer, USUAL, *models, said_next
+    return prompt, answer, USUAL, said_next
 
 
 def stale_line(page: str) -> gr.HTML:

@@ -392,8 +392,7 @@ def build_compare_page(
         **PRIVATE,
     )
     texts = problem_of(form)
-    posed = [*texts, form.widgets["lm"], form.widgets["rm"]]
-    new.click(next_problem, [kind, status], [*posed, status], **PRIVATE)
+    new.click(next_problem, [kind, status], [*texts, status], **PRIVATE)
     prompt = form.widgets["prompt"]
     prompt.change(None, prompt, None, js="(prompt) => QAlignCompare.expect(prompt)")
     if watched is not None:

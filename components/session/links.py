@@ -8,6 +8,7 @@ from typing import Any
 
 from components.session.offer import Offer
 from qalign_core.errors import QAlignError
+from qalign_core.registry import present_name
 from qalign_core.run import Limits, Run
 
 
@@ -57,7 +58,7 @@ def from_query(
             run = Run.read({"prompt": "-", **given, name: text})
             run.check(limits)
             offer.check(run.lm, run.rm)
-            given[name] = text
+            given[name] = present_name(name, text) if name in ("lm", "rm") else text
         except QAlignError:
             shown = text if len(text) <= 24 else f"{text[:24]}…"
             notices.append(f"The link's {name} “{shown}” cannot be used here.")

@@ -16,6 +16,7 @@ from qalign_core.registry import (
     entries,
     entries_of,
     is_address,
+    present_name,
     reward_parts,
 )
 from qalign_core.rewards.texts import is_text_reward
@@ -74,7 +75,7 @@ class Offer:
     def _check(self, kind: str, id: str) -> None:
         hub_id = _HUB_ID.fullmatch(id) is not None and not Path(id).exists()
         of_text = kind == "rm" and is_text_reward(id)  # any word, any number
-        if of_text or id in self.models[kind] or (self.own and hub_id):
+        if of_text or present_name(kind, id) in self.models[kind] or (self.own and hub_id):
             return
         known = ", ".join(self.models[kind])
         more = " or an id of the hub (owner/name or owner/name@revision)" if self.own else ""

@@ -255,7 +255,7 @@ def build_watch_page(runs: Runs, demo: gr.Blocks, trace: Path | None = None) -> 
     settings.click(None, js="() => QAlignShell.drawer()")
     recorded.click(None, js="() => QAlignGallery.open()")
     for button in (new, new_in_drawer):
-        posed = [form.widgets[n] for n in ("prompt", "reference", "extractor", "lm", "rm")]
+        posed = [form.widgets[n] for n in ("prompt", "reference", "extractor")]
         button.click(next_problem, [kind, status], [*posed, status], **PRIVATE).then(
             None, form.widgets["prompt"], js="(problem) => QAlignShell.pose(problem)"
         )

@@ -2,7 +2,7 @@
 
 import shlex
 
-from qalign_core.registry import entries, usual_models
+from qalign_core.registry import entries
 from qalign_core.run import Run, Sampling
 from qalign_core.types import SetHeader
 
@@ -25,8 +25,7 @@ def command_of_problem(header: SetHeader, place: int, steps: int) -> str:
     command, said = _said(run)
     for name in ("prompt", "reference", "extractor"):  # the problem's
         said.pop(name, None)
-    models = {kind: getattr(run, kind) for kind in usual_models(header.task)}  # not the task's
-    return _joined(command, {"task": header.task, "problem": str(place), **models, **said})
+    return _joined(command, {"task": header.task, "problem": str(place), **said})
 
 
 def _said(run: Run) -> tuple[str, dict[str, str]]:
