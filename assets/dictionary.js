@@ -37,7 +37,7 @@ export function term(id, text) {
 const MODELS = /** @type {any} */ (globalThis).QAlignModels ?? {};
 
 /**
- * A model as people call it, in a few words: "0.9M word-problem model" for "embedded"; of a sum of
+ * A model as people call it, in a few words: "0.9M model" for "embedded"; of a sum of
  * rewards each. A model that is not in the registry is called by its id.
  * @param {"lm" | "rm"} kind
  * @param {string} id

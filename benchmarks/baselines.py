@@ -23,9 +23,7 @@ PROMPT = (  # 64 tokens
     "every one holds 3 cookies. Over 3 days the pile grows by 6 cookies daily. She shares the "
     "cookies evenly with Tom and keeps one half. How many cookies does Anna have in the end?"
 )
-SHIPPED = {"embedded": ("lm", "rm"), "inventory": ("inventory-lm", "inventory-rm")}
-"""Folders of the shipped pairs: four key/value heads, and two."""
-SIZES: dict[str, dict[str, int]] = {  # beside the shipped ones
+SIZES: dict[str, dict[str, int]] = {  # beside the embedded one
     "20M": {
         "hidden_size": 384,
         "intermediate_size": 1024,
@@ -49,9 +47,8 @@ ENDS = 100  # random weights end a response at every ENDS-th id, so after ENDS t
 
 def pair_folders(size: str, folder: Path) -> tuple[Path, Path]:
     """Folders of a language model and a reward model; random weights are made on first use."""
-    if size in SHIPPED:
-        lm, rm = SHIPPED[size]
-        return ASSETS / lm, ASSETS / rm
+    if size == "embedded":
+        return ASSETS / "lm", ASSETS / "rm"
     paths = folder / f"{size}-lm", folder / f"{size}-rm"
     for path, kind in zip(paths, ("CausalLM", "SequenceClassification"), strict=True):
         if (path / "tokenizer.json").is_file():

@@ -1,6 +1,6 @@
 """Chain steps per second and their cost in multiples of the GEMV limit, side by side in one run.
 
-    python -m benchmarks.chains [--sizes embedded inventory 20M 135M] [--published ENV/bin/python]
+    python -m benchmarks.chains [--sizes embedded 20M 135M] [--published ENV/bin/python]
 
 Systems take turns, each for so many seconds of CPU time a round, so that a busy machine slows all
 alike. "Limit" is the CPU time of the bare chain of all linear layers for one token. The published
@@ -35,9 +35,7 @@ from qalign_core.models.local.engine import HFLanguageModel
 from qalign_core.rewards.classifier import HFRewardModel
 from qalign_core.run import Sampling
 
-SECONDS = {  # of CPU time, a system and round
-    "embedded": 10.0, "inventory": 10.0, "20M": 30.0, "135M": 45.0,
-}  # fmt: skip
+SECONDS = {"embedded": 10.0, "20M": 30.0, "135M": 45.0}  # of CPU time, a system and round
 N_LOCKSTEP = 8
 ROWS = {8: (1, 8, 16), 16: (16, 32)}  # numbers of chains for the engine with so many rows
 

@@ -1,6 +1,6 @@
 """Many users at once through the app's own queue, as the page asks: rates, first steps, memory.
 
-    python -m benchmarks.users [--users 1 10 30 50] [--seconds 30] [--models inventory]
+    python -m benchmarks.users [--users 1 10 30 50] [--seconds 30]
     python -m benchmarks.users --users 50 --minutes 10      # is memory flat?
 
 Every user opens the page, then all start a run of a problem of their own on the embedded models at
@@ -150,11 +150,8 @@ async def _messages(client: httpx.AsyncClient, address: str) -> AsyncIterator[di
                 yield json.loads(line.removeprefix("data:"))
 
 
-async def crowd(
-    server: Server, n_users: int, seconds: float, models: str
-) -> tuple[list[User], float]:
+async def crowd(server: Server, n_users: int, seconds: float) -> tuple[list[User], float]:
     """So many users for so long, who start a run when one ends; and the server's CPU time (s)."""
-    both = {"lm": models, "rm": models}
     limits = httpx.Limits(max_connections=None)
     async with httpx.AsyncClient(timeout=None, limits=limits) as client:
         page = await server.ready(client)
@@ -163,7 +160,7 @@ async def crowd(
             for event in page.load:
                 await call(client, server, event, user, [])
         warm = {"prompt": PROBLEMS[0].prompt, "steps": 8, "seed": 0}
-        await run(client, server, page, User(), **warm, **both)
+        await run(client, server, page, User(), **warm)
         cpu = server.cpu
 
         async def play(k: int) -> None:
@@ -171,7 +168,7 @@ async def crowd(
             for seed in range(1, 10**6):
                 problem = PROBLEMS[(k + seed) % len(PROBLEMS)]
                 form = {"prompt": problem.prompt, "steps": STEPS, "seed": seed}
-                await run(client, server, page, users[k], **form, **both)
+                await run(client, server, page, users[k], **form)
 
         tasks = [asyncio.create_task(play(k)) for k in range(n_users)]
         done, _ = await asyncio.wait(tasks, timeout=seconds)
@@ -184,7 +181,7 @@ async def crowd(
     return users, cpu
 
 
-async def compare(counts: list[int], seconds: float, models: str) -> None:
+async def compare(counts: list[int], seconds: float) -> None:
     """A row for each number of users, on one server."""
     print(
         "| users | steps/s | steps a CPU second | a user: mean | least "
@@ -193,7 +190,7 @@ async def compare(counts: list[int], seconds: float, models: str) -> None:
     print(f"|{'---|' * 9}")
     with contextlib.closing(Server()) as server:
         for n_users in counts:
-            users, cpu = await crowd(server, n_users, seconds, models)
+            users, cpu = await crowd(server, n_users, seconds)
             rates = [user.steps / seconds for user in users]
             first = sorted(user.first for user in users)
             cells = [f"{n_users}", f"{sum(rates):.1f}", f"{sum(rates) * seconds / cpu:.1f}"]
@@ -203,10 +200,10 @@ async def compare(counts: list[int], seconds: float, models: str) -> None:
             print("|", " | ".join([*cells, f"{server.memory:.0f} MiB"]), "|", flush=True)
 
 
-async def watch_memory(n_users: int, minutes: float, models: str) -> None:
+async def watch_memory(n_users: int, minutes: float) -> None:
     """Memory, every half minute, while users run."""
     with contextlib.closing(Server()) as server:
-        playing = asyncio.create_task(crowd(server, n_users, minutes * 60, models))
+        playing = asyncio.create_task(crowd(server, n_users, minutes * 60))
         start = time.perf_counter()
         while not (await asyncio.wait({playing}, timeout=30))[0]:
             print(f"{time.perf_counter() - start:4.0f} s  {server.memory:.0f} MiB", flush=True)
@@ -218,13 +215,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--users", nargs="+", type=int, default=[1, 10, 30, 50])
     parser.add_argument("--seconds", type=float, default=30.0)
-    parser.add_argument("--models", default="embedded", choices=("embedded", "inventory"))
     parser.add_argument("--minutes", type=float, help="watch memory so long, with the most users")
     options = parser.parse_args()
     if options.minutes:
-        asyncio.run(watch_memory(max(options.users), options.minutes, options.models))
+        asyncio.run(watch_memory(max(options.users), options.minutes))
     else:
-        asyncio.run(compare(options.users, options.seconds, options.models))
+        asyncio.run(compare(options.users, options.seconds))
 
 
 if __name__ == "__main__":

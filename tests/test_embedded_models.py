@@ -12,16 +12,15 @@ from transformers import (
     GenerationConfig,
 )
 
-from training import inventories
+from training import inventories, quality
 from training.export import load_language_model, load_reward_model
-from training.quality import SUBSETS, measure_subset, replace_between, write_card
 from training.tasks import held_out_inventories, read_tasks
 
 ASSETS = Path(__file__).parent.parent / "assets"
 MODELS = ASSETS / "models"
 NAMES = ("lm", "rm", "rm-weak")
 QUALITY = json.loads((MODELS / "quality.json").read_text())
-INVENTORIES = json.loads((MODELS / "inventory-quality.json").read_text())
+INVENTORIES = json.loads((MODELS / "inventories.json").read_text())
 
 
 @pytest.fixture(scope="module")
@@ -43,10 +42,9 @@ def test_all_models_together_take_ten_megabytes_at_most():
     assert sum(path.stat().st_size for path in MODELS.rglob("*") if path.is_file()) <= 10e6
 
 
-@pytest.mark.parametrize("name", [*NAMES, "inventory-rm"])
+@pytest.mark.parametrize("name", NAMES)
 def test_a_reward_model_carries_the_tokenizer_of_its_language_model(name):
-    lm = "inventory-lm" if name.startswith("inventory") else "lm"
-    ours = (MODELS / lm / "tokenizer.json").read_bytes()
+    ours = (MODELS / "lm" / "tokenizer.json").read_bytes()
     assert (MODELS / name / "tokenizer.json").read_bytes() == ours
     assert "chat_template" in json.loads((MODELS / name / "tokenizer_config.json").read_text())
 
@@ -117,28 +115,24 @@ def test_the_reward_model_knows_a_misconception_when_it_reads_one(tokenizer):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("pair", "name"), [(p, name) for p in SUBSETS for name in SUBSETS[p]])
-def test_the_card_tells_the_accuracy_of_the_shipped_weights(pair, name):
+@pytest.mark.parametrize("name", quality.SUBSETS)
+def test_the_card_tells_the_accuracy_of_the_shipped_weights(name):
     # Seeded, so on one machine the figures are the same to the last digit. Another processor
     # rounds otherwise, which can turn single draws: .04 is 13 of the 320 responses.
-    stated = QUALITY[pair]["subset"][name]
+    stated = QUALITY["subset"][name]
     tasks = read_tasks(ASSETS / "tasks", name)
-    measured = measure_subset(MODELS, tasks, pair, seed=QUALITY[pair]["seed"])
-    for figure in {"single_sample", "rm", "rm-weak"} & set(stated):
+    measured = quality.measure_subset(MODELS, tasks, seed=QUALITY["seed"])
+    for figure in ("single_sample", "rm", "rm-weak"):
         assert measured[figure]["mean"] == pytest.approx(stated[figure]["mean"], abs=0.04), figure
 
 
-def test_the_table_of_the_card_is_made_of_the_measured_figures(tmp_path):
+@pytest.mark.parametrize(
+    ("of", "measured"), [(quality, QUALITY), (inventories, INVENTORIES)], ids=["sets", "inventory"]
+)
+def test_a_table_of_the_card_is_made_of_the_measured_figures(of, measured, tmp_path):
     copy = tmp_path / "README.md"
     copy.write_bytes((MODELS / "README.md").read_bytes())
-    write_card(copy, QUALITY)
-    assert copy.read_text() == (MODELS / "README.md").read_text()
-
-
-def test_the_cards_table_of_inventories_is_made_of_the_measured_figures(tmp_path):
-    copy = tmp_path / "README.md"
-    copy.write_bytes((MODELS / "README.md").read_bytes())
-    replace_between(copy, *inventories.CARD, inventories.table(INVENTORIES))
+    quality.replace_between(copy, *of.CARD, of.table(measured))
     assert copy.read_text() == (MODELS / "README.md").read_text()
 
 
@@ -165,7 +159,7 @@ def test_inventories_are_where_a_chain_may_win():
 
 
 def test_the_models_are_what_the_project_promises():
-    sets = QUALITY["embedded"]["sets"]
+    sets = QUALITY["sets"]
     inside = sets["in_distribution"]
     assert 0.35 <= inside["single_sample"]["mean"] <= 0.55
     assert inside["most_common_wrong"]["mean"] >= 0.25, "voting alone must not be enough"
@@ -179,6 +173,5 @@ def test_the_models_are_what_the_project_promises():
 
 
 def test_the_writing_task_is_learned():
-    writing = QUALITY["inventory"]["sets"]["writing"]
+    writing = QUALITY["sets"]["writing"]
     assert writing["single_sample"]["low"] > 0.10, "of single samples that meet all constraints"
-    assert QUALITY["embedded"]["sets"]["writing"]["single_sample"]["high"] < 0.02, "as it was"

@@ -21,12 +21,12 @@ def test_the_shipped_models_and_small_open_ones_are_offered():
 
 def test_the_operator_names_others():
     offer = Offer.from_environment({"QALIGN_MODELS": "llama-3.1-8b, tulu-3-8b-rm"})
-    assert set(offer.models["lm"]) == {"embedded", "inventory", "llama-3.1-8b"}
+    assert set(offer.models["lm"]) == {"embedded", "llama-3.1-8b"}
     of_texts = {"mood", "plain", "length:12", "contains:sun", "none"}
-    shipped = {"embedded", "embedded-weak", "inventory"}
+    shipped = {"embedded", "embedded-weak"}
     assert set(offer.models["rm"]) == shipped | {"tulu-3-8b-rm"} | of_texts
     none = Offer.from_environment({"QALIGN_MODELS": ""})
-    assert set(none.models["lm"]) == {"embedded", "inventory"}
+    assert set(none.models["lm"]) == {"embedded"}
     assert offer.models["lm"]["llama-3.1-8b"].endswith(", gated, not yet run")
 
 

@@ -13,12 +13,13 @@ from jinja2 import Template
 from safetensors.torch import load_file, save_file
 from tiny_models import save
 
-from components.common.status import next_problem
-from qalign_core import cli, registry
+from components.session.links import from_query
+from components.session.offer import Offer
+from qalign_core import registry
 from qalign_core.errors import ModelLoadError
 from qalign_core.models import loading
 from qalign_core.rewards.texts import is_text_reward
-from qalign_core.run import Sampling
+from qalign_core.run import Limits, Sampling
 
 
 @pytest.fixture(scope="module")
@@ -71,16 +72,18 @@ def test_the_registry_names_the_embedded_models_and_says_what_was_not_run():
     assert lms["llama-3.2-1b"].gated
 
 
-def test_a_set_that_asks_for_models_of_its_own_has_them_unless_others_are_named():
-    for task in ("inventory", "writing"):
-        usual = registry.usual_models(task)
-        assert usual == {"lm": "inventory", "rm": "inventory"}
-        assert [next_problem(task, "")[k] for k in (3, 4)] == list(usual.values())
-        for words in (["evaluate", "--task", task], ["run", "--prompts", task]):
-            assert cli._given(cli._parser().parse_args(words)).items() >= usual.items()
-    named = cli._given(cli._parser().parse_args(["tune", "--task", "writing", "--lm", "embedded"]))
-    assert (named["lm"], named["rm"]) == ("embedded", "inventory")
-    assert registry.usual_models("long") == {}
+def test_a_former_name_of_a_model_opens_what_was_written_with_it():
+    lm, rm = registry.load_language_model("inventory"), registry.load_reward_model("inventory")
+    assert lm.id == rm.id == "embedded"
+    assert lm.engine is registry.load_language_model("embedded").engine, "loaded once"
+    both = "0.7*inventory + 0.3*contains:inventory"
+    assert registry.present_name("rm", both) == "0.7*embedded + 0.3*contains:inventory"
+    assert registry.present_name("lm", "of/nobody") == "of/nobody"
+    offer = Offer()
+    offer.check("inventory", both)
+    assert "inventory" not in offer.models["lm"] | offer.models["rm"]
+    run, notices = from_query({"lm": "inventory", "rm": both}, Limits(), offer)
+    assert (run.lm, run.rm, notices) == ("embedded", registry.present_name("rm", both), ())
 
 
 SHAPES = {

@@ -38,9 +38,8 @@ def main() -> None:
         shutil.rmtree(options.build, ignore_errors=True)
     started = time.monotonic()
     train(options.build, options.out, options.seed)
-    print(
-        f"done in {(time.monotonic() - started) / 60:.0f} minutes; measure: -m training.quality, .inventories"
-    )
+    minutes = (time.monotonic() - started) / 60
+    print(f"done in {minutes:.0f} minutes; measure: -m training.quality, -m training.inventories")
 
 
 def train(build: Path, out: Path, seed: int) -> None:

@@ -1,6 +1,6 @@
-"""Measure a pair of the shipped models on the problem sets: `python -m training.quality`.
+"""Measure the shipped models on the problem sets: `python -m training.quality`.
 
-Writes `assets/models/quality.json` and the pair's table of the card, which is made of it. Intervals
+Writes `assets/models/quality.json` and the table of the card, which is made of it. Intervals
 are 95 %, over problems (the problem is the unit: samples of one problem are not independent).
 """
 
@@ -29,13 +29,10 @@ SETS = ("in_distribution", "shifted", "long", "writing")
 SAMPLES = {"in_distribution": 64, "shifted": 16, "long": 16, "writing": 16}  # a problem
 SCORED = 16  # of the samples of a problem, those that the reward models rank
 MOVED = 4  # of the samples of a problem, those from which the chain's proposals are judged
-PAIRS = {  # folders of the models, by what they are called there
-    "embedded": {"lm": "lm", "rm": "rm", "rm-weak": "rm-weak"},
-    "inventory": {"lm": "inventory-lm", "rm": "inventory-rm"},
-}
 # Small enough for a test to measure again.
 SUBSET = {"problems": 40, "samples": 8}
-SUBSETS = {"embedded": SETS[:2], "inventory": SETS[3:]}
+SUBSETS = ("in_distribution", "shifted", "writing")
+CARD = ("<!-- quality -->\n", "<!-- /quality -->")
 
 
 def grader(task: dict) -> Callable[[str], int]:
@@ -46,10 +43,9 @@ def grader(task: dict) -> Callable[[str], int]:
     return lambda text: int(extract_number(text) == task["answer"])
 
 
-def measure(models: Path, tasks: list[dict], pair: str, *, samples: int, seed: int) -> dict:
+def measure(models: Path, tasks: list[dict], *, samples: int, seed: int) -> dict:
     """All figures of one problem set; the same seed gives the same ones on one machine."""
-    folders = {name: models / folder for name, folder in PAIRS[pair].items()}
-    model, tokenizer = load_language_model(folders["lm"]), load_tokenizer(folders["lm"])
+    model, tokenizer = load_language_model(models / "lm"), load_tokenizer(models / "lm")
     generator = torch.Generator().manual_seed(seed)
     eos = tokenizer.eos_token_id
     prompts = [
@@ -90,16 +86,15 @@ def measure(models: Path, tasks: list[dict], pair: str, *, samples: int, seed: i
     figures["same_proposal"] = statistics.mean(same)
 
     for name in ("rm", "rm-weak"):
-        if name in folders:
-            reward_model = load_reward_model(folders[name])
-            figures[name] = _pair_accuracy(reward_model, prompts, drawn, of_problem, grades)
+        reward_model = load_reward_model(models / name)
+        figures[name] = _pair_accuracy(reward_model, prompts, drawn, of_problem, grades)
     return figures
 
 
-def measure_subset(models: Path, tasks: list[dict], pair: str, *, seed: int) -> dict:
+def measure_subset(models: Path, tasks: list[dict], *, seed: int) -> dict:
     """The same figures on the first few problems."""
     few = tasks[: SUBSET["problems"]]
-    return measure(models, few, pair, samples=SUBSET["samples"], seed=seed)
+    return measure(models, few, samples=SUBSET["samples"], seed=seed)
 
 
 @torch.inference_mode()
@@ -149,12 +144,6 @@ def _progress(prompts: list) -> Callable[[int], None]:
     return report
 
 
-def write_card(card: Path, quality: dict) -> None:
-    """Put each pair's table, made of `quality`, between the card's two markers."""
-    for pair, measured in quality.items():
-        replace_between(card, f"<!-- {pair} -->\n", f"<!-- /{pair} -->", _table(measured))
-
-
 def replace_between(card: Path, begin: str, end: str, table: str) -> None:
     """Put a table between two markers of the card."""
     text = card.read_text(encoding="utf-8")
@@ -162,7 +151,9 @@ def replace_between(card: Path, begin: str, end: str, table: str) -> None:
     card.write_text(before + begin + table + end + after, encoding="utf-8")
 
 
-def _table(quality: dict) -> str:
+def table(quality: dict) -> str:
+    """The figures as the card shows them."""
+
     def percent(share: float) -> str:
         return f"{100 * share:.1f}"
 
@@ -172,7 +163,6 @@ def _table(quality: dict) -> str:
         return f"{percent(figure['mean'])} ({percent(figure['low'])}-{percent(figure['high'])})"
 
     sets = quality["sets"]
-    weak = all("rm-weak" in figures for figures in sets.values())
     rows: list[tuple[str, Callable[[dict], str]]] = [
         ("problems x samples", lambda f: f"{f['problems']} x {f['samples']}"),
         ("**one sample right**, %", lambda f: interval(f["single_sample"])),
@@ -182,7 +172,7 @@ def _table(quality: dict) -> str:
             lambda f: interval(f.get("most_common_wrong")),
         ),
         ("**RM pair accuracy**, %", lambda f: interval(f.get("rm"))),
-        *([("weak RM pair accuracy, %", lambda f: interval(f["rm-weak"]))] * weak),
+        ("weak RM pair accuracy, %", lambda f: interval(f["rm-weak"])),
         ("problems with a pair", lambda f: str(f.get("rm", {}).get("problems", ""))),
         ("RM's standard deviation within a problem", lambda f: f"{f['rm']['spread']:.2f}"),
         ("tokens a response", lambda f: f"{f['tokens']:.1f}"),
@@ -199,32 +189,29 @@ def _table(quality: dict) -> str:
 
 
 def main() -> None:
-    """Measure every set with one pair, write its part of quality.json and the card's table."""
+    """Measure every set, write quality.json and the card's table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--models", type=Path, default=ASSETS / "models")
     parser.add_argument("--tasks", type=Path, default=ASSETS / "tasks")
-    parser.add_argument("--pair", choices=PAIRS, default="embedded")
     parser.add_argument("--samples", type=int, help=f"a problem (default {SAMPLES})")
     parser.add_argument("--problems", type=int, help="the first so many of each set (default all)")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     path = options.models / "quality.json"
-    measured: dict = {"seed": options.seed, "sets": {}, "subset": {}}
-    quality: dict = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    quality[options.pair] = measured
+    quality: dict = {"seed": options.seed, "sets": {}, "subset": {}}
     for name in SETS:
         print(name)
         tasks = read_tasks(options.tasks, name)[: options.problems]
         samples = options.samples or SAMPLES[name]
-        drawn = {"pair": options.pair, "seed": options.seed}
-        measured["sets"][name] = measure(options.models, tasks, samples=samples, **drawn)
-        if name in SUBSETS[options.pair]:
-            measured["subset"][name] = measure_subset(options.models, tasks, **drawn)
+        seed = options.seed
+        quality["sets"][name] = measure(options.models, tasks, samples=samples, seed=seed)
+        if name in SUBSETS:
+            quality["subset"][name] = measure_subset(options.models, tasks, seed=seed)
         # after each set: an interrupted run is not lost
         path.write_text(json.dumps(quality, indent=1) + "\n", encoding="utf-8")
-    print(_table(measured))
+    print(table(quality))
     if (card := options.models / "README.md").exists():
-        write_card(card, quality)
+        replace_between(card, *CARD, table(quality))
 
 
 if __name__ == "__main__":
