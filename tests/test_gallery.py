@@ -18,9 +18,7 @@ from qalign_core.runs.trace import load_trace
 API = "document.querySelector('#watch-player .qp').qalign"
 ENTRIES = gallery()
 EMBEDDED = [
-    name
-    for name, entry in ENTRIES.items()
-    if load_trace(entry.path).header.lm in ("embedded", "inventory")
+    name for name, entry in ENTRIES.items() if load_trace(entry.path).header.lm == "embedded"
 ]
 WHOLE = "hacked"
 """The entry that is drawn again from its first step to its last."""
