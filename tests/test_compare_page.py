@@ -29,7 +29,7 @@ from qalign_core.analysis.comparisons import (
 )
 from qalign_core.analysis.curves import curves, paired
 from qalign_core.analysis.record import draws_of
-from qalign_core.export.words import percent, si
+from qalign_core.export.words import number, percent, si
 from qalign_core.run import Run
 from qalign_core.runs.generated import kind_of
 from qalign_core.runs.trace import load_trace, parse_trace
@@ -94,8 +94,8 @@ def test_the_rule_has_this_runs_numbers() -> None:
     lines = {outcome.method: rule(comparison, outcome) for outcome in found}
     assert f"of {found[0].n} states" in lines["qalign"].replace(",", "")
     best, second = sorted((s.reward for s in comparison.pool[: found[1].n]), reverse=True)[:2]
-    assert f"{best:.3g}" in lines["bon"]
-    assert f"{second:.3g}" in lines["bon"]
+    assert number(best) in lines["bon"]
+    assert number(second) in lines["bon"]
     share = dict(found[3].decision.shares)[found[3].decision.answer or ""]
     assert percent(share) in lines["wmv"]
 

@@ -137,7 +137,7 @@ HOSTILE = {
     "ids beyond all": (0, {"texts": [[10**6]]}),
     "ids below 0": (0, {"texts": [[-1]]}),
     "texts for ids": (0, {"texts": [["a"]]}),
-    "a text too long": (0, {"texts": [[7] * 193]}),
+    "a text too long": (0, {"texts": [[7] * 257]}),
     "too many texts": (0, {"texts": [IDS[0]] * (MAX_TEXTS + 1)}),
     "all tokens": (0, {"top": 500}),
     "a cut behind the end": (1, {"cut": len(IDS[0])}),

@@ -150,10 +150,10 @@ function verdict({ chain, step, t }, q) {
   const head = h("b.word", icon(step.accepted ? "yes" : "no"), word);
   const counted = h("b", `counted again, ×${visitsAt(chain, t)}`);
   if (!step.accepted) {
-    const why = step.sharp < Math.log(q.lengths) ? "the model finds it so much less likely"
-      : "it is so much longer";
+    const why = step.sharp < Math.log(q.lengths) ? "the model finds it less likely"
+      : "it is longer";
     return [head, "The old text is ", counted, ".", h("p.small", q.difference > 0
-      ? `Rejected, though better: ${why} that its chance was small.`
+      ? `Rejected, though better: ${why}, and that lowers its chance.`
       : "A text that is hard to beat stays for many steps, and so gets more votes.")];
   }
   if (!step.changed) return [head, "It is the same text, ", counted, "."];
