@@ -659,7 +659,7 @@ async def _train_rm(options: argparse.Namespace) -> None:
     await _fill(options, models, run, loaded, bar, options.out / SAMPLES)
     if options.only_draw:
         return
-    unload(models.lm.id)  # its memory is the trainer's now
+    unload(models[0].id)  # its memory is the trainer's now
     report = await learn(
         loaded.problems,
         options.out,
