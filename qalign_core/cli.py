@@ -860,15 +860,18 @@ def _print_beta(tuned: Tuned) -> None:
 
 def _print_alphas(tried: Sequence[Sharpness]) -> Cost:
     """A line a sharpness, and the one that is right most often; the tokens spent on all."""
+    right = {each.alpha: each.right for each in tried if each.right}
     for each in tried:
         beta = f"beta {each.tuned.beta:.3g}, " if each.tuned else ""
-        print(f"alpha {each.alpha:g}: {beta}right {_percent(each.right, '.1f')}")
-    best = max(tried, key=lambda each: each.right.value)  # the least sharp among equals
-    others = [each for each in tried if each is not best]
-    for each in others:
-        gap = _percent(difference(best.right, each.right), "+.1f")
-        print(f"alpha {best.alpha:g} - alpha {each.alpha:g}: {gap} points, paired")
-    print(f"best: alpha {best.alpha:g}")
+        said = f"right {_percent(each.right, '.1f')}" if each.right else "no beta accepts enough"
+        print(f"alpha {each.alpha:g}: {beta}{said}")
+    if right:
+        best = max(right, key=lambda alpha: right[alpha].value)  # the least sharp among equals
+        for alpha in right:
+            if alpha != best:
+                gap = _percent(difference(right[best], right[alpha]), "+.1f")
+                print(f"alpha {best:g} - alpha {alpha:g}: {gap} points, paired")
+        print(f"best: alpha {best:g}")
     return sum((each.cost for each in tried), Cost())
 
 

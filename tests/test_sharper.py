@@ -408,6 +408,16 @@ async def test_each_sharpness_is_tried_at_its_own_beta_by_the_vote_of_further_ch
             assert each.right.each[place] == (won == problem.right)
 
 
+async def test_a_sharpness_at_which_no_beta_accepts_enough_is_told_and_the_others_are_tried():
+    with pytest.raises(InvalidSetting, match=r"no beta accepts 0.5 of .* at sharpness 12"):
+        await tune_beta(LM, RM, ["x", "y"], alpha=12.0, steps=48)
+    plain, sharp = await tune_alpha(LM, RM, KNOWN, [1, 12], steps=48)
+    assert plain.tuned is not None
+    assert plain.right is not None
+    assert sharp.right is None
+    assert sharp.cost.generated > 0, "what was spent on finding out"
+
+
 async def test_a_sharpness_is_not_tried_without_right_answers_or_below_one():
     with pytest.raises(InvalidSetting, match="needs problems with right answers"):
         await tune_alpha(LM, RM, [Known("x", None)], [1, 2])

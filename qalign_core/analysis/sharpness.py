@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from qalign_core.analysis.curves import Point, curves
-from qalign_core.analysis.tuning import Tuned, tune_beta, walk
+from qalign_core.analysis.tuning import NoBeta, Tuned, tune_beta, walk
 from qalign_core.errors import InvalidSetting
 from qalign_core.protocols import AnswerExtractor, LanguageModel, RewardModel
 from qalign_core.run import check_alpha, check_beta, check_count
@@ -42,13 +42,14 @@ class Sharpness:
     Attributes:
         alpha: power of the LM's probability in the target.
         tuned: the beta that goes with it; None without a reward, where beta plays no role.
-        right: how often the vote of a chain's states is right, with its 95 % band over problems.
+        right: how often the vote of a chain's states is right, with its 95 % band over problems;
+            None if no beta reaches the target there.
         cost: tokens spent, those for its beta too.
     """
 
     alpha: float
     tuned: Tuned | None
-    right: Point
+    right: Point | None
     cost: Cost
 
 
@@ -82,7 +83,8 @@ async def tune_alpha(
         What came of each alpha, from the smallest on.
 
     Raises:
-        InvalidSetting, InvalidPrompt, ModelContractError, InvalidReward: as `tune_beta`.
+        InvalidSetting, InvalidPrompt, ModelContractError, InvalidReward: as `tune_beta`, but that
+            a sharpness without a beta is an outcome here.
     """
     if not problems or not alphas:
         raise InvalidSetting("tuning alpha needs a problem and an alpha at least; give some")
@@ -100,8 +102,12 @@ async def tune_alpha(
                              burn_in=steps // 4, extractor=problems[0].extractor)  # fmt: skip
         tuned = None
         if header.rewarded:
-            tuned = await tune_beta(lm, rm, prompts, target=target, start=start, alpha=alpha,
-                                    steps=steps, rounds=rounds, seed=seed)  # fmt: skip
+            try:
+                tuned = await tune_beta(lm, rm, prompts, target=target, start=start, alpha=alpha,
+                                        steps=steps, rounds=rounds, seed=seed)  # fmt: skip
+            except NoBeta as failed:
+                tried.append(Sharpness(alpha, None, None, failed.cost))
+                continue
             header = replace(header, beta=tuned.beta)
         draws, spent = await walk(lm, rm, prompts, readers, header=header, seed=seed + rounds)
         (right,) = curves(draws, budget="samples", ns=[steps + 1])

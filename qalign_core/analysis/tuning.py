@@ -105,6 +105,22 @@ MIN_EFFECTIVE = 0.2
 """Share of the states that must effectively count for an acceptance at another beta."""
 
 
+FLAT = 1e12
+"""A beta at which the reward counts for nothing."""
+
+
+class NoBeta(InvalidSetting):
+    """No beta reaches the target: the sharpness (or the length) alone rejects too many.
+
+    Attributes:
+        cost: tokens spent on finding out.
+    """
+
+    def __init__(self, message: str, cost: Cost) -> None:
+        super().__init__(message)
+        self.cost = cost
+
+
 @dataclass(frozen=True, slots=True)
 class Tuned:
     """The beta for a target acceptance over proposals that differ from the state.
@@ -160,8 +176,9 @@ async def tune_beta(
         n_bootstrap: resamples for the band.
 
     Raises:
-        InvalidSetting: settings out of range; or no beta reaches the target: no proposal differs
-            from its state, rewards are all equal, or the last round was still too far away.
+        InvalidSetting: settings out of range; or no beta was found: no proposal differs from its
+            state, rewards are all equal, or the last round was still too far away.
+        NoBeta: where the reward hardly counts fewer are accepted than `target`.
         InvalidPrompt, ModelContractError, InvalidReward: from the models.
     """
     prompts = [prompts] if isinstance(prompts, str) else list(prompts)
@@ -183,6 +200,14 @@ async def tune_beta(
         found = beta_for(proposals, target, n_bootstrap=n_bootstrap, seed=seed)
         if found.reached and (found.low <= beta <= found.high or len(tried) == rounds):
             break
+        flat = None if found.reached else proposals.acceptance(FLAT)
+        if flat is not None and flat < target:
+            raise NoBeta(
+                f"no beta accepts {target:g} of the changed proposals at sharpness {alpha:g}: "
+                f"where the reward hardly counts {flat:.2g} of them are; take a lower target"
+                + (" or sharpness" if alpha > 1 else ""),
+                cost,
+            )
         if len(tried) == rounds:
             raise InvalidSetting(
                 f"after {rounds} rounds no beta was found at which {target:g} of the changed "
