@@ -438,13 +438,18 @@ class Measured:
     """Of a problem set, the share that each method gets right."""
 
     def __init__(self, place: Place) -> None:
-        self._points = summarise(FOLDER / f"{place.set}.zip").points
+        self._set = summarise(FOLDER / f"{place.set}.zip")
 
     def _of(self, method: str) -> list[Point]:
-        return sorted((p for p in self._points if p.method == method), key=lambda p: p.n)
+        mine = [p for p in self._set.points if p.method == method and p.n <= self.budget()]
+        return sorted(mine, key=lambda p: p.n)
+
+    def budget(self) -> int:
+        """Samples of the largest budget that every method has spent."""
+        return self._set.level
 
     def right(self, method: str) -> Share:
-        """At the largest budget."""
+        """At the largest budget that every method has spent."""
         return Share(self._of(method)[-1].value)
 
     def at_first(self, method: str) -> Share:
