@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,21 @@ _left_out: Counter[str] = Counter()
 
 COST = {"browser": 4.0, "slow": 0.5}
 """Seconds of processor that a test with this mark takes, roughly."""
+
+
+FIRST_OF_ALL = (
+    ("transformers.generation.utils", "app"),
+    ("pandas", "scipy.stats", "sympy", "sklearn.linear_model", "rouge_score.rouge_scorer"),
+)
+"""What each of two processes imports first: in a fresh environment that compiles it."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Have each library compiled by one process: in one order both would compile each at once."""
+    if hasattr(config, "workerinput"):
+        number = int(config.workerinput["workerid"].removeprefix("gw"))
+        for name in FIRST_OF_ALL[number % len(FIRST_OF_ALL)]:
+            import_module(name)
 
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` looks at the marks
