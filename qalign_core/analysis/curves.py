@@ -225,18 +225,20 @@ class _Problem:
         reward = self.chain_reward[kept].T.reshape(1, -1)
         return reward, self.chain_answer[kept].T.reshape(1, -1), np.zeros_like(reward)
 
-    def won(self, method: Method, seen: _Seen) -> Array:
-        """The answers decided on, by number, from draws [k, n], shape [k]."""
+    def decided(self, method: Method, seen: _Seen) -> tuple[Array, Array]:
+        """The answers decided on, by number, and the mean rewards under the weights, shape [k]."""
         reward, answer, _ = seen
+        weights = self._weights(method, seen)
         if method == "bon":
-            return np.asarray(answer[np.arange(len(answer)), reward.argmax(axis=1)])
-        return np.asarray(self.decide(answer, self._weights(method, seen), reward))
+            won = np.asarray(answer[np.arange(len(answer)), reward.argmax(axis=1)])
+        else:
+            won = self.decide(answer, weights, reward)
+        return won, (weights * reward).sum(axis=1)
 
     def row(self, method: Method, seen: _Seen, outer: int, cost: _Price, final: int = -1) -> _Row:
         """Decide `outer` times some resamples, draws in [k, n]."""
-        values = self._value(self.won(method, seen), final)
-        rewards = (self._weights(method, seen) * seen[0]).sum(axis=1)
-        means = values.reshape(outer, -1).mean(axis=1)
+        won, rewards = self.decided(method, seen)
+        means = self._value(won, final).reshape(outer, -1).mean(axis=1)
         return _Row(means, float(rewards.mean()), *cost)
 
     def _weights(self, method: Method, seen: _Seen) -> Array:
@@ -403,7 +405,8 @@ def _resampled_rows(
     """A single prompt's rows at each cut, by its place among the cuts."""
     measure, record = problem.draws.measure, problem.record
     final = {
-        method: int(problem.won(method, problem.first(method, cuts[-1]))[0]) for method in METHODS
+        method: int(problem.decided(method, problem.first(method, cuts[-1]))[0][0])
+        for method in METHODS
     }
     for place, cut in enumerate(cuts):
         n_chains, length = record.n_chains, cut.t + 1 - min(problem.draws.header.burn_in, cut.t)
@@ -422,7 +425,7 @@ def _resampled_rows(
             else:
                 seen, cost = _take(problem.pool, pool), of_pool
             row = problem.row(method, seen, outer, cost, final[method])
-            said = int(problem.won(method, first)[0])
+            said = int(problem.decided(method, first)[0][0])
             row.answer = str(record.answers[said]) if said >= 0 else None
             row.correct = bool(record.is_right(np.array(said))) if measure == "right" else None
             yield method, place, row

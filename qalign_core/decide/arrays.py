@@ -30,11 +30,14 @@ def vote(answer: Array, weight: Array, reward: Array, n_answers: int) -> Array:
         answer, weight, reward: of the voters, shape [k, n].
         n_answers: how many answers there are.
     """
-    rows, place = np.arange(len(answer))[:, None], answer + 1
+    rows, width = np.arange(len(answer)), n_answers + 1
+    cell = answer + (1 + width * rows[:, None])  # of the sums: each row's abstentions come first
+    votes, rewards = (
+        np.bincount(cell.ravel(), values.ravel(), len(rows) * width) for values in (weight, reward)
+    )
+    votes[::width] = -1.0
     # each voter has the numbers of their answer, so that the first of them stands for it
-    votes = np.where(answer < 0, -1.0, _totals(answer, weight, n_answers)[rows, place])
-    rewards = _totals(answer, reward, n_answers)[rows, place]
-    return np.asarray(answer[rows[:, 0], winner(votes, rewards)])
+    return np.asarray(answer[rows, winner(votes[cell], rewards[cell])])
 
 
 def least_risk(answer: Array, weight: Array, reward: Array, utility: Array) -> Array:
@@ -64,9 +67,10 @@ def _totals(answer: Array, values: Array, n_answers: int) -> Array:
 
 def winner(*keys: Array) -> Array:
     """The place of each row's largest value; ties break by the next key, then by place."""
-    tied = np.ones(keys[0].shape, dtype=bool)
+    tied: Array | None = None
     for key in keys:
-        values = np.where(tied, key, -np.inf)
+        values = key if tied is None else np.where(tied, key, -np.inf)
         best = values.max(axis=-1, keepdims=True)
         tied = values >= best - ROUNDING * np.abs(best)
+    assert tied is not None, "there is a key"
     return np.asarray(tied.argmax(axis=-1))
