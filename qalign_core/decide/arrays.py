@@ -4,6 +4,8 @@ A draw is the number of its answer, -1 for none; for open-ended prompts the "ans
 distinct texts, and minimum Bayes risk takes the place of the vote.
 """
 
+from typing import Literal
+
 import numpy as np
 
 from qalign_core.types import Array
@@ -30,14 +32,11 @@ def vote(answer: Array, weight: Array, reward: Array, n_answers: int) -> Array:
         answer, weight, reward: of the voters, shape [k, n].
         n_answers: how many answers there are.
     """
-    rows, width = np.arange(len(answer)), n_answers + 1
-    cell = answer + (1 + width * rows[:, None])  # of the sums: each row's abstentions come first
-    votes, rewards = (
-        np.bincount(cell.ravel(), values.ravel(), len(rows) * width) for values in (weight, reward)
-    )
-    votes[::width] = -1.0
+    cell, (votes, rewards) = _totals(answer, n_answers, weight, reward)
+    votes[:, 0] = -1.0
     # each voter has the numbers of their answer, so that the first of them stands for it
-    return np.asarray(answer[rows, winner(votes[cell], rewards[cell])])
+    won = winner(votes.ravel()[cell], rewards.ravel()[cell])
+    return np.asarray(answer[np.arange(len(answer)), won])
 
 
 def least_risk(answer: Array, weight: Array, reward: Array, utility: Array) -> Array:
@@ -48,29 +47,30 @@ def least_risk(answer: Array, weight: Array, reward: Array, utility: Array) -> A
         utility: `u(y, y')` of all pairs of texts, shape [texts, texts].
     """
     n_texts = len(utility)
-    drawn, weights, rewards = (
-        _totals(answer, values, n_texts)[:, 1:] for values in (np.ones_like(weight), weight, reward)
-    )
+    _, (drawn, weights, rewards) = _totals(answer, n_texts, np.ones_like(weight), weight, reward)
+    drawn, weights, rewards = drawn[:, 1:], weights[:, 1:], rewards[:, 1:]
     expected = np.where(drawn > 0, weights @ utility.T, -np.inf)
     own = np.full(expected.shape, -np.inf)
     np.maximum.at(own, (np.arange(len(answer))[:, None], answer), reward)
     return winner(expected, rewards @ utility.T, own)
 
 
-def _totals(answer: Array, values: Array, n_answers: int) -> Array:
-    """The sum of the values of each answer, shape [k, 1 + answers]: of the abstentions first."""
-    k = len(answer)
-    cell = answer + 1 + (n_answers + 1) * np.arange(k)[:, None]
-    sums = np.bincount(cell.ravel(), values.ravel(), minlength=k * (n_answers + 1))
-    return sums.reshape(k, n_answers + 1)
+def _totals(answer: Array, n_answers: int, *values: Array) -> tuple[Array, list[Array]]:
+    """The sums of each of some values by answer, shape [k, 1 + answers]: of the abstentions first.
+
+    Before them the cell of each draw's answer in such a table, read row by row, shape [k, n].
+    """
+    k, width = len(answer), n_answers + 1
+    cell = answer + (1 + width * np.arange(k)[:, None])
+    sums = [np.bincount(cell.ravel(), each.ravel(), k * width).reshape(k, width) for each in values]
+    return cell, sums
 
 
 def winner(*keys: Array) -> Array:
     """The place of each row's largest value; ties break by the next key, then by place."""
-    tied: Array | None = None
+    tied: Array | Literal[True] = True
     for key in keys:
-        values = key if tied is None else np.where(tied, key, -np.inf)
+        values = key if tied is True else np.where(tied, key, -np.inf)
         best = values.max(axis=-1, keepdims=True)
         tied = values >= best - ROUNDING * np.abs(best)
-    assert tied is not None, "there is a key"
-    return np.asarray(tied.argmax(axis=-1))
+    return np.asarray(np.argmax(tied, axis=-1))
