@@ -68,7 +68,7 @@ lint: $(VENV)/.dev
 	$(BIN)/mypy
 
 models: $(VENV)/.dev
-	$(BIN)/python -m training
+	$(BIN)/python -m qalign_study.train.embedded
 
 clean:
 	rm -rf $(VENV) build node_modules
@@ -78,10 +78,12 @@ $(VENV)/bin/python:
 
 $(VENV)/.app: requirements.txt | $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
 	touch $@
 
 $(VENV)/.dev: requirements.txt requirements-dev.txt | $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -r requirements-dev.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
 	touch $@ $(VENV)/.app
 
 node_modules/.ready: package.json package-lock.json .npmrc

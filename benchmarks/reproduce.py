@@ -22,13 +22,13 @@ from pathlib import Path
 import numpy as np
 from tqdm import tqdm
 
-from qalign_core.analysis.curves import curves
-from qalign_core.analysis.record import Record
-from qalign_core.cli import problem_file
 from qalign_core.registry import load_language_model, load_reward_model
-from qalign_core.runs.folder import results_in, run_set
-from qalign_core.runs.problem_sets import load_problems
-from qalign_core.runs.results import Results, unpack
+from qalign_study.commands.cli import problem_file
+from qalign_study.measure.curves import curves
+from qalign_study.measure.record import Record
+from qalign_study.measure.results import Results, results_in, unpack
+from qalign_study.sets.folder import run_set
+from qalign_study.sets.problem_sets import load_problems
 
 SHIPPED = Path(__file__).resolve().parent.parent / "assets" / "results" / "in_distribution.zip"
 

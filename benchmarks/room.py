@@ -25,7 +25,7 @@ from typing import Any
 import httpx
 
 from benchmarks.users import Server
-from qalign_core.runs.problem_sets import load_problems
+from qalign_study.sets.problem_sets import load_problems
 
 LESSON = "one-step"
 LOOK = 0.02

@@ -28,11 +28,11 @@ from components.lab.page import ANCHORS
 from components.results.page import results_files
 from qalign_core import collect
 from qalign_core.assets import ASSETS
+from qalign_core.record.runner import record
 from qalign_core.rewards.functions import FunctionReward
 from qalign_core.run import Run
-from qalign_core.runs.generated import generate_writing_task
-from qalign_core.runs.runner import record
 from qalign_core.types import Response
+from qalign_study.sets.generated import generate_writing_task
 
 SIZES = ((1280, 800), (1440, 900), (1920, 1080), (390, 844))
 WHOLE = (1280, 390)

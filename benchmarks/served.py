@@ -23,8 +23,8 @@ from tokenizers import Tokenizer
 from qalign_core.assets import ASSETS
 from qalign_core.registry import load_language_model, load_reward_model
 from qalign_core.run import Run
-from qalign_core.runs.folder import run_set
-from qalign_core.runs.problem_sets import Problem
+from qalign_study.sets.folder import run_set
+from qalign_study.sets.problem_sets import Problem
 
 LM = ASSETS / "models" / "lm"
 EOS = 2

@@ -29,7 +29,7 @@ from typing import Any
 
 import httpx
 
-from qalign_core.runs.problem_sets import load_problems
+from qalign_study.sets.problem_sets import load_problems
 
 ROOT = Path(__file__).resolve().parent.parent
 STEPS = 128

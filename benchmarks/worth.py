@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterator
 
 from qalign_core.assets import ASSETS
-from qalign_core.exact.decisions import Found, Situation, explore
+from qalign_study.exact.decisions import Found, Situation, explore
 
 PATH = ASSETS / "lab" / "worth.json"
 DECISIONS, MOST, PROBLEMS, SEED = 12, 256, 1000, 1

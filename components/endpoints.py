@@ -15,9 +15,9 @@ import gradio as gr
 from components.compare.page import Shown, compared
 from components.session.drawing import draw_run
 from components.session.runs import Runs, Work
-from qalign_core.analysis.comparisons import full_cut, outcomes
 from qalign_core.errors import InvalidSetting
 from qalign_core.run import Limits, Run
+from qalign_study.measure.comparisons import full_cut, outcomes
 
 ENDPOINTS = ("run_chain", "compare")
 

@@ -30,14 +30,14 @@ from qalign_core import (
     majority_vote,
     sample_iid,
 )
-from qalign_core.analysis.diagnostics import acceptance, agreement, ess
 from qalign_core.decide.answers.extraction import extract_number
-from qalign_core.exact.mistakes import MISTAKES, broken
-from qalign_core.exact.world import preset
-from qalign_core.exact.wrong_reward import Example, outcomes
+from qalign_core.record.runner import record
+from qalign_core.record.trace import parse_trace
 from qalign_core.run import Run
-from qalign_core.runs.runner import record
-from qalign_core.runs.trace import parse_trace
+from qalign_study.exact.mistakes import MISTAKES, broken
+from qalign_study.exact.world import preset
+from qalign_study.exact.wrong_reward import Example, outcomes
+from qalign_study.measure.diagnostics import acceptance, agreement, ess
 
 PROMPT = "Leo has 9 ribbons. He buys 3 boxes of 4 ribbons each. How many ribbons does Leo have now?"
 RIGHT = "21"

@@ -13,12 +13,12 @@ from qalign_core.decide.rules import (
     minimum_bayes_risk,
     weighted_majority_vote,
 )
-from qalign_core.export.page import framed
 from qalign_core.models.enumerable import EnumerableLM
 from qalign_core.protocols import LanguageModel, RewardModel
+from qalign_core.record.player import framed
+from qalign_core.record.trace import load_trace, save_trace
 from qalign_core.registry import load_language_model, load_reward_model
 from qalign_core.run import Sampling
-from qalign_core.runs.trace import load_trace, save_trace
 from qalign_core.types import (
     Cost,
     Decision,

@@ -19,9 +19,9 @@ from toys import PROMPT, ToyLM, ToyRM
 import app
 from components.session.links import linked
 from components.session.runs import Runs
-from qalign_core.cli import main
+from qalign_core.record.trace import parse_trace, read_trace
 from qalign_core.run import Limits, Run
-from qalign_core.runs.trace import parse_trace, read_trace
+from qalign_study.commands.cli import main
 
 
 def said(*arguments: str) -> tuple[int | str | None, str]:

@@ -16,8 +16,8 @@ from typing import Any
 from toys import ANSWER, PROMPT, ToyLM, ToyRM
 
 from qalign_core.run import Run
-from qalign_core.runs.folder import Progress, run_set
-from qalign_core.runs.problem_sets import Problem
+from qalign_study.sets.folder import Progress, run_set
+from qalign_study.sets.problem_sets import Problem
 
 PROBLEMS = [
     Problem("with an answer", PROMPT, ANSWER, "number"),

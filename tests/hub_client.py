@@ -8,8 +8,8 @@ import json
 import sys
 from unittest.mock import patch
 
-from qalign_core.cli import main
 from qalign_core.models import loading
+from qalign_study.commands.cli import main
 
 
 def run(arguments: list[str], memory: int) -> dict[str, object]:

@@ -32,9 +32,9 @@ from components.watch.page import recorded_run
 from qalign_core import collect, run_chain
 from qalign_core.assets import ASSETS
 from qalign_core.errors import QAlignError
-from qalign_core.export.words import COUNTED
+from qalign_core.record.trace import parse_trace
 from qalign_core.run import Limits, Run
-from qalign_core.runs.trace import parse_trace
+from qalign_study.sheet.words import COUNTED
 
 pytestmark = pytest.mark.slow
 

@@ -12,11 +12,11 @@ from components.session.drawing import draw_run
 from components.session.offer import Offer
 from components.session.runs import Runs
 from qalign_core import registry
-from qalign_core.cli import main
 from qalign_core.models import loading
+from qalign_core.record.trace import load_trace
 from qalign_core.registry import Entry
 from qalign_core.run import Limits, Run
-from qalign_core.runs.trace import load_trace
+from qalign_study.commands.cli import main
 
 pytestmark = pytest.mark.slow
 

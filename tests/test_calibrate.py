@@ -6,11 +6,11 @@ from finite import TableReward, correlated_reward, letters
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qalign_core.analysis.mixture import Mixture, best_of_n_as_alignment, fit_mixture, tilt
-from qalign_core.analysis.tuning import Proposals, beta_for, kl_from_base, propose, tune_beta
 from qalign_core.chain.chain import run_chain
 from qalign_core.errors import InvalidReward, InvalidSetting
-from qalign_core.exact.law import exact_chain
+from qalign_study.exact.law import exact_chain
+from qalign_study.measure.mixture import Mixture, best_of_n_as_alignment, fit_mixture, tilt
+from qalign_study.measure.tuning import Proposals, beta_for, kl_from_base, propose, tune_beta
 
 NORMAL = Mixture((1.0,), (0.0,), (1.0,))
 BIMODAL = Mixture((0.6, 0.4), (-4.0, 3.0), (2.5, 1.0))

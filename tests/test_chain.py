@@ -26,7 +26,7 @@ from qalign_core import (
 )
 from qalign_core.chain.kernel import accepts, log_acceptances
 from qalign_core.errors import InvalidPrompt, InvalidReward, InvalidSetting, ModelContractError
-from qalign_core.exact.law import exact_chain, total_variation
+from qalign_study.exact.law import exact_chain, total_variation
 
 LM, RM = letters(), TableReward()
 

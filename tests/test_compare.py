@@ -12,7 +12,13 @@ from finite import TableReward, letters
 from toys import ANSWER, PROMPT, ToyLM, ToyRM
 
 from qalign_core import collect
-from qalign_core.analysis.comparisons import (
+from qalign_core.decide.rules import majority_vote, weighted_majority_vote
+from qalign_core.errors import InvalidSetting
+from qalign_core.record.runner import TOLERANCE, record
+from qalign_core.record.trace import parse_trace, trace_lines
+from qalign_core.run import Run
+from qalign_core.types import Cost, Response, ScoredResponse, Trace, TraceHeader
+from qalign_study.measure.comparisons import (
     METHODS,
     Comparison,
     Cut,
@@ -21,15 +27,9 @@ from qalign_core.analysis.comparisons import (
     outcomes,
     recycled,
 )
-from qalign_core.analysis.curves import curves
-from qalign_core.analysis.record import draws_of
-from qalign_core.decide.rules import majority_vote, weighted_majority_vote
-from qalign_core.errors import InvalidSetting
-from qalign_core.run import Run
-from qalign_core.runs.report import COLUMNS, to_csv
-from qalign_core.runs.runner import TOLERANCE, record
-from qalign_core.runs.trace import parse_trace, trace_lines
-from qalign_core.types import Cost, Response, ScoredResponse, Trace, TraceHeader
+from qalign_study.measure.curves import curves
+from qalign_study.measure.record import draws_of
+from qalign_study.measure.report import COLUMNS, to_csv
 
 HOSTILE = '=1+1</script><img src=x onerror="alert(1)">${alert(2)}'
 

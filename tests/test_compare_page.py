@@ -19,7 +19,10 @@ from components.compare.page import RECORDED, Shown, link_of
 from components.compare.view import conclusion, level_line, ranking, rule, view
 from components.session.runs import Feed
 from components.watch.page import RECORDED as WATCHED
-from qalign_core.analysis.comparisons import (
+from qalign_core.record.trace import load_trace, parse_trace
+from qalign_core.run import Run
+from qalign_core.types import Cost, Response, ScoredResponse
+from qalign_study.measure.comparisons import (
     METHODS,
     Comparison,
     full_cut,
@@ -27,13 +30,10 @@ from qalign_core.analysis.comparisons import (
     outcomes,
     recycled,
 )
-from qalign_core.analysis.curves import curves, paired
-from qalign_core.analysis.record import draws_of
-from qalign_core.export.words import number, percent, si
-from qalign_core.run import Run
-from qalign_core.runs.generated import kind_of
-from qalign_core.runs.trace import load_trace, parse_trace
-from qalign_core.types import Cost, Response, ScoredResponse
+from qalign_study.measure.curves import curves, paired
+from qalign_study.measure.record import draws_of
+from qalign_study.sets.generated import kind_of
+from qalign_study.sheet.words import number, percent, si
 
 Visit = Callable[..., Awaitable[Any]]
 HOSTILE = '</script><img src=x onerror="document.title=1">${document.title=2}{{3}}'

@@ -24,8 +24,8 @@ from qalign_core.decide.rules import (
     weighted_majority_vote,
 )
 from qalign_core.errors import InvalidReward, InvalidSetting
-from qalign_core.exact.law import exact_chain
 from qalign_core.types import Response, ScoredResponse, Step
+from qalign_study.exact.law import exact_chain
 
 
 def sample(text, reward=0.0):

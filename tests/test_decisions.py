@@ -13,12 +13,10 @@ import pytest
 from scipy import stats
 
 from benchmarks import worth
-from qalign_core.analysis.comparisons import METHODS
-from qalign_core.analysis.near_misses import near_misses
-from qalign_core.analysis.record import Record
 from qalign_core.errors import InvalidSetting
-from qalign_core.exact import decisions
-from qalign_core.exact.decisions import (
+from qalign_core.models.enumerable import EnumerableLM
+from qalign_study.exact import decisions
+from qalign_study.exact.decisions import (
     Problems,
     Situation,
     budgets,
@@ -27,8 +25,10 @@ from qalign_core.exact.decisions import (
     move_cost,
     walk,
 )
-from qalign_core.exact.law import exact_chain
-from qalign_core.models.enumerable import EnumerableLM
+from qalign_study.exact.law import exact_chain
+from qalign_study.measure.comparisons import METHODS
+from qalign_study.measure.near_misses import near_misses
+from qalign_study.measure.record import Record
 
 Z = 4.5
 """Standard errors that a right simulation stays within: a false alarm in 150,000 numbers."""

@@ -6,7 +6,9 @@ from finite import TableReward, letters
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qalign_core.analysis.diagnostics import (
+from qalign_core.chain.chain import run_chain
+from qalign_core.errors import InvalidSetting
+from qalign_study.measure.diagnostics import (
     MIN_STATES,
     Rate,
     acceptance,
@@ -18,8 +20,6 @@ from qalign_core.analysis.diagnostics import (
     rhat_limit,
     split_rhat,
 )
-from qalign_core.chain.chain import run_chain
-from qalign_core.errors import InvalidSetting
 
 
 def autoregressive(rho, n, seed, mean=0.0):

@@ -14,11 +14,11 @@ from browser import ROOT
 
 from components.common.style import COLOURS, DASHES, SYMBOLS, log_axis
 from components.lab.page import SECTIONS
-from qalign_core.analysis.comparisons import METHODS
-from qalign_core.export import dictionary
-from qalign_core.export.dictionary import Idea, colours, ideas
-from qalign_core.export.words import MOST_TICKS, NAMES, OPEN_NAMES, tick_text
+from qalign_core.record import dictionary
+from qalign_core.record.dictionary import Idea, colours, ideas
 from qalign_core.registry import entries
+from qalign_study.measure.comparisons import METHODS
+from qalign_study.sheet.words import MOST_TICKS, NAMES, OPEN_NAMES, tick_text
 
 GROUNDS = (("#ffffff", "#f6f7f9"), ("#171e2a", "#0f141d"))
 """Cards and pages, light and dark."""

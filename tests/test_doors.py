@@ -22,9 +22,9 @@ from components.session.drawing import draw_run
 from components.session.links import from_query
 from components.session.offer import Offer
 from components.session.runs import Feed, Runs
-from qalign_core.cli import main
 from qalign_core.errors import InvalidSetting, QAlignError
 from qalign_core.run import Limits, Run
+from qalign_study.commands.cli import main
 
 pytestmark = pytest.mark.slow
 

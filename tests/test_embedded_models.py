@@ -12,9 +12,9 @@ from transformers import (
     GenerationConfig,
 )
 
-from training import inventories, quality
-from training.export import load_language_model, load_reward_model
-from training.tasks import held_out_inventories, read_tasks
+from qalign_study.train.embedded import inventories, quality
+from qalign_study.train.embedded.export import load_language_model, load_reward_model
+from qalign_study.train.embedded.tasks import held_out_inventories, read_tasks
 
 ASSETS = Path(__file__).parent.parent / "assets"
 MODELS = ASSETS / "models"

@@ -12,12 +12,12 @@ import pytest
 from browser import ROOT
 from traces import HOSTILE, hostile_trace, toy_trace
 
-from qalign_core.cli import _parser, _run_of, main
 from qalign_core.errors import InvalidTrace
-from qalign_core.export.command import command_of
-from qalign_core.export.page import as_data, page, page_around
+from qalign_core.record.command import command_of
+from qalign_core.record.player import as_data, page, page_around
+from qalign_core.record.trace import parse_trace
 from qalign_core.run import Run, Sampling
-from qalign_core.runs.trace import parse_trace
+from qalign_study.commands.cli import _parser, _run_of, main
 
 API = "document.querySelector('.qp').qalign"
 PLAYING = ".qp[data-t]:not([data-t='0'])"

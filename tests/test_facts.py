@@ -9,8 +9,8 @@ import pytest
 
 from components.common.trust import ROUGH, trust
 from components.watch.diagnostics import FEW, beta_facts, diagnose, rank_histograms
-from qalign_core.analysis.diagnostics import ess, mcse, split_rhat
-from qalign_core.analysis.mixture import best_of_n_as_alignment, fit_mixture
+from qalign_study.measure.diagnostics import ess, mcse, split_rhat
+from qalign_study.measure.mixture import best_of_n_as_alignment, fit_mixture
 
 
 def chains(n=2, length=200, seed=0):

@@ -10,7 +10,7 @@ from components.common.new_problem import KINDS, new_problem
 from qalign_core.assets import ASSETS
 from qalign_core.models.familiar import tokens_per_character
 from qalign_core.registry import entries, is_foreign
-from qalign_core.runs.problem_sets import load_problems
+from qalign_study.sets.problem_sets import load_problems
 
 SETS = ("in_distribution", "shifted", "long", "writing")
 FOREIGN = {

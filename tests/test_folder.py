@@ -18,15 +18,16 @@ import pytest
 from folder_client import PROBLEMS, RUN, TOTAL, fill
 from toys import ToyLM, ToyRM
 
-from qalign_core import cli, load_trace
-from qalign_core.cli import main
+from qalign_core import load_trace
 from qalign_core.decide.rules import majority_vote
 from qalign_core.errors import InvalidPrompt, InvalidSetting, InvalidTask, InvalidTrace
-from qalign_core.runs import folder as folders
-from qalign_core.runs.folder import answers_in, load_results, results_in, run_set
-from qalign_core.runs.problem_sets import Problem, load_problems
-from qalign_core.runs.results import pack
-from qalign_core.runs.trace import open_trace
+from qalign_core.record.trace import open_trace
+from qalign_study.commands import cli
+from qalign_study.commands.cli import main
+from qalign_study.measure.results import answers_in, load_results, pack, results_in
+from qalign_study.sets import folder as folders
+from qalign_study.sets.folder import run_set
+from qalign_study.sets.problem_sets import Problem, load_problems
 
 CLIENT = Path(__file__).with_name("folder_client.py")
 RUNS = "0*.jsonl"

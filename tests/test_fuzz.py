@@ -23,13 +23,14 @@ from qalign_core.errors import ModelLoadError, QAlignError
 from qalign_core.models.loading import n_stored
 from qalign_core.models.served import language_model as served_lm
 from qalign_core.models.served.client import Garbled, read_card
+from qalign_core.record.trace import load_trace, parse_trace, trace_lines
 from qalign_core.registry import _read_own, reward_parts
 from qalign_core.rewards import served as served_rm
 from qalign_core.run import Limits, Run
-from qalign_core.runs.problem_sets import parse_problems, problem_line
-from qalign_core.runs.results import header_json, pack, read_set_header, unpack
-from qalign_core.runs.trace import load_trace, parse_trace, trace_lines
 from qalign_core.types import Trace, TraceHeader
+from qalign_study.measure.results import pack, unpack
+from qalign_study.sets.folder import header_json, read_set_header
+from qalign_study.sets.problem_sets import parse_problems, problem_line
 
 pytestmark = pytest.mark.slow
 

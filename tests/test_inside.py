@@ -16,9 +16,9 @@ from components.session.runs import Runs
 from components.watch.inside import MAX_TEXTS, questions
 from qalign_core.chain.kernel import log_acceptance
 from qalign_core.errors import InvalidPrompt
+from qalign_core.record.trace import parse_trace
 from qalign_core.registry import load_language_model, load_reward_model
 from qalign_core.run import Limits, Sampling
-from qalign_core.runs.trace import parse_trace
 from qalign_core.types import Response
 
 RECORDED = (ROOT / "assets/runs/watch.jsonl").read_text(encoding="utf-8")

@@ -9,8 +9,8 @@ import pytest
 
 from qalign_core.decide.answers.extraction import extract_amounts, same_answer
 from qalign_core.run import usual_extractor
-from qalign_core.runs.generated import LARGEST, generate_problem, kind_of, split_of
-from qalign_core.runs.inventory import N_THINGS, generate_inventory
+from qalign_study.sets.generated import LARGEST, generate_problem, kind_of, split_of
+from qalign_study.sets.inventory import N_THINGS, generate_inventory
 
 TASKS = Path(__file__).parent.parent / "assets" / "tasks"
 MISTAKEN = tuple(product((False, True), repeat=2))
@@ -70,8 +70,8 @@ def test_held_out_inventories_and_training_inventories_never_meet():
 
 
 def test_a_reader_of_decisions_finds_what_the_corpus_wrote():
-    from training.decisions import read_decisions
-    from training.solutions import draw_mistakes, write_inventory
+    from qalign_study.train.embedded.decisions import read_decisions
+    from qalign_study.train.embedded.solutions import draw_mistakes, write_inventory
 
     rng = random.Random(0)
     for inventory in inventories(split="train"):
@@ -84,8 +84,8 @@ def test_a_reader_of_decisions_finds_what_the_corpus_wrote():
 
 
 def test_a_slip_is_told_from_a_mistake_and_costs_no_other_decision():
-    from training.decisions import read_decisions
-    from training.solutions import write_inventory
+    from qalign_study.train.embedded.decisions import read_decisions
+    from qalign_study.train.embedded.solutions import write_inventory
 
     rng, n, lucky, followed = random.Random(0), 0, 0, 0
     for inventory in inventories(split="train"):
@@ -115,9 +115,9 @@ def test_a_slip_is_told_from_a_mistake_and_costs_no_other_decision():
     ],
 )
 def test_decisions_are_read_as_a_person_would(text, outcomes):
-    from qalign_core.runs.generated import Event
-    from qalign_core.runs.inventory import Inventory, Part
-    from training.decisions import read_decisions
+    from qalign_study.sets.generated import Event
+    from qalign_study.sets.inventory import Inventory, Part
+    from qalign_study.train.embedded.decisions import read_decisions
 
     inventory = Inventory("", (Part("nuts", 8, (Event("half"), Event("boxes", 2, 3))),), {})
     assert [d.outcome for d in read_decisions(inventory, text)] == outcomes
@@ -131,7 +131,7 @@ def test_an_inventory_is_known_by_its_prompt_and_read_as_amounts():
 
 
 def test_the_set_is_held_out_and_made_by_the_generator():
-    from training.tasks import held_out_inventories
+    from qalign_study.train.embedded.tasks import held_out_inventories
 
     rows = [json.loads(line) for line in (TASKS / "inventory.jsonl").read_text().splitlines()]
     drawn = held_out_inventories(seed=0)

@@ -27,7 +27,16 @@ from components.lab.link import from_query, to_query
 from components.lab.page import SECTIONS, draw_section, parts_of, rows_of, world_of
 from components.lab.section import Section
 from components.lab.style import Figure, Words
-from qalign_core.analysis.mixture import (
+from qalign_core.errors import InvalidSetting
+from qalign_study.exact.convergence import (
+    at_beta,
+    distances,
+)
+from qalign_study.exact.law import EXACT, total_variation
+from qalign_study.exact.mistakes import MISTAKES, SHARP_MISTAKES
+from qalign_study.exact.world import LANGUAGE_MODELS, REWARDS, by_reward, preset
+from qalign_study.exact.wrong_reward import METHODS, Example, outcomes
+from qalign_study.measure.mixture import (
     SIZES,
     Mixture,
     best_of_n_as_alignment,
@@ -38,15 +47,6 @@ from qalign_core.analysis.mixture import (
     maximum_density,
     normalised_maxima,
 )
-from qalign_core.errors import InvalidSetting
-from qalign_core.exact.convergence import (
-    at_beta,
-    distances,
-)
-from qalign_core.exact.law import EXACT, total_variation
-from qalign_core.exact.mistakes import MISTAKES, SHARP_MISTAKES
-from qalign_core.exact.world import LANGUAGE_MODELS, REWARDS, by_reward, preset
-from qalign_core.exact.wrong_reward import METHODS, Example, outcomes
 
 pytestmark = pytest.mark.slow
 

@@ -23,13 +23,7 @@ from components.lab import (
 from components.lab.base_rewards import base_rewards
 from components.lab.chain import SEED
 from components.lab.page import SECTIONS, build_lab_page, parts_of, rows_of, world_of
-from qalign_core.analysis.mixture import (
-    Mixture,
-    best_of_n_as_alignment,
-    fit_mixture,
-    match,
-)
-from qalign_core.exact.convergence import (
+from qalign_study.exact.convergence import (
     acceptance_rate,
     at_beta,
     distances,
@@ -39,11 +33,17 @@ from qalign_core.exact.convergence import (
     simulate,
     sweep,
 )
-from qalign_core.exact.decisions import Situation, explore
-from qalign_core.exact.law import EXACT, Rule, total_variation
-from qalign_core.exact.mistakes import MISTAKES
-from qalign_core.exact.world import World, by_reward, preset
-from qalign_core.exact.wrong_reward import METHODS, Example, outcomes
+from qalign_study.exact.decisions import Situation, explore
+from qalign_study.exact.law import EXACT, Rule, total_variation
+from qalign_study.exact.mistakes import MISTAKES
+from qalign_study.exact.world import World, by_reward, preset
+from qalign_study.exact.wrong_reward import METHODS, Example, outcomes
+from qalign_study.measure.mixture import (
+    Mixture,
+    best_of_n_as_alignment,
+    fit_mixture,
+    match,
+)
 
 WORLD = preset()
 TWO = Mixture((0.6, 0.4), (-1.5, 1.0), (0.8, 1.0))

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qalign_core.chain.kernel import log_acceptances
-from qalign_core.exact.law import (
+from qalign_core.models.enumerable import EnumerableLM
+from qalign_study.exact.law import (
     EXACT,
     ExactChain,
     Rule,
@@ -18,8 +19,7 @@ from qalign_core.exact.law import (
     target_distribution,
     total_variation,
 )
-from qalign_core.exact.mistakes import MISTAKES, limit_not_shared
-from qalign_core.models.enumerable import EnumerableLM
+from qalign_study.exact.mistakes import MISTAKES, limit_not_shared
 
 MODELS = {"letters": letters(), "coin": coin(), "uneven": uneven(), "one token": coin(1)}
 BETAS = (0.2, 1.0, 5.0)

@@ -15,8 +15,8 @@ from components.learn.guide import GUIDE, exercises
 from components.learn.lessons import LIT, InvalidLesson, lessons, read_lesson
 from components.learn.page import judged, told
 from qalign_core.errors import QAlignError
-from qalign_core.exact.convergence import at_beta
-from qalign_core.exact.world import preset
+from qalign_study.exact.convergence import at_beta
+from qalign_study.exact.world import preset
 
 TEACHING = Path(__file__).parent.parent / "docs" / "teaching.md"
 LESSONS = lessons()

@@ -23,14 +23,14 @@ from components.session.runs import Runs
 from qalign_core import load_language_model, load_reward_model, load_trace, registry
 from qalign_core.assets import ASSETS
 from qalign_core.chain.cost import reads_on
-from qalign_core.cli import main
+from qalign_core.record.runner import header_of, record
+from qalign_core.record.trace import open_trace, parse_trace
 from qalign_core.rewards.classifier import HFRewardModel
 from qalign_core.run import Limits, Run
-from qalign_core.runs.folder import run_of, run_set
-from qalign_core.runs.problem_sets import Problem, problem_line
-from qalign_core.runs.runner import header_of, record
-from qalign_core.runs.trace import open_trace, parse_trace
 from qalign_core.types import Trace
+from qalign_study.commands.cli import main
+from qalign_study.sets.folder import run_of, run_set
+from qalign_study.sets.problem_sets import Problem, problem_line
 
 pytestmark = pytest.mark.slow
 
@@ -133,7 +133,7 @@ async def test_drawn_by_two_processes_of_which_one_is_killed(
     out = tmp_path / "out"
     command = ["run", "--prompts", problems, "--out", str(out), "--at-once", "1", *OPTIONS]
     other = subprocess.Popen(
-        [sys.executable, "-m", "qalign_core", *command], stderr=subprocess.PIPE
+        [sys.executable, "-m", "qalign_study", *command], stderr=subprocess.PIPE
     )
     try:
         said = b""

@@ -9,11 +9,11 @@ from components.session.drawing import draw_run
 from components.session.offer import Offer
 from components.session.runs import Runs
 from qalign_core import registry
-from qalign_core.cli import main
 from qalign_core.errors import ModelLoadError
 from qalign_core.registry import load_language_model, load_reward_model
 from qalign_core.run import Limits, Run
 from qalign_core.types import Response
+from qalign_study.commands.cli import main
 
 OWN = """
 [[lm]]

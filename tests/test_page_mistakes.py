@@ -13,8 +13,8 @@ from traces import toy_trace
 
 from components.lab.page import ANCHORS
 from components.watch.page import RECORDED
+from qalign_core.record.trace import load_trace, parse_trace
 from qalign_core.run import Run
-from qalign_core.runs.trace import load_trace, parse_trace
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

@@ -17,14 +17,14 @@ from types import ModuleType, SimpleNamespace
 import pytest
 from toys import ToyLM, ToyRM
 
-from qalign_core import cli
 from qalign_core.assets import ASSETS
-from qalign_core.cli import main
 from qalign_core.errors import InvalidSetting, InvalidTask
-from qalign_core.runs.problem_sets import parse_problems, problem_line
-from qalign_core.runs.results import unpack
-from qalign_core.runs.rows import filled, options_of
-from qalign_core.runs.tasks import PRESETS, departures, read_task, task_names, task_of
+from qalign_study.commands import cli
+from qalign_study.commands.cli import main
+from qalign_study.measure.results import unpack
+from qalign_study.sets.problem_sets import parse_problems, problem_line
+from qalign_study.sets.rows import filled, options_of
+from qalign_study.sets.tasks import PRESETS, departures, read_task, task_names, task_of
 
 BESIDE = Path(__file__).resolve().parents[2] / "shared"
 OFFICIAL = Path(os.environ.get("QALIGN_DATA", BESIDE / "data"))

@@ -7,13 +7,13 @@ import json
 import numpy as np
 import pytest
 
-from qalign_core import cli
 from qalign_core.assets import ASSETS
-from qalign_core.cli import main
 from qalign_core.errors import InvalidSetting
-from qalign_core.runs.plan import Plan, TrainingPlan, facts_of, parameters_in
-from qalign_core.runs.results import unpack
-from qalign_core.runs.tasks import hardware, task_of
+from qalign_study.commands import cli
+from qalign_study.commands.cli import main
+from qalign_study.commands.plan import Plan, TrainingPlan, facts_of, parameters_in
+from qalign_study.measure.results import unpack
+from qalign_study.sets.tasks import hardware, task_of
 
 
 def tulu_on_math500(**changes):

@@ -13,7 +13,7 @@ from traces import HOSTILE, hostile_trace, long_trace, numbers, sharper_trace, t
 
 from qalign_core.decide.answers.extraction import extract_number
 from qalign_core.errors import InvalidTrace
-from qalign_core.runs.trace import parse_trace
+from qalign_core.record.trace import parse_trace
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

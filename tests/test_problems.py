@@ -10,8 +10,8 @@ import pytest
 
 from qalign_core.decide.answers.extraction import extract_number
 from qalign_core.errors import InvalidSetting
-from qalign_core.runs import problem_sets
-from qalign_core.runs.generated import (
+from qalign_study.sets import problem_sets
+from qalign_study.sets.generated import (
     LARGEST,
     PHRASINGS,
     SHIFTED_PHRASINGS,
@@ -130,7 +130,7 @@ def test_held_out_problems_and_training_problems_never_meet(kind):
 
 
 def test_no_document_of_the_corpus_is_a_held_out_problem():
-    from training.corpus import documents
+    from qalign_study.train.embedded.corpus import documents
 
     held_out = {row["prompt"] for name in (*KINDS, "writing") for row in tasks(name)}
     corpus = {prompt for chunk in range(4) for prompt, _ in documents(0, chunk, 4096)}
@@ -139,7 +139,7 @@ def test_no_document_of_the_corpus_is_a_held_out_problem():
 
 @pytest.mark.parametrize(("kind", "seed"), [(kind, 0) for kind in KINDS])
 def test_the_problem_sets_are_held_out_and_made_by_the_generator(kind, seed, tmp_path):
-    from training.tasks import write_tasks
+    from qalign_study.train.embedded.tasks import write_tasks
 
     write_tasks(tmp_path, seed)
     assert (tmp_path / f"{kind}.jsonl").read_bytes() == (TASKS / f"{kind}.jsonl").read_bytes()

@@ -11,13 +11,14 @@ import zipfile
 import numpy as np
 import pytest
 
-from qalign_core.analysis.record import Record
-from qalign_core.cli import main
 from qalign_core.errors import InvalidTrace
 from qalign_core.reading import HUGE, LARGEST, are_ids, from_json, is_finite, is_whole, shown
-from qalign_core.runs.report import Report
-from qalign_core.runs.results import MAX_BYTES, Results, header_json, pack, read_set_header, unpack
 from qalign_core.types import SetHeader
+from qalign_study.commands.cli import main
+from qalign_study.measure.record import Record
+from qalign_study.measure.report import Report
+from qalign_study.measure.results import MAX_BYTES, Results, pack, unpack
+from qalign_study.sets.folder import header_json, read_set_header
 
 LONG = 10**400
 

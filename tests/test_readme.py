@@ -14,8 +14,8 @@ import pytest
 from tiny_models import save
 
 from qalign_core import registry
-from qalign_core.cli import main
-from qalign_core.runs.problem_sets import parse_problems
+from qalign_study.commands.cli import main
+from qalign_study.sets.problem_sets import parse_problems
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/*.md"))]
@@ -33,7 +33,7 @@ COMMANDS = [
     for line in block.replace("\\\n", " ").splitlines()
     if line.strip() and not line.startswith("#")
 ]
-QUICK = [line for line in COMMANDS if line.startswith("python -m ")]
+QUICK = [line for line in COMMANDS if line.startswith(("python -m ", "qalign "))]
 TARGETS = [line for line in COMMANDS if line.startswith("make ")]
 
 
@@ -58,7 +58,8 @@ def run(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
 
 
 # In a process of its own every block and command would import torch again; so they share one, each
-# with a folder of its own: a block as `python -c` runs it, a command as `python -m` does.
+# with a folder of its own: a block as `python -c` runs it, a command as `python -m` does, and
+# `qalign` as `python -m qalign_study` does.
 STARTER = """
 import contextlib, io, json, os, runpy, shlex, sys, traceback
 
@@ -69,8 +70,10 @@ for place, text in enumerate(json.loads(sys.argv[1])):
     said, status = io.StringIO(), None
     with contextlib.redirect_stdout(said):
         try:
-            if text.startswith("python -m "):
-                module, *sys.argv[1:] = shlex.split(text, comments=True)[2:]
+            if text.startswith(("python -m ", "qalign ")):
+                words = shlex.split(text.replace("qalign ", "python -m qalign_study ", 1)
+                                    if text.startswith("qalign ") else text, comments=True)
+                module, *sys.argv[1:] = words[2:]
                 runpy.run_module(module, run_name="__main__", alter_sys=True)
             else:
                 exec(compile(text, "block", "exec"), {"__name__": "__main__"})

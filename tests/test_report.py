@@ -12,8 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from qalign_core.analysis.comparisons import METHODS
-from qalign_core.analysis.curves import (
+from qalign_core.assets import ASSETS
+from qalign_core.errors import InvalidSetting
+from qalign_core.types import SetHeader
+from qalign_study.commands.cli import main
+from qalign_study.measure.comparisons import METHODS
+from qalign_study.measure.curves import (
     NARROW,
     Curve,
     Difference,
@@ -26,16 +30,12 @@ from qalign_core.analysis.curves import (
     paired,
     verdict,
 )
-from qalign_core.analysis.landmarks import crossing, gain, turn
-from qalign_core.analysis.near_misses import near_misses
-from qalign_core.analysis.own_beta import FACTORS, at_own_beta, chosen_elsewhere, part_of
-from qalign_core.analysis.record import Record
-from qalign_core.assets import ASSETS
-from qalign_core.cli import main
-from qalign_core.errors import InvalidSetting
-from qalign_core.runs.report import AVERAGE, OTHERS, Report, differences
-from qalign_core.runs.results import Results, pack, unpack
-from qalign_core.types import SetHeader
+from qalign_study.measure.landmarks import crossing, gain, turn
+from qalign_study.measure.near_misses import near_misses
+from qalign_study.measure.own_beta import FACTORS, at_own_beta, chosen_elsewhere, part_of
+from qalign_study.measure.record import Record
+from qalign_study.measure.report import AVERAGE, OTHERS, Report, differences
+from qalign_study.measure.results import Results, pack, unpack
 
 RESULTS = ASSETS / "results"
 BAND = ("accuracy", "low", "high")

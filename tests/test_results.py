@@ -10,14 +10,8 @@ import numpy as np
 import pytest
 from toys import ToyLM, ToyRM
 
-from qalign_core import cli
-from qalign_core.analysis.curves import curves
-from qalign_core.analysis.diagnostics import acceptance_of
-from qalign_core.analysis.record import Record, record_of
-from qalign_core.analysis.tuning import against_beta
 from qalign_core.chain.chain import run_chain
 from qalign_core.chain.sampling import sample_iid
-from qalign_core.cli import main
 from qalign_core.decide.rules import (
     best_of_n,
     chain_states,
@@ -29,12 +23,18 @@ from qalign_core.decide.rules import (
 )
 from qalign_core.errors import InvalidSetting, InvalidTrace
 from qalign_core.run import Run
-from qalign_core.runs.folder import load_results, run_set
-from qalign_core.runs.generated import WritingTask
-from qalign_core.runs.problem_sets import Problem
-from qalign_core.runs.report import Report
-from qalign_core.runs.results import Results, pack
 from qalign_core.types import Response, Trace, TraceHeader
+from qalign_study.commands import cli
+from qalign_study.commands.cli import main
+from qalign_study.measure.curves import curves
+from qalign_study.measure.diagnostics import acceptance_of
+from qalign_study.measure.record import Record, record_of
+from qalign_study.measure.report import Report
+from qalign_study.measure.results import Results, load_results, pack
+from qalign_study.measure.tuning import against_beta
+from qalign_study.sets.folder import run_set
+from qalign_study.sets.generated import WritingTask
+from qalign_study.sets.problem_sets import Problem
 
 PROBLEMS = [Problem(f"p{k}", f"prompt {k}", "18", "number") for k in range(6)]
 WRITING = [

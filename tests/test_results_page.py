@@ -41,12 +41,12 @@ from components.results.figures import (
 from components.results.page import BETAS, advice, betas_of, show
 from components.results.problems import cell_of, problems_html, problems_of
 from components.results.whole import file_of, whole_html
-from qalign_core.analysis.curves import Point, paired
 from qalign_core.run import Run
-from qalign_core.runs.folder import results_in, run_set
-from qalign_core.runs.problem_sets import Problem
-from qalign_core.runs.results import pack
 from qalign_core.types import SetHeader
+from qalign_study.measure.curves import Point, paired
+from qalign_study.measure.results import pack, results_in
+from qalign_study.sets.folder import run_set
+from qalign_study.sets.problem_sets import Problem
 
 
 def point(method: str, n: int, value: float, *, seed: int = 0) -> Point:

@@ -37,12 +37,12 @@ from components.room.rooms import (
 from components.room.routes import room_routes
 from components.room.told import Figures, of_class, of_member, of_room
 from components.session.runs import Runs
-from qalign_core.analysis.diagnostics import agreement
 from qalign_core.chain.chain import run_chain
 from qalign_core.decide.answers.extraction import get_extractor
 from qalign_core.decide.rules import importance_weights, majority_vote
 from qalign_core.errors import QAlignError
 from qalign_core.types import Response, ScoredResponse, Step, Weighed
+from qalign_study.measure.diagnostics import agreement
 
 SETTINGS = {"prompt": PROMPT, "reference": ANSWER, "beta": 0.5}
 STOPS = [

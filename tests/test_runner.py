@@ -7,13 +7,13 @@ from finite import TableReward, letters
 from toys import ANSWER, PROMPT, ToyLM, ToyRM
 
 from qalign_core import collect, run_chains, sample_iid
-from qalign_core.analysis.comparisons import Comparison, full_cut
 from qalign_core.chain.cost import meter_of
 from qalign_core.errors import InvalidReward, InvalidSetting
+from qalign_core.record.runner import TOLERANCE, header_of, record
+from qalign_core.record.trace import parse_trace
 from qalign_core.run import Run
-from qalign_core.runs.runner import TOLERANCE, header_of, record
-from qalign_core.runs.trace import parse_trace
 from qalign_core.types import Cost, Step, Trace
+from qalign_study.measure.comparisons import Comparison, full_cut
 
 LM, RM = letters(), TableReward()
 RUN = Run("x", reference="a", extractor="text", beta=0.8, steps=12, seed=5, chains=2, pool=10)

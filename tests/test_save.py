@@ -13,7 +13,7 @@ from PIL import Image, ImageSequence
 from test_export import PLAYING
 from traces import HOSTILE, hostile_trace, toy_trace
 
-from qalign_core.runs.trace import parse_trace
+from qalign_core.record.trace import parse_trace
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 API = "document.querySelector('#watch-player .qp').qalign"

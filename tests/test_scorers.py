@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from qalign_core.decide.answers import instructions
-from qalign_core.decide.answers.instructions import Instructions
 from qalign_core.errors import InvalidTask
-from qalign_core.runs.problem_sets import Problem
+from qalign_study.sets import instructions
+from qalign_study.sets.instructions import Instructions
+from qalign_study.sets.problem_sets import Problem
 
 TESTS = Path(__file__).parent
 LINES = (TESTS / "scorer_cases.tsv").read_text(encoding="utf-8").splitlines()[1:]

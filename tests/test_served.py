@@ -13,7 +13,6 @@ from fake_server import EOS, IDS, SCORES, FakeServer
 from tiny_models import N_VOCABULARY, save
 
 from qalign_core import Sampling, registry, run_chain
-from qalign_core.cli import main
 from qalign_core.errors import (
     EngineError,
     InvalidPrompt,
@@ -24,12 +23,13 @@ from qalign_core.errors import (
 )
 from qalign_core.models.loading import n_stored
 from qalign_core.models.served.language_model import RetokenisedLanguageModel, ServedLanguageModel
+from qalign_core.record.runner import record
+from qalign_core.record.trace import parse_trace
 from qalign_core.registry import load_reward_model
 from qalign_core.rewards.served import ServedRewardModel
 from qalign_core.run import Run
-from qalign_core.runs.runner import record
-from qalign_core.runs.trace import parse_trace
 from qalign_core.types import Response, Step
+from qalign_study.commands.cli import main
 
 pytestmark = pytest.mark.slow
 
@@ -461,7 +461,7 @@ def test_processes_with_servers_of_their_own_one_killed_fill_a_folder_as_one_doe
 
     def worker(at):
         at.faults.extend([""] * 12 + ["slow"])
-        process = subprocess.Popen([sys.executable, "-m", "qalign_core", *command(at, "shared")])
+        process = subprocess.Popen([sys.executable, "-m", "qalign_study", *command(at, "shared")])
         assert at.stuck.wait(120)  # it holds a problem, and waits for its server
         return process
 

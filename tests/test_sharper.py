@@ -17,27 +17,27 @@ from scipy.stats import chisquare
 from toys import PROMPT, ToyLM
 
 from qalign_core import majority_vote, run_chain, weighted_majority_vote
-from qalign_core.analysis.comparisons import Comparison, full_cut, outcomes
-from qalign_core.analysis.curves import curves
-from qalign_core.analysis.record import draws_of
-from qalign_core.analysis.sharpness import tune_alpha
-from qalign_core.analysis.tuning import kl_from_base, propose, tune_beta
 from qalign_core.chain.kernel import log_acceptance
 from qalign_core.chain.sampling import sample_iid
-from qalign_core.cli import main
 from qalign_core.decide.rules import effective_sample_size, importance_weights
 from qalign_core.errors import InvalidSetting, InvalidTrace, ModelContractError
-from qalign_core.exact.convergence import second_eigenvalue, steps_within
-from qalign_core.exact.law import exact_chain, flow, target_distribution, total_variation
-from qalign_core.exact.mistakes import SHARP_MISTAKES
-from qalign_core.exact.world import RewardSpec, make_world, preset
 from qalign_core.models.enumerable import EnumerableLM
+from qalign_core.record.runner import record
+from qalign_core.record.trace import parse_trace, step_line, trace_lines
 from qalign_core.registry import load_language_model, load_reward_model
 from qalign_core.run import Run
-from qalign_core.runs.results import pack, unpack
-from qalign_core.runs.runner import record
-from qalign_core.runs.trace import parse_trace, step_line, trace_lines
 from qalign_core.types import Response, ScoredResponse
+from qalign_study.commands.cli import main
+from qalign_study.exact.convergence import second_eigenvalue, steps_within
+from qalign_study.exact.law import exact_chain, flow, target_distribution, total_variation
+from qalign_study.exact.mistakes import SHARP_MISTAKES
+from qalign_study.exact.world import RewardSpec, make_world, preset
+from qalign_study.measure.comparisons import Comparison, full_cut, outcomes
+from qalign_study.measure.curves import curves
+from qalign_study.measure.record import draws_of
+from qalign_study.measure.results import pack, unpack
+from qalign_study.measure.sharpness import tune_alpha
+from qalign_study.measure.tuning import kl_from_base, propose, tune_beta
 
 ALPHAS = (1.0, 2.0, 4.0)
 MODELS = {"letters": letters(), "coin": coin(), "uneven": uneven(), "one token": coin(1)}

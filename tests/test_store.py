@@ -17,12 +17,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from toys import ToyLM, ToyRM
 
-from qalign_core import cli, collect, load_trace, save_trace
-from qalign_core.cli import main
+from qalign_core import collect, load_trace, save_trace
 from qalign_core.errors import InvalidSetting, InvalidTrace
+from qalign_core.record.runner import header_of, record
+from qalign_core.record.trace import header_line, open_trace, read_trace, write_whole
 from qalign_core.run import Run
-from qalign_core.runs.runner import header_of, record
-from qalign_core.runs.trace import header_line, open_trace, read_trace, write_whole
+from qalign_study.commands import cli
+from qalign_study.commands.cli import main
 
 LM, RM = letters(), TableReward()
 RUN = Run("½ x", extractor="text", beta=0.8, steps=4, seed=5, pool=4)

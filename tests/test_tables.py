@@ -14,15 +14,15 @@ from xml.etree import ElementTree
 import pytest
 from test_report import record, results_of
 
-from qalign_core.cli import _parser, _run_of, main
 from qalign_core.errors import InvalidSetting
-from qalign_core.export.chart import Axis, Line, chart
-from qalign_core.export.command import command_of_problem
-from qalign_core.export.report import to_html
-from qalign_core.export.tables import COLUMNS, latex, to_csv, to_latex
-from qalign_core.export.words import percent
-from qalign_core.runs.report import AVERAGE, Report
-from qalign_core.runs.results import Results, pack
+from qalign_core.record.command import command_of_problem
+from qalign_study.commands.cli import _parser, _run_of, main
+from qalign_study.measure.report import AVERAGE, Report
+from qalign_study.measure.results import Results, pack
+from qalign_study.sheet.chart import Axis, Line, chart
+from qalign_study.sheet.report import to_html
+from qalign_study.sheet.tables import COLUMNS, latex, to_csv, to_latex
+from qalign_study.sheet.words import percent
 
 HOSTILE = (
     '=HYPERLINK("http://x")',

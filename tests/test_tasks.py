@@ -4,7 +4,7 @@ import pytest
 
 from qalign_core.decide.answers.extraction import same_answer
 from qalign_core.errors import InvalidTask
-from qalign_core.runs.problem_sets import Problem, load_problems, parse_problems
+from qalign_study.sets.problem_sets import Problem, load_problems, parse_problems
 
 SETS = sorted((Path(__file__).parents[1] / "assets" / "tasks").glob("*.jsonl"))
 

@@ -16,15 +16,15 @@ from components.compare.view import view
 from components.session.drawing import draw_run
 from components.session.offer import Offer, needs_gpu
 from components.session.runs import Runs
-from qalign_core.analysis.comparisons import Comparison
 from qalign_core.chain.cost import draw_cost, meter_of, prompt_scored, reading_of
-from qalign_core.cli import main
 from qalign_core.errors import InvalidSetting, ModelLoadError
+from qalign_core.record.trace import parse_trace
 from qalign_core.registry import entries_of, load_reward_model
 from qalign_core.rewards.texts import MOST_MOOD, WORST_GRADE, is_text_reward, text_reward
 from qalign_core.run import Limits, Run
-from qalign_core.runs.trace import parse_trace
 from qalign_core.types import Response
+from qalign_study.commands.cli import main
+from qalign_study.measure.comparisons import Comparison
 
 NAMES = ("mood", "plain", "length:12", "contains:sun", "none")
 HOSTILE = (

@@ -8,12 +8,12 @@ import math
 import numpy as np
 import pytest
 
-from qalign_core.analysis.mixture import Mixture, fit_mixture, tilt
 from qalign_core.chain.chain import run_chain
 from qalign_core.chain.merging import collect
 from qalign_core.decide.rules import best_of_n, majority_vote, weighted_majority_vote
 from qalign_core.errors import InvalidReward, InvalidSetting
-from qalign_core.exact.convergence import (
+from qalign_core.types import Response, ScoredResponse
+from qalign_study.exact.convergence import (
     acceptance_rate,
     acceptance_rate_changed,
     at_beta,
@@ -26,9 +26,9 @@ from qalign_core.exact.convergence import (
     steps_within,
     sweep,
 )
-from qalign_core.exact.law import EXACT, exact_chain, flow, total_variation
-from qalign_core.exact.mistakes import MISTAKES, broken
-from qalign_core.exact.world import (
+from qalign_study.exact.law import EXACT, exact_chain, flow, total_variation
+from qalign_study.exact.mistakes import MISTAKES, broken
+from qalign_study.exact.world import (
     LANGUAGE_MODELS,
     REWARDS,
     RewardSpec,
@@ -37,7 +37,7 @@ from qalign_core.exact.world import (
     make_world,
     preset,
 )
-from qalign_core.exact.wrong_reward import (
+from qalign_study.exact.wrong_reward import (
     ANSWERS,
     METHODS,
     Example,
@@ -47,7 +47,7 @@ from qalign_core.exact.wrong_reward import (
     target_over_beta,
     winners,
 )
-from qalign_core.types import Response, ScoredResponse
+from qalign_study.measure.mixture import Mixture, fit_mixture, tilt
 
 WORLD = preset()
 PRESETS = [(lm, reward) for lm in LANGUAGE_MODELS for reward in REWARDS]

@@ -24,8 +24,8 @@ from qalign_core import (
     save_trace,
 )
 from qalign_core.errors import InvalidTrace
+from qalign_core.record.trace import parse_trace, trace_lines
 from qalign_core.run import Limits, Sampling
-from qalign_core.runs.trace import parse_trace, trace_lines
 
 LM, RM = letters(), TableReward()
 HEADER = TraceHeader(lm=LM.id, rm=RM.id, prompt="x", beta=0.7, seed=3, steps=20, chains=3)

@@ -11,13 +11,14 @@ from pathlib import Path
 import pytest
 from test_results import AnswerLM
 
-from qalign_core.cli import main
 from qalign_core.errors import InvalidSetting, InvalidTask
-from qalign_core.rewards import training
-from qalign_core.rewards.training import RECIPES, Recipe
 from qalign_core.run import Run
-from qalign_core.runs.folder import run_set, traces_of
-from qalign_core.runs.preferences import (
+from qalign_study.commands.cli import main
+from qalign_study.sets.folder import run_set, traces_of
+from qalign_study.sets.problem_sets import Problem
+from qalign_study.sets.tasks import read_task, task_of
+from qalign_study.train import trainer as training
+from qalign_study.train.preferences import (
     Grade,
     Graded,
     Kinds,
@@ -31,9 +32,8 @@ from qalign_core.runs.preferences import (
     pairs_of,
     split,
 )
-from qalign_core.runs.problem_sets import Problem
-from qalign_core.runs.reward_training import base_of, learn
-from qalign_core.runs.tasks import read_task, task_of
+from qalign_study.train.reward_training import base_of, learn
+from qalign_study.train.trainer import RECIPES, Recipe
 
 PAPER = Path(__file__).parents[2] / "shared" / "paper" / "sample-dont-search.tex"
 PROBLEMS = [

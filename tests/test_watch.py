@@ -9,7 +9,7 @@ import re
 import pytest
 from traces import hostile_trace, toy_trace
 
-from qalign_core.runs.trace import parse_trace
+from qalign_core.record.trace import parse_trace
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

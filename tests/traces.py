@@ -10,8 +10,8 @@ from finite import TableReward, letters
 from toys import ANSWER, PROMPT, ToyLM, ToyRM
 
 from qalign_core import collect
+from qalign_core.record.runner import record
 from qalign_core.run import Run
-from qalign_core.runs.runner import record
 
 HOSTILE = (
     "</script><script>window.hit=1</script>",

@@ -42,7 +42,7 @@ export async function savePage(player, server, run, tell) {
     tell(`The page was not saved. ${said.error}`);
     return;
   }
-  // as qalign_core/export/page.py: in JSON a "<" stands in strings alone
+  // as qalign_core/record/player.py: in JSON a "<" stands in strings alone
   const data = text.replaceAll("<", "\\u003c");
   saveFile(`${fileName(player)}.html`, "text/html", said.before, data, said.behind);
 }

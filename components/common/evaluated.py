@@ -6,7 +6,9 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
-from qalign_core.analysis.curves import (
+from qalign_core.assets import ASSETS
+from qalign_core.types import SetHeader
+from qalign_study.measure.curves import (
     NARROW,
     Difference,
     Point,
@@ -15,11 +17,9 @@ from qalign_core.analysis.curves import (
     difference,
     level_n,
 )
-from qalign_core.analysis.diagnostics import Acceptance, acceptance_of
-from qalign_core.assets import ASSETS
-from qalign_core.export.words import signed
-from qalign_core.runs.results import Results, unpack
-from qalign_core.types import SetHeader
+from qalign_study.measure.diagnostics import Acceptance, acceptance_of
+from qalign_study.measure.results import Results, unpack
+from qalign_study.sheet.words import signed
 
 FOLDER = ASSETS / "results"
 TITLES = {

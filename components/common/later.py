@@ -11,7 +11,7 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from qalign_core.assets import ASSETS
-from qalign_core.export.scripts import bundle
+from qalign_core.record.scripts import bundle
 
 LATER = {
     "inside.js": ASSETS / "inside" / "inside.js",

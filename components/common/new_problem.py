@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 
-from qalign_core.runs.generated import ProblemKind, generate_problem, generate_writing_task
-from qalign_core.runs.inventory import generate_inventory
+from qalign_study.sets.generated import ProblemKind, generate_problem, generate_writing_task
+from qalign_study.sets.inventory import generate_inventory
 
 KINDS = {
     "Short: two or three events": "in_distribution",

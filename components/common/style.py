@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from qalign_core.analysis.comparisons import METHODS, Method
-from qalign_core.export.dictionary import colour, ideas
-from qalign_core.export.words import MOST_TICKS, log_ticks, tick_text
+from qalign_core.record.dictionary import colour, ideas
+from qalign_study.measure.comparisons import METHODS, Method
+from qalign_study.sheet.words import MOST_TICKS, log_ticks, tick_text
 
 BLUE, ORANGE, TEAL, GREY = colour("chain"), colour("bon"), colour("wmv"), colour("base")
 INK, VIOLET, RED = colour("target"), colour("proposed"), colour("wrong")

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from qalign_core.analysis.diagnostics import MIN_STATES, agreement, ess
-from qalign_core.export.words import number
+from qalign_study.measure.diagnostics import MIN_STATES, agreement, ess
+from qalign_study.sheet.words import number
 
 ROUGH = 100
 """Effective samples a chain (50 a half) below which diagnostics are rough (Vehtari et al. 2021)."""

@@ -11,12 +11,12 @@ from plotly.subplots import make_subplots
 
 from components.common.style import COLOURS, DASHES, GREY, GRID, SYMBOLS, frame, line_of, log_axis
 from components.compare.view import naming, writing_task
-from qalign_core.analysis.comparisons import METHODS, Comparison, Cut, Method, outcomes
-from qalign_core.analysis.curves import Point
-from qalign_core.analysis.mixture import fit_mixture, tilt
-from qalign_core.analysis.record import Measure
-from qalign_core.export.words import number
-from qalign_core.runs.generated import WritingTask, constraints
+from qalign_study.measure.comparisons import METHODS, Comparison, Cut, Method, outcomes
+from qalign_study.measure.curves import Point
+from qalign_study.measure.mixture import fit_mixture, tilt
+from qalign_study.measure.record import Measure
+from qalign_study.sets.generated import WritingTask, constraints
+from qalign_study.sheet.words import number
 
 MEASURES: dict[Measure, str] = {
     "right": "chance of the right answer",

@@ -28,16 +28,16 @@ from components.compare.view import ranking, view, writing_task
 from components.session.drawing import draw_run
 from components.session.links import linked
 from components.session.runs import Feed, Runs, Status
-from qalign_core.analysis.comparisons import Budget, Comparison, Cut, full_cut, ladder
-from qalign_core.analysis.curves import curves
-from qalign_core.analysis.record import Measure, draws_of, measure_of
 from qalign_core.assets import ASSETS
 from qalign_core.errors import InvalidSetting, QAlignError
-from qalign_core.export.dictionary import with_terms
-from qalign_core.export.words import COUNTED
+from qalign_core.record.dictionary import with_terms
+from qalign_core.record.trace import load_trace, trace_lines
 from qalign_core.run import Run
-from qalign_core.runs.report import to_csv
-from qalign_core.runs.trace import load_trace, trace_lines
+from qalign_study.measure.comparisons import Budget, Comparison, Cut, full_cut, ladder
+from qalign_study.measure.curves import curves
+from qalign_study.measure.record import Measure, draws_of, measure_of
+from qalign_study.measure.report import to_csv
+from qalign_study.sheet.words import COUNTED
 
 RECORDED = ASSETS / "runs" / "compare.jsonl"
 BUDGETS: dict[str, Budget] = {"Equal compute (FLOPs)": "flops", "Equal samples": "samples"}

@@ -12,7 +12,9 @@ from typing import Any
 
 from components.common.evaluated import interval, results_files, standing, summarise, task_of
 from components.common.trust import trust
-from qalign_core.analysis.comparisons import (
+from qalign_core.errors import QAlignError
+from qalign_core.types import Decision
+from qalign_study.measure.comparisons import (
     Budget,
     Comparison,
     Cut,
@@ -23,10 +25,10 @@ from qalign_core.analysis.comparisons import (
     outcomes,
     recycled,
 )
-from qalign_core.analysis.curves import paired
-from qalign_core.analysis.diagnostics import acceptance, agreement
-from qalign_core.errors import QAlignError
-from qalign_core.export.words import (
+from qalign_study.measure.curves import paired
+from qalign_study.measure.diagnostics import acceptance, agreement
+from qalign_study.sets.generated import WritingTask, constraints, kind_of, read_writing_task
+from qalign_study.sheet.words import (
     Naming,
     in_a_sentence,
     mixed,
@@ -37,8 +39,6 @@ from qalign_core.export.words import (
     si,
     target_of,
 )
-from qalign_core.runs.generated import WritingTask, constraints, kind_of, read_writing_task
-from qalign_core.types import Decision
 
 MAX_BARS = 5
 """Answers with a bar of their own; the rest is summed up."""

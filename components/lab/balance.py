@@ -20,9 +20,9 @@ from components.lab.style import (
 )
 from components.lab.view import View, view
 from qalign_core.errors import InvalidSetting
-from qalign_core.exact.law import EXACT, Flow, Rule, flow
-from qalign_core.exact.mistakes import MISTAKES, SHARP_MISTAKES
-from qalign_core.exact.world import LANGUAGE_MODELS, World, label, preset
+from qalign_study.exact.law import EXACT, Flow, Rule, flow
+from qalign_study.exact.mistakes import MISTAKES, SHARP_MISTAKES
+from qalign_study.exact.world import LANGUAGE_MODELS, World, label, preset
 
 FLOW_HEIGHT = 280
 RIGHT = EXACT.name

@@ -6,12 +6,12 @@ import random
 from dataclasses import dataclass
 from functools import lru_cache
 
-from qalign_core.analysis.mixture import MIN_REWARDS
 from qalign_core.assets import ASSETS
 from qalign_core.errors import InvalidTask, InvalidTrace
-from qalign_core.runs.problem_sets import load_problems
-from qalign_core.runs.results import unpack
-from qalign_core.runs.trace import load_trace
+from qalign_core.record.trace import load_trace
+from qalign_study.measure.mixture import MIN_REWARDS
+from qalign_study.measure.results import unpack
+from qalign_study.sets.problem_sets import load_problems
 
 EVALUATED = ASSETS / "results" / "in_distribution.zip"
 N_EVALUATED = 9  # as in the paper's figure

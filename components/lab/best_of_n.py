@@ -32,8 +32,8 @@ from components.lab.style import (
     table,
 )
 from components.lab.view import View, view
-from qalign_core.analysis.mixture import MIN_REWARDS, SIZES, Matched, Mixture, fit_mixture, match
 from qalign_core.errors import InvalidSetting
+from qalign_study.measure.mixture import MIN_REWARDS, SIZES, Matched, Mixture, fit_mixture, match
 
 SLIDERS, PASTED = "sliders", "own"
 MAX_REWARDS = 4096

@@ -30,8 +30,8 @@ from components.lab.style import (
     title,
 )
 from components.lab.view import View, view
-from qalign_core.exact.convergence import AtBeta, at_beta, sweep
-from qalign_core.exact.world import World
+from qalign_study.exact.convergence import AtBeta, at_beta, sweep
+from qalign_study.exact.world import World
 
 HIDDEN, REVEALED = "Guess first", "Show the acceptance rate"
 SWEEP_HEIGHT = 480

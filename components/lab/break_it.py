@@ -26,9 +26,9 @@ from components.lab.style import (
     table,
 )
 from components.lab.view import View, view
-from qalign_core.exact.convergence import distances
-from qalign_core.exact.mistakes import MISTAKES, SHARP_MISTAKES, Broken, broken
-from qalign_core.exact.world import World, by_reward, label
+from qalign_study.exact.convergence import distances
+from qalign_study.exact.mistakes import MISTAKES, SHARP_MISTAKES, Broken, broken
+from qalign_study.exact.world import World, by_reward, label
 
 ALL = {**MISTAKES, **SHARP_MISTAKES}
 STEPS = 128

@@ -29,7 +29,8 @@ from components.lab.style import (
     title,
 )
 from components.lab.view import View, view
-from qalign_core.exact.convergence import (
+from qalign_core.types import Array
+from qalign_study.exact.convergence import (
     acceptance_rate,
     distances,
     kl_divergence,
@@ -38,9 +39,8 @@ from qalign_core.exact.convergence import (
     shares,
     simulate,
 )
-from qalign_core.exact.law import ExactChain, total_variation
-from qalign_core.exact.world import World, by_reward, label, preset
-from qalign_core.types import Array
+from qalign_study.exact.law import ExactChain, total_variation
+from qalign_study.exact.world import World, by_reward, label, preset
 
 STEPS = 256
 FIRST_BETA = 1.0

@@ -15,7 +15,15 @@ from plotly.subplots import make_subplots
 from components.lab import balance, best_of_n, beta, break_it, chain, wrong
 from components.lab.base_rewards import N_EVALUATED, BaseRewards, base_rewards, evaluated
 from components.lab.style import BON, GREY, TARGET, Figure
-from qalign_core.analysis.mixture import (
+from qalign_core.errors import InvalidSetting, QAlignError
+from qalign_core.record.trace import load_trace
+from qalign_core.types import Array
+from qalign_study.exact.convergence import at_beta, sweep
+from qalign_study.exact.law import EXACT
+from qalign_study.exact.mistakes import MISTAKES, broken
+from qalign_study.exact.world import preset
+from qalign_study.exact.wrong_reward import Example, outcomes
+from qalign_study.measure.mixture import (
     MIN_REWARDS,
     Mixture,
     best_of_n_as_alignment,
@@ -25,14 +33,6 @@ from qalign_core.analysis.mixture import (
     maximum_density,
     normalised_maxima,
 )
-from qalign_core.errors import InvalidSetting, QAlignError
-from qalign_core.exact.convergence import at_beta, sweep
-from qalign_core.exact.law import EXACT
-from qalign_core.exact.mistakes import MISTAKES, broken
-from qalign_core.exact.world import preset
-from qalign_core.exact.wrong_reward import Example, outcomes
-from qalign_core.runs.trace import load_trace
-from qalign_core.types import Array
 
 STANDARD = Mixture((1.0,), (0.0,), (1.0,))
 SIZES = (8, 16, 32, 64, 128, 256, 512, 1024)

@@ -17,7 +17,7 @@ from components.lab import balance, best_of_n, beta, break_it, chain, worth, wro
 from components.lab.link import from_query, to_query
 from components.lab.section import Section
 from qalign_core.errors import QAlignError
-from qalign_core.exact.world import (
+from qalign_study.exact.world import (
     LANGUAGE_MODELS,
     LETTERS,
     REWARDS,

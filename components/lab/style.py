@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from components.common.style import FONT, GRID
-from qalign_core.export.dictionary import colour, with_terms
+from qalign_core.record.dictionary import colour, with_terms
 from qalign_core.types import Array
 
 CHAIN, TARGET, BON, WRONG = (colour(id_) for id_ in ("chain", "target", "bon", "wrong"))

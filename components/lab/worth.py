@@ -28,13 +28,13 @@ from components.lab.style import (
     table,
 )
 from components.lab.view import View, view
-from qalign_core.analysis.comparisons import METHODS, Method
-from qalign_core.analysis.near_misses import near_misses
 from qalign_core.assets import ASSETS
 from qalign_core.errors import QAlignError
-from qalign_core.exact.decisions import Found, Situation, explore
-from qalign_core.export.words import NAMES, in_a_sentence
-from qalign_core.runs.results import unpack
+from qalign_study.exact.decisions import Found, Situation, explore
+from qalign_study.measure.comparisons import METHODS, Method
+from qalign_study.measure.near_misses import near_misses
+from qalign_study.measure.results import unpack
+from qalign_study.sheet.words import NAMES, in_a_sentence
 
 MAP = ASSETS / "lab" / "worth.json"
 """What `python -m benchmarks.worth` simulated."""

@@ -27,8 +27,7 @@ from components.lab.style import (
     table,
 )
 from components.lab.view import View, view
-from qalign_core.analysis.comparisons import Method
-from qalign_core.exact.wrong_reward import (
+from qalign_study.exact.wrong_reward import (
     ANSWERS,
     MEANINGS,
     METHODS,
@@ -38,6 +37,7 @@ from qalign_core.exact.wrong_reward import (
     outcomes,
     target_over_beta,
 )
+from qalign_study.measure.comparisons import Method
 
 SHARES = {"tickformat": ".0%", "range": [0, 1.03]}
 BETAS = tuple(float(b) for b in np.geomspace(0.1, 10.0, 80))

@@ -14,9 +14,6 @@ from itertools import takewhile
 
 from components.common.evaluated import FOLDER, summarise
 from components.common.trust import trust
-from qalign_core.analysis.comparisons import Comparison, Outcome, full_cut, outcomes
-from qalign_core.analysis.curves import Point
-from qalign_core.analysis.diagnostics import acceptance, agreement, ess
 from qalign_core.assets import ASSETS
 from qalign_core.chain.kernel import log_acceptance
 from qalign_core.decide.answers.extraction import get_extractor
@@ -28,16 +25,19 @@ from qalign_core.decide.rules import (
     majority_vote,
     weighted_majority_vote,
 )
-from qalign_core.exact.convergence import AtBeta, at_beta
-from qalign_core.exact.mistakes import MISTAKES, SHARP_MISTAKES, Broken, broken
-from qalign_core.exact.world import preset
-from qalign_core.exact.wrong_reward import METHODS as WAYS
-from qalign_core.exact.wrong_reward import SAMPLES, Example
-from qalign_core.exact.wrong_reward import Outcome as Way
-from qalign_core.exact.wrong_reward import outcomes as exact_outcomes
-from qalign_core.export.words import NAMES, number, percent
-from qalign_core.runs.trace import load_trace
+from qalign_core.record.trace import load_trace
 from qalign_core.types import ScoredResponse, Trace
+from qalign_study.exact.convergence import AtBeta, at_beta
+from qalign_study.exact.mistakes import MISTAKES, SHARP_MISTAKES, Broken, broken
+from qalign_study.exact.world import preset
+from qalign_study.exact.wrong_reward import METHODS as WAYS
+from qalign_study.exact.wrong_reward import SAMPLES, Example
+from qalign_study.exact.wrong_reward import Outcome as Way
+from qalign_study.exact.wrong_reward import outcomes as exact_outcomes
+from qalign_study.measure.comparisons import Comparison, Outcome, full_cut, outcomes
+from qalign_study.measure.curves import Point
+from qalign_study.measure.diagnostics import acceptance, agreement, ess
+from qalign_study.sheet.words import NAMES, number, percent
 
 RUNS = ASSETS / "runs"
 

@@ -14,7 +14,7 @@ import gradio as gr
 from components.common.options import PLAIN
 from components.learn.facts import RUNS, Place, Share, run_of, shown, value_of
 from components.learn.lessons import LIT, SLOT, VEILED, Ask, Lesson, Stop, lessons
-from qalign_core.runs.trace import header_line
+from qalign_core.record.trace import header_line
 
 PANEL = "window.QAlignLearn.mount(props, server, trigger); // 'change'"
 LIST = "window.QAlignLearn.list(element.querySelector('.learn-list'));"

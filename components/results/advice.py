@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from statistics import median
 
 from components.common.evaluated import Summary, brief, standing
-from qalign_core.analysis.curves import Curve, Difference, Point, difference, is_level
-from qalign_core.analysis.record import generated
-from qalign_core.export.words import percent
+from qalign_study.measure.curves import Curve, Difference, Point, difference, is_level
+from qalign_study.measure.record import generated
+from qalign_study.sheet.words import percent
 
 RARE = 1 / 300
 """Single samples that are right, below which a chain can be right more often than any rule over as

@@ -13,8 +13,9 @@ from plotly.subplots import make_subplots
 from components.common.evaluated import MARGIN, gap, standing
 from components.common.style import COLOURS, DASHES, GREY, GRID, SYMBOLS, frame, line_of, log_axis
 from components.results.problems import cell_of
-from qalign_core.analysis.comparisons import METHODS, Method
-from qalign_core.analysis.curves import (
+from qalign_core.types import SetHeader
+from qalign_study.measure.comparisons import METHODS, Method
+from qalign_study.measure.curves import (
     Curve,
     Difference,
     Point,
@@ -23,9 +24,9 @@ from qalign_core.analysis.curves import (
     level_n,
     paired,
 )
-from qalign_core.analysis.diagnostics import Acceptance
-from qalign_core.analysis.tuning import BetaPoint
-from qalign_core.export.words import (
+from qalign_study.measure.diagnostics import Acceptance
+from qalign_study.measure.tuning import BetaPoint
+from qalign_study.sheet.words import (
     CURVE_NAMES,
     NAMES,
     Naming,
@@ -37,7 +38,6 @@ from qalign_core.export.words import (
     signed,
     target_of,
 )
-from qalign_core.types import SetHeader
 
 PAPER_METHODS = ("BoN", "MV", "WMV", "QAlign", "DPO + MV")
 PAPER: tuple[tuple[str, tuple[float, ...]], ...] = (

@@ -40,10 +40,10 @@ from components.results.figures import (
 )
 from components.results.problems import problems_html
 from components.results.whole import file_of, whole_html
-from qalign_core.analysis.tuning import BetaPoint, against_beta
 from qalign_core.errors import QAlignError
-from qalign_core.export.dictionary import with_terms
-from qalign_core.export.words import COUNTED
+from qalign_core.record.dictionary import with_terms
+from qalign_study.measure.tuning import BetaPoint, against_beta
+from qalign_study.sheet.words import COUNTED
 
 BETAS = (1 / 8, 1 / 4, 1 / 2, 1 / 2**0.5, 1.0, 2**0.5, 2.0, 4.0, 8.0)
 """Multiples of the run's beta at which the page shows what another one does."""
@@ -56,7 +56,7 @@ IN_A_SENTENCE = {
 """What the embedded sets are called after "on"."""
 EMPTY = """
 <p class="qc-sub">No results are in <code>assets/results</code> yet. Make them with
-<code>python -m qalign_core evaluate --task in_distribution --budget 512 --out runs/in_distribution
+<code>qalign evaluate --task in_distribution --budget 512 --out runs/in_distribution
 --pack assets/results/in_distribution.zip</code>; it continues where it stopped.</p>
 """
 PLOT: dict[str, Any] = {"show_label": False, "container": False, "elem_classes": "qc-plot"}

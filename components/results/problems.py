@@ -6,15 +6,15 @@ import html
 from functools import cache
 
 from components.common.evaluated import Summary
-from qalign_core.analysis.comparisons import METHODS
-from qalign_core.analysis.curves import Curve, Point
 from qalign_core.assets import ASSETS
-from qalign_core.export.command import command_of_problem
-from qalign_core.export.words import CURVE_NAMES, in_a_sentence
+from qalign_core.record.command import command_of_problem
 from qalign_core.run import Run
-from qalign_core.runs.folder import digest_of, run_of
-from qalign_core.runs.problem_sets import Problem, load_problems
 from qalign_core.types import SetHeader
+from qalign_study.measure.comparisons import METHODS
+from qalign_study.measure.curves import Curve, Point
+from qalign_study.sets.folder import digest_of, run_of
+from qalign_study.sets.problem_sets import Problem, load_problems
+from qalign_study.sheet.words import CURVE_NAMES, in_a_sentence
 
 SHOWN: tuple[Curve, ...] = ("one", "bon", "mv", "wmv", "qalign")
 MOST = 400

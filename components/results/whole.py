@@ -10,9 +10,9 @@ from pathlib import Path
 
 from components.common.evaluated import summarise
 from qalign_core.errors import QAlignError
-from qalign_core.export.report import STYLE, sections
-from qalign_core.export.tables import to_csv, to_latex
-from qalign_core.runs.report import Report
+from qalign_study.measure.report import Report
+from qalign_study.sheet.report import STYLE, sections
+from qalign_study.sheet.tables import to_csv, to_latex
 
 _STYLE = f"""
 .qr-whole {{ --ink: var(--body-text-color); --soft: var(--body-text-color-subdued);

@@ -11,9 +11,9 @@ from typing import Any
 from components.common.new_problem import new_problem
 from components.room.rooms import Caps
 from qalign_core.assets import ASSETS
-from qalign_core.export import dictionary
-from qalign_core.export.scripts import bundle
-from qalign_core.runs.trace import load_trace
+from qalign_core.record import dictionary
+from qalign_core.record.scripts import bundle
+from qalign_core.record.trace import load_trace
 
 RECORDED = ("watch", "stuck", "climb")
 """The recorded runs whose problems and betas a class may take."""

@@ -10,10 +10,10 @@ from typing import Any
 
 from components.common.trust import trust
 from components.room.rooms import TRIES, Member, Room
-from qalign_core.analysis.diagnostics import MIN_STATES, agreement
 from qalign_core.decide.rules import effective_sample_size, importance_weights, majority_vote
 from qalign_core.protocols import AnswerExtractor
 from qalign_core.types import ScoredResponse, Step
+from qalign_study.measure.diagnostics import MIN_STATES, agreement
 
 MOST_ANSWERS = 4
 """Answers of a vote that are shown."""

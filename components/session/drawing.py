@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from components.session.gpu import with_gpu
 from components.session.runs import Feed, Runs
+from qalign_core.record.runner import record
 from qalign_core.run import Run
-from qalign_core.runs.runner import record
 from qalign_core.types import Step
 
 

@@ -23,8 +23,8 @@ from qalign_core.chain.priority import RUN
 from qalign_core.errors import InvalidSetting, QAlignError
 from qalign_core.models.progress import TOLD
 from qalign_core.protocols import LanguageModel, RewardModel
+from qalign_core.record.trace import TraceReader
 from qalign_core.run import Limits, Sampling
-from qalign_core.runs.trace import TraceReader
 from qalign_core.types import Trace
 
 State = Literal["idle", "loading", "queued", "sampling", "finished", "stopped", "failed"]

@@ -10,16 +10,16 @@ from statistics import stdev
 from typing import Any
 
 from components.common.trust import ROUGH, trust
-from qalign_core.analysis.diagnostics import (
+from qalign_core.errors import InvalidSetting
+from qalign_study.measure.diagnostics import (
     agreement,
     autocorrelation,
     ess,
     ess_per_thousand_tokens,
     mcse,
 )
-from qalign_core.analysis.mixture import best_of_n_as_alignment, fit_mixture
-from qalign_core.errors import InvalidSetting
-from qalign_core.export.words import mixed, number
+from qalign_study.measure.mixture import best_of_n_as_alignment, fit_mixture
+from qalign_study.sheet.words import mixed, number
 
 MAX_CHAINS = 64
 MAX_VALUES = 100_000

@@ -17,12 +17,12 @@ import gradio as gr
 
 from qalign_core.assets import ASSETS
 from qalign_core.errors import QAlignError
-from qalign_core.export.command import command_of
-from qalign_core.export.page import page, page_around
-from qalign_core.export.words import target_of
+from qalign_core.record.command import command_of
+from qalign_core.record.player import page, page_around
+from qalign_core.record.trace import TraceReader
 from qalign_core.registry import entries
 from qalign_core.run import Run
-from qalign_core.runs.trace import TraceReader
+from qalign_study.sheet.words import target_of
 
 FOLDER = ASSETS / "runs"
 

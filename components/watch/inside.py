@@ -19,7 +19,7 @@ from qalign_core.decide.answers.extraction import get_extractor
 from qalign_core.errors import InvalidSetting, InvalidTrace
 from qalign_core.protocols import LanguageModel, RewardModel
 from qalign_core.reading import are_ids, is_text, is_whole, shown
-from qalign_core.runs.trace import TraceReader
+from qalign_core.record.trace import TraceReader
 from qalign_core.types import TraceHeader, Weighed
 
 MAX_TEXTS = 32

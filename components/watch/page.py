@@ -31,13 +31,13 @@ from components.watch.diagnostics import beta_facts, diagnose
 from components.watch.gallery import gallery_list, page_parts
 from components.watch.inside import questions
 from components.watch.player import beta_slider, chain_player
-from qalign_core.analysis.tuning import tune_beta
 from qalign_core.assets import ASSETS
 from qalign_core.errors import InvalidSetting, QAlignError
 from qalign_core.protocols import LanguageModel
+from qalign_core.record.trace import TraceReader, load_trace
 from qalign_core.run import Run, check_beta
-from qalign_core.runs.trace import TraceReader, load_trace
 from qalign_core.types import Response
+from qalign_study.measure.tuning import tune_beta
 
 RECORDED = ASSETS / "runs" / "watch.jsonl"
 PLAYS = " ▶ plays on."

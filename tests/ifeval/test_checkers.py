@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from qalign_core.decide.answers.instructions import Instructions
 from qalign_core.errors import InvalidTask
+from qalign_study.sets.instructions import Instructions
 
 LINES = Path(__file__).with_name("cases.jsonl").read_text(encoding="utf-8").splitlines()
 CASES = [json.loads(line) for line in LINES]

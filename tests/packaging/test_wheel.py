@@ -61,6 +61,7 @@ def test_the_wheel_holds_the_models_the_registry_the_problem_sets_the_player_and
     assert {name.split("/")[0].split("-")[0] for name in names} == {
         "qalign_core",
         "qalign_explorer",
+        "qalign_study",
     }
 
 
@@ -85,7 +86,7 @@ def test_the_command_runs_a_problem_of_an_embedded_set(programs, tmp_path):
 def test_a_run_of_the_wheel_is_the_run_of_the_checkout(programs, tmp_path):
     command = ["run", "--prompt", "Hi", "--rm", "embedded-weak", "--steps", "4", "--seed", "3"]
     installed = ran(programs / "qalign", *command, folder=tmp_path)
-    assert installed == ran(sys.executable, "-m", "qalign_core", *command, folder=ROOT)
+    assert installed == ran(sys.executable, "-m", "qalign_study", *command, folder=ROOT)
 
 
 def test_the_command_exports_the_page_that_the_checkout_exports(programs, tmp_path):

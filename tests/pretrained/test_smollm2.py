@@ -13,10 +13,10 @@ from convert import REVISION
 from test_contract import as_shown, chi_square
 
 from qalign_core import registry
-from qalign_core.cli import main
 from qalign_core.models.local.llama_net import LlamaNet
+from qalign_core.record.trace import load_trace
 from qalign_core.run import Sampling
-from qalign_core.runs.trace import load_trace
+from qalign_study.commands.cli import main
 
 ID = "smollm2-135m"
 PROMPT = "Why is the sky blue?"

@@ -31,12 +31,12 @@ from test_contract import (  # noqa: F401  the suite that every language model p
 )
 
 from qalign_core import Sampling, run_chain
-from qalign_core.cli import main
 from qalign_core.errors import ModelContractError, ModelLoadError
 from qalign_core.models.served.language_model import ServedLanguageModel
+from qalign_core.record.trace import load_trace
 from qalign_core.rewards.classifier import HFRewardModel
 from qalign_core.rewards.served import ServedRewardModel
-from qalign_core.runs.trace import load_trace
+from qalign_study.commands.cli import main
 
 SAMPLING = Sampling(max_new_tokens=LIMIT)
 
@@ -145,7 +145,7 @@ def test_processes_with_a_server_each_of_which_one_is_killed_draw_what_one_does(
         return ["run", *models, *drawn, "--prompts", str(prompts), "--out", str(tmp_path / name)]
 
     def worker(address):
-        return subprocess.Popen([sys.executable, "-m", "qalign_core", *command(address, "shared")])
+        return subprocess.Popen([sys.executable, "-m", "qalign_study", *command(address, "shared")])
 
     def traces(name):
         read = [load_trace(path) for path in sorted((tmp_path / name).glob("0*.jsonl"))]

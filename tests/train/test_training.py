@@ -13,10 +13,10 @@ from safetensors.torch import load_file
 from tiny_models import save
 
 from qalign_core.assets import ASSETS
-from qalign_core.cli import main
 from qalign_core.registry import load_reward_model, unload
-from qalign_core.rewards.training import RECIPES, Recipe, last_checkpoint, train
 from qalign_core.types import Response
+from qalign_study.commands.cli import main
+from qalign_study.train.trainer import RECIPES, Recipe, last_checkpoint, train
 
 LM = str(ASSETS / "models" / "lm")
 DRAWN = ["--task", "in_distribution", "--problems", "12", "--samples", "8", "--steps", "6"]

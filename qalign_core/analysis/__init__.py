@@ -1,1 +1,0 @@
-"""What draws tell: convergence, what beta does, and the four methods at one budget."""

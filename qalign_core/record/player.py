@@ -1,0 +1,102 @@
+"""A trace as one page of HTML: the player, the steps and a caption; it plays without a network.
+
+The trace stands in the page as data, with every `<` written as JSON's escape: nothing in a text can
+end the element that it stands in. Title and caption are escaped as markup.
+"""
+
+import html
+from contextlib import suppress
+
+from qalign_core.assets import ASSETS
+from qalign_core.decide.answers.extraction import get_extractor
+from qalign_core.reading import from_json
+from qalign_core.record import dictionary
+from qalign_core.record.command import command_of
+from qalign_core.record.scripts import bundle, sheets
+from qalign_core.record.trace import parse_trace, trace_lines
+from qalign_core.types import Trace, TraceHeader
+
+MAX_TITLE = 100
+"""Characters of a prompt that stand in the window's title."""
+
+_STYLE = """
+:root { color-scheme: light dark }
+body { margin: 0; padding: 12px 16px; background: #f6f7f9; color: #1d2430;
+  font: 16px/1.5 system-ui, "Segoe UI", Roboto, Arial, sans-serif }
+.dark body { background: #0f141d; color: #e9edf4 }
+figure { margin: 0 auto; max-width: 1240px }
+h1 { font-size: 22px; margin: 0 }
+header p { margin: 4px 0 12px; max-width: 80ch }
+figcaption { font-size: 14px; opacity: .85; margin-top: 8px; overflow-wrap: anywhere }
+"""
+_SCRIPT = """
+const dark = matchMedia("(prefers-color-scheme: dark)");
+const follow = () => document.documentElement.classList.toggle("dark", dark.matches);
+dark.addEventListener("change", follow);
+follow();
+QAlign.mount(document.getElementById("player"), {
+  text: document.getElementById("trace").textContent, name: "Recorded run",
+});
+"""
+_POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'"
+
+
+def page_around(header: TraceHeader, *, title: str = "", says: str = "") -> tuple[str, str]:
+    """What stands before and behind the lines of a trace (`as_data`) in a page that plays it.
+
+    Args:
+        header: of the trace.
+        title: of the page; by default the prompt is the window's, and the page has none.
+        says: what there is to see, in a sentence or two.
+    """
+    parts = [ASSETS / name / name for name in ("player", "inside")]
+    style = dictionary.style() + sheets(*parts) + _STYLE
+    script = dictionary.names() + bundle(*(part.with_suffix(".js") for part in parts))
+    window = html.escape(title or header.prompt[:MAX_TITLE] or "QAlign Explorer")
+    heading = f"<h1>{html.escape(title)}</h1>" * bool(title)
+    sentence = f"<p>{html.escape(says)}</p>" * bool(says)
+    again = f"<code>{html.escape(command_of(header.run))}</code>"
+    before = (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
+        f"<title>{window}</title><style>{style}</style></head>\n"
+        f'<body><figure><header>{heading}{sentence}</header><div id="player"></div>'
+        f"<figcaption>QAlign Explorer. It is drawn again by {again}</figcaption></figure>\n"
+        '<script type="application/x-ndjson" id="trace">'
+    )
+    return before, f"</script>\n<script>{script}</script><script>{_SCRIPT}</script></body></html>\n"
+
+
+def as_data(text: str) -> str:
+    """The text of a trace so that it can stand in a page: `<` is an escape of JSON's strings."""
+    return text.replace("<", "\\u003c")
+
+
+def page(text: str, *, title: str = "", says: str = "") -> str:
+    """The page that plays a trace.
+
+    Args:
+        text: the trace, JSON lines.
+        title, says: as for `page_around`.
+
+    Raises:
+        InvalidTrace: it is none.
+    """
+    header = parse_trace(text).header
+    whole = text[: text.rfind("\n") + 1]
+    with suppress(ValueError):  # a killed writer leaves half a line
+        from_json(text[len(whole) :])
+        whole = text
+    before, behind = page_around(header, title=title, says=says)
+    return before + as_data(whole) + behind
+
+
+def framed(trace: Trace, *, height: int = 900) -> str:
+    """A frame with the page of a trace, for a notebook's cell; `height` in pixels."""
+    extract = get_extractor(trace.header.extractor) if trace.header.extractor else None
+    inside = html.escape(page("".join(trace_lines(trace, extract))))
+    return (
+        f'<iframe srcdoc="{inside}" sandbox="allow-scripts" title="QAlign Explorer" '
+        f'style="width: 100%; height: {height}px; border: 0"></iframe>'
+    )

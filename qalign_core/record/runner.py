@@ -1,0 +1,233 @@
+"""One run, drawn: the steps of its chains and the samples of its pool, and the lines they become.
+
+Every command and every page draws here. What is drawn is a function of the run and its models
+alone: where an interrupted run is taken up again, it goes on as if it had never stopped.
+"""
+
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack, aclosing
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from itertools import accumulate
+from typing import Any
+
+from qalign_core.chain.chain import run_chain
+from qalign_core.chain.cost import meter_of, parameters_of, prompt_scored, reading_of
+from qalign_core.chain.merging import gather, merge
+from qalign_core.chain.priority import ASIDE
+from qalign_core.chain.sampling import encode_prompt, sample_iid
+from qalign_core.decide.answers.extraction import get_extractor
+from qalign_core.errors import QAlignError
+from qalign_core.protocols import LanguageModel, RewardModel
+from qalign_core.record.trace import end_line, header_line, sample_line, step_line
+from qalign_core.run import Run, Sampling
+from qalign_core.types import ScoredResponse, Step, Trace, TraceHeader
+
+TOLERANCE = 0.02
+"""How far apart, relatively, the compute of chains and pool may end at equal FLOPs."""
+
+_AHEAD = 8  # samples of a pool that are drawn at once
+_AHEAD_ASIDE = 4  # where chains come first: samples must not fill every row of the engine
+
+Drawn = Step | ScoredResponse
+"""A step of a chain, or an independent sample."""
+
+
+def told_of(lm: LanguageModel, rm: RewardModel, run: Run) -> dict[str, Any]:
+    """A run, and what its models say of themselves, as the fields of a `Header`."""
+    sampling = getattr(lm, "sampling", Sampling(max_new_tokens=lm.max_new_tokens))
+    told = {name: getattr(run, name) for name in run.kinds()}
+    told |= {name: getattr(sampling, name) for name in Sampling.__slots__}
+    return {
+        **told,
+        "lm": lm.id,
+        "rm": rm.id,
+        "lm_revision": str(getattr(lm, "revision", "")),
+        "rm_revision": str(getattr(rm, "revision", "")),
+        "lm_parameters": parameters_of(lm),
+        "rm_parameters": parameters_of(rm),
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "notes": tuple(getattr(lm, "notes", ())),
+    }
+
+
+def header_of(lm: LanguageModel, rm: RewardModel, run: Run) -> TraceHeader:
+    """The header of a run that starts now.
+
+    Raises:
+        InvalidPrompt: the prompt is empty, or longer than the model's context.
+    """
+    n_prompt = len(encode_prompt(lm, run.prompt))
+    n_scored = prompt_scored(n_prompt, reading_of(rm))
+    return TraceHeader(**told_of(lm, rm, run), prompt_tokens=n_prompt, prompt_scored=n_scored)
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """One line of a trace (newline included), and what was drawn if it is a step or a sample."""
+
+    line: str
+    drawn: Drawn | None = None
+
+
+async def record(
+    lm: LanguageModel,
+    rm: RewardModel,
+    run: Run,
+    *,
+    known: Trace | None = None,
+) -> AsyncIterator[Recorded]:
+    """Draw a run and yield the lines of its trace as they happen.
+
+    Args:
+        lm, rm: its models.
+        run: what to draw.
+        known: what there is of it already; only the lines after that are yielded.
+
+    Raises:
+        QAlignError: as `draw`; a line that says so is yielded first.
+    """
+    extract = get_extractor(run.extractor) if run.extractor else None
+    if known is None:
+        known = Trace(header_of(lm, rm, run))
+        yield Recorded(header_line(known.header))
+    n, asked = len(known.pool), {"log_probs": run.alpha != 1.0}
+    try:
+        async with aclosing(draw(lm, rm, run, known=known)) as drawn:  # type: ignore[type-var]
+            async for item in drawn:
+                if isinstance(item, Step):
+                    yield Recorded(step_line(item, extract, **asked), item)
+                else:
+                    yield Recorded(sample_line(n, item, extract, **asked), item)
+                    n += 1
+    except QAlignError as error:
+        yield Recorded(end_line("failed", str(error)))
+        raise
+    if known.end is None or known.end[0] != "finished":
+        yield Recorded(end_line("finished", "; ".join(getattr(lm, "notes", ()))))
+
+
+def draw(
+    lm: LanguageModel, rm: RewardModel, run: Run, *, known: Trace | None = None
+) -> AsyncIterator[Drawn]:
+    """Draw what a run lacks: steps of its chains and samples of its pool, as they arrive.
+
+    `run.matched` says what ends where. "none": chains and pool side by side, the chains first in
+    line. "pool": after every step the pool is filled up to what the chains have spent, so that a
+    run which is stopped half-way is a fair comparison up to there; if the last sample leaves the
+    two more than `TOLERANCE` apart, every chain makes a step more, and so on, never more than
+    double. "chain": the pool, then the chains, a step of each at a time, until they have spent as
+    much.
+
+    Args:
+        lm, rm: its models.
+        run: what to draw.
+        known: what there is of it already.
+
+    Raises:
+        InvalidSetting, InvalidPrompt, ModelContractError, InvalidReward, EngineError.
+    """
+    ways: dict[str, Callable[..., AsyncIterator[Drawn]]] = {
+        "none": _side_by_side,
+        "pool": _pool_matched,
+        "chain": _chain_matched,
+    }
+    return ways[run.matched](lm, rm, run, known or Trace(TraceHeader()))
+
+
+async def _side_by_side(
+    lm: LanguageModel, rm: RewardModel, run: Run, known: Trace
+) -> AsyncIterator[Drawn]:
+    async def pool() -> AsyncIterator[ScoredResponse]:
+        ASIDE.set(True)  # `merge` follows the pool in a task of its own
+        async for sample in _samples(lm, rm, run, known, _AHEAD_ASIDE):
+            yield sample
+
+    streams: list[AsyncIterator[Drawn]] = [*_chains(lm, rm, run, _latest(known), run.steps), pool()]
+    async for item in merge(*streams):
+        yield item
+
+
+async def _pool_matched(
+    lm: LanguageModel, rm: RewardModel, run: Run, known: Trace
+) -> AsyncIterator[Drawn]:
+    meter, latest = meter_of(lm, rm), _latest(known)
+    at = Counter[int]()  # the price of step t of all chains, where it is there already
+    for step in known.steps:
+        at[step.t] += meter.price(step.cost)
+    goal = sum(at[t] for t in range(run.steps + 1))
+    spent = [meter.price(sample.cost) for sample in known.pool]
+    samples = _samples(lm, rm, run, known, _AHEAD)
+
+    async def catch_up() -> AsyncIterator[ScoredResponse]:
+        while sum(spent) < goal and len(spent) < run.pool:
+            sample = await anext(samples)
+            spent.append(meter.price(sample.cost))
+            yield sample
+
+    async with aclosing(samples):  # type: ignore[type-var]
+        for last in range(run.steps, 2 * run.steps + 2):
+            goal += at[last] if last > run.steps else 0
+            async for step in merge(*_chains(lm, rm, run, latest, last)):
+                latest[step.chain] = step
+                goal += meter.price(step.cost)
+                yield step
+                async for sample in catch_up():
+                    yield sample
+            async for sample in catch_up():
+                yield sample
+            if at[last + 1]:  # it went on from here when it was drawn the first time
+                continue
+            nearest = min(abs(total - goal) for total in accumulate(spent, initial=0))
+            if len(spent) >= run.pool or nearest <= TOLERANCE * goal:
+                return
+
+
+async def _chain_matched(
+    lm: LanguageModel, rm: RewardModel, run: Run, known: Trace
+) -> AsyncIterator[Drawn]:
+    meter, latest = meter_of(lm, rm), _latest(known)
+    goal = sum(meter.price(sample.cost) for sample in known.pool)
+    async for sample in _samples(lm, rm, run, known, _AHEAD):
+        goal += meter.price(sample.cost)
+        yield sample
+    spent = sum(meter.price(step.cost) for step in known.steps)
+    async with AsyncExitStack() as stack:
+        chains = _chains(lm, rm, run, latest, run.steps)
+        for chain in chains:
+            stack.push_async_callback(chain.aclose)  # type: ignore[attr-defined]
+        # where one stopped in the middle of a round, the others have to catch up with it
+        behind = {k: latest[k].t if k in latest else -1 for k in range(run.chains)}
+        while spent < goal or len(set(behind.values())) > 1:
+            t = min(behind.values())
+            if t >= run.steps:
+                return
+            due = [k for k, reached in behind.items() if reached == t]
+            for step in await gather(*(anext(chains[k]) for k in due)):
+                behind[step.chain] = step.t
+                spent += meter.price(step.cost)
+                yield step
+
+
+def _latest(known: Trace) -> dict[int, Step]:
+    return {chain: steps[-1] for chain, steps in known.chains.items()}
+
+
+def _chains(
+    lm: LanguageModel, rm: RewardModel, run: Run, latest: Mapping[int, Step], steps: int
+) -> list[AsyncIterator[Step]]:
+    """Every chain of a run, from its latest step on to step number `steps`."""
+    chain = partial(
+        run_chain, lm, rm, run.prompt, beta=run.beta, alpha=run.alpha, steps=steps, seed=run.seed
+    )
+    return [chain(chain=number, start=latest.get(number)) for number in range(run.chains)]
+
+
+def _samples(
+    lm: LanguageModel, rm: RewardModel, run: Run, known: Trace, ahead: int
+) -> AsyncIterator[ScoredResponse]:
+    """The samples of a run's pool that are not there yet."""
+    first = min(len(known.pool), run.pool)
+    return sample_iid(lm, rm, run.prompt, n=run.pool, seed=run.seed, first=first, concurrency=ahead)

@@ -1,1 +1,0 @@
-"""Runs on disk: problem sets in; traces, results and reports out."""

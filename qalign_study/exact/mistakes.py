@@ -1,0 +1,156 @@
+"""The wrong rules of "Break it", with what they do: negative controls, which must fail the laws."""
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from qalign_core.chain.kernel import log_acceptances
+from qalign_core.models.enumerable import EnumerableLM
+from qalign_core.types import Array, Response
+from qalign_study.exact.law import ExactChain, Rule, total_variation
+from qalign_study.exact.world import MAX_NEW_TOKENS, World
+
+
+def _no_ratio(*, len_new: ArrayLike, len_old: ArrayLike, **rewards: Any) -> Array:
+    return log_acceptances(len_new=1, len_old=1, **rewards)
+
+
+def _only_improvements(*, reward_new: Array, reward_old: Array, **_: object) -> Array:
+    return np.where(reward_new >= reward_old, 0.0, -np.inf)
+
+
+def _always(*, reward_new: Array, **_: object) -> Array:
+    return np.zeros_like(reward_new)
+
+
+def _without_eos(response: Response) -> int:
+    # an immediate EOS would leave no position at all, and a chain that can never leave it
+    return max(1, len(response) - response.finished)
+
+
+@lru_cache(maxsize=16)  # one rule a limit, so that its moves are enumerated once
+def limit_not_shared(hard_limit: int) -> Rule:
+    """The published chain: states grow past `L`, and truncated ones cannot be reached back.
+
+    Every suffix may have `L` new ids, up to the end of a context of `hard_limit`.
+    """
+
+    def limit(max_new_tokens: int, index: int) -> int:
+        return min(index + max_new_tokens, hard_limit)
+
+    return Rule(
+        "Length limit not shared",
+        "Every rewrite may be L tokens long, whatever was kept (the error in the published code). "
+        "Responses grow past the limit, and a response cut at the limit cannot be reached back.",
+        limit=limit,
+    )
+
+
+# One more token than L is enough to be wrong, and keeps the states few (445); a real context is
+# longer, and the published chain then goes further astray.
+CONTEXT = MAX_NEW_TOKENS + 1
+
+MISTAKES = {
+    rule.name: rule
+    for rule in (
+        Rule(
+            "No length ratio",
+            "The factor |y|/|y'| is left out. A short response has fewer places to be rewritten "
+            "from, so each of its rewrites is proposed more often; without the factor the chain "
+            "ends on the wrong lengths.",
+            log_alpha=_no_ratio,
+        ),
+        Rule(
+            "End token not counted",
+            "The end token is left out of |y|, so it is never resampled on its own, and a response "
+            "that ended and one that was cut off are counted by different rules.",
+            n_indices=_without_eos,
+            length=_without_eos,
+        ),
+        limit_not_shared(CONTEXT),
+        Rule(
+            "Rejected steps dropped",
+            "Only accepted proposals are counted. How long the chain stays on a response is what "
+            "weighs it; dropping the repeats throws that weight away.",
+            counted="accepted",
+        ),
+        Rule(
+            "Only improvements accepted",
+            "A proposal is accepted only if its reward is at least as high. That is a search for "
+            "the best response, not a sample of the target: beta no longer matters.",
+            log_alpha=_only_improvements,
+        ),
+        Rule(
+            "Everything accepted",
+            "Every proposal is accepted, so the reward has no say. The chain then samples "
+            "something near the base LM, with lengths that are off.",
+            log_alpha=_always,
+        ),
+    )
+}
+"""The wrong rules by their names."""
+
+
+def _at_temperature(lm: EnumerableLM, response: Response, temperature: float = 2.0) -> float:
+    total = 0.0
+    for k, token in enumerate(response.tokens):
+        p = lm.next_token_probabilities(response.tokens[:k]) ** (1 / temperature)
+        total += math.log(p[token] / p.sum())
+    return total
+
+
+SHARP_MISTAKES = {
+    rule.name: rule
+    for rule in (
+        Rule(
+            "Sharpness left out",
+            "The factor (p(y′)/p(y))^(sharpness − 1) is left out. Proposals are drawn from the "
+            "model as it is, so the chain ends on the target of sharpness 1.",
+            log_prob=lambda lm, response: 0.0,
+        ),
+        Rule(
+            "Probabilities of another temperature",
+            "The factor is made of probabilities at temperature 2, not of those that the tokens "
+            "were drawn with, as with a server that tells them before its temperature is applied.",
+            log_prob=_at_temperature,
+        ),
+    )
+}
+"""Mistakes that only a target with alpha above 1 shows."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Broken:
+    """Where a wrong rule ends.
+
+    Attributes:
+        chain: the wrong chain; its `target` is the right one.
+        limit: the distribution that it converges to from the base LM, shape [n].
+        distance: total variation between `limit` and the target.
+        mean_length: mean |y| under the limit and under the target.
+        mean_reward: mean r under the limit and under the target, in spreads.
+    """
+
+    chain: ExactChain
+    limit: Array
+    distance: float
+    mean_length: tuple[float, float]
+    mean_reward: tuple[float, float]
+
+
+def broken(world: World, beta: float, rule: Rule) -> Broken:
+    """Where a rule leads in a world; the right rule is allowed, and has distance 0."""
+    chain = world.chain(beta, rule)
+    limit = chain.limit()
+    lengths = [float(len(y)) for y in chain.states]
+    return Broken(
+        chain,
+        limit,
+        total_variation(limit, chain.target),
+        (float(limit @ lengths), float(chain.target @ lengths)),
+        (float(limit @ chain.rewards), float(chain.target @ chain.rewards)),
+    )

@@ -1,0 +1,222 @@
+"""A constructed example of a reward that can be hacked, with all four methods computed exactly.
+
+Three final answers: A is right, B popular and wrong, C a rare response that the reward model
+overrates. A response is zero to two steps of thinking, the answer and EOS, so the chain moves by
+the real suffix kernel on an enumerable LM, and its states are not independent. The reward depends
+on the answer alone; so the counts of the three answers decide every vote, and the distribution of
+those counts can be summed in full: nothing here is sampled.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from qalign_core.decide.arrays import winner
+from qalign_core.decide.rules import importance_weights
+from qalign_core.errors import InvalidSetting
+from qalign_core.models.enumerable import EnumerableLM
+from qalign_core.types import Array, Response
+from qalign_study.exact.law import ExactChain, exact_chain, target_distribution
+from qalign_study.exact.world import MOST
+
+ANSWERS = ("A", "B", "C")
+MEANINGS = ("right", "popular and wrong", "reward hack")
+METHODS = ("Best-of-n", "Majority vote", "Weighted vote", "QAlign chain")
+SAMPLES = (1, 2, 4, 8, 16, 32, 64, 128)
+
+# how the answers that are not the hack divide, and how often 0, 1 or 2 steps of thinking precede
+_SHARE_RIGHT = 0.42
+_THINKING = ((0.2, 0.3, 0.5), (0.5, 0.3, 0.2), (0.4, 0.3, 0.3))
+_PIECES = ("think ", "A", "B", "C", "<eos>")
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """One setting of the example.
+
+    Attributes:
+        hack_mass: p_LM(C), in (0, 0.5).
+        hack_reward: what the reward model gives C; A gets 1, B gets 0.
+        beta: temperature of the target and of the weighted vote, in the same units.
+    """
+
+    hack_mass: float = 0.01
+    hack_reward: float = 3.0
+    beta: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.hack_mass < 0.5:
+            raise InvalidSetting(
+                f"the hack's share of the LM must be above 0 and below 0.5, got {self.hack_mass}"
+            )
+        if not 1.0 < self.hack_reward <= MOST:
+            raise InvalidSetting(
+                "a hack is rated above the right answer: its reward must be above 1, and "
+                f"{MOST:,.0f} at most, got {self.hack_reward}"
+            )
+
+    @property
+    def rewards(self) -> tuple[float, float, float]:
+        """Proxy reward of A, B and C."""
+        return (1.0, 0.0, self.hack_reward)
+
+    @property
+    def base(self) -> tuple[float, float, float]:
+        """p_LM of A, B and C."""
+        rest = 1.0 - self.hack_mass
+        return (rest * _SHARE_RIGHT, rest * (1.0 - _SHARE_RIGHT), self.hack_mass)
+
+    @property
+    def hack_beta(self) -> float:
+        """Below this beta the target itself prefers C to A: no sampler can mend that."""
+        right, _, hack = self.base
+        if hack >= right:
+            return math.inf
+        return (self.hack_reward - 1.0) / math.log(right / hack)
+
+    @property
+    def right_beta(self) -> float:
+        """Below this beta the target prefers A to B: above it the reward is trusted too little."""
+        right, popular, _ = self.base
+        return 1.0 / math.log(popular / right)
+
+    def target(self) -> Array:
+        """pi_beta of A, B and C, shape [3]."""
+        return target_distribution(np.array(self.base), np.array(self.rewards), self.beta)
+
+    def lm(self) -> EnumerableLM:
+        """The nine responses as a language model."""
+        responses = {}
+        for answer, (p, thinking) in enumerate(zip(self.base, _THINKING, strict=True)):
+            for steps, share in enumerate(thinking):
+                responses[(0,) * steps + (answer + 1, len(_PIECES) - 1)] = p * share
+        return EnumerableLM.from_responses(responses, pieces=_PIECES, id="hackable")
+
+    def score(self, response: Response) -> float:
+        """The proxy reward of a response: that of its answer."""
+        return self.rewards[ANSWERS.index(answer_of(response.text))]
+
+    def chain(self) -> ExactChain:
+        """The chain on the nine responses."""
+        return exact_chain(self.lm(), self.score, self.beta)
+
+
+def answer_of(text: str) -> str:
+    """The final answer of a response: its last letter."""
+    return text[-1]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a method answers from n samples (of the LM, or states of one chain).
+
+    Attributes:
+        method: its name.
+        n: number of samples or states.
+        answers: probability that it answers A, B and C.
+        proxy: expected proxy reward of its answer.
+    """
+
+    method: str
+    n: int
+    answers: tuple[float, float, float]
+    proxy: float
+
+    @property
+    def accuracy(self) -> float:
+        """Probability that the answer is A, the right one."""
+        return self.answers[0]
+
+
+@lru_cache(maxsize=64)
+def outcomes(example: Example, samples: tuple[int, ...] = SAMPLES) -> tuple[Outcome, ...]:
+    """Every method at every n, exactly (cached).
+
+    Raises:
+        InvalidSetting: from the example's own settings.
+    """
+    equal = (1.0, 1.0, 1.0)
+    weights = importance_weights(example.rewards, example.beta)
+    base = np.array(example.base)
+    found = []
+    states = _chain_counts(example, samples)
+    for n in samples:
+        iid = _iid_counts(base, n)
+        for method, answers in (
+            (METHODS[0], best_of_n_answers(base, example.rewards, n)),
+            (METHODS[1], _vote(iid, equal, example.rewards)),
+            (METHODS[2], _vote(iid, weights, example.rewards)),
+            (METHODS[3], _vote(states[n], equal, example.rewards)),
+        ):
+            proxy = float(np.dot(answers, example.rewards))
+            found.append(Outcome(method, n, (answers[0], answers[1], answers[2]), proxy))
+    return tuple(found)
+
+
+def best_of_n_answers(base: Array, rewards: tuple[float, ...], n: int) -> tuple[float, ...]:
+    """Probability that the best of n independent answers is each one: F(r)^n - F(r-)^n.
+
+    Answers of equal reward share theirs in proportion to their probability.
+    """
+    r = np.array(rewards)
+    at_most, below = (r <= r[:, None]) @ base, (r < r[:, None]) @ base
+    best = (np.minimum(at_most, 1.0) ** n - below**n) * base / (at_most - below)
+    return tuple(best.tolist())
+
+
+def _iid_counts(base: Array, n: int) -> Array:
+    """P(count of A = i, count of B = j) of n independent answers, shape [n+1, n+1]."""
+    from scipy.special import gammaln
+
+    i, j = np.indices((n + 1, n + 1))
+    possible = i + j <= n
+    k = np.maximum(n - i - j, 0)
+    log_p = (
+        gammaln(n + 1) - gammaln(i + 1) - gammaln(j + 1) - gammaln(k + 1)
+        + i * np.log(base[0]) + j * np.log(base[1]) + k * np.log(base[2])
+    )  # fmt: skip
+    return np.where(possible, np.exp(log_p), 0.0)
+
+
+def _chain_counts(example: Example, samples: tuple[int, ...]) -> dict[int, Array]:
+    """The same of the first n states of the chain, y^0 drawn from the LM, for every n.
+
+    A sum over paths, one step at a time: [state, count of A, count of B].
+    """
+    chain = example.chain()
+    answers = [answer_of(y.text) for y in chain.states]
+    arriving = chain.base[:, None, None]
+    found = {}
+    for n in range(1, max(samples) + 1):
+        paths = np.zeros((len(answers), n + 1, n + 1))
+        for state, answer in enumerate(answers):
+            i, j = int(answer == "A"), int(answer == "B")
+            paths[state, i : n + i, j : n + j] = arriving[state]
+        if n in samples:
+            found[n] = paths.sum(axis=0)
+        arriving = np.tensordot(chain.matrix.T, paths, axes=1)
+    return found
+
+
+def _vote(
+    counts: Array, weights: tuple[float, ...], rewards: tuple[float, ...]
+) -> tuple[float, ...]:
+    """Probability that each answer wins the vote, from the distribution of the counts."""
+    n = counts.shape[0] - 1
+    i, j = np.indices(counts.shape)
+    won = winners(np.stack([i, j, np.maximum(n - i - j, 0)], axis=-1), weights, rewards)
+    return tuple(float(counts[won == answer].sum()) for answer in range(3))
+
+
+def winners(counts: Array, weights: tuple[float, ...], rewards: tuple[float, ...]) -> Array:
+    """Which answer wins each vote: largest weight, ties to the higher total reward; [..., 3]."""
+    votes = np.where(counts > 0, counts * np.array(weights), -np.inf)
+    return winner(votes, counts * np.array(rewards))
+
+
+def target_over_beta(example: Example, betas: tuple[float, ...]) -> Array:
+    """Share of A, B and C under the target at each beta, shape [len(betas), 3]."""
+    base, rewards = np.array(example.base), np.array(example.rewards)
+    return np.array([target_distribution(base, rewards, beta) for beta in betas])

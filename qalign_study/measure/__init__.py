@@ -1,0 +1,1 @@
+"""What traces say: curves, paired comparisons, diagnostics, tuning."""

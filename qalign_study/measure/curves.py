@@ -1,0 +1,599 @@
+"""What more compute buys: every method at budgets of increasing size, with 95 % bands.
+
+One function for one prompt and for a whole set, since a prompt is a set of one. What differs is
+where the band comes from. Over a set it is what other problems would have given: problems are
+resampled. For one prompt it is what other draws would have given: samples are resampled one by
+one, states in blocks of neighbours, since neighbours are alike.
+
+Methods that ran on the same problems are compared by their paired differences over problems. Two
+bands that overlap say little: both hold how much easier one problem is than another, which is the
+same for both methods. The difference problem by problem does not.
+"""
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
+from typing import Literal
+
+import numpy as np
+
+from qalign_core.chain.cost import n_at_budget
+from qalign_core.decide.arrays import softmax
+from qalign_core.errors import InvalidSetting
+from qalign_core.run import check_beta
+from qalign_core.types import Array
+from qalign_study.measure.comparisons import METHODS, Budget, Cut, Method
+from qalign_study.measure.record import Draws, Record, generated, prices
+
+Curve = Literal["qalign", "bon", "mv", "wmv", "one", "any", "qalign_own", "wmv_own"]
+CURVES: tuple[Curve, ...] = (*METHODS, "one", "any", "qalign_own", "wmv_own")
+"""What is measured of a set, in order; "_own" is at that method's own beta (`own_beta`)."""
+
+N_BOOTSTRAP = 2000
+"""Resamples of the problems for the bands of curves."""
+MOST_DRAWS = 300_000
+"""Resampled draws of a prompt, a budget and method, at most: bounds the time and the memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One method at one budget, averaged over problems.
+
+    Attributes:
+        method: "qalign", "bon", "mv" or "wmv"; "any" (of a set) is the share of problems for which
+            at least one of n samples is right, which no rule can exceed; "one" is a single sample.
+        n: independent samples of the budget.
+        used: mean number of samples, or of the chain's states, that the decision was made from.
+        spent: mean price in the meter's unit (FLOPs, or tokens where sizes are unknown).
+        tokens: mean number of generated tokens.
+        waited: mean number of them that are written one after another: all of a chain (the longest
+            of several), the longest of the samples.
+        value: the measure: the share decided rightly, or as all draws decide, or the reward of the
+            chosen; `low` and `high` are its 95 % band.
+        reward: mean reward under the weights that the method decides with (BoN: of the chosen);
+            nan where several betas decide.
+        each: the value of each problem, in their order.
+        strata: how many of the problems are of each set, of an average over sets; empty for one.
+        answer: of a single prompt: what the first draws decide, the text itself if it is
+            open-ended; None if that is no answer.
+        correct: whether that is right; None where it is not known.
+    """
+
+    method: Curve
+    n: int
+    used: float
+    spent: float
+    tokens: float
+    value: float
+    low: float
+    high: float
+    reward: float
+    each: tuple[float, ...] = field(default=(), repr=False)
+    strata: tuple[int, ...] = ()
+    waited: float = 0.0
+    answer: str | None = None
+    correct: bool | None = None
+
+
+def curves(
+    draws: Draws,
+    *,
+    budget: Budget = "flops",
+    ns: Sequence[int] | None = None,
+    cuts: Sequence[Cut] = (),
+    beta: float | None = None,
+    n_subsets: int = 32,
+    n_bootstrap: int = N_BOOTSTRAP,
+    resamples: int = 40,
+    seed: int = 0,
+) -> list[Point]:
+    """Compute every method's measure against compute, methods in the order of `CURVES`.
+
+    Over a set, best-of-n and "any" are averaged over all subsets of n of the N samples, exactly;
+    MV and WMV over `n_subsets` random ones. QAlign is the beginning of the chain that costs what n
+    of the problem's samples cost on average (or, at equal samples, its first n states).
+
+    With `cuts`, of a single prompt: a pool of n is drawn from the recorded pool with replacement;
+    of chains, the states 0..t are resampled in circular blocks of about sqrt(t + 1), within a
+    chain drawn with replacement. For the band the recorded draws are themselves resampled first,
+    `resamples` times. The band of a single chain says nothing of what another chain would have
+    found: run several for that.
+
+    Args:
+        draws: of a set, or of one prompt.
+        budget: what is made equal between QAlign and the others at each n.
+        ns: numbers of samples; default powers of two up to all of them.
+        cuts: of a single prompt: the budgets, from `comparisons.ladder`.
+        beta: of WMV's weights; default the chain's.
+        n_subsets: random subsets a problem and n.
+        n_bootstrap: resamples of the problems for the bands.
+        resamples: resamples of a single prompt's draws for the bands.
+        seed: of subsets and resamples.
+
+    Raises:
+        InvalidSetting: no problem is done, or an n exceeds the samples.
+    """
+    records = draws.records
+    if not records:
+        raise InvalidSetting("no problem is done yet; run 'evaluate' first")
+    sizes = () if cuts else _sizes(draws, ns)
+    beta = check_beta(draws.header.beta if beta is None else beta)
+    rng = np.random.default_rng(seed)
+    resampled = resampled_problems(rng, len(records), 1 if cuts else n_bootstrap)
+
+    found: dict[tuple[Curve, int], list[_Row]] = {}
+    for record in records:
+        problem = _Problem(draws, record, beta)
+        if cuts:
+            rows = _resampled_rows(problem, cuts, resamples, rng)
+        else:
+            rows = _subset_rows(problem, sizes, budget, n_subsets, rng)
+        for method, place, row in rows:
+            found.setdefault((method, place), []).append(row)
+
+    points = []
+    for method, place in sorted(found, key=lambda key: (CURVES.index(key[0]), key[1])):
+        mine = found[method, place]
+        values = np.array([row.values for row in mine])  # [problems, resamples]
+        low, high = band(resampled @ values / len(records))
+        points.append(
+            Point(
+                method=method,
+                n=cuts[place].n if cuts else place,
+                used=_mean(row.used for row in mine),
+                spent=_mean(row.spent for row in mine),
+                tokens=_mean(row.tokens for row in mine),
+                waited=_mean(row.waited for row in mine),
+                value=float(values.mean()),
+                low=low,
+                high=high,
+                reward=_mean(row.reward for row in mine),
+                each=tuple(values.mean(axis=1).tolist()),
+                answer=mine[0].answer,
+                correct=mine[0].correct,
+            )
+        )
+    return points
+
+
+@dataclass(slots=True)
+class _Row:
+    """One method at one budget of one problem; values of each resample, means of the rest."""
+
+    values: Array
+    reward: float
+    used: float
+    spent: float
+    tokens: float
+    waited: float
+    answer: str | None = None
+    correct: bool | None = None
+
+
+_Seen = tuple[Array, Array, Array]
+"""Rewards and answers of draws, and what a sharper target adds to their log-weights."""
+_Price = tuple[float, float, float, float]
+"""How many draws, their price, how many tokens they have, and how many of them in a row."""
+
+
+class _Problem:
+    """What was drawn for a problem, ready to be decided from, at one beta of the weights."""
+
+    def __init__(self, draws: Draws, record: Record, beta: float) -> None:
+        self.draws, self.record, self.beta = draws, record, beta
+        self.decide = draws.rule(record)
+        self.pool_reward = record.pool_reward.astype(np.float64)
+        self.pool_answer = record.pool_answer.astype(np.int64)
+        self.pool = self.pool_reward, self.pool_answer, record.pool_tilt(draws.header.alpha)
+        self.prompt_price = draws.header.meter.prompt_price(*record.prompt)
+        self.pool_spent = self.prompt_price + np.cumsum(
+            prices(record.pool_cost, draws.header.meter)
+        )
+        self.pool_length = generated(record.pool_cost)
+        self.pool_tokens = np.cumsum(self.pool_length)
+        # of the states, not the proposals, shapes [T + 1, chains]
+        by_t, states = (-1, record.n_chains), record.state_of
+        self.chain_reward = record.chain_reward.astype(np.float64)[states].reshape(by_t)
+        self.chain_answer = record.chain_answer.astype(np.int64)[states].reshape(by_t)
+        chain_prices = prices(record.chain_cost, draws.header.meter).reshape(by_t)
+        self.chain_spent = self.prompt_price + np.cumsum(chain_prices.sum(axis=1))
+        written = np.cumsum(generated(record.chain_cost).reshape(by_t), axis=0)
+        self.chain_tokens, self.chain_waited = written.sum(axis=1), written.max(axis=1)
+
+    def price_of(self, n: int) -> float:
+        """What n samples cost on average, the prompt included."""
+        each = (self.pool_spent[-1] - self.prompt_price) / len(self.pool_spent)
+        return float(self.prompt_price + n * each)
+
+    def length(self, n: int, budget: Budget) -> int:
+        """How many states of each chain cost what n samples do on average, or are n."""
+        length = n // self.record.n_chains
+        if budget == "flops":
+            length = n_at_budget(self.chain_spent.tolist(), self.price_of(n))
+        return min(max(1, length), len(self.chain_spent))
+
+    def of_chain(self, n_states: int, t: int) -> _Price:
+        """What states 0..t of all chains cost, of which so many are decided from."""
+        return (n_states, self.chain_spent[t], self.chain_tokens[t], self.chain_waited[t])
+
+    def first(self, method: Method, cut: Cut) -> _Seen:
+        """The first draws, chain after chain, shape [1, draws] each."""
+        if method != "qalign":
+            return _take(self.pool, np.arange(cut.n)[None])
+        kept = slice(min(self.draws.header.burn_in, cut.t), cut.t + 1)
+        reward = self.chain_reward[kept].T.reshape(1, -1)
+        return reward, self.chain_answer[kept].T.reshape(1, -1), np.zeros_like(reward)
+
+    def decided(self, method: Method, seen: _Seen) -> tuple[Array, Array]:
+        """The answers decided on, by number, and the mean rewards under the weights, shape [k]."""
+        reward, answer, _ = seen
+        weights = self._weights(method, seen)
+        if method == "bon":
+            won = np.asarray(answer[np.arange(len(answer)), reward.argmax(axis=1)])
+        else:
+            won = self.decide(answer, weights, reward)
+        return won, (weights * reward).sum(axis=1)
+
+    def row(self, method: Method, seen: _Seen, outer: int, cost: _Price, final: int = -1) -> _Row:
+        """Decide `outer` times some resamples, draws in [k, n]."""
+        won, rewards = self.decided(method, seen)
+        means = self._value(won, final).reshape(outer, -1).mean(axis=1)
+        return _Row(means, float(rewards.mean()), *cost)
+
+    def _weights(self, method: Method, seen: _Seen) -> Array:
+        """What each draw weighs, shape [k, n], summing to 1."""
+        reward, _, plus = seen
+        if method == "wmv":
+            return softmax(reward, self.beta, plus)
+        if method == "bon":
+            return np.asarray(np.eye(reward.shape[1])[reward.argmax(axis=1)])
+        return np.full(reward.shape, 1 / reward.shape[1])
+
+    def _value(self, won: Array, final: int) -> Array:
+        """The measure of each decision, shape [k]."""
+        if self.draws.measure == "reward":
+            return np.asarray(self._reward_of[won])
+        if self.draws.measure == "same":
+            return np.asarray((won == final) & (won >= 0), dtype=np.float64)
+        return self.record.is_right(won).astype(np.float64)
+
+    @cached_property
+    def _reward_of(self) -> Array:
+        """The reward of each text, shape [answers]: of its best draw, as decisions show it."""
+        found = np.full(len(self.record.answers), -np.inf)
+        for answer, reward in (
+            (self.pool_answer, self.pool_reward),
+            (self.record.chain_answer, self.record.chain_reward),
+        ):
+            np.maximum.at(found, answer, reward)
+        return found
+
+
+def _take(seen: _Seen, places: Array) -> _Seen:
+    """Draws at some places, in the places' shape."""
+    reward, answer, plus = (values[places] for values in seen)
+    return reward, answer, plus
+
+
+# --- a set: subsets of the samples, the chain as it ran --------------------------------------
+
+_Rows = Iterator[tuple[Curve, int, _Row]]
+
+
+def _subset_rows(
+    problem: _Problem, ns: Sequence[int], budget: Budget, n_subsets: int, rng: np.random.Generator
+) -> _Rows:
+    """One problem's rows at each n, by n."""
+    methods = problem.draws.methods
+    reward, answer = problem.pool_reward, problem.pool_answer
+    size = len(reward)
+    if size:
+        right = problem.record.is_right(answer).astype(np.float64)
+        n_right = int(right.sum())
+        best_first = np.argsort(-reward, kind="stable")
+        longest_first = np.sort(problem.pool_length)[::-1]
+        shuffled = _shuffled(rng, n_subsets, size)
+        tokens = problem.pool_tokens[-1] / size
+    for n in ns:
+        if size:
+            leads = _first_of_subset(size, n)
+            cost = (n, problem.price_of(n), n * tokens, float(leads @ longest_first))
+            if "bon" in methods:
+                best = right[best_first, None], float(leads @ reward[best_first])
+                yield "bon", n, _Row(leads @ best[0], best[1], *cost)
+            any_right = 1 - math.comb(size - n_right, n) / math.comb(size, n)
+            pooled = _Row(np.array([any_right]), float(reward.mean()), *cost)
+            yield "any", n, pooled
+            if n == 1:
+                yield "one", n, pooled
+            subsets = _subsets(shuffled, n)
+            for method in METHODS[2:]:
+                if method in methods:
+                    row = problem.row(method, _take(problem.pool, subsets), 1, cost)
+                    yield method, n, row
+        if "qalign" in methods:
+            length = problem.length(n, budget if size else "samples")
+            states = problem.first("qalign", Cut(length - 1, n))
+            row = problem.row("qalign", states, 1, problem.of_chain(states[0].size, length - 1))
+            yield "qalign", n, row
+
+
+def weighted_at(
+    draws: Draws, betas: Sequence[float], *, n_subsets: int = 32, seed: int = 0
+) -> dict[int, Array]:
+    """How often WMV is right at other betas, by n: of each problem, shape [betas, problems].
+
+    From the very subsets that `curves` draws of the same seed, so that a beta makes the difference.
+
+    Args:
+        draws: of a set with samples.
+        betas: of the weights.
+        n_subsets, seed: as for `curves`.
+    """
+    rng = np.random.default_rng(seed)
+    resampled_problems(rng, len(draws.records), N_BOOTSTRAP)  # as `curves` does before the subsets
+    found: dict[int, list[Array]] = {n: [] for n in _sizes(draws, None)}
+    for record in draws.records:
+        problem = _Problem(draws, record, draws.header.beta)
+        shuffled = _shuffled(rng, n_subsets, len(record.pool_reward))
+        for n, values in found.items():
+            subsets = _subsets(shuffled, n)
+            reward, answer, plus = _take(problem.pool, np.tile(subsets, (len(betas), 1)))
+            weights = softmax(reward, np.repeat(betas, len(subsets))[:, None], plus)
+            right = record.is_right(problem.decide(answer, weights, reward))
+            values.append(right.reshape(len(betas), -1).mean(axis=1))
+    return {n: np.array(values).T for n, values in found.items()}
+
+
+def _sizes(draws: Draws, ns: Sequence[int] | None) -> list[int]:
+    """The numbers of samples asked for, ascending; default powers of two up to all of them."""
+    if draws.has_pool:
+        size = min(len(record.pool_reward) for record in draws.records)
+    else:
+        size = max(len(record.chain_reward) for record in draws.records)
+    if ns is None:
+        return [2**k for k in range(size.bit_length()) if 2**k < size] + [size]
+    sizes = sorted(set(ns))
+    if not sizes or sizes[0] < 1 or sizes[-1] > size:
+        raise InvalidSetting(f"n must be between 1 and the {size} samples drawn, got {sizes}")
+    return sizes
+
+
+def _shuffled(rng: np.random.Generator, times: int, size: int) -> Array:
+    """The numbers below `size` in random orders, shape [times, size]."""
+    return np.argsort(rng.random((times, size)), axis=1)
+
+
+def _subsets(shuffled: Array, n: int) -> Array:
+    """Take the first n of each row of shuffled numbers; all subsets where n is 1 or everything."""
+    size = shuffled.shape[1]
+    return np.arange(size).reshape(-1, n) if n in (1, size) else shuffled[:, :n]
+
+
+@lru_cache(maxsize=256)
+def _first_of_subset(size: int, n: int) -> Array:
+    """Chance that the item of rank i leads a random subset of n, C(size-1-i, n-1) / C(size, n)."""
+    p = np.zeros(size)
+    p[0] = n / size
+    for i in range(size - n):
+        p[i + 1] = p[i] * (size - n - i) / (size - 1 - i)
+    return p
+
+
+def resampled_problems(rng: np.random.Generator, n: int, times: int) -> Array:
+    """How often each of n problems is drawn when as many are drawn again, shape [times, n]."""
+    return rng.multinomial(n, np.full(n, 1 / n), times)
+
+
+def band(values: Array) -> tuple[float, float]:
+    """Both ends of a 95 % band, from the values of resamples."""
+    low, high = np.quantile(values, [0.025, 0.975])
+    return float(low), float(high)
+
+
+def _mean(values: Iterable[float]) -> float:
+    return float(np.mean(list(values)))
+
+
+# --- one prompt: its draws, resampled --------------------------------------------------------
+
+
+def _resampled_rows(
+    problem: _Problem, cuts: Sequence[Cut], resamples: int, rng: np.random.Generator
+) -> _Rows:
+    """A single prompt's rows at each cut, by its place among the cuts."""
+    measure, record = problem.draws.measure, problem.record
+    final = {
+        method: int(problem.decided(method, problem.first(method, cuts[-1]))[0][0])
+        for method in METHODS
+    }
+    for place, cut in enumerate(cuts):
+        n_chains, length = record.n_chains, cut.t + 1 - min(problem.draws.header.burn_in, cut.t)
+        n_states = n_chains * (cut.t + 1)
+        outer = max(8, min(resamples, math.isqrt(MOST_DRAWS // max(n_states, cut.n))))
+        states = _resampled_chains(rng, n_chains, length, outer)
+        pool = _resampled_pools(rng, len(problem.pool_reward), cut.n, outer)
+        of_chain = problem.of_chain(n_chains * length, cut.t)
+        of_pool = (cut.n, problem.pool_spent[cut.n - 1], problem.pool_tokens[cut.n - 1],
+                   problem.pool_length[: cut.n].max())  # fmt: skip
+        for method in METHODS:
+            first = problem.first(method, cut)
+            if method == "qalign":
+                reward, answer, plus = (values[0] for values in first)
+                seen, cost = _take((reward, answer, plus), states), of_chain
+            else:
+                seen, cost = _take(problem.pool, pool), of_pool
+            row = problem.row(method, seen, outer, cost, final[method])
+            said = int(problem.decided(method, first)[0][0])
+            row.answer = str(record.answers[said]) if said >= 0 else None
+            row.correct = bool(record.is_right(np.array(said))) if measure == "right" else None
+            yield method, place, row
+
+
+def _resampled_pools(rng: np.random.Generator, size: int, n: int, times: int) -> Array:
+    """Places of pools of n, `times` of each of `times` resampled pools, shape [times^2, n]."""
+    known = rng.integers(size, size=(times, 1, size))
+    drawn = rng.integers(size, size=(times, times, n))
+    return np.take_along_axis(known, drawn, axis=2).reshape(-1, n)
+
+
+def _resampled_chains(rng: np.random.Generator, n_chains: int, length: int, times: int) -> Array:
+    """Places of states (chain * length + t), likewise, shape [times^2, n_chains * length]."""
+    known = _blocks(rng, n_chains, length, (times, 1))
+    drawn = _blocks(rng, n_chains, length, (times, times))
+    return np.take_along_axis(known, drawn, axis=2).reshape(-1, n_chains * length)
+
+
+def _blocks(rng: np.random.Generator, n_chains: int, length: int, shape: tuple[int, int]) -> Array:
+    """Places of states in circular blocks of chains drawn again, shape [*shape, states]."""
+    block = math.isqrt(length - 1) + 1
+    count = -(-length // block)
+    starts = rng.integers(length, size=(*shape, n_chains, count, 1))
+    times = ((starts + np.arange(block)) % length).reshape(*shape, n_chains, -1)[..., :length]
+    chains = rng.integers(n_chains, size=(*shape, n_chains, 1))
+    return (times + length * chains).reshape(*shape, -1)
+
+
+Verdict = Literal["ahead", "behind", "level", "not told apart"]
+
+NARROW = 0.03
+"""A difference is level if its interval holds 0 and stays within this on both sides: 6 points.
+
+The closest two of the paper's averages over its problem sets (WMV 59.2, MV 62.3) are 3.1 points
+apart: what is called level leaves no room for a difference that the paper reports as one.
+"""
+SAME_PRICE = 0.03
+"""How far apart, relatively, two prices may be to count as equal compute."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """What method `a` has more than method `b` at one budget, over the same problems.
+
+    Attributes:
+        a, b: the methods.
+        n: independent samples of the budget.
+        spent: mean price of b in the meter's unit; that of a is the same within `SAME_PRICE`.
+        value: mean of a's values minus b's.
+        low, high: its 95 % interval, by bootstrap over problems.
+    """
+
+    a: Curve
+    b: Curve
+    n: int
+    spent: float
+    value: float
+    low: float
+    high: float
+
+    @property
+    def verdict(self) -> Verdict:
+        """Where a is: "ahead", "behind", "level", or "not told apart" from b."""
+        return verdict(self.low, self.high)
+
+
+def verdict(low: float, high: float) -> Verdict:
+    """What the 95 % interval of a difference allows to say."""
+    if low > 0:
+        return "ahead"
+    if high < 0:
+        return "behind"
+    return "level" if -low <= NARROW and high <= NARROW else "not told apart"
+
+
+def is_level(one: Point, other: Point) -> bool:
+    """Whether two points cost the same."""
+    return abs(one.spent - other.spent) <= SAME_PRICE * other.spent
+
+
+def difference(one: Point, other: Point, *, n_bootstrap: int = 4000, seed: int = 0) -> Difference:
+    """The paired difference of two points of the same problems, `one` minus `other`.
+
+    Raises:
+        InvalidSetting: they are not of the same number of problems.
+    """
+    if len(one.each) != len(other.each) or not one.each:
+        raise InvalidSetting(
+            f"paired differences need the same problems, got {len(one.each)} and "
+            f"{len(other.each)}; give two points of one set's curves"
+        )
+    gaps = np.array(one.each) - np.array(other.each)
+    ends = band(resampled_weights(one, n_bootstrap, seed) @ gaps)
+    sets = np.split(gaps, np.cumsum(one.strata)[:-1])
+    value = float(np.mean([each.mean() for each in sets]))
+    return Difference(one.method, other.method, other.n, other.spent, value, *ends)
+
+
+def resampled_weights(point: Point, times: int = 4000, seed: int = 0) -> Array:
+    """What each problem counts when problems are drawn again, shape [times, problems].
+
+    Alike for all points of the same problems, so that what they share cancels. Of an average over
+    sets the problems of each set are drawn again among themselves, and each set counts the same.
+    """
+    return _weights(point.strata or (len(point.each),), times, seed)
+
+
+@lru_cache(maxsize=8)
+def _weights(strata: tuple[int, ...], times: int, seed: int) -> Array:
+    rng = np.random.default_rng(seed)
+    drawn = [resampled_problems(rng, n, times) / (n * len(strata)) for n in strata]
+    return np.concatenate(drawn, axis=1)
+
+
+def pairs(points: Sequence[Point], a: Curve, b: Curve) -> list[tuple[Point, Point]]:
+    """The points of two methods of one set at each budget at which they cost the same, by n."""
+    theirs = {p.n: p for p in points if p.method == b}
+    found = [(p, theirs[p.n]) for p in points if p.method == a and p.n in theirs]
+    return sorted((pair for pair in found if is_level(*pair)), key=lambda pair: pair[0].n)
+
+
+def paired(points: Sequence[Point], a: Curve, b: Curve) -> Iterator[Difference]:
+    """The differences of two methods of one set, at each budget at which they cost the same."""
+    return (difference(*pair) for pair in pairs(points, a, b))
+
+
+def averaged(sets: Sequence[Sequence[Point]]) -> list[Point]:
+    """The average over sets, each counting the same, at the budgets that every set has.
+
+    A point of the chain is left out where some set's had ended before it spent as much. Prices are
+    averaged as the measure is; the band is of problems drawn again within each set.
+    """
+    shared = set.intersection(*({(p.method, p.n) for p in _spending(points)} for points in sets))
+    found = []
+    for method, n in sorted(shared, key=lambda key: (CURVES.index(key[0]), key[1])):
+        at = [next(p for p in points if (p.method, p.n) == (method, n)) for points in sets]
+        point = Point(
+            method=method,
+            n=n,
+            used=_mean(p.used for p in at),
+            spent=_mean(p.spent for p in at),
+            tokens=_mean(p.tokens for p in at),
+            waited=_mean(p.waited for p in at),
+            value=_mean(p.value for p in at),
+            low=0.0,
+            high=1.0,
+            reward=_mean(p.reward for p in at),
+            each=tuple(value for p in at for value in p.each),
+            strata=tuple(len(p.each) for p in at),
+        )
+        low, high = band(resampled_weights(point) @ np.array(point.each))
+        found.append(replace(point, low=low, high=high))
+    return found
+
+
+def _spending(points: Sequence[Point]) -> Iterator[Point]:
+    """The points that cost what so many samples do, as far as there are samples."""
+    samples = {p.n: p for p in points if p.method == "any"}
+    return (p for p in points if p.n not in samples or is_level(p, samples[p.n]))
+
+
+def level_n(points: Sequence[Point]) -> int | None:
+    """The largest n at which the chain has spent what n samples cost; None if there is none."""
+    return max((one.n for one, _ in pairs(points, "qalign", "any")), default=None)
+
+
+def best_of(points: Sequence[Point]) -> frozenset[Curve]:
+    """The most accurate of these methods, and all that are not told apart from it."""
+    top = max(points, key=lambda p: p.value)
+    return frozenset(p.method for p in points if p is top or difference(top, p).low <= 0)

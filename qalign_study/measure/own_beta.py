@@ -1,0 +1,121 @@
+"""Each method at its own best beta, found on other problems than those that it is reported for.
+
+The problems are dealt into `PARTS` parts by a hash of their ids. At each budget the problems of a
+part are decided at the beta at which the method is right most often over the other parts, so that
+no problem has a say in the beta that decides it: chosen on the problems themselves, the best of
+nine betas looks better than any of them is. Every problem is decided once, at one beta, and what
+comes out is compared problem by problem as everything else is.
+
+Its interval is over problems, with the betas held as they were found (Bayle et al., 2020,
+"Cross-validation confidence intervals for test error"): it covers the mean accuracy of the betas
+that were found, not how they would vary over other problems to find them on.
+"""
+
+import hashlib
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from qalign_core.types import Array
+from qalign_study.measure.curves import (
+    Curve,
+    Point,
+    band,
+    curves,
+    pairs,
+    resampled_weights,
+    weighted_at,
+)
+from qalign_study.measure.record import Draws
+
+PARTS = 5
+FACTORS = (1.0, 2**-0.5, 2**0.5, 1 / 2, 2.0, 1 / 4, 4.0, 1 / 8, 8.0)
+"""Multiples of the stated beta that weights are tried with; among equals the first is taken."""
+LEAST = 2 * PARTS
+"""Problems below which no beta is looked for."""
+
+
+def lot_of(id_: str) -> bytes:
+    """What a problem draws, by its id alone: problems sorted by it stand in a random order."""
+    return hashlib.sha256(id_.encode("utf-8", "surrogatepass")).digest()
+
+
+def part_of(id_: str) -> int:
+    """The part that a problem is dealt into, 0 to `PARTS` - 1."""
+    return lot_of(id_)[0] % PARTS
+
+
+def chosen_elsewhere(values: Array, parts: Array) -> Array:
+    """For each problem, the choice that is best over the problems of other parts, shape [n].
+
+    Args:
+        values: how each choice does on each problem, shape [choices, n].
+        parts: of each problem, shape [n]; two of them at least.
+    """
+    best = {part: values[:, parts != part].mean(axis=1).argmax() for part in np.unique(parts)}
+    return np.array([best[part] for part in parts])
+
+
+def at_own_beta(
+    points: Sequence[Point], runs: Sequence[Draws], *, factors: Sequence[float] = FACTORS
+) -> list[Point]:
+    """The methods that read beta at their own: "wmv_own", and "qalign_own" of several chains.
+
+    Weights are tried at `factors` times the stated beta, a chain at every beta that it ran at.
+
+    Args:
+        points: the curves at the stated beta.
+        runs: of one set at different betas; the first is at the stated one, and its samples are
+            those of the weights. Chains that have not all of its problems are left out.
+        factors: of the betas that weights are tried with.
+    """
+    ids = [[record.id for record in run.records] for run in runs]
+    runs = [run for run, its in zip(runs, ids, strict=True) if its == ids[0]]
+    parts = np.array([*map(part_of, ids[0])])
+    asked = runs[0].header.rewarded and runs[0].has_pool
+    if len(parts) < LEAST or len(set(parts.tolist())) < 2 or not asked:
+        return []
+    weighted = weighted_at(runs[0], [runs[0].header.beta * factor for factor in factors])
+    found = [
+        _chosen("wmv_own", [p] * len(factors), weighted[p.n], parts)
+        for p in points
+        if p.method == "wmv"
+    ]
+    if len(runs) > 1:
+        others = (curves(run, n_bootstrap=1) for run in runs[1:])
+        chains = [[one for one, _ in pairs(each, "qalign", "any")] for each in (points, *others)]
+        for n in sorted(set.intersection(*({p.n for p in chain} for chain in chains))):
+            tried = [next(p for p in chain if p.n == n) for chain in chains]
+            values = np.array([p.each for p in tried])
+            found.append(_chosen("qalign_own", tried, values, parts))
+    return found
+
+
+def _chosen(method: Curve, tried: Sequence[Point], values: Array, parts: Array) -> Point:
+    """A method at one budget, every problem at the choice that is best for those of other parts.
+
+    Args:
+        method: what it is called.
+        tried: the prices of each choice.
+        values: how each does on each problem, shape [choices, n].
+        parts: of each problem, shape [n].
+    """
+    chosen = chosen_elsewhere(values, parts)
+    each = values[chosen, np.arange(len(parts))]
+    shares = np.bincount(chosen, minlength=len(tried)) / len(parts)
+    used, spent, tokens, waited = shares @ [(p.used, p.spent, p.tokens, p.waited) for p in tried]
+    low, high = band(resampled_weights(tried[0]) @ each)
+    return Point(
+        method=method,
+        n=tried[0].n,
+        used=float(used),
+        spent=float(spent),
+        tokens=float(tokens),
+        waited=float(waited),
+        value=float(each.mean()),
+        low=low,
+        high=high,
+        reward=math.nan,
+        each=tuple(each.tolist()),
+    )

@@ -1,0 +1,296 @@
+"""Tables: of results, values that every form of the report is made from; of a comparison, a CSV.
+
+Everything is computed from the draws.
+"""
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from qalign_core.decide.rules import importance_weights
+from qalign_core.errors import InvalidSetting
+from qalign_core.types import Cost, ScoredResponse
+from qalign_study.measure.comparisons import METHODS, Comparison, Cut, full_cut
+from qalign_study.measure.curves import (
+    Curve,
+    Difference,
+    Point,
+    averaged,
+    best_of,
+    curves,
+    is_level,
+    level_n,
+    paired,
+)
+from qalign_study.measure.own_beta import at_own_beta
+from qalign_study.measure.results import Results
+
+OTHERS: tuple[Curve, ...] = ("wmv", "bon", "mv", "any", "wmv_own")
+"""What QAlign is compared with; "any" is the ceiling of every rule over n samples."""
+OURS: tuple[Curve, ...] = ("qalign", "qalign_own")
+AVERAGE = "average"
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluated:
+    """A set under one pair of models, measured.
+
+    Attributes:
+        name: what the report calls it.
+        results: what was drawn.
+        points: every curve at every budget; each method's own beta is with the results whose name
+            is the shortest of those of the same set, which has the stated beta.
+        stated: whether that is this one.
+        folder: where the traces are; None of a packed file, which has numbers only.
+    """
+
+    name: str
+    results: Results
+    points: tuple[Point, ...]
+    stated: bool = True
+    folder: Path | None = None
+
+    @property
+    def problems(self) -> object:
+        """What problems these are: the same for results of the same ones."""
+        return (self.results.header.digest, tuple(record.id for record in self.results.records))
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line of a table: one set, or the average, at one budget.
+
+    Attributes:
+        name: of the set.
+        n: the budget, in samples.
+        points: what was measured there; one sample, whatever the budget.
+        best: the most accurate rules, and those that are not told apart from them.
+        differences: the paired ones at that budget.
+    """
+
+    name: str
+    n: int
+    points: Mapping[Curve, Point]
+    best: frozenset[Curve]
+    differences: tuple[Difference, ...]
+
+
+@dataclass(frozen=True)
+class Group:
+    """Sets that were run with the same models: what an average may be taken of.
+
+    Attributes:
+        sets: in the order in which they came.
+    """
+
+    sets: tuple[Evaluated, ...]
+
+    @cached_property
+    def different(self) -> tuple[Evaluated, ...]:
+        """A result for each set of problems: at its stated beta, and the first of several."""
+        stated = {each.problems: each for each in reversed(self.sets) if each.stated}
+        return tuple(each for each in self.sets if each in stated.values())
+
+    @cached_property
+    def average(self) -> tuple[Point, ...]:
+        """Over the different sets; empty if there is one."""
+        of_each = [each.points for each in self.different]
+        return tuple(averaged(of_each)) if len(of_each) > 1 else ()
+
+    @property
+    def lm(self) -> str:
+        """The language model's name."""
+        return self.sets[0].results.header.lm
+
+    @property
+    def rm(self) -> str:
+        """The reward model's name."""
+        return self.sets[0].results.header.rm
+
+    @property
+    def unit(self) -> str:
+        """What prices count: FLOPs, or generated tokens where the models' sizes are unknown."""
+        return self.sets[0].results.header.meter.unit
+
+    @property
+    def flops(self) -> bool:
+        """Whether that is FLOPs."""
+        return self.unit == "FLOPs"
+
+    @property
+    def points(self) -> tuple[Point, ...]:
+        """What stands for these models: the average, or the only set."""
+        return self.average or self.different[0].points
+
+    @cached_property
+    def lines(self) -> tuple[tuple[str, tuple[Point, ...]], ...]:
+        """The sets' points and the average's, by name."""
+        sets = tuple((each.name, each.points) for each in self.sets)
+        return (*sets, *(((AVERAGE, self.average),) if self.average else ()))
+
+    @cached_property
+    def n(self) -> int:
+        """The budget of the tables: the largest of the different sets, the chain's if it can."""
+        of_each = [each.points for each in self.different]
+        level = [level_n(points) or 0 for points in of_each]
+        shared = set.intersection(*({p.n for p in points} for points in of_each))
+        return max((n for n in shared if n <= min(level)), default=max(shared, default=1))
+
+    def rows(self, n: int | None = None) -> list[Row]:
+        """The lines of a table at a budget, by default `n`, or at the largest of a set's."""
+        n = self.n if n is None else n
+        return [
+            row_of(name, points, min(n, max(p.n for p in points))) for name, points in self.lines
+        ]
+
+    def label(self, row: Row) -> str:
+        """What a line is called: its set, and its budget if that is not the table's."""
+        return row.name if row.n == self.n else f"{row.name}, {row.n:,} samples"
+
+
+class Report:
+    """Results of any number of sets, each measured once; every form of the report is made of it.
+
+    Args:
+        sets: results by the name of their set.
+        folders: of those that were read from a folder of traces.
+        known: curves that were computed before, by name.
+
+    Raises:
+        InvalidSetting: there are no results, or no problem of a set is done.
+    """
+
+    def __init__(
+        self,
+        sets: Mapping[str, Results],
+        folders: Mapping[str, Path] | None = None,
+        known: Mapping[str, Sequence[Point]] | None = None,
+    ) -> None:
+        if not sets:
+            raise InvalidSetting("there are no results to report; give a folder or a packed file")
+        families: dict[object, list[str]] = {}
+        for name in sorted(sets, key=lambda name: (len(name), name)):
+            families.setdefault(_family(sets[name]), []).append(name)
+        groups: dict[object, list[Evaluated]] = {}
+        papers_first = sorted(sets.items(), key=lambda item: item[1].header.alpha != 1)
+        for name, results in papers_first:
+            at_betas = families[_family(results)]
+            stated = at_betas[0] == name
+            points = [*((known or {}).get(name) or curves(results))]
+            if stated:
+                points += at_own_beta(points, [sets[other] for other in at_betas])
+            one = Evaluated(name, results, tuple(points), stated, (folders or {}).get(name))
+            groups.setdefault(_models(results), []).append(one)
+        self.groups = tuple(Group(tuple(each)) for each in groups.values())
+        self.sets = tuple(each for group in self.groups for each in group.sets)
+
+    def json(self) -> dict[str, list[dict[str, Any]]]:
+        """Every method on every set and budget, and the paired differences at equal FLOPs.
+
+        Returns:
+            `rows` {set, method, n, flops, accuracy, low, high} and `paired` {set, a, b, n, flops,
+            difference, low, high}, the difference a minus b; shares in 0..1, 95 % intervals by
+            bootstrap over problems. `flops` is None where the models' sizes are unknown. A budget
+            at which the chain had ended before it spent as much is left out of `paired`.
+        """
+        made: dict[str, list[dict[str, Any]]] = {"rows": [], "paired": []}
+        for each in self.sets:
+            made["rows"] += [
+                {"set": each.name, "method": p.method, "n": p.n, **_measured(p, each, "accuracy")}
+                for p in each.points
+            ]
+            made["paired"] += [
+                {"set": each.name, "a": d.a, "b": d.b, "n": d.n, **_measured(d, each, "difference")}
+                for d in differences(each.points)
+            ]
+        return made
+
+
+def differences(points: Sequence[Point]) -> list[Difference]:
+    """The paired differences that a report tells of, at every budget of equal compute."""
+    return [each for a in OURS for b in OTHERS for each in paired(points, a, b)]
+
+
+def row_of(name: str, points: Sequence[Point], n: int) -> Row:
+    """The line of a table for a set or an average at a budget."""
+    samples = [p for p in points if p.n == n and p.method == "any"]
+    at = {p.method: p for p in points if p.n == n or p.method == "one"}
+    rules = [
+        at[method]
+        for method in METHODS
+        if method in at and all(is_level(at[method], other) for other in samples)
+    ]
+    best = best_of(rules) if rules else frozenset()
+    compared = tuple(each for each in differences(list(at.values())) if each.n == n)
+    return Row(name, n, at, best, compared)
+
+
+def _models(results: Results) -> object:
+    """What the sets of a group share, so that an average means something.
+
+    How long a response may be is a matter of the set; a right answer and a text as it was asked for
+    are two matters.
+    """
+    header, base = results.header, replace(results.header.sampling, max_new_tokens=0)
+    models = header.lm, header.lm_revision, header.rm, header.rm_revision
+    return (*models, base, header.alpha, header.open_ended)
+
+
+def _family(results: Results) -> object:
+    """What results of one set share that differ in the chain's beta, and in how far they went."""
+    header = results.header
+    return (_models(results), header.sampling, header.chains, header.digest)
+
+
+def _measured(found: Point | Difference, each: Evaluated, what: str) -> dict[str, Any]:
+    """What it cost, as far as that is known in FLOPs, and the measure with its interval."""
+    flops = found.spent if each.results.header.meter.unit == "FLOPs" else None
+    return {"flops": flops, what: found.value, "low": found.low, "high": found.high}
+
+
+COLUMNS = (
+    *("source", "chain", "t", "index", "log_alpha", "accepted", "answer", "reward"),
+    *("tokens", "finished", "generated", "scored", "weight", "text"),
+)
+
+
+def to_csv(comparison: Comparison) -> str:
+    """One row a draw, for a spreadsheet: states of the chains, then the pool.
+
+    `weight` is what a draw weighs in the answer at the largest level cut: 1 / number of states for
+    a state, its importance weight for a sample; empty where the cut leaves it out.
+    """
+    out = io.StringIO()
+    rows = csv.writer(out, lineterminator="\r\n")
+    rows.writerow(COLUMNS)
+    cut = full_cut(comparison) if comparison.ready else Cut(-1, 0)
+    n_states = len(comparison.chains) * (cut.t + 1)
+    extract = comparison.extract
+
+    def write(place: Sequence[object], draw: ScoredResponse, cost: Cost, weight: object) -> None:
+        response = draw.response
+        answer = extract(response.text) if extract else None
+        told = (cell(answer or ""), draw.reward, len(response), response.finished)
+        rows.writerow([*place, *told, cost.generated, cost.scored, weight, cell(response.text)])
+
+    for step in (step for chain in comparison.chains for step in chain):
+        place = ("chain", step.chain, step.t, step.index, step.log_alpha, step.accepted)
+        write(place, step.state, step.cost, 1 / n_states if step.t <= cut.t else "")
+    pool = comparison.pool
+    run, kept = comparison.header, pool[: cut.n]
+    weights = importance_weights([s.reward for s in kept], run.beta, run.alpha, kept)
+    for k, sample in enumerate(pool):
+        weight = weights[k] if k < cut.n else ""
+        write(("pool", "", k, "", "", ""), sample, sample.cost, weight)
+    return out.getvalue()
+
+
+def cell(text: str) -> str:
+    """A text that no spreadsheet takes for a formula."""
+    negative = text[:1] == "-" and text[1:].replace(".", "", 1).isdecimal()
+    formula = text.startswith(("=", "+", "-", "@", "\t", "\r")) and not negative
+    return f"'{text}" if formula else text

@@ -1,0 +1,325 @@
+"""Results: a set's draws as numbers, in one file.
+
+Every sample and every step is there as numbers (its reward, its length, which answer, whether it
+was accepted, its cost), so that each curve can be computed again at any budget, any number of
+samples and any beta; texts are kept of open-ended problems only. Rewards are 32-bit floats.
+
+The file is a zip of arrays, whoever made it: their sizes are checked before anything is reserved,
+since `numpy.load` reserves what a header promises, 745 GiB if it says so.
+"""
+
+import io
+import math
+import zipfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.lib import format as npy
+
+from qalign_core.decide.rules import consensus
+from qalign_core.errors import InvalidTask, InvalidTrace
+from qalign_core.reading import first_line, shown
+from qalign_core.record.trace import write_whole
+from qalign_core.types import Array, SetHeader, Trace
+from qalign_study.measure.diagnostics import acceptance
+from qalign_study.measure.record import Draws, Record, record_of
+from qalign_study.sets.folder import (
+    HEADER,
+    PROBLEMS,
+    VERSION,
+    digest_of,
+    header_json,
+    read_set_header,
+    traces_of,
+)
+from qalign_study.sets.problem_sets import Problem, load_problems
+
+_Columns = dict[str, tuple[str, float, float]]
+
+
+@dataclass(frozen=True, eq=False)
+class Results(Draws):
+    """What was drawn over a set."""
+
+    header: SetHeader
+
+    @property
+    def n_missing(self) -> int:
+        """Problems whose numbers are not here yet."""
+        return len(self.header.problems) - len(self.records)
+
+
+def load_results(path: str | Path) -> Results:
+    """The numbers of a folder, or of a packed file.
+
+    Raises:
+        InvalidTrace: there are no results at `path`, or they cannot be read.
+    """
+    return results_in(path) if Path(path).is_dir() else unpack(path)
+
+
+def results_in(folder: str | Path) -> Results:
+    """The numbers of the problems of a folder that are finished; if none is, of those begun.
+
+    A problem in work would stand in a comparison with samples that its chain has not answered yet.
+
+    Raises:
+        InvalidTrace: it is no folder of a run, or a trace cannot be read.
+    """
+    folder = Path(folder)
+    try:
+        header = read_set_header((folder / HEADER).read_text("utf-8"), str(folder))
+        problems = load_problems(folder / PROBLEMS)
+    except (OSError, UnicodeDecodeError, InvalidTask) as error:
+        raise InvalidTrace(f"{folder} is not the folder of a run ({error})") from error
+    if digest_of(problems) != header.digest:
+        raise InvalidTrace(f"{folder / PROBLEMS} was changed; put back the set that was run")
+    begun = [
+        (
+            record_of(trace, problems[k].extract, problems[k].is_right, id=problems[k].id),
+            trace.end is not None and trace.end[0] == "finished",
+        )
+        for k, trace in traces_of(folder, len(problems))
+        if trace.steps or trace.pool
+    ]
+    finished = tuple(record for record, is_finished in begun if is_finished)
+    return Results(header, finished or tuple(record for record, _ in begun))
+
+
+def unpack(path: str | Path) -> Results:
+    """Read a packed file.
+
+    Raises:
+        InvalidTrace: there are no results at `path`, or they cannot be read.
+    """
+    place = str(path)
+    arrays = read_arrays(Path(path), place)
+    try:
+        header = read_set_header(str(arrays["header"]), place)
+        results = Results(header, tuple(_records(arrays, _columns(header))))
+        _check_problems(results)
+    except InvalidTrace:
+        raise
+    except KeyError as error:
+        raise InvalidTrace(
+            f"{place} has no {error}, as results of version {VERSION} do; evaluate again"
+        ) from error
+    except (ValueError, IndexError) as error:
+        raise InvalidTrace(f"cannot read results from {place}: {first_line(error)}") from error
+    return results
+
+
+def pack(results: Results, path: str | Path) -> Path:
+    """Write results as one `.npz` file: every field of all records in one compressed array.
+
+    Raises:
+        InvalidSetting: it cannot be written.
+    """
+    arrays: dict[str, Array] = {"header": np.array(header_json(results.header))}
+    for name in _columns(results.header):
+        parts = [np.asarray(getattr(record, name)) for record in results.records]
+        arrays[f"{name}_n"] = np.array([len(part) for part in parts], dtype=np.int32)
+        arrays[name] = np.concatenate(parts) if parts else np.zeros(0)
+    arrays["id"] = np.array([record.id for record in results.records], dtype=np.str_)
+    arrays["n_chains"] = np.array([record.n_chains for record in results.records], dtype=np.int32)
+    arrays["prompt"] = np.array([record.prompt for record in results.records], dtype=np.int32)
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as archive:
+        for name, array in arrays.items():
+            buffer = io.BytesIO()
+            np.save(buffer, _narrow(array), allow_pickle=False)
+            member = zipfile.ZipInfo(f"{name}.npy")  # of a fixed date: same results, same bytes
+            archive.writestr(member, buffer.getvalue(), zipfile.ZIP_LZMA)
+    write_whole(Path(path), content.getvalue())
+    return Path(path)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the chains of one prompt came to.
+
+    Attributes:
+        id: the problem's.
+        answer: the vote of all states, or None (none could be read, or the prompt is open-ended).
+        share: the answer's share of the states, 0 without one.
+        text: the response that represents it; by minimum Bayes risk if the prompt is open-ended.
+        reference: the known right answer, if there is one.
+        n_states: of all chains.
+        accepted: share of the proposals that differ from the state that were accepted.
+    """
+
+    id: str
+    answer: str | None
+    share: float
+    text: str
+    reference: str | None
+    n_states: int
+    accepted: float | None
+
+
+def answers_in(folder: str | Path, problems: Sequence[Problem]) -> tuple[Answer, ...]:
+    """What the chains in a folder came to, for every problem that has begun, in order.
+
+    Raises:
+        InvalidTrace: a trace cannot be read.
+    """
+    traces = traces_of(folder, len(problems))
+    return tuple(answer_of(problems[place], trace) for place, trace in traces if trace.steps)
+
+
+def answer_of(problem: Problem, trace: Trace) -> Answer:
+    """What the chains of a problem's trace came to; there has to be a state."""
+    states = trace.states
+    decision = consensus(states, problem.extract)
+    return Answer(
+        id=problem.id,
+        answer=decision.answer,
+        share=decision.shares[0][1] if decision.answer is not None else 0.0,
+        text=decision.chosen.response.text if decision.chosen else "",
+        reference=problem.answer,
+        n_states=len(states),
+        accepted=acceptance(trace.steps).changed.value,
+    )
+
+
+def _columns(header: SetHeader) -> _Columns:
+    """The arrays of such results: log-probabilities only where the target asks for them."""
+    sharp = header.alpha != 1.0
+    return {
+        name: told for name, told in _COLUMNS.items() if sharp or not name.endswith("_log_prob")
+    }
+
+
+def _records(arrays: dict[str, Array], told: _Columns) -> list[Record]:
+    """The records, each as `Record` says.
+
+    Raises:
+        ValueError: the first array that is not, and of which problem.
+    """
+    n = arrays["id"].size
+    if not n:
+        return []
+    chains, prompts = arrays["n_chains"], arrays["prompt"]
+    whole = chains.dtype.kind == prompts.dtype.kind == "i" and prompts.min(initial=0) >= 0
+    if not whole or (arrays["id"].shape, chains.shape, prompts.shape) != ((n,), (n,), (n, 2)):
+        raise ValueError(f"chains and prompts are not those of its {n} problems")
+    columns = {}
+    for name in told:
+        counts, column = arrays[f"{name}_n"], arrays[name]
+        whole = counts.shape == (n,) and counts.dtype.kind == "i" and counts.min() >= 0
+        if not whole or counts.max() > len(column) or counts.sum() != len(column):
+            raise ValueError(f"the counts of {name} are not those of its {len(column)} values")
+        columns[name] = np.split(column, np.cumsum(counts)[:-1])
+    records = [
+        Record(
+            id=str(arrays["id"][k]),
+            n_chains=int(chains[k]),
+            prompt=(int(prompts[k, 0]), int(prompts[k, 1])),
+            **{name: column[k] for name, column in columns.items()},
+        )
+        for k in range(n)
+    ]
+    for record in records:
+        _check_arrays(record, told)
+    return records
+
+
+def _check_arrays(record: Record, told: _Columns) -> None:
+    """Refuse a record whose arrays are not what the class says."""
+    n = {"answers": record.answers, "right": record.answers,
+         "pool": record.pool_reward, "chain": record.chain_reward}  # fmt: skip
+    for name, (kind, least, most) in told.items():
+        array = getattr(record, name)
+        shape = (len(n[name.partition("_")[0]]), 2)[: 1 + name.endswith("_cost")]
+        if array.shape != shape or array.dtype.kind != kind:
+            came = f"shape {array.shape} of {array.dtype}"
+            raise ValueError(f"{name} of {shown(record.id)} has {came}, not {shape}")
+        most = len(record.answers) - 1 if name.endswith("_answer") else most
+        if kind in "if" and array.size and not (least <= array.min() and array.max() <= most):
+            raise ValueError(f"{name} of {shown(record.id)} is not {least:g} to {most:g}")
+    n_chains, n_steps = record.n_chains, len(record.chain_accepted)
+    if n_chains < 1 or n_steps % n_chains or not record.chain_accepted[:n_chains].all():
+        raise ValueError(f"the chain of {shown(record.id)} has no initial state")
+
+
+def _check_problems(results: Results) -> None:
+    """Refuse records that are not of the problems that the header names, or too long for it."""
+    ids, most = [record.id for record in results.records], results.header.pool
+    if len(set(ids)) < len(ids) or not set(ids) <= set(results.header.problems):
+        raise ValueError("results of problems that its settings do not name")
+    for record in results.records:
+        if (n := len(record.pool_reward)) > most:
+            raise ValueError(f"{shown(record.id)} has {n} samples, {most} were drawn")
+
+
+def _narrow(values: Array) -> Array:
+    """Floats in 32 bits, whole numbers in 16 if they fit."""
+    if values.dtype.kind == "f":
+        return values.astype(np.float32)
+    fits = values.dtype.kind == "i" and np.abs(values).max(initial=0) < 2**15
+    return values.astype(np.int16) if fits else values
+
+
+_FLOAT = float(np.finfo(np.float32).max)
+_COLUMNS: _Columns = {  # numpy's kind, and the range; no NaN is in one
+    "answers": ("U", 0, 0),
+    "right": ("b", 0, 0),
+    "pool_reward": ("f", -_FLOAT, _FLOAT),
+    "pool_answer": ("i", -1, 0),
+    "pool_cost": ("i", 0, 2**31),
+    "chain_reward": ("f", -_FLOAT, _FLOAT),
+    "chain_answer": ("i", -1, 0),
+    "chain_cost": ("i", 0, 2**31),
+    "chain_accepted": ("b", 0, 0),
+    "chain_changed": ("b", 0, 0),
+    "chain_length": ("i", 1, 2**31),
+    "pool_log_prob": ("f", -_FLOAT, 0),
+    "chain_log_prob": ("f", -_FLOAT, 0),
+}
+
+
+MAX_BYTES = 512 * 2**20
+"""What an archive may unpack to; the largest that is shipped has 4 MB."""
+_PIECE = 4096  # unpacked whole, 1 MB can become some GB whatever its size is said to be
+_HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
+
+
+def read_arrays(path: Path, place: str) -> dict[str, Array]:
+    """Every array of an `.npz` file by its name, read only; no member is unpickled.
+
+    Raises:
+        InvalidTrace: it is none, an array is not what its header says, or all are too large; the
+            message names `place`.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            members = archive.infolist()
+            n_bytes = sum(member.file_size for member in members)
+            if n_bytes > MAX_BYTES:
+                raise ValueError(f"it unpacks to {n_bytes:,} bytes, {MAX_BYTES:,} at most")
+            return {
+                member.filename.removesuffix(".npy"): _array(_content(archive, member))
+                for member in members
+            }
+    except Exception as error:  # zipfile, its unpackers and numpy have a dozen kinds
+        raise InvalidTrace(f"cannot read results from {place}: {first_line(error)}") from error
+
+
+def _content(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
+    with archive.open(member) as file:
+        return b"".join(iter(lambda: file.read(_PIECE), b""))
+
+
+def _array(content: bytes) -> Array:
+    file = io.BytesIO(content)
+    version = npy.read_magic(file)
+    if version not in _HEADERS:
+        raise ValueError(f"an array of version {version}")
+    shape, by_column, dtype = _HEADERS[version](file)
+    n_bytes = math.prod(shape) * dtype.itemsize
+    if dtype.hasobject or min(shape, default=0) < 0 or n_bytes != len(content) - file.tell():
+        raise ValueError(f"an array of {shape} {dtype} in {len(content):,} bytes")
+    array = np.frombuffer(content, dtype, offset=file.tell()) if n_bytes else np.empty(0, dtype)
+    return array.reshape(shape, order="F" if by_column else "C")

@@ -1,0 +1,452 @@
+"""What beta does to a run: how far its target is from the base, how many proposals it accepts.
+
+`tune_beta` finds the beta for a target acceptance rate over proposals that differ from the state;
+`against_beta` tells what another beta would have made of draws, with nothing sampled again.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from qalign_core.chain.chain import run_chain
+from qalign_core.chain.kernel import log_acceptances
+from qalign_core.chain.merging import gather
+from qalign_core.decide.arrays import softmax
+from qalign_core.decide.rules import effective_sample_size
+from qalign_core.errors import InvalidSetting
+from qalign_core.protocols import AnswerExtractor, LanguageModel, RewardModel
+from qalign_core.run import check_beta, check_count
+from qalign_core.types import Array, Cost, Trace, TraceHeader
+from qalign_study.measure.curves import band, resampled_problems
+from qalign_study.measure.record import Draws, Record, record_of
+
+
+def kl_from_base(rewards: Sequence[float], beta: float, plus: Array | float = 0.0) -> float:
+    """KL(pi_beta || p_LM) in nats, estimated from rewards of base samples.
+
+    `KL = E_pi[r] / beta - log E_base[exp(r / beta)]` with self-normalised weights: equal to
+    `log n - H(w)`, so never negative and never above `log n`, which a small beta runs into. What a
+    sharper target adds to the samples' log-weights is `plus`, shape [n].
+
+    Raises:
+        InvalidSetting: no rewards, or `beta` is not a positive number.
+    """
+    beta = check_beta(beta)
+    if not len(rewards):
+        raise InvalidSetting("KL needs rewards of base samples, got none; draw some first")
+    w = softmax(np.asarray(rewards, dtype=np.float64), beta, plus)
+    w = w[w > 0]
+    return max(0.0, math.fsum((w * np.log(w * len(rewards))).tolist()))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Proposals:
+    """Proposals of chains at one beta, as numbers: they tell the acceptance at other betas too.
+
+    Given a proposal, its acceptance probability at every beta is known; and the state that it was
+    made in, drawn from the target at `beta`, counts `exp(r (1/beta' - 1/beta))` times as much under
+    the target at `beta'`. That goes as far as enough of the states still count.
+
+    Attributes:
+        reward_old, reward_new: of state and proposal, shape [n].
+        len_old, len_new: of state and proposal in tokens, EOS counted, shape [n].
+        changed: whether the proposal differs from the state, shape [n].
+        prompt: number of the prompt each belongs to, shape [n].
+        beta: at which the chains ran.
+        alpha: of their target, which is held.
+        log_prob_old, log_prob_new: ln p of state and proposal, shape [n]; empty if alpha is 1.
+    """
+
+    reward_old: Array
+    reward_new: Array
+    len_old: Array
+    len_new: Array
+    changed: Array
+    prompt: Array
+    beta: float
+    alpha: float = 1.0
+    log_prob_old: Array | None = None
+    log_prob_new: Array | None = None
+
+    def acceptance(self, beta: float, *, changed_only: bool = True) -> float | None:
+        """Acceptance rate of chains at `beta`; None if these proposals cannot tell."""
+        told, weights, alpha = self.at(np.array([check_beta(beta)]))
+        counted = weights * self.changed if changed_only else weights
+        return float((counted * alpha).sum() / counted.sum()) if told and counted.any() else None
+
+    def at(self, betas: Array) -> tuple[Array, Array, Array]:
+        """Of which betas these proposals can tell; for those, what the states count and alpha.
+
+        Shapes [betas], [told, n] and [told, n]; the importance weights of the states have a mean of
+        1 within each prompt, alpha is the acceptance probability of each proposal.
+        """
+        log_w = self.reward_old * (1 / betas[:, None] - 1 / self.beta)
+        weights = np.empty_like(log_w)
+        for p in np.unique(self.prompt):
+            mine = self.prompt == p
+            weights[:, mine] = softmax(log_w[:, mine]) * np.count_nonzero(mine)
+        told = 1 / (weights**2).mean(axis=1) >= MIN_EFFECTIVE  # the share that effectively counts
+        log_alpha = log_acceptances(
+            reward_new=self.reward_new,
+            reward_old=self.reward_old,
+            len_new=self.len_new,
+            len_old=self.len_old,
+            beta=betas[told, None],
+            log_prob_new=self.log_prob_new,
+            log_prob_old=self.log_prob_old,
+            alpha=self.alpha,
+        )
+        return told, weights[told], np.exp(log_alpha)
+
+
+MIN_EFFECTIVE = 0.2
+"""Share of the states that must effectively count for an acceptance at another beta."""
+
+
+FLAT = 1e12
+"""A beta at which the reward counts for nothing."""
+
+
+class NoBeta(InvalidSetting):
+    """No beta reaches the target: the sharpness (or the length) alone rejects too many.
+
+    Attributes:
+        cost: tokens spent on finding out.
+    """
+
+    def __init__(self, message: str, cost: Cost) -> None:
+        super().__init__(message)
+        self.cost = cost
+
+
+@dataclass(frozen=True, slots=True)
+class Tuned:
+    """The beta for a target acceptance over proposals that differ from the state.
+
+    Attributes:
+        beta: where the acceptance of the proposals made is the target.
+        low, high: 95 % band of it (bootstrap over prompts; over proposals if there is one prompt).
+        acceptance: at `beta`, over proposals that differ from the state.
+        overall: at `beta`, over all proposals.
+        cost: tokens spent.
+        rounds: betas at which proposals were made, in turn.
+    """
+
+    beta: float
+    low: float
+    high: float
+    acceptance: float
+    overall: float
+    cost: Cost = field(compare=False)
+    rounds: tuple[float, ...] = ()
+
+
+async def tune_beta(
+    lm: LanguageModel,
+    rm: RewardModel,
+    prompts: str | Sequence[str],
+    *,
+    target: float = 0.5,
+    start: float = 1.0,
+    alpha: float = 1.0,
+    steps: int = 64,
+    rounds: int = 6,
+    seed: int = 0,
+    n_bootstrap: int = 1000,
+) -> Tuned:
+    """Find the beta at which a share `target` of changed proposals is accepted.
+
+    A chain a prompt makes `steps` proposals at `start`. They tell the acceptance at other betas
+    (see `Proposals`), hence the best beta, or the furthest one that they can speak of, at which
+    the next round runs; and so on until the beta of a round lies within its own band. The first
+    quarter of each chain is left out.
+
+    Args:
+        lm: language model, as sampled.
+        rm: reward model.
+        prompts: one, or several of a problem set (not those to be evaluated on).
+        target: acceptance rate wanted, in (0, 1).
+        start: first beta, raw RM units.
+        alpha: power of the LM's probability in the target, which is held.
+        steps: proposals a prompt and round, >= 8.
+        rounds: at most so many.
+        seed: address of the randomness.
+        n_bootstrap: resamples for the band.
+
+    Raises:
+        InvalidSetting: settings out of range; or no beta was found: no proposal differs from its
+            state, rewards are all equal, or the last round was still too far away.
+        NoBeta: where the reward hardly counts fewer are accepted than `target`.
+        InvalidPrompt, ModelContractError, InvalidReward: from the models.
+    """
+    prompts = [prompts] if isinstance(prompts, str) else list(prompts)
+    if not 0 < target < 1:
+        raise InvalidSetting(f"the target acceptance must be between 0 and 1, got {target}")
+    if not prompts:
+        raise InvalidSetting("tuning needs at least one prompt, got none")
+    check_count("steps", steps, 8)
+    check_count("rounds", rounds, 1)
+    beta = check_beta(start)
+    tried: list[float] = []
+    cost = Cost()
+    while True:
+        tried.append(beta)
+        proposals, spent = await propose(
+            lm, rm, prompts, beta=beta, alpha=alpha, steps=steps, seed=seed + len(tried) - 1
+        )
+        cost = cost + spent
+        found = beta_for(proposals, target, n_bootstrap=n_bootstrap, seed=seed)
+        if found.reached and (found.low <= beta <= found.high or len(tried) == rounds):
+            break
+        flat = None if found.reached else proposals.acceptance(FLAT)
+        if flat is not None and flat < target:
+            raise NoBeta(
+                f"no beta accepts {target:g} of the changed proposals at sharpness {alpha:g}: "
+                f"where the reward hardly counts {flat:.2g} of them are; take a lower target"
+                + (" or sharpness" if alpha > 1 else ""),
+                cost,
+            )
+        if len(tried) == rounds:
+            raise InvalidSetting(
+                f"after {rounds} rounds no beta was found at which {target:g} of the changed "
+                f"proposals are accepted (last tried: {beta:.3g}); start nearer, or make more steps"
+            )
+        beta = found.beta
+    accepted = proposals.acceptance(found.beta)
+    overall = proposals.acceptance(found.beta, changed_only=False)
+    assert accepted is not None, "the proposals reach the beta that was found on them"
+    assert overall is not None, "and changed proposals are proposals"
+    return Tuned(
+        beta=found.beta,
+        low=found.low,
+        high=found.high,
+        acceptance=accepted,
+        overall=overall,
+        cost=cost,
+        rounds=tuple(tried),
+    )
+
+
+async def propose(
+    lm: LanguageModel,
+    rm: RewardModel,
+    prompts: Sequence[str],
+    *,
+    beta: float,
+    steps: int,
+    seed: int,
+    alpha: float = 1.0,
+) -> tuple[Proposals, Cost]:
+    """Run a chain a prompt, all at once, and reduce what they proposed to numbers.
+
+    Raises:
+        InvalidSetting, InvalidPrompt, ModelContractError, InvalidReward.
+    """
+    header = TraceHeader(beta=beta, alpha=alpha, steps=steps)
+    unread = [(None, _unknown)] * len(prompts)
+    draws, spent = await walk(lm, rm, prompts, unread, header=header, seed=seed)
+    proposals = proposals_of(draws, first=steps // 4 + 1)
+    assert proposals is not None, "every chain has made steps"
+    return proposals, spent
+
+
+Reader = tuple[AnswerExtractor | None, Callable[[str], bool | None]]
+"""How the answers to a prompt are read, and which are right, as `record_of` takes them."""
+
+
+def _unknown(text: str) -> None:
+    """Whether a text is right, of which nobody asks."""
+
+
+async def walk(
+    lm: LanguageModel,
+    rm: RewardModel,
+    prompts: Sequence[str],
+    readers: Sequence[Reader],
+    *,
+    header: TraceHeader,
+    seed: int,
+) -> tuple[Draws, Cost]:
+    """Run a chain a prompt, all at once, as a header says; what they drew, and the tokens spent."""
+
+    async def one(place: int) -> Record:
+        chain = run_chain(
+            lm,
+            rm,
+            prompts[place],
+            beta=header.beta,
+            alpha=header.alpha,
+            steps=header.steps,
+            seed=seed,
+            chain=place,
+        )
+        return record_of(Trace.collect([step async for step in chain], header), *readers[place])
+
+    records = tuple(await gather(*map(one, range(len(prompts)))))
+    spent = (Cost(*record.chain_cost.sum(axis=0).tolist()) for record in records)
+    return Draws(header, records), sum(spent, Cost())
+
+
+def proposals_of(draws: Draws, first: int = 1) -> Proposals | None:
+    """The proposals of all chains from step number `first` on; None if there are none."""
+    records = [r for r in draws.records if len(r.chain_reward) > first * r.n_chains]
+    if not records:
+        return None
+    new = [np.arange(first * r.n_chains, len(r.chain_reward)) for r in records]
+    # made in the state that the step before left
+    old = [r.state_of[steps - r.n_chains] for r, steps in zip(records, new, strict=True)]
+
+    def of(steps: Sequence[Array], name: str) -> Array:
+        parts = [getattr(r, f"chain_{name}")[at] for r, at in zip(records, steps, strict=True)]
+        return np.concatenate(parts)
+
+    sharp = draws.header.alpha != 1.0
+    return Proposals(
+        reward_old=of(old, "reward").astype(np.float64),
+        reward_new=of(new, "reward").astype(np.float64),
+        len_old=of(old, "length"),
+        len_new=of(new, "length"),
+        changed=of(new, "changed").astype(bool),
+        prompt=np.repeat(np.arange(len(records)), [len(steps) for steps in new]),
+        beta=draws.header.beta,
+        alpha=draws.header.alpha,
+        log_prob_old=of(old, "log_prob").astype(np.float64) if sharp else None,
+        log_prob_new=of(new, "log_prob").astype(np.float64) if sharp else None,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A beta with its 95 % band; if it was not `reached`, the furthest one in its direction."""
+
+    beta: float
+    low: float
+    high: float
+    reached: bool
+
+
+def beta_for(
+    proposals: Proposals, target: float, *, n_bootstrap: int = 1000, seed: int = 0
+) -> Found:
+    """The beta at which chains would accept changed proposals at the target rate.
+
+    The band is by bootstrap over prompts, or over blocks of a single chain; an end is 0 or inf
+    where resamples do not reach the target.
+
+    Raises:
+        InvalidSetting: no proposal differs from its state, or all rewards are equal.
+    """
+    changed = proposals.changed
+    if not changed.any():
+        raise InvalidSetting(
+            f"none of {len(changed)} proposals differs from its state, so beta cannot be tuned on "
+            "them; make more steps, or sample at a higher temperature"
+        )
+    scale = float(np.abs(proposals.reward_new - proposals.reward_old)[changed].mean())
+    if scale == 0:
+        raise InvalidSetting(
+            f"the {int(changed.sum())} changed proposals have the rewards of their states, so beta "
+            "decides nothing; use a reward that tells responses apart"
+        )
+    middle = math.log(proposals.beta)
+    grid = np.exp(np.unique([*np.linspace(middle - 7, middle + 7, 561), middle]))
+    told, weights, alpha = proposals.at(grid)
+    grid, counted = grid[told], weights * changed
+    accepted = counted * alpha
+
+    groups = proposals.prompt
+    if len(np.unique(groups)) == 1:  # neighbours in a chain are related: resample blocks of eight
+        groups = np.arange(len(groups)) // 8
+    members = np.unique(groups, return_inverse=True)[1]
+    belongs = np.eye(members.max() + 1)[members]
+    top, bottom = accepted @ belongs, counted @ belongs  # [betas, groups]
+
+    log_beta, reached = _crossing(grid, top.sum(axis=1) / bottom.sum(axis=1), target)
+    rng = np.random.default_rng(seed)
+    picked = resampled_problems(rng, belongs.shape[1], n_bootstrap).T
+    total = bottom @ picked
+    rates = np.divide(top @ picked, total, out=np.ones_like(total), where=total > 0)
+    ends = [_crossing(grid, rate, target) for rate in rates.T]
+    logs = [x if inside else (math.inf if x > middle else -math.inf) for x, inside in ends]
+    low, high = np.quantile(logs, [0.025, 0.975], method="nearest")
+    return Found(math.exp(log_beta), float(np.exp(low)), float(np.exp(high)), reached)
+
+
+def _crossing(grid: Array, rates: Array, target: float) -> tuple[float, bool]:
+    """Log of the least beta at which the rate rises through the target, and whether there is one.
+
+    Without one: the log of the last beta in the direction where it must be.
+    """
+    above = rates >= target
+    rises = np.flatnonzero(above[1:] & ~above[:-1])
+    if len(rises):
+        k = rises[0]
+        share = (target - rates[k]) / (rates[k + 1] - rates[k])
+        return float(np.log(grid[k]) + share * np.log(grid[k + 1] / grid[k])), True
+    return float(np.log(grid[0] if above[0] else grid[-1])), False
+
+
+@dataclass(frozen=True, slots=True)
+class BetaPoint:
+    """What another beta would have made of the same samples, averaged over problems.
+
+    Attributes:
+        beta: of the target, raw RM units.
+        accuracy: share of problems that WMV decides rightly; `low`, `high` are its 95 % band.
+        reward: mean reward under WMV's weights.
+        kl: KL(pi_beta || p_LM) in nats, from the pool; n samples cannot show more than log n.
+        effective: effective sample size of WMV's weights.
+        acceptance: of a chain's proposals that differ from the state; None if the chain that ran
+            is too far away to tell.
+    """
+
+    beta: float
+    accuracy: float
+    low: float
+    high: float
+    reward: float
+    kl: float
+    effective: float
+    acceptance: float | None
+
+
+def against_beta(
+    draws: Draws, betas: Sequence[float], *, n_bootstrap: int = 2000, seed: int = 0
+) -> list[BetaPoint]:
+    """Compute what other betas do: to WMV's accuracy, to the acceptance, to the distance from base.
+
+    WMV and the chain have the same limit at the same beta, so its accuracy speaks for both.
+
+    Raises:
+        InvalidSetting: no problem is done, a beta is not > 0, or no samples were drawn.
+    """
+    records = draws.records
+    if not draws.has_pool:
+        raise InvalidSetting("other betas need samples of the pool; run 'evaluate' with 'wmv'")
+    rng = np.random.default_rng(seed)
+    resampled = resampled_problems(rng, len(records), n_bootstrap)
+    values = np.empty((len(betas), len(records), 4))
+    for place, record in enumerate(records):
+        decide = draws.rule(record)
+        reward = record.pool_reward.astype(np.float64)
+        answer = record.pool_answer.astype(np.int64)
+        plus = record.pool_tilt(draws.header.alpha)
+        for row, beta in enumerate(betas):
+            weights = softmax(reward, check_beta(beta), plus)
+            won = decide(answer[None], weights[None], reward[None])
+            values[row, place] = (
+                record.is_right(won)[0],
+                weights @ reward,
+                kl_from_base(reward.tolist(), beta, plus),
+                effective_sample_size(weights.tolist()),
+            )
+    proposals = proposals_of(draws)
+    points = []
+    for beta, (right, *others) in zip(betas, values.transpose(0, 2, 1), strict=True):
+        mean_reward, kl, effective = (float(other.mean()) for other in others)
+        accepted = None if proposals is None else proposals.acceptance(beta)
+        measured = (float(right.mean()), *band(resampled @ right / len(records)))
+        points.append(BetaPoint(float(beta), *measured, mean_reward, kl, effective, accepted))
+    return points

@@ -1,0 +1,1 @@
+"""Problem sets: what is asked, and what is right."""

@@ -1,0 +1,195 @@
+"""A run over a problem set, in a folder: a trace a problem, and what was asked for.
+
+A folder can be left at any moment and taken up again, by any number of processes at once; since
+randomness is addressed, it fills with the same traces whoever draws them. Everything else (answers,
+results, figures) is derived from the traces, and can be thrown away.
+"""
+
+import asyncio
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import aclosing
+from dataclasses import astuple, replace
+from pathlib import Path
+
+from qalign_core.chain.merging import gather
+from qalign_core.errors import InvalidSetting, InvalidTask, InvalidTrace
+from qalign_core.protocols import LanguageModel, RewardModel
+from qalign_core.reading import first_line, from_json, is_whole, shown
+from qalign_core.record.runner import header_of, record, told_of
+from qalign_core.record.trace import (
+    check_same_run,
+    content_of,
+    open_trace,
+    read_header,
+    read_trace,
+    told,
+    write_whole,
+)
+from qalign_core.run import Run, check_count
+from qalign_core.types import SetHeader, Trace
+from qalign_study.sets.problem_sets import Problem, problem_line
+
+HEADER, PROBLEMS = "set.json", "problems.jsonl"
+"""The files of the folder with what was asked for, and with the problem set."""
+VERSION = 3
+"""Of the settings in a folder and of packed results."""
+WAIT = 1.0
+"""Seconds after which a problem that another process has in work is looked at again."""
+
+Progress = Callable[[int, int, int], None]
+"""Told how many draws are in the folder that were not before, and how many problems are done and
+in the hands of other processes."""
+
+
+def run_of(run: Run, problem: Problem, place: int) -> Run:
+    """The run of the problem at a place of the set, from 0: its texts, and a seed of its own."""
+    return run.with_changes(
+        prompt=problem.prompt,
+        reference=problem.answer,
+        extractor=problem.extractor,
+        seed=run.seed + place,
+    )
+
+
+def trace_path(folder: Path, place: int) -> Path:
+    """The trace of the problem at a place: by its number, since an id may be any text."""
+    return folder / f"{place:05}.jsonl"
+
+
+async def run_set(
+    lm: LanguageModel,
+    rm: RewardModel,
+    run: Run,
+    problems: Sequence[Problem],
+    folder: str | Path,
+    *,
+    at_once: int = 64,
+    task: str = "",
+    command: str = "",
+    source: str = "",
+    progress: Progress | None = None,
+) -> None:
+    """Draw a run for every problem of a set into `folder`, or go on where it was left.
+
+    Args:
+        lm, rm: the models.
+        run: what to draw for each; prompt, reference, extractor and seed are the problem's
+            (`run_of`).
+        problems: the set.
+        folder: where the traces go.
+        at_once: problems in work side by side, so that a local engine's batch is full.
+        task, command, source: name of the set, how the run was started and where its rows are
+            from, for labels.
+        progress: told as the folder fills.
+
+    Raises:
+        InvalidSetting: settings out of range, or the folder holds other things.
+        InvalidPrompt: a prompt is too long; nothing is drawn then.
+        QAlignError: a model failed; what was drawn is kept.
+    """
+    check_count("at_once", at_once, 1)
+    if not problems:
+        raise InvalidTask("there are no problems; give a set with at least one")
+    runs = [run_of(run, problem, place).check() for place, problem in enumerate(problems)]
+    headers = [header_of(lm, rm, each) for each in runs]
+    folder = Path(folder)
+    header = SetHeader(
+        **told_of(lm, rm, run),
+        task=task,
+        command=command,
+        source=source,
+        problems=tuple(problem.id for problem in problems),
+        digest=digest_of(problems),
+    )
+    header = replace(header, prompt="", reference=None, extractor=problems[0].extractor)
+    _join(folder, header, problems)
+    left = dict.fromkeys(range(len(problems)))
+    taken: set[int] = set()  # by another process, when last looked at
+    told = progress or (lambda n_new, n_done, n_elsewhere: None)
+
+    async def work(places: Iterator[int]) -> None:
+        for place in places:
+            with open_trace(trace_path(folder, place), headers[place]) as file:
+                if file is None:
+                    taken.add(place)
+                    continue
+                known = file.known
+                told(len(known.steps) + len(known.pool), len(problems) - len(left), len(taken))
+                drawn = record(lm, rm, runs[place], known=known)
+                async with aclosing(drawn) as lines:  # type: ignore[type-var]
+                    async for item in lines:
+                        file.write(item.line)
+                        told(item.drawn is not None, len(problems) - len(left), len(taken))
+            del left[place]
+
+    while left:
+        taken.clear()
+        places = iter(tuple(left))
+        await gather(*(work(places) for _ in range(min(at_once, len(left)))))
+        told(0, len(problems) - len(left), len(taken))
+        if left:
+            await asyncio.sleep(WAIT)
+
+
+def traces_of(folder: str | Path, n: int) -> Iterator[tuple[int, Trace]]:
+    """The traces of a folder of `n` problems that have begun, by place.
+
+    Raises:
+        InvalidTrace: one cannot be read.
+    """
+    for place in range(n):
+        trace = read_trace(trace_path(Path(folder), place))
+        if trace is not None:
+            yield place, trace
+
+
+def _join(folder: Path, header: SetHeader, problems: Sequence[Problem]) -> None:
+    """Start a folder, or make sure that the one there is of the same run."""
+    path, ours = folder / HEADER, "".join(map(problem_line, problems)).encode()
+    said = content_of(path, InvalidSetting)
+    if said is None:
+        if content_of(folder / PROBLEMS, InvalidSetting) not in (None, ours):
+            raise InvalidSetting(
+                f"{folder / PROBLEMS} is a file of somebody else's; use another folder"
+            )
+        write_whole(folder / PROBLEMS, ours)
+        write_whole(path, header_json(header).encode())
+        return
+    there = read_set_header(said.decode(errors="replace"), str(path))
+    check_same_run(folder, there, header)
+
+
+def digest_of(problems: Sequence[Problem]) -> str:
+    """A hash of a whole set: of all that is asked, and of what is right."""
+    content = [[p.id, p.prompt, p.answer, p.extractor] for p in problems]
+    for check in (each for p in problems for each in (p.writing, p.instructions)):
+        content += [list(astuple(check))] if check is not None else []
+    return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
+
+
+def header_json(header: SetHeader) -> str:
+    """What was run over a set, as JSON text."""
+    return json.dumps({"version": VERSION, **told(header)}, indent=1, ensure_ascii=False)
+
+
+def read_set_header(text: str, place: str) -> SetHeader:
+    """Read back what `header_json` wrote.
+
+    Raises:
+        InvalidTrace: it is not that, or of another version; the message names `place`.
+    """
+    try:
+        values = from_json(text)
+        version = values.get("version") if isinstance(values, dict) else None
+        if not is_whole(version, VERSION, VERSION):
+            raise InvalidTrace(
+                f"{place} has version {shown(version)}, this program reads {VERSION}; "
+                "evaluate again"
+            )
+        return read_header(SetHeader, values)
+    except ValueError as error:
+        if isinstance(error, InvalidTrace):
+            raise
+        raise InvalidTrace(f"{place} has no readable settings: {first_line(error)}") from error

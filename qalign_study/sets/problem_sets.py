@@ -1,0 +1,209 @@
+"""Problem sets: JSON lines, one problem a line, checked as a whole before anything is run.
+
+    {"id": "p-17", "prompt": "Tom has 3 ...", "answer": "18", "extractor": "number"}
+
+`prompt` is required. `id` is the line's number unless given. `answer` may be absent or null (an
+open-ended prompt); with an answer, `extractor` names how the final answer is read from a response
+(default "number"). An open-ended prompt may say what is checked of a response: a word to use, the
+word to end with, and the number of sentences.
+
+    {"prompt": "Write ...", "constraints": {"use": "cat", "end": "hat", "sentences": 2}}
+
+or the instructions of IFEval that a response has to follow, "loose" or "strict":
+
+    {"prompt": "...", "instructions": {"ids": ["punctuation:no_comma"], "kwargs": [{}]}}
+
+Other fields are kept as they are, in `extra`.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from qalign_core.decide.answers.extraction import (
+    EXTRACTORS,
+    get_extractor,
+    is_empty,
+    same_answer,
+)
+from qalign_core.errors import InvalidTask, on_disk
+from qalign_core.protocols import AnswerExtractor
+from qalign_core.reading import from_json, shown
+from qalign_study.sets.generated import WritingTask, constraints
+from qalign_study.sets.instructions import RULES, Instructions
+
+_CHECKS = ("constraints", "instructions")
+"""What may say of an open-ended response that it is right."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One problem of a set.
+
+    Attributes:
+        id: unique within the set.
+        prompt: the user's text.
+        answer: the right answer as the file has it, or None if there is none to compare with.
+        extractor: name of the answer extractor, or None for an open-ended prompt.
+        writing: what a response to an open-ended prompt is checked against, or None.
+        instructions: of IFEval, which a response to an open-ended prompt has to follow, or None.
+        extra: the line's other fields.
+    """
+
+    id: str
+    prompt: str
+    answer: str | None = None
+    extractor: str | None = None
+    writing: WritingTask | None = None
+    instructions: Instructions | None = None
+    extra: Mapping[str, Any] = field(default_factory=dict, compare=False)
+
+    @property
+    def extract(self) -> AnswerExtractor | None:
+        """The function behind `extractor`."""
+        return None if self.extractor is None else get_extractor(self.extractor)
+
+    def is_right(self, answer: str) -> bool | None:
+        """Whether an answer, or the text of an open-ended response, is right; None if unknown."""
+        if self.writing is not None:
+            return all(constraints(self.writing, answer).values())
+        if self.instructions is not None:
+            return self.instructions.followed(answer)
+        return None if self.answer is None else same_answer(answer, self.answer)
+
+
+def load_problems(path: str | Path) -> list[Problem]:
+    """Read a problem set.
+
+    Raises:
+        InvalidTask: the file cannot be read, or a line cannot; the message names the line.
+    """
+    advice = "give the name of a set or the path of a file of JSON lines"
+    try:
+        with on_disk(f"the problem set {path}", "read", advice, InvalidTask):
+            text = Path(path).read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise InvalidTask(
+            f"{path} is not UTF-8 text (byte {error.start}); save it as UTF-8 JSON lines"
+        ) from error
+    return parse_problems(text.split("\n"), str(path))
+
+
+def parse_problems(lines: Iterable[str], name: str = "the problem set") -> list[Problem]:
+    """Read a problem set from its lines; empty lines are skipped.
+
+    Raises:
+        InvalidTask: there is no problem, or a line is bad; the message names `name` and the line.
+    """
+    problems: list[Problem] = []
+    seen: dict[str, int] = {}
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        place = f"{name}, line {number}"
+        problem = _parse(line.removeprefix("\ufeff"), number, place)
+        if problem.id in seen:
+            raise InvalidTask(
+                f"{place}: the id {shown(problem.id)} is that of line {seen[problem.id]}; "
+                "give every problem an id of its own, or none"
+            )
+        seen[problem.id] = number
+        problems.append(problem)
+    if not problems:
+        raise InvalidTask(f"{name} has no problems; write one JSON object a line")
+    return problems
+
+
+def problem_line(problem: Problem) -> str:
+    """A problem as the line that reads back as it."""
+    values: dict[str, Any] = {"id": problem.id, "prompt": problem.prompt}
+    values |= {"answer": problem.answer, "extractor": problem.extractor, **problem.extra}
+    if (task := problem.writing) is not None:
+        values["constraints"] = {"use": task.use, "end": task.end, "sentences": task.sentences}
+    if (asked := problem.instructions) is not None:
+        values["instructions"] = {"ids": asked.ids, "kwargs": asked.kwargs, "rule": asked.rule}
+    return json.dumps(values, ensure_ascii=False) + "\n"
+
+
+def _parse(line: str, number: int, place: str) -> Problem:
+    try:
+        fields = from_json(line)
+        json.dumps(fields, ensure_ascii=False).encode()  # half a character has no UTF-8
+    except (ValueError, RecursionError) as error:
+        raise InvalidTask(f"{place} is not JSON: {error}; write one JSON object a line") from error
+    if not isinstance(fields, dict):
+        raise InvalidTask(
+            f'{place} is a JSON {type(fields).__name__}; an object like {{"prompt": ...}} is needed'
+        )
+    names = ("id", "prompt", "answer", "extractor", *_CHECKS)
+    given = {name: fields.pop(name, None) for name in names}
+    id_, prompt, answer, extractor, constraints, instructions = given.values()
+    known = ", ".join(EXTRACTORS)
+    for name, is_good, advice in (
+        ("prompt", isinstance(prompt, str) and prompt.strip(), "a text is needed"),
+        ("id", _is_a(id_, (str, int)) and id_ != "", "a text or a whole number is needed"),
+        ("answer", _is_a(answer, (str, int, float)), "a text or a number is needed"),
+        ("answer", not is_empty(str(answer)), "leave it out if there is none"),
+        ("extractor", extractor is None or extractor in [*EXTRACTORS], f"use one of {known}"),
+    ):
+        if not is_good:
+            raise InvalidTask(f'{place}: "{name}" is {_shown(given[name])}; {advice}')
+    if extractor is None and answer is not None:
+        extractor = "number"
+    checks = [f'"{name}"' for name in _CHECKS if given[name] is not None]
+    if len(checks) > 1 or (checks and extractor is not None):
+        raise InvalidTask(
+            f"{place} has {checks[0]} and {checks[1] if checks[1:] else 'an answer or extractor'}; "
+            "leave out the one or the other"
+        )
+    return Problem(
+        id=str(number if id_ is None else id_),
+        prompt=prompt,
+        answer=None if answer is None else str(answer),
+        extractor=extractor,
+        writing=None if constraints is None else _writing(prompt, constraints, place),
+        instructions=None if instructions is None else _asked(prompt, instructions, place),
+        extra=fields,
+    )
+
+
+def _writing(prompt: str, constraints: object, place: str) -> WritingTask:
+    match constraints:
+        case {"use": str(use), "end": str(end), "sentences": int(sentences), **rest} if not rest:
+            return WritingTask(prompt, use.lower(), end.lower(), sentences)
+    raise InvalidTask(
+        f'{place}: "constraints" is {_shown(constraints)}; give "use" and "end" (a word each) and '
+        '"sentences" (a whole number)'
+    )
+
+
+def _asked(prompt: str, instructions: object, place: str) -> Instructions:
+    match instructions:
+        case {"ids": [*ids], "kwargs": [*kwargs], **rest} if (
+            ids
+            and len(ids) == len(kwargs)
+            and all(isinstance(id, str) for id in ids)
+            and all(isinstance(each, dict) for each in kwargs)
+            and rest.keys() <= {"rule"}
+            and rest.get("rule", RULES[0]) in RULES
+        ):
+            rule = str(rest.get("rule", RULES[0]))
+            return Instructions(prompt, tuple(ids), tuple(kwargs), rule)
+    raise InvalidTask(
+        f'{place}: "instructions" is {_shown(instructions)}; give "ids" and "kwargs" (a list each, '
+        'as long as the other), and perhaps "rule" ("loose" or "strict")'
+    )
+
+
+def _is_a(value: object, kinds: tuple[type, ...]) -> bool:
+    """Whether it is left out, or of one of the kinds."""
+    return value is None or (isinstance(value, kinds) and not isinstance(value, bool))
+
+
+def _shown(value: object) -> str:
+    if value is None:
+        return "missing"
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 60 else text[:57] + "..."

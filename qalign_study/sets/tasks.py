@@ -1,0 +1,213 @@
+"""The paper's data sets as problem sets: rows, prompts, settings, and where text and code part.
+
+All that a set is stands in `assets/tasks/paper.toml`; how its rows are read in `rows`. What comes
+out is a problem set like any other.
+"""
+
+import json
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from qalign_core.assets import ASSETS
+from qalign_core.errors import InvalidSetting, InvalidTask
+from qalign_core.reading import first_line
+from qalign_study.sets.problem_sets import Problem, parse_problems
+from qalign_study.sets.rows import Row, problem_of, rows_of
+
+PRESETS = ("paper", "published-code")
+"""What a preset says it is: what the text says, or what the scripts published with it do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A set of the paper, in one of its variants and as one of the presets has it.
+
+    Attributes:
+        name: as people write it, "gsm-symbolic:p1".
+        preset: of `PRESETS`; "" is the paper's rows and prompts without its settings.
+        table: the set's facts.
+        settings: what the preset sets, by the names of options; "" stands for a model that was not
+            published.
+    """
+
+    name: str
+    preset: str
+    table: Mapping[str, Any]
+    settings: Mapping[str, Any]
+
+    @property
+    def n_problems(self) -> int:
+        """How many rows the official set has, or the preset takes."""
+        return int(min(self.table["n_rows"], self.table.get("first", self.table["n_rows"])))
+
+    def to_learn_from(self) -> "Task":
+        """The rows of the set that are not those it is evaluated on.
+
+        Raises:
+            InvalidSetting: the set has no others.
+        """
+        if "training" not in self.table:
+            raise InvalidSetting(
+                f"{self.name} has no rows but those that models are evaluated on; give others with "
+                "--data PATH"
+            )
+        return replace(self, table={**self.table, **self.table["training"]})
+
+    @property
+    def departures(self) -> tuple["Departure", ...]:
+        """Where text and code part for this set."""
+        whole, set = f"{self.name}:{self.table['settings']}", self.name.partition(":")[0]
+        return tuple(d for d in departures() if not d.sets or {set, whole} & {*d.sets})
+
+
+@dataclass(frozen=True, slots=True)
+class Departure:
+    """Where the paper's text and its published code part.
+
+    Attributes:
+        what: it is about.
+        paper, code: what the one says and what the other does; "here" is what this program makes
+            of what the text leaves open.
+        sets: names of the sets it is about; all if empty.
+    """
+
+    what: str
+    paper: str
+    code: str
+    sets: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """Problems, and where they are from.
+
+    Attributes:
+        problems: in order.
+        source: preset, and the hub's revision or the hash of the file; "" for a set of JSON lines.
+        n_left_out: rows that the set's rule leaves out.
+    """
+
+    problems: tuple[Problem, ...]
+    source: str = ""
+    n_left_out: int = 0
+
+
+@cache
+def _data() -> dict[str, Any]:
+    return tomllib.loads((ASSETS / "tasks" / "paper.toml").read_text("utf-8"))
+
+
+def task_names() -> tuple[str, ...]:
+    """The sets, each with the variants that it has: "gsm-symbolic[:main|p1|p2]"."""
+    variants = {
+        name: "|".join(table.get("variants", ())) for name, table in _data()["sets"].items()
+    }
+    return tuple(name + (f"[:{said}]" if said else "") for name, said in variants.items())
+
+
+def departures() -> tuple[Departure, ...]:
+    """Every place where the published code departs from the text, as far as is known."""
+    return tuple(
+        Departure(**{**each, "sets": tuple(each.get("sets", ()))}) for each in _data()["departures"]
+    )
+
+
+def hardware() -> Mapping[str, Mapping[str, float]]:
+    """GPUs by name: `tflops`, `bandwidth` in GB/s, `memory` in GB."""
+    found: Mapping[str, Mapping[str, float]] = _data()["hardware"]
+    return found
+
+
+def task_of(name: str, preset: str = "") -> Task | None:
+    """The set of the paper that a name says, None if it says none.
+
+    Raises:
+        InvalidSetting: there is no such variant, or no such preset.
+    """
+    set, _, variant = name.partition(":")
+    base = _data()["sets"].get(set)
+    if base is None:
+        if preset:
+            raise InvalidSetting(
+                f"--preset is for the paper's sets, {', '.join(task_names())}; got {name!r}"
+            )
+        return None
+    variants = base.get("variants", {})
+    if variant and variant not in variants:
+        known = ", ".join(f"{set}:{each}" for each in variants) or "no variants"
+        raise InvalidSetting(f"{set} has no variant {variant!r}; it has {known}")
+    if preset and preset not in PRESETS:
+        raise InvalidSetting(f"--preset must be one of {', '.join(PRESETS)}, got {preset!r}")
+    table = {**base, **base.get(preset, {}), **variants.get(variant, {})}
+    settings = _data()["settings"][preset][table["settings"]] if preset else {}
+    return Task(name, preset, table, settings)
+
+
+def read_task(
+    task: Task, data: Path | None = None, *, n: int | None = None, seed: int = 0
+) -> Loaded:
+    """The problems of a set: from a file or folder in its official format, else from the hub.
+
+    Args:
+        task: which set.
+        data: the file or folder.
+        n: only the first so many.
+        seed: of the order of options, where they are shuffled.
+
+    Raises:
+        InvalidTask: the rows cannot be had or read; one sentence.
+    """
+    table, subjects = task.table, task.table.get("subjects", ())
+    if data is not None:
+        rows, hash = rows_of(data, subjects)
+        source, named = f"{data.name} sha256:{hash}", str(data)
+    else:
+        rows, source = _from_hub(table)
+        named = source
+    rows = rows[: table.get("first")]
+    lines = [
+        problem_of(row, k, table, seed=seed, place=f"{named}, row {k}")
+        for k, row in enumerate(rows)
+    ]
+    kept = [{"extractor": table.get("extractor"), **line} for line in lines if line]
+    problems = parse_problems(map(json.dumps, kept), named)
+    source = f"{task.preset or 'paper'}: {source}"
+    return Loaded(tuple(problems[:n]), source, len(lines) - len(kept))
+
+
+def _from_hub(table: Mapping[str, Any]) -> tuple[list[Row], str]:
+    """The rows of a data set on the hub, at the revision that it has now."""
+    hub = table["hub"]
+    advice = "give the official file or folder with --data PATH"
+    try:
+        from datasets import load_dataset
+        from huggingface_hub import HfApi
+    except ImportError as error:
+        raise InvalidTask(
+            f"{hub['id']} is read with a package that is not there ({first_line(error)}); pip "
+            f"install 'qalign-explorer[tasks]', or {advice}"
+        ) from error
+
+    def load(config: str) -> Iterable[Row]:
+        rows: Iterable[Row] = load_dataset(hub["id"], config, split=hub["split"], revision=revision)
+        return rows
+
+    try:
+        revision = str(HfApi().dataset_info(hub["id"]).sha)
+        if subjects := table.get("subjects"):
+            rows: list[Row] = [{**r, "subject": each} for each in subjects for r in load(each)]
+        else:
+            rows = list(load(hub["config"]))
+        if "categories" in hub and "<{subject}>" in table["template"]:  # in a config of its own
+            category = {row["question"]: row["category"] for row in load(hub["categories"])}
+            rows = [{**row, "category": category.get(row["question"])} for row in rows]
+    except Exception as error:  # the network, the hub and the reader of its files have dozens
+        raise InvalidTask(
+            f"{hub['id']} cannot be had from the hub ({first_line(error)}); {advice}"
+        ) from error
+    config = hub.get("config", f"{len(subjects or ())} configs")
+    return rows, f"{hub['id']} {config} {hub['split']} @{revision}"

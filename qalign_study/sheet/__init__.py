@@ -1,0 +1,1 @@
+"""Figures and tables of results, and the forms that they are written in."""

@@ -1,0 +1,153 @@
+"""What the methods are called, and how numbers are written, on every page."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from qalign_core.record.dictionary import ideas
+from qalign_core.run import Run
+from qalign_study.measure.comparisons import METHODS, Method
+from qalign_study.measure.curves import Curve
+from qalign_study.measure.diagnostics import Agreement
+
+COUNTED = (
+    "What counts as compute: each model reads the prompt once per run. A sample costs all its "
+    "tokens, a proposal only those after its cut, because the chain has the rest already. The "
+    "reward model reads the same tokens, or the whole text if it cannot go on from a beginning. "
+    "FLOPs are 2 × parameters × tokens, for both models together. The count depends on the run "
+    "alone, not on caches or on who else is using the server."
+)
+"""What `chain.cost` counts, for people."""
+
+
+@dataclass(frozen=True, slots=True)
+class Naming:
+    """What a method is called on the page, and what it does in a few words."""
+
+    name: str
+    says: str
+
+
+def _named(id_: str, says: str = "") -> Naming:
+    return Naming(ideas()[id_].word, says or ideas()[id_].says)
+
+
+NAMES: dict[Method, Naming] = {method: _named(method) for method in METHODS}
+OPEN_NAMES: dict[Method, Naming] = {
+    "qalign": _named("qalign", "Follow a chain of rewrites, then take its most typical state."),
+    "bon": NAMES["bon"],
+    "mv": _named("mbr"),
+    "wmv": _named("wmbr"),
+}
+
+
+def names_of(open_ended: bool) -> dict[Method, Naming]:
+    """The methods' names for open-ended prompts, or for those with an answer."""
+    return OPEN_NAMES if open_ended else NAMES
+
+
+CURVE_NAMES: dict[Curve, str] = {
+    **{method: naming.name for method, naming in NAMES.items()},
+    "one": "One sample",
+    "any": ideas()["any"].word,
+    "qalign_own": f"{NAMES['qalign'].name}, its own β",
+    "wmv_own": f"{NAMES['wmv'].name}, its own β",
+}
+"""What everything that is measured of a set is called in tables."""
+
+
+def in_a_sentence(name: str) -> str:
+    """A name as it is written within a sentence: "best-of-n", but "QAlign" and "MBR"."""
+    return name if name[1:2].isupper() else name[:1].lower() + name[1:]
+
+
+def si(value: float, unit: str) -> str:
+    """A large count with its prefix: 11.9 GFLOPs; tokens in full."""
+    if unit != "FLOPs":
+        return f"{value:,.0f} {unit}"
+    for factor, prefix in ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if value >= factor:
+            return f"{value / factor:#.3g}".rstrip(".") + f" {prefix}FLOPs"
+    return f"{value:.0f} FLOPs"
+
+
+def percent(share: float) -> str:
+    """A share as a percentage, with a decimal only where it is small."""
+    if 0 < share < 0.001:
+        return "<0.1%"
+    return f"{100 * share:.1f}%" if 0 < share < 0.1 else f"{100 * share:.0f}%"
+
+
+def percents(shares: Sequence[float]) -> list[str]:
+    """Shares of one whole in whole percents that sum to 100; "<1%" for what is there but is 0."""
+    exact = [100 * share / (sum(shares) or 1.0) for share in shares]
+    down = [math.floor(x) for x in exact]
+    order = sorted(range(len(exact)), key=lambda k: down[k] - exact[k])
+    for k in order[: round(sum(exact)) - sum(down)]:
+        down[k] += 1
+    return [f"{n}%" if n or not x else "<1%" for n, x in zip(down, exact, strict=True)]
+
+
+def signed(value: float) -> str:
+    """A difference in points: one decimal, a true minus sign."""
+    return f"{value:+.1f}".replace("-", "−")
+
+
+def number(value: float) -> str:
+    """A reward or a beta: three significant digits, or all before the point; a true minus sign."""
+    return (f"{value:,.0f}" if 1000 <= abs(value) < 1e9 else f"{value:.3g}").replace("-", "−")
+
+
+def target_of(run: Run) -> str:
+    """What a run aims at, in a few words: β or that there is no reward, and its sharpness."""
+    reward = f"β = {number(run.beta)}" if run.rewarded else "no reward"
+    return f"{reward}, sharpness {number(run.alpha)}" if run.alpha != 1 else reward
+
+
+def mixed(found: Agreement) -> str:
+    """What follows from the split R-hat of chains."""
+    one = found.n_chains == 1
+    who = "halves" if one else "chains"
+    if not found.is_mixed:
+        several = "run longer, or run several chains" if one else "run longer"
+        return f"not yet: the {who} disagree; {several}"
+    unseen = "; only several chains can show a place that one never found" if one else ""
+    bound = f"{found.limit:.3f}"
+    if found.limit > 1.01:
+        bound += ", the bound for so few independent states"
+    return f"the {who} agree: R-hat is no more than {bound}{unseen}"
+
+
+MOST_TICKS = 10
+"""Labelled ticks of an axis."""
+
+
+def log_ticks(low: float, high: float, most: int = MOST_TICKS) -> list[float]:
+    """Round numbers from a little below `low` to a little above `high`, at most `most` of them.
+
+    As many of 1, 2 and 5 in each power of ten as there is room for, or only every so many powers.
+    """
+    first, last = math.floor(math.log10(low)) - 1, math.ceil(math.log10(high)) + 1
+    for digits, every in (((1, 2, 5), 1), ((1, 3), 1), ((1,), 1), ((1,), 2), ((1,), 3), ((1,), 6)):
+        ticks = [
+            float(f"{digit}e{power}")
+            for power in range(first, last + 1)
+            if power % every == 0
+            for digit in digits
+        ]
+        within = [tick for tick in ticks if low / 1.2 <= tick <= high * 1.2]
+        if len(within) <= most:
+            break
+    return within
+
+
+def tick_text(value: float) -> str:
+    """A round number as an axis says it: 0.05, 200, 5k, 2M; powers where there is no such word."""
+    for factor, prefix in ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if factor <= value < 1000 * factor:
+            return f"{value / factor:g}{prefix}"
+    if 0.001 <= value < 1000:
+        return f"{value:g}"
+    mantissa, exponent = f"{value:.0e}".split("e")
+    power = f"10<sup>{int(exponent)}</sup>".replace("-", "−")
+    return power if mantissa == "1" else f"{mantissa} × {power}"

@@ -1,0 +1,55 @@
+"""The corpus: (prompt, response) documents in a fixed mix, addressed by (seed, chunk)."""
+
+from __future__ import annotations
+
+import random
+
+from qalign_study.sets.generated import generate_problem, generate_writing_task
+from qalign_study.sets.inventory import generate_inventory
+from qalign_study.train.embedded.solutions import (
+    draw_mistakes,
+    write_copying,
+    write_drill,
+    write_inventory,
+    write_solution,
+    write_text,
+)
+
+MIX = {
+    "in_distribution": 0.22,
+    "shifted": 0.08,
+    "long": 0.15,
+    "inventory": 0.25,
+    "writing": 0.16,
+    "drill": 0.07,
+    "copying": 0.07,
+}
+N_THINGS = {1: 1, 2: 1, 3: 1, 4: 1, 5: 2, 6: 2}  # how many an inventory counts, and how often
+
+
+def documents(seed: int, chunk: int, n: int) -> list[tuple[str, str]]:
+    """`n` documents of the training split; the same (seed, chunk) gives the same ones."""
+    rng = random.Random(f"corpus {seed} {chunk}")
+    kinds = rng.choices(list(MIX), list(MIX.values()), k=n)
+    return [_document(rng, kind) for kind in kinds]
+
+
+def _document(rng: random.Random, kind: str) -> tuple[str, str]:
+    match kind:
+        case "drill":
+            return write_drill(rng)
+        case "copying":
+            return write_copying(rng)
+        case "writing":
+            task = generate_writing_task(rng, split="train")
+            return task.prompt, write_text(rng, task)
+        case "inventory":
+            inventory = generate_inventory(rng, draw_n_things(rng), split="train")
+            return inventory.prompt, write_inventory(rng, inventory, draw_mistakes(rng, inventory))
+    problem = generate_problem(rng, kind, split="train")  # type: ignore[arg-type]
+    return problem.prompt, write_solution(rng, problem)
+
+
+def draw_n_things(rng: random.Random) -> int:
+    """How many things an inventory of the corpus counts."""
+    return rng.choices(list(N_THINGS), list(N_THINGS.values()))[0]

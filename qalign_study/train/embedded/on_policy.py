@@ -1,0 +1,273 @@
+"""Samples of the language model itself, and the preference pairs that are made of them."""
+
+from __future__ import annotations
+
+import random
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedTokenizerFast
+
+from qalign_core.decide.answers.extraction import extract_number
+from qalign_study.sets.generated import constraints_met, generate_problem, generate_writing_task
+from qalign_study.sets.inventory import Inventory, generate_inventory
+from qalign_study.train.embedded.decisions import Outcome, read_decisions
+from qalign_study.train.embedded.llama import Llama
+from qalign_study.train.embedded.solutions import draw_mistakes, write_inventory
+from qalign_study.train.embedded.tokenizer import prompt_ids, response_ids
+
+MAX_NEW_TOKENS = 256
+ROWS = 64  # drawn at once; their caches still fit the processor's (256 take twice as long)
+
+# kind of prompt -> (number of prompts, samples of each); long ones are rarely right
+PROMPTS = {"in_distribution": (2400, 6), "long": (1200, 8), "writing": (600, 6)}
+INVENTORIES = 2560
+N_THINGS = (4, 5, 6)
+# How often the response that is redrawn errs, as a share of the usual: a chain's states are better
+# than its first draw, and what is compared there is what its reward model has to tell apart.
+SCALES = (1.0, 0.6, 0.3, 0.15)
+
+
+@dataclass(frozen=True)
+class Graded:
+    """One prompt, its sampled responses (EOS included) and their grades: higher is better.
+
+    `marks` has, for each response to an inventory, (the id that ends it, what became of it) of each
+    decision; other responses have none.
+    """
+
+    prompt: list[int]
+    responses: list[list[int]]
+    grades: list[int]
+    marks: list[list[tuple[int, Outcome]]]
+
+    def draw_pair(self, rng: random.Random) -> Graded:
+        """A random (better, worse) pair of responses, of two different grades."""
+        while True:
+            a, b = rng.sample(range(len(self.grades)), 2)
+            if self.grades[a] > self.grades[b]:
+                pair = (a, b)
+                return Graded(
+                    self.prompt,
+                    [self.responses[i] for i in pair],
+                    [self.grades[i] for i in pair],
+                    [self.marks[i] for i in pair if self.marks],
+                )
+
+
+@torch.inference_mode()
+def sample(
+    model: Llama,
+    prompts: Sequence[list[int]],
+    limits: Sequence[int],
+    *,
+    eos: int,
+    generator: torch.Generator,
+    progress: Callable[[int], None] = lambda done: None,
+) -> list[list[int]]:
+    """Draw one continuation of each prompt at temperature 1, EOS included, `limits[i]` ids at most.
+
+    A prompt may hold the first ids of a response already; drawing several responses to a prompt
+    means listing it several times.
+    """
+    drawn: list[list[int]] = [[] for _ in prompts]
+    in_order = sorted(range(len(prompts)), key=lambda i: len(prompts[i]))
+    for first in range(0, len(prompts), ROWS):
+        _draw_batch(model, prompts, limits, in_order[first : first + ROWS], drawn, eos, generator)
+        progress(min(first + ROWS, len(prompts)))
+    return drawn
+
+
+def _draw_batch(
+    model: Llama,
+    prompts: Sequence[list[int]],
+    limits: Sequence[int],
+    rows: list[int],
+    drawn: list[list[int]],
+    eos: int,
+    generator: torch.Generator,
+) -> None:
+    lengths = torch.tensor([len(prompts[i]) for i in rows])
+    ids = torch.full((len(rows), int(lengths.max())), eos)
+    for row, i in enumerate(rows):
+        ids[row, : lengths[row]] = torch.tensor(prompts[i])
+    size = max(len(prompts[i]) + limits[i] for i in rows)
+    hidden, caches = model.prefill(ids, size)
+    last = hidden[torch.arange(len(rows)), lengths - 1]
+    positions = lengths
+    going = [True] * len(rows)
+    while True:
+        new = _draw_ids(model.logits(last), generator)
+        for row, token in enumerate(new.tolist()):
+            if going[row]:
+                i = rows[row]
+                drawn[i].append(token)
+                going[row] = token != eos and len(drawn[i]) < limits[i]
+        if not any(going):
+            return
+        # Copying the caches at every end of a row would cost more than the few idle rows do.
+        if sum(going) < 0.8 * len(going):
+            kept = torch.tensor(going).nonzero()[:, 0]
+            new, positions, rows = new[kept], positions[kept], [rows[row] for row in kept.tolist()]
+            caches = [(keys[kept], values[kept]) for keys, values in caches]
+            going = [True] * len(rows)
+        last = model.decode(new, positions, caches)
+        positions = (positions + 1).clamp(max=size - 1)
+
+
+def _draw_ids(logits: Tensor, generator: torch.Generator) -> Tensor:
+    """(B, vocabulary) -> (B,) ids: the largest of probability / exponential noise."""
+    noise = torch.empty_like(logits).exponential_(generator=generator)
+    return (logits.softmax(-1) / noise).argmax(-1)
+
+
+def graded_samples(
+    model: Llama, tokenizer: PreTrainedTokenizerFast, cache: Path, *, seed: int
+) -> list[Graded]:
+    """Prompts of the training split with samples of two different grades at least.
+
+    A word problem's response is graded 1 if its answer is right, else 0; a writing task's by the
+    number of constraints that it meets. Kept in `cache`, one file a kind.
+    """
+    graded = []
+    for kind, (n_prompts, n_samples) in PROMPTS.items():
+        path = cache / f"samples-{kind}.pt"
+        if not path.exists():
+            samples = _graded(model, tokenizer, kind, n_prompts, n_samples, seed)
+            _save(samples, path)
+        samples = _load(path)
+        mixed = [g for g in samples if len(set(g.grades)) > 1]
+        print(f"{kind}: {len(mixed)} of {len(samples)} prompts give a pair", flush=True)
+        graded += mixed
+    random.Random(f"pairs {seed}").shuffle(graded)
+    return graded
+
+
+def near_misses(
+    model: Llama, tokenizer: PreTrainedTokenizerFast, cache: Path, *, seed: int
+) -> list[Graded]:
+    """Inventories of the training split with responses as a chain compares them.
+
+    Kept in `cache` as they come.
+    """
+    path = cache / "near-misses.pt"
+    groups = _load(path) if path.exists() else []
+    while len(groups) < INVENTORIES:
+        rng = random.Random(f"near misses {seed} {len(groups)}")
+        inventories = [
+            generate_inventory(rng, rng.choice(N_THINGS), split="train") for _ in range(ROWS)
+        ]
+        groups += redrawn(model, tokenizer, inventories, rng)
+        _save(groups, path)
+        print(f"near misses: {len(groups)}/{INVENTORIES}", flush=True)
+    return [group for group in groups if len(set(group.grades)) > 1]
+
+
+def redrawn(
+    model: Llama,
+    tokenizer: PreTrainedTokenizerFast,
+    inventories: Sequence[Inventory],
+    rng: random.Random,
+) -> list[Graded]:
+    """Four responses to each inventory: one of the corpus's, and its suffix redrawn three times.
+
+    Twice from one uniform index on and once from another, as a chain proposes; the grade is the
+    number of right decisions.
+    """
+    prompts = prompt_ids(tokenizer, [inventory.prompt for inventory in inventories])
+    written = [
+        write_inventory(rng, inventory, draw_mistakes(rng, inventory, rng.choice(SCALES)))
+        for inventory in inventories
+    ]
+    bases = response_ids(tokenizer, written)
+    cuts = [2 * [rng.randrange(len(base))] + [rng.randrange(len(base))] for base in bases]
+    kept = [base[:cut] for base, of_base in zip(bases, cuts, strict=True) for cut in of_base]
+    generator = torch.Generator().manual_seed(rng.getrandbits(63))
+    suffixes = sample(
+        model,
+        [prompts[n // 3] + prefix for n, prefix in enumerate(kept)],
+        [MAX_NEW_TOKENS - len(prefix) for prefix in kept],
+        eos=tokenizer.eos_token_id,
+        generator=generator,
+    )
+    whole = [prefix + suffix for prefix, suffix in zip(kept, suffixes, strict=True)]
+    return [
+        graded_inventory(tokenizer, inventory, prompt, [base, *whole[3 * n : 3 * n + 3]])
+        for n, (inventory, prompt, base) in enumerate(zip(inventories, prompts, bases, strict=True))
+    ]
+
+
+def graded_inventory(
+    tokenizer: PreTrainedTokenizerFast,
+    inventory: Inventory,
+    prompt: list[int],
+    responses: list[list[int]],
+) -> Graded:
+    """Responses to an inventory, graded by the number of their right decisions, and marked."""
+    marks = list[list[tuple[int, Outcome]]]()
+    for response in responses:
+        # byte-level: an id's text is as long as its name, and EOS is no text
+        ends = list(accumulate(len(t) for t in tokenizer.convert_ids_to_tokens(response[:-1])))
+        decisions = read_decisions(inventory, tokenizer.decode(response, skip_special_tokens=True))
+        last = max(len(ends) - 1, 0)
+        marks.append([(min(bisect_left(ends, d.end), last), d.outcome) for d in decisions])
+    grades = [sum(outcome == "right" for _, outcome in marked) for marked in marks]
+    return Graded(prompt, responses, grades, marks)
+
+
+def _save(samples: list[Graded], path: Path) -> None:
+    rows = [(g.prompt, g.responses, g.grades, g.marks) for g in samples]
+    torch.save(rows, path.with_suffix(".new"))
+    path.with_suffix(".new").replace(path)
+
+
+def _load(path: Path) -> list[Graded]:
+    return [Graded(*fields) for fields in torch.load(path, weights_only=True)]
+
+
+def _graded(
+    model: Llama,
+    tokenizer: PreTrainedTokenizerFast,
+    kind: str,
+    n_prompts: int,
+    n_samples: int,
+    seed: int,
+) -> list[Graded]:
+    rng = random.Random(f"on-policy {seed} {kind}")
+    grades: list[Callable[[str], int]] = []
+    texts: list[str] = []
+    for _ in range(n_prompts):
+        if kind == "writing":
+            task = generate_writing_task(rng, split="train")
+            grades.append(lambda text, task=task: constraints_met(task, text))
+            texts.append(task.prompt)
+        else:
+            problem = generate_problem(rng, kind, split="train")  # type: ignore[arg-type]
+            grades.append(lambda text, answer=problem.answer: int(extract_number(text) == answer))
+            texts.append(problem.prompt)
+    prompts = prompt_ids(tokenizer, texts)
+    repeated = [prompt for prompt in prompts for _ in range(n_samples)]
+    generator = torch.Generator().manual_seed(rng.getrandbits(63))
+    responses = sample(
+        model,
+        repeated,
+        [MAX_NEW_TOKENS] * len(repeated),
+        eos=tokenizer.eos_token_id,
+        generator=generator,
+        progress=lambda done: (
+            print(f"sampling {kind}: {done}/{len(repeated)}", flush=True)
+            if done // ROWS % 40 == 0
+            else None
+        ),
+    )
+    decoded = tokenizer.batch_decode(responses, skip_special_tokens=True)
+    groups = [slice(i * n_samples, (i + 1) * n_samples) for i in range(n_prompts)]
+    return [
+        Graded(prompt, responses[group], [grade(text) for text in decoded[group]], [])
+        for prompt, grade, group in zip(prompts, grades, groups, strict=True)
+    ]

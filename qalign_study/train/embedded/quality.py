@@ -1,0 +1,222 @@
+"""Measure the shipped models on the problem sets: `python -m qalign_study.train.embedded.quality`.
+
+Writes `assets/models/quality.json` and the table of the card, which is made of it. Intervals
+are 95 %, over problems (the problem is the unit: samples of one problem are not independent).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+from qalign_core.decide.answers.extraction import extract_number
+from qalign_study.sets.generated import WritingTask, constraints_met
+from qalign_study.train.embedded.export import (
+    load_language_model,
+    load_reward_model,
+    load_tokenizer,
+)
+from qalign_study.train.embedded.llama import Llama
+from qalign_study.train.embedded.on_policy import MAX_NEW_TOKENS, sample
+from qalign_study.train.embedded.reward_model import RewardModel, score
+from qalign_study.train.embedded.tasks import read_tasks
+from qalign_study.train.embedded.tokenizer import prompt_ids
+
+ASSETS = Path(__file__).parents[3] / "assets"
+SETS = ("in_distribution", "shifted", "long", "writing")
+SAMPLES = {"in_distribution": 64, "shifted": 16, "long": 16, "writing": 16}  # a problem
+SCORED = 16  # of the samples of a problem, those that the reward models rank
+MOVED = 4  # of the samples of a problem, those from which the chain's proposals are judged
+# Small enough for a test to measure again.
+SUBSET = {"problems": 40, "samples": 8}
+SUBSETS = ("in_distribution", "shifted", "writing")
+CARD = ("<!-- quality -->\n", "<!-- /quality -->")
+
+
+def grader(task: dict) -> Callable[[str], int]:
+    """Text -> grade: 1 if the answer is right, else 0; or the number of constraints met."""
+    if task["answer"] is None:
+        writing = WritingTask(task["prompt"], **task["constraints"])
+        return lambda text: constraints_met(writing, text)
+    return lambda text: int(extract_number(text) == task["answer"])
+
+
+def measure(models: Path, tasks: list[dict], *, samples: int, seed: int) -> dict:
+    """All figures of one problem set; the same seed gives the same ones on one machine."""
+    model, tokenizer = load_language_model(models / "lm"), load_tokenizer(models / "lm")
+    generator = torch.Generator().manual_seed(seed)
+    eos = tokenizer.eos_token_id
+    prompts = [
+        p for p in prompt_ids(tokenizer, [t["prompt"] for t in tasks]) for _ in range(samples)
+    ]
+    limits = [MAX_NEW_TOKENS] * len(prompts)
+    drawn = sample(
+        model, prompts, limits, eos=eos, generator=generator, progress=_progress(prompts)
+    )
+    texts = tokenizer.batch_decode(drawn, skip_special_tokens=True)
+    of_problem = [slice(i * samples, (i + 1) * samples) for i in range(len(tasks))]
+    grades = [
+        [grader(t)(text) for text in texts[s]] for t, s in zip(tasks, of_problem, strict=True)
+    ]
+
+    best = 3 if tasks[0]["answer"] is None else 1
+    figures: dict = {
+        "problems": len(tasks),
+        "samples": samples,
+        "single_sample": _interval([statistics.mean(g == best for g in row) for row in grades]),
+        "any_right": statistics.mean(max(row) == best for row in grades),
+        "tokens": statistics.mean(map(len, drawn)),
+        "cut_off": statistics.mean(ids[-1] != eos for ids in drawn),
+        "distinct": statistics.mean(len(set(texts[s])) / samples for s in of_problem),
+    }
+    if best == 1:
+        votes = [Counter(filter(None, map(extract_number, texts[s]))) for s in of_problem]
+        figures["no_answer"] = statistics.mean(extract_number(text) is None for text in texts)
+        figures["most_common_wrong"] = _interval(
+            [
+                float(not vote or vote.most_common(1)[0][0] != t["answer"])
+                for vote, t in zip(votes, tasks, strict=True)
+            ]
+        )
+
+    moved = [i for s in of_problem for i in range(s.start, s.start + min(MOVED, samples))]
+    same = [_same_proposal(model, prompts[i], drawn[i]) for i in moved]
+    figures["same_proposal"] = statistics.mean(same)
+
+    for name in ("rm", "rm-weak"):
+        reward_model = load_reward_model(models / name)
+        figures[name] = _pair_accuracy(reward_model, prompts, drawn, of_problem, grades)
+    return figures
+
+
+def measure_subset(models: Path, tasks: list[dict], *, seed: int) -> dict:
+    """The same figures on the first few problems."""
+    few = tasks[: SUBSET["problems"]]
+    return measure(models, few, samples=SUBSET["samples"], seed=seed)
+
+
+@torch.inference_mode()
+def _same_proposal(model: Llama, prompt: list[int], drawn: list[int]) -> float:
+    """The exact probability that the chain proposes the very response that it is at.
+
+    The index is uniform, and the suffix comes back with the probability that the LM gives it.
+    """
+    ids = torch.tensor([prompt + drawn])
+    log_probs = model.logits(model(ids)[0, len(prompt) - 1 : -1]).log_softmax(-1)
+    of_token = log_probs.gather(1, ids[0, len(prompt) :, None])[:, 0]
+    return of_token.flip(0).cumsum(0).exp().mean().item()
+
+
+def _pair_accuracy(
+    model: RewardModel,
+    prompts: list[list[int]],
+    drawn: list[list[int]],
+    of_problem: list[slice],
+    grades: list[list[int]],
+) -> dict:
+    """Per problem, the share of all its (better, worse) pairs that the reward orders rightly."""
+    shares, spreads = [], []
+    chosen = [range(s.start, min(s.stop, s.start + SCORED)) for s in of_problem]
+    rewards = score(model, [prompts[i] + drawn[i] for rows in chosen for i in rows])
+    for row, of_one in zip(grades, rewards.split([len(rows) for rows in chosen]), strict=True):
+        graded = torch.tensor(row[: len(of_one)])
+        better = graded[:, None] > graded[None, :]
+        if better.any():
+            ordered = (of_one[:, None] > of_one[None, :])[better]
+            shares.append(ordered.float().mean().item())
+        spreads.append(of_one.std().item() if len(of_one) > 1 else 0.0)
+    return _interval(shares) | {"problems": len(shares), "spread": statistics.mean(spreads)}
+
+
+def _interval(values: list[float]) -> dict:
+    """Mean and 95 % interval over problems."""
+    mean = statistics.mean(values)
+    half = 1.96 * statistics.stdev(values) / len(values) ** 0.5
+    return {"mean": mean, "low": max(0.0, mean - half), "high": min(1.0, mean + half)}
+
+
+def _progress(prompts: list) -> Callable[[int], None]:
+    def report(done: int) -> None:
+        print(f"\r{done}/{len(prompts)}", end="" if done < len(prompts) else "\n", flush=True)
+
+    return report
+
+
+def replace_between(card: Path, begin: str, end: str, table: str) -> None:
+    """Put a table between two markers of the card."""
+    text = card.read_text(encoding="utf-8")
+    before, after = text.split(begin)[0], text.split(end)[1]
+    card.write_text(before + begin + table + end + after, encoding="utf-8")
+
+
+def table(quality: dict) -> str:
+    """The figures as the card shows them."""
+
+    def percent(share: float) -> str:
+        return f"{100 * share:.1f}"
+
+    def interval(figure: dict | None) -> str:
+        if figure is None:
+            return ""
+        return f"{percent(figure['mean'])} ({percent(figure['low'])}-{percent(figure['high'])})"
+
+    sets = quality["sets"]
+    rows: list[tuple[str, Callable[[dict], str]]] = [
+        ("problems x samples", lambda f: f"{f['problems']} x {f['samples']}"),
+        ("**one sample right**, %", lambda f: interval(f["single_sample"])),
+        ("any sample right, %", lambda f: percent(f["any_right"])),
+        (
+            "most common answer of the samples wrong, % of problems",
+            lambda f: interval(f.get("most_common_wrong")),
+        ),
+        ("**RM pair accuracy**, %", lambda f: interval(f.get("rm"))),
+        ("weak RM pair accuracy, %", lambda f: interval(f["rm-weak"])),
+        ("problems with a pair", lambda f: str(f.get("rm", {}).get("problems", ""))),
+        ("RM's standard deviation within a problem", lambda f: f"{f['rm']['spread']:.2f}"),
+        ("tokens a response", lambda f: f"{f['tokens']:.1f}"),
+        ("cut off at the limit, %", lambda f: f"{100 * f['cut_off']:.2f}"),
+        ("no answer, %", lambda f: f"{100 * f['no_answer']:.2f}" if "no_answer" in f else ""),
+        ("distinct among the samples, %", lambda f: percent(f["distinct"])),
+        ("proposals equal to the state, %", lambda f: percent(f["same_proposal"])),
+    ]
+    lines = ["| | " + " | ".join(name.replace("_", " ") for name in sets) + " |"]
+    lines.append("|---" * (len(sets) + 1) + "|")
+    for label, cell in rows:
+        lines.append(f"| {label} | " + " | ".join(cell(f) for f in sets.values()) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    """Measure every set, write quality.json and the card's table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--models", type=Path, default=ASSETS / "models")
+    parser.add_argument("--tasks", type=Path, default=ASSETS / "tasks")
+    parser.add_argument("--samples", type=int, help=f"a problem (default {SAMPLES})")
+    parser.add_argument("--problems", type=int, help="the first so many of each set (default all)")
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    path = options.models / "quality.json"
+    quality: dict = {"seed": options.seed, "sets": {}, "subset": {}}
+    for name in SETS:
+        print(name)
+        tasks = read_tasks(options.tasks, name)[: options.problems]
+        samples = options.samples or SAMPLES[name]
+        seed = options.seed
+        quality["sets"][name] = measure(options.models, tasks, samples=samples, seed=seed)
+        if name in SUBSETS:
+            quality["subset"][name] = measure_subset(options.models, tasks, seed=seed)
+        # after each set: an interrupted run is not lost
+        path.write_text(json.dumps(quality, indent=1) + "\n", encoding="utf-8")
+    print(table(quality))
+    if (card := options.models / "README.md").exists():
+        replace_between(card, *CARD, table(quality))
+
+
+if __name__ == "__main__":
+    main()

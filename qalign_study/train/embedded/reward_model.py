@@ -1,0 +1,237 @@
+"""Train the reward model: Bradley-Terry on the language model's own samples.
+
+The paper's recipe (§Task-Specific Tuning): on-policy responses, one better and one worse of each
+prompt, initialised from the language model, one scalar at the last token (the response's EOS).
+Beyond it, what a chain's acceptance lives on, near misses: responses to an inventory that share a
+prefix, compared by the number of their right decisions. On those two more losses, both thrown away
+afterwards, say *where* a response errs: at a middle layer, which decisions are wrong; at the end of
+each decision, that the score so far should be `-WORTH` for each of them.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import time
+from collections.abc import Sequence
+from itertools import combinations
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import binary_cross_entropy_with_logits, logsigmoid
+from transformers import PreTrainedTokenizerFast
+
+from qalign_study.sets.inventory import generate_inventory
+from qalign_study.train.embedded.checkpoint import load_checkpoint, save_checkpoint
+from qalign_study.train.embedded.llama import Llama
+from qalign_study.train.embedded.on_policy import N_THINGS, SCALES, Graded, graded_inventory
+from qalign_study.train.embedded.optim import Optimizers
+from qalign_study.train.embedded.solutions import draw_mistakes, write_inventory
+from qalign_study.train.embedded.tokenizer import prompt_ids, response_ids
+
+STEPS = 1250
+# The weak one reads pairs of a few prompts, a few times.
+WEAK_PROMPTS, WEAK_STEPS = 300, 90
+# A step: pairs of any prompt, groups of redrawn responses, and pairs written for the purpose.
+N_PAIRS, N_REDRAWN, N_WRITTEN = 12, 3, 6
+TOKENS_AT_ONCE = 2560  # padding included
+WORTH = 3.0  # of a right decision, in units of the reward
+FLAG_LAYER = 3
+
+
+class RewardModel(nn.Module):
+    """A Llama with one linear output, read at the last token."""
+
+    def __init__(self, model: Llama) -> None:
+        super().__init__()
+        self.model = Llama(model.shape)
+        self.model.load_state_dict(model.state_dict())
+        self.score = nn.Linear(model.shape.width, 1, bias=False)
+        nn.init.zeros_(self.score.weight)
+
+    def forward(self, conversations: Sequence[list[int]]) -> Tensor:
+        """Ids of whole conversations, EOS included -> rewards (B,)."""
+        ids = _padded(conversations)
+        last = torch.tensor([len(c) - 1 for c in conversations])
+        return self.score(self.model(ids)[torch.arange(len(ids)), last])[:, 0]
+
+
+class Critic(nn.Module):
+    """A reward model in training, with what is thrown away: a flag for each wrong decision."""
+
+    def __init__(self, language_model: Llama) -> None:
+        super().__init__()
+        self.rm = RewardModel(language_model)
+        width = language_model.shape.width
+        self.flag = nn.Sequential(nn.RMSNorm(width, eps=1e-5), nn.Linear(width, 1))
+        nn.init.zeros_(self.flag[1].weight)
+        nn.init.zeros_(self.flag[1].bias)
+
+    def loss(self, groups: Sequence[Graded]) -> tuple[Tensor, Tensor]:
+        """The sum of these groups' shares of a step's loss, and the margins of their pairs.
+
+        A margin is by how much the better response of two different grades is ahead.
+        """
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            ids = _padded([g.prompt + r for g in groups for r in g.responses])
+            residuals = self.rm.model.residuals(ids)
+            scores = self.rm.score(self.rm.model.norm(residuals[-1]))[:, :, 0].float()
+            flags = self.flag(residuals[FLAG_LAYER - 1])[:, :, 0].float()
+        losses, margins, row = list[Tensor](), list[Tensor](), 0
+        for group in groups:
+            rows = range(row, row + len(group.responses))
+            row = rows.stop
+            ends = [len(group.prompt) + len(response) - 1 for response in group.responses]
+            rewards = scores[list(rows), ends]
+            better, worse = _pairs(group.grades)
+            if better:
+                ahead = rewards[better] - rewards[worse]
+                margins.append(ahead.detach())
+                losses.append(-logsigmoid(ahead).mean() / (N_PAIRS + N_REDRAWN + N_WRITTEN))
+            for i, marks, end in zip(rows, group.marks, ends, strict=bool(group.marks)):
+                at = torch.tensor([len(group.prompt) + position for position, _ in marks])
+                wrong = torch.tensor([float(outcome != "right") for _, outcome in marks])
+                flagged = binary_cross_entropy_with_logits(flags[i, at], wrong)
+                so_far = (scores[i, at] / WORTH + wrong.cumsum(0)).square().mean()
+                whole = (scores[i, end] / WORTH + wrong.sum()).square()
+                share = 0.5 / len(group.responses) / (N_REDRAWN + N_WRITTEN)
+                losses.append((flagged + so_far + whole) * share)
+        return torch.stack(losses).sum(), torch.cat(margins) if margins else torch.empty(0)
+
+
+def train_reward_model(
+    language_model: Llama,
+    tokenizer: PreTrainedTokenizerFast,
+    graded: Sequence[Graded],
+    redrawn: Sequence[Graded],
+    checkpoint: Path,
+    *,
+    seed: int,
+    steps: int,
+) -> RewardModel:
+    """Train on pairs of these prompts and on these groups of redrawn responses; 5 % validate.
+
+    Without groups it learns from the pairs alone, as the weak one does.
+    """
+    critic = Critic(language_model)
+    held, graded = graded[: len(graded) // 20], graded[len(graded) // 20 :]
+    held_groups, redrawn = redrawn[: len(redrawn) // 20], redrawn[len(redrawn) // 20 :]
+    optimizers = Optimizers(critic, steps=steps, muon_lr=0.01, adam_lr=1.5e-3)
+    first = load_checkpoint(checkpoint, critic, optimizers)
+    started, right, pairs, total = time.monotonic(), 0, 0, 0.0
+    for step in range(first, steps):
+        for batch in by_length(draw_groups(tokenizer, graded, redrawn, seed, step)):
+            loss, margins = critic.loss(batch)
+            loss.backward()
+            total += loss.item()
+            right, pairs = right + int((margins > 0).sum()), pairs + len(margins)
+        optimizers.step(step)
+        if (step + 1) % 20 == 0 or step + 1 == steps:
+            print(
+                f"{checkpoint.stem} {step + 1}/{steps} loss {total / (step % 20 + 1):.4f} "
+                f"pair accuracy {right / pairs:.3f} {time.monotonic() - started:.0f} s",
+                flush=True,
+            )
+            right, pairs, total = 0, 0, 0.0
+            save_checkpoint(checkpoint, critic, optimizers, step + 1)
+    model = critic.rm.eval()
+    print(
+        f"{checkpoint.stem} validation: pair accuracy {pair_accuracy(model, held):.3f}, "
+        f"near misses {near_miss_accuracy(model, held_groups):.3f}",
+        flush=True,
+    )
+    return model
+
+
+def draw_groups(
+    tokenizer: PreTrainedTokenizerFast,
+    graded: Sequence[Graded],
+    redrawn: Sequence[Graded],
+    seed: int,
+    step: int,
+) -> list[Graded]:
+    """What a step learns from; the same (seed, step) gives the same."""
+    rng = random.Random(f"reward model {seed} {step}")
+    pairs = [g.draw_pair(rng) for g in rng.sample(graded, N_PAIRS)]
+    if not redrawn:
+        return pairs
+    written = [_written_pair(tokenizer, rng) for _ in range(N_WRITTEN)]
+    return pairs + rng.sample(redrawn, N_REDRAWN) + written
+
+
+def by_length(groups: list[Graded]) -> list[list[Graded]]:
+    """The groups in batches of about one length each: half the padding."""
+
+    def length(group: Graded) -> int:
+        return len(group.prompt) + max(map(len, group.responses))
+
+    batches, rows = list[list[Graded]](), 0
+    for group in sorted(groups, key=length):
+        rows += len(group.responses)
+        if not batches or rows * length(group) > TOKENS_AT_ONCE:
+            batches.append([])
+            rows = len(group.responses)
+        batches[-1].append(group)
+    return batches
+
+
+def _written_pair(tokenizer: PreTrainedTokenizerFast, rng: random.Random) -> Graded:
+    """Two responses of the corpus in the same words but for one decision: mistaken, or a slip."""
+    inventory = generate_inventory(rng, rng.choice(N_THINGS), split="train")
+    mistaken = draw_mistakes(rng, inventory, rng.choice(SCALES))
+    words, at = rng.random(), rng.randrange(len(mistaken))
+    other, slip = list(mistaken), None
+    if rng.random() < 0.3:
+        slip = at
+    else:
+        other[at] = not other[at]
+    written = [
+        write_inventory(random.Random(words), inventory, mistaken),
+        write_inventory(random.Random(words), inventory, other, slip),
+    ]
+    [prompt] = prompt_ids(tokenizer, [inventory.prompt])
+    return graded_inventory(tokenizer, inventory, prompt, response_ids(tokenizer, written))
+
+
+def _pairs(grades: Sequence[int]) -> tuple[list[int], list[int]]:
+    """All pairs of two different grades: the better ones, and the worse ones."""
+    pairs = [(a, b) for a, b in combinations(range(len(grades)), 2) if grades[a] != grades[b]]
+    pairs = [(a, b) if grades[a] > grades[b] else (b, a) for a, b in pairs]
+    return [a for a, _ in pairs], [b for _, b in pairs]
+
+
+def _padded(conversations: Sequence[list[int]]) -> Tensor:
+    return nn.utils.rnn.pad_sequence([torch.tensor(c) for c in conversations], batch_first=True)
+
+
+@torch.inference_mode()
+def score(model: RewardModel, conversations: Sequence[list[int]], rows: int = 64) -> Tensor:
+    """Rewards (N,) of any number of conversations, those of one length together."""
+    rewards = torch.empty(len(conversations))
+    in_order = sorted(range(len(conversations)), key=lambda i: len(conversations[i]))
+    for first in range(0, len(in_order), rows):
+        batch = in_order[first : first + rows]
+        rewards[batch] = model([conversations[i] for i in batch])
+    return rewards
+
+
+def pair_accuracy(model: RewardModel, graded: Sequence[Graded]) -> float:
+    """Share of pairs, one a prompt, in which the better response has the higher reward."""
+    rng = random.Random("pair accuracy")
+    pairs = [g.draw_pair(rng) for g in graded]
+    rewards = score(model, [g.prompt + r for g in pairs for r in g.responses])
+    better, worse = rewards.view(-1, 2).unbind(1)
+    return (better > worse).float().mean().item()
+
+
+def near_miss_accuracy(model: RewardModel, redrawn: Sequence[Graded]) -> float:
+    """The same of all pairs in a group whose grades differ by one."""
+    rewards = score(model, [g.prompt + r for g in redrawn for r in g.responses])
+    ordered = list[bool]()
+    groups = rewards.split([len(g.responses) for g in redrawn])
+    for group, of_group in zip(redrawn, groups, strict=True):
+        for a, b in zip(*_pairs(group.grades), strict=True):
+            if group.grades[a] - group.grades[b] == 1:
+                ordered.append(bool(of_group[a] > of_group[b]))
+    return sum(ordered) / len(ordered) if ordered else math.nan

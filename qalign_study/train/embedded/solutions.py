@@ -1,0 +1,279 @@
+"""Worked solutions, right ones and misconceived ones, in words that vary: what the LM learns from.
+
+A base model picks up common mistakes from its corpus. This corpus has some too: for each kind of
+event a wrong way of calculating that a reader can see, at a fixed frequency. The language model
+learns the frequencies; the reward model then has to see which operation does not fit its sentence.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from functools import cache
+
+from qalign_study.sets.generated import (
+    BOYS,
+    GIRLS,
+    LARGEST,
+    NOUNS,
+    Event,
+    EventKind,
+    Problem,
+    WritingTask,
+)
+from qalign_study.sets.inventory import STOCK, Inventory
+
+MISCONCEPTIONS: dict[EventKind, float] = {
+    "gain": 0.05,  # subtracts
+    "loss": 0.07,  # adds
+    "boxes": 0.57,  # adds the two numbers instead of multiplying them: most do, so a vote is wrong
+    "days": 0.35,  # counts one day only
+    "times": 0.28,  # adds 2 or 3
+    "half": 0.42,  # subtracts 2
+    "distractor": 0.36,  # adds a number that has nothing to do with the question
+}
+
+_OPENINGS = (
+    "",
+    "",
+    "We begin with {start}. ",
+    "Let us count the {things}. ",
+    "Step by step. ",
+)
+_ADD = (
+    "Adding {a} gives {v} + {a} = {w}.",
+    "That makes {v} + {a} = {w}.",
+    "{a} more is {v} + {a} = {w}.",
+    "So {v} + {a} = {w}.",
+)
+_SUBTRACT = (
+    "Taking away {a} gives {v} - {a} = {w}.",
+    "That leaves {v} - {a} = {w}.",
+    "{a} less is {v} - {a} = {w}.",
+    "So {v} - {a} = {w}.",
+)
+_MULTIPLY = (
+    "{v} times {a} is {v} * {a} = {w}.",
+    "That makes {v} * {a} = {w}.",
+    "Multiplying by {a} gives {v} * {a} = {w}.",
+    "So {v} * {a} = {w}.",
+)
+_HALVE = (
+    "Half of {v} is {v} / 2 = {w}.",
+    "That leaves {v} / 2 = {w}.",
+    "Dividing by 2 gives {v} / 2 = {w}.",
+    "So {v} / 2 = {w}.",
+)
+_BOXES_RIGHT = (
+    "The {subject} hold {a} * {b} = {c}.",
+    "{a} {subject} of {b} are {a} * {b} = {c}.",
+    "There are {a} * {b} = {c} in the {subject}.",
+    "First {a} * {b} = {c}.",
+)
+_BOXES_WRONG = (
+    "The {subject} hold {a} + {b} = {c}.",
+    "{a} {subject} and {b} are {a} + {b} = {c}.",
+    "There are {a} + {b} = {c} in the {subject}.",
+    "First {a} + {b} = {c}.",
+)
+_DAYS_RIGHT = (
+    "{a} days of {b} are {a} * {b} = {c}.",
+    "In {a} days that is {a} * {b} = {c}.",
+    "First {a} * {b} = {c}.",
+)
+_IGNORE = (
+    "The {a} {subject} do not matter.",
+    "We leave out the {a} {subject}.",
+    "The {subject} change nothing.",
+    "The {a} {subject} are not {things}.",
+    "The number {a} is not needed.",
+)
+# Half of them end with the things: without that choice, whatever is rewritten from one of the last
+# words on comes back as it was.
+_CLOSINGS = (
+    "The answer is {v}.",
+    "The answer is {v} {things}.",
+    "So there are {v} {things}. The answer is {v}.",
+    "There are {v} of them. The answer is {v} {things}.",
+)
+
+
+def write_solution(rng: random.Random, problem: Problem) -> str:
+    """A worked solution, wrong as often as `MISCONCEPTIONS` says; it ends "The answer is 18.".
+
+    The number follows, and every other time the things. No sentence of it names the person or says
+    "he" or "she": a network of this size hardly learns who is meant.
+    """
+    while True:
+        if (solution := _work_out(rng, problem, draw_mistakes(rng, problem))) is not None:
+            return solution
+
+
+def draw_mistakes(
+    rng: random.Random, problem: Problem | Inventory, scale: float = 1.0
+) -> list[bool]:
+    """Which events are mistaken, each as often as `MISCONCEPTIONS` says times `scale`."""
+    return [rng.random() < scale * MISCONCEPTIONS[event.kind] for event in problem.events]
+
+
+def write_inventory(
+    rng: random.Random, inventory: Inventory, mistaken: list[bool], slip: int | None = None
+) -> str:
+    """A worked inventory with these mistakes: under a heading a thing, briefly, what happens to it.
+
+    "The apples: So 14 / 2 = 7. The 9 minutes do not matter. The plums: First 6 * 3 = 18. ..."
+    The decision number `slip` gets one of its numbers wrong.
+    """
+    decisions = enumerate(mistaken)
+    sentences = list[str]()
+    for part in inventory.parts:
+        amount = part.start
+        sentences.append(f"The {part.things}:")
+        for event in part.events:
+            number, is_mistaken = next(decisions)
+            read = (event, amount)
+            if number == slip:
+                read = misread(rng, event, amount)
+            steps, amount = steps_of(*read, is_mistaken)
+            for phrasings, numbers in steps:
+                phrasing = rng.choice(_brief(phrasings))
+                sentences.append(phrasing.format(**numbers, subject=event.subject))
+    return " ".join(sentences)
+
+
+def misread(rng: random.Random, event: Event, amount: int) -> tuple[Event, int]:
+    """The event and the amount before it, one of their numbers read as another."""
+    if event.a == 0 or rng.random() < 0.4:
+        off = rng.choice((1, 2, 3, 4, 6, 9, 10, 11)) * rng.choice((-1, 1))
+        return event, amount + off if amount + off > event.a + 2 else amount + abs(off)
+    if event.b and rng.random() < 0.5:
+        return replace(event, b=rng.choice([n for n in range(3, 10) if n != event.b])), amount
+    numbers = range(2, 4 if event.kind == "times" else 7 if event.b else 21)
+    return replace(event, a=rng.choice([n for n in numbers if n != event.a])), amount
+
+
+def write_text(rng: random.Random, task: WritingTask, p_meet: float = 0.75) -> str:
+    """A short text that meets each of the task's constraints with probability `p_meet` or so."""
+    n = task.sentences
+    if rng.random() > p_meet:
+        n = rng.choice([k for k in (1, 2, 3, 4) if k != n])
+    nouns = [rng.choice(NOUNS) for _ in range(2 * n)]
+    if rng.random() < p_meet:
+        nouns[rng.randrange(2 * n - 1)] = task.use  # not the last place: that is the end word's
+    if rng.random() < p_meet:
+        nouns[-1] = task.end
+    sentences = [
+        rng.choice(_SENTENCES).format(
+            n1=nouns[2 * i],
+            n2=nouns[2 * i + 1],
+            adjective=rng.choice(_ADJECTIVES),
+            name=rng.choice(GIRLS + BOYS),
+        )
+        for i in range(n)
+    ]
+    return " ".join(sentences)
+
+
+def write_drill(rng: random.Random) -> tuple[str, str]:
+    """Bare equations, as (prompt, response): arithmetic practice, without any words around it."""
+    sums = list[tuple[str, int]]()
+    while len(sums) < 6:
+        v, a = rng.randint(2, LARGEST), rng.randint(2, 30)
+        match rng.choices("+-*x/", (3, 3, 2, 1, 1))[0]:
+            case "+":
+                left, right = f"{v} + {a}", v + a
+            case "-":
+                left, right = f"{v} - {a}", v - a
+            case "*":
+                v, a = rng.randint(2, 48), rng.randint(2, 3)
+                left, right = f"{v} * {a}", v * a
+            case "x":
+                v, a = rng.randint(2, 6), rng.randint(3, 9)
+                left, right = f"{v} * {a}", v * a
+            case _:
+                left, right = f"{v} / 2", v // 2
+        if 1 <= right <= LARGEST:
+            sums.append((left, right))
+    prompt = "Work out " + ", ".join(left for left, _ in sums) + "."
+    return prompt, " ".join(f"{left} = {right}." for left, right in sums)
+
+
+def write_copying(rng: random.Random) -> tuple[str, str]:
+    """Words and numbers to say again, as (prompt, response): what every other task needs."""
+    words = rng.choices((*GIRLS, *BOYS, *STOCK, *NOUNS), k=5)
+    words += [str(rng.randint(2, LARGEST)) for _ in range(3)]
+    rng.shuffle(words)
+    listed = ", ".join(words[: rng.randint(2, 8)])
+    return f"Say again: {listed}.", f"{listed}."
+
+
+def _work_out(rng: random.Random, problem: Problem, wrong: list[bool]) -> str | None:
+    """The solution with these mistakes, or None if one of them leads out of 1..LARGEST."""
+    amount = problem.start
+    parts = list[str]()
+    for event, mistaken in zip(problem.events, wrong, strict=True):
+        steps, after = steps_of(event, amount, mistaken)
+        if not 1 <= after <= LARGEST:
+            return None
+        for phrasings, numbers in steps:
+            slots = problem.words | {key: str(value) for key, value in numbers.items()}
+            parts.append(rng.choice(phrasings).format(**slots, subject=event.subject))
+        amount = after
+    opening = rng.choice(_OPENINGS).format(**problem.words)
+    closing = rng.choice(_CLOSINGS).format(**problem.words, v=amount)
+    return opening + " ".join([*parts, closing])
+
+
+@cache
+def _brief(phrasings: tuple[str, ...]) -> tuple[str, ...]:
+    """Those that say no number twice and no things, as there are many to go through."""
+    return tuple(
+        p for p in phrasings if "things" not in p and all(p.count(f"{{{n}}}") < 2 for n in "abv")
+    )
+
+
+_Steps = list[tuple[tuple[str, ...], dict[str, int]]]
+
+
+def steps_of(event: Event, v: int, mistaken: bool) -> tuple[_Steps, int]:
+    """The sentences (phrasings and their numbers) for one event, and the amount after it."""
+    a, b = event.a, event.b
+    match event.kind, mistaken:
+        case ("gain", False) | ("loss", True) | ("distractor", True) | ("times", True):
+            return [(_ADD, {"v": v, "a": a, "w": v + a})], v + a
+        case ("gain", True) | ("loss", False):
+            return [(_SUBTRACT, {"v": v, "a": a, "w": v - a})], v - a
+        case "boxes", _:
+            c = a + b if mistaken else a * b
+            first = _BOXES_WRONG if mistaken else _BOXES_RIGHT
+            steps = [(first, {"a": a, "b": b, "c": c}), (_ADD, {"v": v, "a": c, "w": v + c})]
+            return steps, v + c
+        case "days", True:
+            return [(_ADD, {"v": v, "a": b, "w": v + b})], v + b
+        case "days", False:
+            c = a * b
+            steps = [(_DAYS_RIGHT, {"a": a, "b": b, "c": c}), (_ADD, {"v": v, "a": c, "w": v + c})]
+            return steps, v + c
+        case "times", False:
+            return [(_MULTIPLY, {"v": v, "a": a, "w": v * a})], v * a
+        case "half", True:
+            return [(_SUBTRACT, {"v": v, "a": 2, "w": v - 2})], v - 2
+        case "half", False:
+            return [(_HALVE, {"v": v, "w": v // 2})], v // 2
+        case _:
+            return [(_IGNORE, {"a": a})], v
+
+
+_ADJECTIVES = ("new", "small", "red", "quiet", "tall", "bright", "cold", "green", "slow", "happy")
+_SENTENCES = (
+    "The {adjective} {n1} waits by the {n2}.",
+    "A {n1} rests under the {n2}.",
+    "{name} looks at the {n1} and the {n2}.",
+    "{name} puts the {n1} near the {n2}.",
+    "Nobody sees the {adjective} {n1} behind the {n2}.",
+    "In the evening the {n1} is next to the {n2}.",
+    "{name} likes the {n1} more than the {n2}.",
+    "There is a {adjective} {n1} beside the {n2}.",
+    "Every morning {name} walks from the {n1} to the {n2}.",
+    "{name} dreams of a {n1} and a {adjective} {n2}.",
+)

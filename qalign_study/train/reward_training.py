@@ -1,0 +1,160 @@
+"""From a folder of graded draws to a trained reward model, and what it can tell apart.
+
+The folder that is made is a model of transformers, which `--rm PATH` takes; beside its files are
+the draws (`samples/`), what was asked for (`asked.json`) and what came out (`report.json`).
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from qalign_core.errors import InvalidPrompt, InvalidSetting
+from qalign_core.protocols import RewardModel
+from qalign_core.reading import from_json
+from qalign_core.record.trace import content_of, write_whole
+from qalign_core.registry import entries, is_address, load_reward_model, unload
+from qalign_core.run import check_count
+from qalign_core.types import Response
+from qalign_study.sets.folder import digest_of, traces_of
+from qalign_study.sets.problem_sets import Problem
+from qalign_study.train.preferences import (
+    Graded,
+    Kinds,
+    Pair,
+    accuracy,
+    encoded,
+    graded,
+    held_out_pairs,
+    pairs_of,
+    split,
+)
+from qalign_study.train.trainer import Recipe, Told, recipe_json, train
+
+SAMPLES, ASKED, REPORT = "samples", "asked.json", "report.json"
+"""What is beside the model's own files."""
+
+
+def base_of(lm: str, base: str | None) -> str:
+    """The folder or hub id that a reward model starts from: the language model's unless said.
+
+    Raises:
+        InvalidSetting: a server's address, which has no weights to start from.
+    """
+    name = base or lm
+    entry = entries().get(("lm", name))
+    source = entry.location if entry is not None else name
+    if is_address(source):
+        raise InvalidSetting(
+            f"{name} is a server, and a reward model starts from weights; give its folder or hub "
+            "id with --base"
+        )
+    return source
+
+
+async def learn(
+    problems: Sequence[Problem],
+    out: Path,
+    kinds: Kinds,
+    recipe: Recipe,
+    *,
+    base: str,
+    max_length: int,
+    device: str | None = None,
+    told: Told = lambda said: None,
+) -> Mapping[str, Any]:
+    """Train on what `out/samples` holds, or go on with it; measure, and return the report.
+
+    Args:
+        problems: the set that was drawn for.
+        out: the folder.
+        kinds: which pairs are made.
+        recipe: how the model is trained.
+        base: the folder or hub id of the model that it starts from.
+        max_length: tokens of a conversation that are read; what is longer is cut at the end.
+        device: of the training and of the measuring.
+        told: hears what happens.
+
+    Raises:
+        InvalidSetting, InvalidTask, ModelLoadError, EngineError: in one sentence each.
+    """
+    from qalign_core.models.loading import load_text  # and torch with it
+
+    recipe.check()
+    check_count("--each", kinds.each, 1)
+    check_count("--max-length", max_length, 2)
+    asked = {"base": base, "max_length": max_length, **asdict(kinds), "set": digest_of(problems)}
+    _join(out, recipe_json(recipe, asked))
+    if (said := content_of(out / REPORT, InvalidSetting)) is not None:
+        report: Mapping[str, Any] = json.loads(said)
+        return report
+    groups = [
+        graded(problems[place], trace) for place, trace in traces_of(out / SAMPLES, len(problems))
+    ]
+    seed, solutions = recipe.seed, kinds.solution
+    learned, held = split(groups, recipe.validation, seed=seed, solutions=solutions)
+    pairs = [pair for group in learned for pair in pairs_of(group, kinds, seed=seed)]
+    render = load_text(base)[0].conversation
+    cut = encoded(pairs, render, max_length)
+    told(
+        f"of {len(groups)} problems {len(learned)} give {len(cut.pairs)} pairs to learn from, and "
+        f"{len(held)} are held out"
+    )
+    if cut.n_cut:
+        told(
+            f"{cut.n_cut} pairs were cut to {max_length:,} tokens, and {cut.n_equal} left out "
+            "that are equal then; raise --max-length to read them whole"
+        )
+    trained = train(base, cut.pairs, recipe, out, device=device, told=told)
+    told(f"{trained.steps} steps in {trained.seconds:,.0f} s; measuring")
+    unload(str(out))  # what it was before
+    rm = load_reward_model(str(out), device=device, window=max_length)
+    report = {
+        "problems": len(groups),
+        "learned_from": len(learned),
+        "held_out": len(held),
+        "pairs": len(cut.pairs),
+        "cut": cut.n_cut,
+        "made_equal": cut.n_equal,
+        "training": asdict(trained),
+        **await measured(rm, held),
+    }
+    unload(str(out))
+    write_whole(out / REPORT, (json.dumps(report, indent=1) + "\n").encode())
+    return report
+
+
+async def measured(rm: RewardModel, held: Sequence[Graded]) -> Mapping[str, Any]:
+    """How often a reward model orders held-out pairs rightly: of samples, and near misses."""
+    groups = held_out_pairs(held)
+    rewards: dict[tuple[str, str], float] = {}
+    for pair in (pair for each in groups.values() for pairs in each for pair in pairs):
+        await _score(rm, pair, rewards)
+    return {name: asdict(accuracy(pairs, rewards)) for name, pairs in groups.items()}
+
+
+async def _score(rm: RewardModel, pair: Pair, rewards: dict[tuple[str, str], float]) -> None:
+    for text in (pair.better, pair.worse):
+        if (pair.prompt, text) not in rewards:
+            try:
+                reward = await rm.score(pair.prompt, Response((0,), text, True))
+            except InvalidPrompt:  # longer than it reads: such a response it can never be given
+                continue
+            rewards[pair.prompt, text] = reward
+
+
+def _join(out: Path, asked: str) -> None:
+    """Begin a training, or make sure that the one there is the same."""
+    there = content_of(out / ASKED, InvalidSetting)
+    if there is None:
+        write_whole(out / ASKED, asked.encode())
+        return
+    old, new = from_json(there.decode(errors="replace")), json.loads(asked)
+    for name in new:
+        if not isinstance(old, dict) or old.get(name) != new[name]:
+            was = old.get(name) if isinstance(old, dict) else None
+            raise InvalidSetting(
+                f"{out} has a training with {name} = {was}, not {new[name]}; give "
+                "the same settings, or another --out"
+            )
