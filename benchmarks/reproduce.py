@@ -23,12 +23,11 @@ import numpy as np
 from tqdm import tqdm
 
 from qalign_core.registry import load_language_model, load_reward_model
-from qalign_study.commands.cli import problem_file
 from qalign_study.measure.curves import curves
 from qalign_study.measure.record import Record
 from qalign_study.measure.results import Results, results_in, unpack
 from qalign_study.sets.folder import run_set
-from qalign_study.sets.problem_sets import load_problems
+from qalign_study.sets.problem_sets import load_problems, problem_file
 
 SHIPPED = Path(__file__).resolve().parent.parent / "assets" / "results" / "in_distribution.zip"
 

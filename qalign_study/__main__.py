@@ -2,7 +2,7 @@
 
 import sys
 
-from qalign_study.commands.cli import main
+from qalign_study.commands import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -21,7 +21,7 @@ from components.session.links import linked
 from components.session.runs import Runs
 from qalign_core.record.trace import parse_trace, read_trace
 from qalign_core.run import Limits, Run
-from qalign_study.commands.cli import main
+from qalign_study.commands import main
 
 
 def said(*arguments: str) -> tuple[int | str | None, str]:

@@ -9,7 +9,7 @@ import sys
 from unittest.mock import patch
 
 from qalign_core.models import loading
-from qalign_study.commands.cli import main
+from qalign_study.commands import main
 
 
 def run(arguments: list[str], memory: int) -> dict[str, object]:

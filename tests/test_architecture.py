@@ -145,7 +145,7 @@ def test_the_import_test_sees_a_forbidden_import(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "start",
     [
-        "import qalign_study.commands.cli",
+        "from qalign_study.commands import read; read(['run'])",
         pytest.param("import app; app.build_app()", marks=pytest.mark.slow),
     ],
 )

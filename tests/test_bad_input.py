@@ -16,7 +16,7 @@ from qalign_core.models import loading
 from qalign_core.record.trace import load_trace
 from qalign_core.registry import Entry
 from qalign_core.run import Limits, Run
-from qalign_study.commands.cli import main
+from qalign_study.commands import main
 
 pytestmark = pytest.mark.slow
 

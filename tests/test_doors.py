@@ -24,7 +24,7 @@ from components.session.offer import Offer
 from components.session.runs import Feed, Runs
 from qalign_core.errors import InvalidSetting, QAlignError
 from qalign_core.run import Limits, Run
-from qalign_study.commands.cli import main
+from qalign_study.commands import main
 
 pytestmark = pytest.mark.slow
 

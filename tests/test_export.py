@@ -17,7 +17,8 @@ from qalign_core.record.command import command_of
 from qalign_core.record.player import as_data, page, page_around
 from qalign_core.record.trace import parse_trace
 from qalign_core.run import Run, Sampling
-from qalign_study.commands.cli import _parser, _run_of, main
+from qalign_study.commands import main, read
+from qalign_study.commands.shared import run_of
 
 API = "document.querySelector('.qp').qalign"
 PLAYING = ".qp[data-t]:not([data-t='0'])"
@@ -103,8 +104,8 @@ RUNS = [
 def test_the_command_of_a_run_asks_for_that_run(run):
     words = shlex.split(command_of(run))
     assert words[0] == "qalign"
-    options = _parser().parse_args(words[1:])
-    asked = _run_of(options).with_changes(matched=run.matched)
+    options = read(words[1:])
+    asked = run_of(options).with_changes(matched=run.matched)
     said = {name for name in Sampling.__slots__ if getattr(options, name) is not None}
     for name in Run.kinds():
         if name not in Sampling.__slots__ or name in said:

@@ -22,8 +22,7 @@ from qalign_core import load_trace
 from qalign_core.decide.rules import majority_vote
 from qalign_core.errors import InvalidPrompt, InvalidSetting, InvalidTask, InvalidTrace
 from qalign_core.record.trace import open_trace
-from qalign_study.commands import cli
-from qalign_study.commands.cli import main
+from qalign_study.commands import drawing, main, shared
 from qalign_study.measure.results import answers_in, load_results, pack, results_in
 from qalign_study.sets import folder as folders
 from qalign_study.sets.folder import run_set
@@ -154,9 +153,9 @@ def test_the_command_line_says_that_others_are_waited_for(tmp_path, capsys, monk
     async def waits(*_, progress, **__):
         progress(0, 0, 1)
 
-    monkeypatch.setattr(cli, "run_set", waits)
-    monkeypatch.setattr(cli, "load_language_model", lambda *_, **__: ToyLM())
-    monkeypatch.setattr(cli, "load_reward_model", lambda *_, **__: ToyRM())
+    monkeypatch.setattr(drawing, "run_set", waits)
+    monkeypatch.setattr(shared, "load_language_model", lambda *_, **__: ToyLM())
+    monkeypatch.setattr(shared, "load_reward_model", lambda *_, **__: ToyRM())
     main(["run", "--prompts", "in_distribution", "--problems", "1", "--out", str(tmp_path)])
     assert "1 with other processes" in capsys.readouterr().err
 

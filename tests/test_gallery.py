@@ -13,7 +13,7 @@ from browser import ROOT
 from components.watch.gallery import gallery, page_parts, recorded_text
 from qalign_core.record.player import as_data, page
 from qalign_core.record.trace import load_trace
-from qalign_study.commands.cli import main
+from qalign_study.commands import main
 
 API = "document.querySelector('#watch-player .qp').qalign"
 ENTRIES = gallery()

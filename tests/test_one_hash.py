@@ -28,7 +28,7 @@ from qalign_core.record.trace import open_trace, parse_trace
 from qalign_core.rewards.classifier import HFRewardModel
 from qalign_core.run import Limits, Run
 from qalign_core.types import Trace
-from qalign_study.commands.cli import main
+from qalign_study.commands import main
 from qalign_study.sets.folder import run_of, run_set
 from qalign_study.sets.problem_sets import Problem, problem_line
 

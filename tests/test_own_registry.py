@@ -13,7 +13,7 @@ from qalign_core.errors import ModelLoadError
 from qalign_core.registry import load_language_model, load_reward_model
 from qalign_core.run import Limits, Run
 from qalign_core.types import Response
-from qalign_study.commands.cli import main
+from qalign_study.commands import main
 
 OWN = """
 [[lm]]

@@ -9,8 +9,7 @@ import pytest
 
 from qalign_core.assets import ASSETS
 from qalign_core.errors import InvalidSetting
-from qalign_study.commands import cli
-from qalign_study.commands.cli import main
+from qalign_study.commands import main, shared
 from qalign_study.commands.plan import Plan, TrainingPlan, facts_of, parameters_in
 from qalign_study.measure.results import unpack
 from qalign_study.sets.tasks import hardware, task_of
@@ -85,8 +84,8 @@ def test_the_command_line_plans_and_loads_nothing(monkeypatch, capsys, tmp_path)
     def load(*_, **__):
         pytest.fail("a plan loaded a model")
 
-    monkeypatch.setattr(cli, "load_language_model", load)
-    monkeypatch.setattr(cli, "load_reward_model", load)
+    monkeypatch.setattr(shared, "load_language_model", load)
+    monkeypatch.setattr(shared, "load_reward_model", load)
     monkeypatch.chdir(tmp_path)
     assert main(["evaluate", "--task", "math500", "--preset", "paper", "--plan"]) == 0
     told = capsys.readouterr().out
@@ -129,7 +128,7 @@ def test_a_training_costs_what_a_hand_counts():
 
 
 def test_the_plan_of_a_training_loads_and_draws_nothing(capsys, monkeypatch):
-    monkeypatch.setattr(cli, "_models", None)
+    monkeypatch.setattr(shared, "models_of", None)
     command = ["train-rm", "--plan", "--task", "gsm8k:task", "--lm", "tulu-3-8b-sft"]
     assert main([*command, "--preset", "paper", "--max-new-tokens", "400"]) == 0
     said = capsys.readouterr().out

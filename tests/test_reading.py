@@ -14,7 +14,7 @@ import pytest
 from qalign_core.errors import InvalidTrace
 from qalign_core.reading import HUGE, LARGEST, are_ids, from_json, is_finite, is_whole, shown
 from qalign_core.types import SetHeader
-from qalign_study.commands.cli import main
+from qalign_study.commands import main
 from qalign_study.measure.record import Record
 from qalign_study.measure.report import Report
 from qalign_study.measure.results import MAX_BYTES, Results, pack, unpack

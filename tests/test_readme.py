@@ -14,7 +14,7 @@ import pytest
 from tiny_models import save
 
 from qalign_core import registry
-from qalign_study.commands.cli import main
+from qalign_study.commands import main
 from qalign_study.sets.problem_sets import parse_problems
 
 ROOT = Path(__file__).resolve().parent.parent

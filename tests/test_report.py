@@ -15,7 +15,7 @@ import pytest
 from qalign_core.assets import ASSETS
 from qalign_core.errors import InvalidSetting
 from qalign_core.types import SetHeader
-from qalign_study.commands.cli import main
+from qalign_study.commands import main
 from qalign_study.measure.comparisons import METHODS
 from qalign_study.measure.curves import (
     NARROW,

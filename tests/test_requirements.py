@@ -79,7 +79,7 @@ def test_the_version_stands_in_the_package_and_its_changes_in_the_changelog():
 
 
 def test_the_command_is_the_command_lines_main():
-    from qalign_study.commands.cli import main
+    from qalign_study.commands import main
 
     (target,) = PROJECT["scripts"].values()
     assert target == f"{main.__module__}:{main.__qualname__}"

@@ -24,8 +24,7 @@ from qalign_core.decide.rules import (
 from qalign_core.errors import InvalidSetting, InvalidTrace
 from qalign_core.run import Run
 from qalign_core.types import Response, Trace, TraceHeader
-from qalign_study.commands import cli
-from qalign_study.commands.cli import main
+from qalign_study.commands import main, shared
 from qalign_study.measure.curves import curves
 from qalign_study.measure.diagnostics import acceptance_of
 from qalign_study.measure.record import Record, record_of
@@ -291,8 +290,8 @@ def test_results_of_another_version_are_named_as_such(tmp_path):
 
 def test_a_model_of_long_responses_is_evaluated_too(tmp_path, monkeypatch, capsys):
     """The chain may have as many steps as the pool has tokens, but no more than a run can."""
-    monkeypatch.setattr(cli, "load_language_model", lambda *_, **__: ToyLM(max_new_tokens=10**6))
-    monkeypatch.setattr(cli, "load_reward_model", lambda *_, **__: ToyRM())
+    monkeypatch.setattr(shared, "load_language_model", lambda *_, **__: ToyLM(max_new_tokens=10**6))
+    monkeypatch.setattr(shared, "load_reward_model", lambda *_, **__: ToyRM())
     command = ["evaluate", "--problems", "1", "--budget", "16", "--out", str(tmp_path / "f")]
     assert main(command) == 0
     assert "1 problems, 0 not done yet" in capsys.readouterr().out

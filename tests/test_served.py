@@ -29,7 +29,7 @@ from qalign_core.registry import load_reward_model
 from qalign_core.rewards.served import ServedRewardModel
 from qalign_core.run import Run
 from qalign_core.types import Response, Step
-from qalign_study.commands.cli import main
+from qalign_study.commands import main
 
 pytestmark = pytest.mark.slow
 

@@ -27,7 +27,7 @@ from qalign_core.record.trace import parse_trace, step_line, trace_lines
 from qalign_core.registry import load_language_model, load_reward_model
 from qalign_core.run import Run
 from qalign_core.types import Response, ScoredResponse
-from qalign_study.commands.cli import main
+from qalign_study.commands import main
 from qalign_study.exact.convergence import second_eigenvalue, steps_within
 from qalign_study.exact.law import exact_chain, flow, target_distribution, total_variation
 from qalign_study.exact.mistakes import SHARP_MISTAKES

@@ -22,8 +22,7 @@ from qalign_core.errors import InvalidSetting, InvalidTrace
 from qalign_core.record.runner import header_of, record
 from qalign_core.record.trace import header_line, open_trace, read_trace, write_whole
 from qalign_core.run import Run
-from qalign_study.commands import cli
-from qalign_study.commands.cli import main
+from qalign_study.commands import main, shared
 
 LM, RM = letters(), TableReward()
 RUN = Run("½ x", extractor="text", beta=0.8, steps=4, seed=5, pool=4)
@@ -188,8 +187,8 @@ COMMANDS = {
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_on_a_full_disk_every_command_says_one_sentence(name, tmp_path, capfd, monkeypatch) -> None:
-    monkeypatch.setattr(cli, "load_language_model", lambda *_, **__: ToyLM())
-    monkeypatch.setattr(cli, "load_reward_model", lambda *_, **__: ToyRM())
+    monkeypatch.setattr(shared, "load_language_model", lambda *_, **__: ToyLM())
+    monkeypatch.setattr(shared, "load_reward_model", lambda *_, **__: ToyRM())
     command = COMMANDS[name].format(tmp_path).split()
     assert main([*command, "--seed", "3"]) == 0
     whole = {p.name: p.read_bytes().splitlines()[1:] for p in tmp_path.glob("*.jsonl")}
@@ -239,8 +238,8 @@ def test_after_ctrl_c_a_command_keeps_what_it_drew_and_goes_on(
         }
 
     rms = [Interrupted(), ToyRM(), ToyRM()]
-    monkeypatch.setattr(cli, "load_language_model", lambda *_, **__: ToyLM())
-    monkeypatch.setattr(cli, "load_reward_model", lambda *_, **__: rms.pop(0))
+    monkeypatch.setattr(shared, "load_language_model", lambda *_, **__: ToyLM())
+    monkeypatch.setattr(shared, "load_reward_model", lambda *_, **__: rms.pop(0))
     command = COMMANDS[name].format(tmp_path / "stopped").split()
     (tmp_path / "stopped").mkdir()
     assert main(command) == 130

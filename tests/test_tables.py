@@ -16,7 +16,8 @@ from test_report import record, results_of
 
 from qalign_core.errors import InvalidSetting
 from qalign_core.record.command import command_of_problem
-from qalign_study.commands.cli import _parser, _run_of, main
+from qalign_study.commands import main, read
+from qalign_study.commands.shared import run_of
 from qalign_study.measure.report import AVERAGE, Report
 from qalign_study.measure.results import Results, pack
 from qalign_study.sheet.chart import Axis, Line, chart
@@ -260,7 +261,7 @@ def test_a_problem_leads_to_its_chain(toys: Report, tmp_path: Path) -> None:
     header = replace(results.header, task="in_distribution", seed=5, beta=0.5, pool=8)
     place = header.problems.index("p3")
     words = shlex.split(command_of_problem(header, place, 7))
-    run = _run_of(_parser().parse_args(words[1:]))
+    run = run_of(read(words[1:]))
     assert (run.seed, run.beta, run.steps, run.chains) == (8, 0.5, 7, header.chains)
     assert (run.lm, run.rm, run.sampling) == (header.lm, header.rm, header.sampling)
     assert words[:6] == ["qalign", "run", "--task", "in_distribution", "--problem", "3"]

@@ -23,7 +23,7 @@ from qalign_core.registry import entries_of, load_reward_model
 from qalign_core.rewards.texts import MOST_MOOD, WORST_GRADE, is_text_reward, text_reward
 from qalign_core.run import Limits, Run
 from qalign_core.types import Response
-from qalign_study.commands.cli import main
+from qalign_study.commands import main
 from qalign_study.measure.comparisons import Comparison
 
 NAMES = ("mood", "plain", "length:12", "contains:sun", "none")

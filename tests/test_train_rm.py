@@ -13,7 +13,7 @@ from test_results import AnswerLM
 
 from qalign_core.errors import InvalidSetting, InvalidTask
 from qalign_core.run import Run
-from qalign_study.commands.cli import main
+from qalign_study.commands import main
 from qalign_study.sets.folder import run_set, traces_of
 from qalign_study.sets.problem_sets import Problem
 from qalign_study.sets.tasks import read_task, task_of

@@ -1,1 +1,68 @@
-"""The command line."""
+"""The command line: `qalign COMMAND --help`.
+
+Results go to standard output, progress and errors to standard error. Ctrl-C keeps what was
+sampled: a trace is written as the steps arrive, and the same command continues it.
+
+A command is a module of this package: its docstring has the examples, `options` declares its
+options and `command` runs it. Only the module of the chosen command is imported.
+"""
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+from qalign_core.errors import QAlignError
+from qalign_core.reading import is_text, shown
+
+COMMANDS = {
+    "run": "run chains on one prompt and print every step, or on every prompt of a set",
+    "compare": "the four methods on one prompt",
+    "evaluate": "the four methods on a problem set; continues where it stopped",
+    "report": "accuracy of every method and paired differences, from evaluations",
+    "tune": "find the beta at which a given share of proposals is accepted",
+    "train-rm": "train a reward model on a language model's own right and wrong responses",
+    "export": "write a trace as one page that plays offline",
+}
+
+
+def read(arguments: Sequence[str]) -> argparse.Namespace:
+    """The options of the command that is named first."""
+    parser = argparse.ArgumentParser(
+        prog="qalign",
+        description="Test-time alignment by Markov chain Monte Carlo, from the command line.",
+    )
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    for name, does in COMMANDS.items():
+        form = argparse.RawDescriptionHelpFormatter
+        of_command = commands.add_parser(name, help=does, description=does, formatter_class=form)
+        if name in arguments[:1]:
+            module = import_module(f"{__name__}.{name.replace('-', '_')}")
+            of_command.usage = f"qalign {name} [OPTIONS]"
+            of_command.epilog = (module.__doc__ or "").partition("\n\n")[2]
+            module.options(of_command)
+            of_command.set_defaults(name=name, command=module.command)
+    return parser.parse_args(arguments)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; the exit status is 0, 2 for a mistake in the input, 130 after Ctrl-C."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if not all(map(is_text, arguments)):
+        bad = next(argument for argument in arguments if not is_text(argument))
+        print(f"qalign: the argument {shown(bad)} is not UTF-8 text; write it so", file=sys.stderr)
+        return 2
+    options = read(arguments)
+    try:
+        asyncio.run(options.command(options))
+    except QAlignError as error:
+        print(f"qalign: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        kept = "; what was sampled is kept" if getattr(options, "out", None) else ""
+        print(f"qalign: stopped{kept}", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # the reader (head, less) has seen enough
+        sys.stderr.close()
+    return 0

@@ -1,10 +1,11 @@
-"""What an evaluation would take, before anything is loaded: tokens, FLOPs, hours, memory and disk.
+"""What an evaluation or a training would take, before anything is loaded or drawn.
 
 Counted as METHOD and the paper's appendix on cost do: `n` independent samples are `n N` tokens, a
 chain of `T` states `(T + 1) N / 2`, and a token costs two operations a parameter of each model that
 processes it. How long responses are nobody knows before a run: `N` is an assumption that is told.
 """
 
+import argparse
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -12,7 +13,11 @@ from dataclasses import dataclass, replace
 from qalign_core.errors import InvalidSetting
 from qalign_core.registry import Entry, entries, reward_parts
 from qalign_core.rewards.texts import is_text_reward
+from qalign_core.run import Run, check_count
 from qalign_core.types import Cost, Meter
+from qalign_study.commands import shared
+from qalign_study.sets.tasks import hardware
+from qalign_study.train.trainer import Recipe
 
 SHARE = 0.3
 """Of the peak that a GPU reaches on a batch of many responses; an assumption."""
@@ -163,3 +168,85 @@ def facts_of(kind: str, name: str) -> tuple[Entry, ...]:
 def parameters_in(models: tuple[Entry, ...]) -> int:
     """Parameters of models, together."""
     return round(sum(model.parameters for model in models) * 1e6)
+
+
+def plan_options(parser: argparse.ArgumentParser) -> None:
+    """`--plan`, and what it has to be told."""
+    parser.add_argument(
+        "--plan",
+        action="store_true",
+        help="load and draw nothing: print models, tokens, FLOPs, hours on named GPUs, and disk",
+    )
+    parser.add_argument(
+        "--response-tokens", type=int, help="mean length that --plan assumes; half of the limit"
+    )
+
+
+def print_plan(options: argparse.Namespace, recipe: Recipe | None = None) -> None:
+    """What an evaluation, or a training, would take; no model is loaded, no hub is asked."""
+    run = Run.read({"prompt": "-", **shared.given_in(options)})
+    lm, rm = facts_of("lm", run.lm), () if recipe else facts_of("rm", run.rm)
+    task = shared.paper_task(options)
+    if task is None or options.data is not None:
+        problems = shared.load_set(options, options.problems).problems
+        n = len(problems)
+        prompt = sum(len(problem.prompt) for problem in problems) / (4 * n)
+    else:
+        n = min(task.n_problems, options.problems or task.n_problems)
+        prompt = task.table["prompt_tokens"]
+    limit = run.max_new_tokens
+    if "max_new_tokens" not in shared.given_in(options) and lm[0].sampling is not None:
+        limit = lm[0].sampling.max_new_tokens
+    if options.response_tokens is not None:
+        check_count("--response-tokens", options.response_tokens, 1)
+    plan = Plan(
+        n,
+        options.samples if recipe else options.budget,
+        run.steps + 1 if recipe else options.states,
+        options.response_tokens or max(1, limit // 2),
+        prompt,
+        parameters_in(lm),
+        parameters_in(rm),
+        at_once=options.at_once,
+    )
+    print(
+        f"nothing is loaded or drawn: what this {'training' if recipe else 'evaluation'} would take"
+    )
+    if task is not None:
+        print(f"set      {task.table['title']}, licence {task.table['licence']}")
+    for kind, models in (("lm", lm), ("rm", rm)):
+        for each in models:
+            gated = ", its licence has to be accepted on the hub first" if each.gated else ""
+            size = f"{each.parameters:,.1f} million parameters" if each.parameters else "no network"
+            print(f"{kind}       {each.source}: {size}, licence {each.licence or 'unknown'}{gated}")
+    states = f"{plan.states:,} states" if plan.states else "as many states as cost the same"
+    source = "--response-tokens" if options.response_tokens else "assumed: half of the limit"
+    print(f"draws    {n:,} problems, each {plan.samples:,} samples and a chain of {states}")
+    print(f"         {plan.response:,.0f} tokens a response ({source}), {prompt:,.0f} a prompt")
+    for name, cost in (("chains", plan.chain), ("samples", plan.pool)):
+        print(f"{name:8} {cost.generated:,} tokens, {plan.flops[name]:.2e} FLOPs")
+    learning = None
+    if recipe is not None:
+        pairs = n * options.each * (1 + options.suffix_pairs + options.changed_numbers)
+        learning = TrainingPlan(plan, pairs, recipe.epochs, recipe.lora > 0)
+        print(
+            f"training at most {pairs:,} pairs, {learning.tokens:,} tokens, "
+            f"{learning.flops:.2e} FLOPs, {learning.memory:.1f} GB beside what is computed"
+        )
+        print(f"weights  {plan.weights:.1f} GB in bf16 for the draws")
+    else:
+        total, anew = (sum(each.flops.values()) for each in (plan, plan.anew()))
+        print(
+            f"together {total:.2e} FLOPs; {anew:.2e} with a reward model that reads every text anew"
+        )
+        print(f"weights  {plan.weights:.1f} GB in bf16, on the disk and in memory")
+    print(f"traces   about {plan.traces:.1f} GB")
+    print(f"at least, at {SHARE:.0%} of the peak or {BANDWIDTH_SHARE:.0%} of the bandwidth:")
+    for name, gpu in hardware().items():
+        if learning is not None:
+            tight = "" if learning.memory < 0.9 * gpu["memory"] else "; too large for one"
+            print(f"  {name:10}{plan.hours(gpu) + learning.hours(gpu):8.1f} h on one{tight}")
+            continue
+        hours = f"{plan.hours(gpu):8.1f} h on one, {plan.hours(gpu, 8):8.1f} h on eight"
+        tight = "" if plan.weights < 0.9 * gpu["memory"] else "; too large for one"
+        print(f"  {name:10}{hours}{tight}")

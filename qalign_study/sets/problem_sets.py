@@ -17,11 +17,12 @@ Other fields are kept as they are, in `extra`.
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from qalign_core.assets import ASSETS
 from qalign_core.decide.answers.extraction import (
     EXTRACTORS,
     get_extractor,
@@ -91,6 +92,12 @@ def load_problems(path: str | Path) -> list[Problem]:
     return parse_problems(text.split("\n"), str(path))
 
 
+def problem_file(task: str) -> Path:
+    """The file of an embedded problem set by its name, or the file itself."""
+    embedded = ASSETS / "tasks" / f"{task}.jsonl"
+    return embedded if "/" not in task and embedded.is_file() else Path(task)
+
+
 def parse_problems(lines: Iterable[str], name: str = "the problem set") -> list[Problem]:
     """Read a problem set from its lines; empty lines are skipped.
 
@@ -114,6 +121,22 @@ def parse_problems(lines: Iterable[str], name: str = "the problem set") -> list[
     if not problems:
         raise InvalidTask(f"{name} has no problems; write one JSON object a line")
     return problems
+
+
+def check_gradable(problems: Sequence[Problem]) -> None:
+    """Refuse a set of which nothing, or not the same thing, says what is right."""
+    for problem in problems:
+        if problem.instructions is not None:  # what cannot be checked is said before the first draw
+            problem.instructions.followed("")
+        elif problem.answer is None and problem.writing is None:
+            raise InvalidTask(
+                f"problem {problem.id!r} has neither an answer to compare with nor constraints to "
+                "check; one of them is needed"
+            )
+    if len({problem.extractor is None for problem in problems}) > 1:
+        raise InvalidTask(
+            "some problems are open-ended and some are not; put them in two files and evaluate each"
+        )
 
 
 def problem_line(problem: Problem) -> str:

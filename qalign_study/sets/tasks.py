@@ -57,29 +57,6 @@ class Task:
             )
         return replace(self, table={**self.table, **self.table["training"]})
 
-    @property
-    def departures(self) -> tuple["Departure", ...]:
-        """Where text and code part for this set."""
-        whole, set = f"{self.name}:{self.table['settings']}", self.name.partition(":")[0]
-        return tuple(d for d in departures() if not d.sets or {set, whole} & {*d.sets})
-
-
-@dataclass(frozen=True, slots=True)
-class Departure:
-    """Where the paper's text and its published code part.
-
-    Attributes:
-        what: it is about.
-        paper, code: what the one says and what the other does; "here" is what this program makes
-            of what the text leaves open.
-        sets: names of the sets it is about; all if empty.
-    """
-
-    what: str
-    paper: str
-    code: str
-    sets: tuple[str, ...] = ()
-
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
@@ -107,13 +84,6 @@ def task_names() -> tuple[str, ...]:
         name: "|".join(table.get("variants", ())) for name, table in _data()["sets"].items()
     }
     return tuple(name + (f"[:{said}]" if said else "") for name, said in variants.items())
-
-
-def departures() -> tuple[Departure, ...]:
-    """Every place where the published code departs from the text, as far as is known."""
-    return tuple(
-        Departure(**{**each, "sets": tuple(each.get("sets", ()))}) for each in _data()["departures"]
-    )
 
 
 def hardware() -> Mapping[str, Mapping[str, float]]:

@@ -7,7 +7,7 @@ import shlex
 import pytest
 from test_gallery import EMBEDDED, ENTRIES, facts
 
-from qalign_study.commands.cli import main
+from qalign_study.commands import main
 
 PRETRAINED = [name for name in ENTRIES if name not in EMBEDDED]
 

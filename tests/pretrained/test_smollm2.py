@@ -16,7 +16,7 @@ from qalign_core import registry
 from qalign_core.models.local.llama_net import LlamaNet
 from qalign_core.record.trace import load_trace
 from qalign_core.run import Sampling
-from qalign_study.commands.cli import main
+from qalign_study.commands import main
 
 ID = "smollm2-135m"
 PROMPT = "Why is the sky blue?"

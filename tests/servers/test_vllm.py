@@ -36,7 +36,7 @@ from qalign_core.models.served.language_model import ServedLanguageModel
 from qalign_core.record.trace import load_trace
 from qalign_core.rewards.classifier import HFRewardModel
 from qalign_core.rewards.served import ServedRewardModel
-from qalign_study.commands.cli import main
+from qalign_study.commands import main
 
 SAMPLING = Sampling(max_new_tokens=LIMIT)
 

@@ -15,7 +15,7 @@ from tiny_models import save
 from qalign_core.assets import ASSETS
 from qalign_core.registry import load_reward_model, unload
 from qalign_core.types import Response
-from qalign_study.commands.cli import main
+from qalign_study.commands import main
 from qalign_study.train.trainer import RECIPES, Recipe, last_checkpoint, train
 
 LM = str(ASSETS / "models" / "lm")

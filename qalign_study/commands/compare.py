@@ -1,0 +1,51 @@
+"""The four methods on one prompt.
+
+Examples:
+  qalign compare --task shifted --problem 3 --steps 16
+  qalign compare --prompt "Tom has 3 pens and buys 2. How many?" --match samples
+"""
+
+import argparse
+from pathlib import Path
+
+from tqdm import tqdm
+
+from qalign_core.types import Step
+from qalign_study.commands import shared
+from qalign_study.commands.drawing import draw
+from qalign_study.measure.comparisons import Comparison, full_cut, outcomes
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    """Those of `qalign compare`."""
+    budgets = ("flops", "samples")
+    parser.add_argument("--match", choices=budgets, default="flops", help="what is made equal")
+    parser.add_argument("--budget", dest="match", choices=budgets, help=argparse.SUPPRESS)  # old
+    parser.add_argument("--out", type=Path, help="trace file, continued if it exists")
+    shared.problem_options(parser)
+    shared.run_options(parser, leave_out=("matched",), pool=4096)
+    shared.model_options(parser)
+
+
+async def command(options: argparse.Namespace) -> None:
+    """Draw a chain and samples at equal cost and print what each method decides."""
+    run = shared.run_of(options)
+    if options.match == "flops":
+        run = run.with_changes(matched="pool")
+    else:  # as many samples as states
+        run = run.with_changes(pool=min(run.pool, run.chains * (run.steps + 1)))
+    models = shared.models_of(options)
+    with tqdm(total=run.chains * (run.steps + 1), unit="step") as bar:
+        trace = await draw(
+            models, run, options.out, lambda drawn: bar.update(isinstance(drawn, Step))
+        )
+    comparison, unit = Comparison(trace), trace.header.meter.unit
+    print(f"{run.prompt}\n")
+    print(f"{'method':8}{'answer':>8}{'':8}{'samples':>8}{'tokens':>9}{unit:>18}")
+    for outcome in outcomes(comparison, full_cut(comparison, options.match)):
+        right = {True: "right", False: "wrong", None: ""}[outcome.correct]
+        answer = outcome.decision.answer or "-"
+        print(
+            f"{outcome.method:8}{answer:>8} {right:7}{outcome.n:8}{outcome.cost.generated:9,}"
+            f"{outcome.spent:18,}"
+        )

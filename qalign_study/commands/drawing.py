@@ -1,0 +1,83 @@
+"""Draw one run, or one run per problem of a set."""
+
+import argparse
+import asyncio
+import io
+from collections.abc import Callable
+from contextlib import aclosing, nullcontext
+from pathlib import Path
+from typing import Any
+
+from qalign_core.errors import InvalidSetting
+from qalign_core.record.runner import Drawn, header_of, record
+from qalign_core.record.trace import TraceFile, end_line, open_trace
+from qalign_core.run import Run
+from qalign_core.types import ScoredResponse, Step, Trace
+from qalign_study.commands import shared
+from qalign_study.sets.folder import run_set
+from qalign_study.sets.tasks import Loaded
+
+
+async def draw(
+    models: shared.Models, run: Run, out: Path | None, told: Callable[[Drawn], object]
+) -> Trace:
+    """Draw a run, into a file if there is one, and tell of each draw; what was there too."""
+    header, new = header_of(*models, run), list[Drawn]()
+    nowhere = nullcontext(TraceFile(Path(), io.BytesIO(), Trace(header)))
+    with open_trace(out, header) if out is not None else nowhere as file:
+        if file is None:
+            raise InvalidSetting(f"{out} is in use by another run; wait for it, or give another")
+        drawn = record(*models, run, known=file.known)
+        try:
+            async with aclosing(drawn) as lines:  # type: ignore[type-var]
+                async for item in lines:
+                    file.write(item.line)
+                    if item.drawn is not None:
+                        new.append(item.drawn)
+                        told(item.drawn)
+        except asyncio.CancelledError:
+            file.write(end_line("stopped"))
+            raise
+    steps = tuple(each for each in new if isinstance(each, Step))
+    pool = tuple(each for each in new if isinstance(each, ScoredResponse))
+    return Trace(header, file.known.steps + steps, file.known.pool + pool)
+
+
+async def fill(
+    options: argparse.Namespace,
+    models: shared.Models,
+    run: Run,
+    loaded: Loaded,
+    bar: Any,
+    folder: Path | None = None,
+) -> None:
+    """Draw a run for every problem, with a bar that counts draws or problems."""
+
+    def progress(n_new: int, n_done: int, n_elsewhere: int) -> None:
+        bar.update(n_done - bar.n if bar.unit == "problem" else n_new)
+        if n_elsewhere:
+            bar.set_postfix_str(f"{n_elsewhere} with other processes")
+
+    with bar:
+        await run_set(
+            *models,
+            run,
+            loaded.problems,
+            folder or options.out,
+            at_once=options.at_once,
+            task=options.task,
+            command=_command(options),
+            source=loaded.source,
+            progress=progress,
+        )
+
+
+def _command(options: argparse.Namespace) -> str:
+    """How to run the same again."""
+    said = {*Run.kinds(), "problems", "preset", "budget", "states", "samples"}
+    said |= {f"{kind}_{name}" for kind in ("lm", "rm") for name in shared.OF_EACH}
+    given = [(k.replace("_", "-"), v) for k, v in vars(options).items() if k in said]
+    flags = [f"--{name} {value}" for name, value in given if value not in (None, 0)]
+    flags += ["--data PATH"] if options.data is not None else []
+    what = "prompts" if options.name == "run" else "task"
+    return f"qalign {options.name} --{what} {' '.join([options.task, *flags])} --out FOLDER"

@@ -1,0 +1,95 @@
+"""The four methods on a problem set.
+
+Examples:
+  qalign evaluate --task in_distribution --problems 4 --budget 8 --out results
+  qalign evaluate --task math500 --preset paper --plan
+"""
+
+import argparse
+from pathlib import Path
+
+from tqdm import tqdm
+
+from qalign_core.errors import InvalidSetting
+from qalign_core.run import MAX_STEPS, Run, check_count
+from qalign_study.commands import shared
+from qalign_study.commands.drawing import fill
+from qalign_study.commands.plan import plan_options, print_plan
+from qalign_study.measure.curves import curves
+from qalign_study.measure.diagnostics import acceptance_of
+from qalign_study.measure.results import pack, results_in
+from qalign_study.sets.problem_sets import check_gradable
+from qalign_study.sets.tasks import PRESETS, Task, task_of
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    """Those of `qalign evaluate`."""
+    shared.set_options(parser)
+    parser.add_argument(
+        "--preset", choices=PRESETS, help="rows, prompts and settings of the paper, or of its code"
+    )
+    shared.many_options(parser, 128)
+    parser.add_argument(
+        "--budget", type=int, help="samples per problem (256); the chain may cost as much"
+    )
+    parser.add_argument("--states", type=int, help="most states of the chain; 0 (no limit)")
+    parser.add_argument("--out", type=Path, help="folder of traces; needed but for --plan")
+    parser.add_argument("--pack", type=Path, help="also write the results as one file")
+    plan_options(parser)
+    shared.run_options(parser, leave_out=(*shared.TEXTS, "steps", "pool", "matched", "burn_in"))
+    shared.model_options(parser)
+
+
+async def command(options: argparse.Namespace) -> None:
+    """Draw what is missing of every problem's samples and chain, and print the accuracies."""
+    _take_settings(options, task_of(options.task, options.preset or ""))
+    check_count("--budget", options.budget, 1)
+    check_count("--states", options.states, 0)
+    if options.plan:
+        print_plan(options)
+        return
+    if options.out is None:
+        raise InvalidSetting("evaluate needs --out FOLDER, where the traces go")
+    loaded = shared.load_set(options, options.problems)
+    problems = loaded.problems
+    check_gradable(problems)
+    models = shared.models_of(options)
+    # enough for any pool: each step costs at least one token, a sample at most all of them
+    enough = min(options.budget * models[0].max_new_tokens, MAX_STEPS)
+    steps = options.states - 1 if options.states else enough
+    said = {**shared.given_in(options), "pool": options.budget, "steps": steps}
+    run = Run.read({"prompt": "-", **said})
+    run = run.with_changes(matched="chain")
+    bar = tqdm(total=len(problems), unit="problem")
+    await fill(options, models, run, loaded, bar)
+    results = results_in(options.out)
+    if options.pack:
+        pack(results, options.pack)
+    points, unit = curves(results), results.header.meter.unit
+    largest = max(p.n for p in points)
+    changed = acceptance_of(results.records).changed.value
+    print(f"{len(results.records)} problems, {results.n_missing} not done yet")
+    if results.header.open_ended:
+        print("open-ended: qalign, mv and wmv are minimum Bayes risk with ROUGE-1")
+    if changed is not None:
+        print(f"acceptance {changed:.0%} of proposals that differ from the state")
+    print(f"{'method':8}{'n':>7}{'tokens':>9}{unit:>10}  accuracy")
+    for p in (p for p in points if p.n == largest):
+        print(
+            f"{p.method:8}{p.used:7.0f}{p.tokens:9,.0f}{p.spent:10.2e}"
+            f"  {p.value:.3f} [{p.low:.3f}, {p.high:.3f}]"
+        )
+
+
+def _take_settings(options: argparse.Namespace, task: Task | None) -> None:
+    """Set what a preset says and no option does; then the usual budget."""
+    for name, value in (task.settings if task else {}).items():
+        if getattr(options, name) is None:
+            if value == "":
+                raise InvalidSetting(
+                    f"the reward model of the paper's {options.task} runs was not published; give "
+                    "one of your own with --rm"
+                )
+            setattr(options, name, value)
+    options.budget = 256 if options.budget is None else options.budget
+    options.states = options.states or 0

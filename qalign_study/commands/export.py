@@ -1,0 +1,30 @@
+"""A trace as one page that plays offline.
+
+Examples:
+  qalign export run.jsonl --html run.html
+  qalign export run.jsonl --html run.html --title "A chain" --says "It corrects a sum."
+"""
+
+import argparse
+from pathlib import Path
+
+from qalign_core.errors import InvalidSetting, on_disk
+from qalign_core.record.player import page
+from qalign_core.record.trace import trace_text
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    """Those of `qalign export`."""
+    parser.usage = f"{parser.usage} TRACE"
+    parser.add_argument("trace", type=Path, help="file of the trace, as run --out writes it")
+    parser.add_argument("--html", type=Path, required=True, help="file of the page")
+    parser.add_argument("--title", default="", help="of the page")
+    parser.add_argument("--says", default="", help="what there is to see, in a sentence or two")
+
+
+async def command(options: argparse.Namespace) -> None:
+    """Write the page."""
+    made = page(trace_text(options.trace), title=options.title, says=options.says)
+    with on_disk(options.html, "written", "give the path of a new file", InvalidSetting):
+        options.html.write_text(made, encoding="utf-8")
+    print(f"{options.html}: {len(made.encode()):,} bytes")

@@ -1,0 +1,80 @@
+"""Accuracy of every method, and paired differences, of evaluations.
+
+Examples:
+  qalign report results
+  qalign report results --csv numbers.csv --latex tables.tex --html report.html
+"""
+
+import argparse
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+from qalign_core.assets import ASSETS
+from qalign_core.errors import InvalidSetting, on_disk
+from qalign_study.measure.curves import Difference, Point
+from qalign_study.measure.report import Report, differences
+from qalign_study.measure.results import load_results
+from qalign_study.sheet.report import to_html
+from qalign_study.sheet.tables import to_csv, to_latex
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    """Those of `qalign report`."""
+    parser.usage = f"{parser.usage} [PATH ...]"
+    parser.add_argument(
+        "paths",
+        nargs="*",
+        type=Path,
+        metavar="PATH",
+        default=sorted((ASSETS / "results").glob("*.zip")),
+        help="folder or packed file; by default those that a checkout has",
+    )
+    parser.add_argument("--json", action="store_true", help="print the numbers as JSON")
+    parser.add_argument("--csv", type=Path, metavar="FILE", help="write all numbers as CSV")
+    parser.add_argument("--latex", type=Path, metavar="FILE", help="write the tables for LaTeX")
+    parser.add_argument("--html", type=Path, metavar="FILE", help="write all as one offline page")
+    parser.add_argument(
+        "--tuning", type=float, metavar="FLOPS", help="what finding beta cost, marked on the page"
+    )
+
+
+async def command(options: argparse.Namespace) -> None:
+    """Print the tables and write the files that are asked for."""
+    places: dict[str, Path] = {}
+    for path in options.paths:
+        name = path.name if path.is_dir() else path.stem
+        places[name if name not in places else str(path)] = path
+    sets = {name: load_results(path) for name, path in places.items()}
+    made = Report(sets, {name: path for name, path in places.items() if path.is_dir()})
+    forms: tuple[tuple[Path | None, Callable[[Report], str]], ...] = (
+        (options.csv, to_csv),
+        (options.latex, to_latex),
+        (options.html, lambda report: to_html(report, tuning=options.tuning)),
+    )
+    for path, form in forms:
+        if path is not None:
+            with on_disk(path, "written", "give the path of a new file", InvalidSetting):
+                path.write_bytes(form(made).encode(errors="replace"))
+    if options.json:
+        print(json.dumps(made.json(), allow_nan=False))
+        return
+    for group in made.groups:
+        for name, points in group.lines:
+            print(f"{name}\n  {'method':11}{'n':>6}{'FLOPs':>10}  accuracy, %")
+            for p in points:
+                print(f"  {p.method:11}{_at(p, group.flops)}  {interval(p, '.1f')}")
+            print("  difference, points, paired over problems")
+            for d in differences(points):
+                at = _at(d, group.flops)
+                print(f"  {f'{d.a} - {d.b}':21}{at}  {interval(d, '+.1f')}  {d.verdict}")
+
+
+def _at(found: Point | Difference, flops: bool) -> str:
+    return f"{found.n:6}" + (f"{found.spent:10.2e}" if flops else f"{'-':>10}")
+
+
+def interval(found: Point | Difference, form: str) -> str:
+    """A share and its interval in percent."""
+    value, low, high = (format(100 * x, form) for x in (found.value, found.low, found.high))
+    return f"{value} [{low}, {high}]"

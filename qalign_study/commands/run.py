@@ -1,0 +1,115 @@
+"""Run chains on one prompt, or on every prompt of a set.
+
+Examples:
+  qalign run --task in_distribution --problem 0 --steps 16
+  qalign run --prompts mine.jsonl --chains 2 --steps 64 --out many
+"""
+
+import argparse
+import json
+import math
+from dataclasses import asdict
+from pathlib import Path
+
+from tqdm import tqdm
+
+from qalign_core.errors import InvalidSetting
+from qalign_core.protocols import AnswerExtractor
+from qalign_core.record.runner import Drawn
+from qalign_core.run import Run
+from qalign_core.types import Step, Trace
+from qalign_study.commands import shared
+from qalign_study.commands.drawing import draw, fill
+from qalign_study.measure.diagnostics import acceptance
+from qalign_study.measure.results import answer_of, answers_in
+from qalign_study.sets.problem_sets import Problem
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    """Those of `qalign run`."""
+    parser.add_argument(
+        "--prompts", metavar="SET", help="run every problem of this set or file, into a folder"
+    )
+    shared.many_options(parser, 64)
+    parser.add_argument(
+        "--out",
+        type=Path,
+        help="file of the trace (JSON lines), continued if it exists; with --prompts, a folder",
+    )
+    parser.add_argument("--quiet", action="store_true", help="print the answer only")
+    parser.add_argument("--json", action="store_true", help="print answers to --prompts as JSON")
+    shared.problem_options(parser)
+    shared.run_options(parser, leave_out=("burn_in", "matched"), pool=0)
+    shared.model_options(parser)
+
+
+async def command(options: argparse.Namespace) -> None:
+    """Run the chains and print their steps; what is in `--out` is continued."""
+    if options.prompts is not None:
+        return await _run_many(options)
+    run = shared.run_of(options)
+    models = shared.models_of(options)
+    problem = Problem("", run.prompt, run.reference, run.extractor)
+
+    def show(drawn: Drawn) -> None:
+        if isinstance(drawn, Step) and not options.quiet:
+            print(_row(drawn, problem.extract), flush=True)
+
+    if not options.quiet:
+        print(f"{run.prompt}\n\n{_HEAD}", flush=True)
+    print(_said(problem, await draw(models, run, options.out, show)))
+    shared.print_notes(models)
+    return None
+
+
+async def _run_many(options: argparse.Namespace) -> None:
+    if options.out is None:
+        raise InvalidSetting("--prompts needs --out FOLDER, where the traces go")
+    options.task = options.prompts
+    loaded = shared.load_set(options, options.problems)
+    problems = loaded.problems
+    run = Run.read({"prompt": "-", **shared.given_in(options)})
+    models = shared.models_of(options)
+    n = len(problems) * (run.chains * (run.steps + 1) + run.pool)
+    await fill(options, models, run, loaded, tqdm(total=n, unit="draw"))
+    answers = answers_in(options.out, problems)
+    for answer in answers:
+        if options.json:
+            print(json.dumps(asdict(answer), ensure_ascii=False))
+        elif not options.quiet:
+            right = "" if answer.reference is None else f"; right is {answer.reference}"
+            said = answer.text if answer.answer is None else f"{answer.answer} ({answer.share:.0%})"
+            print(f"{answer.id}: {said}{right}")
+    if not options.json:
+        n_states = sum(answer.n_states for answer in answers)
+        print(f"{options.out}: {len(answers)} prompts, {n_states} states")
+    shared.print_notes(models)
+
+
+_HEAD = "chain   t    i/|y|   reward  change    ratio    alpha        u  verdict   answer"
+
+
+def _row(step: Step, extract: AnswerExtractor | None) -> str:
+    """One line for a step: index, reward and its change, length ratio, alpha, u, verdict."""
+    old, new = step.current, step.proposal
+    answer = extract(new.response.text) if extract else None
+    return (
+        f"{step.chain:5} {step.t:3} {step.index:4}/{len(old.response):<4}"
+        f"{new.reward:8.2f} {new.reward - old.reward:+7.2f}"
+        f" {len(old.response):4}/{len(new.response):<4}"
+        f" {math.exp(step.log_alpha):#8.3g} {math.exp(step.log_u):#8.3g}"
+        f"  {'accepted' if step.accepted else 'rejected'}  {answer or '-'}"
+    )
+
+
+def _said(problem: Problem, trace: Trace) -> str:
+    """What the chains came to, in words."""
+    answer, rate = answer_of(problem, trace), acceptance(trace.steps).overall.value
+    said = "" if rate is None else f"\nacceptance {rate:.0%} of all proposals"
+    if answer.accepted is not None:
+        said += f", {answer.accepted:.0%} of those that differ from the state"
+    if problem.extract is None:
+        return f"{said}\nminimum Bayes risk over {answer.n_states} states:\n{answer.text}"
+    share = f"{answer.share:.0%} of {answer.n_states} states"
+    right = "" if answer.reference is None else f"; right is {answer.reference}"
+    return f"{said}\nanswer {answer.answer or '(none)'}, {share}{right}"

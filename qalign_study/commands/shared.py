@@ -1,0 +1,179 @@
+"""Options that several commands share, and the models, the run and the set that they name."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from qalign_core.errors import InvalidSetting
+from qalign_core.models.progress import TOLD
+from qalign_core.protocols import LanguageModel, RewardModel
+from qalign_core.registry import is_address, load_language_model, load_reward_model
+from qalign_core.run import OPEN, Run, Sampling, check_count
+from qalign_study.sets.problem_sets import load_problems, problem_file
+from qalign_study.sets.tasks import Loaded, Task, read_task, task_names, task_of
+
+Models = tuple[LanguageModel, RewardModel]
+
+
+TEXTS = ("prompt", "reference", "extractor")
+
+
+OF_EACH = {
+    "device": "of a local {}, as torch names it; default: a GPU if any",
+    "dtype": "of a local {}: float32 (the default on a CPU), bfloat16 or float16",
+    "window": "tokens that a local {} holds of one sequence",
+    "tokenizer": "of a served {}: folder or hub id",
+}
+"""Options that there are for the LM and for the RM, and what they are."""
+
+
+def model_options(parser: argparse.ArgumentParser, kinds: Sequence[str] = ("lm", "rm")) -> None:
+    """Where models are found is in `Run`; how they are loaded is a matter of this machine."""
+    group = parser.add_argument_group(
+        "loading of models",
+        "A model is a registry id, a hub id (owner/name or owner/name@revision), a folder,\n  or a "
+        "server's address. A reward may also be judge:LM, FILE.py:NAME, or a weighted sum.",
+    )
+    group.add_argument("--rows", type=int, help="requests that run at once, of each model")
+    for kind in kinds:
+        for name, says in OF_EACH.items():
+            read = int if name == "window" else str
+            group.add_argument(
+                f"--{kind}-{name}", type=read, metavar=name.upper(), help=says.format(kind.upper())
+            )
+    group.add_argument(
+        "--approximate",
+        action="store_true",
+        help="use a server that takes text only: prefixes are re-tokenised, and counted",
+    )
+
+
+def problem_options(parser: argparse.ArgumentParser) -> None:
+    """One problem: of a set, by its number; `--prompt` is an option of the run."""
+    group = parser.add_argument_group("problem", "one of a set, or --prompt")
+    set_options(group)
+    group.add_argument("--problem", type=int, default=0, help="its number in the set, from 0")
+
+
+def set_options(parser: argparse._ActionsContainer) -> None:
+    """Which problem set."""
+    parser.add_argument(
+        "--task",
+        default="in_distribution",
+        help="name of an embedded problem set, a file of JSON lines, or a set of the paper: "
+        + ", ".join(task_names()),
+    )
+    parser.add_argument(
+        "--data",
+        type=Path,
+        help="rows of a set of the paper, as its authors publish them; else they are from the hub",
+    )
+
+
+def many_options(parser: argparse.ArgumentParser, at_once: int) -> None:
+    """How much of a set is drawn, and how much of that at the same time."""
+    parser.add_argument("--problems", type=int, help="only the first N of the set", metavar="N")
+    parser.add_argument(
+        "--at-once", type=int, default=at_once, help="problems that run at once", metavar="N"
+    )
+
+
+def run_options(
+    parser: argparse.ArgumentParser, *, leave_out: Sequence[str] = (), **defaults: Any
+) -> None:
+    """An option for each setting of a run; where one is not given, the default holds."""
+    group = parser.add_argument_group("run")
+    for name, kind in Run.kinds().items():
+        if name in leave_out:
+            continue
+        told = Run.__dataclass_fields__[name]
+        default = defaults.get(name, told.default)
+        shown = "" if name in TEXTS[:2] or default is None else f" (default: {default})"
+        group.add_argument(
+            f"--{name.replace('_', '-')}",
+            default=defaults.get(name),
+            metavar=kind.__name__.upper(),
+            help=f"{told.metadata['says']}{shown}".replace("%", "%%"),
+        )
+
+
+def given_in(options: argparse.Namespace) -> dict[str, Any]:
+    """What of a run's settings the options say."""
+    said = {name: getattr(options, name, None) for name in Run.kinds()}
+    return {name: value for name, value in said.items() if value is not None}
+
+
+def models_of(options: argparse.Namespace, rm: RewardModel | None = None) -> Models:
+    """The models; how the LM is sampled is its registry entry's unless the options say."""
+    TOLD.set(lambda what: print(what, file=sys.stderr))
+    given = given_in(options)
+    run = Run.read({"prompt": "-", **given})
+    sampling = {name: getattr(run, name) for name in Sampling.__slots__ if name in given}
+    lm = load_language_model(run.lm, **loading_of(options, "lm"), **sampling)
+    if rm is not None:
+        return lm, rm
+    return lm, load_reward_model(run.rm, code=True, **loading_of(options, "rm"))
+
+
+def loading_of(options: argparse.Namespace, kind: str) -> dict[str, Any]:
+    """What of the options is for the model of a kind, where it is given."""
+    given = {name: getattr(options, f"{kind}_{name}") for name in OF_EACH}
+    if kind == "lm":
+        given |= {"rows": options.rows, "approximate": options.approximate or None}
+    elif is_address(options.rm or ""):
+        given["rows"] = options.rows
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def run_of(options: argparse.Namespace) -> Run:
+    """The run that the options ask for: of a text of one's own, or of a problem of a set."""
+    given = given_in(options)
+    if "prompt" not in given:
+        problems = load_set(options).problems
+        number: int = options.problem
+        if not 0 <= number < len(problems):
+            raise InvalidSetting(
+                f"--problem {number}: {options.task} has problems 0 to {len(problems) - 1}"
+            )
+        problem = problems[number]
+        given |= {"prompt": problem.prompt, "reference": problem.answer or ""}
+        given["extractor"] = problem.extractor or OPEN
+    return Run.read(given).check()
+
+
+def load_set(options: argparse.Namespace, n: int | None = None) -> Loaded:
+    """The problems of `--task`, or its first `n`."""
+    if n is not None:
+        check_count("--problems", n, 1)
+    task = paper_task(options)
+    if task is None:
+        if options.data is not None:
+            known = ", ".join(task_names())
+            raise InvalidSetting(
+                f"--data has rows of the paper's sets, {known}; got {options.task!r}"
+            )
+        return Loaded(tuple(load_problems(problem_file(options.task))[:n]))
+    seed = Run.read({"prompt": "-", **given_in(options)}).seed
+    loaded = read_task(task, options.data, n=n, seed=seed)
+    out = f", {loaded.n_left_out:,} rows left out" if loaded.n_left_out else ""
+    print(
+        f"{task.table['title']}: {len(loaded.problems):,} problems{out}; {loaded.source}; "
+        f"licence {task.table['licence']}",
+        file=sys.stderr,
+    )
+    return loaded
+
+
+def paper_task(options: argparse.Namespace) -> Task | None:
+    """The set of the paper that is meant, if one is; for a training its rows to learn from."""
+    task = task_of(options.task, getattr(options, "preset", None) or "")
+    learns = options.name == "train-rm" and options.data is None
+    return task.to_learn_from() if task is not None and learns else task
+
+
+def print_notes(models: Models) -> None:
+    """Print what the language model notes of its own draws."""
+    for note in getattr(models[0], "notes", ()):
+        print(note, file=sys.stderr)

@@ -1,0 +1,137 @@
+"""A reward model from a language model's own right and wrong responses.
+
+Examples:
+  qalign train-rm --task gsm8k:task --lm smollm2-135m --problems 500 --out my-rm
+  qalign train-rm --task gsm8k:task --preset paper --plan
+"""
+
+import argparse
+import sys
+from dataclasses import fields, replace
+from pathlib import Path
+
+from tqdm import tqdm
+
+from qalign_core.errors import InvalidSetting
+from qalign_core.registry import unload
+from qalign_core.run import Run, check_count
+from qalign_study.commands import shared
+from qalign_study.commands.drawing import fill
+from qalign_study.commands.plan import plan_options, print_plan
+from qalign_study.sets.problem_sets import check_gradable
+from qalign_study.sets.tasks import task_of
+from qalign_study.train.preferences import Grade, Kinds
+from qalign_study.train.reward_training import SAMPLES, base_of, learn
+from qalign_study.train.trainer import RECIPES, Recipe, check_installed
+
+_PAIRS = {
+    "suffix-pairs": "a state and a proposal, as a chain compares them",
+    "solutions": "the set's own solution is one of the right samples",
+    "changed-numbers": "a right sample against itself with its number changed",
+}
+
+
+_RECIPE = {
+    "learning_rate": "highest rate of AdamW; it falls linearly",
+    "warmup": "share of the steps in which it rises",
+    "weight_decay": "of AdamW",
+    "epochs": "passes over the pairs",
+    "batch": "pairs a step",
+    "at_once": "pairs in memory at once",
+    "lora": "rank of LoRA; 0 trains the weights themselves",
+    "precision": "bfloat16 or float32",
+    "validation": "share of the problems that is held out",
+}
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    """Those of `qalign train-rm`."""
+    shared.set_options(parser)
+    shared.many_options(parser, 64)
+    parser.add_argument("--samples", type=int, default=64, help="responses per problem (64)")
+    parser.add_argument("--out", type=Path, help="folder, which --rm takes then; not for --plan")
+    parser.add_argument(
+        "--only-draw", action="store_true", help="draw and stop: several processes share the work"
+    )
+    plan_options(parser)
+    pairs = parser.add_argument_group("pairs", "one right against one wrong sample, and")
+    pairs.add_argument("--each", type=int, default=1, help="so many of every kind per problem (1)")
+    for name, says in _PAIRS.items():
+        pairs.add_argument(f"--{name}", action="store_true", help=says)
+    pairs.add_argument(
+        "--max-length", type=int, default=2048, help="tokens of a conversation that are read (2048)"
+    )
+    recipe = parser.add_argument_group("training", "Bradley-Terry, by TRL")
+    recipe.add_argument("--base", help="model to start from; by default --lm")
+    recipe.add_argument("--device", help="of the training; by default a GPU if any")
+    recipe.add_argument(
+        "--preset", dest="recipe", choices=RECIPES, default="small", help="the settings below"
+    )
+    for each in fields(Recipe):
+        if each.name != "seed":
+            usual = ", ".join(f"{getattr(r, each.name)} in {name}" for name, r in RECIPES.items())
+            recipe.add_argument(
+                f"--{each.name.replace('_', '-')}" if each.name != "at_once" else "--pairs-at-once",
+                dest=f"recipe_{each.name}",
+                type=each.type,
+                help=f"{_RECIPE[each.name]} ({usual})",
+            )
+    left_out = (*shared.TEXTS, "rm", "chains", "pool", "matched", "burn_in")
+    shared.run_options(parser, leave_out=left_out, steps=16)
+    shared.model_options(parser, kinds=("lm",))
+
+
+async def command(options: argparse.Namespace) -> None:
+    """Draw what is missing, grade it, train, and print what was learned."""
+    paper = task_of(options.task) and task_of(options.task, "paper")
+    if paper is not None and options.recipe == "paper":  # drawn as its evaluations are
+        for name in ("lm", "temperature", "max_new_tokens"):
+            if getattr(options, name) is None:
+                setattr(options, name, paper.settings[name])
+    check_count("--samples", options.samples, 2)
+    given = {
+        each.name: value
+        for each in fields(Recipe)
+        if (value := getattr(options, f"recipe_{each.name}", None)) is not None
+    }
+    run = Run.read({"prompt": "-", **shared.given_in(options), "pool": options.samples})
+    recipe = replace(RECIPES[options.recipe], **given, seed=run.seed).check()
+    if options.plan:
+        print_plan(options, recipe)
+        return
+    if options.out is None:
+        raise InvalidSetting("train-rm needs --out FOLDER, where draws and model go")
+    if not options.only_draw:
+        check_installed()
+    base = base_of(run.lm, options.base)
+    loaded = shared.load_set(options, options.problems)
+    check_gradable(loaded.problems)
+    models = shared.models_of(options, Grade(loaded.problems))
+    bar = tqdm(total=len(loaded.problems) * (run.steps + 1 + run.pool), unit="draw")
+    await fill(options, models, run, loaded, bar, options.out / SAMPLES)
+    if options.only_draw:
+        return
+    unload(models[0].id)  # its memory is the trainer's now
+    report = await learn(
+        loaded.problems,
+        options.out,
+        Kinds(options.each, options.suffix_pairs, options.solutions, options.changed_numbers),
+        recipe,
+        base=base,
+        max_length=options.max_length,
+        device=options.device,
+        told=lambda said: print(said, file=sys.stderr),
+    )
+    trained = report["training"]
+    print(f"{report['pairs']} pairs of {report['learned_from']} problems")
+    print(
+        f"{trained['steps']} steps, {trained['seconds']:,.0f} s, {trained['memory']:.1f} GB on "
+        f"{trained['device']}; loss {trained['loss']:.3f}"
+    )
+    for name, of in (("pair", "pairs of samples"), ("near_miss", "near misses")):
+        found = report[name]
+        said = "nothing to measure on"
+        if found["value"] is not None:
+            said = f"{found['value']:.3f} [{found['low']:.3f}, {found['high']:.3f}]"
+        print(f"held-out {of}: {said}, {found['pairs']} of {found['problems']} problems")
+    print(f"--rm {options.out}")

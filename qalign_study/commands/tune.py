@@ -1,0 +1,94 @@
+"""The beta at which a given share of proposals is accepted.
+
+Examples:
+  qalign tune --task in_distribution --problems 4 --steps 16
+  qalign tune --task shifted --alpha 1 2 4
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from qalign_core.record.runner import header_of
+from qalign_core.run import Run, check_count
+from qalign_core.types import Cost
+from qalign_study.commands import shared
+from qalign_study.commands.report import interval
+from qalign_study.measure.curves import difference
+from qalign_study.measure.sharpness import Sharpness, tune_alpha
+from qalign_study.measure.tuning import Tuned, tune_beta
+from qalign_study.sets.problem_sets import Problem
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    """Those of `qalign tune`."""
+    parser.add_argument(
+        "--alpha",
+        dest="alphas",
+        nargs="+",
+        default=["1"],
+        metavar="FLOAT",
+        help="sharpness; of several, each at its own beta, which is right most often (default: 1)",
+    )
+    parser.add_argument("--target", type=float, default=0.5, help="share of changed proposals")
+    parser.add_argument(
+        "--problems", type=int, default=32, help="how many, from the end of the set", metavar="N"
+    )
+    parser.add_argument("--prompts", dest="problems", type=int, help=argparse.SUPPRESS)  # old
+    parser.add_argument("--start", type=float, default=1.0, help="first beta")
+    shared.problem_options(parser)
+    shared.run_options(parser, leave_out=("alpha", "beta", "chains", "pool", "matched", "burn_in"))
+    shared.model_options(parser)
+
+
+async def command(options: argparse.Namespace) -> None:
+    """Find the beta of each sharpness, and compare them if there are several."""
+    said = {"prompt": "-", **shared.given_in(options)}
+    given, *others = [Run.read({**said, "alpha": alpha}) for alpha in options.alphas]
+    if options.prompt is not None:
+        problems = [Problem("prompt", options.prompt, given.reference, given.extractor)]
+    else:
+        check_count("--problems", options.problems, 1)
+        # from the end: an evaluation of the first problems is not tuned on them
+        problems = [*shared.load_set(options).problems[-options.problems :]]
+    models = shared.models_of(options)
+    print(f"tuning on {len(problems)} prompts, {given.steps} proposals each", file=sys.stderr)
+    how: Any = {name: getattr(options, name) for name in ("target", "start")}
+    how |= {"steps": given.steps, "seed": given.seed}
+    meter = header_of(*models, given).meter
+    if others:
+        alphas = [run.alpha for run in (given, *others)]
+        tried = await tune_alpha(*models, problems, alphas, **how)
+        spent = _print_alphas(tried)
+    else:
+        prompts = [each.prompt for each in problems]
+        tuned = await tune_beta(*models, prompts, alpha=given.alpha, **how)
+        spent = tuned.cost
+        _print_beta(tuned)
+    print(f"cost {meter.price(spent):.3g} {meter.unit}, the prompts not counted")
+
+
+def _print_beta(tuned: Tuned) -> None:
+    print(f"beta {tuned.beta:.3g}, 95% band {tuned.low:.3g} to {tuned.high:.3g}")
+    print(
+        f"acceptance {tuned.acceptance:.0%} of proposals that differ from the state, "
+        f"{tuned.overall:.0%} of all; rounds at {', '.join(f'{b:.3g}' for b in tuned.rounds)}"
+    )
+
+
+def _print_alphas(tried: Sequence[Sharpness]) -> Cost:
+    """A line a sharpness, and the one that is right most often; the tokens spent on all."""
+    right = {each.alpha: each.right for each in tried if each.right}
+    for each in tried:
+        beta = f"beta {each.tuned.beta:.3g}, " if each.tuned else ""
+        said = f"right {interval(each.right, '.1f')}" if each.right else "no beta accepts enough"
+        print(f"alpha {each.alpha:g}: {beta}{said}")
+    if right:
+        best = max(right, key=lambda alpha: right[alpha].value)  # the least sharp among equals
+        for alpha in right:
+            if alpha != best:
+                gap = interval(difference(right[best], right[alpha]), "+.1f")
+                print(f"alpha {best:g} - alpha {alpha:g}: {gap} points, paired")
+        print(f"best: alpha {best:g}")
+    return sum((each.cost for each in tried), Cost())
