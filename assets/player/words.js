@@ -16,17 +16,13 @@ export const px = (x) => x.toFixed(1);
 /** @type {(x: number) => string} */
 export const percent = (x) => `${Math.round(100 * x)}%`;
 /**
- * Shares of one whole in whole percents that sum to 100; "<1%" for what is there but is 0.
+ * Shares of one whole, each rounded by itself, so that equal counts have equal shares; "<1%" for a
+ * count that rounds to 0.
  * @param {number[]} counts
  */
 export function percents(counts) {
   const whole = counts.reduce((a, b) => a + b, 0) || 1;
-  const exact = counts.map((n) => (100 * n) / whole);
-  const down = exact.map(Math.floor);
-  const lost = Math.round(exact.reduce((a, b) => a + b, 0)) - down.reduce((a, b) => a + b, 0);
-  const order = exact.map((x, k) => [x - down[k], k]).sort(([a], [b]) => b - a);
-  for (const [, k] of order.slice(0, lost)) down[k] += 1;
-  return down.map((x, k) => (x || !exact[k] ? `${x}%` : "<1%"));
+  return counts.map((n) => (n && n / whole < 0.005 ? "<1%" : percent(n / whole)));
 }
 /** @type {(x: number) => string} */
 export const plain = (x) => String(Number(x.toPrecision(6))).replace("-", MINUS);

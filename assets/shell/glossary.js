@@ -45,7 +45,8 @@ function heading(id, idea) {
 }
 
 /** @param {Idea} idea */
-const meaning = (idea) => [h("p", idea.says), h("p.formula", idea.formula), labLink(idea)];
+const meaning = (idea) => [h("p", idea.says), h("p.formula", idea.formula),
+  idea.lab && labLink(idea)];
 
 // a word's meaning, beside the word
 const box = h("div.meaning", { id: "q-meaning", popover: "manual", role: "note" });

@@ -46,20 +46,20 @@ def trust(chains: Sequence[Sequence[float]], *, whole: bool = True) -> Trust:
             "no",
             f"No: the reward {'has' if one else 'of at least one chain has'} never changed, so "
             "there is no telling what was missed.",
-            "Raise β, so that more rewrites are accepted, or run longer.",
+            "Run longer. A larger β accepts more rewrites, but it changes the target.",
         )
-    rhat = f"split R-hat {agree.rhat:.2f}".replace("inf", "∞")
+    rhat = f"split R-hat {agree.rhat:.3f}, limit {agree.limit:.3f}".replace("inf", "∞")
     if not agree.is_mixed:
         if one:
             return Trust(
                 "no",
                 f"Not yet: the first and the second half of the chain disagree ({rhat}).",
-                "Run longer, or draw several chains.",
+                f"Try {fewest:,} more steps, or draw several chains.",
             )
         return Trust(
             "no",
             f"No: the chains have not met ({rhat}); do not trust the pooled vote yet.",
-            "Run longer; if that does not help, raise β.",
+            f"Try {fewest:,} more steps each. A larger β mixes faster, but it changes the target.",
         )
     worth = f"{sum(map(len, chains)):,} states are worth about {number(effective)} independent ones"
     unseen = "draw several chains: one alone cannot show a place that it never found"

@@ -217,7 +217,7 @@ class Runs:
         try:
             async with self._place(feed):
                 await work(feed)
-            text = "; ".join(["Finished", *feed.notes])
+            text = "; ".join(["All drawn", *feed.notes])
             feed.status = replace(feed.status, state="finished", text=text)
         except asyncio.CancelledError:
             feed.status = STOPPED

@@ -29,7 +29,7 @@ class Idea:
         word: what it is called on every page.
         says: what it is, in one plain sentence.
         formula: the same in one line of signs.
-        lab: the section of the Lab that shows it.
+        lab: the section of the Lab that shows it, if one does.
         symbol: its sign in formulas, if it has one.
         colour: a name of `colours`, if it is drawn.
         marker, line: plotly's names for how it is drawn, if it is.
@@ -40,7 +40,7 @@ class Idea:
     word: str
     says: str
     formula: str
-    lab: str
+    lab: str = ""
     symbol: str = ""
     colour: str = ""
     marker: str = ""

