@@ -221,9 +221,16 @@ def test_the_readme_and_the_card_say_the_reports_numbers_of_inventories(
             said = rf"\+{value:.1f} (points )?\({low:.1f} to {high:.1f}\)"
             assert re.search(said, card), (other, n)
     readme = " ".join((ASSETS.parent / "README.md").read_text("utf-8").split())
-    chain, ceiling = (100 * at[method, 512]["accuracy"] for method in ("qalign", "any"))
-    assert f"{chain:.0f} % of 300 problems at the compute of 512 samples" in readme
-    assert f"of which {ceiling:.0f} % have one that is right" in readme
+    points = {(p.method, p.n): p for p in curves(unpack(RESULTS / "inventory.zip"), ns=(512,))}
+    chain, ceiling = (np.array(points[method, 512].each) == 1 for method in ("qalign", "any"))
+    gained, lost = int((chain & ~ceiling).sum()), int((ceiling & ~chain).sum())
+    value, low, high = (100 * found["any", 512][key] for key in GAP)
+    assert f"right on {gained} problems of which no sample is right" in readme
+    assert f"wrong on {lost} of which at least one sample is right" in readme
+    assert (
+        f"{gained - lost} problems net, +{value:.1f} points (95% CI {low:.1f} to {high:.1f})"
+        in (readme)
+    )
     records = unpack(RESULTS / "inventory.zip").records
     n_right = sum(int(r.is_right(r.pool_answer).sum()) for r in records)
     near = near_misses(records)
