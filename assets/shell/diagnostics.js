@@ -50,14 +50,14 @@ export function question({ trace, chain, seen, burnIn }) {
 }
 
 /**
- * Whether the whole run was long enough, and what to do next: one line.
+ * One line on the whole run, whatever step is shown: was it long enough, and what to do next.
  * @param {(question: object) => Promise<Said>} ask
  * @param {View} view
  */
 export async function enough(ask, view) {
   const last = Math.max(...view.trace.chains.map(({ steps }) => steps.length - 1));
   const { error, verdict } = await ask(question({ ...view, seen: last }));
-  return error ? "" : `Were ${many(last, "step")} enough? ${verdict.says} ${verdict.next}`;
+  return error ? "" : `After all ${many(last, "step")}: ${verdict.says} ${verdict.next}`;
 }
 
 /**

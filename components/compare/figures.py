@@ -197,7 +197,12 @@ def compute_curves(comparison: Comparison, points: Sequence[Point], measure: Mea
             x=x,
             y=[point.value for point in mine],
             mode="lines+markers",
-            line={"color": colour, "width": 2.5, "dash": DASHES[method]},
+            # each line is wider than those over it, so none can hide behind another
+            line={
+                "color": colour,
+                "width": 2.5 + 1.5 * (len(METHODS) - 1 - place),
+                "dash": DASHES[method],
+            },
             marker={"symbol": SYMBOLS[method], "size": 8, "color": colour},
             name=names[method].name,
             legendgroup=method,
