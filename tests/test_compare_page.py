@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from components.common.evaluated import FOLDER, interval, standing, summarise
+from components.common.evaluated import FOLDER, summarise
 from components.common.trust import trust
 from components.compare.figures import compute_curves, reward_bins, reward_histograms, shares
 from components.compare.page import RECORDED, Shown, link_of
@@ -33,7 +33,7 @@ from qalign_study.measure.comparisons import (
 from qalign_study.measure.curves import curves, paired
 from qalign_study.measure.record import draws_of
 from qalign_study.sets.generated import kind_of
-from qalign_study.sheet.words import number, percent, si
+from qalign_study.sheet.words import gap, number, percent, si, standing
 
 Visit = Callable[..., Awaitable[Any]]
 HOSTILE = '</script><img src=x onerror="document.title=1">${document.title=2}{{3}}'
@@ -168,7 +168,7 @@ def test_one_problem_is_set_against_the_recorded_ones_of_its_kind() -> None:
     said = ranking(comparison)
     assert f"on {len(found.draws.records)} recorded problems of this kind" in said
     assert f"the compute of {last.n} samples" in said
-    assert interval(last) in said
+    assert gap(last) in said
     assert standing(last) in said
     for header in (
         replace(comparison.header, prompt="Tell me of shells."),

@@ -20,7 +20,6 @@ from components.common.evaluated import (
     Summary,
     beside,
     beside_the_papers,
-    brief,
     results_files,
     summarise,
     title_of,
@@ -47,6 +46,7 @@ from qalign_study.measure.curves import Point, paired
 from qalign_study.measure.results import pack, results_in
 from qalign_study.sets.folder import run_set
 from qalign_study.sets.problem_sets import Problem
+from qalign_study.sheet.words import brief
 
 
 def point(method: str, n: int, value: float, *, seed: int = 0) -> Point:
@@ -163,8 +163,8 @@ def test_runs_of_one_set_with_other_reward_models_stand_beside_one_another(
 def test_an_open_ended_set_has_its_own_names() -> None:
     points = [point(m, 64, 0.5) for m in ("qalign", "mv", "wmv")]
     open_ended = replace(SETTINGS, extractor=None)
-    assert "with weighted MBR (50%)" in findings_html(points, open_ended)
-    assert "with MBR (50%)" in findings_html(points, open_ended)
+    assert "to weighted MBR (50%)" in findings_html(points, open_ended)
+    assert "to MBR (50%)" in findings_html(points, open_ended)
     assert "Majority vote" not in points_table(points, open_ended)
 
 
@@ -186,7 +186,7 @@ def test_over_optimisation_is_said_only_where_the_problems_show_it() -> None:
     falls = [point("bon", 16, 0.85), point("bon", 256, 0.62, seed=1)]
     assert "over-optimises" in findings(falls)[0]
     unclear = [point("bon", 16, 0.64), point("bon", 256, 0.62, seed=1)]
-    assert "cannot be told apart from its 62% at n = 256" in findings(unclear)[0]
+    assert "is not significantly different from its 62% at n = 256" in findings(unclear)[0]
     rises = [point("bon", 16, 0.62), point("bon", 256, 0.85)]
     assert "does not degrade" in findings(rises)[0]
 
@@ -196,7 +196,7 @@ def test_over_optimisation_is_said_only_where_the_problems_show_it() -> None:
     [
         (0.9, 0.7, "QAlign (90%) is ahead of weighted vote (70%): +20.0 points"),
         (0.7, 0.9, "is behind"),
-        (0.8, 0.81, "cannot be told apart from weighted vote (81%): −1.0 points"),
+        (0.8, 0.81, "is not significantly different from weighted vote (81%): −1.0 points"),
     ],
 )
 def test_the_verdict_on_qalign_follows_the_paired_difference(
@@ -209,12 +209,11 @@ def test_the_verdict_on_qalign_follows_the_paired_difference(
 
 def test_level_is_said_only_within_three_points_and_the_width_beside_it() -> None:
     alike = [point("qalign", 256, 0.8), point("wmv", 256, 0.8)]
-    assert "is level with weighted vote" in findings(alike)[0]
-    assert "within ±3 points" in findings(alike)[0]
+    assert "is equivalent within ±3 points to weighted vote" in findings(alike)[0]
     apart = [point("qalign", 256, 0.8), point("wmv", 256, 0.8, seed=1)]
-    assert "not within ±3 points" in findings(apart)[0]
-    assert "] not told apart" in differences_html(apart, SETTINGS)
-    assert "] level" in differences_html(alike, SETTINGS)
+    assert "is not significantly different from weighted vote" in findings(apart)[0]
+    assert "), no significant difference" in differences_html(apart, SETTINGS)
+    assert "equivalent within ±3 points" in differences_html(alike, SETTINGS)
 
 
 def test_overlapping_bands_do_not_hide_a_difference_that_the_problems_show() -> None:
@@ -229,13 +228,13 @@ def test_a_table_has_every_method_at_the_first_and_the_last_budget() -> None:
     html = points_table(points, SETTINGS)
     assert ">1<" in html
     assert ">64<" in html
-    assert html.count("50.0 [48.0, 52.0]") == 4 * (html.count("<tr>") - 1)
+    assert html.count("50.0 (48.0 to 52.0)") == 4 * (html.count("<tr>") - 1)
 
 
 def test_a_chain_that_ended_early_is_not_compared_as_if_it_had_not() -> None:
     points = [point(m, n, 0.8) for m in ("qalign", "wmv") for n in (16, 64)]
     points[1] = replace(points[1], spent=0.5 * points[1].spent, value=0.99, low=0.98)
-    assert "At the compute of 16 samples QAlign (80%) is level with" in findings(points)[0]
+    assert "At the compute of 16 samples QAlign (80%) is equivalent" in findings(points)[0]
     assert "at 32.0 GFLOPs" in points_table(points, SETTINGS)
 
 
@@ -273,9 +272,7 @@ def test_that_the_chain_passes_every_rule_over_its_samples_is_said_where_it_does
     assert not [name for name, first in said.items() if "no rule over them" in first]
     found = summarise(FOLDER / "inventory.zip")
     above = brief(list(paired(found.points, "qalign", "any"))[-1])
-    value, band = above.split(" (")
-    shown = differences_html(found.points, found.settings)
-    assert f"{value} [{band.replace(' to ', ', ')[:-1]}] ahead" in shown
+    assert f"{above}, ahead" in differences_html(found.points, found.settings)
 
 
 def test_every_clause_of_the_advice_follows_from_the_shipped_results() -> None:
@@ -320,7 +317,7 @@ def test_a_sharper_chain_stands_beside_that_of_the_paper_on_the_page_and_in_the_
         assert row in said
         assert f" | {value} ({low} to {high}) | " in said[said.index(row) :].split("\n")[0]
         shown = findings_html(found.points, found.settings, d)
-        stands = "is behind" if name == "long" else "cannot be told apart from"
+        stands = "is behind" if name == "long" else "is not significantly different from"
         assert f"QAlign of sharpness 4 {stands} QAlign of sharpness 1" in shown
     for other in ("shifted", "shifted-power"):
         assert beside_the_papers(FOLDER / f"{other}.zip") is None
@@ -423,7 +420,9 @@ def test_all_sets_together_are_the_reports_figures_and_files(folder: Path, tmp_p
     assert "#problems-" not in made
     csv, tex = (json.loads(file_of(files, kind)) for kind in ("csv", "tex"))
     assert csv["name"] == "qalign-results.csv"
-    assert csv["text"].startswith("lm,rm,set,method,minus,n,flops,value,low,high,best\r\n")
+    assert csv["text"].startswith(
+        "lm,rm,set,method,minus,n,flops,value,low,high,best,verdict,p\r\n"
+    )
     assert "\\toprule" in tex["text"]
     assert json.loads(file_of(files, "csv"))["at"] > csv["at"]
     assert "No results can be read" in whole_html([broken])

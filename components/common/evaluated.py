@@ -9,17 +9,14 @@ from pathlib import Path
 from qalign_core.assets import ASSETS
 from qalign_core.types import SetHeader
 from qalign_study.measure.curves import (
-    NARROW,
     Difference,
     Point,
-    Verdict,
     curves,
     difference,
     level_n,
 )
 from qalign_study.measure.diagnostics import Acceptance, acceptance_of
 from qalign_study.measure.results import Results, unpack
-from qalign_study.sheet.words import signed
 
 FOLDER = ASSETS / "results"
 TITLES = {
@@ -154,35 +151,3 @@ def beside_the_papers(path: Path) -> Difference | None:
         for points in (found.points, curves(same, ns=[n]))
     )
     return difference(ours, theirs)
-
-
-MARGIN = f"±{100 * NARROW:.0f} points"
-_STANDINGS: dict[Verdict, str] = {
-    "ahead": "is ahead of",
-    "behind": "is behind",
-    "level": "is level with",
-    "not told apart": "cannot be told apart from",
-}
-
-
-def standing(found: Difference) -> str:
-    """Where the first method stands beside the second, as a verb."""
-    return _STANDINGS[found.verdict]
-
-
-def gap(found: Difference) -> str:
-    """A difference in words, with its interval and, where it holds 0, how wide it may be."""
-    more = {"level": f", within {MARGIN}", "not told apart": f", not within {MARGIN}"}
-    return f"{interval(found)}{more.get(found.verdict, '')}"
-
-
-def brief(found: Difference) -> str:
-    """A difference in points with its interval in brackets."""
-    value, low, high = (signed(100 * x) for x in (found.value, found.low, found.high))
-    return f"{value} ({low} to {high})"
-
-
-def interval(found: Difference) -> str:
-    """A difference in points, with its interval."""
-    value, low, high = (signed(100 * x) for x in (found.value, found.low, found.high))
-    return f"{value} points, 95% interval {low} to {high}"

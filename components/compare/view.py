@@ -10,7 +10,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from components.common.evaluated import interval, results_files, standing, summarise, task_of
+from components.common.evaluated import results_files, summarise, task_of
 from components.common.trust import trust
 from qalign_core.errors import QAlignError
 from qalign_core.types import Decision
@@ -30,6 +30,7 @@ from qalign_study.measure.diagnostics import acceptance, agreement
 from qalign_study.sets.generated import WritingTask, constraints, kind_of, read_writing_task
 from qalign_study.sheet.words import (
     Naming,
+    gap,
     in_a_sentence,
     mixed,
     names_of,
@@ -37,6 +38,7 @@ from qalign_study.sheet.words import (
     percent,
     percents,
     si,
+    standing,
     target_of,
 )
 
@@ -220,7 +222,7 @@ def ranking(comparison: Comparison) -> str:
             return (
                 f"{one}: on {len(found.draws.records)} recorded problems of this kind, at the "
                 f"compute of {last.n} samples, QAlign {standing(last)} "
-                f"the {in_a_sentence(names['wmv'].name)} ({interval(last)})."
+                f"the {in_a_sentence(names['wmv'].name)}: {gap(last)}."
             )
     return f"{one}; whole sets of problems can."
 

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from components.common.evaluated import Summary, brief, standing
+from components.common.evaluated import Summary
 from qalign_study.measure.curves import Curve, Difference, Point, difference, is_level
 from qalign_study.measure.record import generated
-from qalign_study.sheet.words import percent
+from qalign_study.sheet.words import brief, percent, standing
 
 RARE = 1 / 300
 """Single samples that are right, below which a chain can be right more often than any rule over as

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from components.common.evaluated import MARGIN, gap, standing
 from components.common.style import COLOURS, DASHES, GREY, GRID, SYMBOLS, frame, line_of, log_axis
 from components.results.problems import cell_of
 from qalign_core.types import SetHeader
@@ -28,14 +27,19 @@ from qalign_study.measure.diagnostics import Acceptance
 from qalign_study.measure.tuning import BetaPoint
 from qalign_study.sheet.words import (
     CURVE_NAMES,
+    MARGIN,
     NAMES,
+    VERDICTS,
     Naming,
+    brief,
+    gap,
     in_a_sentence,
+    in_points,
     names_of,
     number,
     percent,
     si,
-    signed,
+    standing,
     target_of,
 )
 
@@ -287,9 +291,9 @@ def _best_of_n(bon: Sequence[Point]) -> str:
 
 
 PAIRED = (
-    "Differences are taken problem by problem, with 95% intervals over problems. “Level” is said "
-    f"where the interval holds 0 and stays within {MARGIN}; “not told apart”, where it holds 0 "
-    "and is wider."
+    "Differences are paired over problems, with 95% bootstrap intervals. Methods are equivalent "
+    f"where the whole interval lies within {MARGIN}. Where fewer than ten problems are discordant, "
+    "the exact test of these problems decides."
 )
 
 
@@ -315,8 +319,7 @@ def differences_html(points: Sequence[Point], settings: SetHeader) -> str:
 def _cell(found: Difference | None) -> str:
     if found is None:
         return "–"
-    value, low, high = (signed(100 * x) for x in (found.value, found.low, found.high))
-    return f"{value} [{low}, {high}] {found.verdict}"
+    return f"{brief(found)}, {VERDICTS[found.verdict]}"
 
 
 def findings_html(
@@ -365,7 +368,7 @@ def _accuracy(p: Point, pool: Point, unit: str) -> str:
 
 
 def _band(p: Point) -> str:
-    return f"{100 * p.value:.1f} [{100 * p.low:.1f}, {100 * p.high:.1f}]"
+    return in_points(p)
 
 
 def beside_table(runs: Mapping[str, Sequence[Point]], settings: SetHeader) -> str:

@@ -17,6 +17,7 @@ from qalign_study.measure.report import Report, differences
 from qalign_study.measure.results import load_results
 from qalign_study.sheet.report import to_html
 from qalign_study.sheet.tables import to_csv, to_latex
+from qalign_study.sheet.words import VERDICTS, few
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -67,11 +68,16 @@ async def command(options: argparse.Namespace) -> None:
             print("  difference, points, paired over problems")
             for d in differences(points):
                 at = _at(d, group.flops)
-                print(f"  {f'{d.a} - {d.b}':21}{at}  {interval(d, '+.1f')}  {d.verdict}")
+                print(f"  {f'{d.a} - {d.b}':21}{at}  {interval(d, '+.1f')}  {verdict(d)}")
 
 
 def _at(found: Point | Difference, flops: bool) -> str:
     return f"{found.n:6}" + (f"{found.spent:10.2e}" if flops else f"{'-':>10}")
+
+
+def verdict(found: Difference) -> str:
+    """What may be said of a difference, and the exact test where few problems are discordant."""
+    return "; ".join(filter(None, (VERDICTS[found.verdict], few(found))))
 
 
 def interval(found: Point | Difference, form: str) -> str:

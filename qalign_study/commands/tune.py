@@ -14,7 +14,7 @@ from qalign_core.record.runner import header_of
 from qalign_core.run import Run, check_count
 from qalign_core.types import Cost
 from qalign_study.commands import shared
-from qalign_study.commands.report import interval
+from qalign_study.commands.report import interval, verdict
 from qalign_study.measure.curves import difference
 from qalign_study.measure.sharpness import Sharpness, tune_alpha
 from qalign_study.measure.tuning import Tuned, tune_beta
@@ -88,7 +88,8 @@ def _print_alphas(tried: Sequence[Sharpness]) -> Cost:
         best = max(right, key=lambda alpha: right[alpha].value)  # the least sharp among equals
         for alpha in right:
             if alpha != best:
-                gap = interval(difference(right[best], right[alpha]), "+.1f")
-                print(f"alpha {best:g} - alpha {alpha:g}: {gap} points, paired")
+                gap = difference(right[best], right[alpha])
+                said = f"{interval(gap, '+.1f')} points, paired: {verdict(gap)}"
+                print(f"alpha {best:g} - alpha {alpha:g}: {said}")
         print(f"best: alpha {best:g}")
     return sum((each.cost for each in tried), Cost())

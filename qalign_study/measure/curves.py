@@ -24,6 +24,19 @@ from qalign_core.errors import InvalidSetting
 from qalign_core.run import check_beta
 from qalign_core.types import Array
 from qalign_study.measure.comparisons import METHODS, Budget, Cut, Method
+from qalign_study.measure.intervals import (
+    FEW,
+    LEAST,
+    NARROW,
+    Measured,
+    Verdict,
+    band,
+    band_of_share,
+    resampled_problems,
+    resampled_sets,
+    sign_test,
+    wilson,
+)
 from qalign_study.measure.record import Draws, Record, generated, prices
 
 Curve = Literal["qalign", "bon", "mv", "wmv", "one", "any", "qalign_own", "wmv_own"]
@@ -74,6 +87,11 @@ class Point:
     waited: float = 0.0
     answer: str | None = None
     correct: bool | None = None
+
+    @property
+    def measured(self) -> Measured:
+        """The measure with its band."""
+        return Measured(self.value, self.low, self.high, len(self.each))
 
 
 def curves(
@@ -136,7 +154,11 @@ def curves(
     for method, place in sorted(found, key=lambda key: (CURVES.index(key[0]), key[1])):
         mine = found[method, place]
         values = np.array([row.values for row in mine])  # [problems, resamples]
-        low, high = band(resampled @ values / len(records))
+        each = values.mean(axis=1)
+        if cuts:
+            low, high = band(resampled @ values / len(records))
+        else:
+            low, high = band_of_share(each, resampled / len(records))
         points.append(
             Point(
                 method=method,
@@ -149,7 +171,7 @@ def curves(
                 low=low,
                 high=high,
                 reward=_mean(row.reward for row in mine),
-                each=tuple(values.mean(axis=1).tolist()),
+                each=tuple(each.tolist()),
                 answer=mine[0].answer,
                 correct=mine[0].correct,
             )
@@ -381,17 +403,6 @@ def _first_of_subset(size: int, n: int) -> Array:
     return p
 
 
-def resampled_problems(rng: np.random.Generator, n: int, times: int) -> Array:
-    """How often each of n problems is drawn when as many are drawn again, shape [times, n]."""
-    return rng.multinomial(n, np.full(n, 1 / n), times)
-
-
-def band(values: Array) -> tuple[float, float]:
-    """Both ends of a 95 % band, from the values of resamples."""
-    low, high = np.quantile(values, [0.025, 0.975])
-    return float(low), float(high)
-
-
 def _mean(values: Iterable[float]) -> float:
     return float(np.mean(list(values)))
 
@@ -455,14 +466,6 @@ def _blocks(rng: np.random.Generator, n_chains: int, length: int, shape: tuple[i
     return (times + length * chains).reshape(*shape, -1)
 
 
-Verdict = Literal["ahead", "behind", "level", "not told apart"]
-
-NARROW = 0.03
-"""A difference is level if its interval holds 0 and stays within this on both sides: 6 points.
-
-The closest two of the paper's averages over its problem sets (WMV 59.2, MV 62.3) are 3.1 points
-apart: what is called level leaves no room for a difference that the paper reports as one.
-"""
 SAME_PRICE = 0.03
 """How far apart, relatively, two prices may be to count as equal compute."""
 
@@ -477,6 +480,10 @@ class Difference:
         spent: mean price of b in the meter's unit; that of a is the same within `SAME_PRICE`.
         value: mean of a's values minus b's.
         low, high: its 95 % interval, by bootstrap over problems.
+        problems: how many there are.
+        discordant: on how many of them a and b differ; of averages over subsets, the sum of the
+            differences' sizes.
+        p: of the exact test of the discordant problems; None where they are not few.
     """
 
     a: Curve
@@ -486,20 +493,28 @@ class Difference:
     value: float
     low: float
     high: float
+    problems: int
+    discordant: float
+    p: float | None
+
+    @property
+    def measured(self) -> Measured:
+        """The difference with its interval."""
+        return Measured(self.value, self.low, self.high, self.problems)
 
     @property
     def verdict(self) -> Verdict:
-        """Where a is: "ahead", "behind", "level", or "not told apart" from b."""
-        return verdict(self.low, self.high)
-
-
-def verdict(low: float, high: float) -> Verdict:
-    """What the 95 % interval of a difference allows to say."""
-    if low > 0:
-        return "ahead"
-    if high < 0:
-        return "behind"
-    return "level" if -low <= NARROW and high <= NARROW else "not told apart"
+        """What the interval, or the exact test where discordant problems are few, allows to say."""
+        if self.problems < LEAST:
+            return "too few"
+        low, high = self.low, self.high
+        if self.p is not None:
+            # no bootstrap of so few: the difference is no larger than the share that is discordant
+            most = wilson(self.discordant, self.problems)[1]
+            low, high = (self.value, self.value) if self.p < 0.05 else (-most, most)
+        if low > 0 or high < 0:
+            return "ahead" if low > 0 else "behind"
+        return "equivalent" if max(-low, high) <= NARROW else "not significant"
 
 
 def is_level(one: Point, other: Point) -> bool:
@@ -520,9 +535,14 @@ def difference(one: Point, other: Point, *, n_bootstrap: int = 4000, seed: int =
         )
     gaps = np.array(one.each) - np.array(other.each)
     ends = band(resampled_weights(one, n_bootstrap, seed) @ gaps)
-    sets = np.split(gaps, np.cumsum(one.strata)[:-1])
-    value = float(np.mean([each.mean() for each in sets]))
-    return Difference(one.method, other.method, other.n, other.spent, value, *ends)
+    strata = one.strata or (len(gaps),)
+    counted = gaps / np.repeat(np.array(strata) * len(strata), strata)
+    discordant = float(abs(gaps).sum())
+    p = sign_test(counted) if discordant < FEW else None
+    return Difference(
+        *(one.method, other.method, other.n, other.spent, float(counted.sum()), *ends),
+        *(len(gaps), discordant, p),
+    )
 
 
 def resampled_weights(point: Point, times: int = 4000, seed: int = 0) -> Array:
@@ -531,14 +551,7 @@ def resampled_weights(point: Point, times: int = 4000, seed: int = 0) -> Array:
     Alike for all points of the same problems, so that what they share cancels. Of an average over
     sets the problems of each set are drawn again among themselves, and each set counts the same.
     """
-    return _weights(point.strata or (len(point.each),), times, seed)
-
-
-@lru_cache(maxsize=8)
-def _weights(strata: tuple[int, ...], times: int, seed: int) -> Array:
-    rng = np.random.default_rng(seed)
-    drawn = [resampled_problems(rng, n, times) / (n * len(strata)) for n in strata]
-    return np.concatenate(drawn, axis=1)
+    return resampled_sets(point.strata or (len(point.each),), times, seed)
 
 
 def pairs(points: Sequence[Point], a: Curve, b: Curve) -> list[tuple[Point, Point]]:
@@ -593,7 +606,8 @@ def level_n(points: Sequence[Point]) -> int | None:
     return max((one.n for one, _ in pairs(points, "qalign", "any")), default=None)
 
 
-def best_of(points: Sequence[Point]) -> frozenset[Curve]:
-    """The most accurate of these methods, and all that are not told apart from it."""
+def best_of(points: Sequence[Point]) -> Curve | None:
+    """The method that is ahead of each of the others, by their paired differences; None if none."""
     top = max(points, key=lambda p: p.value)
-    return frozenset(p.method for p in points if p is top or difference(top, p).low <= 0)
+    others = [difference(top, p).verdict for p in points if p is not top]
+    return top.method if others and set(others) == {"ahead"} else None

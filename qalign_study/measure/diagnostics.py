@@ -7,13 +7,13 @@ a number that means nothing.
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from qalign_core.errors import InvalidSetting
 from qalign_core.types import Array, Step
+from qalign_study.measure.intervals import wilson
 from qalign_study.measure.record import Record
 
 MIN_STATES = 32
@@ -38,12 +38,7 @@ class Rate:
     @property
     def band(self) -> tuple[float, float] | None:
         """Both ends of the band."""
-        k, n, z = self.successes, self.trials, NormalDist().inv_cdf(0.975)
-        if not n:
-            return None
-        middle = (k + z * z / 2) / (n + z * z)
-        half = z * math.sqrt(k * (n - k) / n + z * z / 4) / (n + z * z)
-        return middle - half if k else 0.0, middle + half if k < n else 1.0
+        return wilson(self.successes, self.trials) if self.trials else None
 
 
 @dataclass(frozen=True, slots=True)

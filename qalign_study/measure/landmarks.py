@@ -15,11 +15,11 @@ from qalign_study.measure.curves import (
     Curve,
     Difference,
     Point,
-    band,
     difference,
     pairs,
     resampled_weights,
 )
+from qalign_study.measure.intervals import band
 
 
 @dataclass(frozen=True, slots=True)

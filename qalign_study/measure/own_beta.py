@@ -21,12 +21,12 @@ from qalign_core.types import Array
 from qalign_study.measure.curves import (
     Curve,
     Point,
-    band,
     curves,
     pairs,
     resampled_weights,
     weighted_at,
 )
+from qalign_study.measure.intervals import band_of_share
 from qalign_study.measure.record import Draws
 
 PARTS = 5
@@ -105,7 +105,7 @@ def _chosen(method: Curve, tried: Sequence[Point], values: Array, parts: Array) 
     each = values[chosen, np.arange(len(parts))]
     shares = np.bincount(chosen, minlength=len(tried)) / len(parts)
     used, spent, tokens, waited = shares @ [(p.used, p.spent, p.tokens, p.waited) for p in tried]
-    low, high = band(resampled_weights(tried[0]) @ each)
+    low, high = band_of_share(each, resampled_weights(tried[0]))
     return Point(
         method=method,
         n=tried[0].n,

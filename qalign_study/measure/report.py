@@ -68,14 +68,14 @@ class Row:
         name: of the set.
         n: the budget, in samples.
         points: what was measured there; one sample, whatever the budget.
-        best: the most accurate rules, and those that are not told apart from them.
+        best: the rule that is ahead of each of the others; None if none is.
         differences: the paired ones at that budget.
     """
 
     name: str
     n: int
     points: Mapping[Curve, Point]
-    best: frozenset[Curve]
+    best: Curve | None
     differences: tuple[Difference, ...]
 
 
@@ -193,8 +193,9 @@ class Report:
 
         Returns:
             `rows` {set, method, n, flops, accuracy, low, high} and `paired` {set, a, b, n, flops,
-            difference, low, high}, the difference a minus b; shares in 0..1, 95 % intervals by
-            bootstrap over problems. `flops` is None where the models' sizes are unknown. A budget
+            difference, low, high, discordant, p, verdict}, the difference a minus b; shares in
+            0..1, with 95% intervals; `p` of the exact test where few problems are discordant,
+            else None. `flops` is None where the models' sizes are unknown. A budget
             at which the chain had ended before it spent as much is left out of `paired`.
         """
         made: dict[str, list[dict[str, Any]]] = {"rows": [], "paired": []}
@@ -205,6 +206,7 @@ class Report:
             ]
             made["paired"] += [
                 {"set": each.name, "a": d.a, "b": d.b, "n": d.n, **_measured(d, each, "difference")}
+                | {"discordant": d.discordant, "p": d.p, "verdict": d.verdict}
                 for d in differences(each.points)
             ]
         return made
@@ -224,7 +226,7 @@ def row_of(name: str, points: Sequence[Point], n: int) -> Row:
         for method in METHODS
         if method in at and all(is_level(at[method], other) for other in samples)
     ]
-    best = best_of(rules) if rules else frozenset()
+    best = best_of(rules) if rules else None
     compared = tuple(each for each in differences(list(at.values())) if each.n == n)
     return Row(name, n, at, best, compared)
 

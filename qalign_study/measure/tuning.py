@@ -19,7 +19,7 @@ from qalign_core.errors import InvalidSetting
 from qalign_core.protocols import AnswerExtractor, LanguageModel, RewardModel
 from qalign_core.run import check_beta, check_count
 from qalign_core.types import Array, Cost, Trace, TraceHeader
-from qalign_study.measure.curves import band, resampled_problems
+from qalign_study.measure.intervals import resampled_problems, wilson
 from qalign_study.measure.record import Draws, Record, record_of
 
 
@@ -394,7 +394,7 @@ class BetaPoint:
 
     Attributes:
         beta: of the target, raw RM units.
-        accuracy: share of problems that WMV decides rightly; `low`, `high` are its 95 % band.
+        accuracy: share of problems that WMV decides rightly; `low`, `high` are its Wilson interval.
         reward: mean reward under WMV's weights.
         kl: KL(pi_beta || p_LM) in nats, from the pool; n samples cannot show more than log n.
         effective: effective sample size of WMV's weights.
@@ -412,9 +412,7 @@ class BetaPoint:
     acceptance: float | None
 
 
-def against_beta(
-    draws: Draws, betas: Sequence[float], *, n_bootstrap: int = 2000, seed: int = 0
-) -> list[BetaPoint]:
+def against_beta(draws: Draws, betas: Sequence[float]) -> list[BetaPoint]:
     """Compute what other betas do: to WMV's accuracy, to the acceptance, to the distance from base.
 
     WMV and the chain have the same limit at the same beta, so its accuracy speaks for both.
@@ -425,8 +423,6 @@ def against_beta(
     records = draws.records
     if not draws.has_pool:
         raise InvalidSetting("other betas need samples of the pool; run 'evaluate' with 'wmv'")
-    rng = np.random.default_rng(seed)
-    resampled = resampled_problems(rng, len(records), n_bootstrap)
     values = np.empty((len(betas), len(records), 4))
     for place, record in enumerate(records):
         decide = draws.rule(record)
@@ -447,6 +443,6 @@ def against_beta(
     for beta, (right, *others) in zip(betas, values.transpose(0, 2, 1), strict=True):
         mean_reward, kl, effective = (float(other.mean()) for other in others)
         accepted = None if proposals is None else proposals.acceptance(beta)
-        measured = (float(right.mean()), *band(resampled @ right / len(records)))
+        measured = (float(right.mean()), *wilson(float(right.sum()), len(right)))
         points.append(BetaPoint(float(beta), *measured, mean_reward, kl, effective, accepted))
     return points

@@ -11,6 +11,7 @@ from qalign_core.record.command import command_of_problem
 from qalign_core.record.dictionary import colours, ideas
 from qalign_study.measure.comparisons import METHODS
 from qalign_study.measure.curves import Curve, Difference, Point, is_level, level_n
+from qalign_study.measure.intervals import FEW
 from qalign_study.measure.landmarks import Crossing, crossing, turn
 from qalign_study.measure.own_beta import FACTORS, PARTS
 from qalign_study.measure.report import AVERAGE, OTHERS, Evaluated, Group, Report, Row
@@ -25,8 +26,18 @@ from qalign_study.sheet.report_figures import (
     text,
     waits,
 )
-from qalign_study.sheet.tables import columns, compared, in_points, minus
-from qalign_study.sheet.words import COUNTED, CURVE_NAMES, si, target_of
+from qalign_study.sheet.tables import columns, compared, minus
+from qalign_study.sheet.words import (
+    COUNTED,
+    CURVE_NAMES,
+    MARGIN,
+    VERDICTS,
+    few,
+    gap,
+    in_points,
+    si,
+    target_of,
+)
 
 MOST_PROBLEMS = 400
 """Problems of a set that the page lists; those on which the rules differ come first."""
@@ -163,8 +174,8 @@ def _tables(group: Group, numbers: Mapping[str, int]) -> list[str]:
     return [
         "<h2>Sets and methods</h2>",
         f'<p class="soft">{models_of(group)}. Right answers in percent, with 95% intervals over '
-        f"problems, at the compute of {at}. Bold: not told apart from the best of the four rules "
-        f"by the paired interval.{' A cell leads to its problems.' if numbers else ''}</p>",
+        f"problems, at the compute of {at}. Bold: ahead of each of the other rules by its "
+        f"paired difference.{' A cell leads to its problems.' if numbers else ''}</p>",
         _table(
             ["", *_heads(methods)],
             [(group.label(r), _accuracies(r, methods, numbers)) for r in rows],
@@ -221,14 +232,14 @@ def _accuracies(row: Row, methods: Sequence[Curve], numbers: Mapping[str, int]) 
         if point is None:
             made.append("–")
             continue
-        value, low, high = in_points(point)
-        said = f"<strong>{value}</strong>" if method in row.best else value
+        value, ends = in_points(point).split(" ", 1)
+        said = f"<strong>{value}</strong>" if method == row.best else value
         place = numbers.get(row.name)
         linked = said if place is None else f'<a href="#problems-{place}">{said}</a>'
         samples = row.points.get("any")
         level = method == "one" or samples is None or is_level(point, samples)
         ended = "" if level else "<small>its chain ended before</small>"
-        made.append(f"{linked} <small>{low} to {high}</small>{ended}")
+        made.append(f"{linked} <small>{ends[1:-1]}</small>{ended}")
     return made
 
 
@@ -240,8 +251,9 @@ def _gaps(row: Row, pairs: Sequence[tuple[Curve, Curve]]) -> list[str]:
 def _gap(found: Difference | None) -> str:
     if found is None:
         return "–"
-    value, low, high = in_points(found, "+.1f")
-    return f"{value} <small>{low} to {high}, {found.verdict}</small>"
+    value, ends = in_points(found, "+.1f").split(" ", 1)
+    notes = "".join(f"<small>{note}</small>" for note in (few(found),) if note)
+    return f"{value} <small>{ends[1:-1]}, {VERDICTS[found.verdict]}</small>{notes}"
 
 
 def _landmarks(groups: Sequence[Group]) -> list[str]:
@@ -253,11 +265,10 @@ def _landmarks(groups: Sequence[Group]) -> list[str]:
         found = turn(points)
         turned = "–"
         if found is not None:
-            lost = in_points(found.lost, "+.1f")
             turned = (
                 f"best at {found.n:,} sample{'s' * (found.n > 1)}"
                 f"<small>{found.low:,} to {found.high:,}</small>"
-                f"<small>{lost[0]} points ({lost[1]} to {lost[2]}) more than at {found.last:,}"
+                f"<small>{gap(found.lost)} more than at {found.last:,}"
                 f"{'' if found.seen else ': no turn is seen'}</small>"
             )
         crossings = [_crossed(crossing(points, "qalign", other), unit) for other in others]
@@ -281,7 +292,7 @@ def _crossed(found: Crossing | None, unit: str) -> str:
 
     said = f"{html.escape(CURVE_NAMES[found.ahead])} from {place(found.spent)}"
     if not found.seen:
-        return f"{said}<small>not told apart at {si(found.last, unit)}</small>"
+        return f"{said}<small>no significant difference at {si(found.last, unit)}</small>"
     return f"{said}<small>{place(found.low)} to {place(found.high)}</small>"
 
 
@@ -337,6 +348,18 @@ def _opens(each: Evaluated, k: int) -> str:
     return f"<code>{html.escape(command)}</code>"
 
 
+INTERVALS = (
+    "Intervals are 95%. A share of outcomes that are right or wrong has a Wilson interval; an "
+    "average over subsets or over sets has a bootstrap interval over problems, resampled within "
+    "each set, and each set counts the same. Differences are paired over problems, with bootstrap "
+    f"intervals. Where fewer than {FEW} problems are discordant this interval is too narrow: the "
+    "difference is marked “few”, and the exact test of the discordant problems decides (McNemar; "
+    "for averages over subsets, a paired permutation test). Equivalent means that the whole "
+    f"interval lies within {MARGIN}. Intervals are not widened for how many comparisons there are."
+)
+"""How intervals and verdicts are computed, for people."""
+
+
 def _how(groups: Sequence[Group]) -> list[str]:
     """What was run, and what the numbers mean."""
     rows = []
@@ -372,11 +395,7 @@ def _how(groups: Sequence[Group]) -> list[str]:
         "<h2>What was run</h2>",
         _table(heads, rows),
         f"<p>{html.escape(COUNTED)}</p>",
-        "<p>Intervals are 95%, by bootstrap over problems; of an average, problems are drawn "
-        "again within each set, and each set counts the same. Where all problems agree such an "
-        "interval has no width: if n problems of n are right, the share of all that would be may "
-        "still be 3/n lower. Differences are taken problem by problem. No interval is widened for "
-        "how many comparisons a page holds.</p>",
+        f"<p>{INTERVALS}</p>",
         "<p>Best-of-n and any of n are averages over all subsets of n of the samples, exactly; "
         "votes over 32 random ones; QAlign is the beginning of the chain that costs what n samples "
         "do. Best-of-n’s best budget is chosen on the problems that it is reported for, which "

@@ -12,9 +12,12 @@ from collections.abc import Sequence
 from qalign_study.measure.comparisons import METHODS
 from qalign_study.measure.curves import Curve, Difference, Point
 from qalign_study.measure.report import AVERAGE, Group, Report, Row, cell, differences, row_of
-from qalign_study.sheet.words import CURVE_NAMES
+from qalign_study.sheet.words import CURVE_NAMES, VERDICTS, few, in_points
 
-COLUMNS = ("lm", "rm", "set", "method", "minus", "n", "flops", "value", "low", "high", "best")
+COLUMNS = (
+    *("lm", "rm", "set", "method", "minus", "n", "flops", "value", "low", "high", "best"),
+    *("verdict", "p"),
+)
 SHOWN: tuple[Curve, ...] = ("one", "bon", "mv", "wmv", "qalign", "any", "wmv_own", "qalign_own")
 """The columns of a table, in the order in which it is read."""
 
@@ -22,8 +25,8 @@ SHOWN: tuple[Curve, ...] = ("one", "bon", "mv", "wmv", "qalign", "any", "wmv_own
 def to_csv(report: Report) -> str:
     """One row a measurement: every set and the averages, every budget, differences too.
 
-    A difference has the other method in `minus`; `best` is 1 where a method is not told apart from
-    the best of the four rules.
+    A difference has the other method in `minus`, its verdict, and the p-value of the exact test
+    where discordant problems are few; `best` is 1 where a method is ahead of each other rule.
     """
     out = io.StringIO()
     rows = csv.writer(out, lineterminator="\r\n")
@@ -33,10 +36,10 @@ def to_csv(report: Report) -> str:
             best = {n: row_of(name, points, n).best for n in {p.n for p in points}}
             models = [cell(group.lm), cell(group.rm), cell(name)]
             for p in points:
-                marked = "" if p.method not in METHODS else int(p.method in best[p.n])
-                rows.writerow([*models, p.method, "", *_numbers(p, group), marked])
+                marked = "" if p.method not in METHODS else int(p.method == best[p.n])
+                rows.writerow([*models, p.method, "", *_numbers(p, group), marked, "", ""])
             for d in differences(points):
-                rows.writerow([*models, d.a, d.b, *_numbers(d, group), ""])
+                rows.writerow([*models, d.a, d.b, *_numbers(d, group), "", d.verdict, d.p])
     return out.getvalue()
 
 
@@ -59,17 +62,12 @@ def minus(pair: tuple[Curve, Curve]) -> str:
     return f"{CURVE_NAMES[pair[0]]} − {CURVE_NAMES[pair[1]]}"
 
 
-def in_points(found: Point | Difference, form: str = ".1f") -> tuple[str, str, str]:
-    """A measurement and both ends of its interval, in per cent or points, with a true minus."""
-    value, low, high = (format(100 * x, form) for x in (found.value, found.low, found.high))
-    return value.replace("-", "−"), low.replace("-", "−"), high.replace("-", "−")
-
-
 def to_latex(report: Report) -> str:
     """Two tables a group of models, accuracy and differences, for `booktabs`."""
     said = [
-        "% \\usepackage{booktabs}; accuracy in %, differences in points, 95% intervals by",
-        "% bootstrap over problems; bold: not told apart from the best by the paired interval.",
+        "% \\usepackage{booktabs}; accuracy in %, differences in points, with 95% intervals:",
+        "% Wilson for outcomes 0 or 1, else bootstrap over problems; few: fewer than ten",
+        "% discordant problems, with the exact test's p; bold: ahead of each other rule, paired.",
     ]
     for group in report.groups:
         rows = group.rows()
@@ -112,23 +110,24 @@ def _accuracy(row: Row, method: Curve) -> str:
     point = row.points.get(method)
     if point is None:
         return "--"
-    value, low, high = in_points(point)
-    bold = f"\\textbf{{{value}}}" if method in row.best else value
-    return f"{bold} {{\\scriptsize ({low}--{high})}}"
+    value, ends = latex(in_points(point)).split(" ", 1)
+    bold = f"\\textbf{{{value}}}" if method == row.best else value
+    return f"{bold} {{\\scriptsize {ends}}}"
 
 
 def _gap(row: Row, pair: tuple[Curve, Curve]) -> str:
     found = next((d for d in row.differences if (d.a, d.b) == pair), None)
     if found is None:
         return "--"
-    value, low, high = (latex(x) for x in in_points(found, "+.1f"))
-    return f"{value} {{\\scriptsize ({low} to {high})}}"
+    value, ends = latex(in_points(found, "+.1f")).split(" ", 1)
+    notes = "; ".join(filter(None, (VERDICTS[found.verdict], few(found))))
+    return f"{value} {{\\scriptsize {ends}, {latex(notes)}}}"
 
 
 _SIGNS = {
     **{sign: f"\\{sign}" for sign in "&%$#_{}"},
     **{"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"},
-    **{"−": "$-$", "β": r"$\beta$", "<": r"\textless{}", ">": r"\textgreater{}"},
+    **{"−": "$-$", "β": r"$\beta$", "±": r"$\pm$", "<": r"\textless{}", ">": r"\textgreater{}"},
     **{"`": r"\textasciigrave{}", '"': r"\textquotedbl{}", "|": r"\textbar{}"},
 }
 

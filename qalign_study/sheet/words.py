@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from qalign_core.record.dictionary import ideas
 from qalign_core.run import Run
 from qalign_study.measure.comparisons import METHODS, Method
-from qalign_study.measure.curves import Curve
+from qalign_study.measure.curves import Curve, Difference, Point
 from qalign_study.measure.diagnostics import Agreement
+from qalign_study.measure.intervals import NARROW, Measured, Verdict
 
 COUNTED = (
     "What counts as compute: each model reads the prompt once per run. A sample costs all its "
@@ -54,6 +55,56 @@ CURVE_NAMES: dict[Curve, str] = {
     "wmv_own": f"{NAMES['wmv'].name}, its own β",
 }
 """What everything that is measured of a set is called in tables."""
+
+
+MARGIN = f"±{100 * NARROW:.0f} points"
+VERDICTS: dict[Verdict, str] = {
+    "ahead": "ahead",
+    "behind": "behind",
+    "equivalent": f"equivalent within {MARGIN}",
+    "not significant": "no significant difference",
+    "too few": "too few problems for a verdict",
+}
+"""What may be said of a paired difference, in tables."""
+_STANDINGS: dict[Verdict, str] = {
+    "ahead": "is ahead of",
+    "behind": "is behind",
+    "equivalent": f"is equivalent within {MARGIN} to",
+    "not significant": "is not significantly different from",
+    "too few": "was run on too few problems to be compared with",
+}
+
+
+def standing(found: Difference) -> str:
+    """How the first method compares with the second, as a verb."""
+    return _STANDINGS[found.verdict]
+
+
+def in_points(found: Measured | Point | Difference, form: str = ".1f") -> str:
+    """A measurement with its 95% interval, in percent or points: 41.0 (35.6 to 46.7)."""
+    ends = (found.value, found.low, found.high)
+    value, low, high = (f"{100 * x + 0.0:{form if not k else '.1f'}}" for k, x in enumerate(ends))
+    return f"{value} ({low} to {high})".replace("-", "−")
+
+
+def few(found: Difference) -> str:
+    """What is added where few problems are discordant: how many, and the exact test of them."""
+    if found.p is None:
+        return ""
+    count = f"{found.discordant:.1f}".removesuffix(".0")
+    one = "" if count == "1" else "s"
+    return f"few: {count} discordant problem{one}, exact p = {found.p:.2g}"
+
+
+def brief(found: Difference) -> str:
+    """A difference in points with its interval, and the test where few problems are discordant."""
+    return "; ".join(filter(None, (in_points(found, "+.1f"), few(found))))
+
+
+def gap(found: Difference) -> str:
+    """The same in a sentence."""
+    told = in_points(found, "+.1f").replace("(", "points (95% CI ")
+    return "; ".join(filter(None, (told, few(found))))
 
 
 def in_a_sentence(name: str) -> str:

@@ -1,0 +1,132 @@
+"""Intervals cover what they claim, and few problems allow no verdict that they do not support."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.stats import binomtest
+from test_report import point
+
+from qalign_study.measure.curves import Difference, best_of, difference
+from qalign_study.measure.intervals import (
+    FEW,
+    NARROW,
+    band,
+    band_of_share,
+    resampled_sets,
+    sign_test,
+)
+from qalign_study.sheet.words import brief, few, gap, in_points, standing
+
+
+def outcomes(right: int, n: int, skip: int = 0) -> list[float]:
+    """`right` of n problems are right, the first ones after `skip`."""
+    return [float(skip <= k < skip + right) for k in range(n)]
+
+
+def against(a: list[float], b: list[float]) -> Difference:
+    return difference(point("qalign", a), point("wmv", b))
+
+
+def coverage(share: float, n: int, times: int = 400) -> tuple[float, float]:
+    """How often Wilson and the percentile bootstrap cover a share of n problems."""
+    rng, weights = np.random.default_rng(0), resampled_sets((n,), 2000, 0)
+    covered = np.zeros(2)
+    for _ in range(times):
+        each = (rng.random(n) < share).astype(float)
+        ends = band_of_share(each, weights), band(weights @ each)
+        covered += [low <= share <= high for low, high in ends]
+    first, second = covered / times
+    return float(first), float(second)
+
+
+@pytest.mark.parametrize("share", [0.01, 0.5, 0.99])
+def test_the_interval_of_a_share_covers_it_near_0_and_1_too(share: float) -> None:
+    # of 400 intervals that cover at 92 % at least, fewer than 88 % do once in a thousand seeds
+    assert coverage(share, 100)[0] >= 0.88
+
+
+def test_the_bootstrap_of_a_share_near_0_does_not_cover_it() -> None:
+    assert coverage(0.01, 100)[1] < 0.7
+
+
+def test_all_problems_right_leave_a_width_and_averages_over_subsets_are_resampled() -> None:
+    weights = resampled_sets((100,), 2000, 0)
+    low, high = band_of_share(np.ones(100), weights)
+    assert (low, high) == (pytest.approx(0.963, abs=1e-3), 1.0)
+    averages = np.linspace(0.2, 0.8, 100)
+    assert band_of_share(averages, weights) == band(weights @ averages)
+
+
+@pytest.mark.parametrize(("gained", "lost"), [(6, 0), (8, 1), (3, 3), (0, 0), (1, 11)])
+def test_the_sign_test_of_outcomes_is_mcnemars_exact_test(gained: int, lost: int) -> None:
+    gaps = np.array([1.0] * gained + [-1.0] * lost + [0.0] * 50)
+    n = gained + lost
+    assert sign_test(gaps) == pytest.approx(binomtest(gained, n).pvalue if n else 1.0)
+    assert sign_test(gaps / 300) == sign_test(gaps), "weights of a mean change nothing"
+
+
+def test_the_sign_test_of_averages_rejects_as_often_as_it_claims() -> None:
+    rng = np.random.default_rng(0)
+    same = [sign_test(rng.normal(size=20), 500, k) < 0.05 for k in range(400)]
+    apart = [sign_test(rng.normal(1, 1, size=20), 500, k) < 0.05 for k in range(100)]
+    assert np.mean(same) <= 0.09  # more than that of 400 at 5 % once in two thousand seeds
+    assert np.mean(apart) > 0.9
+
+
+def test_few_discordant_problems_are_decided_by_the_exact_test_and_said() -> None:
+    # the bootstrap alone calls five of 300, all one way, ahead
+    five = against(outcomes(205, 300), outcomes(200, 300))
+    assert five.low > 0
+    assert (five.discordant, five.p) == (5, pytest.approx(2 / 32))
+    assert five.verdict == "not significant"
+    assert few(five) == "few: 5 discordant problems, exact p = 0.062"
+    assert brief(five) == f"{in_points(five, '+.1f')}; {few(five)}"
+    seven = against(outcomes(207, 300), outcomes(200, 300))
+    assert (seven.verdict, few(seven)[:26]) == ("ahead", "few: 7 discordant problems")
+    many = against(outcomes(200 + FEW, 300), outcomes(200, 300))
+    assert (many.verdict, many.p, few(many)) == ("ahead", None, "")
+
+
+def test_a_difference_of_few_that_looks_certain_is_often_none() -> None:
+    # where two shares are equal, the bootstrap of 100 problems is sure too often; the test is not
+    rng, wrong = np.random.default_rng(3), np.zeros(2)
+    for _ in range(400):
+        a, b = (rng.random((2, 100)) < 0.03).astype(float).tolist()
+        found = difference(point("qalign", a), point("wmv", b), n_bootstrap=500)
+        sure = found.low > 0 or found.high < 0
+        wrong += [found.verdict in ("ahead", "behind"), sure]
+    assert wrong[0] / 400 < 0.05
+    assert wrong[1] > wrong[0]
+
+
+def test_four_problems_allow_no_verdict_whatever_they_show() -> None:
+    for a, b in ((4, 0), (0, 4), (4, 4), (3, 1)):
+        found = against(outcomes(a, 4), outcomes(b, 4))
+        assert found.verdict == "too few"
+        assert "too few problems" in standing(found)
+    assert against(outcomes(8, 8), outcomes(0, 8)).verdict == "ahead"
+
+
+def test_equivalent_needs_the_whole_interval_within_the_margin() -> None:
+    both = outcomes(200, 300)
+    assert against(both, both).verdict == "equivalent"
+    # all agree too, but of 32 problems more than a tenth might not
+    assert against(both[:32], both[:32]).verdict == "not significant"
+    rng = np.random.default_rng(0)
+    wide = against(*(rng.random((2, 300)) < 0.5).astype(float).tolist())
+    assert wide.high > NARROW
+    assert wide.verdict == "not significant"
+    assert gap(wide).startswith(in_points(wide, "+.1f").split()[0] + " points (95% CI ")
+
+
+def test_bold_is_ahead_of_each_other_rule_and_ties_are_not() -> None:
+    tie = [point("qalign", outcomes(20, 32)), point("wmv", outcomes(20, 32))]
+    assert best_of(tie) is None
+    near = [point("qalign", outcomes(31, 32)), point("wmv", outcomes(30, 32))]
+    assert [round(100 * p.value, 1) for p in near] == [96.9, 93.8]
+    assert best_of(near) is None
+    clear = [point("qalign", outcomes(31, 32)), point("wmv", outcomes(10, 32))]
+    assert best_of(clear) == "qalign"
+    assert best_of([*clear, point("bon", outcomes(30, 32))]) is None
+    assert best_of(clear[:1]) is None, "nothing to be ahead of"
