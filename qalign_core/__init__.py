@@ -15,6 +15,7 @@ from qalign_core.decide.rules import (
 )
 from qalign_core.models.enumerable import EnumerableLM
 from qalign_core.protocols import LanguageModel, RewardModel
+from qalign_core.record.frames import to_datatree, to_frame
 from qalign_core.record.player import framed
 from qalign_core.record.trace import load_trace, save_trace
 from qalign_core.registry import load_language_model, load_reward_model
@@ -29,7 +30,7 @@ from qalign_core.types import (
     TraceHeader,
 )
 
-Trace._repr_html_ = framed
+Trace._repr_html_, Trace.to_frame, Trace.to_datatree = framed, to_frame, to_datatree
 
 __version__ = "0.4.0"
 
@@ -59,5 +60,7 @@ __all__ = [
     "run_chains",
     "sample_iid",
     "save_trace",
+    "to_datatree",
+    "to_frame",
     "weighted_majority_vote",
 ]

@@ -238,6 +238,8 @@ class Trace:
 
     # how a notebook shows it; `qalign_core` says how, since what draws pages is a floor above
     _repr_html_: ClassVar[Callable[["Trace"], str]]
+    to_frame: ClassVar[Callable[["Trace"], Any]]
+    to_datatree: ClassVar[Callable[["Trace"], Any]]
 
     @classmethod
     def collect(cls, steps: Iterable[Step], header: TraceHeader | None = None) -> Self:

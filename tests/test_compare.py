@@ -14,6 +14,7 @@ from toys import ANSWER, PROMPT, ToyLM, ToyRM
 from qalign_core import collect
 from qalign_core.decide.rules import majority_vote, weighted_majority_vote
 from qalign_core.errors import InvalidSetting
+from qalign_core.record.frames import to_frame
 from qalign_core.record.runner import TOLERANCE, record
 from qalign_core.record.trace import parse_trace, trace_lines
 from qalign_core.run import Run
@@ -29,7 +30,7 @@ from qalign_study.measure.comparisons import (
 )
 from qalign_study.measure.curves import curves
 from qalign_study.measure.record import draws_of
-from qalign_study.measure.report import COLUMNS, to_csv
+from qalign_study.sheet.files import draws_csv
 
 HOSTILE = '=1+1</script><img src=x onerror="alert(1)">${alert(2)}'
 
@@ -194,9 +195,9 @@ def test_a_file_gives_the_same_comparison_back() -> None:
 
 def test_the_csv_has_a_row_a_draw_and_its_weights_sum_to_one() -> None:
     comparison = drawn(24)
-    rows = list(csv.DictReader(io.StringIO(to_csv(comparison))))
+    rows = list(csv.DictReader(io.StringIO(draws_csv(comparison))))
     assert len(rows) == len(comparison.trace.steps) + len(comparison.pool)
-    assert tuple(rows[0]) == COLUMNS
+    assert {*to_frame(comparison.trace), "weight", "answer"} == set(rows[0])
     for source in ("chain", "pool"):
         weights = [
             float(row["weight"]) for row in rows if row["source"] == source and row["weight"]
@@ -211,7 +212,7 @@ def test_hostile_text_is_no_markup_in_a_trace_and_no_formula_in_csv() -> None:
     written = "".join(trace_lines(comparison.trace))
     assert "<" not in written
     assert parse_trace(written).pool[0].response.text == HOSTILE
-    texts = [row["text"] for row in csv.DictReader(io.StringIO(to_csv(comparison)))]
+    texts = [row["text"] for row in csv.DictReader(io.StringIO(draws_csv(comparison)))]
     assert "'" + HOSTILE in texts
 
 

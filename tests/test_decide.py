@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from qalign_core.chain.chain import run_chain
 from qalign_core.chain.kernel import log_acceptance
+from qalign_core.decide.rouge import rouge1
 from qalign_core.decide.rules import (
     best_of_n,
     chain_states,
@@ -19,7 +20,6 @@ from qalign_core.decide.rules import (
     importance_weights,
     majority_vote,
     minimum_bayes_risk,
-    rouge1,
     waste_recycling,
     weighted_majority_vote,
 )

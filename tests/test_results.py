@@ -12,13 +12,13 @@ from toys import ToyLM, ToyRM
 
 from qalign_core.chain.chain import run_chain
 from qalign_core.chain.sampling import sample_iid
+from qalign_core.decide.rouge import rouge1
 from qalign_core.decide.rules import (
     best_of_n,
     chain_states,
     importance_weights,
     majority_vote,
     minimum_bayes_risk,
-    rouge1,
     weighted_majority_vote,
 )
 from qalign_core.errors import InvalidSetting, InvalidTrace

@@ -1,5 +1,6 @@
 import random
 import time
+import warnings
 
 import numpy as np
 import pytest
@@ -7,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rouge_score import rouge_scorer
 
-from qalign_core.decide.rules import minimum_bayes_risk, rouge1
+from qalign_core.decide.rouge import rouge1
+from qalign_core.decide.rules import minimum_bayes_risk
 from qalign_core.types import Response, ScoredResponse
 
 REFERENCE = rouge_scorer.RougeScorer(["rouge1"], use_stemmer=False)
@@ -17,19 +19,24 @@ def reference(y, other):
     return REFERENCE.score(other, y)["rouge1"].fmeasure
 
 
+def by_matrix(y, other):
+    return rouge1.matrix([y, other])[0, 1]
+
+
 words = st.lists(st.sampled_from(["the", "The", "cat", "sat", "it's", "3.5", "é", "x_y", "-"]))
 
 
 @settings(max_examples=300)
 @given(words.map(" ".join), words.map(" ".join))
-def test_rouge1_is_rouge_scores_value_to_1e_12(y, other):
-    assert rouge1(y, other) == pytest.approx(reference(y, other), abs=1e-12)
+def test_the_matrix_has_the_scorers_value_to_1e_12(y, other):
+    assert by_matrix(y, other) == pytest.approx(reference(y, other), abs=1e-12)
 
 
 @settings(max_examples=200)
 @given(st.text(max_size=60), st.text(max_size=60))
-def test_rouge1_splits_any_text_into_the_words_of_rouge_score(y, other):
-    assert rouge1(y, other) == pytest.approx(reference(y, other), abs=1e-12)
+@pytest.mark.filterwarnings("ignore:ROUGE-1 counts")
+def test_the_matrix_splits_any_text_into_the_words_of_the_scorer(y, other):
+    assert by_matrix(y, other) == pytest.approx(reference(y, other), abs=1e-12)
 
 
 @settings(max_examples=200)
@@ -43,6 +50,15 @@ def test_repeated_words_are_clipped_and_no_words_score_nothing():
     assert rouge1("a a a b", "a a c") == pytest.approx(2 * 2 / 7)
     assert rouge1("", "") == rouge1("!?", "word") == 0.0
     assert rouge1.matrix(["", "!?"]).tolist() == [[0.0, 0.0], [0.0, 0.0]]
+
+
+def test_texts_that_rouge_cannot_read_are_warned_of_in_one_sentence():
+    greek, mixed = "η απάντηση είναι δέκα", "la réponse est 10"
+    with pytest.warns(UserWarning, match=r"Latin letters .* 1 of 2 texts are mostly others"):
+        assert not rouge1.matrix([greek, mixed])[0].any()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        rouge1.matrix([mixed, "10 + 5 = 15", ""])
 
 
 def test_minimum_bayes_risk_over_512_responses_of_100_words_takes_under_two_seconds():

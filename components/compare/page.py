@@ -36,7 +36,7 @@ from qalign_core.run import Run
 from qalign_study.measure.comparisons import Budget, Comparison, Cut, full_cut, ladder
 from qalign_study.measure.curves import curves
 from qalign_study.measure.record import Measure, draws_of, measure_of
-from qalign_study.measure.report import to_csv
+from qalign_study.sheet.files import draws_csv
 from qalign_study.sheet.words import COUNTED
 
 RECORDED = ASSETS / "runs" / "compare.jsonl"
@@ -353,7 +353,7 @@ def build_compare_page(
             return gr.skip()
         kind = "csv" if getattr(event, "kind", "") == "csv" else "jsonl"
         lines = trace_lines(comparison.trace, comparison.extract)
-        text = to_csv(comparison) if kind == "csv" else "".join(lines)
+        text = draws_csv(comparison) if kind == "csv" else "".join(lines)
         return json.dumps({"name": file_name(comparison, kind), "text": text})
 
     def on_look(shown: Shown, mixture: bool) -> list[Any]:

@@ -12,6 +12,7 @@ from typing import Any
 
 from components.common.evaluated import results_files, summarise, task_of
 from components.common.trust import trust
+from qalign_core.decide.rouge import unread
 from qalign_core.errors import QAlignError
 from qalign_core.types import Decision
 from qalign_study.measure.comparisons import (
@@ -267,6 +268,12 @@ def _said(comparison: Comparison, decision: Decision) -> str:
     return f"{sum(met.values())} of {len(met)} constraints met"
 
 
+def _unread(comparison: Comparison) -> str:
+    """A sentence where the texts are in letters that ROUGE-1 does not read."""
+    said = unread([sample.response.text for sample in comparison.pool])
+    return f"{said}." if said else ""
+
+
 def rule(comparison: Comparison, outcome: Outcome) -> str:
     """The rule in one line, with this run's numbers."""
     decision, n = outcome.decision, outcome.n
@@ -278,8 +285,8 @@ def rule(comparison: Comparison, outcome: Outcome) -> str:
         score = decision.scores[decision.index] if decision.index is not None else 0.0
         return (
             f"Of {_count(n, what)}, this text shares most words with the others{weighted}: "
-            f"mean ROUGE-1 {score:.2f}."
-        )
+            f"mean ROUGE-1 {score:.2f}. {_unread(comparison)}"
+        ).rstrip()
     if decision.answer is None:
         return f"None of the {_count(n, what)} states an answer, so there is no vote."
     share = dict(decision.shares)[decision.answer]

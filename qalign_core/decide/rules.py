@@ -9,16 +9,14 @@ are correctly rounded (`math.fsum`), so a tie is a tie whatever the order of the
 """
 
 import math
-import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from qalign_core.decide.arrays import softmax
+from qalign_core.decide.rouge import rouge1
 from qalign_core.errors import InvalidReward, InvalidSetting
 from qalign_core.protocols import AnswerExtractor, Utility
 from qalign_core.run import check_alpha, check_beta
@@ -318,47 +316,3 @@ def _utility_matrix(utility: Utility, texts: list[str]) -> Array:
     if matrix is not None:
         return np.asarray(matrix(texts), dtype=np.float64)
     return np.array([[utility(y, other) for other in texts] for y in texts], dtype=np.float64)
-
-
-@dataclass(frozen=True, slots=True)
-class Rouge1:
-    """ROUGE-1 F-measure, as the rouge-score package computes it without stemming.
-
-    Words are runs of a-z and 0-9 of the lower-cased text; with clipped counts
-    `overlap = sum_w min(count_w(y), count_w(y'))`, `F = 2 overlap / (|y| + |y'|)`, 0 if there are
-    no words at all. Symmetric.
-    """
-
-    def __call__(self, y: str, other: str) -> float:
-        """Compare two texts."""
-        ours, theirs = _counts(y), _counts(other)
-        overlap = (ours & theirs).total()
-        return 2 * overlap / (ours.total() + theirs.total()) if overlap else 0.0
-
-    def matrix(self, texts: Sequence[str]) -> Array:
-        """Compare all pairs, shape [n, n]."""
-        from scipy.sparse import csr_array  # slow to import
-
-        # the k-th occurrence of a word counts as a word of its own: clipped counts then are sizes
-        # of intersections of sets, and those are one matrix product
-        column: dict[tuple[str, int], int] = {}
-        words = [
-            [column.setdefault((word, k), len(column)) for word, n in c.items() for k in range(n)]
-            for c in map(_counts, texts)
-        ]
-        lengths = np.array([len(each) for each in words], dtype=np.int64)
-        member = csr_array(
-            (np.ones(lengths.sum()), [w for each in words for w in each], [0, *lengths.cumsum()]),
-            shape=(len(texts), max(1, len(column))),
-        )
-        overlap = (member @ member.T).toarray()
-        return np.asarray(2 * overlap / np.maximum(lengths[:, None] + lengths, 1))
-
-
-rouge1 = Rouge1()
-"""The ROUGE-1 F-measure of two texts, in [0, 1]."""
-
-
-@lru_cache(maxsize=4096)
-def _counts(text: str) -> Counter[str]:
-    return Counter(re.findall(r"[a-z0-9]+", text.lower()))

@@ -3,16 +3,20 @@
 from collections.abc import Callable, Iterable
 from dataclasses import astuple, dataclass, field
 from functools import cache, cached_property
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from qalign_core.decide.arrays import least_risk, vote
-from qalign_core.decide.rules import log_probs_of, rouge1
+from qalign_core.decide.rouge import rouge1
+from qalign_core.decide.rules import log_probs_of
 from qalign_core.errors import InvalidSetting
 from qalign_core.protocols import AnswerExtractor
 from qalign_core.types import Array, Cost, Header, Meter, ScoredResponse, Trace
 from qalign_study.measure.comparisons import METHODS, Comparison, Method
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Rule = Callable[[Array, Array, Array], Array]
 """Decides many votes at once: (answers, weights, rewards), shape [k, n] -> winners, shape [k]."""
@@ -102,6 +106,28 @@ class Draws:
     def has_pool(self) -> bool:
         """Whether there are independent samples of every problem."""
         return bool(self.records) and all(len(record.pool_reward) for record in self.records)
+
+    def to_frame(self) -> "pd.DataFrame":
+        """One row per draw of each problem: samples, and the states of the chains by t."""
+        import pandas as pd
+
+        parts = []
+        for each in self.records:
+            steps, samples = np.arange(len(each.chain_reward)), np.arange(len(each.pool_reward))
+            of = each.state_of  # the step at which each state was proposed
+            chain = {"t": steps // each.n_chains, "chain": steps % each.n_chains}
+            chain |= {
+                "reward": each.chain_reward[of],
+                "right": each.is_right(each.chain_answer[of]),
+            }
+            chain |= {"generated": each.chain_cost[:, 0], "scored": each.chain_cost[:, 1]}
+            chain |= {"accepted": each.chain_accepted, "changed": each.chain_changed}
+            pool = {"t": samples, "reward": each.pool_reward}
+            pool |= {"right": each.is_right(each.pool_answer)}
+            pool |= {"generated": each.pool_cost[:, 0], "scored": each.pool_cost[:, 1]}
+            for source, told in (("chain", chain), ("pool", pool)):
+                parts.append(pd.DataFrame({"problem": each.id, "source": source, **told}))
+        return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
 
     def rule(self, record: Record) -> Rule:
         """How votes over a problem's answers are decided."""

@@ -1,20 +1,13 @@
-"""Tables: of results, values that every form of the report is made from; of a comparison, a CSV.
+"""A report of results, as values that every form of it is made from; computed from the draws."""
 
-Everything is computed from the draws.
-"""
-
-import csv
-import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from qalign_core.decide.rules import importance_weights
 from qalign_core.errors import InvalidSetting
-from qalign_core.types import Cost, ScoredResponse
-from qalign_study.measure.comparisons import METHODS, Comparison, Cut, full_cut
+from qalign_study.measure.comparisons import METHODS
 from qalign_study.measure.curves import (
     Curve,
     Difference,
@@ -252,47 +245,3 @@ def _measured(found: Point | Difference, each: Evaluated, what: str) -> dict[str
     """What it cost, as far as that is known in FLOPs, and the measure with its interval."""
     flops = found.spent if each.results.header.meter.unit == "FLOPs" else None
     return {"flops": flops, what: found.value, "low": found.low, "high": found.high}
-
-
-COLUMNS = (
-    *("source", "chain", "t", "index", "log_alpha", "accepted", "answer", "reward"),
-    *("tokens", "finished", "generated", "scored", "weight", "text"),
-)
-
-
-def to_csv(comparison: Comparison) -> str:
-    """One row a draw, for a spreadsheet: states of the chains, then the pool.
-
-    `weight` is what a draw weighs in the answer at the largest level cut: 1 / number of states for
-    a state, its importance weight for a sample; empty where the cut leaves it out.
-    """
-    out = io.StringIO()
-    rows = csv.writer(out, lineterminator="\r\n")
-    rows.writerow(COLUMNS)
-    cut = full_cut(comparison) if comparison.ready else Cut(-1, 0)
-    n_states = len(comparison.chains) * (cut.t + 1)
-    extract = comparison.extract
-
-    def write(place: Sequence[object], draw: ScoredResponse, cost: Cost, weight: object) -> None:
-        response = draw.response
-        answer = extract(response.text) if extract else None
-        told = (cell(answer or ""), draw.reward, len(response), response.finished)
-        rows.writerow([*place, *told, cost.generated, cost.scored, weight, cell(response.text)])
-
-    for step in (step for chain in comparison.chains for step in chain):
-        place = ("chain", step.chain, step.t, step.index, step.log_alpha, step.accepted)
-        write(place, step.state, step.cost, 1 / n_states if step.t <= cut.t else "")
-    pool = comparison.pool
-    run, kept = comparison.header, pool[: cut.n]
-    weights = importance_weights([s.reward for s in kept], run.beta, run.alpha, kept)
-    for k, sample in enumerate(pool):
-        weight = weights[k] if k < cut.n else ""
-        write(("pool", "", k, "", "", ""), sample, sample.cost, weight)
-    return out.getvalue()
-
-
-def cell(text: str) -> str:
-    """A text that no spreadsheet takes for a formula."""
-    negative = text[:1] == "-" and text[1:].replace(".", "", 1).isdecimal()
-    formula = text.startswith(("=", "+", "-", "@", "\t", "\r")) and not negative
-    return f"'{text}" if formula else text

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 
 from qalign_study.measure.comparisons import METHODS
 from qalign_study.measure.curves import Curve, Difference, Point
-from qalign_study.measure.report import AVERAGE, Group, Report, Row, cell, differences, row_of
+from qalign_study.measure.report import AVERAGE, Group, Report, Row, differences, row_of
+from qalign_study.sheet.files import cell
 from qalign_study.sheet.words import CURVE_NAMES, VERDICTS, few, in_points
 
 COLUMNS = (
