@@ -14,7 +14,7 @@ export GRADIO_ANALYTICS_ENABLED := False
 # modules are compiled once, when they are first imported; pip would compile four times as many
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test pytest quick js test-package test-servers test-mcp test-pretrained test-tasks test-train lint models clean
+.PHONY: demo test pytest quick js test-processors test-package test-servers test-mcp test-pretrained test-tasks test-train lint models clean
 
 demo: $(VENV)/.app
 	$(BIN)/python app.py
@@ -30,6 +30,16 @@ quick: $(VENV)/.dev
 # starts its app and its browser once
 pytest: $(VENV)/.dev
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(ONLY)
+
+# What is compared with recorded numbers, computed as an x86-64 processor without AVX does and as one
+# with AVX2 does: each library has a variable of its own.
+SSE := ATEN_CPU_CAPABILITY=default ONEDNN_MAX_CPU_ISA=SSE41 MKL_ENABLE_INSTRUCTIONS=SSE4_2 \
+	OPENBLAS_CORETYPE=Nehalem NPY_DISABLE_CPU_FEATURES="X86_V3 X86_V4 AVX512_ICL AVX512_SPR"
+AVX2 := ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 MKL_ENABLE_INSTRUCTIONS=AVX2 \
+	OPENBLAS_CORETYPE=Haswell NPY_DISABLE_CPU_FEATURES="X86_V4 AVX512_ICL AVX512_SPR"
+test-processors: $(VENV)/.dev
+	$(SSE) $(MAKE) pytest ONLY='-m "recorded and not browser"'
+	$(AVX2) $(MAKE) pytest ONLY='-m "recorded and not browser"'
 
 # the page's scripts: types, lint and the tests that need no browser; needs node and npm
 js: node_modules/.ready

@@ -32,8 +32,8 @@ from qalign_study.sets.problem_sets import load_problems, problem_file
 SHIPPED = Path(__file__).resolve().parent.parent / "assets" / "results" / "in_distribution.zip"
 
 
-async def draw_again(shipped: Results, n_problems: int, budget: int) -> Results:
-    """Evaluate the first problems of a results file again."""
+async def draw_again(shipped: Results, n_problems: int, budget: int, folder: Path) -> Results:
+    """Evaluate the first problems of a results file again, into a folder."""
     header = shipped.header
     lm = load_language_model(header.lm, sampling=header.sampling, rows=128)
     rm = load_reward_model(header.rm)
@@ -41,12 +41,13 @@ async def draw_again(shipped: Results, n_problems: int, budget: int) -> Results:
         ("language", lm, header.lm_revision),
         ("reward", rm, header.rm_revision),
     ):
-        if model.revision != expected:
-            sys.exit(f"the {name} model is {model.revision}, the results are of {expected or '?'}")
+        found = getattr(model, "revision", "")
+        if found != expected:
+            sys.exit(f"the {name} model is {found or '?'}, the results are of {expected or '?'}")
 
     problems = load_problems(problem_file(header.task))[:n_problems]
     run = header.run.with_changes(pool=budget)
-    with tempfile.TemporaryDirectory() as folder, tqdm(total=n_problems, unit="problem") as bar:
+    with tqdm(total=n_problems, unit="problem") as bar:
         await run_set(
             lm,
             rm,
@@ -57,7 +58,7 @@ async def draw_again(shipped: Results, n_problems: int, budget: int) -> Results:
             task=header.task,
             progress=lambda n_new, n_done, n_elsewhere: bar.update(n_done - bar.n),
         )
-        return results_in(folder)
+    return results_in(folder)
 
 
 def cut(shipped: Record, drawn: Record) -> Record:
@@ -86,7 +87,8 @@ def main() -> None:
     whole = unpack(options.results)
     shipped = replace(whole, records=whole.records[: options.problems])
     budget = min(options.budget, whole.header.pool)
-    drawn = asyncio.run(draw_again(whole, len(shipped.records), budget))
+    with tempfile.TemporaryDirectory() as folder:
+        drawn = asyncio.run(draw_again(whole, len(shipped.records), budget, Path(folder)))
 
     pairs = list(zip(shipped.records, drawn.records, strict=True))
     same = sum(begins_with(old, new) for old, new in pairs)

@@ -35,6 +35,8 @@ from qalign_study.measure.record import draws_of
 from qalign_study.sets.generated import kind_of
 from qalign_study.sheet.words import gap, number, percent, si, standing
 
+pytestmark = pytest.mark.recorded
+
 Visit = Callable[..., Awaitable[Any]]
 HOSTILE = '</script><img src=x onerror="document.title=1">${document.title=2}{{3}}'
 

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from transformers import (
@@ -115,15 +116,16 @@ def test_the_reward_model_knows_a_misconception_when_it_reads_one(tokenizer):
 
 
 @pytest.mark.slow
+@pytest.mark.recorded
 @pytest.mark.parametrize("name", quality.SUBSETS)
 def test_the_card_tells_the_accuracy_of_the_shipped_weights(name):
-    # Seeded, so on one machine the figures are the same to the last digit. Another processor
-    # rounds otherwise, which can turn single draws: .04 is 13 of the 320 responses.
+    # Three instruction sets measure the same figures to the last digit. A draw at its border, one
+    # token in 480,000, could change one of the 320 responses.
     stated = QUALITY["subset"][name]
     tasks = read_tasks(ASSETS / "tasks", name)
     measured = quality.measure_subset(MODELS, tasks, seed=QUALITY["seed"])
-    for figure in ("single_sample", "rm", "rm-weak"):
-        assert measured[figure]["mean"] == pytest.approx(stated[figure]["mean"], abs=0.04), figure
+    for figure, within in (("single_sample", 1 / 320), ("rm", 5e-3), ("rm-weak", 5e-3)):
+        assert abs(measured[figure]["mean"] - stated[figure]["mean"]) <= within, figure
 
 
 @pytest.mark.parametrize(
@@ -137,18 +139,21 @@ def test_a_table_of_the_card_is_made_of_the_measured_figures(of, measured, tmp_p
 
 
 @pytest.mark.slow
+@pytest.mark.recorded
 def test_right_inventories_are_rare_and_the_reward_tells_near_misses_apart():
     stated = INVENTORIES["subset"]
     few = held_out_inventories(seed=0)[: inventories.SUBSET]
     measured = inventories.measure(MODELS, few, inventories.SAMPLES, seed=1)
-    for kind, counts in stated["outcomes"].items():
-        n, now = sum(counts.values()), measured["outcomes"][kind]
-        assert now["right"] / n == pytest.approx(counts["right"] / n, abs=0.05), kind
-    assert abs(measured["right"] - stated["right"]) <= 2
-    near = {name: [sum(x) for x in zip(*found["near_misses"].values(), strict=True)]
-            for name, found in (("stated", stated), ("measured", measured))}  # fmt: skip
-    (ordered, pairs), (told, among) = near["measured"], near["stated"]
-    assert ordered / pairs == pytest.approx(told / among, abs=0.05)
+    # as above, one of the 384 responses may differ: it has at most 9 lines, each in two counts
+    changed = sum(
+        abs(count - measured["outcomes"][kind].get(outcome, 0))
+        for kind, counts in stated["outcomes"].items()
+        for outcome, count in counts.items()
+    )
+    assert changed <= 18
+    assert abs(measured["right"] - stated["right"]) <= 1
+    for kind, counts in stated["near_misses"].items():
+        assert np.abs(np.subtract(counts, measured["near_misses"][kind])).max() <= 1, kind
 
 
 def test_inventories_are_where_a_chain_may_win():

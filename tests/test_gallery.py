@@ -5,10 +5,12 @@ from __future__ import annotations
 import gzip
 import json
 import shlex
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from browser import ROOT
+from recorded import check_same_run
 
 from components.watch.gallery import gallery, page_parts, recorded_text
 from qalign_core.record.player import as_data, page
@@ -28,12 +30,6 @@ SMALL = 40_000
 """Bytes of a trace as it travels when it is chosen."""
 
 
-def facts(text: str) -> list[str]:
-    """The lines of a trace without its date, and not in the order of their arrival."""
-    lines = [{**json.loads(line), "created": ""} for line in text.splitlines()]
-    return sorted(json.dumps(line, sort_keys=True) for line in lines)
-
-
 @pytest.mark.parametrize("name", ENTRIES)
 def test_an_entry_says_what_there_is_to_see_and_is_small(name):
     entry = ENTRIES[name]
@@ -51,6 +47,7 @@ def test_every_trace_in_the_folder_is_an_entry():
     assert next(iter(ENTRIES)) == "watch"
 
 
+@pytest.mark.recorded
 def test_on_one_entry_the_chain_is_right_and_no_sample_beside_it():
     lines = [json.loads(line) for line in ENTRIES["beyond"].path.read_text("utf-8").splitlines()]
     right = lines[0]["reference"]
@@ -65,20 +62,29 @@ def test_on_one_entry_the_chain_is_right_and_no_sample_beside_it():
     assert set(states[44:]) == {right}
 
 
-def drawn(name: str, out: Path, *more: str) -> list[str]:
-    """What the command of an entry draws into a file, or adds to what is there."""
-    words = shlex.split(ENTRIES[name].command)
-    assert main([*words[1:], *more, "--out", str(out)]) == 0
-    return facts(out.read_text("utf-8"))
+def drawn(name: str, out: Path, *more: str) -> Callable[[str], str]:
+    """What goes on with a trace, or begins one, by the command of an entry."""
+    words = [*shlex.split(ENTRIES[name].command)[1:], *more, "--out", str(out)]
+
+    def draw(begun: str) -> str:
+        out.unlink(missing_ok=True)
+        if begun:
+            out.write_text(begun, encoding="utf-8")
+        assert main(words) == 0
+        return out.read_text("utf-8")
+
+    return draw
 
 
 @pytest.mark.slow
-def test_its_command_draws_an_entry_of_the_embedded_models_again_bit_for_bit(tmp_path):
-    kept = facts(ENTRIES[WHOLE].path.read_text("utf-8"))
-    assert drawn(WHOLE, tmp_path / "again.jsonl") == kept
+@pytest.mark.recorded
+def test_its_command_draws_an_entry_of_the_embedded_models_again(tmp_path):
+    recorded = ENTRIES[WHOLE].path.read_text("utf-8")
+    check_same_run(recorded, drawn(WHOLE, tmp_path / "again.jsonl"))
 
 
 @pytest.mark.slow
+@pytest.mark.recorded
 @pytest.mark.parametrize("name", sorted({*EMBEDDED} - {WHOLE}))
 def test_the_others_are_drawn_again_at_both_ends(name, tmp_path):
     """A step is a function of the text before it and of its address (seed, chain, t), a sample of
@@ -89,17 +95,13 @@ def test_the_others_are_drawn_again_at_both_ends(name, tmp_path):
     lines = [json.loads(line) for line in text.splitlines()]
     steps, pool = (max(line.get(key, -1) for line in lines) + 1 for key in ("t", "n"))
     few = ["--steps", str(ENDS), "--pool", str(min(ENDS, pool))]
-    first = drawn(name, tmp_path / "first.jsonl", *few)
-    began = {line for line in first if '"index"' in line or '"n"' in line}
-    assert len(began) > ENDS
-    assert began <= {*facts(text)}
-    out = tmp_path / "last.jsonl"
-    with out.open("w", encoding="utf-8") as file:
-        for raw, line in zip(text.splitlines(keepends=True), lines, strict=True):
-            of_step, of_sample = line.get("t", -1), line.get("n", -1)
-            if line["type"] != "end" and of_step < steps - ENDS and of_sample < pool - ENDS:
-                file.write(raw)
-    assert drawn(name, out) == facts(text)
+    check_same_run(text, drawn(name, tmp_path / "first.jsonl", *few), part=True)
+    begun = ""
+    for raw, line in zip(text.splitlines(keepends=True), lines, strict=True):
+        of_step, of_sample = line.get("t", -1), line.get("n", -1)
+        if line["type"] != "end" and of_step < steps - ENDS and of_sample < pool - ENDS:
+            begun += raw
+    check_same_run(text, drawn(name, tmp_path / "last.jsonl"), begun=begun)
 
 
 def test_a_name_that_is_no_entry_reads_no_file():

@@ -234,6 +234,7 @@ def test_normalised_maxima_are_maxima_of_normal_numbers() -> None:
     assert np.array_equal(found, normalised_maxima(32, trials=10_000, seed=1))
 
 
+@pytest.mark.recorded
 def test_pasted_and_recorded_rewards_are_fitted_and_the_choice_of_components_is_shown() -> None:
     rng = np.random.default_rng(3)
     rewards = np.append(rng.normal(-3, 0.5, 150), rng.normal(2, 1.0, 150))
@@ -293,6 +294,7 @@ def test_the_mixture_figure_has_nine_real_prompts_each_with_its_fitted_mixture()
         assert sum(np.asarray(part.y) for part in parts) == pytest.approx(np.asarray(line.y))
 
 
+@pytest.mark.recorded
 def test_without_an_evaluation_the_recorded_runs_are_fitted(monkeypatch, tmp_path) -> None:
     monkeypatch.setattr("components.lab.base_rewards.EVALUATED", tmp_path / "none.zip")
     assert evaluated() == {}

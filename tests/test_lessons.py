@@ -18,6 +18,8 @@ from qalign_core.errors import QAlignError
 from qalign_study.exact.convergence import at_beta
 from qalign_study.exact.world import preset
 
+pytestmark = pytest.mark.recorded
+
 TEACHING = Path(__file__).parent.parent / "docs" / "teaching.md"
 LESSONS = lessons()
 ASKED = [

@@ -448,6 +448,7 @@ def test_every_subject_of_the_official_mmlu_redux_has_a_hundred_rows():
 PACKED = sorted((ASSETS / "results" / "smollm2").glob("*.zip"))
 
 
+@pytest.mark.recorded
 @pytest.mark.parametrize("path", PACKED, ids=lambda path: path.stem)
 def test_the_runs_of_a_pretrained_model_are_of_official_rows_and_their_commands_in_the_guide(path):
     results = unpack(path)

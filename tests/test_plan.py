@@ -61,6 +61,7 @@ def test_without_a_limit_of_states_the_chain_costs_what_the_samples_do():
     assert plan.flops["chains"] == plan.flops["samples"]
 
 
+@pytest.mark.recorded
 def test_what_was_really_drawn_is_what_a_plan_of_its_mean_length_says():
     results = unpack(ASSETS / "results" / "in_distribution.zip")
     for record in results.records[:40]:

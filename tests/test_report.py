@@ -35,6 +35,8 @@ from qalign_study.measure.report import AVERAGE, OTHERS, Report, differences
 from qalign_study.measure.results import Results, pack, unpack
 from qalign_study.sheet.words import VERDICTS
 
+pytestmark = pytest.mark.recorded
+
 RESULTS = ASSETS / "results"
 BAND = ("accuracy", "low", "high")
 GAP = ("difference", "low", "high")

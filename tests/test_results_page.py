@@ -48,6 +48,8 @@ from qalign_study.sets.folder import run_set
 from qalign_study.sets.problem_sets import Problem
 from qalign_study.sheet.words import brief
 
+pytestmark = pytest.mark.recorded
+
 
 def point(method: str, n: int, value: float, *, seed: int = 0) -> Point:
     """A point of 200 problems; two of different seeds are right about different ones."""

@@ -1,0 +1,210 @@
+"""The same run as recorded, on any machine: what must be equal, and what a border excuses.
+
+Processors differ in the last bits of a float. So tokens, indices, verdicts, answers and costs of a
+run that is drawn again must equal the recorded ones, and rewards must agree within `REWARD`. A
+token or a verdict may differ only where its uniform number lies within `BORDER` of the border
+between the two outcomes. Such a difference is shown as a warning, and the run goes on from the
+recorded state.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import warnings
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from qalign_core.chain.randomness import derive_seed
+from qalign_core.models.local.engine import uniforms
+from qalign_core.record.trace import parse_trace
+from qalign_core.registry import load_language_model
+from qalign_core.types import ScoredResponse, Step, Trace
+from qalign_study.measure.record import Record
+
+REWARD = 1e-3
+"""How far a reward may lie from the recorded one."""
+BORDER = 2e-4
+"""How far from its border a uniform number may lie where a token or a verdict differs."""
+
+Line = dict[str, Any]
+Stream = tuple[str, int]
+
+
+class AtBorder(UserWarning):
+    """A draw or a coin differs from the recorded one, and lies at its border."""
+
+
+def check_same_run(
+    recorded: str, draw: Callable[[str], str], *, begun: str = "", part: bool = False
+) -> None:
+    """Fail unless a run is the recorded one.
+
+    Args:
+        recorded: the recorded trace.
+        draw: continues a trace, or begins one where the text is empty, and returns the whole text.
+        begun: what `draw` continues first.
+        part: whether the run has fewer steps and samples than the recorded one.
+    """
+    header, old = _read(recorded)
+    kept: dict[Stream, int] = {}
+    at_border = True
+    while at_border:
+        at_border = False
+        again = draw(begun)
+        head, new = _read(again)
+        for name in header.keys() | head.keys():
+            if name != "created" and not (part and name in ("steps", "pool")):
+                assert head.get(name) == header.get(name), f"header: {name}"
+        given, kept = kept, {}
+        for stream, lines in new.items():
+            for k, (a, b) in enumerate(zip(old[stream], lines, strict=False)):
+                kept[stream] = k + 1
+                if difference := _difference(a, b, header["beta"]):
+                    assert k >= given.get(stream, 0), f"{difference} of a recorded line changed"
+                    _excuse(a, b, difference, recorded)
+                    at_border = True
+                    break
+        begun = again.partition("\n")[0] + "\n" + _first(recorded, kept)
+    for stream in old.keys() | new.keys():
+        n_old, n_new = len(old[stream]), len(new[stream])
+        assert n_new <= n_old if part else n_new == n_old, f"{n_new} of {n_old} lines of {stream}"
+    assert any(new.values())
+
+
+def check_same_draws(shipped: Record, drawn: Record, trace: Trace) -> None:
+    """Fail unless packed results begin with the draws of the same problem, drawn again.
+
+    Packed results hold no tokens: behind a draw at its border there is no state to go on from.
+
+    Args:
+        shipped: the packed draws.
+        drawn: the first of them, drawn again.
+        trace: the texts of those that were drawn again.
+    """
+    assert (drawn.id, drawn.n_chains, drawn.prompt) == (shipped.id, 1, shipped.prompt)
+    for of, draws in (("pool", trace.pool), ("chain", trace.steps)):
+        assert 0 < len(draws) <= len(getattr(shipped, f"{of}_reward"))
+        for k, each in enumerate(draws):
+            if difference := _packed_difference(shipped, drawn, of, k):
+                _warn(f"{drawn.id}: {of} {k}: {difference}", _nearest(trace, each, k))
+                break
+
+
+def distance(p: Sequence[float], u: float, token: int) -> float:
+    """How far `u` lies from the part of the unit interval that draws a token of law `p`."""
+    low = math.fsum(p[:token])
+    return max(0.0, low - u, u - low - sum(p[token : token + 1]))
+
+
+def _read(text: str) -> tuple[Line, dict[Stream, list[Line]]]:
+    """The header, and the lines of each chain and of the samples, in order."""
+    streams = defaultdict[Stream, list[Line]](list)
+    header, *lines = (json.loads(line) for line in text.splitlines())
+    for line in lines:
+        streams[_stream(line)].append(line)
+    return header, streams
+
+
+def _stream(line: Line) -> Stream:
+    return str(line["type"]), int(line.get("chain", 0))
+
+
+def _first(text: str, kept: dict[Stream, int]) -> str:
+    """So many of the first lines of each stream of a trace, without its header and its end."""
+    left, found = {**kept, ("end", 0): 0}, ""
+    for raw in text.splitlines(keepends=True)[1:]:
+        stream = _stream(json.loads(raw))
+        if left.get(stream, 0) > 0:
+            left[stream] -= 1
+            found += raw
+    return found
+
+
+def _difference(old: Line, new: Line, beta: float) -> str:
+    """The first field in which a line breaks the promise; none if it keeps it."""
+    within = {"reward": REWARD, "log_alpha": 2 * REWARD / beta, "log_u": 1e-9}
+    for name in ("index", "tokens", "reward", *sorted(old.keys() | new.keys())):
+        a, b = old.get(name), new.get(name)
+        if a != b and not (name in within and None not in (a, b) and abs(a - b) <= within[name]):
+            return name
+    return ""
+
+
+def _packed_difference(shipped: Record, drawn: Record, of: str, k: int) -> str:
+    """The first column in which draw `k` breaks the promise; none if it keeps it."""
+    for name in ("cost", "accepted", "changed", "length", "reward", "log_prob", "answer"):
+        a, b = (getattr(record, f"{of}_{name}", None) for record in (shipped, drawn))
+        if a is None or not len(a):
+            continue
+        x, y = a[k], b[k]
+        if name == "answer":
+            x, y = (r.answers[i] if i >= 0 else None for r, i in ((shipped, x), (drawn, y)))
+        within = REWARD if name in ("reward", "log_prob") else 0
+        if not (np.allclose(x, y, rtol=0, atol=within) if within else np.all(x == y)):
+            return f"{name} was {x}, is {y}"
+    return ""
+
+
+def _excuse(old: Line, new: Line, difference: str, recorded: str) -> None:
+    """Warn of a difference that lies at its border; fail for any other."""
+    where = " ".join(f"{name} {old[name]}" for name in ("chain", "t", "n") if name in old)
+    away = math.inf
+    if difference == "tokens":
+        away = _away(parse_trace(recorded), old, new["tokens"])
+    elif difference == "accepted":
+        u, alpha = (0.0 if old[x] is None else math.exp(old[x]) for x in ("log_u", "log_alpha"))
+        away = abs(u - alpha)
+    _warn(f"{where}: {difference} was {old.get(difference)}, is {new.get(difference)}", away)
+
+
+def _warn(told: str, away: float) -> None:
+    where = "no border near" if away == math.inf else f"{away:.2g} from its border"
+    assert away <= BORDER, f"{told}; {where}, at most {BORDER:g} was expected"
+    warnings.warn(AtBorder(f"{told}; {where}"), stacklevel=4)
+
+
+def _away(trace: Trace, old: Line, tokens: Sequence[int]) -> float:
+    """How far the first draw that differs lies from the border of its two tokens."""
+    same = [a == b for a, b in zip(old["tokens"], tokens, strict=False)].index(False)
+    place = int(old.get("index", 0)) + same
+    if "n" in old:
+        ids, at = old["tokens"], (old["n"], 0, "sample")
+    else:
+        (step,) = (s for s in trace.steps if (s.chain, s.t) == (old["chain"], old["t"]))
+        ids, at = step.proposal.response.tokens, (step.chain, step.t, "suffix")
+    ((p, u, token),) = _draws(trace, ids[: place + 1], at, place)
+    return max(distance(p, u, token), distance(p, u, tokens[same]))
+
+
+def _nearest(trace: Trace, drawn: Step | ScoredResponse, k: int) -> float:
+    """How near to a border the tokens and the verdict of a draw came."""
+    away = math.inf
+    if isinstance(drawn, Step):
+        away = abs(math.exp(drawn.log_u) - math.exp(drawn.log_alpha))
+        ids, at, first = drawn.proposal.response.tokens, (0, k, "suffix"), drawn.index
+    else:
+        ids, at, first = drawn.response.tokens, (k, 0, "sample"), 0
+    for p, u, token in _draws(trace, ids, at, first):
+        away = min(away, *(distance(p, u, t) for t in range(len(p)) if t != token and p[t]))
+    return away
+
+
+def _draws(
+    trace: Trace, ids: Sequence[int], at: tuple[int, int, Any], first: int
+) -> list[tuple[list[float], float, int]]:
+    """Law, uniform number and token of each draw of a text from place `first` on."""
+    run = trace.header.run
+    lm = load_language_model(run.lm, sampling=run.sampling)
+    weigh = lm.engine.weigh(lm.encode(run.prompt), ids, sampling=lm.sampling, top=10**6)
+    laws = [dict(law) for _, law in asyncio.run(weigh)][first:]
+    u = uniforms(derive_seed(run.seed, *at), first, len(ids))
+    found = []
+    for law, each, token in zip(laws, u.tolist(), ids[first:], strict=True):
+        size = max(*law, token) + 1
+        found.append(([math.exp(law.get(t, -math.inf)) for t in range(size)], each, token))
+    return found

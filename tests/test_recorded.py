@@ -1,0 +1,145 @@
+"""What was recorded on one machine is drawn again on any: the promise, and what would break it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import recorded
+from recorded import AtBorder, check_same_draws, check_same_run
+
+from benchmarks.reproduce import draw_again
+from qalign_core.assets import ASSETS
+from qalign_core.record.trace import load_trace
+from qalign_study.measure.results import results_in, unpack
+from qalign_study.sets.folder import traces_of
+
+RUN = ASSETS / "runs" / "hacked.jsonl"
+TEXT = RUN.read_text(encoding="utf-8")
+SETS = sorted(ASSETS.glob("results/*.zip"))
+PROBLEMS, BUDGET = 2, 4
+"""How many problems of each shipped set are drawn again, and how many samples of each."""
+
+
+def changed(kind: str, place: int, **values: object) -> str:
+    """The recorded run with other values in one of its lines."""
+    lines = [json.loads(line) for line in TEXT.splitlines()]
+    line = [line for line in lines if line["type"] == kind][place]
+    line |= values
+    return "".join(json.dumps(line) + "\n" for line in lines)
+
+
+def value(kind: str, place: int, name: str) -> object:
+    lines = [json.loads(line) for line in TEXT.splitlines()]
+    return [line for line in lines if line["type"] == kind][place][name]
+
+
+def other_token(kind: str, place: int) -> str:
+    first, *rest = value(kind, place, "tokens")
+    return changed(kind, place, tokens=[first + 1, *rest])
+
+
+def flipped(place: int) -> str:
+    return changed("step", place, accepted=not value("step", place, "accepted"))
+
+
+def coin(place: int) -> float:
+    """How far a coin fell from the acceptance probability."""
+    step = load_trace(RUN).steps[place]
+    return abs(math.exp(step.log_u) - math.exp(step.log_alpha))
+
+
+FAR = next(k for k in range(1, 48) if coin(k) > 0.1)
+ANOTHER = {
+    "a token of a step": other_token("step", 5),
+    "a token of a sample": other_token("sample", 3),
+    "a reward of a step": changed("step", 5, reward=value("step", 5, "reward") + 2e-3),
+    "a reward of a sample": changed("sample", 3, reward=value("sample", 3, "reward") - 2e-3),
+    "a verdict": flipped(FAR),
+    "a cut": changed("step", 5, index=value("step", 5, "index") + 1),
+    "an answer": changed("sample", 3, answer="7"),
+    "a cost": changed("step", 5, cost=[1, 1]),
+    "a seed": changed("header", 0, seed=8),
+    "an end": changed("end", 0, reason="stopped"),
+    "a step less": "".join(line for line in TEXT.splitlines(keepends=True) if '"t":48' not in line),
+}
+
+
+@pytest.mark.recorded
+@pytest.mark.parametrize("name", ANOTHER)
+def test_a_run_that_differs_in_one_thing_is_another_run(name):
+    with pytest.raises(AssertionError):
+        check_same_run(TEXT, lambda begun: ANOTHER[name])
+
+
+def test_last_bits_and_the_date_make_no_other_run():
+    check_same_run(TEXT, lambda begun: TEXT)
+    near = changed("step", 5, reward=value("step", 5, "reward") + 2e-5)
+    check_same_run(TEXT, lambda begun: near)
+    check_same_run(TEXT, lambda begun: changed("header", 0, created="later"))
+
+
+@pytest.mark.recorded
+@pytest.mark.parametrize("name", ["a token of a step", "a token of a sample", "a verdict"])
+def test_at_its_border_a_difference_is_shown_and_the_recorded_run_goes_on(name, monkeypatch):
+    monkeypatch.setattr(recorded, "BORDER", 1.0)
+    asked = []
+
+    def draw(begun: str) -> str:
+        asked.append(begun)
+        return TEXT if begun else ANOTHER[name]
+
+    with pytest.warns(AtBorder, match="from its border"):
+        check_same_run(TEXT, draw)
+    first, again = asked
+    assert first == ""
+    assert len(again.splitlines()) > 5
+    assert set(again.splitlines()[1:]) < set(TEXT.splitlines())
+
+
+def test_a_draw_lies_inside_the_part_of_its_token_or_so_far_from_it():
+    p = [0.5, 0.0, 0.3, 0.2]
+    assert recorded.distance(p, 0.7, 2) == 0
+    assert recorded.distance(p, 0.4999, 2) == pytest.approx(1e-4)
+    assert recorded.distance(p, 0.81, 2) == pytest.approx(0.01)
+
+
+@pytest.mark.recorded
+def test_each_recorded_token_lies_inside_its_own_part():
+    trace = load_trace(RUN)
+    first = trace.chains[0][0].proposal.response
+    for response, at in ((first, (0, 0, "suffix")), (trace.pool[3].response, (3, 0, "sample"))):
+        for p, u, token in recorded._draws(trace, response.tokens, at, 0):
+            assert recorded.distance(p, u, token) <= recorded.BORDER
+            assert sum(p) == pytest.approx(1)
+
+
+@pytest.mark.slow
+@pytest.mark.recorded
+@pytest.mark.parametrize("path", SETS, ids=lambda path: path.stem)
+def test_shipped_results_begin_with_what_is_drawn_again(path: Path, tmp_path: Path):
+    shipped = unpack(path)
+    drawn = asyncio.run(draw_again(shipped, PROBLEMS, BUDGET, tmp_path))
+    traces = dict(traces_of(tmp_path, PROBLEMS))
+    assert len(drawn.records) == PROBLEMS
+    for place, again in enumerate(drawn.records):
+        check_same_draws(shipped.records[place], again, traces[place])
+
+
+@pytest.mark.slow
+@pytest.mark.recorded
+def test_results_that_differ_in_one_draw_are_others(tmp_path: Path):
+    shipped = unpack(ASSETS / "results" / "shifted.zip")
+    asyncio.run(draw_again(shipped, 1, 4, tmp_path))
+    (drawn,), (trace,) = results_in(tmp_path).records, dict(traces_of(tmp_path, 1)).values()
+    check_same_draws(shipped.records[0], drawn, trace)
+    for name, by in (("pool_reward", 2e-3), ("chain_cost", 1), ("chain_reward", -2e-3)):
+        values = np.array(getattr(drawn, name))
+        values[2] += by
+        with pytest.raises(AssertionError, match="border"):
+            check_same_draws(shipped.records[0], replace(drawn, **{name: values}), trace)
