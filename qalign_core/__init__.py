@@ -4,7 +4,7 @@ Importing it loads neither torch nor gradio; a torch model is imported when one 
 """
 
 from qalign_core.chain.chain import run_chain, run_chains
-from qalign_core.chain.kernel import draw_index, log_acceptance
+from qalign_core.chain.kernel import log_acceptance
 from qalign_core.chain.merging import collect, iterate
 from qalign_core.chain.sampling import sample_iid
 from qalign_core.decide.rules import (
@@ -20,6 +20,7 @@ from qalign_core.record.player import framed
 from qalign_core.record.trace import load_trace, save_trace
 from qalign_core.registry import load_language_model, load_reward_model
 from qalign_core.run import Sampling
+from qalign_core.target import Target
 from qalign_core.types import (
     Cost,
     Decision,
@@ -44,11 +45,11 @@ __all__ = [
     "Sampling",
     "ScoredResponse",
     "Step",
+    "Target",
     "Trace",
     "TraceHeader",
     "best_of_n",
     "collect",
-    "draw_index",
     "iterate",
     "load_language_model",
     "load_reward_model",

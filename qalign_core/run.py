@@ -10,13 +10,14 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
-from numbers import Integral, Real
+from numbers import Integral
 from types import MappingProxyType
 from typing import Any, Self, get_type_hints
 from urllib.parse import urlencode
 
 from qalign_core.errors import InvalidPrompt, InvalidSetting
-from qalign_core.reading import HUGE, is_text, is_whole, shown
+from qalign_core.reading import is_text, is_whole, shown
+from qalign_core.target import Target, renamed
 
 EXTRACTORS = ("number", "choice", "option", "boxed", "text", "amounts")
 """Names of the ways to read a final answer; what they do is in `decide.answers.extraction`."""
@@ -35,27 +36,6 @@ MAX_STEPS = 10**7
 """Proposals of a chain; a server may allow fewer."""
 MAX_TEXT = 1_000_000
 """Characters of any setting that is a text; a server may allow fewer."""
-
-
-def check_beta(beta: float) -> float:
-    """Return beta as a float; raise `InvalidSetting` unless it is a finite number above 0."""
-    number = isinstance(beta, Real) and not isinstance(beta, bool)
-    if not (number and 0 < beta <= HUGE):  # an integer may be too large for `math.isfinite`
-        raise InvalidSetting(
-            f"beta must be a finite number > 0, got {shown(beta)}; "
-            "'tune' finds one for about 50% acceptance"
-        )
-    return float(beta)
-
-
-def check_alpha(alpha: float) -> float:
-    """Return alpha as a float; raise `InvalidSetting` unless it is a finite number >= 1."""
-    number = isinstance(alpha, Real) and not isinstance(alpha, bool)
-    if not (number and 1 <= alpha <= HUGE):
-        raise InvalidSetting(
-            f"alpha must be a finite number >= 1, got {shown(alpha)}; 1 leaves the model as it is"
-        )
-    return float(alpha)
 
 
 def check_count(name: str, value: int, minimum: int) -> int:
@@ -177,9 +157,9 @@ class Run:
     beta: float = setting(
         1.0, "β (beta)", "the larger, the more the reward is distrusted", least=1e-3, most=1e3
     )
-    alpha: float = setting(
+    sharpness: float = setting(
         1.0,
-        "Sharpness (alpha)",
+        "Sharpness (κ)",
         "power of the model's own probability in the target; 1 is the paper's, more is sharper",
         least=1.0,
         most=100.0,
@@ -230,6 +210,11 @@ class Run:
     )
 
     @property
+    def target(self) -> Target:
+        """What the chains sample."""
+        return Target(self.beta, self.sharpness)
+
+    @property
     def sampling(self) -> Sampling:
         """How the base model is sampled."""
         return Sampling(**{name: getattr(self, name) for name in Sampling.__slots__})
@@ -259,6 +244,7 @@ class Run:
             InvalidSetting: a value is not of its setting's kind; one sentence.
         """
         values: dict[str, Any] = {}
+        given = renamed(given)
         for name, kind in cls.kinds().items():
             if name in given:
                 read = _READ[kind](name, given[name])

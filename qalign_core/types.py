@@ -110,6 +110,11 @@ class ScoredResponse:
     reward: float
     cost: Cost = field(default=Cost(), compare=False, repr=False)
 
+    @property
+    def log_prob(self) -> float | None:
+        """Natural log of p(y|x) of the response as sampled; None if the model does not say."""
+        return self.response.log_prob
+
 
 @dataclass(frozen=True, slots=True)
 class Step:
@@ -225,7 +230,6 @@ class Trace:
         header: what was run.
         steps: the steps of all chains, in the order in which they came.
         pool: independent samples of the model alone, in order of their number.
-        base_rewards: rewards of independent samples whose texts were not kept.
         end: (reason, message) once the run has ended; the reason is "finished", "stopped" or
             "failed".
     """
@@ -233,7 +237,6 @@ class Trace:
     header: TraceHeader
     steps: tuple[Step, ...] = ()
     pool: tuple[ScoredResponse, ...] = ()
-    base_rewards: tuple[float, ...] = ()
     end: tuple[str, str] | None = None
 
     # how a notebook shows it; `qalign_core` says how, since what draws pages is a floor above
@@ -266,8 +269,8 @@ class Trace:
 
     @property
     def rewards(self) -> tuple[float, ...]:
-        """Rewards of the independent samples, whether or not their texts were kept."""
-        return tuple(sample.reward for sample in self.pool) or self.base_rewards
+        """Rewards of the independent samples."""
+        return tuple(sample.reward for sample in self.pool)
 
 
 @dataclass(frozen=True, slots=True)

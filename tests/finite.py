@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import hashlib
 
+from qalign_core.chain.kernel import log_acceptance
+from qalign_core.chain.moves.suffix import length_ratio
 from qalign_core.models.enumerable import EnumerableLM
-from qalign_core.types import Response
+from qalign_core.target import Target
+from qalign_core.types import Response, ScoredResponse
 
 
 def letters(max_new_tokens: int = 4) -> EnumerableLM:
@@ -37,6 +40,12 @@ def correlated_reward(response: Response) -> float:
     roughness = hashlib.blake2b(repr(response.tokens).encode(), digest_size=2).digest()
     rough = int.from_bytes(roughness, "big") / 65536
     return 0.8 * response.text.count("a") - 0.5 * response.text.count("c") + 1.5 * rough
+
+
+def suffix_log_alpha(target: Target, new: ScoredResponse, old: ScoredResponse) -> float:
+    """The acceptance of the paper's move, from the kernel."""
+    ratio = length_ratio(new=len(new.response), old=len(old.response))
+    return float(log_acceptance(target, new=new, old=old, log_correction=ratio))
 
 
 class TableReward:

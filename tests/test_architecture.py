@@ -16,6 +16,7 @@ ROOT = Path(__file__).resolve().parent.parent
 FLOORS = {
     "qalign_core": (
         {"errors", "assets", "reading"},
+        {"target"},
         {"run"},
         {"types"},
         {"protocols"},
@@ -165,10 +166,9 @@ def test_the_core_imports_without_the_study_gradio_plotly_and_torch() -> None:
     code = (
         "import sys; sys.modules.update("
         "dict.fromkeys(['qalign_study', 'gradio', 'plotly', 'torch', 'pandas', 'rouge_score']))\n"
-        "import qalign_core; print(qalign_core.log_acceptance(reward_new=0.0, reward_old=1.0,"
-        " len_new=1, len_old=1, beta=1.0))"
+        "import qalign_core; print(qalign_core.Target(1.0, 1.0))"
     )
     result = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
     )
-    assert result.stdout.strip() == "-1.0"
+    assert result.stdout.strip() == "Target(beta=1.0, sharpness=1.0)"

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from qalign_core.chain.chain import run_chain
 from qalign_core.errors import InvalidReward, InvalidSetting
+from qalign_core.target import Target
 from qalign_study.exact.law import exact_chain
 from qalign_study.measure.mixture import Mixture, best_of_n_as_alignment, fit_mixture, tilt
 from qalign_study.measure.tuning import Proposals, beta_for, kl_from_base, propose, tune_beta
@@ -102,27 +103,27 @@ def test_too_small_an_n_is_refused_instead_of_a_nonsense_beta(n, weight):
 
 @given(st.lists(st.floats(-1e4, 1e4), min_size=1, max_size=50), st.floats(0.01, 100))
 def test_kl_lies_between_zero_and_log_n(rewards, beta):
-    assert 0 <= kl_from_base(rewards, beta) <= math.log(len(rewards)) + 1e-9
+    assert 0 <= kl_from_base(rewards, Target(beta)) <= math.log(len(rewards)) + 1e-9
 
 
 def test_kl_is_that_of_the_target():
     # normal rewards: tilting by 1/beta costs sigma^2 / (2 beta^2)
     rewards = np.random.default_rng(2).normal(0, 1.5, 200_000)
-    assert kl_from_base(rewards, 2.0) == pytest.approx(1.5**2 / 8, rel=0.05)
+    assert kl_from_base(rewards, Target(2.0)) == pytest.approx(1.5**2 / 8, rel=0.05)
     lm = letters()
-    chain = exact_chain(lm, correlated_reward, 0.8)
+    chain = exact_chain(lm, correlated_reward, Target(0.8))
     exact = np.sum(chain.target * np.log(chain.target / chain.base))
     drawn = np.random.default_rng(3).choice(chain.rewards, 100_000, p=chain.base)
-    assert kl_from_base(drawn, 0.8) == pytest.approx(exact, rel=0.05)
+    assert kl_from_base(drawn, Target(0.8)) == pytest.approx(exact, rel=0.05)
     with pytest.raises(InvalidSetting, match="draw some"):
-        kl_from_base([], 1.0)
+        kl_from_base([], Target(1.0))
 
 
 # --- tuning ----------------------------------------------------------------------------------
 
 
 def exact_changed_acceptance(beta):
-    chain = exact_chain(letters(), correlated_reward, beta)
+    chain = exact_chain(letters(), correlated_reward, Target(beta))
     accepted = chain.target @ (chain.acceptance - chain.unchanged)
     return float(accepted / (chain.target @ (1 - chain.unchanged)))
 
@@ -139,7 +140,12 @@ def exact_beta(target=0.5):
 @pytest.mark.parametrize("start", [0.05, 0.5, 20.0])
 async def test_the_tuned_beta_gives_the_target_acceptance_in_the_long_run(start):
     found = await tune_beta(
-        letters(), TableReward(), ["a", "b", "c", "d", "e", "f"], start=start, steps=160, seed=1
+        letters(),
+        TableReward(),
+        ["a", "b", "c", "d", "e", "f"],
+        start=Target(start),
+        steps=160,
+        seed=1,
     )
     # about 500 changed proposals in 6 chains: the standard error of the rate is about 0.03
     assert exact_changed_acceptance(found.beta) == pytest.approx(0.5, abs=0.1)
@@ -155,7 +161,7 @@ async def test_the_band_holds_the_right_beta():
     right, hits = exact_beta(), 0
     for seed in range(10):
         proposals, _ = await propose(
-            letters(), TableReward(), "abcdefgh", beta=0.6, steps=64, seed=seed
+            letters(), TableReward(), "abcdefgh", target=Target(0.6), steps=64, seed=seed
         )
         found = beta_for(proposals, 0.5, n_bootstrap=400)
         hits += found.low <= right <= found.high
@@ -164,7 +170,9 @@ async def test_the_band_holds_the_right_beta():
 
 
 async def test_proposals_at_one_beta_tell_the_acceptance_at_others():
-    proposals, _ = await propose(letters(), TableReward(), "abcdefgh", beta=0.8, steps=200, seed=3)
+    proposals, _ = await propose(
+        letters(), TableReward(), "abcdefgh", target=Target(0.8), steps=200, seed=3
+    )
     for beta in (0.55, 0.8, 1.2):
         found = proposals.acceptance(beta)
         # 1,200 proposals, fewer effective ones at other betas: four standard errors
@@ -175,7 +183,9 @@ async def test_proposals_at_one_beta_tell_the_acceptance_at_others():
 async def test_at_their_own_beta_the_acceptance_is_the_mean_of_the_kernels():
     chain = run_chain(letters(), TableReward(), "x", beta=0.5, steps=100, seed=3, chain=0)
     steps = [s async for s in chain]
-    proposals, _ = await propose(letters(), TableReward(), ["x"], beta=0.5, steps=100, seed=3)
+    proposals, _ = await propose(
+        letters(), TableReward(), ["x"], target=Target(0.5), steps=100, seed=3
+    )
     kept = [s for s in steps if s.t > 25]
     alpha = [math.exp(s.log_alpha) for s in kept]
     assert proposals.acceptance(0.5, changed_only=False) == pytest.approx(np.mean(alpha))
@@ -186,7 +196,9 @@ async def test_at_their_own_beta_the_acceptance_is_the_mean_of_the_kernels():
 async def test_one_prompt_can_be_tuned_and_the_same_seed_gives_the_same_beta():
     first = await tune_beta(letters(), TableReward(), "x", steps=100, seed=4)
     assert first == await tune_beta(letters(), TableReward(), ["x"], steps=100, seed=4)
-    proposals, _ = await propose(letters(), TableReward(), ["x"], beta=1.0, steps=100, seed=4)
+    proposals, _ = await propose(
+        letters(), TableReward(), ["x"], target=Target(1.0), steps=100, seed=4
+    )
     assert len(proposals.changed) == 75
 
 
@@ -199,7 +211,7 @@ def proposals_of(old, new, changed=True):
         len_new=np.ones(n, dtype=int),
         changed=np.full(n, changed),
         prompt=np.zeros(n, dtype=int),
-        beta=1.0,
+        target=Target(1.0),
     )
 
 
@@ -224,9 +236,8 @@ def test_the_beta_of_two_proposals_by_hand():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"target": 0.0}, "between 0 and 1"),
-        ({"target": 1.0}, "between 0 and 1"),
-        ({"start": 0.0}, "beta"),
+        ({"acceptance": 0.0}, "between 0 and 1"),
+        ({"acceptance": 1.0}, "between 0 and 1"),
         ({"steps": 7}, "steps"),
         ({"rounds": 0}, "rounds"),
         ({"prompts": []}, "at least one prompt"),

@@ -9,7 +9,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from finite import TableReward, correlated_reward, letters
+from finite import TableReward, correlated_reward, letters, suffix_log_alpha
 from scipy.stats import chisquare
 
 from qalign_core import (
@@ -17,15 +17,17 @@ from qalign_core import (
     Response,
     Step,
     collect,
-    draw_index,
     iterate,
     log_acceptance,
     run_chain,
     run_chains,
     sample_iid,
 )
-from qalign_core.chain.kernel import accepts, log_acceptances
+from qalign_core.chain.kernel import accepts
+from qalign_core.chain.moves.choices import draw_index
+from qalign_core.chain.moves.suffix import length_ratio
 from qalign_core.errors import InvalidPrompt, InvalidReward, InvalidSetting, ModelContractError
+from qalign_core.target import Scores, Target
 from qalign_study.exact.law import exact_chain, total_variation
 
 LM, RM = letters(), TableReward()
@@ -53,7 +55,7 @@ async def test_the_whole_chain_samples_the_exact_target() -> None:
     After 3 steps the states follow d_0 T^3, after 80 the target, from which the law then differs
     by less than 1e-5 in total variation; the controls (the base LM, the law after 3 steps) fail.
     """
-    chain = exact_chain(LM, correlated_reward, 1.0)
+    chain = exact_chain(LM, correlated_reward, Target(1.0))
     assert total_variation(chain.after(80), chain.target) < 1e-5
     runs = [
         await steps_of(run_chain(LM, RM, "x", beta=1.0, steps=80, seed=11, chain=k))
@@ -68,7 +70,7 @@ async def test_the_whole_chain_samples_the_exact_target() -> None:
 
 async def test_the_first_state_and_independent_samples_are_the_base_lm() -> None:
     """3,000 draws each; false-alarm rate 1e-4 each."""
-    chain = exact_chain(LM, correlated_reward, 1.0)
+    chain = exact_chain(LM, correlated_reward, Target(1.0))
     first = [
         (await steps_of(run_chain(LM, RM, "x", beta=1.0, steps=0, seed=5, chain=k)))[0].state
         for k in range(3000)
@@ -90,13 +92,7 @@ async def test_every_step_follows_the_rule_and_the_states_repeat_on_rejection() 
         kept = step.current.response.tokens[: step.index]
         assert step.proposal.response.tokens[: step.index] == kept
         assert 0 <= step.index < len(step.current.response)
-        assert step.log_alpha == log_acceptance(
-            reward_new=step.proposal.reward,
-            reward_old=step.current.reward,
-            len_new=len(step.proposal.response),
-            len_old=len(step.current.response),
-            beta=0.5,
-        )
+        assert step.log_alpha == suffix_log_alpha(Target(0.5), step.proposal, step.current)
         assert step.accepted == (step.log_u < step.log_alpha)
         assert step.state == (step.proposal if step.accepted else step.current)
         assert step.cost.generated == len(step.proposal.response) - step.index
@@ -129,15 +125,13 @@ def test_the_index_stays_below_the_length_and_alpha_below_one() -> None:
     largest = 1.0 - 2.0**-53
     assert all(draw_index(n, largest) == n - 1 for n in range(1, 3000))
     assert draw_index(5, 0.0) == 0
-    near = {"len_new": 3, "len_old": 4, "beta": 1.0}
-    assert log_acceptance(reward_new=1.0, reward_old=0.0, **near) == 0.0
-    assert log_acceptance(reward_new=0.0, reward_old=1.0, **near) == pytest.approx(
-        -1.0 + math.log(4 / 3)
-    )
-    assert (
-        log_acceptance(reward_new=-1e4, reward_old=1e4, len_new=1, len_old=1, beta=1e-305)
-        == -math.inf
-    )
+    near = {"log_correction": length_ratio(new=3, old=4)}
+    better, worse = Scores(1.0), Scores(0.0)
+    assert log_acceptance(Target(1.0), new=better, old=worse, **near) == 0.0
+    found = log_acceptance(Target(1.0), new=worse, old=better, **near)
+    assert found == pytest.approx(-1.0 + math.log(4 / 3))
+    far = log_acceptance(Target(1e-305), new=Scores(-1e4), old=Scores(1e4), log_correction=())
+    assert far == -math.inf
     assert accepts(0.0, math.log(largest))
     assert not accepts(-math.inf, -math.inf)
 
@@ -146,18 +140,17 @@ def test_the_acceptance_of_many_proposals_is_that_of_each() -> None:
     rng = np.random.default_rng(0)
     old, new = rng.normal(size=(2, 300)) * 5
     len_old, len_new = rng.integers(1, 200, size=(2, 300))
-    found = log_acceptances(
-        reward_new=new, reward_old=old, len_new=len_new, len_old=len_old, beta=0.7
-    )
+    ratio = length_ratio(new=len_new, old=len_old)
+    found = log_acceptance(Target(0.7), new=Scores(new), old=Scores(old), log_correction=ratio)
     pairs = zip(new, old, len_new, len_old, strict=True)
     assert found.tolist() == [
         min(0.0, (r_new - r_old) / 0.7 + math.log(n_old) - math.log(n_new))
         for r_new, r_old, n_new, n_old in pairs
     ]
     with pytest.raises(InvalidSetting, match="rewards must be finite"):
-        log_acceptances(reward_new=[1.0, math.nan], reward_old=0.0, len_new=1, len_old=1, beta=1)
+        Target(1).log_ratio(Scores([1.0, math.nan]), Scores(0.0))
     with pytest.raises(InvalidSetting, match="at least 1 token"):
-        log_acceptances(reward_new=1.0, reward_old=0.0, len_new=[1, 0], len_old=1, beta=1)
+        length_ratio(new=[1, 0], old=1)
 
 
 @pytest.mark.parametrize("beta", [0, -0.5, math.nan, math.inf, "1", None, True])

@@ -18,6 +18,7 @@ from qalign_core.record.frames import to_frame
 from qalign_core.record.runner import TOLERANCE, record
 from qalign_core.record.trace import parse_trace, trace_lines
 from qalign_core.run import Run
+from qalign_core.target import Target
 from qalign_core.types import Cost, Response, ScoredResponse, Trace, TraceHeader
 from qalign_study.measure.comparisons import (
     METHODS,
@@ -125,7 +126,7 @@ def test_the_pool_is_shared_and_the_weights_have_the_chains_beta() -> None:
     assert extract is not None
     pool = list(comparison.pool[: cut.n])
     assert found["mv"].decision == majority_vote(pool, extract)
-    assert found["wmv"].decision == weighted_majority_vote(pool, extract, beta=1.0)
+    assert found["wmv"].decision == weighted_majority_vote(pool, extract, target=Target(1.0))
     best = found["bon"].decision.chosen
     assert best is not None
     assert best.reward == max(s.reward for s in pool)

@@ -6,12 +6,11 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from finite import TableReward, letters
+from finite import TableReward, letters, suffix_log_alpha
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from qalign_core.chain.chain import run_chain
-from qalign_core.chain.kernel import log_acceptance
 from qalign_core.decide.rouge import rouge1
 from qalign_core.decide.rules import (
     best_of_n,
@@ -24,6 +23,7 @@ from qalign_core.decide.rules import (
     weighted_majority_vote,
 )
 from qalign_core.errors import InvalidReward, InvalidSetting
+from qalign_core.target import Target
 from qalign_core.types import Response, ScoredResponse, Step
 from qalign_study.exact.law import exact_chain
 
@@ -168,26 +168,28 @@ def test_a_tie_is_a_tie_although_floats_would_round_it():
     st.sampled_from([0.25, 0.5, 1.0, 2.0]),
 )
 def test_importance_weights_do_not_change_when_rewards_shift(rewards, shift, beta):
-    shifted = importance_weights([r + shift for r in rewards], beta)
-    assert shifted == importance_weights(rewards, beta)
+    shifted = importance_weights([r + shift for r in rewards], Target(beta))
+    assert shifted == importance_weights(rewards, Target(beta))
     assert math.isclose(math.fsum(shifted), 1)
 
 
 @pytest.mark.parametrize("scale", [1e4, -1e4, 1e300])
 def test_importance_weights_survive_extreme_rewards(scale):
-    assert importance_weights([scale, scale, -scale, scale], 0.5) in (
+    assert importance_weights([scale, scale, -scale, scale], Target(0.5)) in (
         (1 / 3, 1 / 3, 0.0, 1 / 3),
         (0.0, 0.0, 1.0, 0.0),
     )
     samples = [sample("a1", scale), sample("b1", -scale), sample("a2", scale)]
-    assert weighted_majority_vote(samples, extract, beta=0.5).answer == ("a" if scale > 0 else "b")
+    assert weighted_majority_vote(samples, extract, target=Target(0.5)).answer == (
+        "a" if scale > 0 else "b"
+    )
 
 
 def test_weighted_majority_vote_uses_the_beta_of_the_chain():
     samples = [sample("a1", 0.0), sample("a2", 0.0), sample("b1", 1.0)]
     # exp(1 / beta) against 2: b wins iff beta < 1 / log 2 = 1.44
-    assert weighted_majority_vote(samples, extract, beta=1.4).answer == "b"
-    assert weighted_majority_vote(samples, extract, beta=1.5).answer == "a"
+    assert weighted_majority_vote(samples, extract, target=Target(1.4)).answer == "b"
+    assert weighted_majority_vote(samples, extract, target=Target(1.5)).answer == "a"
 
 
 def test_effective_sample_size_runs_from_one_to_n():
@@ -202,7 +204,7 @@ def test_effective_sample_size_runs_from_one_to_n():
     [
         best_of_n,
         lambda s: majority_vote(s, extract),
-        lambda s: weighted_majority_vote(s, extract, beta=1.0),
+        lambda s: weighted_majority_vote(s, extract, target=Target(1.0)),
         lambda s: minimum_bayes_risk(s, rouge1),
     ],
 )
@@ -222,7 +224,7 @@ def test_weights_that_do_not_fit_are_refused(weights):
 @pytest.mark.parametrize("beta", [0.0, -0.5, math.nan, math.inf])
 def test_a_beta_that_is_not_positive_is_refused(beta):
     with pytest.raises(InvalidSetting, match="beta must be a finite"):
-        importance_weights([1.0], beta)
+        importance_weights([1.0], Target(beta))
 
 
 def test_the_extractor_and_the_utility_are_called_once_per_distinct_text():
@@ -248,7 +250,7 @@ def test_deciding_over_1024_samples_takes_milliseconds():
     samples = [sample(f"{chr(97 + k % 7)}{k}", math.sin(k)) for k in range(1024)]
     start = time.process_time()
     majority_vote(samples, extract)
-    weighted_majority_vote(samples, extract, beta=0.5)
+    weighted_majority_vote(samples, extract, target=Target(0.5))
     best_of_n(samples)
     assert time.process_time() - start < 0.1
 
@@ -301,13 +303,7 @@ def all_paths(lm, beta, n_steps):
             old = steps[-1].state
             for new in states:
                 q = proposal_probability(lm, old.response, new.response)
-                log_alpha = log_acceptance(
-                    reward_new=new.reward,
-                    reward_old=old.reward,
-                    len_new=len(new.response),
-                    len_old=len(old.response),
-                    beta=beta,
-                )
+                log_alpha = suffix_log_alpha(Target(beta), new, old)
                 alpha = math.exp(log_alpha)
                 for accepted, chance in ((True, alpha), (False, 1 - alpha)):
                     if q * chance > 0:
@@ -359,19 +355,13 @@ def test_waste_recycling_has_exactly_the_expectation_of_the_average_over_states(
 
 def test_waste_recycling_is_unbiased_for_the_target_once_the_chain_is_there():
     lm = letters(max_new_tokens=3)
-    chain = exact_chain(lm, reward_of, 0.7)
+    chain = exact_chain(lm, reward_of, Target(0.7))
     states = [ScoredResponse(y, reward_of(y)) for y in chain.states]
     estimate = 0.0
     for old, pi in zip(states, chain.target, strict=True):
         for new in states:
             q = proposal_probability(lm, old.response, new.response)
-            log_alpha = log_acceptance(
-                reward_new=new.reward,
-                reward_old=old.reward,
-                len_new=len(new.response),
-                len_old=len(old.response),
-                beta=0.7,
-            )
+            log_alpha = suffix_log_alpha(Target(0.7), new, old)
             move = Step(0, 1, 0, old, new, log_alpha, -1.0, False, new.cost)
             estimate += pi * q * average(*waste_recycling([move]), lambda s: s.reward)
     assert estimate == pytest.approx(chain.target @ chain.rewards, abs=1e-12)

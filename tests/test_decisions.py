@@ -15,6 +15,7 @@ from scipy import stats
 from benchmarks import worth
 from qalign_core.errors import InvalidSetting
 from qalign_core.models.enumerable import EnumerableLM
+from qalign_core.target import Target
 from qalign_study.exact import decisions
 from qalign_study.exact.decisions import (
     Problems,
@@ -77,7 +78,7 @@ def test_the_simulated_chain_has_the_exact_chains_law_at_every_step(
     walked = walk(problems, situation.beta, 12, seed=5)
     lm, reward = written_out(problems)
     # the control: another beta is another law
-    exact = exact_chain(lm, reward, situation.beta * (1.5 if wrong else 1.0))
+    exact = exact_chain(lm, reward, Target(situation.beta * (1.5 if wrong else 1.0)))
     p_values = []
     for t in (0, 1, 4, 12):
         expected = exact.after(t) * n

@@ -15,10 +15,12 @@ from components.session.hand import MAX_WORDS
 from components.session.runs import Runs
 from components.watch.inside import MAX_TEXTS, questions
 from qalign_core.chain.kernel import log_acceptance
+from qalign_core.chain.moves.suffix import length_ratio
 from qalign_core.errors import InvalidPrompt
 from qalign_core.record.trace import parse_trace
 from qalign_core.registry import load_language_model, load_reward_model
 from qalign_core.run import Limits, Sampling
+from qalign_core.target import Scores
 from qalign_core.types import Response
 
 RECORDED = (ROOT / "assets/runs/watch.jsonl").read_text(encoding="utf-8")
@@ -105,15 +107,15 @@ async def test_a_rewrite_is_judged_as_the_rule_would_and_by_both_models(ends):
     assert "".join(new["pieces"]).startswith("".join(old["pieces"][:8]) + " 30 + 7 = 37.")
     assert (len(new["tokens"]) == 8 + found["typed"]) == ends
     assert found["gain"] == pytest.approx(new["log_target"] - old["log_target"])
+    ratio = length_ratio(new=len(new["tokens"]), old=len(old["tokens"]))
     assert found["log_alpha"] == log_acceptance(
-        reward_new=rewards[1], reward_old=rewards[0], len_new=len(new["tokens"]),
-        len_old=len(old["tokens"]), beta=header.beta,
-    )  # fmt: skip
+        header.target, new=Scores(rewards[1]), old=Scores(rewards[0]), log_correction=ratio
+    )
 
 
 async def test_in_a_sharper_target_the_rule_asks_for_the_probability_too():
     _, rewrite = questions(Runs())
-    sharper = json.dumps(json.loads(HEADER) | {"alpha": 3.0})
+    sharper = json.dumps(json.loads(HEADER) | {"sharpness": 3.0})
     asked = {"who": "me", "tokens": IDS[0], "cut": 5, "words": " 7 boxes.", "ends": False,
              "seed": 3}  # fmt: skip
     plain, sharp = [await rewrite(asked | {"header": head}) for head in (HEADER, sharper)]

@@ -8,8 +8,9 @@ from finite import coin, correlated_reward, letters, uneven
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qalign_core.chain.kernel import log_acceptances
+from qalign_core.chain.kernel import log_acceptance
 from qalign_core.models.enumerable import EnumerableLM
+from qalign_core.target import Target
 from qalign_study.exact.law import (
     EXACT,
     ExactChain,
@@ -25,8 +26,9 @@ MODELS = {"letters": letters(), "coin": coin(), "uneven": uneven(), "one token":
 BETAS = (0.2, 1.0, 5.0)
 
 
-def inverted_ratio(*, len_new, len_old, **rewards):
-    return log_acceptances(len_new=len_old, len_old=len_new, **rewards)
+def inverted_ratio(target, *, new, old, log_correction):
+    upside_down = tuple(-term for term in log_correction)
+    return log_acceptance(target, new=new, old=old, log_correction=upside_down)
 
 
 WRONG = (
@@ -45,7 +47,7 @@ def stationarity_residual(chain: ExactChain) -> float:
 @pytest.mark.parametrize("beta", BETAS)
 @pytest.mark.parametrize("name", MODELS)
 def test_detailed_balance_and_stationarity_hold_exactly(name: str, beta: float) -> None:
-    chain = exact_chain(MODELS[name], correlated_reward, beta)
+    chain = exact_chain(MODELS[name], correlated_reward, Target(beta))
     assert np.allclose(chain.matrix.sum(axis=1), 1.0, atol=1e-12)
     assert chain.matrix.min() >= 0.0
     assert chain.balance_residual() <= 1e-12
@@ -62,13 +64,13 @@ def test_the_targets_have_several_lengths_truncation_and_an_immediate_eos() -> N
 
 @pytest.mark.parametrize("rule", WRONG, ids=lambda rule: rule.name)
 def test_every_wrong_rule_misses_the_target(rule) -> None:
-    chain = exact_chain(letters(), correlated_reward, 1.0, rule)
+    chain = exact_chain(letters(), correlated_reward, Target(1.0), rule)
     assert stationarity_residual(chain) > 1e-3
     assert total_variation(chain.limit(), chain.target) > 1e-2
 
 
 def test_the_right_rule_reaches_the_target() -> None:
-    chain = exact_chain(letters(), correlated_reward, 1.0, EXACT)
+    chain = exact_chain(letters(), correlated_reward, Target(1.0), EXACT)
     assert total_variation(chain.limit(), chain.target) < 1e-12
     assert total_variation(chain.after(1), chain.target) > 1e-2
     assert np.allclose(chain.after(100), chain.after(60) @ np.linalg.matrix_power(chain.matrix, 40))
@@ -80,8 +82,8 @@ def test_the_published_chain_grows_past_the_limit_and_the_right_one_does_not() -
     def mean_length(chain, distribution) -> float:
         return float(distribution @ [len(y) for y in chain.states])
 
-    right = exact_chain(coin(), lambda y: 0.0, 1.0)
-    published = exact_chain(coin(), lambda y: 0.0, 1.0, limit_not_shared(60))
+    right = exact_chain(coin(), lambda y: 0.0, Target(1.0))
+    published = exact_chain(coin(), lambda y: 0.0, Target(1.0), limit_not_shared(60))
     assert mean_length(right, right.base) == pytest.approx(2.734, abs=1e-3)
     assert mean_length(right, right.limit()) == pytest.approx(2.734, abs=1e-3)
     assert max(len(y) for y in right.states) == 4
@@ -103,7 +105,7 @@ def test_detailed_balance_holds_for_any_model_and_reward(weights, rewards, beta)
     rows = [[w / sum(row) for w in row] for row in weights]
     lm = EnumerableLM.markov(rows[0], rows[1:], pieces=("a", "b", "."), max_new_tokens=3)
     table = {y.tokens: r for y, r in zip(lm.support, rewards, strict=True)}
-    chain = exact_chain(lm, lambda y: table[y.tokens], beta)
+    chain = exact_chain(lm, lambda y: table[y.tokens], Target(beta))
     assert chain.balance_residual() <= 1e-12
     assert stationarity_residual(chain) <= 1e-12
 
@@ -112,10 +114,12 @@ def test_a_large_beta_recovers_the_base_lm_and_a_small_one_the_best_response() -
     lm = letters()
     rewards = np.array([correlated_reward(y) for y in lm.support])
     assert (
-        total_variation(target_distribution(lm.probabilities, rewards, 1e6), lm.probabilities)
+        total_variation(
+            target_distribution(lm.probabilities, rewards, Target(1e6)), lm.probabilities
+        )
         < 1e-5
     )
-    assert target_distribution(lm.probabilities, rewards, 1e-3)[rewards.argmax()] > 1 - 1e-6
+    assert target_distribution(lm.probabilities, rewards, Target(1e-3))[rewards.argmax()] > 1 - 1e-6
 
 
 def test_every_index_has_the_same_probability() -> None:

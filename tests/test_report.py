@@ -140,7 +140,7 @@ def test_the_page_of_results_says_the_reports_numbers(
         (ASSETS.parent / "docs/results.md").read_text("utf-8").replace("**", "").split()
     )
     found = {(r["set"], r["b"], r["n"]): r for r in shipped["paired"] if r["a"] == "qalign"}
-    groups = [g for g in made.groups if g.sets[0].results.header.alpha == 1]
+    groups = [g for g in made.groups if g.sets[0].results.header.sharpness == 1]
     (average,) = (group.average for group in groups if group.average)
     found |= {(AVERAGE, d.b, d.n): _as_row(d) for d in differences(average)}
     for place in (("in_distribution", "wmv", 256), ("shifted", "wmv", 256), ("long", "wmv", 256),

@@ -23,6 +23,7 @@ from qalign_core.decide.rules import (
 )
 from qalign_core.errors import InvalidSetting, InvalidTrace
 from qalign_core.run import Run
+from qalign_core.target import Target
 from qalign_core.types import Response, Trace, TraceHeader
 from qalign_study.commands import main, shared
 from qalign_study.measure.curves import curves
@@ -109,7 +110,9 @@ async def test_a_record_is_what_the_core_draws_and_decides(results):
         }
         assert full["bon"] == right(best_of_n(pool, problem.extract))
         assert full["mv"] == right(majority_vote(pool, problem.extract))
-        assert full["wmv"] == right(weighted_majority_vote(pool, problem.extract, beta=0.8))
+        assert full["wmv"] == right(
+            weighted_majority_vote(pool, problem.extract, target=Target(0.8))
+        )
         assert full["qalign"] == right(majority_vote(chain_states(steps), problem.extract))
 
 
@@ -204,7 +207,7 @@ async def test_open_ended_problems_are_decided_by_minimum_bayes_risk_and_checked
         n = len(record.chain_reward)
         chain = run_chain(lm, rm, problem.prompt, beta=0.8, steps=n - 1, seed=5 + place)
         states = [step.state async for step in chain]
-        weights = importance_weights([s.reward for s in pool], 0.8)
+        weights = importance_weights([s.reward for s in pool], Target(0.8))
         decided = {
             "qalign": minimum_bayes_risk(states, rouge1),
             "bon": best_of_n(pool),

@@ -41,6 +41,7 @@ from qalign_core.chain.chain import run_chain
 from qalign_core.decide.answers.extraction import get_extractor
 from qalign_core.decide.rules import importance_weights, majority_vote
 from qalign_core.errors import QAlignError
+from qalign_core.target import Target
 from qalign_core.types import Response, ScoredResponse, Step, Weighed
 from qalign_study.measure.diagnostics import agreement
 
@@ -452,7 +453,7 @@ async def test_what_the_class_says_are_the_cores_own_numbers(hall):
     states = [state for member in members for state in member.states]
     base = [*room.pool, *(member.states[0] for member in members)]
     read = get_extractor("number")
-    weights = importance_weights([s.reward for s in base], room.run.beta)
+    weights = importance_weights([s.reward for s in base], Target(room.run.beta))
     assert told["votes"]["class"] == list(majority_vote(states, read).shares[:4])
     assert told["votes"]["single"] == list(majority_vote(members[0].states, read).shares[:4])
     later = [reward for member in members for reward in member.rewards[20:]]

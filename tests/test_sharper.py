@@ -1,4 +1,4 @@
-"""Sharper targets, p^alpha exp(r/beta): by enumeration, by chi-square, in traces and in weights."""
+"""Sharper targets, p^κ exp(r/β): by enumeration, by chi-square, in traces and in weights."""
 
 from __future__ import annotations
 
@@ -16,8 +16,11 @@ from hypothesis import strategies as st
 from scipy.stats import chisquare
 from toys import PROMPT, ToyLM
 
+from components.session.links import linked
+from components.session.offer import Offer
 from qalign_core import majority_vote, run_chain, weighted_majority_vote
 from qalign_core.chain.kernel import log_acceptance
+from qalign_core.chain.moves.suffix import length_ratio
 from qalign_core.chain.sampling import sample_iid
 from qalign_core.decide.rules import effective_sample_size, importance_weights
 from qalign_core.errors import InvalidSetting, InvalidTrace, ModelContractError
@@ -25,21 +28,22 @@ from qalign_core.models.enumerable import EnumerableLM
 from qalign_core.record.runner import record
 from qalign_core.record.trace import parse_trace, step_line, trace_lines
 from qalign_core.registry import load_language_model, load_reward_model
-from qalign_core.run import Run
+from qalign_core.run import Limits, Run
+from qalign_core.target import Scores, Target
 from qalign_core.types import Response, ScoredResponse
 from qalign_study.commands import main
 from qalign_study.exact.convergence import second_eigenvalue, steps_within
-from qalign_study.exact.law import exact_chain, flow, target_distribution, total_variation
+from qalign_study.exact.law import EXACT, exact_chain, flow, target_distribution, total_variation
 from qalign_study.exact.mistakes import SHARP_MISTAKES
 from qalign_study.exact.world import RewardSpec, make_world, preset
 from qalign_study.measure.comparisons import Comparison, full_cut, outcomes
 from qalign_study.measure.curves import curves
 from qalign_study.measure.record import draws_of
 from qalign_study.measure.results import pack, unpack
-from qalign_study.measure.sharpness import tune_alpha
+from qalign_study.measure.sharpness import tune_sharpness
 from qalign_study.measure.tuning import kl_from_base, propose, tune_beta
 
-ALPHAS = (1.0, 2.0, 4.0)
+SHARPNESSES = (1.0, 2.0, 4.0)
 MODELS = {"letters": letters(), "coin": coin(), "uneven": uneven(), "one token": coin(1)}
 REWARDS = {"with a reward": correlated_reward, "without": lambda response: 0.0}
 LM, RM, NOTHING = letters(), TableReward(), load_reward_model("none")
@@ -54,16 +58,16 @@ def residuals(chain):
 
 
 @pytest.mark.parametrize("reward", REWARDS)
-@pytest.mark.parametrize("alpha", ALPHAS)
+@pytest.mark.parametrize("sharpness", SHARPNESSES)
 @pytest.mark.parametrize("name", MODELS)
-def test_the_whole_matrix_keeps_balance(name, alpha, reward):
+def test_the_whole_matrix_keeps_balance(name, sharpness, reward):
     lm = MODELS[name]
-    chain = exact_chain(lm, REWARDS[reward], 0.7, alpha=alpha)
+    chain = exact_chain(lm, REWARDS[reward], Target(0.7, sharpness))
     assert np.allclose(chain.matrix.sum(axis=1), 1.0, atol=1e-12)
     assert max(residuals(chain)) <= 1e-12
     # the target itself, from its formula and nothing else
     rewards = np.array([REWARDS[reward](y) for y in lm.support])
-    weights = lm.probabilities**alpha * np.exp(rewards / 0.7)
+    weights = lm.probabilities**sharpness * np.exp(rewards / 0.7)
     assert chain.target == pytest.approx(weights / weights.sum(), abs=1e-14)
 
 
@@ -71,29 +75,29 @@ def test_the_whole_matrix_keeps_balance(name, alpha, reward):
     weights=st.lists(
         st.lists(st.floats(0.01, 1.0), min_size=3, max_size=3), min_size=3, max_size=3
     ),
-    alpha=st.floats(1.0, 12.0),
+    sharpness=st.floats(1.0, 12.0),
     beta=st.floats(0.05, 50.0),
 )
 @settings(max_examples=40)
-def test_balance_holds_for_any_model_and_sharpness(weights, alpha, beta):
+def test_balance_holds_for_any_model_and_sharpness(weights, sharpness, beta):
     rows = [[w / sum(row) for w in row] for row in weights]
     lm = EnumerableLM.markov(rows[0], rows[1:], pieces=("a", "b", "."), max_new_tokens=3)
-    assert max(residuals(exact_chain(lm, correlated_reward, beta, alpha=alpha))) <= 1e-12
+    assert max(residuals(exact_chain(lm, correlated_reward, Target(beta, sharpness)))) <= 1e-12
 
 
 @pytest.mark.parametrize("reward", REWARDS)
 @pytest.mark.parametrize("rule", SHARP_MISTAKES.values(), ids=lambda rule: rule.name)
 def test_log_probabilities_of_another_distribution_miss_the_target(rule, reward):
-    wrong = exact_chain(LM, REWARDS[reward], 1.0, rule, alpha=4.0)
+    wrong = exact_chain(LM, REWARDS[reward], Target(1.0, 4.0), rule)
     assert min(residuals(wrong)) > 1e-3
     assert total_variation(wrong.limit(), wrong.target) > 1e-2
-    # where alpha is 1 nothing is read of them
-    same = exact_chain(LM, REWARDS[reward], 1.0, rule), exact_chain(LM, REWARDS[reward], 1.0)
-    assert np.array_equal(same[0].matrix, same[1].matrix)
+    # at sharpness 1 no log-probability is read
+    same = [exact_chain(LM, REWARDS[reward], Target(1.0), each).matrix for each in (rule, EXACT)]
+    assert np.array_equal(*same)
 
 
 def test_a_sharper_target_is_reached_and_is_sharper():
-    chains = [exact_chain(LM, lambda y: 0.0, 1.0, alpha=alpha) for alpha in ALPHAS]
+    chains = [exact_chain(LM, lambda y: 0.0, Target(1.0, sharpness)) for sharpness in SHARPNESSES]
     for chain in chains:
         assert total_variation(chain.limit(), chain.target) < 1e-12
     assert chains[0].target == pytest.approx(chains[0].base)
@@ -104,16 +108,16 @@ def test_a_sharper_target_is_reached_and_is_sharper():
 
 
 def test_the_flows_of_a_pair_balance_index_by_index():
-    chain = exact_chain(LM, correlated_reward, 1.0, alpha=4.0)
+    chain = exact_chain(LM, correlated_reward, Target(1.0, 4.0))
     for old, new in itertools.combinations(range(0, len(chain.states), 17), 2):
-        forth = flow(LM, chain, old, new, 1.0, alpha=4.0)
-        back = flow(LM, chain, new, old, 1.0, alpha=4.0)
+        forth = flow(LM, chain, old, new, Target(1.0, 4.0))
+        back = flow(LM, chain, new, old, Target(1.0, 4.0))
         for index in range(4):
             assert forth.through(index) == pytest.approx(back.through(index), rel=1e-9, abs=1e-300)
 
 
 def test_the_labs_world_takes_a_sharpness_and_then_no_reward_too():
-    world = replace(preset(), alpha=4.0)
+    world = replace(preset(), sharpness=4.0)
     assert world.chain(1.0).balance_residual() < 1e-12
     assert 0 < second_eigenvalue(world.chain(1.0)) < 1
     nothing = RewardSpec((0.0, 0.0, 0.0), 0.0, 0.0)
@@ -123,42 +127,56 @@ def test_the_labs_world_takes_a_sharpness_and_then_no_reward_too():
     assert steps_within(flat.chain(1.0)) > 1
     with pytest.raises(InvalidSetting, match="make the target sharper"):
         make_world(world.table, nothing)
-    with pytest.raises(InvalidSetting, match="alpha must be"):
+    with pytest.raises(InvalidSetting, match="sharpness must be"):
         make_world(world.table, nothing, 0.5)
 
 
 # the kernel and the chain
 
 
-def test_alpha_one_reads_no_log_probability_and_changes_no_bit():
-    given = {"reward_new": 0.3, "reward_old": 1.1, "len_new": 3, "len_old": 7, "beta": 0.4}
-    plain = log_acceptance(**given)
+def test_sharpness_one_reads_no_log_probability_and_changes_no_bit():
+    def log_alpha(target, log_prob_new, log_prob_old):
+        new, old = Scores(0.3, log_prob_new), Scores(1.1, log_prob_old)
+        ratio = length_ratio(new=3, old=7)
+        return log_acceptance(target, new=new, old=old, log_correction=ratio)
+
+    plain = log_alpha(Target(0.4), None, None)
     assert plain == min(0.0, (0.3 - 1.1) / 0.4 + math.log(7) - math.log(3))
-    assert log_acceptance(**given, log_prob_new=-5.0, log_prob_old=-9.0) == plain
-    assert log_acceptance(**given, log_prob_new=None, log_prob_old=math.nan, alpha=1.0) == plain
-    sharper = log_acceptance(**given, log_prob_new=-5.0, log_prob_old=-4.5, alpha=3.0)
+    assert log_alpha(Target(0.4), -5.0, -9.0) == plain
+    assert log_alpha(Target(0.4, 1.0), None, math.nan) == plain
+    sharper = log_alpha(Target(0.4, 3.0), -5.0, -4.5)
     assert sharper == pytest.approx(plain + 2 * (-5.0 + 4.5))
 
 
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"alpha": 0.99}, "alpha must be a finite number >= 1"),
-        ({"alpha": math.nan}, "alpha must be"),
-        ({"alpha": True}, "alpha must be"),
-        ({"alpha": 2.0}, "needs the log-probability"),
-        ({"alpha": 2.0, "log_prob_new": -1.0, "log_prob_old": -math.inf}, "needs the log-prob"),
+        ((0.99,), "sharpness must be a finite number >= 1"),
+        ((math.nan,), "sharpness must be"),
+        ((True,), "sharpness must be"),
+        ((2.0,), "needs the log-probability"),
+        ((2.0, -1.0, -math.inf), "needs the log-prob"),
     ],
 )
 def test_what_cannot_be_is_refused_in_one_sentence(given, said):
+    sharpness, new, old = (*given, None, None)[:3]
     with pytest.raises(InvalidSetting, match=said):
-        log_acceptance(reward_new=0, reward_old=0, len_new=1, len_old=1, beta=1.0, **given)
+        Target(1.0, sharpness).log_ratio(Scores(0.0, new), Scores(0.0, old))
+
+
+async def test_the_former_name_of_the_sharpness_keeps_working_everywhere():
+    assert Target(1.0, 4.0) == Run(sharpness=4.0).target
+    named = [await steps_of(sharpness=2.0), await steps_of(target=Target(1.0, 2.0))]
+    assert named == [await steps_of(alpha=2.0)] * 2
+    assert named[0] != await steps_of()
+    found, _ = linked("watch", {"alpha": "4"}, Limits(), Offer(names=()), Run(PROMPT))
+    assert (found.sharpness, found.query().split("&")[-1]) == (4.0, "sharpness=4")
 
 
 async def steps_of(lm=LM, rm=RM, n=30, **given):
-    return [
-        s async for s in run_chain(lm, rm, "x", **{"beta": 1.0, "seed": 3, "steps": n, **given})
-    ]
+    target = {} if "target" in given else {"beta": 1.0}
+    chain = run_chain(lm, rm, "x", **target, **{"seed": 3, "steps": n, **given})
+    return [s async for s in chain]
 
 
 def chi_square_p(states, chain, expected):
@@ -173,17 +191,17 @@ def chi_square_p(states, chain, expected):
 
 @pytest.mark.slow
 async def test_the_chain_samples_the_sharper_target():
-    """800 chains of 40 steps at alpha 2; false-alarm rate 1e-4; the target of alpha 1 fails."""
-    chain = exact_chain(LM, correlated_reward, 1.0, alpha=2.0)
+    """800 chains of 40 steps at κ = 2; false-alarm rate 1e-4; the target of κ = 1 fails."""
+    chain = exact_chain(LM, correlated_reward, Target(1.0, 2.0))
     after = chain.after(40)
     assert total_variation(after, chain.target) < 2e-3
-    last = [(await steps_of(n=40, alpha=2.0, chain=k))[-1].state for k in range(800)]
+    last = [(await steps_of(n=40, sharpness=2.0, chain=k))[-1].state for k in range(800)]
     assert chi_square_p(last, chain, after) > 1e-4
-    assert chi_square_p(last, chain, exact_chain(LM, correlated_reward, 1.0).target) < 1e-12
+    assert chi_square_p(last, chain, exact_chain(LM, correlated_reward, Target(1.0)).target) < 1e-12
 
 
 async def test_every_step_has_the_factor_of_its_log_probabilities():
-    for step in (await steps_of(n=60, alpha=2.5))[1:]:
+    for step in (await steps_of(n=60, sharpness=2.5))[1:]:
         old, new = step.current, step.proposal
         log_p = [math.log(LM.probability(each.response.tokens)) for each in (old, new)]
         assert [old.response.log_prob, new.response.log_prob] == pytest.approx(log_p)
@@ -192,12 +210,12 @@ async def test_every_step_has_the_factor_of_its_log_probabilities():
         assert step.log_alpha == pytest.approx(min(0.0, lead), abs=1e-12)
 
 
-async def test_a_chain_of_alpha_one_is_the_chain_without_alpha():
-    plain, one = await steps_of(), await steps_of(alpha=1.0)
+async def test_a_chain_of_sharpness_one_is_the_chain_without_sharpness():
+    plain, one = await steps_of(), await steps_of(sharpness=1.0)
     assert plain == one
     assert [step_line(step, None) for step in plain] == [step_line(step, None) for step in one]
     assert "log_probs" not in "".join(step_line(step, None) for step in one)
-    assert plain != await steps_of(alpha=2.0)
+    assert plain != await steps_of(sharpness=2.0)
 
 
 class Silent(ToyLM):
@@ -208,14 +226,14 @@ class Silent(ToyLM):
         return replace(response, log_probs=())
 
 
-async def test_a_model_that_tells_no_log_probabilities_says_so_where_alpha_asks():
+async def test_a_model_that_tells_no_log_probabilities_says_so_where_the_sharpness_asks():
     assert len(await steps_of(Silent(), NOTHING)) == 31
-    with pytest.raises(ModelContractError, match="gives no log-probabilities") as raised:
-        await steps_of(Silent(), NOTHING, alpha=2.0)
+    with pytest.raises(ModelContractError, match="returns no log-probabilities") as raised:
+        await steps_of(Silent(), NOTHING, sharpness=2.0)
     assert "\n" not in str(raised.value)
     samples = [s async for s in sample_iid(Silent(), NOTHING, "x", n=3, seed=1)]
     with pytest.raises(InvalidSetting, match="3 of 3 have none"):
-        weighted_majority_vote(samples, str, beta=1.0, alpha=2.0)
+        weighted_majority_vote(samples, str, target=Target(1.0, 2.0))
 
 
 # real models
@@ -225,7 +243,7 @@ async def test_a_model_that_tells_no_log_probabilities_says_so_where_alpha_asks(
 async def test_the_embedded_model_tells_the_whole_response_with_its_kept_prefix():
     lm = load_language_model("embedded", temperature=0.7, top_k=9, max_new_tokens=40)
     rm, prompt = load_reward_model("none"), "Mia has 12 books. She buys 5 more. How many?"
-    chain = run_chain(lm, rm, prompt, beta=1.0, alpha=4.0, steps=12, seed=3)
+    chain = run_chain(lm, rm, prompt, beta=1.0, sharpness=4.0, steps=12, seed=3)
     ids = lm.encode(prompt)
     for step in [step async for step in chain][1:]:
         old, new, index = step.current.response, step.proposal.response, step.index
@@ -248,21 +266,25 @@ def test_weights_are_those_of_the_target_and_best_of_n_has_none():
     samples = [sample("a", 1.0, -1.0), sample("b", 0.0, -0.2), sample("a", 1.0, -3.0)]
     rewards = [s.reward for s in samples]
     exact = np.exp(np.array(rewards) / 0.5 + 2 * np.array([-1.0, -0.2, -3.0]))
-    weights = importance_weights(rewards, 0.5, 3.0, samples)
+    weights = importance_weights(rewards, Target(0.5, 3.0), samples)
     assert weights == pytest.approx(exact / exact.sum())
-    assert importance_weights(rewards, 0.5, 1.0, samples) == importance_weights(rewards, 0.5)
-    assert effective_sample_size(weights) < effective_sample_size(importance_weights(rewards, 0.5))
-    assert weighted_majority_vote(samples, str, beta=0.5).answer == "a"
-    assert weighted_majority_vote(samples, str, beta=0.5, alpha=8.0).answer == "b"
+    assert importance_weights(rewards, Target(0.5, 1.0), samples) == importance_weights(
+        rewards, Target(0.5)
+    )
+    assert effective_sample_size(weights) < effective_sample_size(
+        importance_weights(rewards, Target(0.5))
+    )
+    assert weighted_majority_vote(samples, str, target=Target(0.5)).answer == "a"
+    assert weighted_majority_vote(samples, str, target=Target(0.5, 8.0)).answer == "b"
 
 
 def test_the_weights_of_all_responses_are_the_target():
     """Every response once, weighted by its own probability: no sampling is left in it."""
     samples = [ScoredResponse(y, correlated_reward(y)) for y in LM.support]
-    weights = importance_weights([s.reward for s in samples], 0.7, 4.0, samples)
+    weights = importance_weights([s.reward for s in samples], Target(0.7, 4.0), samples)
     tilted = LM.probabilities * np.array(weights)
     rewards = np.array([s.reward for s in samples])
-    target = target_distribution(LM.probabilities, rewards, 0.7, 4.0)
+    target = target_distribution(LM.probabilities, rewards, Target(0.7, 4.0))
     assert tilted / tilted.sum() == pytest.approx(target)
 
 
@@ -276,7 +298,9 @@ def drawn(run, lm, rm, known=None):
     return asyncio.run(lines())
 
 
-RUN = Run(PROMPT, extractor="text", lm="letters", rm="none", alpha=4.0, steps=24, pool=12, seed=5)
+RUN = Run(
+    PROMPT, extractor="text", lm="letters", rm="none", sharpness=4.0, steps=24, pool=12, seed=5
+)
 
 
 @pytest.fixture(scope="module")
@@ -284,9 +308,9 @@ def lines():
     return drawn(RUN, LM, NOTHING)
 
 
-def test_a_trace_has_alpha_and_every_log_probability_and_comes_back(lines):
+def test_a_trace_has_the_sharpness_and_every_log_probability_and_comes_back(lines):
     trace = parse_trace("".join(lines))
-    assert trace.header.alpha == 4.0
+    assert trace.header.sharpness == 4.0
     assert "".join(trace_lines(trace, Comparison(trace).extract)).splitlines() == sorted_as(lines)
     for each in (*(step.proposal for step in trace.steps), *trace.pool):
         assert each.response.log_prob is not None
@@ -305,14 +329,14 @@ def test_an_interrupted_run_goes_on_bit_for_bit(lines):
     assert sorted(half + rest) == sorted(lines)
 
 
-def test_a_trace_of_alpha_one_is_written_as_before_and_an_old_one_opens():
-    run = RUN.with_changes(alpha=1.0)
+def test_a_trace_of_sharpness_one_is_written_as_before_and_an_old_one_opens():
+    run = RUN.with_changes(sharpness=1.0)
     text = "".join(drawn(run, LM, NOTHING))
-    assert 'alpha":1' not in text.replace("log_alpha", "")
+    assert "sharpness" not in text
     assert "log_probs" not in text
-    assert parse_trace(text).header.alpha == 1.0
-    assert "alpha" not in run.query()
-    assert Run.read({"prompt": PROMPT, "alpha": "4"}).query().endswith("&alpha=4")
+    assert parse_trace(text).header.sharpness == 1.0
+    assert "sharpness" not in run.query()
+    assert Run.read({"prompt": PROMPT, "alpha": "4"}).query().endswith("&sharpness=4")
 
 
 @pytest.mark.parametrize("wrong", [[0.1], [-0.5] * 99, ["x"], "no list", [None], [-1e999]])
@@ -327,10 +351,10 @@ def test_a_comparison_and_its_curves_weigh_by_the_same_target(lines):
     comparison = Comparison(parse_trace("".join(lines)))
     found = {o.method: o for o in outcomes(comparison, full_cut(comparison, "samples"))}
     pool = comparison.pool
-    expected = importance_weights([0.0] * len(pool), 1.0, 4.0, pool)
+    expected = importance_weights([0.0] * len(pool), Target(1.0, 4.0), pool)
     n = found["wmv"].n
     assert found["wmv"].decision.weights == pytest.approx(
-        importance_weights([0.0] * n, 1.0, 4.0, pool[:n])
+        importance_weights([0.0] * n, Target(1.0, 4.0), pool[:n])
     )
     assert len(set(expected)) > 1
     draws = draws_of(comparison)
@@ -343,31 +367,31 @@ def test_a_comparison_and_its_curves_weigh_by_the_same_target(lines):
 def test_packed_results_keep_the_log_probabilities_only_where_they_count(tmp_path, capsys):
     command = ["evaluate", "--task", "shifted", "--problems", "2", "--budget", "4", "--quiet"]
     command = [word for word in command if word != "--quiet"]
-    for alpha in ("1", "4"):
-        packed = tmp_path / f"{alpha}.zip"
-        out = ["--out", str(tmp_path / alpha), "--pack", str(packed)]
-        assert main([*command, "--rm", "none", "--alpha", alpha, *out]) == 0
+    for option, value in (("--sharpness", "1"), ("--sharpness", "4"), ("--alpha", "4")):
+        packed = tmp_path / f"{option}{value}.zip"
+        out = ["--out", str(tmp_path / f"{option}{value}"), "--pack", str(packed)]
+        assert main([*command, "--rm", "none", option, value, *out]) == 0
         results = unpack(packed)
-        assert results.header.alpha == float(alpha)
-        assert ("--alpha 4" in results.header.command) == (alpha == "4")
+        assert results.header.sharpness == float(value)
+        assert ("--sharpness 4" in results.header.command) == (value == "4")
         for kept in results.records:
-            assert len(kept.pool_log_prob) == (4 if alpha == "4" else 0)
-            assert len(kept.chain_log_prob) == (len(kept.chain_reward) if alpha == "4" else 0)
+            assert len(kept.pool_log_prob) == (4 if value == "4" else 0)
+            assert len(kept.chain_log_prob) == (len(kept.chain_reward) if value == "4" else 0)
         again = pack(results, tmp_path / "again.zip").read_bytes()
         assert again == packed.read_bytes()
     capsys.readouterr()
 
 
 async def test_tuning_knows_the_factor_and_says_where_beta_decides_nothing():
-    proposals, _ = await propose(LM, RM, ["x"], beta=1.0, alpha=3.0, steps=400, seed=1)
-    steps = await steps_of(n=400, alpha=3.0, seed=1)
+    proposals, _ = await propose(LM, RM, ["x"], target=Target(1.0, 3.0), steps=400, seed=1)
+    steps = await steps_of(n=400, sharpness=3.0, seed=1)
     kept = [s for s in steps if s.t > 100 and s.changed]
     exact = np.mean([math.exp(s.log_alpha) for s in kept])
     assert proposals.acceptance(1.0) == pytest.approx(exact, abs=1e-12)
-    tuned = await tune_beta(LM, RM, ["x", "y"], alpha=1.2, target=0.4, steps=64)
+    tuned = await tune_beta(LM, RM, ["x", "y"], start=Target(1.0, 1.2), acceptance=0.4, steps=64)
     assert tuned.acceptance == pytest.approx(0.4, abs=0.02)
     with pytest.raises(InvalidSetting, match="beta decides nothing"):
-        await tune_beta(LM, NOTHING, "x", alpha=2.0, steps=16)
+        await tune_beta(LM, NOTHING, "x", start=Target(1.0, 2.0), steps=16)
 
 
 @dataclass(frozen=True)
@@ -389,19 +413,25 @@ KNOWN = [Known("x", LIKELIEST), Known("y", "no such text")]
 
 @pytest.mark.parametrize("rm", [RM, NOTHING], ids=REWARDS)
 async def test_each_sharpness_is_tried_at_its_own_beta_by_the_vote_of_further_chains(rm):
-    tried = await tune_alpha(LM, rm, KNOWN, [1.5, 1, 1.5], target=0.4, steps=48, seed=3)
-    assert [each.alpha for each in tried] == [1.0, 1.5]
+    tried = await tune_sharpness(LM, rm, KNOWN, [1.5, 1, 1.5], acceptance=0.4, steps=48, seed=3)
+    assert [each.sharpness for each in tried] == [1.0, 1.5]
     for each in tried:
         beta = 1.0
         if rm is RM:
             assert each.tuned == await tune_beta(
-                LM, RM, ["x", "y"], target=0.4, alpha=each.alpha, steps=48, seed=3
+                LM,
+                RM,
+                ["x", "y"],
+                acceptance=0.4,
+                start=Target(1.0, each.sharpness),
+                steps=48,
+                seed=3,
             )
             beta = each.tuned.beta
         else:
             assert each.tuned is None
         for place, problem in enumerate(KNOWN):
-            chain = run_chain(LM, rm, problem.prompt, beta=beta, alpha=each.alpha, steps=48,
+            chain = run_chain(LM, rm, problem.prompt, beta=beta, sharpness=each.sharpness, steps=48,
                               seed=9, chain=place)  # fmt: skip
             states = [step.state async for step in chain][12:]
             won = majority_vote(states, str).answer
@@ -410,8 +440,8 @@ async def test_each_sharpness_is_tried_at_its_own_beta_by_the_vote_of_further_ch
 
 async def test_a_sharpness_at_which_no_beta_accepts_enough_is_told_and_the_others_are_tried():
     with pytest.raises(InvalidSetting, match=r"no beta accepts 0.5 of .* at sharpness 12"):
-        await tune_beta(LM, RM, ["x", "y"], alpha=12.0, steps=48)
-    plain, sharp = await tune_alpha(LM, RM, KNOWN, [1, 12], steps=48)
+        await tune_beta(LM, RM, ["x", "y"], start=Target(1.0, 12.0), steps=48)
+    plain, sharp = await tune_sharpness(LM, RM, KNOWN, [1, 12], steps=48)
     assert plain.tuned is not None
     assert plain.right is not None
     assert sharp.right is None
@@ -420,16 +450,16 @@ async def test_a_sharpness_at_which_no_beta_accepts_enough_is_told_and_the_other
 
 async def test_a_sharpness_is_not_tried_without_right_answers_or_below_one():
     with pytest.raises(InvalidSetting, match="needs problems with right answers"):
-        await tune_alpha(LM, RM, [Known("x", None)], [1, 2])
-    with pytest.raises(InvalidSetting, match="alpha must be"):
-        await tune_alpha(LM, RM, KNOWN, [0.5])
+        await tune_sharpness(LM, RM, [Known("x", None)], [1, 2])
+    with pytest.raises(InvalidSetting, match="sharpness must be"):
+        await tune_sharpness(LM, RM, KNOWN, [0.5])
 
 
 def test_the_command_tells_of_each_sharpness_and_which_is_best(capsys):
     command = "tune --task shifted --rm none --prompts 2 --steps 8 --max-new-tokens 12 --alpha 4 1"
     assert main(command.split()) == 0
     told = capsys.readouterr().out.splitlines()
-    assert [line.split(":")[0] for line in told[:2]] == ["alpha 1", "alpha 4"]
+    assert [line.split(":")[0] for line in told[:2]] == ["sharpness 1", "sharpness 4"]
     assert told[2].endswith(" points, paired")
     assert told[2].split(" - ")[0] == told[3].removeprefix("best: ")
     assert told[4].startswith("cost ")
@@ -437,5 +467,5 @@ def test_the_command_tells_of_each_sharpness_and_which_is_best(capsys):
 
 def test_the_distance_from_the_base_counts_the_sharpness():
     log_p = np.log(np.array([0.5, 0.3, 0.2]))
-    assert kl_from_base([0.0] * 3, 1.0) == 0.0
-    assert kl_from_base([0.0] * 3, 1.0, 3 * log_p) > 0.1
+    assert kl_from_base([0.0] * 3, Target(1.0)) == 0.0
+    assert kl_from_base([0.0] * 3, Target(1.0), 3 * log_p) > 0.1

@@ -12,6 +12,7 @@ from qalign_core.chain.chain import run_chain
 from qalign_core.chain.merging import collect
 from qalign_core.decide.rules import best_of_n, majority_vote, weighted_majority_vote
 from qalign_core.errors import InvalidReward, InvalidSetting
+from qalign_core.target import Target
 from qalign_core.types import Response, ScoredResponse
 from qalign_study.exact.convergence import (
     acceptance_rate,
@@ -222,7 +223,7 @@ def test_both_flows_of_every_pair_are_equal_and_are_those_of_the_matrix() -> Non
     for a, b in rng.integers(0, 121, size=(200, 2)):
         if a == b:
             continue
-        forth, back = (flow(lm, chain, *pair, 1.0) for pair in ((a, b), (b, a)))
+        forth, back = (flow(lm, chain, *pair, Target(1.0)) for pair in ((a, b), (b, a)))
         assert forth.total == pytest.approx(chain.target[a] * chain.matrix[a, b], rel=1e-12)
         assert forth.total == pytest.approx(back.total, rel=1e-12)
         for index in range(4):  # not only in sum: through each index
@@ -241,7 +242,7 @@ def test_the_flows_of_a_wrong_rule_are_those_of_its_matrix_and_some_pair_is_uneq
     for a, b in rng.integers(0, len(chain.states), size=(150, 2)):
         if a == b:
             continue
-        forth, back = (flow(lm, chain, *pair, 1.0, rule) for pair in ((a, b), (b, a)))
+        forth, back = (flow(lm, chain, *pair, Target(1.0), rule) for pair in ((a, b), (b, a)))
         assert forth.total == pytest.approx(chain.target[a] * chain.matrix[a, b], rel=1e-11)
         unequal = max(unequal, abs(forth.total - back.total))
     assert unequal > 1e-6
@@ -250,10 +251,10 @@ def test_the_flows_of_a_wrong_rule_are_those_of_its_matrix_and_some_pair_is_uneq
 def test_a_flow_needs_two_responses_and_a_rule_that_counts_every_step() -> None:
     chain, lm = WORLD.chain(1.0), WORLD.lm()
     with pytest.raises(InvalidSetting, match="two different"):
-        flow(lm, chain, 3, 3, 1.0)
+        flow(lm, chain, 3, 3, Target(1.0))
     with pytest.raises(InvalidSetting, match="Rejected"):
         dropped = MISTAKES["Rejected steps dropped"]
-        flow(lm, chain, 3, 4, 1.0, dropped)
+        flow(lm, chain, 3, 4, Target(1.0), dropped)
 
 
 # --- break it ---
@@ -288,7 +289,7 @@ def test_the_sweep_goes_from_the_best_response_to_the_language_model() -> None:
 
 def test_one_beta_agrees_with_a_chain_built_from_scratch() -> None:
     here = at_beta(WORLD, 0.6)
-    chain = exact_chain(WORLD.lm(), WORLD.score, 0.6)
+    chain = exact_chain(WORLD.lm(), WORLD.score, Target(0.6))
     alpha = sum(chain.target[a] * chain.acceptance[a] for a in range(len(chain.states)))
     assert here.acceptance == pytest.approx(alpha)
     assert here.steps == int(np.nonzero(distances(chain, 500) <= 0.01)[0][0])
@@ -308,7 +309,7 @@ def decisions(example: Example, answers: tuple[str, ...]) -> tuple[str | None, .
     return (
         best_of_n(samples, answer_of).answer,
         majority_vote(samples, answer_of).answer,
-        weighted_majority_vote(samples, answer_of, beta=example.beta).answer,
+        weighted_majority_vote(samples, answer_of, target=Target(example.beta)).answer,
     )
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 from finite import TableReward, letters
 from hypothesis import given
 from hypothesis import strategies as st
+from traces import sharper_trace
 
 from qalign_core import (
     Cost,
@@ -25,7 +25,6 @@ from qalign_core import (
 )
 from qalign_core.errors import InvalidTrace
 from qalign_core.record.trace import parse_trace, trace_lines
-from qalign_core.run import Limits, Sampling
 
 LM, RM = letters(), TableReward()
 HEADER = TraceHeader(lm=LM.id, rm=RM.id, prompt="x", beta=0.7, seed=3, steps=20, chains=3)
@@ -93,31 +92,15 @@ def test_any_text_survives_and_no_line_can_end_a_script_element(texts, text) -> 
     assert parse_trace(written).steps[0].proposal.response == response
 
 
-OLD = Path(__file__).parent / "data" / "version-1.jsonl"
-
-
-def test_a_trace_of_the_first_version_still_opens() -> None:
-    old = load_trace(OLD)
-    header = old.header
-    assert (header.lm, header.seed, header.steps, header.reference) == ("embedded", 7, 64, "58")
-    assert header.sampling == Sampling(1.0, 1.0, 0, 192)
-    assert header.run.check(Limits()).matched == "none"
-    assert [step.t for step in old.steps] == list(range(len(old.steps))) != []
-    assert old.steps[0].proposal.response.text.endswith("The answer is 64 coins.")
-    assert (old.pool, old.rewards) == ((), old.base_rewards)
-    assert old.rewards
-    # it counted what a cache held; of that, what the run alone decides is kept
-    assert [step.cost for step in old.steps] == [
-        Cost(*2 * (len(step.proposal.response) - step.index,)) for step in old.steps
-    ]
-
-
-def test_what_was_read_of_the_first_version_is_written_in_this_one(tmp_path) -> None:
-    old = load_trace(OLD)
-    save_trace(old, tmp_path / "new.jsonl")
-    again = load_trace(tmp_path / "new.jsonl")
-    assert (again.header, again.steps) == (old.header, old.steps)
-    assert again.base_rewards == old.base_rewards != ()
+def test_a_trace_of_version_2_still_opens_with_its_alpha_as_the_sharpness() -> None:
+    header, *rest = sharper_trace().splitlines()
+    now = json.loads(header)
+    assert (now["version"], now["sharpness"]) == (3, 2.0)
+    old = {**now, "version": 2, "alpha": now["sharpness"]}
+    del old["sharpness"]
+    read = parse_trace("\n".join([json.dumps(old), *rest]))
+    assert read == parse_trace("\n".join([header, *rest]))
+    assert read.header.sharpness == 2.0
 
 
 def test_a_line_of_any_length_that_was_written_is_read_again(tmp_path) -> None:
@@ -139,7 +122,7 @@ def broken(trace: Trace, number: int, **changes) -> str:
 @pytest.mark.parametrize(
     ("number", "changes", "sentence"),
     [
-        (1, {"version": 99}, "line 1 of the trace has version 99; version 1 or 2 was expected"),
+        (1, {"version": 99}, "line 1 of the trace has version 99; version 2 or 3 was expected"),
         (1, {"seed": "7"}, "line 1 of the trace has seed = '7'; a whole number was expected"),
         (2, {"t": 5}, "line 2 of the trace has step t = 5 of chain"),
         (3, {"index": -1}, "line 3 of the trace has index -1"),

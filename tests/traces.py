@@ -34,7 +34,7 @@ def toy_trace(steps: int = 32, *, seed: int = 7, beta: float = 1.0, chains: int 
 
 def sharper_trace(steps: int = 8) -> str:
     """A finished run whose target is of sharpness 2."""
-    run = Run(PROMPT, alpha=2.0, steps=steps, seed=2)
+    run = Run(PROMPT, sharpness=2.0, steps=steps, seed=2)
     return "".join(each.line for each in collect(record(letters(), TableReward(), run)))
 
 
@@ -42,14 +42,14 @@ def hostile_trace(extra: dict[str, object] | None = None) -> str:
     """Three steps whose prompt, tokens and answers try to break out of the text."""
     n = len(HOSTILE)
     header = {
-        "type": "header", "version": 1, "lm": HOSTILE[3], "rm": HOSTILE[2], "prompt": HOSTILE[0],
+        "type": "header", "version": 2, "lm": HOSTILE[3], "rm": HOSTILE[2], "prompt": HOSTILE[0],
         "beta": 1.0, "seed": 1, "steps": 2, "chains": 1, "reference": HOSTILE[3],
         "extractor": "text", **(extra or {}),
     }  # fmt: skip
     step = {
         "type": "step", "chain": 0, "index": 0, "tokens": list(range(n)), "pieces": list(HOSTILE),
         "finished": False, "reward": 0.0, "log_alpha": 0.0, "log_u": None, "accepted": True,
-        "answer": HOSTILE[3], "cost": [n, n, 0, n, 0],
+        "answer": HOSTILE[3], "cost": [n, n],
     }  # fmt: skip
     again = {"tokens": list(range(n, 2 * n)), "reward": 1.0, "log_u": -0.5}
     end = {"type": "end", "reason": "failed", "message": HOSTILE[3]}
@@ -60,7 +60,7 @@ def hostile_trace(extra: dict[str, object] | None = None) -> str:
 def long_trace(length: int) -> str:
     """Four steps whose texts have `length` tokens each; the cuts lie in the middle."""
     header = {
-        "type": "header", "version": 1, "lm": "lm", "rm": "rm", "prompt": "Tell a long story.",
+        "type": "header", "version": 2, "lm": "lm", "rm": "rm", "prompt": "Tell a long story.",
         "beta": 1.0, "seed": 1, "steps": 3, "chains": 1,
     }  # fmt: skip
     lines: list[dict[str, object]] = [header]
@@ -79,7 +79,7 @@ def deep_trace(steps: int, length: int, seed: int = 1) -> str:
     """A chain over texts of `length` tokens: cuts anywhere, half of the proposals accepted."""
     rng = random.Random(seed)
     header = {
-        "type": "header", "version": 1, "lm": "lm", "rm": "rm", "prompt": "Tell a long story.",
+        "type": "header", "version": 2, "lm": "lm", "rm": "rm", "prompt": "Tell a long story.",
         "beta": 1.0, "seed": seed, "steps": steps, "chains": 1,
     }  # fmt: skip
     lines: list[dict[str, object]] = [header]

@@ -87,9 +87,9 @@ export function momentOf(trace, id, t, phase, burnIn) {
  * Models and settings.
  * @param {Trace} trace
  */
-export const about = ({ header: { lm, rm, beta, alpha = 1, seed } }) =>
+export const about = ({ header: { lm, rm, beta, sharpness, seed } }) =>
   `${modelName("lm", visible(lm))} · reward: ${modelName("rm", visible(rm))} · β = ${plain(beta)}`
-  + (alpha > 1 ? ` · sharpness ${plain(alpha)}` : "")
+  + (sharpness > 1 ? ` · sharpness ${plain(sharpness)}` : "")
   + ` · seed ${seed ?? 0}`;
 
 /**
@@ -305,7 +305,7 @@ function formula({ header }, step, q, c) {
   const length = (/** @type {string} */ said) => ["tspan", { fill: c.length, ...BOLD }, said];
   const some = (/** @type {string} */ said) =>
     (header.rm === "none" ? [] : [reward(said), " × "]);
-  const sharpness = header.alpha ?? 1;
+  const { sharpness } = header;
   const sharp = (/** @type {string} */ said) => (sharpness > 1 ? [`${said} × `] : []);
   return text(LEFT.x, 566, 19, c.ink, /** @type {(Shape | string)[]} */ ([
     "α = min(1, ", ...some(`exp(${brief(q.difference)}/${plain(header.beta)})`),

@@ -16,7 +16,8 @@ const KEPT = 50; // problems
  * @param {number} logProb
  * @param {number} reward
  */
-export const logTarget = ({ alpha = 1, beta }, logProb, reward) => alpha * logProb + reward / beta;
+export const logTarget = ({ sharpness, beta }, logProb, reward) =>
+  sharpness * logProb + reward / beta;
 
 /**
  * The highest log pi among the states of a chain's first steps, and the step that first had it.
@@ -42,8 +43,8 @@ export async function chainsBest(asked, line, header, chain, most) {
 }
 
 /** @param {Header} header */
-const nameOf = ({ prompt, lm, rm, beta, alpha = 1 }) =>
-  JSON.stringify([prompt, lm, rm, beta, alpha]);
+const nameOf = ({ prompt, lm, rm, beta, sharpness }) =>
+  JSON.stringify([prompt, lm, rm, beta, sharpness]);
 
 /** @returns {Record<string, number>} */
 function read() {

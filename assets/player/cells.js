@@ -96,7 +96,7 @@ function scoreLine({ trace, step, sizes }, q) {
  * @param {Quantities} q
  */
 function formula({ trace, step }, q) {
-  const { beta, alpha: sharpness = 1 } = trace.header;
+  const { beta, sharpness } = trace.header;
   const [sharp, some] = [sharpness > 1, rewarded(trace)];
   const alpha = pair(q.u, q.alpha)[1];
   const over = `exp(${brief(q.difference)}/${plain(beta)})`;

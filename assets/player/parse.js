@@ -1,4 +1,4 @@
-/* A trace (JSON lines, version 1 or 2) as the player needs it. A file is anybody's word: each line
+/* A trace (JSON lines, version 2 or 3) as the player needs it. A file is anybody's word: each line
    is checked, and the first that cannot be is named in one sentence. */
 
 /**
@@ -8,7 +8,7 @@
  * @property {string} rm
  * @property {string} prompt
  * @property {number} beta
- * @property {number} [alpha] the sharpness of the target: power of the model's probability, or 1
+ * @property {number} sharpness of the target: power of the model's probability
  * @property {number} steps
  * @property {number} [seed]
  * @property {string | null} [reference] the right answer, if it is known
@@ -32,7 +32,7 @@
  * @property {number} oldLength
  * @property {number} oldReward
  * @property {number[]} logProbs ln of each token's probability as drawn; none where it was not kept
- * @property {number} sharp (alpha - 1) (ln p(y') - ln p(y)): 0 of the paper's target
+ * @property {number} sharp (sharpness - 1) (ln p(y') - ln p(y)): 0 of the paper's target
  */
 /**
  * One chain; a list's item t counts the steps 1 to t.
@@ -50,7 +50,7 @@
  * @typedef {object} Trace
  * @property {Header} header
  * @property {number[]} base rewards of the model alone
- * @property {number[]} tilts (alpha - 1) ln p of each of them; none of the paper's target
+ * @property {number[]} tilts (sharpness - 1) ln p of each of them; none of the paper's target
  * @property {(string | null)[]} alone what its samples answer, where their texts were kept
  * @property {Chain[]} chains
  * @property {string[]} answers in the order of their appearance
@@ -177,13 +177,7 @@ function readLine(trace, line) {
     return;
   }
   if (x.type !== "end") trace.end = null; // a run that was stopped and has gone on
-  if (x.type === "base") {
-    needField(trace, isList(x.rewards, isNumber, LIMITS.steps), "rewards");
-    trace.base = x.rewards;
-    trace.alone = [];
-    trace.tilts = [];
-    for (const r of x.rewards) span(trace, r);
-  } else if (x.type === "sample") {
+  if (x.type === "sample") {
     needField(trace, x.n === trace.base.length && x.n < LIMITS.steps, "n");
     needField(trace, isNumber(x.reward), "reward");
     needField(trace, x.answer == null || isText(x.answer), "answer");
@@ -208,13 +202,14 @@ function readLine(trace, line) {
  */
 function readHeader(trace, x) {
   need(trace, x.type === "header", "expected a trace, whose first line is its header");
-  const known = x.version === 1 || x.version === 2;
-  need(trace, known, `trace version ${String(x.version)} is not known, expected 1 or 2`);
+  const known = x.version === 2 || x.version === 3;
+  need(trace, known, `trace version ${String(x.version)} is not known, expected 2 or 3`);
   need(trace, [x.lm, x.rm, x.prompt].every(isText), "the header needs lm, rm and prompt");
   needField(trace, isNumber(x.beta) && x.beta > 0, "beta");
-  needField(trace, x.alpha == null || (isNumber(x.alpha) && x.alpha >= 1), "alpha");
+  const sharpness = x.sharpness ?? x.alpha ?? 1; // version 2 called it alpha
+  needField(trace, isNumber(sharpness) && sharpness >= 1, "sharpness");
   needField(trace, isCount(x.steps) && x.steps <= LIMITS.steps, "steps");
-  trace.header = x;
+  trace.header = { ...x, sharpness };
 }
 
 /**
@@ -234,7 +229,7 @@ const sum = (values) => values.reduce((a, b) => a + b, 0);
  * @param {Trace} trace
  * @param {number} logProb
  */
-const tilt = ({ header }, logProb) => ((header.alpha ?? 1) - 1) * logProb;
+const tilt = ({ header }, logProb) => (header.sharpness - 1) * logProb;
 
 /**
  * Log-probabilities are one for each of the line's tokens, or there are none.

@@ -288,10 +288,10 @@ export function mount(element, options = {}) {
     const { header, end } = trace;
     const steps = `${view.chain.steps.length - 1} of ${header.steps} steps`;
     const models = `${modelName("lm", header.lm)} · ${modelName("rm", header.rm)} · `;
-    const { beta, alpha = 1, seed = 0 } = header;
+    const { beta, sharpness, seed = 0 } = header;
     facts.replaceChildren(h("span.models", models),
       ...(rewarded(trace) ? [term("beta", "β"), ` = ${plain(beta)} · `] : []),
-      ...(alpha > 1 ? [term("sharpness"), ` ${plain(alpha)} · `] : []),
+      ...(sharpness > 1 ? [term("sharpness"), ` ${plain(sharpness)} · `] : []),
       `seed ${seed}`);
     put(prompt, visible(header.prompt));
     if (end?.reason === "failed") put(state, `· failed: ${visible(end.message)}`);

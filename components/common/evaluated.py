@@ -139,7 +139,7 @@ def beside_the_papers(path: Path) -> Difference | None:
     """
     found, plain = summarise(path), path.with_name(f"{task_of(path)}.zip")
     n = found.level
-    if found.settings.alpha == 1 or not found.settings.rewarded or not plain.exists() or not n:
+    if found.settings.sharpness == 1 or not found.settings.rewarded or not plain.exists() or not n:
         return None
     usual, ids = unpack(plain), [record.id for record in found.draws.records]
     same = replace(usual, records=tuple(r for r in usual.records if r.id in ids))

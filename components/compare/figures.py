@@ -137,7 +137,7 @@ def reward_histograms(comparison: Comparison, cut: Cut, *, mixture: bool = False
 def _overlay(figure: go.Figure, comparison: Comparison, edges: npt.NDArray[np.float64]) -> float:
     """Draw the fitted mixture and its tilt; returns the height of the highest point."""
     fitted = fit_mixture([sample.reward for sample in comparison.pool])
-    if fitted is None or comparison.header.alpha != 1:  # a sharper target is no tilt of this law
+    if fitted is None or comparison.header.target.is_sharp:  # that is no tilt of this law
         return 0.0
     aimed = tilt(fitted, comparison.header.beta)
     x = np.linspace(edges[0], edges[-1], 400)

@@ -216,7 +216,7 @@ def ranking(comparison: Comparison) -> str:
         except QAlignError:  # Results says so
             continue
         settings = found.settings
-        if (settings.lm, settings.rm, settings.alpha) != (header.lm, header.rm, header.alpha):
+        if any(getattr(settings, k) != getattr(header, k) for k in ("lm", "rm", "sharpness")):
             continue
         names = naming(comparison)
         for last in list(paired(found.points, "qalign", "wmv"))[-1:]:
@@ -292,7 +292,7 @@ def rule(comparison: Comparison, outcome: Outcome) -> str:
     share = dict(decision.shares)[decision.answer]
     if outcome.method == "wmv":
         run = comparison.header
-        weight = ["exp(reward / β)"] * run.rewarded + ["p^(sharpness − 1)"] * (run.alpha != 1)
+        weight = ["exp(reward / β)"] * run.rewarded + ["p^(sharpness − 1)"] * (run.sharpness != 1)
         return (
             f"Each of {_count(n, what)} weighs {' · '.join(weight) or '1'}, at {target_of(run)}: "
             f"{percent(share)} of the weight is on {decision.answer}."

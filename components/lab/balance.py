@@ -20,6 +20,7 @@ from components.lab.style import (
 )
 from components.lab.view import View, view
 from qalign_core.errors import InvalidSetting
+from qalign_core.target import Target
 from qalign_study.exact.law import EXACT, Flow, Rule, flow
 from qalign_study.exact.mistakes import MISTAKES, SHARP_MISTAKES
 from qalign_study.exact.world import LANGUAGE_MODELS, World, label, preset
@@ -49,8 +50,8 @@ def pair(world: World, beta: float, y: str, z: str, rule: Rule) -> tuple[Flow, F
             )
     a, b = number_of[y], number_of[z]
     lm = world.lm()
-    alpha = world.alpha
-    return flow(lm, chain, a, b, beta, rule, alpha), flow(lm, chain, b, a, beta, rule, alpha)
+    target = Target(beta, world.sharpness)
+    return flow(lm, chain, a, b, target, rule), flow(lm, chain, b, a, target, rule)
 
 
 def residual(forth: Flow, back: Flow) -> float:
@@ -184,7 +185,7 @@ def draw(world: World, beta: float, y: str, z: str, title: str) -> View:
     forth, back = pair(world, beta, y, z, rule)
     gain = world.score(forth.new) - world.score(forth.old)
     bars = flow_figure(forth, back), flow_table(forth, back)
-    return View(told(forth, back, gain, beta, rule, world.alpha), (bars,))
+    return View(told(forth, back, gain, beta, rule, world.sharpness), (bars,))
 
 
 def build() -> Section:

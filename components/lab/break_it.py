@@ -120,7 +120,7 @@ def draw(world: World, beta: float, title: str) -> View:
     rows = [(str(t), float(right[t]), float(wrong[t])) for t in stops]
     bars = wrong_figure(b, title), strip_table(b.chain, b.limit, "this mistake")
     curve = wrong_distance_figure(right, wrong, b), table(("t", "right rule", "this mistake"), rows)
-    idle = title in SHARP_MISTAKES and world.alpha == 1.0
+    idle = title in SHARP_MISTAKES and world.sharpness == 1.0
     return View((element("p.say", rule.why), *facts_of(b, idle)), (bars, curve))
 
 

@@ -45,7 +45,7 @@ DIRECT = {**LAST, "queue": False}
 """For what is drawn at once: the queue's own stream takes longer than most of the mathematics."""
 
 
-def world_of(rows: Sequence[Sequence[object]], *parts: float, alpha: float = 1.0) -> World:
+def world_of(rows: Sequence[Sequence[object]], *parts: float, sharpness: float = 1.0) -> World:
     """The world that the editors describe: the table's rows after their names, then the parts.
 
     Raises:
@@ -53,7 +53,7 @@ def world_of(rows: Sequence[Sequence[object]], *parts: float, alpha: float = 1.0
     """
     a, b, c, length, roughness, gem = (float("nan") if part is None else part for part in parts)
     spec = RewardSpec((a, b, c), length, roughness, gem)
-    return make_world([list(row)[1:] for row in rows], spec, alpha)
+    return make_world([list(row)[1:] for row in rows], spec, sharpness)
 
 
 def rows_of(name: str) -> list[list[object]]:
@@ -69,10 +69,11 @@ def parts_of(name: str) -> list[float]:
 
 def draw_section(section: Section, world: Sequence[Any], own: Sequence[Any]) -> tuple[str, Any]:
     """A message, empty unless the settings are invalid, and the value of the section's view."""
-    rows, *parts, alpha, beta = world
+    rows, *parts, sharpness, beta = world
     try:
         if section.uses_world:
-            return "", section.draw(world_of(rows, *parts, alpha=alpha), float(beta), *own).value()
+            shared = world_of(rows, *parts, sharpness=sharpness)
+            return "", section.draw(shared, float(beta), *own).value()
         return "", section.draw(*own).value()
     except QAlignError as error:
         said = html.escape(str(error))
@@ -89,7 +90,7 @@ class _Page:
     reward: gr.Dropdown
     rows: gr.Dataframe
     parts: list[gr.Number]
-    alpha: gr.Slider
+    sharpness: gr.Slider
     beta: gr.Slider
     message: gr.HTML
     link: gr.Textbox
@@ -98,7 +99,7 @@ class _Page:
     @property
     def world(self) -> list[Component]:
         """The widgets that describe the shared world, and beta."""
-        return [self.rows, *self.parts, self.alpha, self.beta]
+        return [self.rows, *self.parts, self.sharpness, self.beta]
 
     @property
     def own(self) -> list[Component]:
@@ -157,9 +158,9 @@ def build_lab_page(demo: gr.Blocks, led: gr.HTML | None = None) -> None:
                                  min_width=200)  # fmt: skip
                 reward = gr.Dropdown(list(REWARDS), label="Reward", elem_id="lab-reward",
                                      min_width=200)  # fmt: skip
-                alpha = gr.Slider(1, 8, 1, step=0.5, scale=1, min_width=180, label="Sharpness",
+                sharpness = gr.Slider(1, 8, 1, step=0.5, scale=1, min_width=180, label="Sharpness",
                                   info="power of the model’s own probability",
-                                  elem_id="lab-alpha")  # fmt: skip
+                                  elem_id="lab-sharpness")  # fmt: skip
             with fold("Edit the language model and the reward", "lab-editors"):
                 rows, parts = _editors(next(iter(LANGUAGE_MODELS)), next(iter(REWARDS)))
         message = gr.HTML(elem_id="lab-message", padding=False)
@@ -171,7 +172,7 @@ def build_lab_page(demo: gr.Blocks, led: gr.HTML | None = None) -> None:
                 visible=name == names[0], elem_id=place, elem_classes="lab-section"
             ) as column:
                 sections[name] = (column, build())
-    page = _Page(opened, shared, lm, reward, rows, parts, alpha, beta, message, link, sections)
+    page = _Page(opened, shared, lm, reward, rows, parts, sharpness, beta, message, link, sections)
     _wire(page, demo, led)
 
 
@@ -244,7 +245,7 @@ def _wire(page: _Page, demo: gr.Blocks, led: gr.HTML | None) -> None:
     followed = gr.State("")
     # a preset fills all the editors and is drawn in the same event, not as each of them changes
     edits = [editor.input for editor in (page.rows, *page.parts)]
-    changes = [widget.change for widget in (page.alpha, page.beta, *page.own, followed)]
+    changes = [widget.change for widget in (page.sharpness, page.beta, *page.own, followed)]
     gr.on([*edits, *changes], **draw)
     page.lm.input(of_lm, page.controls, [page.rows, *outputs], **DIRECT)
     page.reward.input(of_reward, page.controls, [*page.parts, *outputs], **DIRECT)

@@ -16,6 +16,7 @@ from components.common.evaluated import FOLDER, summarise
 from components.common.trust import trust
 from qalign_core.assets import ASSETS
 from qalign_core.chain.kernel import log_acceptance
+from qalign_core.chain.moves.suffix import length_ratio
 from qalign_core.decide.answers.extraction import get_extractor
 from qalign_core.decide.rules import (
     best_of_n,
@@ -26,6 +27,7 @@ from qalign_core.decide.rules import (
     weighted_majority_vote,
 )
 from qalign_core.record.trace import load_trace
+from qalign_core.target import Target
 from qalign_core.types import ScoredResponse, Trace
 from qalign_study.exact.convergence import AtBeta, at_beta
 from qalign_study.exact.mistakes import MISTAKES, SHARP_MISTAKES, Broken, broken
@@ -206,11 +208,10 @@ class Walk:
     def alpha(self, times: str = "1") -> Share:
         """The chance of the proposal, at so many times beta."""
         log_alpha = log_acceptance(
-            reward_new=self.new_reward(),
-            reward_old=self.reward(),
-            len_new=self.new_length(),
-            len_old=self.length(),
-            beta=self._beta * float(times),
+            Target(self._beta * float(times)),
+            new=self._step.proposal,
+            old=self._step.current,
+            log_correction=length_ratio(new=self.new_length(), old=self.length()),
         )
         return Share(math.exp(log_alpha))
 
@@ -308,11 +309,12 @@ class Walk:
 
     def weighted_says(self) -> str:
         """What the weighted vote of the model's own samples answers."""
-        return weighted_majority_vote(self._pool, self._read, beta=self._beta).answer or "none"
+        target = Target(self._beta)
+        return weighted_majority_vote(self._pool, self._read, target=target).answer or "none"
 
     def weights_worth(self) -> float:
         """How many equally weighted samples the weighted vote rests on."""
-        return effective_sample_size(importance_weights(self._base, self._beta))
+        return effective_sample_size(importance_weights(self._base, Target(self._beta)))
 
 
 class Lab:
@@ -323,7 +325,7 @@ class Lab:
         self._beta = float(self._held.get("beta", 1))
         names = {"lm": "language_model", "reward": "reward"}
         world = preset(**{names[k]: v for k, v in self._held.items() if k in names})
-        self._world = replace(world, alpha=float(self._held.get("alpha", 1)))
+        self._world = replace(world, sharpness=float(self._held.get("sharpness", 1)))
 
     def _at(self, beta: str) -> AtBeta:
         return at_beta(self._world, float(beta) if beta else self._beta)

@@ -327,17 +327,19 @@ def findings_html(
 ) -> str:
     """The findings as a list; `sharper` is QAlign minus QAlign of sharpness 1."""
     said = findings(points, names_of(settings.open_ended))
-    if settings.alpha != 1:
+    if settings.sharpness != 1:
         without = "" if settings.rewarded else "There is no reward here, so no best of n. "
         said.insert(
             0,
-            f"{without}QAlign and the weighted vote aim at sharpness {number(settings.alpha)}; the "
+            f"{without}QAlign and the weighted vote aim at sharpness "
+            f"{number(settings.sharpness)}; the "
             "majority vote is over samples of the model as it is, sharpness 1.",
         )
     if sharper is not None:
         said.append(
             f"On the same problems at the compute of {sharper.n} samples QAlign of sharpness "
-            f"{number(settings.alpha)} {standing(sharper)} QAlign of sharpness 1: {gap(sharper)}."
+            f"{number(settings.sharpness)} {standing(sharper)} QAlign of sharpness 1: "
+            f"{gap(sharper)}."
         )
     items = "".join(f"<li>{html.escape(text)}</li>" for text in said)
     return f'<ul class="qr-said">{items}</ul>'

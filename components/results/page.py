@@ -95,7 +95,7 @@ def advice(files: Sequence[Path]) -> str:
             found = summarise(path)
         except QAlignError:  # it is said where that set is chosen
             continue
-        if found.settings.open_ended or found.settings.alpha != 1:
+        if found.settings.open_ended or found.settings.sharpness != 1:
             continue
         task, _, model = path.stem.partition("-")
         named = IN_A_SENTENCE.get(task, f"“{task.replace('_', ' ')}”")

@@ -140,7 +140,7 @@ class Figures:
         """The numbers and votes, as far as anything can be said yet."""
         told: dict[str, Any] = {}
         rewards = [sample.reward for sample in self._base]
-        weights = importance_weights(rewards, self._run.beta, self._run.alpha, self._base)
+        weights = importance_weights(rewards, self._run.target, self._base)
         if self._base:
             told["base"] = [round(reward, 3) for reward in rewards]
             told["weights"] = [round(weight, 6) for weight in weights]

@@ -55,5 +55,5 @@ async def weigh_text(
 
 
 def log_target(run: Run, log_prob: float, reward: float) -> float:
-    """Natural log of a text's pi, but for a constant: `alpha ln p + r / beta`."""
-    return run.alpha * log_prob + reward / run.beta
+    """Natural log of a text's pi, but for a constant: `sharpness ln p + r / beta`."""
+    return run.sharpness * log_prob + reward / run.beta

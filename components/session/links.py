@@ -10,6 +10,7 @@ from components.session.offer import Offer
 from qalign_core.errors import QAlignError
 from qalign_core.registry import present_name
 from qalign_core.run import Limits, Run
+from qalign_core.target import renamed
 
 
 def linked(
@@ -24,7 +25,7 @@ def linked(
     A link that names another page asks nothing of this one. One without a prompt has that of
     `start`, with its answer and how it is read.
     """
-    texts = {key: str(value) for key, value in query.items() if key in Run.kinds()}
+    texts = {key: str(value) for key, value in renamed(query).items() if key in Run.kinds()}
     if not texts or query.get("tab", page) != page:
         return None
     run, notices = from_query(texts, limits, offer)

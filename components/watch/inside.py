@@ -15,11 +15,13 @@ from components.session.gpu import is_lent
 from components.session.hand import State, check_weighs, log_target, read_words, weigh_text
 from components.session.runs import Feed, Runs
 from qalign_core.chain.kernel import log_acceptance
+from qalign_core.chain.moves.suffix import length_ratio
 from qalign_core.decide.answers.extraction import get_extractor
 from qalign_core.errors import InvalidSetting, InvalidTrace
 from qalign_core.protocols import LanguageModel, RewardModel
 from qalign_core.reading import are_ids, is_text, is_whole, shown
 from qalign_core.record.trace import TraceReader
+from qalign_core.target import Scores
 from qalign_core.types import TraceHeader, Weighed
 
 MAX_TEXTS = 32
@@ -163,16 +165,14 @@ def _judged(header: TraceHeader, old: State, new: State, typed: int) -> Answer:
     (was, _, reward_old), (now, _, reward_new) = old, new
     never = None in targets
     log_alpha = -math.inf
-    if run.alpha == 1.0 or not never:
-        log_alpha = log_acceptance(
-            reward_new=reward_new,
-            reward_old=reward_old,
-            len_new=len(now),
-            len_old=len(was),
-            beta=run.beta,
-            log_prob_new=told[1]["log_prob"],
-            log_prob_old=told[0]["log_prob"],
-            alpha=run.alpha,
+    if run.sharpness == 1.0 or not never:
+        log_alpha = float(
+            log_acceptance(
+                run.target,
+                new=Scores(reward_new, told[1]["log_prob"]),
+                old=Scores(reward_old, told[0]["log_prob"]),
+                log_correction=length_ratio(new=len(now), old=len(was)),
+            )
         )
     gain = None if never else targets[1] - targets[0]
     return {

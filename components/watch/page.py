@@ -35,7 +35,8 @@ from qalign_core.assets import ASSETS
 from qalign_core.errors import InvalidSetting, QAlignError
 from qalign_core.protocols import LanguageModel
 from qalign_core.record.trace import TraceReader, load_trace
-from qalign_core.run import Run, check_beta
+from qalign_core.run import Run
+from qalign_core.target import Target
 from qalign_core.types import Response
 from qalign_study.measure.tuning import tune_beta
 
@@ -82,8 +83,8 @@ async def tune_run(feed: Feed, runs: Runs, run: Run) -> None:
     def tell(n: int) -> None:
         feed.status = Status("sampling", f"Finding β: {n} proposals tried")
 
-    counted, beta, alpha = Counted(lm, tell), run.beta, run.alpha
-    tuned = await tune_beta(counted, rm, run.prompt, start=beta, alpha=alpha, seed=run.seed)
+    counted = Counted(lm, tell)
+    tuned = await tune_beta(counted, rm, run.prompt, start=run.target, seed=run.seed)
     feed.write(json.dumps([float(f"{tuned.beta:.3g}"), tuned.acceptance, tuned.low, tuned.high]))
 
 
@@ -95,7 +96,7 @@ def recorded_run(path: Path = RECORDED) -> tuple[str, Run]:
         InvalidSetting: it was put together from several betas.
     """
     run = load_trace(path).header.run
-    check_beta(run.beta)
+    Target(run.beta)
     text = path.read_text(encoding="utf-8", errors="ignore")
     return text[: text.rfind("\n") + 1] or text, run  # a killed writer leaves half a line
 

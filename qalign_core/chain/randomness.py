@@ -5,17 +5,32 @@ for however many users; so any step replays alone, and a link with a seed reprod
 """
 
 import hashlib
-from typing import Literal
-
-Role = Literal["index", "suffix", "accept", "sample", "token"]
+from dataclasses import dataclass
 
 
-def derive_seed(seed: int, chain: int, t: int, role: Role) -> int:
+def derive_seed(seed: int, chain: int, t: int, role: str) -> int:
     """64 random bits for one address (BLAKE2b of the address, RFC 7693)."""
     address = f"{seed}/{chain}/{t}/{role}".encode()
     return int.from_bytes(hashlib.blake2b(address, digest_size=8).digest(), "big")
 
 
-def uniform(seed: int, chain: int, t: int, role: Role) -> float:
+def uniform(seed: int, chain: int, t: int, role: str) -> float:
     """The uniform number in [0, 1) at one address, a multiple of 2^-53."""
     return (derive_seed(seed, chain, t, role) >> 11) * 2.0**-53
+
+
+@dataclass(frozen=True, slots=True)
+class At:
+    """The address of a step: number t of a chain of a run with this seed."""
+
+    seed: int
+    chain: int
+    t: int
+
+    def derive(self, role: str) -> int:
+        """64 random bits for one use in this step."""
+        return derive_seed(self.seed, self.chain, self.t, role)
+
+    def uniform(self, role: str) -> float:
+        """The uniform number in [0, 1) for one use in this step."""
+        return uniform(self.seed, self.chain, self.t, role)

@@ -77,23 +77,20 @@ def check_reward(reward: float, response: Response, rm: RewardModel) -> float:
     return reward
 
 
-async def draw(
+async def extend(
     lm: LanguageModel,
-    rm: RewardModel,
-    prompt: str,
     prompt_ids: Sequence[int],
     prefix: Sequence[int],
     *,
     seed: int,
     log_probs: Sequence[float] = (),
-) -> ScoredResponse:
-    """Draw the rest of a response after `prefix` (Eq. proposal), check it and score it.
+) -> Response:
+    """Draw the rest of a response after `prefix` (Eq. proposal) and check it.
 
-    `log_probs` are those of the prefix's ids, which whoever drew them was told.
+    `log_probs` are those of the prefix's ids, which the model returned when it drew them.
 
     Raises:
         ModelContractError: the LM broke its contract.
-        InvalidReward: the RM returned no finite number.
     """
     response = await lm.extend(prompt_ids, prefix, seed=seed)
     check_response(response, prefix, lm)
@@ -101,10 +98,33 @@ async def draw(
     if n_new <= len(response.log_probs) < len(response):
         new = response.log_probs[-n_new:]
         response = replace(response, log_probs=(*log_probs, *new))
-    reward = await rm.score(prompt, response)
-    check_reward(reward, response, rm)
-    cost = draw_cost(len(prompt_ids), len(prefix), len(response), reading_of(rm))
+    return response
+
+
+async def score(
+    rm: RewardModel, prompt: str, prompt_ids: Sequence[int], response: Response, *, kept: int = 0
+) -> ScoredResponse:
+    """Score a response whose first `kept` ids were known before the rest was drawn.
+
+    Raises:
+        InvalidReward: the RM returned no finite number.
+    """
+    reward = check_reward(await rm.score(prompt, response), response, rm)
+    cost = draw_cost(len(prompt_ids), kept, len(response), reading_of(rm))
     return ScoredResponse(response, float(reward), cost)
+
+
+async def draw(
+    lm: LanguageModel, rm: RewardModel, prompt: str, prompt_ids: Sequence[int], *, seed: int
+) -> ScoredResponse:
+    """Draw an independent response, check it and score it.
+
+    Raises:
+        ModelContractError: the LM broke its contract.
+        InvalidReward: the RM returned no finite number.
+    """
+    response = await extend(lm, prompt_ids, (), seed=seed)
+    return await score(rm, prompt, prompt_ids, response)
 
 
 async def sample_iid(
@@ -143,7 +163,7 @@ async def sample_iid(
         while started < n or pending:
             while started < n and len(pending) < concurrency:
                 seed_k = derive_seed(seed, started, 0, "sample")
-                call = draw(lm, rm, prompt, prompt_ids, (), seed=seed_k)
+                call = draw(lm, rm, prompt, prompt_ids, seed=seed_k)
                 pending.append(asyncio.ensure_future(call))
                 started += 1
             yield await pending[0]

@@ -19,7 +19,7 @@ from qalign_core.decide.arrays import softmax
 from qalign_core.decide.rouge import rouge1
 from qalign_core.errors import InvalidReward, InvalidSetting
 from qalign_core.protocols import AnswerExtractor, Utility
-from qalign_core.run import check_alpha, check_beta
+from qalign_core.target import Target
 from qalign_core.types import Array, Decision, ScoredResponse, Step
 
 
@@ -100,19 +100,18 @@ def weighted_majority_vote(
     samples: Sequence[ScoredResponse],
     extract: AnswerExtractor,
     *,
-    beta: float,
-    alpha: float = 1.0,
+    target: Target,
 ) -> Decision:
     """Weighted majority voting: `majority_vote` with the weights `softmax(r / beta)` (paper, §IS).
 
     Self-normalised importance sampling of the target with independent samples of the base LM, of
-    `p^alpha` too; `effective_sample_size(decision.weights)` says how many of them really count.
+    a sharper one too; `effective_sample_size(decision.weights)` says how many of them really count.
 
     Raises:
         InvalidSetting: no samples, or `importance_weights` of them.
         InvalidReward: a reward is not finite.
     """
-    weights = importance_weights(_rewards(samples), beta, alpha, samples)
+    weights = importance_weights(_rewards(samples), target, samples)
     return majority_vote(samples, extract, weights=weights)
 
 
@@ -186,46 +185,44 @@ def consensus(
 
 def importance_weights(
     rewards: Sequence[float],
-    beta: float,
-    alpha: float = 1.0,
+    target: Target,
     samples: Sequence[ScoredResponse] = (),
 ) -> tuple[float, ...]:
     """Self-normalised weights `w_i = softmax_i(r_i / beta)`, shape [n] (paper, §IS).
 
     The largest reward is subtracted first, so the weights do not change when a constant is added
     to all rewards, and no reward is too large. Of a sharper target they are
-    `softmax_i(r_i / beta + (alpha - 1) log p_i)` (METHOD: Sharper targets).
+    `softmax_i(r_i / beta + (sharpness - 1) log p_i)` (METHOD: Sharper targets).
 
     Args:
         rewards: of the samples.
-        beta: temperature of the target, > 0.
-        alpha: power of the LM's probability in the target, >= 1.
-        samples: what knows the log-probabilities; not read where alpha is 1.
+        target: what they are weighted towards.
+        samples: what knows the log-probabilities; not read where the sharpness is 1.
 
     Raises:
-        InvalidSetting: `beta` is not a positive number, alpha not one >= 1, or a log-probability
-            that is needed is not known.
+        InvalidSetting: a log-probability that is needed is not known.
     """
-    beta, log_probs = check_beta(beta), log_probs_of(samples, alpha)
+    log_probs = log_probs_of(samples, target.sharpness)
     if not rewards:
         return ()
-    plus = (alpha - 1.0) * log_probs if alpha != 1.0 else 0.0
-    return tuple(softmax(np.asarray(rewards, np.float64), beta, plus).tolist())
+    plus = (target.sharpness - 1.0) * log_probs if target.is_sharp else 0.0
+    return tuple(softmax(np.asarray(rewards, np.float64), target.beta, plus).tolist())
 
 
-def log_probs_of(samples: Iterable[ScoredResponse], alpha: float) -> Array:
-    """What a target with this alpha needs of each sample, ln p(y|x), shape [n]; empty if alpha = 1.
+def log_probs_of(samples: Iterable[ScoredResponse], sharpness: float) -> Array:
+    """The ln p(y|x) of each sample that a sharper target needs, shape [n]; empty at sharpness 1.
 
     Raises:
-        InvalidSetting: alpha is not a number >= 1, or a log-probability is not known.
+        InvalidSetting: a log-probability is not known.
     """
-    if check_alpha(alpha) == 1.0:
+    if sharpness == 1.0:
         return np.zeros(0)
-    found = [sample.response.log_prob for sample in samples]
+    found = [sample.log_prob for sample in samples]
     if None in found:
         raise InvalidSetting(
-            f"alpha = {alpha:g} needs the log-probability of every response, and "
-            f"{found.count(None)} of {len(found)} have none; draw them from a model that tells"
+            f"sharpness = {sharpness:g} needs the log-probability of every response, and "
+            f"{found.count(None)} of {len(found)} have none; draw them from a model that returns "
+            "log-probabilities"
         )
     return np.array(found, np.float64)
 

@@ -93,7 +93,7 @@ async def record(
     if known is None:
         known = Trace(header_of(lm, rm, run))
         yield Recorded(header_line(known.header))
-    n, asked = len(known.pool), {"log_probs": run.alpha != 1.0}
+    n, asked = len(known.pool), {"log_probs": run.sharpness != 1.0}
     try:
         async with aclosing(draw(lm, rm, run, known=known)) as drawn:  # type: ignore[type-var]
             async for item in drawn:
@@ -219,9 +219,7 @@ def _chains(
     lm: LanguageModel, rm: RewardModel, run: Run, latest: Mapping[int, Step], steps: int
 ) -> list[AsyncIterator[Step]]:
     """Every chain of a run, from its latest step on to step number `steps`."""
-    chain = partial(
-        run_chain, lm, rm, run.prompt, beta=run.beta, alpha=run.alpha, steps=steps, seed=run.seed
-    )
+    chain = partial(run_chain, lm, rm, run.prompt, target=run.target, steps=steps, seed=run.seed)
     return [chain(chain=number, start=latest.get(number)) for number in range(run.chains)]
 
 

@@ -7,17 +7,13 @@ Lines, each a JSON object with a `type`:
 - `sample`: one independent sample of the model alone, in order of its number `n`;
 - `end`: how the run ended; a run that went on has more lines behind it.
 
-- `base`: rewards of samples whose texts were not kept, a later line replacing an earlier one: all
-  that version 1 had of samples.
-
-Version 1 also had five counts in place of two, and the sampling in an object of its own; it is
-still read.
+Version 2 called the sharpness `alpha`; it is still read.
 
 A step's proposal is its chain's current ids up to `index`, then `tokens`. `text` is there only
 where the pieces (without the EOS's) do not join to it. `null` in `log_alpha` and `log_u` stands
 for minus infinity. `<` is written as an escape, so a line can stand inside a page. Where the target
-is sharper than the paper's, the header has `alpha`, and steps and samples have `log_probs`, one for
-each of their `tokens`.
+is sharper than the paper's, the header has `sharpness`, and steps and samples have `log_probs`, one
+for each of their `tokens`.
 
 A trace on disk outlives a kill. A line is in the file when `write` returns, so a process that is
 killed loses at most what was being drawn. A file belongs to the process that has locked it
@@ -40,9 +36,12 @@ from typing import Any, BinaryIO, TypeVar, get_type_hints
 from qalign_core.errors import InvalidSetting, InvalidTrace, QAlignError, on_disk
 from qalign_core.protocols import AnswerExtractor
 from qalign_core.reading import COUNT, checked, from_json, is_whole, shown
+from qalign_core.target import renamed
 from qalign_core.types import Cost, Header, Response, ScoredResponse, Step, Trace, TraceHeader
 
-VERSION = 2
+VERSION = 3
+READABLE = (2, VERSION)
+"""The versions that can be read."""
 MAX_BYTES = 64 * 2**20
 
 Line = dict[str, Any]
@@ -70,10 +69,10 @@ def header_line(header: TraceHeader) -> str:
 
 
 def told(header: Header) -> Line:
-    """The fields of a header as they are written; the paper's target has no alpha."""
+    """The fields of a header as they are written; the paper's target has no sharpness."""
     values = asdict(header)
-    if header.alpha == 1.0:
-        del values["alpha"]
+    if header.sharpness == 1.0:
+        del values["sharpness"]
     return values
 
 
@@ -135,9 +134,7 @@ def end_line(reason: str, message: str = "") -> str:
 def trace_lines(trace: Trace, extract: AnswerExtractor | None = None) -> Iterator[str]:
     """All lines of a trace, newline included; `extract` fills in the answers."""
     yield header_line(trace.header)
-    if trace.base_rewards:
-        yield _dump({"type": "base", "rewards": trace.base_rewards})
-    asked = {"log_probs": trace.header.alpha != 1.0}
+    asked = {"log_probs": trace.header.sharpness != 1.0}
     yield from (step_line(step, extract, **asked) for step in trace.steps)
     yield from (sample_line(n, sample, extract, **asked) for n, sample in enumerate(trace.pool))
     yield end_line(*(trace.end or ("finished", "")))
@@ -200,7 +197,6 @@ class TraceReader:
         header: None until the first line was read.
         steps: the steps so far.
         pool: the independent samples so far.
-        base_rewards: of samples whose texts were not kept.
         end: (reason, message) once the run has ended.
     """
 
@@ -208,7 +204,6 @@ class TraceReader:
         self.header: TraceHeader | None = None
         self.steps: list[Step] = []
         self.pool: list[ScoredResponse] = []
-        self.base_rewards: tuple[float, ...] = ()
         self.end: tuple[str, str] | None = None
         self.line_number = 0
         self._last: dict[int, Step] = {}
@@ -222,7 +217,7 @@ class TraceReader:
         if self.header is None:
             raise InvalidTrace("the trace is empty; its first line should be a header")
         steps, pool = tuple(self.steps), tuple(self.pool)
-        return Trace(self.header, steps, pool, self.base_rewards, self.end)
+        return Trace(self.header, steps, pool, self.end)
 
     def feed(self, text: str) -> None:
         """Read one line.
@@ -237,8 +232,6 @@ class TraceReader:
             raise self._bad(f"a {shown(kind)} line", "one header, and first")
         if kind == "header":
             self.header = self._header(line)
-        elif kind == "base":
-            self.base_rewards = tuple(map(float, self._each(line, "rewards", float)))
         elif kind == "step":
             step = self._step(line)
             self._last[step.chain] = step
@@ -250,7 +243,7 @@ class TraceReader:
         elif kind == "end":
             self.end = (str(line.get("reason", "")), str(line.get("message", "")))
         else:
-            raise self._bad(f"type {shown(kind)}", "header, base, step, sample or end")
+            raise self._bad(f"type {shown(kind)}", "header, step, sample or end")
 
     def _object(self, text: str) -> Line:
         try:
@@ -263,10 +256,8 @@ class TraceReader:
 
     def _header(self, line: Line) -> TraceHeader:
         version = line.get("version")
-        if not is_whole(version, 1, VERSION):
-            raise self._bad(f"version {shown(version)}", f"version 1 or {VERSION}")
-        if version == 1:
-            line = {**self._get({"sampling": {}, **line}, "sampling", dict), **line}
+        if not is_whole(version, *READABLE):
+            raise self._bad(f"version {shown(version)}", f"version {READABLE[0]} or {VERSION}")
         try:
             return read_header(TraceHeader, line)
         except ValueError as error:
@@ -292,8 +283,6 @@ class TraceReader:
 
     def _scored(self, line: Line, response: Response) -> ScoredResponse:
         costs = self._each(line, "cost", COUNT)
-        if len(costs) == 5:  # version 1 counted what a cache held; a causal RM reads on
-            costs = costs[:1] * 2
         if len(costs) != len(fields(Cost)):
             raise self._bad(f"{len(costs)} costs", f"{len(fields(Cost))}")
         return ScoredResponse(response, float(self._get(line, "reward", float)), Cost(*costs))
@@ -357,6 +346,7 @@ def read_header(cls: type[H], line: Line) -> H:
         ValueError: a field is not what it should be.
     """
     values: dict[str, Any] = {"extractor": None}  # an open-ended prompt has none
+    line = renamed(line)
     for name, kind in _kinds(cls).items():  # type: ignore[arg-type]
         if name == "beta" and line.get(name, 0) is None:  # unknown: the trace was put together
             values[name] = math.nan

@@ -11,6 +11,7 @@ from qalign_core.models.progress import TOLD
 from qalign_core.protocols import LanguageModel, RewardModel
 from qalign_core.registry import is_address, load_language_model, load_reward_model
 from qalign_core.run import OPEN, Run, Sampling, check_count
+from qalign_core.target import FORMER
 from qalign_study.sets.problem_sets import load_problems, problem_file
 from qalign_study.sets.tasks import Loaded, Task, read_task, task_names, task_of
 
@@ -91,8 +92,9 @@ def run_options(
         told = Run.__dataclass_fields__[name]
         default = defaults.get(name, told.default)
         shown = "" if name in TEXTS[:2] or default is None else f" (default: {default})"
+        names = [name, *(old for old, new in FORMER.items() if new == name)]
         group.add_argument(
-            f"--{name.replace('_', '-')}",
+            *(f"--{each.replace('_', '-')}" for each in names),
             default=defaults.get(name),
             metavar=kind.__name__.upper(),
             help=f"{told.metadata['says']}{shown}".replace("%", "%%"),

@@ -2,7 +2,7 @@
 
 Examples:
   qalign tune --task in_distribution --problems 4 --steps 16
-  qalign tune --task shifted --alpha 1 2 4
+  qalign tune --task shifted --sharpness 1 2 4
 """
 
 import argparse
@@ -12,20 +12,24 @@ from typing import Any
 
 from qalign_core.record.runner import header_of
 from qalign_core.run import Run, check_count
+from qalign_core.target import Target
 from qalign_core.types import Cost
 from qalign_study.commands import shared
 from qalign_study.commands.report import interval, verdict
 from qalign_study.measure.curves import difference
-from qalign_study.measure.sharpness import Sharpness, tune_alpha
+from qalign_study.measure.sharpness import Tried, tune_sharpness
 from qalign_study.measure.tuning import Tuned, tune_beta
 from qalign_study.sets.problem_sets import Problem
+
+_OWN = ("sharpness", "beta", "chains", "pool", "matched", "burn_in")
 
 
 def options(parser: argparse.ArgumentParser) -> None:
     """Those of `qalign tune`."""
     parser.add_argument(
+        "--sharpness",
         "--alpha",
-        dest="alphas",
+        dest="sharpnesses",
         nargs="+",
         default=["1"],
         metavar="FLOAT",
@@ -38,14 +42,14 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--prompts", dest="problems", type=int, help=argparse.SUPPRESS)  # old
     parser.add_argument("--start", type=float, default=1.0, help="first beta")
     shared.problem_options(parser)
-    shared.run_options(parser, leave_out=("alpha", "beta", "chains", "pool", "matched", "burn_in"))
+    shared.run_options(parser, leave_out=_OWN)
     shared.model_options(parser)
 
 
 async def command(options: argparse.Namespace) -> None:
     """Find the beta of each sharpness, and compare them if there are several."""
     said = {"prompt": "-", **shared.given_in(options)}
-    given, *others = [Run.read({**said, "alpha": alpha}) for alpha in options.alphas]
+    given, *others = [Run.read({**said, "sharpness": each}) for each in options.sharpnesses]
     if options.prompt is not None:
         problems = [Problem("prompt", options.prompt, given.reference, given.extractor)]
     else:
@@ -54,16 +58,16 @@ async def command(options: argparse.Namespace) -> None:
         problems = [*shared.load_set(options).problems[-options.problems :]]
     models = shared.models_of(options)
     print(f"tuning on {len(problems)} prompts, {given.steps} proposals each", file=sys.stderr)
-    how: Any = {name: getattr(options, name) for name in ("target", "start")}
+    how: Any = {"acceptance": options.target, "start": Target(options.start, given.sharpness)}
     how |= {"steps": given.steps, "seed": given.seed}
     meter = header_of(*models, given).meter
     if others:
-        alphas = [run.alpha for run in (given, *others)]
-        tried = await tune_alpha(*models, problems, alphas, **how)
-        spent = _print_alphas(tried)
+        sharpnesses = [run.sharpness for run in (given, *others)]
+        tried = await tune_sharpness(*models, problems, sharpnesses, **how)
+        spent = _print_tried(tried)
     else:
         prompts = [each.prompt for each in problems]
-        tuned = await tune_beta(*models, prompts, alpha=given.alpha, **how)
+        tuned = await tune_beta(*models, prompts, **how)
         spent = tuned.cost
         _print_beta(tuned)
     print(f"cost {meter.price(spent):.3g} {meter.unit}, the prompts not counted")
@@ -77,19 +81,19 @@ def _print_beta(tuned: Tuned) -> None:
     )
 
 
-def _print_alphas(tried: Sequence[Sharpness]) -> Cost:
+def _print_tried(tried: Sequence[Tried]) -> Cost:
     """A line a sharpness, and the one that is right most often; the tokens spent on all."""
-    right = {each.alpha: each.right for each in tried if each.right}
+    right = {each.sharpness: each.right for each in tried if each.right}
     for each in tried:
         beta = f"beta {each.tuned.beta:.3g}, " if each.tuned else ""
         said = f"right {interval(each.right, '.1f')}" if each.right else "no beta accepts enough"
-        print(f"alpha {each.alpha:g}: {beta}{said}")
+        print(f"sharpness {each.sharpness:g}: {beta}{said}")
     if right:
-        best = max(right, key=lambda alpha: right[alpha].value)  # the least sharp among equals
-        for alpha in right:
-            if alpha != best:
-                gap = difference(right[best], right[alpha])
+        best = max(right, key=lambda each: right[each].value)  # the least sharp among equals
+        for other in right:
+            if other != best:
+                gap = difference(right[best], right[other])
                 said = f"{interval(gap, '+.1f')} points, paired: {verdict(gap)}"
-                print(f"alpha {best:g} - alpha {alpha:g}: {said}")
-        print(f"best: alpha {best:g}")
+                print(f"sharpness {best:g} - sharpness {other:g}: {said}")
+        print(f"best: sharpness {best:g}")
     return sum((each.cost for each in tried), Cost())

@@ -17,9 +17,10 @@ from statistics import NormalDist
 
 import numpy as np
 
+from qalign_core.chain.kernel import accepts, log_acceptance
 from qalign_core.decide.arrays import softmax, vote
 from qalign_core.errors import InvalidSetting
-from qalign_core.run import check_beta
+from qalign_core.target import Scores, Target
 from qalign_core.types import Array
 from qalign_study.measure.comparisons import METHODS, Method
 from qalign_study.measure.diagnostics import Rate
@@ -59,7 +60,7 @@ class Situation:
     agree: float = 0.0
 
     def __post_init__(self) -> None:
-        check_beta(self.beta)
+        Target(self.beta)
         for name, value, low, high in (
             ("decisions", self.decisions, 1, MOST_DECISIONS),
             ("chance", self.chance, 0.05, 0.95),
@@ -209,7 +210,7 @@ def walk(problems: Problems, beta: float, steps: int, seed: int) -> Walk:
     index = np.random.default_rng([seed, 3]).integers(n_decisions, size=(steps + 1, n_problems))
     index[0] = 0
     u = np.random.default_rng([seed, 4]).random((steps + 1, n_problems))
-    lead = beta * np.log1p(-u)
+    target, log_u = Target(beta), np.log1p(-u)  # all lengths are T: the correction is 0
     behind_worth, behind_code = _behind(problems, choice, index)
     every, decision = np.arange(n_problems), np.arange(n_decisions)[:, None]
 
@@ -227,7 +228,10 @@ def walk(problems: Problems, beta: float, steps: int, seed: int) -> Walk:
         kept = before[index[t], every]
         new_code = (code & ((1 << 2 * index[t]) - 1)) | behind_code[t]
         new_reward = kept + behind_worth[t] + _errors(problems, new_code)
-        accepted = lead[t] < new_reward - reward
+        log_alpha = log_acceptance(
+            target, new=Scores(new_reward), old=Scores(reward), log_correction=()
+        )
+        accepted = accepts(log_alpha, log_u[t])
         moved = np.flatnonzero(accepted)
         brought, first = summed(t, moved), index[t, moved]
         brought += kept[moved] - brought[first, np.arange(len(moved))]

@@ -1,8 +1,8 @@
 """The chain's law written out: target and transition matrix of an enumerable LM, under any rule.
 
-The matrix is built from the very functions that the chain calls (`draw_index`, `log_acceptance` of
-arrays, the model's own next-token probabilities), so a law that holds for the matrix holds for the
-chain. A `Flow` is the detailed balance of one pair of responses, with every factor of both sides.
+The matrix is built from the very functions that the chain calls (`draw_index`, `log_acceptance`,
+the model's own next-token probabilities), so a law that holds for the matrix holds for the chain.
+A `Flow` is the detailed balance of one pair of responses, with every factor of both sides.
 """
 
 import math
@@ -12,11 +12,13 @@ from functools import cache, lru_cache
 
 import numpy as np
 
-from qalign_core.chain.kernel import draw_index, log_acceptances
+from qalign_core.chain.kernel import log_acceptance
+from qalign_core.chain.moves.choices import draw_index
+from qalign_core.chain.moves.suffix import length_ratio
 from qalign_core.decide.arrays import softmax
 from qalign_core.errors import InvalidSetting
 from qalign_core.models.enumerable import EnumerableLM, Tokens
-from qalign_core.run import check_alpha, check_beta
+from qalign_core.target import Scores, Target
 from qalign_core.types import Array, Response
 
 
@@ -37,7 +39,7 @@ class Rule:
         why: what it leaves out, and why that matters.
         n_indices: from how many positions the index is drawn.
         length: the |y| that enters the length ratio.
-        log_alpha: the acceptance rule, with the keywords of `log_acceptances`, elementwise.
+        log_alpha: the acceptance rule, called as `log_acceptance` is, elementwise.
         log_prob: the ln p(y|x) that enters a sharper target's factor.
         limit: the longest proposal, from `L` and the index (METHOD: at most `L - i` new ids, so `L`
             whatever the index).
@@ -49,7 +51,7 @@ class Rule:
     why: str = ""
     n_indices: Callable[[Response], int] = len  # with EOS counted
     length: Callable[[Response], int] = len  # with EOS counted
-    log_alpha: Callable[..., Array] = log_acceptances
+    log_alpha: Callable[..., Array] = log_acceptance
     log_prob: Callable[[EnumerableLM, Response], float] = lambda lm, y: float(y.log_prob or 0.0)
     limit: Callable[[int, int], int] = lambda most, index: most
     counted: str = "all"
@@ -107,30 +109,28 @@ def total_variation(p: Array, q: Array) -> float:
     return float(0.5 * np.abs(p - q).sum())
 
 
-def target_distribution(base: Array, rewards: Array, beta: float, alpha: float = 1.0) -> Array:
-    """The target ∝ p_LM^alpha exp(r / beta) over an enumeration (Eq. modifiedgibbs), shape [n]."""
-    check_beta(beta)
+def target_distribution(base: Array, rewards: Array, target: Target) -> Array:
+    """The target's probabilities over an enumeration (Eq. modifiedgibbs), shape [n]."""
     best = rewards[base > 0].max()  # taken off first: a tiny beta makes the others' weights 0
     with np.errstate(divide="ignore", over="ignore"):
-        log_weights = check_alpha(alpha) * np.log(base) + np.minimum(rewards - best, 0.0) / beta
+        log_reward = np.minimum(rewards - best, 0.0) / target.beta
+        log_weights = target.sharpness * np.log(base) + log_reward
     return softmax(log_weights)
 
 
 def exact_chain(
     lm: EnumerableLM,
     reward: Callable[[Response], float],
-    beta: float,
+    target: Target,
     rule: Rule = EXACT,
-    alpha: float = 1.0,
 ) -> ExactChain:
     """Write out the chain of an enumerable LM: states, target and transition matrix.
 
     Args:
         lm: the finite language model.
         reward: r(x, y) of a response, finite.
-        beta: > 0, in units of the reward.
+        target: what the chain samples; its beta is in units of the reward.
         rule: the right rule, or one of the wrong ones.
-        alpha: power of p_LM in the target, >= 1.
     """
     states, old, new, p = _moves(lm, rule.n_indices, rule.limit)
     n = len(states)
@@ -138,14 +138,10 @@ def exact_chain(
     lengths = np.array([rule.length(state) for state in states])
     log_probs = np.array([rule.log_prob(lm, state) for state in states])
     log_alpha = rule.log_alpha(
-        reward_new=rewards[new],
-        reward_old=rewards[old],
-        len_new=lengths[new],
-        len_old=lengths[old],
-        beta=beta,
-        log_prob_new=log_probs[new],
-        log_prob_old=log_probs[old],
-        alpha=alpha,
+        target,
+        new=Scores(rewards[new], log_probs[new]),
+        old=Scores(rewards[old], log_probs[old]),
+        log_correction=length_ratio(new=lengths[new], old=lengths[old]),
     )
     matrix = np.zeros((n, n))
     matrix[old, new] = p * np.exp(log_alpha)
@@ -164,8 +160,8 @@ def exact_chain(
         matrix[diagonal, diagonal] += 1.0 - matrix.sum(axis=1)
     base = np.zeros(n)
     base[: len(lm.support)] = lm.probabilities
-    target = target_distribution(base, rewards, beta, alpha)
-    return ExactChain(states, rewards, base, target, matrix, acceptance, unchanged)
+    law = target_distribution(base, rewards, target)
+    return ExactChain(states, rewards, base, law, matrix, acceptance, unchanged)
 
 
 @lru_cache(maxsize=32)
@@ -249,9 +245,8 @@ def flow(
     chain: ExactChain,
     old: int,
     new: int,
-    beta: float,
+    target: Target,
     rule: Rule = EXACT,
-    alpha: float = 1.0,
 ) -> Flow:
     """The flow between two states of a chain, by their numbers, under its rule.
 
@@ -267,14 +262,10 @@ def flow(
     p_index = index_probabilities(rule.n_indices(y))
     log_alpha = float(
         rule.log_alpha(
-            reward_new=chain.rewards[new],
-            reward_old=chain.rewards[old],
-            len_new=rule.length(z),
-            len_old=rule.length(y),
-            beta=beta,
-            log_prob_new=rule.log_prob(lm, z),
-            log_prob_old=rule.log_prob(lm, y),
-            alpha=alpha,
+            target,
+            new=Scores(chain.rewards[new], rule.log_prob(lm, z)),
+            old=Scores(chain.rewards[old], rule.log_prob(lm, y)),
+            log_correction=length_ratio(new=rule.length(z), old=rule.length(y)),
         )
     )
     p_suffix = tuple(_suffix(lm, y, z, index, rule) for index in range(len(p_index)))

@@ -3,28 +3,27 @@
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from qalign_core.chain.kernel import log_acceptances
+from qalign_core.chain.kernel import log_acceptance
 from qalign_core.models.enumerable import EnumerableLM
+from qalign_core.target import Scored, Target
 from qalign_core.types import Array, Response
 from qalign_study.exact.law import ExactChain, Rule, total_variation
 from qalign_study.exact.world import MAX_NEW_TOKENS, World
 
 
-def _no_ratio(*, len_new: ArrayLike, len_old: ArrayLike, **rewards: Any) -> Array:
-    return log_acceptances(len_new=1, len_old=1, **rewards)
+def _no_ratio(target: Target, *, new: Scored, old: Scored, log_correction: object) -> Array:
+    return log_acceptance(target, new=new, old=old, log_correction=())
 
 
-def _only_improvements(*, reward_new: Array, reward_old: Array, **_: object) -> Array:
-    return np.where(reward_new >= reward_old, 0.0, -np.inf)
+def _only_improvements(target: Target, *, new: Scored, old: Scored, **_: object) -> Array:
+    return np.where(np.greater_equal(new.reward, old.reward), 0.0, -np.inf)
 
 
-def _always(*, reward_new: Array, **_: object) -> Array:
-    return np.zeros_like(reward_new)
+def _always(target: Target, *, new: Scored, **_: object) -> Array:
+    return np.zeros_like(new.reward)
 
 
 def _without_eos(response: Response) -> int:
@@ -120,7 +119,7 @@ SHARP_MISTAKES = {
         ),
     )
 }
-"""Mistakes that only a target with alpha above 1 shows."""
+"""Mistakes that only a target with a sharpness above 1 shows."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

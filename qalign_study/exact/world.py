@@ -10,7 +10,7 @@ import numpy as np
 from qalign_core.errors import InvalidSetting
 from qalign_core.models.enumerable import EnumerableLM
 from qalign_core.reading import shown
-from qalign_core.run import check_alpha
+from qalign_core.target import Target
 from qalign_core.types import Array, Response
 from qalign_study.exact.law import EXACT, ExactChain, Rule, exact_chain
 
@@ -62,12 +62,12 @@ class World:
         table: next-token probabilities, a row each for the start and after a, b, c; columns a, b,
             c, end. Rows sum to 1.
         reward: the reward's parts.
-        alpha: power of the model's probability in the target, >= 1.
+        sharpness: power of the model's probability in the target, >= 1.
     """
 
     table: Table
     reward: RewardSpec
-    alpha: float = 1.0
+    sharpness: float = 1.0
 
     def lm(self) -> EnumerableLM:
         """The language model, enumerated (cached)."""
@@ -114,12 +114,12 @@ REWARDS: dict[str, RewardSpec] = {
 }
 
 
-def make_world(table: object, reward: RewardSpec, alpha: float = 1.0) -> World:
+def make_world(table: object, reward: RewardSpec, sharpness: float = 1.0) -> World:
     """A world from an edited table: weights >= 0, four rows of four, each divided by its sum.
 
     Raises:
-        InvalidSetting: the table is not one, alpha is below 1, or nothing prefers any response:
-            the reward is the same for all, and alpha is 1.
+        InvalidSetting: the table is not one, the sharpness is below 1, or nothing prefers any
+            response: the reward is the same for all, and the sharpness is 1.
     """
     try:
         weights = np.asarray(table, dtype=np.float64)
@@ -143,8 +143,9 @@ def make_world(table: object, reward: RewardSpec, alpha: float = 1.0) -> World:
             f"got {shown(parts, 120)}"
         )
     rows = weights / weights.sum(axis=1, keepdims=True)
-    world = World(tuple(tuple(float(p) for p in row) for row in rows), reward, check_alpha(alpha))
-    if world.alpha == 1.0 and _moments(world)[1] < FLAT:
+    sharpness = Target(1.0, sharpness).sharpness
+    world = World(tuple(tuple(float(p) for p in row) for row in rows), reward, sharpness)
+    if sharpness == 1.0 and _moments(world)[1] < FLAT:
         raise InvalidSetting(
             "this reward is the same for every response that the LM can give, so it prefers "
             "nothing; change one of its parts, or make the target sharper"
@@ -189,7 +190,7 @@ def _moments(world: World) -> tuple[float, float]:
 
 @lru_cache(maxsize=256)
 def _chain(world: World, beta: float, rule: Rule) -> ExactChain:
-    return exact_chain(world.lm(), world.score, beta, rule, world.alpha)
+    return exact_chain(world.lm(), world.score, Target(beta, world.sharpness), rule)
 
 
 def by_reward(chain: ExactChain) -> Array:

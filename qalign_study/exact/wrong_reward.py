@@ -17,6 +17,7 @@ from qalign_core.decide.arrays import winner
 from qalign_core.decide.rules import importance_weights
 from qalign_core.errors import InvalidSetting
 from qalign_core.models.enumerable import EnumerableLM
+from qalign_core.target import Target
 from qalign_core.types import Array, Response
 from qalign_study.exact.law import ExactChain, exact_chain, target_distribution
 from qalign_study.exact.world import MOST
@@ -84,7 +85,8 @@ class Example:
 
     def target(self) -> Array:
         """pi_beta of A, B and C, shape [3]."""
-        return target_distribution(np.array(self.base), np.array(self.rewards), self.beta)
+        base, rewards = np.array(self.base), np.array(self.rewards)
+        return target_distribution(base, rewards, Target(self.beta))
 
     def lm(self) -> EnumerableLM:
         """The nine responses as a language model."""
@@ -100,7 +102,7 @@ class Example:
 
     def chain(self) -> ExactChain:
         """The chain on the nine responses."""
-        return exact_chain(self.lm(), self.score, self.beta)
+        return exact_chain(self.lm(), self.score, Target(self.beta))
 
 
 def answer_of(text: str) -> str:
@@ -138,7 +140,7 @@ def outcomes(example: Example, samples: tuple[int, ...] = SAMPLES) -> tuple[Outc
         InvalidSetting: from the example's own settings.
     """
     equal = (1.0, 1.0, 1.0)
-    weights = importance_weights(example.rewards, example.beta)
+    weights = importance_weights(example.rewards, Target(example.beta))
     base = np.array(example.base)
     found = []
     states = _chain_counts(example, samples)
@@ -219,4 +221,4 @@ def winners(counts: Array, weights: tuple[float, ...], rewards: tuple[float, ...
 def target_over_beta(example: Example, betas: tuple[float, ...]) -> Array:
     """Share of A, B and C under the target at each beta, shape [len(betas), 3]."""
     base, rewards = np.array(example.base), np.array(example.rewards)
-    return np.array([target_distribution(base, rewards, beta) for beta in betas])
+    return np.array([target_distribution(base, rewards, Target(beta)) for beta in betas])

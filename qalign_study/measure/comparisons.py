@@ -176,7 +176,7 @@ def outcomes(comparison: Comparison, cut: Cut) -> tuple[Outcome, ...]:
     states = rules.chain_states(steps, _burn_in(comparison, cut))
     pool = comparison.pool[: cut.n]
     run, rewards = comparison.header, [sample.reward for sample in pool]
-    weights = rules.importance_weights(rewards, run.beta, run.alpha, pool)
+    weights = rules.importance_weights(rewards, run.target, pool)
 
     in_a_row = [sum(s.cost.generated for s in c[: cut.t + 1]) for c in comparison.chains]
     chain_cost = sum((step.cost for step in steps), Cost())

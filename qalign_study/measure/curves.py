@@ -21,7 +21,7 @@ import numpy as np
 from qalign_core.chain.cost import n_at_budget
 from qalign_core.decide.arrays import softmax
 from qalign_core.errors import InvalidSetting
-from qalign_core.run import check_beta
+from qalign_core.target import Target
 from qalign_core.types import Array
 from qalign_study.measure.comparisons import METHODS, Budget, Cut, Method
 from qalign_study.measure.intervals import (
@@ -136,13 +136,13 @@ def curves(
     if not records:
         raise InvalidSetting("no problem is done yet; run 'evaluate' first")
     sizes = () if cuts else _sizes(draws, ns)
-    beta = check_beta(draws.header.beta if beta is None else beta)
+    target = Target(draws.header.beta if beta is None else beta, draws.header.sharpness)
     rng = np.random.default_rng(seed)
     resampled = resampled_problems(rng, len(records), 1 if cuts else n_bootstrap)
 
     found: dict[tuple[Curve, int], list[_Row]] = {}
     for record in records:
-        problem = _Problem(draws, record, beta)
+        problem = _Problem(draws, record, target)
         if cuts:
             rows = _resampled_rows(problem, cuts, resamples, rng)
         else:
@@ -202,12 +202,13 @@ _Price = tuple[float, float, float, float]
 class _Problem:
     """What was drawn for a problem, ready to be decided from, at one beta of the weights."""
 
-    def __init__(self, draws: Draws, record: Record, beta: float) -> None:
-        self.draws, self.record, self.beta = draws, record, beta
+    def __init__(self, draws: Draws, record: Record, target: Target) -> None:
+        self.draws, self.record, self.beta = draws, record, target.beta
         self.decide = draws.rule(record)
         self.pool_reward = record.pool_reward.astype(np.float64)
         self.pool_answer = record.pool_answer.astype(np.int64)
-        self.pool = self.pool_reward, self.pool_answer, record.pool_tilt(draws.header.alpha)
+        tilt = record.pool_tilt(target.sharpness)
+        self.pool = self.pool_reward, self.pool_answer, tilt
         self.prompt_price = draws.header.meter.prompt_price(*record.prompt)
         self.pool_spent = self.prompt_price + np.cumsum(
             prices(record.pool_cost, draws.header.meter)
@@ -357,7 +358,7 @@ def weighted_at(
     resampled_problems(rng, len(draws.records), N_BOOTSTRAP)  # as `curves` does before the subsets
     found: dict[int, list[Array]] = {n: [] for n in _sizes(draws, None)}
     for record in draws.records:
-        problem = _Problem(draws, record, draws.header.beta)
+        problem = _Problem(draws, record, draws.header.target)
         shuffled = _shuffled(rng, n_subsets, len(record.pool_reward))
         for n, values in found.items():
             subsets = _subsets(shuffled, n)

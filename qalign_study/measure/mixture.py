@@ -13,7 +13,8 @@ from numpy.typing import ArrayLike
 
 from qalign_core.decide.arrays import softmax
 from qalign_core.errors import InvalidReward, InvalidSetting
-from qalign_core.run import check_beta, check_count
+from qalign_core.run import check_count
+from qalign_core.target import Target
 from qalign_core.types import Array
 
 MOST = 1e100
@@ -133,7 +134,7 @@ def tilt(mixture: Mixture, beta: float) -> Mixture:
     Raises:
         InvalidSetting: `beta` is not a positive number, or too small for these rewards.
     """
-    beta = check_beta(beta)
+    beta = Target(beta).beta
     logs = [
         math.log(w) + mu / beta + 0.5 * (sd / beta) * (sd / beta) if w > 0 else -math.inf
         for w, mu, sd in mixture.parts()

@@ -41,7 +41,7 @@ class Record:
         chain_accepted, chain_changed: of each proposal; True for the initial draw, t = 0.
         chain_length: of each proposal, |y'| in tokens, shape [steps].
         pool_log_prob, chain_log_prob: ln p of samples and of proposals as sampled, shapes [N],
-            [steps]; empty where the target does not ask, alpha being 1.
+            [steps]; empty where the sharpness is 1.
         n_chains: how many chains the steps belong to.
         prompt: tokens of the prompt that LM and RM read once.
     """
@@ -70,11 +70,11 @@ class Record:
         proposed = np.where(self.chain_accepted, steps, 0).reshape(-1, self.n_chains)
         return np.maximum.accumulate(proposed).ravel()
 
-    def pool_tilt(self, alpha: float) -> Array:
-        """What a sharper target adds to each sample's log-weight, `(alpha - 1) ln p`, shape [N]."""
-        if alpha == 1.0:
+    def pool_tilt(self, sharpness: float) -> Array:
+        """The term `(sharpness - 1) ln p` of each sample's log-weight, shape [N]."""
+        if sharpness == 1.0:
             return np.zeros(len(self.pool_reward))
-        return (alpha - 1.0) * self.pool_log_prob.astype(np.float64)
+        return (sharpness - 1.0) * self.pool_log_prob.astype(np.float64)
 
     def is_right(self, answer: Array) -> Array:
         """Whether answers (by number, -1 for none) are right, same shape."""
@@ -171,7 +171,7 @@ def record_of(
         kept = [-1 if a is None else numbers.setdefault(a, len(numbers)) for a in said]
         return np.array(kept, dtype=np.int32)
 
-    pool, alpha = trace.pool, trace.header.alpha
+    pool, sharpness = trace.pool, trace.header.sharpness
     steps = [step for at_t in zip(*trace.chains.values(), strict=False) for step in at_t]
     pool_answer = number(pool)
     chain_answer = number(step.proposal for step in steps)
@@ -188,8 +188,8 @@ def record_of(
         chain_accepted=np.array([step.accepted for step in steps], dtype=bool),
         chain_changed=np.array([step.t == 0 or step.changed for step in steps], dtype=bool),
         chain_length=np.array([len(step.proposal.response) for step in steps], dtype=np.int32),
-        pool_log_prob=log_probs_of(pool, alpha),
-        chain_log_prob=log_probs_of((step.proposal for step in steps), alpha),
+        pool_log_prob=log_probs_of(pool, sharpness),
+        chain_log_prob=log_probs_of((step.proposal for step in steps), sharpness),
         n_chains=max(1, len(trace.chains)),
         prompt=(trace.header.prompt_tokens, trace.header.prompt_scored),
     )

@@ -169,7 +169,7 @@ class Report:
         for name in sorted(sets, key=lambda name: (len(name), name)):
             families.setdefault(_family(sets[name]), []).append(name)
         groups: dict[object, list[Evaluated]] = {}
-        papers_first = sorted(sets.items(), key=lambda item: item[1].header.alpha != 1)
+        papers_first = sorted(sets.items(), key=lambda item: item[1].header.sharpness != 1)
         for name, results in papers_first:
             at_betas = families[_family(results)]
             stated = at_betas[0] == name
@@ -232,7 +232,7 @@ def _models(results: Results) -> object:
     """
     header, base = results.header, replace(results.header.sampling, max_new_tokens=0)
     models = header.lm, header.lm_revision, header.rm, header.rm_revision
-    return (*models, base, header.alpha, header.open_ended)
+    return (*models, base, header.sharpness, header.open_ended)
 
 
 def _family(results: Results) -> object:

@@ -186,7 +186,7 @@ def answer_of(problem: Problem, trace: Trace) -> Answer:
 
 def _columns(header: SetHeader) -> _Columns:
     """The arrays of such results: log-probabilities only where the target asks for them."""
-    sharp = header.alpha != 1.0
+    sharp = header.sharpness != 1.0
     return {
         name: told for name, told in _COLUMNS.items() if sharp or not name.endswith("_log_prob")
     }

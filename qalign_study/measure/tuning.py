@@ -6,24 +6,27 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
 from qalign_core.chain.chain import run_chain
-from qalign_core.chain.kernel import log_acceptances
+from qalign_core.chain.kernel import log_acceptance
 from qalign_core.chain.merging import gather
+from qalign_core.chain.moves.suffix import length_ratio
 from qalign_core.decide.arrays import softmax
 from qalign_core.decide.rules import effective_sample_size
 from qalign_core.errors import InvalidSetting
 from qalign_core.protocols import AnswerExtractor, LanguageModel, RewardModel
-from qalign_core.run import check_beta, check_count
+from qalign_core.run import check_count
+from qalign_core.target import Scores, Target
 from qalign_core.types import Array, Cost, Trace, TraceHeader
 from qalign_study.measure.intervals import resampled_problems, wilson
 from qalign_study.measure.record import Draws, Record, record_of
 
 
-def kl_from_base(rewards: Sequence[float], beta: float, plus: Array | float = 0.0) -> float:
+def kl_from_base(rewards: Sequence[float], target: Target, plus: Array | float = 0.0) -> float:
     """KL(pi_beta || p_LM) in nats, estimated from rewards of base samples.
 
     `KL = E_pi[r] / beta - log E_base[exp(r / beta)]` with self-normalised weights: equal to
@@ -31,12 +34,11 @@ def kl_from_base(rewards: Sequence[float], beta: float, plus: Array | float = 0.
     sharper target adds to the samples' log-weights is `plus`, shape [n].
 
     Raises:
-        InvalidSetting: no rewards, or `beta` is not a positive number.
+        InvalidSetting: no rewards.
     """
-    beta = check_beta(beta)
     if not len(rewards):
         raise InvalidSetting("KL needs rewards of base samples, got none; draw some first")
-    w = softmax(np.asarray(rewards, dtype=np.float64), beta, plus)
+    w = softmax(np.asarray(rewards, dtype=np.float64), target.beta, plus)
     w = w[w > 0]
     return max(0.0, math.fsum((w * np.log(w * len(rewards))).tolist()))
 
@@ -54,9 +56,8 @@ class Proposals:
         len_old, len_new: of state and proposal in tokens, EOS counted, shape [n].
         changed: whether the proposal differs from the state, shape [n].
         prompt: number of the prompt each belongs to, shape [n].
-        beta: at which the chains ran.
-        alpha: of their target, which is held.
-        log_prob_old, log_prob_new: ln p of state and proposal, shape [n]; empty if alpha is 1.
+        target: of the chains; its sharpness is held.
+        log_prob_old, log_prob_new: ln p of state and proposal, shape [n]; None at sharpness 1.
     """
 
     reward_old: Array
@@ -65,14 +66,13 @@ class Proposals:
     len_new: Array
     changed: Array
     prompt: Array
-    beta: float
-    alpha: float = 1.0
+    target: Target
     log_prob_old: Array | None = None
     log_prob_new: Array | None = None
 
     def acceptance(self, beta: float, *, changed_only: bool = True) -> float | None:
         """Acceptance rate of chains at `beta`; None if these proposals cannot tell."""
-        told, weights, alpha = self.at(np.array([check_beta(beta)]))
+        told, weights, alpha = self.at(np.array([Target(beta).beta]))
         counted = weights * self.changed if changed_only else weights
         return float((counted * alpha).sum() / counted.sum()) if told and counted.any() else None
 
@@ -82,21 +82,18 @@ class Proposals:
         Shapes [betas], [told, n] and [told, n]; the importance weights of the states have a mean of
         1 within each prompt, alpha is the acceptance probability of each proposal.
         """
-        log_w = self.reward_old * (1 / betas[:, None] - 1 / self.beta)
+        log_w = self.reward_old * (1 / betas[:, None] - 1 / self.target.beta)
         weights = np.empty_like(log_w)
         for p in np.unique(self.prompt):
             mine = self.prompt == p
             weights[:, mine] = softmax(log_w[:, mine]) * np.count_nonzero(mine)
         told = 1 / (weights**2).mean(axis=1) >= MIN_EFFECTIVE  # the share that effectively counts
-        log_alpha = log_acceptances(
-            reward_new=self.reward_new,
-            reward_old=self.reward_old,
-            len_new=self.len_new,
-            len_old=self.len_old,
-            beta=betas[told, None],
-            log_prob_new=self.log_prob_new,
-            log_prob_old=self.log_prob_old,
-            alpha=self.alpha,
+        each: Any = betas[told, None]
+        log_alpha = log_acceptance(
+            replace(self.target, beta=each),
+            new=Scores(self.reward_new, self.log_prob_new),
+            old=Scores(self.reward_old, self.log_prob_old),
+            log_correction=length_ratio(new=self.len_new, old=self.len_old),
         )
         return told, weights[told], np.exp(log_alpha)
 
@@ -119,6 +116,10 @@ class NoBeta(InvalidSetting):
     def __init__(self, message: str, cost: Cost) -> None:
         super().__init__(message)
         self.cost = cost
+
+
+START = Target(1.0)
+"""Where tuning starts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,15 +149,14 @@ async def tune_beta(
     rm: RewardModel,
     prompts: str | Sequence[str],
     *,
-    target: float = 0.5,
-    start: float = 1.0,
-    alpha: float = 1.0,
+    acceptance: float = 0.5,
+    start: Target = START,
     steps: int = 64,
     rounds: int = 6,
     seed: int = 0,
     n_bootstrap: int = 1000,
 ) -> Tuned:
-    """Find the beta at which a share `target` of changed proposals is accepted.
+    """Find the beta at which a share `acceptance` of changed proposals is accepted.
 
     A chain a prompt makes `steps` proposals at `start`. They tell the acceptance at other betas
     (see `Proposals`), hence the best beta, or the furthest one that they can speak of, at which
@@ -167,9 +167,8 @@ async def tune_beta(
         lm: language model, as sampled.
         rm: reward model.
         prompts: one, or several of a problem set (not those to be evaluated on).
-        target: acceptance rate wanted, in (0, 1).
-        start: first beta, raw RM units.
-        alpha: power of the LM's probability in the target, which is held.
+        acceptance: rate wanted, in (0, 1).
+        start: the first target; its sharpness is held.
         steps: proposals a prompt and round, >= 8.
         rounds: at most so many.
         seed: address of the randomness.
@@ -178,42 +177,43 @@ async def tune_beta(
     Raises:
         InvalidSetting: settings out of range; or no beta was found: no proposal differs from its
             state, rewards are all equal, or the last round was still too far away.
-        NoBeta: where the reward hardly counts fewer are accepted than `target`.
+        NoBeta: where the reward hardly counts fewer are accepted.
         InvalidPrompt, ModelContractError, InvalidReward: from the models.
     """
     prompts = [prompts] if isinstance(prompts, str) else list(prompts)
-    if not 0 < target < 1:
-        raise InvalidSetting(f"the target acceptance must be between 0 and 1, got {target}")
+    if not 0 < acceptance < 1:
+        raise InvalidSetting(f"the target acceptance must be between 0 and 1, got {acceptance}")
     if not prompts:
         raise InvalidSetting("tuning needs at least one prompt, got none")
     check_count("steps", steps, 8)
     check_count("rounds", rounds, 1)
-    beta = check_beta(start)
+    target = start
     tried: list[float] = []
     cost = Cost()
     while True:
-        tried.append(beta)
+        tried.append(target.beta)
         proposals, spent = await propose(
-            lm, rm, prompts, beta=beta, alpha=alpha, steps=steps, seed=seed + len(tried) - 1
+            lm, rm, prompts, target=target, steps=steps, seed=seed + len(tried) - 1
         )
         cost = cost + spent
-        found = beta_for(proposals, target, n_bootstrap=n_bootstrap, seed=seed)
-        if found.reached and (found.low <= beta <= found.high or len(tried) == rounds):
+        found = beta_for(proposals, acceptance, n_bootstrap=n_bootstrap, seed=seed)
+        if found.reached and (found.low <= target.beta <= found.high or len(tried) == rounds):
             break
         flat = None if found.reached else proposals.acceptance(FLAT)
-        if flat is not None and flat < target:
+        if flat is not None and flat < acceptance:
             raise NoBeta(
-                f"no beta accepts {target:g} of the changed proposals at sharpness {alpha:g}: "
-                f"where the reward hardly counts {flat:.2g} of them are; take a lower target"
-                + (" or sharpness" if alpha > 1 else ""),
+                f"no beta accepts {acceptance:g} of the changed proposals at sharpness "
+                f"{target.sharpness:g}: where the reward hardly counts {flat:.2g} of them are; "
+                "take a lower target" + (" or sharpness" if target.is_sharp else ""),
                 cost,
             )
         if len(tried) == rounds:
             raise InvalidSetting(
-                f"after {rounds} rounds no beta was found at which {target:g} of the changed "
-                f"proposals are accepted (last tried: {beta:.3g}); start nearer, or make more steps"
+                f"after {rounds} rounds no beta was found at which {acceptance:g} of the changed "
+                f"proposals are accepted (last tried: {target.beta:.3g}); start nearer, "
+                "or make more steps"
             )
-        beta = found.beta
+        target = replace(target, beta=found.beta)
     accepted = proposals.acceptance(found.beta)
     overall = proposals.acceptance(found.beta, changed_only=False)
     assert accepted is not None, "the proposals reach the beta that was found on them"
@@ -234,17 +234,16 @@ async def propose(
     rm: RewardModel,
     prompts: Sequence[str],
     *,
-    beta: float,
+    target: Target,
     steps: int,
     seed: int,
-    alpha: float = 1.0,
 ) -> tuple[Proposals, Cost]:
     """Run a chain a prompt, all at once, and reduce what they proposed to numbers.
 
     Raises:
         InvalidSetting, InvalidPrompt, ModelContractError, InvalidReward.
     """
-    header = TraceHeader(beta=beta, alpha=alpha, steps=steps)
+    header = TraceHeader(beta=target.beta, sharpness=target.sharpness, steps=steps)
     unread = [(None, _unknown)] * len(prompts)
     draws, spent = await walk(lm, rm, prompts, unread, header=header, seed=seed)
     proposals = proposals_of(draws, first=steps // 4 + 1)
@@ -276,8 +275,7 @@ async def walk(
             lm,
             rm,
             prompts[place],
-            beta=header.beta,
-            alpha=header.alpha,
+            target=header.target,
             steps=header.steps,
             seed=seed,
             chain=place,
@@ -302,7 +300,7 @@ def proposals_of(draws: Draws, first: int = 1) -> Proposals | None:
         parts = [getattr(r, f"chain_{name}")[at] for r, at in zip(records, steps, strict=True)]
         return np.concatenate(parts)
 
-    sharp = draws.header.alpha != 1.0
+    target = draws.header.target
     return Proposals(
         reward_old=of(old, "reward").astype(np.float64),
         reward_new=of(new, "reward").astype(np.float64),
@@ -310,10 +308,9 @@ def proposals_of(draws: Draws, first: int = 1) -> Proposals | None:
         len_new=of(new, "length"),
         changed=of(new, "changed").astype(bool),
         prompt=np.repeat(np.arange(len(records)), [len(steps) for steps in new]),
-        beta=draws.header.beta,
-        alpha=draws.header.alpha,
-        log_prob_old=of(old, "log_prob").astype(np.float64) if sharp else None,
-        log_prob_new=of(new, "log_prob").astype(np.float64) if sharp else None,
+        target=target,
+        log_prob_old=of(old, "log_prob").astype(np.float64) if target.is_sharp else None,
+        log_prob_new=of(new, "log_prob").astype(np.float64) if target.is_sharp else None,
     )
 
 
@@ -350,7 +347,7 @@ def beta_for(
             f"the {int(changed.sum())} changed proposals have the rewards of their states, so beta "
             "decides nothing; use a reward that tells responses apart"
         )
-    middle = math.log(proposals.beta)
+    middle = math.log(proposals.target.beta)
     grid = np.exp(np.unique([*np.linspace(middle - 7, middle + 7, 561), middle]))
     told, weights, alpha = proposals.at(grid)
     grid, counted = grid[told], weights * changed
@@ -428,14 +425,14 @@ def against_beta(draws: Draws, betas: Sequence[float]) -> list[BetaPoint]:
         decide = draws.rule(record)
         reward = record.pool_reward.astype(np.float64)
         answer = record.pool_answer.astype(np.int64)
-        plus = record.pool_tilt(draws.header.alpha)
+        plus = record.pool_tilt(draws.header.sharpness)
         for row, beta in enumerate(betas):
-            weights = softmax(reward, check_beta(beta), plus)
+            weights = softmax(reward, Target(beta).beta, plus)
             won = decide(answer[None], weights[None], reward[None])
             values[row, place] = (
                 record.is_right(won)[0],
                 weights @ reward,
-                kl_from_base(reward.tolist(), beta, plus),
+                kl_from_base(reward.tolist(), Target(beta), plus),
                 effective_sample_size(weights.tolist()),
             )
     proposals = proposals_of(draws)

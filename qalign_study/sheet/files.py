@@ -33,7 +33,7 @@ def draws_csv(comparison: Comparison) -> str:
     frame = to_frame(comparison.trace)
     cut = full_cut(comparison) if comparison.ready else Cut(-1, 0)
     run, kept = comparison.header, comparison.pool[: cut.n]
-    weights = importance_weights([s.reward for s in kept], run.beta, run.alpha, kept)
+    weights = importance_weights([s.reward for s in kept], run.target, kept)
     n_states = len(comparison.chains) * (cut.t + 1)
     states = frame["t"].where(frame["source"] == "chain") <= cut.t
     frame["weight"] = states.map({True: 1 / max(1, n_states)})

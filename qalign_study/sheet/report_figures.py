@@ -246,7 +246,7 @@ def mixtures(main: Group) -> list[str]:
     """Rewards of samples, problem by problem, with the mixture that the paper fits to them."""
     first = main.different[0]
     header = first.results.header
-    if not header.rewarded or header.alpha != 1:  # then the target is no tilt of the rewards' law
+    if not header.rewarded or header.target.is_sharp:  # that is no tilt of the rewards' law
         return []
     records = sorted(first.results.records, key=lambda record: lot_of(record.id))
     panels = []

@@ -148,7 +148,7 @@ def number(value: float) -> str:
 def target_of(run: Run) -> str:
     """What a run aims at, in a few words: β or that there is no reward, and its sharpness."""
     reward = f"β = {number(run.beta)}" if run.rewarded else "no reward"
-    return f"{reward}, sharpness {number(run.alpha)}" if run.alpha != 1 else reward
+    return f"{reward}, sharpness {number(run.sharpness)}" if run.sharpness != 1 else reward
 
 
 def mixed(found: Agreement) -> str:

@@ -42,9 +42,9 @@ test("the chain's best is the highest log pi of its first states, each asked onc
   const found = await chainsBest(asked, "", trace.header, four, 3);
   assert.deepEqual(found, { best: -4, t: 0 }); // 0 - 4 and 1 - 5: the first that had it
   assert.deepEqual(asks, [3, 0]);
-  const sharper = await chainsBest(asked, "", { ...trace.header, alpha: 2 }, four, 3);
+  const sharper = await chainsBest(asked, "", { ...trace.header, sharpness: 2 }, four, 3);
   assert.deepEqual(sharper, { best: -8, t: 0 });
-  assert.equal(logTarget({ beta: 0.5, alpha: 3 }, -2, 1), -4);
+  assert.equal(logTarget({ beta: 0.5, sharpness: 3 }, -2, 1), -4);
 });
 
 test("a browser keeps the best of each problem, and one that keeps nothing does no harm", () => {

@@ -59,7 +59,7 @@ test("log-probabilities of anybody's trace are one a token and none above 0", ()
     assert.notEqual(bad, SHARP);
     assert.throws(() => parse(bad), /log_probs/);
   }
-  assert.throws(() => parse(SHARP.replace('"alpha":4', '"alpha":0.5')), /alpha/);
+  assert.throws(() => parse(SHARP.replace('"sharpness":4', '"sharpness":0.5')), /sharpness/);
 });
 
 test("at its own beta a step is decided as it was, at others by the same u", () => {

@@ -2,7 +2,7 @@
 import { readFileSync } from "node:fs";
 
 export const HEADER = {
-  type: "header", version: 1, lm: "lm", rm: "rm", prompt: "2 + 2?", beta: 1, steps: 4, seed: 7,
+  type: "header", version: 2, lm: "lm", rm: "rm", prompt: "2 + 2?", beta: 1, steps: 4, seed: 7,
   reference: "4",
 };
 
@@ -18,7 +18,7 @@ export const STUCK = runOf("stuck");
 export function step(t, changes = {}) {
   return {
     type: "step", chain: 0, t, index: 0, tokens: [1, 2], pieces: ["a", "b"], finished: false,
-    reward: 0, log_alpha: 0, log_u: null, accepted: true, answer: null, cost: [2, 2, 0, 2, 0],
+    reward: 0, log_alpha: 0, log_u: null, accepted: true, answer: null, cost: [2, 2],
     ...changes,
   };
 }
@@ -27,7 +27,7 @@ export const lines = (...records) => records.map((x) => `${JSON.stringify(x)}\n`
 
 /** A target of sharpness 4 without a reward: a draft, and a likelier rewrite of its ending. */
 export const SHARP = lines(
-  { ...HEADER, version: 2, alpha: 4, rm: "none" },
+  { ...HEADER, version: 3, sharpness: 4, rm: "none" },
   step(0, { tokens: [1, 2, 3], pieces: ["a", "b", "c"], log_probs: [-1, -1.5, -0.5] }),
   step(1, { index: 1, tokens: [9], pieces: ["x"], log_probs: [-0.5], log_u: -1 }),
   { type: "sample", n: 0, tokens: [1], text: "a", finished: true, reward: 0, answer: null,
@@ -39,11 +39,11 @@ export const SHARP = lines(
 /** Four steps: a draft, a rejected rewrite, an accepted one, and the same text again. */
 export const FOUR = lines(
   HEADER,
-  { type: "base", rewards: [-1, 0, 1] },
-  step(0, { tokens: [1, 2, 3], pieces: ["a", "b", "c"], answer: "5", cost: [3, 3, 0, 3, 0] }),
+  ...[-1, 0, 1].map((reward, n) => ({ type: "sample", n, reward })),
+  step(0, { tokens: [1, 2, 3], pieces: ["a", "b", "c"], answer: "5", cost: [3, 3] }),
   step(1, {
     index: 1, tokens: [9], pieces: ["x"], reward: -2, log_alpha: -1.5, log_u: -0.5,
-    accepted: false, answer: "6", cost: [1, 1, 0, 1, 0],
+    accepted: false, answer: "6", cost: [1, 1],
   }),
   step(2, { index: 2, tokens: [4, 5], pieces: ["d", "e"], reward: 1, answer: "4" }),
   step(3, { index: 2, tokens: [4, 5], pieces: ["d", "e"], reward: 1, answer: "4", log_u: -1 }),

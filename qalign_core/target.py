@@ -1,0 +1,111 @@
+"""The distribution that a chain samples: `pi(y|x) ∝ p_LM(y|x)^sharpness exp(r(x,y)/beta)`.
+
+The paper's target (Eq. modifiedgibbs) has a sharpness of 1. A target is checked once, when it is
+made, and is then handed on whole. How a proposal is made is a move's own business (`chain.moves`).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from qalign_core.errors import InvalidSetting
+from qalign_core.reading import HUGE, shown
+
+FORMER = {"alpha": "sharpness"}
+"""Former names of settings, in links, traces, options and keywords, each with its present name."""
+
+
+def renamed(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The same settings under their present names."""
+    return {FORMER.get(name, name): value for name, value in given.items()}
+
+
+class Scored(Protocol):
+    """A response, or an array of them, as a target sees it."""
+
+    @property
+    def reward(self) -> ArrayLike:
+        """The reward `r(x, y)`, raw RM units."""
+
+    @property
+    def log_prob(self) -> ArrayLike | None:
+        """Natural log of p(y|x) as sampled; None if the model does not return it."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scores:
+    """Rewards of many responses and, for a sharper target, their ln p(y|x); arrays broadcast."""
+
+    reward: ArrayLike
+    log_prob: ArrayLike | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """`pi(y|x) ∝ p_LM(y|x)^sharpness exp(r(x,y)/beta)`.
+
+    Attributes:
+        beta: temperature of the reward, in raw RM units, > 0; a small beta follows the reward. For
+            several betas at once, an array that broadcasts with the rewards.
+        sharpness: power of the model's probability, >= 1; the paper's is 1.
+
+    Raises:
+        InvalidSetting: beta is not a finite number > 0, or sharpness is not one >= 1.
+    """
+
+    beta: float
+    sharpness: float = 1.0
+
+    def __post_init__(self) -> None:
+        several = isinstance(self.beta, np.ndarray)
+        for beta in np.unique(self.beta) if several else [self.beta]:
+            if not (_is_number(beta) and 0 < beta <= HUGE):  # an integer may be too large
+                raise InvalidSetting(
+                    f"beta must be a finite number > 0, got {shown(beta)}; "
+                    "'tune' finds one for about 50% acceptance"
+                )
+        if not (_is_number(self.sharpness) and 1 <= self.sharpness <= HUGE):
+            raise InvalidSetting(
+                f"sharpness must be a finite number >= 1, got {shown(self.sharpness)}; "
+                "1 leaves the model as it is"
+            )
+        if not several:
+            object.__setattr__(self, "beta", float(self.beta))
+        object.__setattr__(self, "sharpness", float(self.sharpness))
+
+    @property
+    def is_sharp(self) -> bool:
+        """Whether the target needs the log-probability of every response."""
+        return self.sharpness != 1.0
+
+    def log_ratio(self, new: Scored, old: Scored) -> NDArray[Any]:
+        """Natural log of `pi(y')/pi(y)` relative to the base LM; elementwise for arrays.
+
+        `(r' - r)/beta + (sharpness - 1)(log p' - log p)`: one factor p'/p of the target's power
+        cancels with how proposals are drawn. At sharpness 1 no log-probability is read.
+
+        Raises:
+            InvalidSetting: a reward, or a log-probability that is needed, is not finite.
+        """
+        r_new, r_old = np.asarray(new.reward, np.float64), np.asarray(old.reward, np.float64)
+        if not (np.isfinite(r_new).all() and np.isfinite(r_old).all()):
+            raise InvalidSetting(f"rewards must be finite, got {r_new} and {r_old}")
+        with np.errstate(over="ignore"):  # a tiny beta makes the ratio infinite, and alpha 0 or 1
+            ratio = (r_new - r_old) / self.beta
+        if self.is_sharp:
+            p_new, p_old = (np.asarray(each.log_prob, np.float64) for each in (new, old))
+            if not (np.isfinite(p_new).all() and np.isfinite(p_old).all()):
+                raise InvalidSetting(
+                    f"sharpness = {self.sharpness:g} needs the log-probability of every response "
+                    f"as sampled, got {p_new} and {p_old}"
+                )
+            ratio = ratio + (self.sharpness - 1.0) * (p_new - p_old)
+        return np.asarray(ratio)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
