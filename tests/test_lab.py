@@ -353,7 +353,7 @@ def test_whatever_a_section_shows_stays_a_text() -> None:
 def test_a_mistake_of_a_sharper_target_says_at_sharpness_one_that_nothing_is_lost(title) -> None:
     idle = break_it.draw(WORLD, 1.0, title)
     assert any("raise the sharpness" in text for text in texts_in(*idle.told))
-    sharp = replace(WORLD, alpha=4.0)
+    sharp = replace(WORLD, sharpness=4.0)
     assert break_it.broken(sharp, 1.0, SHARP_MISTAKES[title]).distance > 1e-2
     assert not any("raise the sharp" in t for t in texts_in(*break_it.draw(sharp, 1.0, title).told))
     flows = balance.draw(sharp, 1.0, "ab·", "a·", title)
