@@ -25,11 +25,6 @@ def line_of(id_: str) -> dict[str, object]:
     return {"color": colour(id_), "dash": idea.line or "solid", "width": idea.width}
 
 
-def marker_of(id_: str, size: int = 8) -> dict[str, object]:
-    """The marker with which an idea is drawn."""
-    return {"color": colour(id_), "symbol": ideas()[id_].marker or "circle", "size": size}
-
-
 def log_axis(
     values: Sequence[float], *, most: int = MOST_TICKS, **axis: object
 ) -> dict[str, object]:
