@@ -136,7 +136,7 @@ async def test_a_gif_of_20_steps_is_small_and_each_of_its_pictures_another(
     assert len(frames) == len({pixels for _, pixels in frames}) == 3 * 20
 
 
-async def test_an_animation_can_be_cancelled_and_a_video_is_one(visit, toy_app, tmp_path):
+async def test_an_animation_can_be_cancelled(visit, toy_app):
     page = await opened(visit, toy_app, toy_trace(64), 64)
     await page.get_by_label("First step").fill("5")
     await page.get_by_label("Last step").fill("2")
@@ -147,10 +147,6 @@ async def test_an_animation_can_be_cancelled_and_a_video_is_one(visit, toy_app, 
     await page.get_by_role("button", name="Animation as GIF").click()
     await page.keyboard.press("Enter")  # the focus is on Cancel
     await page.get_by_text("Cancelled: nothing was saved.").wait_for()
-    await page.get_by_label("Last step").fill("1")
-    video = await saved(page, "Animation as video", tmp_path)
-    head = video.read_bytes()[:12]
-    assert head[4:8] == b"ftyp" if video.suffix == ".mp4" else head[:4] == b"\x1a\x45\xdf\xa3"
 
 
 async def test_a_figure_of_plotlys_is_saved_in_a_typeface_that_is_there(visit, toy_app, tmp_path):

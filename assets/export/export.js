@@ -1,9 +1,9 @@
 /* "Save": all that can be taken home of the run that is shown, in one dialog. This script and the
-   encoders that it needs are fetched when they are first asked for. */
+   encoder that it needs are fetched when they are first asked for. */
 import { builder, put, show } from "../dom.js";
 import { saveFile } from "../files.js";
 import { PHASES } from "../player/words.js";
-import { MOST, framesOf, hasVideo, makeGif, makeVideo } from "./animation.js";
+import { MOST, framesOf, makeGif } from "./animation.js";
 import { coloursOf, measurer } from "./canvas.js";
 import { KINDS, figuresOf, saveDrawing, savePlot } from "./figures.js";
 import { COLOURS, drawStep, momentOf, votesFigure } from "./step.js";
@@ -78,19 +78,18 @@ function animation({ t, last }, name, draw, tell) {
 
   const stop = () => working?.abort();
 
-  /** @param {typeof makeGif} maker */
-  async function make(maker) {
+  async function make() {
     const [a, b] = [from, to].map(({ value }) => Number(value));
     const can = [a, b].every(Number.isInteger) && a >= 0 && a <= b && b <= last && b - a < MOST;
     if (!can) throw new Error(`Choose steps from 0 to ${last}, ${MOST} of them at most.`);
     working = new AbortController();
     meter.value = 0;
     show(work, true);
-    for (const one of makers) one.disabled = true;
+    maker.disabled = true;
     cancel.focus();
     const { signal } = working;
     try {
-      const { ending, type, bytes } = await maker({
+      const bytes = await makeGif({
         frames: framesOf(a, b, Number(pace.value)),
         draw,
         signal,
@@ -98,23 +97,21 @@ function animation({ t, last }, name, draw, tell) {
           meter.value = done;
         },
       });
-      saveFile(`${name}-${a}-to-${b}.${ending}`, type, bytes);
+      saveFile(`${name}-${a}-to-${b}.gif`, "image/gif", bytes);
       tell(`Saved, ${(new Blob([bytes]).size / 1e6).toFixed(1)} MB.`);
     } catch (error) {
       if (!signal.aborted) throw error;
       tell("Cancelled: nothing was saved.");
     } finally {
-      for (const one of makers) one.disabled = false;
-      if (document.activeElement === cancel) makers[0].focus();
+      maker.disabled = false;
+      if (document.activeElement === cancel) maker.focus();
       show(work, false);
     }
   }
 
-  const makers = [does("GIF", "Animation as GIF", () => make(makeGif), tell)];
-  if (hasVideo()) makers.push(does("Video", "Animation as video", () => make(makeVideo), tell));
-  const node = row("Animation", "Each step with its cut, its proposal and its verdict, for slides. "
-    + "The video is sharper; a GIF plays everywhere.",
-  h("label", "steps ", from), h("label", "to ", to), h("label", pace, " a step"), ...makers, work);
+  const maker = does("GIF", "Animation as GIF", make, tell);
+  const node = row("Animation", "Each step with its cut, its proposal and its verdict, for slides.",
+    h("label", "steps ", from), h("label", "to ", to), h("label", pace, " a step"), maker, work);
   return { node, stop };
 }
 
