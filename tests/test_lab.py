@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import struct
+import re
 from dataclasses import replace
 from typing import Any, cast
 from urllib.parse import parse_qsl
@@ -12,13 +12,13 @@ import gradio as gr
 import numpy as np
 import pytest
 
+from benchmarks import figures
 from components.lab import (
     balance,
     best_of_n,
     beta,
     break_it,
     chain,
-    figures,
     style,
     wrong,
 )
@@ -45,7 +45,6 @@ from qalign_study.measure.mixture import (
     gumbel_density,
     match,
     maximum_density,
-    normalised_maxima,
 )
 
 pytestmark = pytest.mark.slow
@@ -229,9 +228,9 @@ def test_where_the_formula_means_nothing_the_page_says_so() -> None:
 def test_normalised_maxima_are_maxima_of_normal_numbers() -> None:
     from scipy.stats import kstest, norm
 
-    found = normalised_maxima(32, trials=10_000, seed=1)
+    found = figures.normalised_maxima(32, trials=10_000, seed=1)
     assert kstest(found, lambda z: norm.cdf(z) ** 32).pvalue > 1e-6
-    assert np.array_equal(found, normalised_maxima(32, trials=10_000, seed=1))
+    assert np.array_equal(found, figures.normalised_maxima(32, trials=10_000, seed=1))
 
 
 @pytest.mark.recorded
@@ -258,14 +257,7 @@ def test_rewards_that_cannot_be_fitted_are_named(pasted, word) -> None:
         best_of_n.mixture_of(best_of_n.PASTED, pasted, 0, (0.0, 0.0), (1.0, 1.0))
 
 
-# --- figures by name ---
-
-
-@pytest.mark.parametrize("name", figures.FIGURES)
-def test_every_figure_is_made_by_its_name(name) -> None:
-    fig = figures.make(name)
-    assert fig.layout.title.text == figures.FIGURES[name][0]
-    assert fig.data
+# --- the figures of the appendix ---
 
 
 def test_the_appendix_figures_show_the_papers_sizes_and_the_exact_densities() -> None:
@@ -300,29 +292,13 @@ def test_without_an_evaluation_the_recorded_runs_are_fitted(monkeypatch, tmp_pat
     assert evaluated() == {}
 
 
-@pytest.mark.usefixtures("chromium_there")
-def test_a_figure_is_written_as_a_png_of_its_own_size(tmp_path, capsys) -> None:
-    assert figures.main(["balance", "--format", "png", "--out", str(tmp_path)]) == 0
-    assert capsys.readouterr().out.strip() == str(tmp_path / "balance.png")
-    content = (tmp_path / "balance.png").read_bytes()
-    assert content[:8] == b"\x89PNG\r\n\x1a\n"
-    layout = figures.make("balance").layout
-    assert struct.unpack(">II", content[16:24]) == (2 * layout.width, 2 * layout.height)
-
-
-def test_figures_are_written_from_the_command_line_as_pages_that_need_no_network(
-    tmp_path, capsys
-) -> None:
-    assert figures.main(["gumbel", "normal", "mixture", "--out", str(tmp_path)]) == 0
-    written = capsys.readouterr().out.split()
-    assert [path.rsplit("/", 1)[1] for path in written] == [
-        "gumbel.html", "normal.html", "mixture.html",
-    ]  # fmt: skip
-    page = (tmp_path / "gumbel.html").read_text(encoding="utf-8")
-    assert 'src="plotly.min.js"' in page
-    assert (tmp_path / "plotly.min.js").stat().st_size > 1_000_000
-    assert figures.main(["nonsense", "--out", str(tmp_path)]) == 2
-    assert "no figure 'nonsense'" in capsys.readouterr().err
+def test_the_figures_are_written_as_one_page_that_needs_no_network(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr("sys.argv", ["figures", "--out", str(tmp_path / "page.html")])
+    figures.main()
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert all(f"<h2>{title}</h2>" in page for title in figures.FIGURES)
+    assert page.count('class="plotly-graph-div"') == 3
+    assert not re.search(r"<(script|link|img)[^>]* (src|href)=", page)
 
 
 # --- the page as functions ---

@@ -67,7 +67,7 @@ def test_every_requirements_file_is_compared():
 
 
 def test_the_core_needs_no_package_of_the_page():
-    pages = {"gradio", "plotly", "kaleido", "orjson", "threadpoolctl", "segno"}
+    pages = {"gradio", "plotly", "orjson", "threadpoolctl", "segno"}
     assert not pages & set(wanted(CORE))
     assert pages == set(wanted(EXTRAS["app"]))
 

@@ -277,15 +277,3 @@ def match(mixture: Mixture, n: int, points: int = 1201) -> Matched:
         n, r, mixture.density(r), maximum_density(mixture, n, r), alignment, reason, gumbel,
         tilted, gap,
     )  # fmt: skip
-
-
-def normalised_maxima(n: int, *, trials: int, seed: int) -> Array:
-    """Largest of n standard normal numbers, `trials` times, shape [trials].
-
-    By inverting the distribution of the maximum: Phi^-1(u^(1/n)), one draw a trial.
-    """
-    from scipy.special import ndtri
-
-    check_count("n", n, 1)
-    u = np.random.default_rng([seed, n]).random(trials)
-    return np.asarray(ndtri(np.power(u, 1.0 / n)))

@@ -67,7 +67,7 @@ def test_the_wheel_holds_the_models_the_registry_the_problem_sets_the_player_and
 
 def test_the_environment_has_no_package_of_the_page(programs, tmp_path):
     code = "import importlib.util as u, sys; print([n for n in sys.argv[1:] if u.find_spec(n)])"
-    names = ("gradio", "plotly", "kaleido", "components", "app")
+    names = ("gradio", "plotly", "components", "app")
     assert ran(programs / "python", "-c", code, *names, folder=tmp_path).strip() == "[]"
 
 
