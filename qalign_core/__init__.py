@@ -33,7 +33,7 @@ from qalign_core.types import (
 
 Trace._repr_html_, Trace.to_frame, Trace.to_datatree = framed, to_frame, to_datatree
 
-__version__ = "0.4.0"
+__version__ = "0.5.0"
 
 __all__ = [
     "Cost",
