@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
 os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
@@ -30,6 +31,7 @@ from components.compare.page import build_compare_page
 from components.door import Door
 from components.endpoints import build_api
 from components.lab.page import build_lab_page
+from components.learn.exhibit import exhibit
 from components.learn.guide import build_guide
 from components.learn.lessons import lessons
 from components.learn.page import build_learn_page, build_panel, entries, judged, told
@@ -135,11 +137,16 @@ def launch_options(runs: Runs | None = None) -> dict[str, object]:
 def _taught(name: str) -> Taught:
     """A lesson as a room teaches it."""
     lesson = lessons()[name]
+    shown = cache(lambda k: exhibit(lesson.stops[k], answered=True))
+    stops = [
+        {**told_, "shows": exhibit(stop)}
+        for told_, stop in zip(told(lesson)["stops"], lesson.stops, strict=True)
+    ]
     return Taught(
         name=name,
         title=lesson.title,
-        stops=told(lesson)["stops"],
-        judge=lambda stop, said: judged(lesson.stops[stop], said),
+        stops=stops,
+        judge=lambda k, said: {**judged(lesson.stops[k], said), "shows": shown(k)},
     )
 
 

@@ -20,6 +20,8 @@ pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.browser]
 
 AXE = Path(axe_playwright_python.__file__).with_name("axe.min.js")
 LESSON = lessons()["one-step"]
+SURE = "[window.sure, window.asked] = [true, []]; window.confirm = (s) => asked.push(s) && sure"
+"""Before its scripts: what would ask the instructor is noted, and answered at once."""
 HOSTILE = "<img src=x onerror=alert(1)>${7*7}"
 
 
@@ -38,6 +40,7 @@ async def opened(browser: Any, errors: list[str], address: str, **options: Any) 
     context = await browser.new_context(reduced_motion="reduce", **options)
     page = await context.new_page()
     page.set_default_timeout(PATIENCE)
+    await page.add_init_script(SURE)
     page.on("pageerror", lambda error: errors.append(str(error)))
     page.on("console", lambda said: errors.append(said.text) if said.type == "error" else None)
     await page.goto(address)
@@ -191,6 +194,34 @@ async def test_who_reloads_has_the_same_place_and_chain(room):
     await text_is(page, ".room-chain .room-text", before)
     await room.lead.reload()
     await room.lead.wait_for_selector("text=2 of 3 here")
+    await scene(room, "Question")
+    await room.lead.reload()
+    await room.lead.wait_for_selector(f".room-question h2:text-is('{LESSON.stops[0].title}')")
+
+
+async def test_an_answer_given_without_a_connection_is_kept_and_sent_when_it_is_back(room):
+    lead, (page, silent) = room.lead, room.phones
+    await scene(room, "Question")
+    await lead.keyboard.press("ArrowRight")
+    for phone in room.phones:
+        await text_is(phone, ".room-stop h2", LESSON.stops[1].title)
+        await phone.context.set_offline(True)
+        await phone.wait_for_selector(".room-line >> text=The connection is down")
+        await axe_is_quiet(phone)
+    await page.click("text=The new text")
+    await page.click(".room-stop .room-send")
+    await page.wait_for_selector(".room-told >> text=Waiting to be sent")
+    counts = await lead.locator(".room-question .room-bars dd").all_inner_texts()
+    assert counts == ["1", "0"]  # the old answer, until the new one can be sent
+    for phone in room.phones:
+        await phone.context.set_offline(False)
+        await phone.wait_for_selector(".room-line", state="hidden")
+    await page.wait_for_selector(".room-told >> text=You said: The new text")
+    await lead.wait_for_selector(".room-question .room-bars dd:nth-of-type(2):has-text('1')")
+    assert await silent.inner_text(".room-told") == ""
+    room.errors[:] = [error for error in room.errors if "ERR_INTERNET_DISCONNECTED" not in error]
+    await lead.keyboard.press("ArrowLeft")
+    await text_is(page, ".room-stop h2", LESSON.stops[0].title)
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
@@ -217,8 +248,14 @@ async def test_begin_anew_and_close_are_said_to_everybody(room):
     await lead.wait_for_selector(".room-numbers dd:text-is('0.5')")
     await phones[0].wait_for_selector("text=Your chain begins when the instructor")
     await scene(room, "Settings")
+    await lead.evaluate("window.sure = false")
+    await lead.click("text=Close this room for good")
+    assert "Close this room for everybody?" in await lead.evaluate("window.asked.at(-1)")
+    assert await lead.locator("nav").is_visible()  # asked, and refused
+    await lead.evaluate("[window.sure, window.asked] = [true, []]")
     await lead.click("text=Close this room for good")
     for page in (lead, *phones):
         await page.wait_for_selector("text=The instructor has closed this room")
+        assert len(await page.evaluate("window.asked")) == (page is lead)
         await axe_is_quiet(page)
     assert room.errors == []

@@ -226,11 +226,39 @@ def test_the_last_prediction_counts_once_until_the_answers_are_open(clock):
     for said in ("up", "down", "up"):
         room.say(member, 1, said, clock.now)
     assert dict(room.said) == {"up": 1}
-    for stop in (0, 2, "1", None, 1.0, True):
+    for stop in (0, 3, "1", None, 1.0, True):
         refused(409, lambda stop=stop: room.say(member, stop, "down", clock.now))
     room.reveal()
     assert "open already" in refused(409, lambda: room.say(member, 1, "down", clock.now))
     assert dict(room.said) == {"up": 1}
+
+
+def test_an_answer_that_arrives_late_counts_until_its_answers_are_open(clock):
+    room = a_room(clock)
+    member = room.sit("", clock.now)
+    room.turn(1)
+    room.turn(2)  # the class has gone on while the member was offline
+    room.say(member, 1, "up", clock.now)
+    assert not room.said
+    room.turn(1)
+    assert dict(room.said) == {"up": 1}
+    room.reveal()
+    room.turn(2)
+    assert "open already" in refused(409, lambda: room.say(member, 1, "down", clock.now))
+
+
+def test_never_have_more_members_answered_than_there_are(clock):
+    room = a_room(clock)
+    room.turn(1)
+    gone, here, silent = (room.sit("", clock.now) for _ in range(3))
+    for member in (gone, here):
+        room.say(member, 1, "up", clock.now)
+    here.streams = silent.streams = 1
+    told = of_class(room, clock.now)
+    assert told["here"] == 2  # beside this number "2 of 2" would hide that one has not answered
+    assert (sum(n for _, n in told["said"]), told["asked"]) == (2, 3)
+    room.turn(2)
+    assert of_class(room, clock.now)["asked"] == 2
 
 
 def test_nobody_is_told_the_answer_before_it_is_open(clock):
@@ -549,7 +577,7 @@ async def test_a_score_is_what_the_servers_models_say_and_not_the_browsers_word(
         state = member.states[0]
         n = len(member.last.proposal.response)
         assert member.reached == pytest.approx(-n + state.reward / 0.5)
-    assert of_class(room, 0.0)["hand"] is None
+    assert of_class(room, 0.0)["game"]["first"] == []
     text = "We begin with 6."
     lie = {"log_pi": 1e9, "best": 1e9, "reward": 1e9, "tokens": [0], "number": one.number}
     said = await weigh(hall, room, two, text, **lie)
@@ -560,12 +588,13 @@ async def test_a_score_is_what_the_servers_models_say_and_not_the_browsers_word(
     assert await weigh(hall, room, two, "~") == {"log_pi": None}
     assert two.best == said["log_pi"]
     assert of_member(room, two)["hand"] == {"reached": two.reached, "best": two.best, "left": 27}
-    told = of_class(room, 0.0)["hand"]
-    assert (told["number"], told["best"]) == (two.number, two.best)
+    told = of_class(room, 0.0)["game"]
+    assert told["first"] == [(two.number, two.best, two.reached)]
     assert told["chains"] == max(one.reached, two.reached)
     assert told["passed"] == (two.best > two.reached)
     await do(hall, lead, "again")
     assert of_member(room, two)["hand"] == {"reached": None, "best": None, "left": 30}
+    assert of_class(room, 0.0)["game"] is None
 
 
 @pytest.mark.parametrize("words", [*RUBBISH[:4], [], {}, ["up"], "a\x00", "a\u202eb", "\ud800",
@@ -573,11 +602,11 @@ async def test_a_score_is_what_the_servers_models_say_and_not_the_browsers_word(
 async def test_rubbish_by_hand_is_refused_and_changes_nothing_for_another(hall, words):
     _, room, (rude, other) = await a_game(hall, Teller())
     await weigh(hall, room, other, "mine")
-    before = seen_by(room, other), of_class(room, 0.0)["hand"]
+    before = seen_by(room, other), of_class(room, 0.0)["game"]
     with pytest.raises(Refused) as error:
         await weigh(hall, room, rude, words)
     assert error.value.status == 422
-    assert (seen_by(room, other), of_class(room, 0.0)["hand"]) == before
+    assert (seen_by(room, other), of_class(room, 0.0)["game"]) == before
     assert rude.tries == 0
     for nobody in ("", "guess", room.lead):
         with pytest.raises(Refused):

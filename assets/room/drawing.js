@@ -38,15 +38,15 @@ export function drawQr(rows, link) {
  * Bars with their names and shares; a bar as wide as there is would be the whole.
  * @param {[name: string, n: number][]} bars
  * @param {number} whole
- * @param {(n: number) => string} says
+ * @param {(n: number, k: number) => string} says
  * @param {string[]} [right] names that are right
  */
 export function drawBars(bars, whole, says, right = []) {
-  return h("dl.bars", ...bars.flatMap(([name, n]) => {
+  return h("dl.bars", ...bars.flatMap(([name, n], k) => {
     const is = right.includes(name);
     return [
       h(is ? "dt.is" : "dt", visible(name).slice(0, 60), is ? " ✓" : ""),
-      h("dd", h(is ? "i.bar.is" : "i.bar", { style: `--w: ${n / whole}` }), h("span", says(n))),
+      h("dd", h(is ? "i.bar.is" : "i.bar", { style: `--w: ${n / whole}` }), h("span", says(n, k))),
     ];
   }));
 }

@@ -1,9 +1,10 @@
 /* The instructor's view: one scene at a time, large enough for the last row. */
 import { put, show } from "../dom.js";
 import { fixed, many, plain } from "../player/words.js";
+import { drawExhibit } from "./exhibit.js";
 import { button, drawClass, drawQr, drawSaid, drawVotes, h, word } from "./drawing.js";
 import { farewell } from "./member.js";
-import { Refusal, ask, follow, linkOf, shownCode } from "./net.js";
+import { BROKE, Refusal, ask, follow, linkOf, shownCode } from "./net.js";
 import { settings } from "./settings.js";
 
 /** @typedef {import("./net.js").Seat} Seat */
@@ -17,12 +18,14 @@ import { settings } from "./settings.js";
  * @property {number} most
  * @property {boolean} door
  * @property {[string, number][]} said
+ * @property {number} asked members who are here or have answered
  * @property {number} minutes
  * @property {number} drafts
  * @property {number} done
  * @property {number} single
  * @property {number} pool
- * @property {{ number: number, best: number, chains: number | null, passed: number } | null} hand
+ * @property {{ chains: number, passed: number,
+ *   first: [number: number, best: number, reached: number][] } | null} game
  */
 /**
  * What all chains come to.
@@ -41,9 +44,12 @@ import { settings } from "./settings.js";
  */
 /** @typedef {(what: object) => Promise<void>} Lead */
 
-const SCENES = /** @type {const} */ (["join", "question", "class", "settings"]);
+const SCENES = /** @type {const} */ (["join", "question", "class", "game", "settings"]);
 /** @typedef {typeof SCENES[number]} Scene */
-const NAMES = { join: "Join", question: "Question", class: "The class", settings: "Settings" };
+const NAMES = { join: "Join", question: "Question", class: "The class", game: "The game",
+  settings: "Settings" };
+/** @param {string} what */
+const isSure = (what) => window.confirm(`${what} Chains that you have not saved are lost.`);
 const HERE_ONLY = /^(localhost|127\.|\[::1\])/;
 
 /**
@@ -69,17 +75,22 @@ export async function leadView(host, seat, offered) {
   const joined = h("b.joined");
   const tabs = new Map(SCENES.map((name) => [name,
     button("tab", { onclick: () => turnTo(name) }, NAMES[name])]));
-  const [join, question, sampler] = [joinScene(seat, lead), questionScene(), classScene(lead)];
+  const [join, question, sampler, game] = [joinScene(seat, lead), questionScene(),
+    classScene(lead), gameScene()];
   const set = settings(offered, "Begin anew with these", async (said) => {
+    if (chains.size && !isSure("Begin again?")) return;
     await lead({ do: "again", ...said });
     turnTo("class");
   });
-  const end = button("quiet", { onclick: () => lead({ do: "end" }) }, "Close this room for good");
+  const end = button("quiet", {
+    onclick: () => isSure("Close this room for everybody?") && lead({ do: "end" }),
+  }, "Close this room for good");
   /** @type {Record<Scene, HTMLElement>} */
   const nodes = {
     join: join.node,
     question: question.node,
     class: sampler.node,
+    game: game.node,
     settings: h("section.scene.settings", h("h2", "Another problem, another β"), set.node, end),
   };
   const back = button("ctl", { onclick: () => turn(-1), aria: "Stop before" }, "◀");
@@ -96,7 +107,8 @@ export async function leadView(host, seat, offered) {
       ...tabs.values())), line, trouble, ...Object.values(nodes), controls));
   document.addEventListener("keydown", keys);
   window.addEventListener("resize", () => draw());
-  turnTo("join");
+  const was = window.history.state?.scene; // before a reload
+  turnTo(SCENES.includes(was) ? was : "join");
 
   /** Chains run on by themselves; after one step they rest. */
   const runs = () => Boolean(room && room.goal >= room.steps);
@@ -109,7 +121,7 @@ export async function leadView(host, seat, offered) {
       await ask("lead", { code: seat.code, ...what }, seat.token);
       put(line, "");
     } catch (error) {
-      put(line, error instanceof Refusal ? error.message : "The line broke; try again.");
+      put(line, error instanceof Refusal ? error.message : BROKE);
     }
   }
 
@@ -119,7 +131,8 @@ export async function leadView(host, seat, offered) {
     await lead({ do: what });
   }
 
-  const play = () => go(isDone() ? "again" : runs() ? "rest" : "run");
+  const play = () => (!isDone() ? go(runs() ? "rest" : "run")
+    : isSure("Begin again?") && go("again"));
   const tell = () => lead({ do: asks() ? "reveal" : "solve" });
 
   /** @param {number} by */
@@ -134,6 +147,7 @@ export async function leadView(host, seat, offered) {
   /** @param {Scene} to */
   function turnTo(to) {
     scene = to;
+    window.history.replaceState({ scene }, "");
     for (const name of SCENES) {
       show(nodes[name], name === to);
       if (name === to) tabs.get(name)?.setAttribute("aria-current", "page");
@@ -159,7 +173,8 @@ export async function leadView(host, seat, offered) {
       1: () => turnTo("join"),
       2: () => turnTo("question"),
       3: () => turnTo("class"),
-      4: () => turnTo("settings"),
+      4: () => turnTo("game"),
+      5: () => turnTo("settings"),
     };
     if (!(event.key in does)) return;
     event.preventDefault();
@@ -172,8 +187,9 @@ export async function leadView(host, seat, offered) {
     put(joined, `${all.here} of ${all.members} here`);
     put(trouble, room.trouble);
     show(trouble, room.trouble);
-    for (const node of [back, next, stops, tabs.get("question")]) {
-      if (node) show(node, stop);
+    for (const node of [back, next, stops]) show(node, stop);
+    for (const [name, tab] of tabs) {
+      tab.hidden = (name === "question" && !stop) || (name === "game" && !all.game);
     }
     put(stops, stop ? `stop ${stop.k + 1} of ${stop.of}` : "");
     back.disabled = !stop || stop.k === 0;
@@ -186,6 +202,7 @@ export async function leadView(host, seat, offered) {
     set.fill(room);
     if (scene === "join") join.draw(room, all);
     if (scene === "question" && stop) question.draw(room, all);
+    if (scene === "game") game.draw(all);
     if (scene === "class") sampler.draw(room, all, figures, chains);
   }
 
@@ -196,6 +213,7 @@ export async function leadView(host, seat, offered) {
       farewell(host, told.over);
       return false;
     }
+    if (line.textContent === BROKE) put(line, "");
     if (told.room) {
       room = told.room;
       all = told.class;
@@ -211,7 +229,7 @@ export async function leadView(host, seat, offered) {
   }
 
   const why = await follow(seat, hear, (there) =>
-    put(line, there ? "" : "The line broke; joining again. The room is kept."));
+    put(line, there ? "" : "The connection is down. The room is kept."));
   if (why) farewell(host, why);
 }
 
@@ -249,6 +267,17 @@ function joinScene({ code }, lead) {
   };
 }
 
+/**
+ * Make what a scene holds smaller until all of it is in the window.
+ * @param {HTMLElement} node
+ */
+function fit(node) {
+  for (let size = 1; size > 0.4; size -= 0.04) {
+    node.style.setProperty("--fit", size.toFixed(2));
+    if (node.scrollHeight <= node.clientHeight) return;
+  }
+}
+
 function questionScene() {
   const place = h("a", { target: "_blank" });
   const title = h("h2");
@@ -257,17 +286,19 @@ function questionScene() {
   const says = h("p.says", { role: "status" });
   const picture = h("div.picture");
   const count = h("p.count");
+  const exhibit = h("div.exhibit");
   const node = h("section.scene.question",
-    h("div.words", h("p.small", place), title, text, asked, says), h("div.shown", picture, count));
+    h("div.words", h("p.small", place), title, text, asked, says, picture, count), exhibit);
   let drawn = "";
   return {
     node,
     /** @type {(room: RoomTold, all: ClassTold) => void} */
-    draw({ stop, opened, value, says: told }, { said, here }) {
+    draw({ stop, opened, value, says: told }, { said, asked: n }) {
       if (!stop) return;
-      const key = JSON.stringify([stop.lesson, stop.k, said, value, opened]);
+      const key = JSON.stringify([stop.lesson, stop.k, said, value, opened, window.innerWidth,
+        window.innerHeight]);
       put(count, stop.ask
-        ? `${said.reduce((n, [, m]) => n + m, 0)} of ${here} have answered` : "");
+        ? `${said.reduce((sum, [, m]) => sum + m, 0)} of ${n} have answered` : "");
       if (key === drawn) return;
       drawn = key;
       put(place, `${stop.lesson}: show it on its page`);
@@ -277,6 +308,8 @@ function questionScene() {
       put(asked, stop.ask?.question ?? "");
       put(says, opened && stop.ask ? told ?? "" : "");
       picture.replaceChildren(...(stop.ask ? [drawSaid(stop.ask, said, value)] : []));
+      exhibit.replaceChildren(...(stop.shows ? drawExhibit(stop.shows) : []));
+      fit(node);
     },
   };
 }
@@ -289,7 +322,7 @@ function classScene(lead) {
     h("i.k-target"), word("target", "target"));
   const numbers = h("dl.numbers");
   const verdict = h("p.verdict");
-  const byHand = h("p.by-hand", { role: "status" });
+  const problem = h("p.problem");
   const pooled = h("div");
   const alone = h("div");
   const single = h("div");
@@ -298,8 +331,8 @@ function classScene(lead) {
   const less = button("ctl.small", { aria: "Chain before" }, "◀");
   const more = button("ctl.small", { aria: "Next chain" }, "▶");
   const node = h("section.scene.class",
-    h("div.main", h("div.row", h("h2", "The class is the sampler"), key), picture, wait, numbers,
-      verdict, byHand),
+    h("div.main", h("div.row", h("h2", "The class is the sampler"), key), problem, picture, wait,
+      numbers, verdict),
     h("div.votes", h("h3", "The class, pooled"), pooled,
       h("div.row", who, h("span.pair", less, more)), single, leading,
       h("h3", `The ${word("base", "model alone")}`), alone));
@@ -323,9 +356,7 @@ function classScene(lead) {
     order = [...chains.keys()].sort((a, b) => a - b);
     at = all.single;
     const { base = [], weights = [], worth = 0, votes = {} } = figures;
-    const box = picture.getBoundingClientRect();
-    const told = { chains, base, weights, worth, steps: room.steps, single: at };
-    picture.replaceChildren(drawClass(told, Math.max(300, box.width), Math.max(200, box.height)));
+    put(problem, room.prompt);
     put(wait, chains.size ? "" : room.goal >= 0 ? "The first drafts are being written…"
       : "Press Run, or the space bar: each member's chain starts from a draft of its own.");
     show(wait, !chains.size);
@@ -340,17 +371,35 @@ function classScene(lead) {
     show(more, order.length > 1);
     numbers.replaceChildren(...cells(room, figures));
     put(verdict, figures.trust?.says ?? "");
-    put(byHand, all.hand ? spokenHand(all.hand) : "");
+    fit(node);
+    const told = { chains, base, weights, worth, steps: room.steps, single: at };
+    picture.replaceChildren(); // its room is what everything else leaves
+    picture.append(drawClass(told, picture.clientWidth, picture.clientHeight));
   }
 
   return { node, draw };
 }
 
-/** @param {NonNullable<ClassTold["hand"]>} hand */
-const spokenHand = ({ number, best, chains, passed }) => "By hand: the class's best is "
-  + `number ${number} with ln π = ${fixed(best)}; `
-  + `${chains === null ? "" : `its chains reached ${fixed(chains)} in their first 30 steps; `}`
-  + `${many(passed, "member")} passed their own chain.`;
+function gameScene() {
+  const state = h("p.large", { role: "status" });
+  const list = h("ol.first");
+  const node = h("section.scene.game", h("h2", "Can you beat your chain?"),
+    h("p", "On your phone, below your chain, change its text as you like. Your score is ln π: how "
+      + "likely the model finds the text, plus its reward divided by β. Reach a higher score than "
+      + "your chain reached in its first 30 steps."), state, list);
+  return {
+    node,
+    /** @param {ClassTold} all */
+    draw({ game }) {
+      if (!game) return;
+      put(state, `The best chain has reached ${fixed(game.chains)}. `
+        + `${many(game.passed, "member")} passed their own chain.`);
+      list.replaceChildren(...game.first.map(([number, best, reached]) => h("li",
+        h("b", `Number ${number}: ${fixed(best)}`), h("span", `their chain: ${fixed(reached)}`),
+        best > reached ? "✓ ahead" : "")));
+    },
+  };
+}
 
 /**
  * @param {RoomTold} room

@@ -1,9 +1,10 @@
 /* A member's view, made for a phone: the question of the class, and a chain of one's own. */
-import { drawIcon, put, show } from "../dom.js";
+import { differs, drawIcon, put, show } from "../dom.js";
 import { fields } from "../learn/ask.js";
 import { fixed, many, pair, visible } from "../player/words.js";
 import { drawVotes, h, s } from "./drawing.js";
-import { Refusal, ask, follow, shownCode } from "./net.js";
+import { drawExhibit } from "./exhibit.js";
+import { BROKE, Refusal, ask, follow, keep, shownCode } from "./net.js";
 
 /** @typedef {import("./net.js").Seat} Seat */
 
@@ -21,7 +22,7 @@ const LONGEST = 2000; // characters, as components/session/hand.py has it
  * @property {boolean} opened
  * @property {string} trouble
  * @property {{ lesson: string, name: string, k: number, of: number, title: string, text: string,
- *   ask?: import("../learn/ask.js").Question } | null} stop
+ *   ask?: import("../learn/ask.js").Question, shows?: import("./exhibit.js").Exhibit } | null} stop
  * @property {string} [value] the right one, once the answers are open
  * @property {string} [says]
  * @property {string | null} reference the right answer of the problem, once it is shown
@@ -84,8 +85,10 @@ export async function memberView(host, seat) {
     return true;
   }
 
-  const why = await follow(seat, hear, (joined) =>
-    put(line, joined ? "" : "The line broke; joining again. Your place is kept."));
+  const why = await follow(seat, hear, (joined) => {
+    put(line, joined ? "" : "The connection is down. Your place and your answers are kept.");
+    if (joined) stop.send();
+  });
   if (why) farewell(host, why);
 }
 
@@ -110,7 +113,7 @@ function stopPart(seat) {
   const title = h("h2");
   const text = h("p");
   const told = h("p.told", { role: "status" });
-  const send = h("button.send", { type: "submit" }, "Send");
+  const press = h("button.send", { type: "submit" }, "Send");
   const slot = h("div.slot");
   const form = h("form", {
     novalidate: true,
@@ -118,27 +121,41 @@ function stopPart(seat) {
       event.preventDefault();
       say();
     },
-  }, slot, send);
-  const node = h("section.card.stop", place, title, text, form, told);
+  }, slot, press);
+  const exhibit = h("div.exhibit");
+  const node = h("section.card.stop", place, title, text, exhibit, form, told);
+  const isNew = differs();
   /** @type {ReturnType<typeof fields> | null} */
   let made = null;
   let at = "";
   let k = 0;
-  let trying = ""; // what the server would not take, until it is sent again
+  let trying = ""; // what the server would not take, or what waits, until it is sent
 
   async function say() {
     const said = made?.said() ?? "";
-    trying = "";
     if (!said) {
-      put(told, "Say what you expect first; nothing is lost by a wrong guess.");
+      put(told, "Choose an answer first. A wrong guess costs nothing.");
       return;
     }
+    seat.waiting = { stop: k, said };
+    await send();
+  }
+
+  /** Send the answer that waits, if there is one; without a connection it waits on. */
+  async function send() {
+    const { waiting } = seat;
+    if (!waiting) return;
+    trying = "";
     try {
-      await ask("say", { code: seat.code, stop: k, said }, seat.token);
+      await ask("say", { code: seat.code, ...waiting }, seat.token);
     } catch (error) {
-      trying = error instanceof Refusal ? error.message : "The line broke; press Send again.";
+      trying = error instanceof Refusal ? error.message : "Waiting to be sent: your answer is kept "
+        + "and goes out when the connection is back.";
       put(told, trying);
+      if (!(error instanceof Refusal)) return keep(seat);
     }
+    if (seat.waiting === waiting) delete seat.waiting;
+    keep(seat);
   }
 
   /**
@@ -151,7 +168,8 @@ function stopPart(seat) {
     if (!stop) return;
     const key = `${stop.lesson}/${stop.k}`;
     if (key !== at) {
-      [at, k, trying] = [key, stop.k, ""];
+      [at, k] = [key, stop.k];
+      if (seat.waiting?.stop !== k) trying = "";
       put(place, `${stop.lesson}: stop ${stop.k + 1} of ${stop.of}`);
       put(title, stop.title);
       put(text, stop.text);
@@ -159,6 +177,9 @@ function stopPart(seat) {
       slot.replaceChildren(...(made ? [made.node] : []));
       show(form, made);
       node.scrollIntoView({ block: "nearest" });
+    }
+    if (stop.shows && isNew(key + JSON.stringify(stop.shows))) {
+      exhibit.replaceChildren(...drawExhibit(stop.shows));
     }
     tell(room, mine);
   }
@@ -168,7 +189,7 @@ function stopPart(seat) {
    * @param {Mine} mine
    */
   function tell({ opened, value }, { said, came }) {
-    show(send, made && !opened);
+    show(press, made && !opened);
     told.dataset.right = String(came?.right ?? "");
     if (!made) {
       told.replaceChildren();
@@ -177,13 +198,13 @@ function stopPart(seat) {
       const sign = came.right === null ? [] : [drawIcon(came.right ? "yes" : "no", "room-")];
       told.replaceChildren(...sign, came.says);
     } else if (!trying) {
-      put(send, said ? "Send another" : "Send");
+      put(press, said ? "Change" : "Send");
       put(told, said
         ? `You said: ${made.named(said)}. You can change it until the answers are opened.` : "");
     }
   }
 
-  return { node, draw };
+  return { node, draw, send };
 }
 
 function chainPart() {
@@ -263,7 +284,7 @@ function handPart({ code, token }) {
       put(told, found.log_pi === null ? "The model, as it is sampled, never writes this text."
         : `Your text: ln π = ${fixed(found.log_pi)}.`);
     } catch (error) {
-      put(told, error instanceof Refusal ? error.message : "The line broke; press it again.");
+      put(told, error instanceof Refusal ? error.message : BROKE);
     }
     send.disabled = false;
   }
@@ -273,6 +294,7 @@ function handPart({ code, token }) {
     /** @param {Mine} mine */
     draw({ t, hand: { reached, best, left }, accepted, kept, old, new: fresh }) {
       show(node, reached !== null);
+      if (told.textContent === BROKE) put(told, "");
       if (reached === null) return;
       if (words.value === offered) {
         offered = kept + (accepted || t === 0 ? fresh : old);

@@ -1,11 +1,19 @@
 /* What a room's page and its server say to one another. Addresses are relative to the page's. */
 
-/** @typedef {{ code: string, token: string, lead: boolean }} Seat a place in a room, or its lead */
+/**
+ * A place in a room, or its lead; `waiting` is an answer that could not be sent yet.
+ * @typedef {{ code: string, token: string, lead: boolean,
+ *   waiting?: { stop: number, said: string } }} Seat
+ */
 
 const KEY = "qalign-rooms";
 const KEPT = 8; // rooms whose places are remembered
 const FIRST = 500; // ms before another try
 const LONGEST = 8000;
+const SILENT = 25000; // ms without a word of a server that sends one every 10 s
+
+/** What a screen says while its connection is down. */
+export const BROKE = "The connection is down. Try again in a moment.";
 
 /** What the server refused, in its own sentence. */
 export class Refusal extends Error {}
@@ -39,8 +47,8 @@ async function read(answer) {
 const sentence = (text) => `${text[0].toUpperCase()}${text.slice(1)}.`.replace(/\.\.$/, ".");
 
 /**
- * Follow a room until it is over: what the server tells is handed on; a line that breaks is taken
- * up again. Ends when the server refuses, and says why.
+ * Follow a room until it is over: what the server sends is handed on, and a connection that breaks
+ * is made again. Ends when the server refuses, with its reason.
  * @param {Seat} seat
  * @param {(told: any) => boolean} hear whether to go on
  * @param {(joined: boolean) => void} joined
@@ -49,33 +57,54 @@ const sentence = (text) => `${text[0].toUpperCase()}${text.slice(1)}.`.replace(/
 export async function follow({ code, token }, hear, joined) {
   let wait = FIRST;
   for (;;) {
+    const line = new AbortController();
+    const cut = () => line.abort();
+    let silence = 0;
+    const heard = () => {
+      window.clearTimeout(silence);
+      silence = window.setTimeout(cut, SILENT);
+    };
+    window.addEventListener("offline", cut);
+    heard();
     try {
       const answer = await fetch(`room/follow?code=${code}`, {
         headers: { Authorization: `Bearer ${token}` },
         cache: "no-store",
+        signal: line.signal,
       });
       if (!answer.ok || !answer.body) await read(answer);
       joined(true);
       wait = FIRST;
       const body = /** @type {ReadableStream<Uint8Array>} */ (answer.body);
-      for await (const told of events(body)) if (!hear(told)) return "";
+      for await (const told of events(body, heard)) if (!hear(told)) return "";
     } catch (error) {
       if (error instanceof Refusal) return error.message;
+      if (!line.signal.aborted && !(error instanceof TypeError)) throw error; // a defect of ours
+    } finally {
+      window.clearTimeout(silence);
+      window.removeEventListener("offline", cut);
     }
     joined(false);
-    await new Promise((resolve) => window.setTimeout(resolve, wait));
+    await new Promise((resolve) => {
+      window.setTimeout(resolve, wait);
+      window.addEventListener("online", resolve, { once: true });
+    });
     wait = Math.min(LONGEST, 1.6 * wait);
   }
 }
 
-/** @param {ReadableStream<Uint8Array>} body */
-async function* events(body) {
+/**
+ * @param {ReadableStream<Uint8Array>} body
+ * @param {() => void} heard called with whatever arrives
+ */
+async function* events(body, heard) {
   const reader = body.getReader();
   const decoder = new TextDecoder();
   let rest = "";
   for (;;) {
     const { done, value } = await reader.read();
     if (done) return;
+    heard();
     const parts = (rest + decoder.decode(value, { stream: true })).split("\n\n");
     rest = parts.pop() ?? "";
     for (const part of parts) if (part.startsWith("data: ")) yield JSON.parse(part.slice(6));

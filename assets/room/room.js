@@ -3,7 +3,7 @@ import { put } from "../dom.js";
 import { h } from "./drawing.js";
 import { leadView } from "./lead.js";
 import { farewell, memberView } from "./member.js";
-import { Refusal, ask, keep, plainCode, seatIn } from "./net.js";
+import { BROKE, Refusal, ask, keep, plainCode, seatIn } from "./net.js";
 import { settings } from "./settings.js";
 
 /** @param {string} selector */
@@ -26,12 +26,13 @@ function look() {
  */
 async function enter(host, offered, code) {
   try {
-    const seat = await ask("join", { code }, seatIn(code)?.token);
+    const before = seatIn(code);
+    const seat = { ...before, ...await ask("join", { code }, before?.token) };
     keep(seat);
     await (seat.lead ? leadView(host, seat, offered) : memberView(host, seat));
   } catch (error) {
-    if (!(error instanceof Refusal)) throw error;
-    farewell(host, error.message);
+    farewell(host, error instanceof Refusal ? error.message : BROKE);
+    if (!(error instanceof Refusal || error instanceof TypeError)) throw error;
   }
 }
 
@@ -63,7 +64,7 @@ function start(host, offered) {
       keep({ ...seat, lead: true });
       window.location.hash = seat.code;
     } catch (error) {
-      put(failed, error instanceof Refusal ? error.message : "The line broke; try again.");
+      put(failed, error instanceof Refusal ? error.message : BROKE);
     }
   }, h("label", { for: lessons.id }, "Lesson"), lessons);
   host.replaceChildren(h("div.start", h("h1", "A room for a class"),

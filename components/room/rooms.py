@@ -247,20 +247,21 @@ class Room:
         self.round += 1  # what is on the instructor's screen begins anew
 
     def say(self, member: Member, stop: object, said: object, now: float) -> None:
-        """A prediction; the last one before the answers are opened counts.
+        """A prediction, which may arrive late; the last one before the answers are opened counts.
 
         Raises:
-            Refused: it is none for this stop, or too late.
+            Refused: it is none for that stop, or too late.
         """
         member.bucket.take(now)
-        if not is_whole(stop) or stop != self.stop:
-            raise Refused(409, "the class is at another stop now; look at the question again")
-        ask = self.ask
-        if ask is None:
+        stops = self.lesson.stops if self.lesson else ()
+        if not is_whole(stop, 0, len(stops) - 1):
+            raise Refused(409, "this lesson has no such stop; look at the question again")
+        at = int(stop)  # type: ignore[call-overload]
+        if "ask" not in stops[at]:
             raise Refused(409, "nothing is asked at this stop")
-        if self.stop in self.opened:
+        if at in self.opened:
             raise Refused(409, "the answers are open already; the next question comes")
-        member.said[self.stop] = _prediction(ask, said)
+        member.said[at] = _prediction(stops[at]["ask"], said)
         member.version += 1
         self.news += 1
 

@@ -17,6 +17,8 @@ from qalign_study.measure.diagnostics import MIN_STATES, agreement
 
 MOST_ANSWERS = 4
 """Answers of a vote that are shown."""
+FIRST = 6
+"""Members whose texts by hand are listed."""
 
 
 def of_room(room: Room) -> dict[str, Any]:
@@ -40,11 +42,11 @@ def of_room(room: Room) -> dict[str, Any]:
             "name": room.lesson.name,
             "k": room.stop,
             "of": len(room.lesson.stops),
-            **{name: stop[name] for name in ("title", "text", "ask") if name in stop},
+            **{name: stop[name] for name in ("title", "text", "ask", "shows") if name in stop},
         }
-    if room.stop in room.opened:
-        answers = room.opened[room.stop]
+    if answers := room.opened.get(room.stop):
         told |= {name: answers[name] for name in ("value", "says")}
+        told["stop"] |= {name: answers[name] for name in ("shows",) if name in answers}
     return told
 
 
@@ -93,28 +95,29 @@ def _shares(
     return list(majority_vote(samples, read, weights=weights).shares[:MOST_ANSWERS])
 
 
-def _best(member: Member) -> float:
-    return -math.inf if member.best is None else member.best
-
-
 def of_class(room: Room, now: float) -> dict[str, Any]:
     """What the instructor is told of the class: how many are in, and what they predict."""
     members = list(room.members.values())
-    by_hand = max((m for m in members if m.best is not None), key=_best, default=None)
     reached = [m.reached for m in members if m.reached is not None]
+    hands = [
+        (m.best, m.reached, m.number)
+        for m in members
+        if m.best is not None and m.reached is not None
+    ]
     return {
-        "hand": by_hand
-        and {
-            "number": by_hand.number,
-            "best": by_hand.best,
-            "chains": max(reached, default=None),
-            "passed": sum(m.reached is not None and _best(m) > m.reached for m in members),
+        "game": None
+        if not reached
+        else {
+            "chains": max(reached),
+            "passed": sum(best > own for best, own, _ in hands),
+            "first": [(n, best, own) for best, own, n in sorted(hands, reverse=True)[:FIRST]],
         },
         "members": len(members),
         "here": sum(member.streams > 0 for member in members),
         "most": room.caps.members,
         "door": room.door,
         "said": sorted(room.said.items()),
+        "asked": sum(m.streams > 0 or room.stop in m.said for m in members),
         "minutes": max(0, math.ceil((room.born + room.caps.life - now) / 60)),
         "drafts": sum(member.t >= 0 for member in members),
         "done": sum(member.t >= room.run.steps for member in members),

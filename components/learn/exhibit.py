@@ -1,0 +1,180 @@
+"""What a room shows of the place that a stop speaks of, on a phone as on the projector.
+
+An exhibit is texts, rows of numbers, shares as bars, and chains on one axis. As long as a
+prediction is open, nothing in it says what is asked; an asked number is "?".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from components.common.evaluated import TITLES
+from components.learn.facts import FACTS, Lab, Measured, Place, Walk, run_of, shown, value_of
+from components.learn.lessons import Ask, Stop
+from qalign_core.decide.rules import importance_weights, majority_vote
+from qalign_core.exact.wrong_reward import ANSWERS, MEANINGS, Example
+from qalign_core.exact.wrong_reward import METHODS as WAYS
+from qalign_core.export.words import NAMES, number, percent
+
+MOST = 4
+"""Answers of a vote, or samples, that are shown."""
+STEP = ((0, "Tokens", "length", "new_length"), (2, "Reward", "reward", "new_reward"),
+        (2, "β", "beta"), (3, "Chance of the new text", "alpha"), (4, "Coin", "u"),
+        (5, "Accepted", "taken"))  # fmt: skip
+"""From which phase of a step on a number is known, what it is called, and its facts."""
+SETTINGS = {"lm": "Language model", "mistake": "Rule", "beta": "β", "alpha": "Sharpness",
+            "hack-beta": "β"}  # fmt: skip
+SECTIONS = {
+    "Beta": {
+        "rate": "Proposals accepted",
+        "reward": "Mean reward of the target, in SD above the model’s",
+        "distance": "Distance of the target from the model (KL, nats)",
+        "patience": "Steps to within 1% of the target",
+    },
+    "Break it": {
+        "reward": "Mean reward under the right rule, in SD",
+        "wrong_reward": "Mean reward under this rule, in SD",
+        "right_length": "Mean length under the right rule, in tokens",
+        "wrong_length": "Mean length under this rule, in tokens",
+        "lost": "Distance from the target, 0 to 1",
+    },
+    "Convergence": {"patience": "Steps to within 1% of the target"},
+    "A wrong reward": {},
+}
+"""The Lab's sections: the facts that each shows, and what they are called."""
+
+
+def exhibit(stop: Stop, *, answered: bool = False) -> dict[str, Any]:
+    """What is shown at a stop.
+
+    Args:
+        stop: of a lesson.
+        answered: whether the outcome of its prediction may be shown.
+
+    Returns:
+        {"texts": (name, kept, written) each, "rows": (name, value) each, "bars": (name, shares)
+        each, "walk": chains on one axis, or None}.
+    """
+    ask = stop.ask
+    place = ask.then if ask and (answered or ask.then.page != stop.at.page) else stop.at
+    lit = ask.lit if ask and answered else stop.lit
+    made: dict[str, Any] = {"texts": [], "rows": [], "bars": [], "walk": None}
+    open_ = None if answered else ask
+    if place.page == "watch":
+        _watch(made, place, lit, open_)
+    elif place.page == "lab":
+        _lab(made, stop.at, ask, open_)
+    elif place.page == "results":
+        _results(made, Measured(place), TITLES.get(place.set.removesuffix("-weak"), ""), open_)
+    else:
+        of = FACTS[place.page](place)
+        made["rows"] = [
+            (NAMES[m].name, f"says {of.says(m)}, from {of.draws(m)} draws; {of.waiting(m):,} "
+             "tokens one after another") for m in NAMES]  # fmt: skip
+    return made
+
+
+def _watch(made: dict[str, Any], place: Place, lit: str, ask: Ask | None) -> None:
+    """A step as two texts and its numbers, or a run as traces and votes."""
+    trace, of = run_of(place.run), Walk(place)
+    made["texts"] = [("The lesson’s problem", "", trace.header.prompt)]
+    step = trace.chains[0][place.step]
+    old, new = step.current.response, step.proposal.response
+    if lit == "problem":
+        made["rows"] = [(f"Sample {k}: reward {number(s.reward)}", f"says {of._answer(s)}")
+                        for k, s in enumerate(trace.pool[:MOST], 1)]  # fmt: skip
+    elif place.step == 0:
+        made["texts"].append(("The first draft", "", old.text))
+        made["rows"] = [("Its tokens", of.length())]
+    elif lit in ("text", "chance", "verdict", "whatif") or place.tab in ("tokens", "hand"):
+        kept = "".join(old.pieces[: step.index])
+        both = [("Old text", old), ("New text", new)][: 1 + (place.phase > 0)]
+        made["texts"] += [(name, kept, each.text[len(kept) :]) for name, each in both]
+        made["rows"] = [(name, " → ".join(shown(value_of(f, place)) for f in of_[: len(both)]))
+                        for k, name, *of_ in STEP if k <= place.phase]  # fmt: skip
+    elif place.tab == "tree":
+        ends = [chain[place.step].state.response.text for chain in trace.chains.values()]
+        made["texts"] += [(f"Chain {k} ends at", "", end) for k, end in enumerate(ends, 1)]
+    else:
+        hides = ask is not None and ask.veil
+        chains = {} if hides and lit == "time" else trace.chains
+        traces = {k + 1: [s.state.reward for s in c[: place.step + 1]] for k, c in chains.items()}
+        made["walk"] = {
+            "chains": list(traces.items()),
+            "base": trace.rewards,
+            "weights": importance_weights(trace.rewards, trace.header.beta),
+            "worth": of.weights_worth() if trace.rewards else 0,
+            "steps": trace.header.steps,
+            "single": min(2, len(chains)),  # the lesson with several speaks of the second
+        }
+        votes = [_shares([s.state for s in c[: place.step + 1]], of) for c in chains.values()]
+        if not hides and len(votes) == 1:
+            made["bars"] = [("The chain’s votes", votes[0])]
+        elif not hides:
+            made["rows"] = [(f"Most states of chain {k} say", f"{first} ({share})")
+                            for k, ((first, _, share), *_) in enumerate(votes, 1)]  # fmt: skip
+    if trace.pool and (ask is None and lit in ("problem", "votes")):
+        made["bars"].append((f"{of.samples()} samples of the model alone", _shares(trace.pool, of)))
+
+
+def _shares(samples: Any, of: Walk) -> list[tuple[str, float, str]]:
+    return _bars(majority_vote(samples, of._read).shares[:MOST])
+
+
+def _bars(shares: Iterable[tuple[str, float]]) -> list[tuple[str, float, str]]:
+    return [(name, share, percent(share)) for name, share in shares]
+
+
+def _lab(made: dict[str, Any], at: Place, ask: Ask | None, open_: Ask | None) -> None:
+    """The settings of a world and what follows from them, before and after a prediction."""
+    then = ask.then if ask and ask.then.page == "lab" else at
+    before, after = ({"beta": "1", **dict(place.lab)} for place in (at, then))
+    section = after.get("opened", "Beta")
+    if section == "A wrong reward":
+        before, after = ({"hack-beta": "1", **each, "beta": ""} for each in (before, after))
+        _wrong_reward(made, then if open_ is None else at, open_)
+    changed = {name for name in SETTINGS if before.get(name) != after.get(name)}
+    made["rows"] += [("The world", "121 texts of up to 4 letters")] * (section != "A wrong reward")
+    made["rows"] += [(SETTINGS[name], _arrow(before.get(name, "1"), after[name]))
+                     for name in SETTINGS if after.get(name)]  # fmt: skip
+    asked = [ask.fact] if ask and ask.fact else list(ask.options) if ask else []
+    for fact, name in SECTIONS[section].items():
+        old, new = (shown(value_of(fact, place)) for place in (at, then))
+        if open_ is None:
+            made["rows"].append((name, _arrow(old, new)))
+        elif fact in asked and (open_.fact or old != new or not changed):
+            made["rows"].append((name, _arrow(old if changed else "?", "?")))
+        elif fact not in ("wrong_reward", "wrong_length", "lost") or not changed:
+            made["rows"].append((name, old))
+
+
+def _arrow(old: object, new: object) -> str:
+    return f"{new}" if old == new else f"{old} → {new}"
+
+
+def _wrong_reward(made: dict[str, Any], place: Place, open_: Ask | None) -> None:
+    """Three answers, and how often each method finds the right one."""
+    example, of = Example(), Lab(place)
+    made["rows"] = [
+        (f"{answer}: {meaning}", f"reward {reward:g}, {percent(base)} of samples")
+        for answer, meaning, base, reward in zip(
+            ANSWERS, MEANINGS, example.base, example.rewards, strict=True)
+    ]  # fmt: skip
+    if open_ is None:
+        rewards = ", ".join(shown(of.hack_reward(n)) for n in ("8", "128"))
+        made["rows"].append(("Mean reward of best-of-n, n = 8 and n = 128", rewards))
+        ways = list(zip(WAYS, (of.best_of_n, of.majority, of.weighted, of.chain), strict=True))
+        made["bars"] = [(f"Right with {n} samples or states", _bars((w, f(n)) for w, f in ways))
+                        for n in ("8", "128")]  # fmt: skip
+
+
+def _results(made: dict[str, Any], of: Measured, title: str, open_: Ask | None) -> None:
+    """A set of problems, and how often each method is right."""
+    header = of._set.settings
+    made["rows"] = [("Problems", f"{len(header.problems)}: {title}"),
+                    ("A single sample is right", shown(of.at_first("bon"))),
+                    ("Compute", f"that of {of.budget()} samples")]  # fmt: skip
+    if open_ is None:
+        found = _bars((NAMES[method].name, of.right(method)) for method in NAMES)
+        made["bars"] = [("Right at this compute", found)]
