@@ -240,6 +240,40 @@ async def test_nothing_is_wider_than_its_screen(room):
             assert wide <= 0, f"{name}: {wide} px too wide"
 
 
+async def test_a_class_is_saved_as_a_table_and_as_a_page_and_opened_again(room, browser, tmp_path):
+    lead = room.lead
+    await scene(room, "Settings")
+    saved = {}
+    for kind, text in (("csv", "Save as a table"), ("html", "Save as a page")):
+        async with lead.expect_download() as download:
+            await lead.click(f"text={text}")
+        saved[kind] = tmp_path / (await download.value).suggested_filename
+        await (await download.value).save_as(saved[kind])
+        assert saved[kind].suffix == f".{kind}"
+    assert saved["csv"].read_text(encoding="utf-8").startswith("kind,who,at,answer,value,right")
+    errors: list[str] = []
+    page = await opened(browser, errors, saved["html"].as_uri())
+    assert await page.locator("svg.room-class .room-chains").count() == 1
+    assert await page.locator("svg.room-said .room-column").count() == 2
+    assert HOSTILE in await page.inner_text(".room-page")
+    assert await page.locator("img").count() == 0
+    await axe_is_quiet(page)
+    await page.goto(room.link.split("#")[0])
+    for file, code in ((saved["csv"], ""), (saved["html"], "room")):
+        async with page.expect_file_chooser() as chooser:
+            await page.click("text=Open a class that was saved")
+        await (await chooser.value).set_files(file)
+        await page.wait_for_selector(".room-qr" if code else "text=This is no saved class")
+    assert page.url != room.link  # that one is still open
+    await page.wait_for_selector(".room-join >> text=3 places taken of 100")
+    await page.keyboard.press("3")
+    await page.wait_for_selector(".room-chains")
+    assert [error for error in errors if "422" not in error] == []
+    await page.keyboard.press("5")
+    await page.click("text=Close this room for good")
+    await page.context.close()
+
+
 async def test_begin_anew_and_close_are_said_to_everybody(room):
     lead, phones = room.lead, room.phones
     await scene(room, "Settings")

@@ -32,6 +32,7 @@ from components.room.rooms import (
     Rooms,
     Taught,
     class_run,
+    key_of,
     plain_code,
 )
 from components.room.routes import room_routes
@@ -172,8 +173,8 @@ def test_a_full_room_refuses_and_gives_away_only_the_place_of_who_is_gone(clock)
     clock.now += 61
     back.seen = clock.now
     newcomer = room.sit("", clock.now)
-    assert gone.token not in room.members
-    assert {here.token, back.token, newcomer.token} == set(room.members)
+    assert gone.key not in room.members
+    assert {here.key, back.key, newcomer.key} == set(room.members)
     refused(403, lambda: room.sit("", clock.now))
 
 
@@ -404,7 +405,7 @@ async def a_class(hall: Hall, n: int) -> tuple[dict[str, Any], Room, list[Member
     lead = await hall.open({**SETTINGS, "lesson": "lesson"}, "here")
     room = hall.rooms.find(lead["code"])
     tokens = [hall.join(lead["code"], "")["token"] for _ in range(n)]
-    members = [room.members[token] for token in tokens]
+    members = [room.members[key_of(token)] for token in tokens]
     for member in members:
         member.streams = 1
     return lead, room, members
@@ -656,7 +657,7 @@ async def test_the_embedded_model_weighs_a_chains_text_as_the_chain_did(hall, mo
     lead = await hall.open({"prompt": "Tom has 5 eggs. He buys 3 more. How many?"}, "here")
     room = hall.rooms.find(lead["code"])
     room.run = replace(room.run, seed=1)  # a text that is read into the tokens it was written in
-    member = room.members[hall.join(lead["code"], "")["token"]]
+    member = room.members[key_of(hall.join(lead["code"], "")["token"])]
     member.streams = 1
     await do(hall, lead, "step")
     await until(lambda: member.t == 0)

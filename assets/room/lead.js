@@ -4,6 +4,7 @@ import { fixed, many, plain } from "../player/words.js";
 import { drawExhibit } from "./exhibit.js";
 import { button, drawClass, drawQr, drawSaid, drawVotes, h, word } from "./drawing.js";
 import { farewell } from "./member.js";
+import { saveClass } from "./keep.js";
 import { BROKE, Refusal, ask, follow, linkOf, shownCode } from "./net.js";
 import { settings } from "./settings.js";
 
@@ -42,7 +43,7 @@ import { settings } from "./settings.js";
  * @property {number} [chains]
  * @property {{ level: string, says: string, next: string }} [trust]
  */
-/** @typedef {(what: object) => Promise<void>} Lead */
+/** @typedef {(what: object) => Promise<any>} Lead */
 
 const SCENES = /** @type {const} */ (["join", "question", "class", "game", "settings"]);
 /** @typedef {typeof SCENES[number]} Scene */
@@ -85,13 +86,25 @@ export async function leadView(host, seat, offered) {
   const end = button("quiet", {
     onclick: () => isSure("Close this room for everybody?") && lead({ do: "end" }),
   }, "Close this room for good");
+  const saving = h("p.row", ...["page", "table"].map((kind) => button("ctl", {
+    onclick: async () => {
+      const found = await lead({ do: "keep" });
+      if (found && room) saveClass(kind, found, room, drawn());
+    },
+  }, kind === "page" ? "Save as a page" : "Save as a table (CSV)")));
+  const drawn = () => ({ figures, chains, single: all?.single ?? 1 });
   /** @type {Record<Scene, HTMLElement>} */
   const nodes = {
     join: join.node,
     question: question.node,
     class: sampler.node,
     game: game.node,
-    settings: h("section.scene.settings", h("h2", "Another problem, another β"), set.node, end),
+    settings: h("section.scene.settings",
+      h("div", h("h2", "Another problem, another β"), set.node),
+      h("div", h("h2", "Keep this class"), saving,
+        h("p.quiet", "Both hold the predictions, the votes and the chains since the last beginning. "
+          + "The page also shows the figures. A room that is opened from it next week has the same "
+          + "members, answers and chains."), end)),
   };
   const back = button("ctl", { onclick: () => turn(-1), aria: "Stop before" }, "◀");
   const next = button("ctl", { onclick: () => turn(1), aria: "Next stop" }, "▶");
@@ -118,8 +131,9 @@ export async function leadView(host, seat, offered) {
   /** @param {object} what */
   async function lead(what) {
     try {
-      await ask("lead", { code: seat.code, ...what }, seat.token);
+      const answer = await ask("lead", { code: seat.code, ...what }, seat.token);
       put(line, "");
+      return answer;
     } catch (error) {
       put(line, error instanceof Refusal ? error.message : BROKE);
     }

@@ -1,6 +1,8 @@
 /* The page of a room: whoever has a code joins, whoever has none opens a room or types one. */
 import { put } from "../dom.js";
-import { h } from "./drawing.js";
+import { chooseFile } from "../files.js";
+import { button, h } from "./drawing.js";
+import { sessionIn } from "./keep.js";
 import { leadView } from "./lead.js";
 import { farewell, memberView } from "./member.js";
 import { BROKE, Refusal, ask, keep, plainCode, seatIn } from "./net.js";
@@ -58,21 +60,26 @@ function start(host, offered) {
     ...offered.lessons.map(({ name, title, minutes, stops }) =>
       h("option", { value: name }, `${title} (${stops} stops, ${minutes} min)`)));
   const failed = h("p.told", { role: "alert" });
-  const open = settings(offered, "Open the room", async (said) => {
+  const begin = async (/** @type {object} */ said) => {
     try {
-      const seat = await ask("open", { lesson: lessons.value, ...said });
+      const seat = await ask("open", said);
       keep({ ...seat, lead: true });
       window.location.hash = seat.code;
     } catch (error) {
       put(failed, error instanceof Refusal ? error.message : BROKE);
     }
-  }, h("label", { for: lessons.id }, "Lesson"), lessons);
+  };
+  const open = settings(offered, "Open the room", (said) =>
+    begin({ lesson: lessons.value, ...said }), h("label", { for: lessons.id }, "Lesson"), lessons);
+  const again = button("quiet", {
+    onclick: () => chooseFile(".html", async (file) => begin({ session: await sessionIn(file) })),
+  }, "Open a class that was saved");
   host.replaceChildren(h("div.start", h("h1", "A room for a class"),
     h("p", `Up to ${offered.members} people join by link, with no account and no name. They `
       + "predict, each has a chain of their own, and all chains together are the sampler."),
-    join, h("div.card", h("h2", "Teach a class"), open.node, failed,
+    join, h("div.card", h("h2", "Teach a class"), open.node, again, failed,
       h("p.quiet", "A room lives in this server's memory: it is gone when it is closed, when "
-        + "nobody is in it any more, or when the server is started again. Nothing is kept."))));
+        + "nobody is in it any more, or when the server is started again. Save it before."))));
 }
 
 export const QAlignRoom = {

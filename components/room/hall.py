@@ -18,7 +18,18 @@ from functools import partial
 from typing import Any, cast
 
 from components.common.refused import Refused
-from components.room.rooms import Bucket, Caps, Member, Room, Rooms, Taught, class_run
+from components.room.keep import kept, read_session, restore
+from components.room.rooms import (
+    Bucket,
+    Caps,
+    Member,
+    Room,
+    Rooms,
+    Taught,
+    class_run,
+    key_of,
+    plain_code,
+)
 from components.room.told import Figures, as_event, of_class, of_member, of_room
 from components.session.hand import check_weighs, log_target, read_words, weigh_text
 from components.session.runs import Feed, Runs
@@ -89,19 +100,34 @@ class Hall:
         while len(self._opening) >= MAX_ADDRESSES:
             del self._opening[next(iter(self._opening))]
         self._opening.setdefault(address, Bucket(A_DAY, OPENED, now)).take(now)
+        session = read_session(given.get("session")) if "session" in given else None
+        given = given if session is None else session
         name, lesson = given.get("lesson") or "", None
-        run = class_run(given, self.rooms.caps)
+        run = class_run(given, self.rooms.caps, session and {"seed": session["seed"]})
         if name:
             try:
                 lesson = await asyncio.to_thread(self.course.teach, str(name)[:60])
             except KeyError as error:
                 raise Refused(422, "there is no lesson of that name; choose another") from error
-        room = self.rooms.open(run, lesson)
+        room = self.rooms.open(run, lesson, plain_code(given.get("code")) if session else "")
         self._tasks[room] = {}
+        if session:
+            await asyncio.to_thread(self._restore, room, session)
+            for member in room.members.values():
+                self._begin(room, f"chain {member.number}", partial(self._walk, room, member))
         self._begin(room, "pool", partial(self._pool, room))
         if self._sweeper is None or self._sweeper.done():
             self._sweeper = asyncio.create_task(self._sweep(), name="rooms that are over")
         return {"code": room.code, "token": room.lead}
+
+    def _restore(self, room: Room, session: Mapping[str, Any]) -> None:
+        """Put back who was in a saved class; a session that cannot be is no room."""
+        try:
+            restore(room, session, self.rooms.clock())
+        except Refused as error:
+            self.rooms.close(room, str(error))
+            del self._tasks[room]
+            raise
 
     def join(self, code: object, token: object) -> dict[str, Any]:
         """A place in a room, or the one that a token has.
@@ -160,6 +186,9 @@ class Hall:
 
         Raises:
             Refused: whoever asks is not the instructor, or it cannot be done.
+
+        Returns:
+            The class as it can be kept, where that is asked for; else nothing.
         """
         room = self.rooms.find(code, token)
         if token != room.lead:
@@ -185,12 +214,14 @@ class Hall:
                 room.shut(bool(given.get("open")))
             case "single":
                 room.look_at(given.get("number"))
+            case "keep":
+                return await asyncio.to_thread(kept, room)
             case "end":
                 self.rooms.close(room, "the instructor has closed this room; thank you for coming")
                 self._stop(room)
             case _:
                 raise Refused(422, "an instructor can turn, reveal, solve, run, step, rest, again, "
-                              "door, single and end")  # fmt: skip
+                              "door, single, keep and end")  # fmt: skip
         return {}
 
     @staticmethod
@@ -202,9 +233,9 @@ class Hall:
                     room.judgement(said)
 
     def _member(self, room: Room, token: str) -> Member:
-        if token not in room.members:
+        if key_of(token) not in room.members:
             raise Refused(403, "this place in the room was given up; join again")
-        return room.members[token]
+        return room.members[key_of(token)]
 
     # Streams.
 
@@ -336,10 +367,10 @@ class Hall:
         async with aclosing(steps):  # type: ignore[type-var]
             while member.t < run.steps:
                 while not room.may_step(member, self.rooms.clock()):
-                    if room.over or member.token not in room.members:
+                    if room.over or member.key not in room.members:
                         return
                     await asyncio.sleep(LOOK)
-                due = loop.time() + PACE
+                due = loop.time() + PACE * (member.t >= member.had)
                 room.moved(member, await anext(steps))
                 await asyncio.sleep(max(0.0, due - loop.time()))
 

@@ -6,6 +6,7 @@ do reaches that member's own place and nothing else; a code is for joining, a to
 
 from __future__ import annotations
 
+import hashlib
 import math
 import secrets
 import time
@@ -121,11 +122,13 @@ class Member:
     """A place in a room: its chain is number `number` of the room's run.
 
     Attributes:
-        token: who has it has the place.
+        key: a hash of the token: who has the token has the place.
+        token: as the member's browser keeps it; "" until a member of a saved class is back.
         seen: when a screen last followed from it.
         streams: screens that follow now; the one that came last is served.
         said: predictions by the number of their stop.
         states: of the chain so far, without their tokens.
+        had: the step that the chain of a saved class had reached, up to which it is drawn again.
         last: the step that was drawn last.
         since: the step at which the state came that stands now.
         reached: the highest ln pi of the chain's first `STEPS` steps; None if the model tells none.
@@ -135,13 +138,15 @@ class Member:
     """
 
     number: int
-    token: str
+    key: str
     bucket: Bucket
     seen: float
+    token: str = ""
     streams: int = 0
     screen: object = None
     said: dict[int, str] = field(default_factory=dict)
     states: list[ScoredResponse] = field(default_factory=list)
+    had: int = -1
     last: Step | None = None
     since: int = 0
     reached: float | None = None
@@ -181,6 +186,7 @@ class Room:
         round: counts the runs of this room.
         walk: (member, reward) of every state of this round, in the order in which they came.
         pool: samples of the model alone.
+        numbers: the largest number that any member has had.
         single: the member whose own vote stands beside the pooled one.
         trouble: what went wrong with the models, in one sentence.
         over: why the room is over; "" while it is not.
@@ -203,7 +209,7 @@ class Room:
         self.single = 1
         self.trouble = self.over = ""
         self.bucket = Bucket(caps.rate, caps.burst, now)
-        self._numbers = 0
+        self.numbers = 0
         self._judged: dict[tuple[int, str], Mapping[str, Any]] = {}
         self._answers: dict[str, str | None] = {}
 
@@ -215,20 +221,24 @@ class Room:
         Raises:
             Refused: the door is closed, or every place is taken.
         """
-        if token in self.members:
-            return self.members[token]
+        key = key_of(token)
+        if key in self.members:
+            self.members[key].token = token
+            return self.members[key]
         if not self.door:
             raise Refused(403, "the door of this room is closed; ask the instructor to open it")
         if len(self.members) >= self.caps.members:
             self._make_room(now)
-        self._numbers += 1
-        member = Member(
-            number=self._numbers,
-            token=secrets.token_urlsafe(18),
-            bucket=Bucket(self.caps.rate, self.caps.burst, now),
-            seen=now,
-        )
-        self.members[member.token] = member
+        token = secrets.token_urlsafe(18)
+        member = self.place(self.numbers + 1, key_of(token), now)
+        member.token = token
+        return member
+
+    def place(self, number: int, key: str, now: float) -> Member:
+        """A new place."""
+        bucket = Bucket(self.caps.rate, self.caps.burst, now)
+        member = self.members[key] = Member(number, key, bucket, seen=now)
+        self.numbers = max(self.numbers, number)
         self.news += 1
         return member
 
@@ -242,7 +252,7 @@ class Room:
         if not away:
             raise Refused(403, f"this room is full: all {self.caps.members} places are taken")
         gone = min(away, key=lambda member: member.seen)
-        del self.members[gone.token]
+        del self.members[gone.key]
         self.walk = [(number, r) for number, r in self.walk if number != gone.number]
         self.round += 1  # what is on the instructor's screen begins anew
 
@@ -261,7 +271,7 @@ class Room:
             raise Refused(409, "nothing is asked at this stop")
         if at in self.opened:
             raise Refused(409, "the answers are open already; the next question comes")
-        member.said[at] = _prediction(stops[at]["ask"], said)
+        member.said[at] = prediction(stops[at]["ask"], said)
         member.version += 1
         self.news += 1
 
@@ -284,7 +294,7 @@ class Room:
         Raises:
             Refused: the class has begun anew meanwhile, or the place was given up.
         """
-        if run is not self.run or member.token not in self.members:
+        if run is not self.run or member.key not in self.members:
             raise Refused(409, "the class has begun anew; try your text again")
         member.tries += 1
         if math.isfinite(log_pi):
@@ -294,7 +304,7 @@ class Room:
 
     def moved(self, member: Member, step: Step) -> None:
         """A chain made a step."""
-        if member.token not in self.members:
+        if member.key not in self.members:
             return
         state = step.state
         log_prob = state.response.log_prob
@@ -320,7 +330,8 @@ class Room:
 
     def may_step(self, member: Member, now: float) -> bool:
         """Whether a member's chain may go on: the class does, and somebody is there to see it."""
-        return member.t < self.goal and member.is_here(now, self.caps.away)
+        follows = member.t < self.goal and member.is_here(now, self.caps.away)
+        return follows or member.t < member.had
 
     @property
     def ask(self) -> Mapping[str, Any] | None:
@@ -342,17 +353,21 @@ class Room:
     @property
     def said(self) -> Counter[str]:
         """How often each prediction was made at this stop."""
-        return Counter(m.said[self.stop] for m in self.members.values() if self.stop in m.said)
+        return self.said_at(self.stop)
+
+    def said_at(self, stop: int) -> Counter[str]:
+        """How often each prediction was made at a stop."""
+        return Counter(m.said[stop] for m in self.members.values() if stop in m.said)
 
     @property
     def front(self) -> int:
         """The largest step of any chain; −1 before the first draft."""
         return max((member.t for member in self.members.values()), default=-1)
 
-    def judgement(self, said: str) -> Mapping[str, Any]:
-        """What comes of a prediction at this stop."""
+    def judgement(self, said: str, stop: int | None = None) -> Mapping[str, Any]:
+        """What comes of a prediction, by default at this stop."""
         assert self.lesson is not None
-        key = (self.stop, said)
+        key = (self.stop if stop is None else stop, said)
         if key not in self._judged:
             self._judged[key] = self.lesson.judge(*key)
         return self._judged[key]
@@ -405,7 +420,7 @@ class Room:
 
     def _restart(self) -> None:
         for member in self.members.values():
-            member.states, member.last, member.since = [], None, 0
+            member.states, member.last, member.since, member.had = [], None, 0, -1
             member.reached, member.best, member.tries = None, None, 0
             member.version += 1
         self.walk, self.goal, self.trouble = [], -1, ""
@@ -450,7 +465,7 @@ class Room:
         return now - max([self.seen, *(member.seen for member in self.members.values())])
 
 
-def _prediction(ask: Mapping[str, Any], said: object) -> str:
+def prediction(ask: Mapping[str, Any], said: object) -> str:
     """A prediction as it is counted.
 
     Raises:
@@ -490,8 +505,8 @@ class Rooms:
     def __iter__(self) -> Any:
         return iter(self._rooms.values())
 
-    def open(self, run: Run, lesson: Taught | None = None) -> Room:
-        """A new room.
+    def open(self, run: Run, lesson: Taught | None = None, code: str = "") -> Room:
+        """A new room, with a code of its own where that of a saved class is not free.
 
         Raises:
             Refused: there are as many as this server has.
@@ -500,8 +515,7 @@ class Rooms:
         if len(self._rooms) >= self.caps.rooms:
             what = "all its rooms are taken" if self.caps.rooms else "it has none"
             raise Refused(503, f"this server has no room for another class: {what}")
-        code = ""
-        while not code or code in self._rooms:
+        while len(code) != CODE or code in self._rooms:
             code = "".join(secrets.choice(LETTERS) for _ in range(CODE))
         self._rooms[code] = room = Room(code, run, lesson, self.caps, self.clock())
         return room
@@ -541,6 +555,11 @@ class Rooms:
                 self.close(room, f"this room is over: a room lasts {hours:g} hours")
             elif room.left_alone(now) > self.caps.alone:
                 self.close(room, "this room is over: nobody was in it any more")
+
+
+def key_of(token: str) -> str:
+    """What a room and a saved class keep of a token: it cannot be turned back into one."""
+    return hashlib.sha256(token.encode()).hexdigest()
 
 
 def plain_code(code: object) -> str:

@@ -15,6 +15,8 @@ from qalign_core.reading import from_json, is_text, shown
 
 MAX_BODY = 8192
 """Bytes of what one request sends: a problem, or less."""
+MAX_SESSION = 2**17
+"""Bytes of a saved class that is opened again: 100 members with all they have said."""
 MAX_LINK = 200
 """Characters of a link that is drawn as a QR code."""
 QUIET = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
@@ -30,7 +32,7 @@ def room_routes(hall: Hall) -> list[Route]:
 
     async def open_room(request: Request) -> Response:
         address = request.client.host if request.client else ""
-        return JSONResponse(await hall.open(await _said(request), address))
+        return JSONResponse(await hall.open(await _said(request, MAX_SESSION), address))
 
     async def join(request: Request) -> Response:
         said = await _said(request)
@@ -82,15 +84,15 @@ def _token(request: Request) -> str:
     return request.headers.get("authorization", "").removeprefix("Bearer").strip()[:64]
 
 
-async def _said(request: Request) -> dict[str, Any]:
-    """What a request says.
+async def _said(request: Request, most: int = MAX_BODY) -> dict[str, Any]:
+    """What a request of at most so many bytes says.
 
     Raises:
         Refused: it is no small JSON object.
     """
     body = await request.body()
-    if len(body) > MAX_BODY:
-        raise Refused(413, f"the request has {len(body):,} bytes; {MAX_BODY:,} at most, please")
+    if len(body) > most:
+        raise Refused(413, f"the request has {len(body):,} bytes; {most:,} at most, please")
     try:
         said = from_json(body)
     except ValueError as error:

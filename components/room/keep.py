@@ -1,0 +1,128 @@
+"""A class that can be kept: a table of all that was said and drawn, and a session to open again.
+
+A session has the run's seed and the members' places, predictions and steps. Its chains are drawn
+again from that seed, so that a saved class is small and its texts come from this server's models.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from components.common.refused import Refused
+from components.room.rooms import TRIES, Room, prediction
+from components.room.told import Figures
+from qalign_core.reading import is_finite, is_text, is_whole
+
+COLUMNS = ("kind", "who", "at", "answer", "value", "right")
+NO_SESSION = "this is no saved class; choose the page that a class was saved as"
+
+
+def kept(room: Room) -> dict[str, Any]:
+    """A class as its instructor's browser saves it.
+
+    Returns:
+        {"session": what `restore` reads, "table": CSV, "stops": predictions by stop}.
+    """
+    out = io.StringIO()
+    rows = csv.writer(out, lineterminator="\r\n")
+    rows.writerows([COLUMNS, *_rows(room)])
+    members = [
+        {"key": m.key, "number": m.number, "t": max(m.t, m.had), "best": m.best,
+         "tries": m.tries, "said": {str(stop): said for stop, said in m.said.items()}}
+        for m in room.members.values()
+    ]  # fmt: skip
+    session = {
+        "code": room.code, "prompt": room.run.prompt, "reference": room.run.reference or "",
+        "beta": room.run.beta, "seed": room.run.seed, "stop": room.stop, "solved": room.solved,
+        "lesson": room.lesson.name if room.lesson else "", "opened": list(room.opened),
+        "members": members,
+    }  # fmt: skip
+    return {"session": session, "table": out.getvalue(), "stops": list(_stops(room))}
+
+
+def _rows(room: Room) -> Iterator[tuple[object, ...]]:
+    """Predictions by stop, states by step (reward as value), votes by whose they are (share)."""
+    right: Any = room.run.reference
+    for member in room.members.values():
+        for stop, said in sorted(member.said.items()):
+            came = room.judgement(said, stop) if stop in room.opened else {}
+            value, is_right = came.get("value", ""), came.get("right", "")
+            yield "prediction", member.number, stop + 1, said, value, is_right
+        for t, state in enumerate(list(member.states)):
+            answer = room.read(state.response.text)
+            is_right = answer == right if right else ""
+            yield "state", member.number, t, answer or "", state.reward, is_right
+    votes = Figures(room).told().get("votes", {})
+    for who in sorted(votes.keys() - {"single"}):
+        for answer, share in votes[who]:
+            yield "vote", who, "", answer, share, answer == right if right else ""
+
+
+def _stops(room: Room) -> Iterator[dict[str, Any]]:
+    """The stops at which something was predicted."""
+    for k, stop in enumerate(room.lesson.stops if room.lesson else ()):
+        if said := room.said_at(k):
+            opened = room.opened.get(k, {})
+            yield {"title": stop["title"], "ask": stop["ask"], "said": sorted(said.items()),
+                   "value": opened.get("value"), "says": opened.get("says", "")}  # fmt: skip
+
+
+def read_session(session: object) -> dict[str, Any]:
+    """A session as it was sent.
+
+    Raises:
+        Refused: it is none.
+    """
+    if not isinstance(session, dict) or not is_whole(session.get("seed"), 0, 2**31):
+        raise Refused(422, NO_SESSION)
+    return session
+
+
+def restore(room: Room, session: Mapping[str, Any], now: float) -> None:
+    """Put back the members of a saved class, what they said, and what was opened.
+
+    Raises:
+        Refused: the session does not fit the room.
+    """
+    members, opened = session.get("members"), session.get("opened")
+    if not isinstance(members, list) or not isinstance(opened, list):
+        raise Refused(422, NO_SESSION)
+    if len(members) > room.caps.members:
+        raise Refused(422, f"that class has {len(members)} members; this server's rooms have "
+                      f"{room.caps.members} places")  # fmt: skip
+    for given in members:
+        _restore_member(room, given, now)
+    for stop in [*opened, session.get("stop")] if room.lesson else ():
+        room.turn(stop)
+        if stop in opened:
+            room.reveal()
+    room.solved = session.get("solved") is True
+
+
+def _restore_member(room: Room, given: Any, now: float) -> None:
+    """Put back one member."""
+    try:
+        key, number, t, best, tries = (given[k] for k in ("key", "number", "t", "best", "tries"))
+        said = {int(stop): text for stop, text in given["said"].items()}
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise Refused(422, NO_SESSION) from None
+    numbers = {member.number for member in room.members.values()}
+    stops = room.lesson.stops if room.lesson else ()
+    if not (
+        is_text(key)
+        and len(key) == 64
+        and key not in room.members
+        and is_whole(number, 1, 10**6)
+        and number not in numbers
+        and is_whole(t, -1, room.run.steps)
+        and is_whole(tries, 0, TRIES)
+        and (best is None or is_finite(best))
+        and all(0 <= stop < len(stops) and "ask" in stops[stop] for stop in said)
+    ):
+        raise Refused(422, NO_SESSION)
+    member = room.place(number, key, now)
+    member.had, member.best, member.tries = t, best, tries
+    member.said = {stop: prediction(stops[stop]["ask"], text) for stop, text in said.items()}
