@@ -159,8 +159,10 @@ export function handTab(tools) {
   function invite() {
     const { chain } = tools.view();
     const most = Math.min(MOVES, chain.steps.length - 1);
-    swap(game, h("p", h("b", "A game. "), `The chain had ${many(most, "step")}: reach a higher `,
-      term("target", "ln π"), ` than it did, in ${MOVES} rewrites, from the same first draft. `,
+    swap(game, h("p", h("b", "A game. "), "A text’s score is ", term("target", "ln π"),
+      ": the log of how likely the model finds it, plus its reward over β. Start from the chain’s "
+      + `first draft. In ${MOVES} rewrites, reach a higher score than the chain did in its first ${
+        many(most, "step")}. `,
       button("link", { "data-key": "play", onclick: begin }, "Play")));
   }
   async function begin() {

@@ -246,7 +246,7 @@ function buttons() {
   back.disabled = k === 0;
   show(unsaid, waits());
   show(next, !over);
-  put(next, waits() ? "Check" : "Next");
+  put(next, waits() ? "Check" : k === (lesson?.stops.length ?? 0) - 1 ? "Finish" : "Next");
 }
 
 /**

@@ -8,11 +8,14 @@ import { builder, put } from "../dom.js";
  * @property {string} run a recorded run
  * @property {number} step
  * @property {number} phase
+ * @property {number} chain
  * @property {string} tab
  * @property {string} query of the Lab's controls, or of a problem set
  */
 
 const LIT = "learn-lit";
+// out of the flow: it moves nothing
+const SAID = "position: absolute; padding: 8px; font-size: 18px; line-height: 1.3;";
 const veils = builder("").h("style");
 const PACE = 150; // ms between looks for what is to be lit
 const LAST = 5; // the phase in which a step is over
@@ -38,7 +41,7 @@ export function goTo(place, lead) {
   if (tab?.getAttribute("aria-selected") === "false") /** @type {HTMLElement} */ (tab).click();
   const api = player();
   if (place.page === "watch" && api) {
-    api.seek(place.step);
+    api.seek(place.step, place.chain);
     if (place.phase < LAST) api.goPhase(place.phase);
     api.openTab(place.tab);
   } else if (place.query) lead(place.query);
@@ -49,8 +52,9 @@ export function goTo(place, lead) {
  * is brought to another state may still show what it showed before. "" lights nothing.
  * @param {string} selector
  * @param {string} [veil] a selector of what is hidden meanwhile, from its first frame on
+ * @param {string} [why] what is said in its place
  */
-export function light(selector, veil = "") {
+export function light(selector, veil = "", why = "Hidden until the prediction is made.") {
   window.clearInterval(watch);
   /** @type {Element | undefined} */
   let node;
@@ -63,7 +67,8 @@ export function light(selector, veil = "") {
   };
   document.querySelector(`.${LIT}`)?.classList.remove(LIT);
   document.head.append(veils);
-  put(veils, veil && `:is(${veil}) > * { visibility: hidden !important }`);
+  put(veils, veil && `:is(${veil}) > * { visibility: hidden !important } `
+    + `:is(${veil})::before { content: "${why}"; ${SAID} }`);
   if (!selector) return;
   look();
   watch = window.setInterval(look, PACE);

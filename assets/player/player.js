@@ -35,7 +35,7 @@ import { LAST, narrate, plain, rewarded, visible } from "./words.js";
  * @property {() => void} stop nothing more is drawn, and nothing plays on
  * @property {(step: number | null) => void} expect a new run begins; show its step once it is there
  * @property {(problem: string) => void} await a new problem takes the place of the run
- * @property {(t: number) => void} seek
+ * @property {(t: number, chain?: number) => void} seek
  * @property {(phase: number) => void} goPhase
  * @property {(on?: boolean) => void} toggle play or pause
  * @property {(speed: number) => void} setSpeed
@@ -453,7 +453,7 @@ export function mount(element, options = {}) {
     stream,
     open,
     stop,
-    seek,
+    seek: visit,
     goPhase,
     toggle,
     tell,

@@ -79,7 +79,7 @@ def _watch(made: dict[str, Any], place: Place, lit: str, ask: Ask | None) -> Non
     """A step as two texts and its numbers, or a run as traces and votes."""
     trace, of = run_of(place.run), Walk(place)
     made["texts"] = [("The lesson’s problem", "", trace.header.prompt)]
-    step = trace.chains[0][place.step]
+    step = trace.chains[place.chain][place.step]
     old, new = step.current.response, step.proposal.response
     if lit == "problem":
         made["rows"] = [(f"Sample {k}: reward {number(s.reward)}", f"says {of._answer(s)}")

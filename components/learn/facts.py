@@ -58,7 +58,7 @@ class Place:
     Attributes:
         page: watch, compare, lab or results.
         run: a recorded run's name, of `assets/runs`.
-        step, phase: where the player stands in it.
+        step, phase, chain: where the player stands in it.
         tab: which of the player's tabs is open; "" for none.
         lab: the Lab's controls that are moved, by their names without "lab-", and their values.
         set: the problem set that Results shows.
@@ -68,6 +68,7 @@ class Place:
     run: str = "watch"
     step: int = 0
     phase: int = 5
+    chain: int = 0
     tab: str = ""
     lab: tuple[tuple[str, str], ...] = ()
     set: str = "in_distribution"
@@ -78,6 +79,8 @@ class Place:
             if not (RUNS / f"{self.run}.jsonl").is_file():
                 return f"there is no recorded run {self.run!r}"
             last = run_of(self.run).header.steps
+            if self.chain not in run_of(self.run).chains:
+                return f"'chain' is {self.chain}; this run has {len(run_of(self.run).chains)}"
             if not 0 <= self.step <= last:
                 return f"'step' is {self.step}; this run has steps 0 to {last}"
         if self.page == "results" and not (FOLDER / f"{self.set}.zip").is_file():
@@ -123,12 +126,12 @@ def run_of(name: str) -> Trace:
 
 
 class Walk:
-    """Of a recorded run, its first chain up to a step."""
+    """Of a recorded run, one chain up to a step."""
 
     def __init__(self, place: Place) -> None:
         self._trace = run_of(place.run)
         self._beta = self._trace.header.beta
-        self._steps = self._trace.chains[0][: place.step + 1]
+        self._steps = self._trace.chains[place.chain][: place.step + 1]
         self._step = self._steps[-1]
         self._read = get_extractor(self._trace.header.extractor or "number")
         self._pool, self._base = self._trace.pool, self._trace.rewards

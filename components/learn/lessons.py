@@ -73,7 +73,7 @@ VEILED = {
 """What tells the outcome on a page, where that is more than what is lit."""
 PAGES = tuple(LIT)
 KEYS = {
-    "watch": ("run", "step", "phase", "tab"),
+    "watch": ("run", "step", "phase", "chain", "tab"),
     "compare": (),
     "lab": ("lab",),
     "results": ("set",),
@@ -273,7 +273,7 @@ def _place(reader: _Reader, last: Place) -> Place:
     reader.only("page", *KEYS[page])
     place = last if last.page == page else Place(page)
     changes: dict[str, Any] = {"tab": ""}
-    for name, kind in (("run", str), ("step", int), ("tab", str), ("set", str)):
+    for name, kind in (("run", str), ("step", int), ("chain", int), ("tab", str), ("set", str)):
         if name in reader.data:
             changes[name] = reader.take(name, kind)
     if "phase" in reader.data or "step" in changes:

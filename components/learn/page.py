@@ -39,6 +39,7 @@ def _place(place: Place) -> dict[str, Any]:
         "run": place.run,
         "step": place.step,
         "phase": place.phase,
+        "chain": place.chain,
         "tab": place.tab,
         "query": urlencode(query),
     }
