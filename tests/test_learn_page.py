@@ -98,6 +98,8 @@ async def walk(page, lesson) -> None:
             await predict(page, stop, right)
             right = not right
         await page.wait_for_function(APART)
+        last = "Finish" if stop is lesson.stops[-1] else "Next"
+        assert await page.inner_text(".learn-next") == last
         await tab_to(page, ".learn-next")
         await page.keyboard.press("Enter")
     await titled(page, "That was it")

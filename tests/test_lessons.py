@@ -94,6 +94,13 @@ def test_every_prediction_can_be_right_and_wrong(stop):
         assert not judged(stop, str(number + 2 * stop.ask.within + 1))["right"]
 
 
+def test_what_is_shown_unasked_speaks_of_no_guess():
+    speaks = re.compile(r"(The other|No\b|Not\b|It is( not)?:|Yes)")
+    assert speaks.match("The other one: {reward} for the old text.")
+    wrong = [each.values[0].ask.wrong for each in ASKED]
+    assert [text for text in wrong if speaks.match(text)] == []
+
+
 def test_what_was_predicted_is_checked_by_the_cores_own_number():
     lesson = LESSONS["beta"]
     place = next(stop.at for stop in lesson.stops if stop.at.page == "lab")
@@ -135,6 +142,7 @@ WRONG = {
     "an unknown page": ('page = "watch"', 'page = "home"', "stop 1, at: 'page' is 'home'"),
     "an unknown key of the page": ("step = 1", 'lab = "x"', "'lab' is not known here"),
     "a step too far": ("step = 1", "step = 9999", "'step' is 9999; this run has steps 0 to 50"),
+    "a chain that there is not": ("step = 1", "chain = 7", "'chain' is 7; this run has 1"),
     "an unknown phase": ("step = 1", 'step = 1, phase = "love"', "expected one of cut, rewrite"),
     "an unknown run": ("step = 1", 'run = "nobody"', "there is no recorded run 'nobody'"),
     "something unknown lit": ('lit = "text"', 'lit = "sun"', "stop 1: 'lit' is 'sun'"),

@@ -153,3 +153,15 @@ async def test_a_stop_is_asked_on_the_stage_answered_and_told_in_the_second_wind
     await page.keyboard.press("Escape")
     await page.wait_for_selector(".learn-panel", state="visible")
     assert notes.is_closed()
+
+
+async def test_a_hidden_figure_says_what_it_waits_for(visit, toy_app):
+    page = await present(visit, f"{toy_app}?lesson=worth&stop=2&present=1", first=True)
+    said = "getComputedStyle(document.querySelector('#results-error'), '::before').content"
+    figure = page.locator("#results-error svg").first
+    await page.wait_for_function(f"{said}.includes('Hidden until the prediction is made')")
+    await figure.wait_for(state="hidden")
+    assert await page.evaluate(f"parseFloat({said.replace('.content', '.fontSize')}) * 1.5") >= 26
+    await page.keyboard.press("PageDown")
+    await page.wait_for_function(f"{said} === 'none'")
+    await figure.wait_for(state="visible")
