@@ -26,15 +26,17 @@ from threadpoolctl import threadpool_limits
 
 from components.common.later import routes
 from components.common.options import PRIVATE
+from components.common.refused import Refused
 from components.common.theme import head, theme
 from components.compare.page import build_compare_page
-from components.door import Door
+from components.door import answer_refused, guarded
 from components.endpoints import build_api
 from components.lab.page import build_lab_page
 from components.learn.exhibit import exhibit
 from components.learn.guide import build_guide
 from components.learn.lessons import lessons
 from components.learn.page import build_learn_page, build_panel, entries, judged, told
+from components.origins import Ours
 from components.results.page import build_results_page
 from components.room.hall import Course, Hall
 from components.room.rooms import Caps, Taught
@@ -66,7 +68,7 @@ LAUNCH = {
     "max_threads": 256,
 }
 # the page carries its recorded runs and figures: 630 kB as text, a fifth of that on the wire
-MIDDLEWARE = [Middleware(Door), Middleware(GZipMiddleware, minimum_size=2048)]
+MIDDLEWARE = [Middleware(GZipMiddleware, minimum_size=2048)]
 
 
 def build_app(runs: Runs | None = None, trace: Path | None = None) -> gr.Blocks:
@@ -126,11 +128,17 @@ def launch_options(runs: Runs | None = None) -> dict[str, object]:
         runs: of this server, whose models its rooms take.
 
     Raises:
-        QAlignError: the operator's caps on rooms are no numbers.
+        QAlignError: the operator's caps on rooms are no numbers, or hosts no hosts.
     """
     mcp = {"mcp_server": True} if os.environ.get("QALIGN_MCP") == "1" else {}
     hall = Hall(runs or Runs(), Course(entries(), _taught), Caps.from_environment(os.environ))
-    app_kwargs = {"middleware": MIDDLEWARE, "routes": [*room_routes(hall), *routes()]}
+    ours = Ours.from_environment(os.environ)
+    app_kwargs = {
+        "middleware": MIDDLEWARE,
+        "routes": [*room_routes(hall, hidden=ours.is_space), *routes()],
+        "lifespan": guarded(ours),
+        "exception_handlers": {Refused: answer_refused},
+    }
     return {**LAUNCH, **mcp, "theme": theme(), "head": head(), "app_kwargs": app_kwargs}
 
 

@@ -152,6 +152,22 @@ async def test_a_lesson_fits_a_phone_and_stays_off_what_it_speaks_of(visit, toy_
     assert await page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
+async def test_a_link_to_a_lesson_that_there_is_not_opens_the_page_without_it(
+    visit, visitors, toy_app
+):
+    asked: list[str] = []
+    visitors.on("request", heard := lambda request: asked.append(request.post_data or ""))
+    try:
+        page = await visit(f"{toy_app}?lesson=UNKNOWN", first=True)
+        await page.wait_for_selector("#learn-host", state="attached")
+        drawn = "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
+        await page.evaluate(drawn)
+    finally:
+        visitors.remove_listener("request", heard)
+    assert not any("UNKNOWN" in said and "fn_name" in said for said in asked)
+    assert await page.locator(".learn-panel").count() == 0
+
+
 async def test_the_first_visit_begins_with_the_first_pass_and_the_run_waits(visit, toy_app):
     page = await visit(toy_app, first=True, moving=True)
     await titled(page, FIRST.stops[0].title)

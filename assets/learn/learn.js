@@ -346,10 +346,11 @@ export const QAlignLearn = {
       props.value = settings;
       trigger("change");
     };
+    const known = props.list.some(({ name }) => name === asked);
     const start = () => {
       if (!player()) window.requestAnimationFrame(start);
-      else if (asked) open(asked, true, Math.trunc(Number(query.get(STOP))) || 0);
-      else if (props.first) open(props.first.name, false);
+      else if (known) open(asked, true, Math.trunc(Number(query.get(STOP))) || 0);
+      else if (props.first && !asked) open(props.first.name, false);
       else player()?.toggle(!still());
     };
     if (QAlignLearn.waits) start();

@@ -251,7 +251,7 @@ export async function leadView(host, seat, offered) {
  * @param {Seat} seat
  * @param {Lead} lead
  */
-function joinScene({ code }, lead) {
+function joinScene({ code, token }, lead) {
   const link = linkOf(code);
   const picture = h("div.picture");
   const count = h("p.count");
@@ -267,7 +267,8 @@ function joinScene({ code }, lead) {
     h("p.large", "and type"), h("p.code", shownCode(code)), count,
     h("p.quiet", "No account and no name. Nothing that is said here is kept."), only, door);
   const node = h("section.scene.join", picture, words);
-  ask("qr", { link }).then(({ rows }) => picture.replaceChildren(drawQr(rows, link)))
+  ask("qr", { code, link }, token)
+    .then(({ rows }) => picture.replaceChildren(drawQr(rows, link)))
     .catch(() => put(picture, "The QR code could not be drawn; the link works."));
   return {
     node,

@@ -13,9 +13,9 @@ from components.common.evaluated import TITLES
 from components.learn.facts import FACTS, Lab, Measured, Place, Walk, run_of, shown, value_of
 from components.learn.lessons import Ask, Stop
 from qalign_core.decide.rules import importance_weights, majority_vote
-from qalign_core.exact.wrong_reward import ANSWERS, MEANINGS, Example
-from qalign_core.exact.wrong_reward import METHODS as WAYS
-from qalign_core.export.words import NAMES, number, percent
+from qalign_study.exact.wrong_reward import ANSWERS, MEANINGS, Example
+from qalign_study.exact.wrong_reward import METHODS as WAYS
+from qalign_study.sheet.words import NAMES, number, percent
 
 MOST = 4
 """Answers of a vote, or samples, that are shown."""
@@ -103,7 +103,7 @@ def _watch(made: dict[str, Any], place: Place, lit: str, ask: Ask | None) -> Non
         made["walk"] = {
             "chains": list(traces.items()),
             "base": trace.rewards,
-            "weights": importance_weights(trace.rewards, trace.header.beta),
+            "weights": importance_weights(trace.rewards, trace.header.target),
             "worth": of.weights_worth() if trace.rewards else 0,
             "steps": trace.header.steps,
             "single": min(2, len(chains)),  # the lesson with several speaks of the second

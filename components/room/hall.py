@@ -53,7 +53,11 @@ SWEEP = 30.0
 """Seconds between two looks for rooms that are over."""
 OPENED, A_DAY = 6, 1 / 120
 """Rooms that one address may open at once, and then a second."""
+SHARE = 0.5
+"""Of the rooms of this server, what one address may hold."""
 MAX_ADDRESSES = 1024
+SCREENS = 16
+"""Screens that may follow from the instructor's place at once."""
 
 log = logging.getLogger("qalign.room")
 Work = Callable[[], Awaitable[None]]
@@ -86,12 +90,17 @@ class Hall:
         self.rooms = Rooms(caps)
         self._tasks: dict[Room, dict[str, asyncio.Task[None]]] = {}
         self._opening: dict[str, Bucket] = {}
+        self._opener: dict[Room, str] = {}
         self._sweeper: asyncio.Task[None] | None = None
 
     # What is asked, and what is answered.
 
     async def open(self, given: Mapping[str, object], address: str) -> dict[str, Any]:
         """Open a room: its code, and the instructor's token.
+
+        Args:
+            given: problem, answer, beta and the name of a lesson.
+            address: who asks; "" where a proxy hides it.
 
         Raises:
             Refused: the settings, or too many rooms.
@@ -102,6 +111,9 @@ class Hall:
         self._opening.setdefault(address, Bucket(A_DAY, OPENED, now)).take(now)
         session = read_session(given.get("session")) if "session" in given else None
         given = given if session is None else session
+        held = sum(self._opener.get(room) == address for room in self.rooms)
+        if address and held >= max(1, SHARE * self.rooms.caps.rooms):
+            raise Refused(429, f"your address holds {held} rooms of this server; close one first")
         name, lesson = given.get("lesson") or "", None
         run = class_run(given, self.rooms.caps, session and {"seed": session["seed"]})
         if name:
@@ -110,7 +122,7 @@ class Hall:
             except KeyError as error:
                 raise Refused(422, "there is no lesson of that name; choose another") from error
         room = self.rooms.open(run, lesson, plain_code(given.get("code")) if session else "")
-        self._tasks[room] = {}
+        self._tasks[room], self._opener[room] = {}, address
         if session:
             await asyncio.to_thread(self._restore, room, session)
             for member in room.members.values():
@@ -181,6 +193,18 @@ class Hall:
         room.tried(member, run, log_pi)
         return {"log_pi": log_pi if math.isfinite(log_pi) else None}
 
+    def led(self, code: object, token: str) -> Room:
+        """The room of an instructor, who asks for something once more.
+
+        Raises:
+            Refused: whoever asks is not the instructor, or asks too often.
+        """
+        room = self.rooms.find(code, token)
+        if token != room.lead:
+            raise Refused(403, "only the instructor of this room may do that")
+        room.bucket.take(self.rooms.clock())
+        return room
+
     async def lead(self, code: object, token: str, given: Mapping[str, object]) -> dict[str, Any]:
         """Do what the instructor wants.
 
@@ -190,10 +214,7 @@ class Hall:
         Returns:
             The class as it can be kept, where that is asked for; else nothing.
         """
-        room = self.rooms.find(code, token)
-        if token != room.lead:
-            raise Refused(403, "only the instructor of this room may do that")
-        room.bucket.take(self.rooms.clock())
+        room = self.led(code, token)
         match given.get("do"):
             case "turn":
                 room.turn(given.get("stop"))
@@ -243,9 +264,11 @@ class Hall:
         """What a screen shows from now on, as events.
 
         Raises:
-            Refused: the token has no place in that room.
+            Refused: the token has no place in that room, or too many screens follow from it.
         """
         room = self.rooms.find(code, token)
+        if token == room.lead and room.streams >= SCREENS:
+            raise Refused(429, f"{SCREENS} screens show this room already; close one of them")
         if token == room.lead:
             return self._lead_stream(room)
         return self._member_stream(room, self._member(room, token))
@@ -375,6 +398,7 @@ class Hall:
                 await asyncio.sleep(max(0.0, due - loop.time()))
 
     def _stop(self, room: Room) -> None:
+        self._opener.pop(room, None)
         for task in self._tasks.pop(room, {}).values():
             task.cancel()
 

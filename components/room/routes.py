@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from functools import lru_cache
 from typing import Any
 
 from starlette.requests import Request
@@ -13,10 +15,6 @@ from components.room.hall import Hall
 from components.room.page import POLICY, page
 from qalign_core.reading import from_json, is_text, shown
 
-MAX_BODY = 8192
-"""Bytes of what one request sends: a problem, or less."""
-MAX_SESSION = 2**17
-"""Bytes of a saved class that is opened again: 100 members with all they have said."""
 MAX_LINK = 200
 """Characters of a link that is drawn as a QR code."""
 QUIET = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
@@ -24,15 +22,20 @@ SAFE = {"Content-Security-Policy": POLICY, "X-Content-Type-Options": "nosniff",
         "Referrer-Policy": "no-referrer"}  # fmt: skip
 
 
-def room_routes(hall: Hall) -> list[Route]:
-    """What the app answers for rooms, before Gradio sees it."""
+def room_routes(hall: Hall, *, hidden: bool = False) -> list[Route]:
+    """What the app answers for rooms, before Gradio sees it.
+
+    Args:
+        hall: the rooms.
+        hidden: whether a proxy hides the addresses of who asks.
+    """
 
     async def show(request: Request) -> Response:
         return HTMLResponse(page(hall.rooms.caps, hall.course.entries), headers=SAFE)
 
     async def open_room(request: Request) -> Response:
-        address = request.client.host if request.client else ""
-        return JSONResponse(await hall.open(await _said(request, MAX_SESSION), address))
+        address = request.client.host if request.client and not hidden else ""
+        return JSONResponse(await hall.open(await _said(request), address))
 
     async def join(request: Request) -> Response:
         said = await _said(request)
@@ -55,7 +58,9 @@ def room_routes(hall: Hall) -> list[Route]:
         return StreamingResponse(events, media_type="text/event-stream", headers=QUIET)
 
     async def qr(request: Request) -> Response:
-        return JSONResponse({"rows": qr_rows((await _said(request)).get("link"))})
+        said = await _said(request)
+        hall.led(said.get("code"), _token(request))
+        return JSONResponse({"rows": await asyncio.to_thread(qr_rows, said.get("link"))})
 
     said = {"open": open_room, "join": join, "say": say, "weigh": weigh, "lead": lead, "qr": qr}
     return [
@@ -71,12 +76,16 @@ def qr_rows(link: object) -> list[str]:
     Raises:
         Refused: it is no short link.
     """
-    import segno  # the first room needs it, not the start
-
     if not is_text(link) or not str(link).startswith("http") or len(str(link)) > MAX_LINK:
         raise Refused(422, f"a link of {MAX_LINK} characters at most is drawn, not {shown(link)}")
-    code = segno.make_qr(str(link), error="m")
-    return ["".join(map(str, row)) for row in code.matrix]
+    return _drawn(str(link))
+
+
+@lru_cache(maxsize=64)
+def _drawn(link: str) -> list[str]:
+    import segno  # the first room needs it, not the start
+
+    return ["".join(map(str, row)) for row in segno.make_qr(link, error="m").matrix]
 
 
 def _token(request: Request) -> str:
@@ -84,17 +93,14 @@ def _token(request: Request) -> str:
     return request.headers.get("authorization", "").removeprefix("Bearer").strip()[:64]
 
 
-async def _said(request: Request, most: int = MAX_BODY) -> dict[str, Any]:
-    """What a request of at most so many bytes says.
+async def _said(request: Request) -> dict[str, Any]:
+    """What a request says; the door bounds its size.
 
     Raises:
-        Refused: it is no small JSON object.
+        Refused: it is no JSON object.
     """
-    body = await request.body()
-    if len(body) > most:
-        raise Refused(413, f"the request has {len(body):,} bytes; {most:,} at most, please")
     try:
-        said = from_json(body)
+        said = from_json(await request.body())
     except ValueError as error:
         raise Refused(422, f"the request is no JSON ({error}); send an object") from error
     if not isinstance(said, dict):

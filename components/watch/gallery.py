@@ -15,6 +15,7 @@ from pathlib import Path
 
 import gradio as gr
 
+from components.common.asked import asked
 from qalign_core.assets import ASSETS
 from qalign_core.errors import QAlignError
 from qalign_core.record.command import command_of
@@ -129,7 +130,7 @@ def gallery_list() -> gr.HTML:
         html_template='<div class="qg-host"></div>',
         js_on_load=SCRIPT,
         entries=[asdict(entry) for entry in gallery().values()],
-        server_functions=[recorded_text],
+        server_functions=asked(recorded_text),
         apply_default_css=False,
         padding=False,
     )

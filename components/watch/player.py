@@ -12,6 +12,7 @@ from typing import Any
 
 import gradio as gr
 
+from components.common.asked import asked
 from components.watch.inside import Question
 
 TEMPLATE = '<div class="qp-host"></div>'
@@ -62,7 +63,7 @@ def chain_player(
         js_on_load=SCRIPT,
         recorded=recorded,
         recorded_name=name,
-        server_functions=[diagnose, link, around, *questions],
+        server_functions=asked(diagnose, link, around, *questions),
         apply_default_css=False,
         elem_id=elem_id,
     )
@@ -74,7 +75,7 @@ def beta_slider(facts: Callable[[list[float]], dict[str, Any]], value: float) ->
         value=value,
         html_template='<div class="q-beta"></div>',
         js_on_load="window.QAlignShell.beta(element, props, trigger, server, watch); // 'change'",
-        server_functions=[facts],
+        server_functions=asked(facts),
         apply_default_css=False,
         elem_id="watch-beta",
     )

@@ -1,0 +1,130 @@
+"""Whose requests are answered: this server's own hosts, and pages that are its own or trusted.
+
+Any page in a browser may send requests to a server on the same machine or network. A host name of
+that page's can also be made to lead here (DNS rebinding), and then the page reads the answers.
+Hosts are checked against rebinding, origins against all other foreign pages.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from ipaddress import IPv6Address, ip_address
+
+from starlette.datastructures import Headers
+from starlette.types import Scope
+
+from components.common.refused import Refused
+from qalign_core.errors import QAlignError
+from qalign_core.reading import shown
+
+LOCAL = frozenset({"localhost", "127.0.0.1", "::1"})
+"""Hosts that are always ours."""
+SPACES = "https://huggingface.co"
+"""The origin whose pages show a Space in a frame."""
+_HOST = re.compile(r"(\[[0-9a-f:.]{2,}\]|[a-z0-9_.-]+)(:[0-9]{1,5})?")
+_ORIGIN = re.compile(rf"https?://{_HOST.pattern}")
+
+
+@dataclass(frozen=True)
+class Ours:
+    """The hosts and origins of a server.
+
+    Attributes:
+        named: hosts that the operator or the Space named; a page of theirs is ours too, since a
+            proxy may send another `Host`.
+        bound: the name to which the server was bound.
+        origins: origins of other pages that may ask and read answers, and show the app in a frame.
+        is_space: whether the server is a Space, behind a proxy that hides visitors' addresses.
+    """
+
+    named: frozenset[str] = frozenset()
+    bound: str = ""
+    origins: frozenset[str] = frozenset()
+    is_space: bool = False
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str]) -> Ours:
+        """What `QALIGN_HOSTS`, `QALIGN_ORIGINS`, `SPACE_HOST` and `GRADIO_SERVER_NAME` name.
+
+        Raises:
+            QAlignError: one of the first two holds something else than hosts or origins.
+        """
+        space = _listed(environment, "SPACE_HOST")
+        hosts = _listed(environment, "QALIGN_HOSTS")
+        origins = _listed(environment, "QALIGN_ORIGINS")
+        for host in hosts:
+            if not _host_of(host):
+                raise QAlignError(
+                    "QALIGN_HOSTS must be host names separated by commas, such as "
+                    f"qalign.example.org, got {shown(host)}"
+                )
+        for origin in origins:
+            if not _ORIGIN.fullmatch(origin):
+                raise QAlignError(
+                    "QALIGN_ORIGINS must be origins separated by commas, such as "
+                    f"https://chat.example.org, got {shown(origin)}"
+                )
+        bound = environment.get("GRADIO_SERVER_NAME", "").strip().lower()
+        trusted = {*origins, *([SPACES] if space else [])}
+        return cls(frozenset({*hosts, *space}), bound, frozenset(trusted), bool(space))
+
+    def check(self, scope: Scope, headers: Headers) -> str:
+        """The origin of the page that asks, "" if no page does.
+
+        Raises:
+            Refused: the host is not ours, or the page is foreign.
+        """
+        hosts = headers.getlist("host")
+        host = hosts[0].lower() if len(hosts) == 1 else ""
+        if not self._is_ours(host, scope):
+            raise Refused(
+                421,
+                f"this server is not {shown(host)}; open it by its own address, or name that host "
+                "in QALIGN_HOSTS",
+            )
+        origin = headers.get("origin", "")
+        of_page = origin.lower().partition("://")[2]
+        if origin and origin.lower() not in self.origins and of_page not in {host, *self.named}:
+            raise Refused(
+                403,
+                f"a page of {shown(origin)} may not use this server; its operator can name that "
+                "origin in QALIGN_ORIGINS",
+            )
+        return origin
+
+    def _is_ours(self, host: str, scope: Scope) -> bool:
+        name = _host_of(host)
+        if not name:
+            return False
+        return (
+            host in self.named
+            or name in {*LOCAL, *self.named, self.bound}
+            or (_address(name) is not None and _address(name) == _address(scope["server"][0]))
+        )
+
+    @property
+    def frames(self) -> str:
+        """Who may show the app in a frame, as a policy says it."""
+        return " ".join(["'self'", *sorted(self.origins)])
+
+
+def _listed(environment: Mapping[str, str], name: str) -> list[str]:
+    texts = (text.strip().lower() for text in environment.get(name, "").split(","))
+    return [text for text in texts if text]
+
+
+def _host_of(text: str) -> str:
+    """A host without its port; "" if it is none."""
+    found = _HOST.fullmatch(text)
+    return found[1].strip("[]") if found else ""
+
+
+def _address(text: str) -> object:
+    """A literal address, one of IPv4 within IPv6 as the former; None if it is none."""
+    try:
+        found = ip_address(text)
+    except ValueError:
+        return None
+    return (found.ipv4_mapped or found) if isinstance(found, IPv6Address) else found

@@ -1,0 +1,706 @@
+"""Who is let in, and what one may carry in: each guard, and what happens without it."""
+
+from __future__ import annotations
+
+import asyncio
+import http.server
+import json
+import logging
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import httpx
+import pytest
+from browser import serve
+from gradio_client import Client
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, StreamingResponse
+from starlette.routing import Route
+from test_rooms import JSON, SETTINGS, bearer
+from toys import PROMPT, ToyLM, ToyRM
+
+import app
+from components import bodies, door, origins
+from components.bodies import Bodies
+from components.common.asked import asked
+from components.common.refused import Refused
+from components.door import Door, answer_refused
+from components.origins import Ours
+from components.room import routes
+from components.room.hall import SCREENS, Course, Hall
+from components.room.rooms import Caps
+from components.room.routes import _drawn, qr_rows, room_routes
+from components.session.runs import Runs
+from qalign_core.errors import QAlignError
+from qalign_core.run import Limits
+
+
+class Anybody(Ours):
+    """No guard: every host and page is ours."""
+
+    def check(self, scope: Any, headers: Any) -> str:
+        return ""
+
+
+@contextmanager
+def served(**options: Any) -> Iterator[str]:
+    """The app with toy models."""
+    runs = Runs(Limits(), load=lambda *_: (ToyLM(), ToyRM()))
+    with serve(app.build_app(runs), **app.launch_options(runs), **options) as address:
+        yield address
+
+
+@pytest.fixture
+async def hall() -> AsyncIterator[Hall]:
+    runs = Runs(Limits(), load=lambda *_: (ToyLM(), ToyRM()))
+    made = Hall(runs, Course((), {}.__getitem__), Caps(steps=4))
+    yield made
+    await made.close()
+
+
+def asking(
+    behind: Any, ours: Ours | None = None, host: str = "localhost", address: str = "192.0.2.9"
+) -> httpx.AsyncClient:
+    """A browser or program at an address, in front of a door."""
+    behind.middleware_stack = Door(behind.build_middleware_stack(), ours or Ours())
+    transport = httpx.ASGITransport(app=behind, client=(address, 9))
+    return httpx.AsyncClient(transport=transport, base_url=f"http://{host}")
+
+
+def rooms_of(hall: Hall, **options: Any) -> Starlette:
+    handlers: Any = {Refused: answer_refused}
+    return Starlette(routes=room_routes(hall, **options), exception_handlers=handlers)
+
+
+async def body_of(request: Request) -> PlainTextResponse:
+    return PlainTextResponse(str(len(await request.body())))
+
+
+ECHO = Starlette(routes=[Route("/{path:path}", body_of, methods=["GET", "POST", "DELETE"])])
+
+
+def sentence(answer: httpx.Response) -> str:
+    said = str(answer.json()["detail"])
+    assert "\n" not in said
+    assert len(said) < 300
+    return said
+
+
+# Hosts.
+
+FOREIGN_HOSTS = [
+    *("evil.localhost", "evil.localhost:7860", "example.org", "localhost.example.org", "127.1"),
+    *("0.0.0.0", "192.0.2.1:7860", "[::2]:7860", "[2001:db8::1]", "localhost:x", "a@localhost"),
+    *("localhost,localhost", " ", "", "[::1", "2130706433", "0x7f.1", "localhost."),
+]
+OWN_HOSTS = ["localhost", "127.0.0.1", "[::1]", "LocalHost:7860", "127.0.0.1:80", "[::1]:7860"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", ["", "config", "room", "gradio_api/info", "vendor/x.js"])
+@pytest.mark.parametrize("host", FOREIGN_HOSTS)
+def test_a_host_that_is_not_ours_is_refused_on_every_route(toy_app, host, path):
+    try:
+        answer = httpx.get(f"{toy_app}{path}", headers={"Host": host}, timeout=60)
+    except httpx.LocalProtocolError:  # no client sends that
+        return
+    assert answer.status_code in (400, 421)  # uvicorn refuses what is no header
+    assert "language model" not in answer.text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("host", OWN_HOSTS)
+def test_this_machines_own_names_are_let_in(toy_app, host):
+    assert httpx.get(f"{toy_app}config", headers={"Host": host}, timeout=60).status_code == 200
+
+
+async def test_a_rebound_name_opens_no_room_and_would_without_the_guard(hall):
+    for ours, status in ((Ours(), 421), (Anybody(), 200)):
+        async with asking(rooms_of(hall), ours, "evil.localhost") as page:
+            assert (await page.post("/room/open", json=SETTINGS)).status_code == status
+
+
+async def test_the_literal_address_by_which_one_came_is_ours_and_no_other():
+    async with asking(ECHO, host="192.0.2.7") as phone:
+        assert (await phone.get("/")).status_code == 200
+        other = await phone.get("/", headers={"Host": "192.0.2.8"})
+        assert other.status_code == 421
+        assert sentence(other) == (
+            "this server is not '192.0.2.8'; open it by its own address, or name that host in "
+            "QALIGN_HOSTS"
+        )
+
+
+async def test_hosts_that_the_operator_names_are_ours():
+    ours = Ours.from_environment({"QALIGN_HOSTS": "qalign.example.org, Other.example.org"})
+    for host, status in (("qalign.example.org", 200), ("other.example.org:80", 200),
+                         ("more.example.org", 421)):  # fmt: skip
+        async with asking(ECHO, ours, host) as page:
+            assert (await page.get("/")).status_code == status
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("QALIGN_HOSTS", value) for value in ("https://a.org", "a.org/x", "a b", "*")),
+        *(
+            ("QALIGN_ORIGINS", value)
+            for value in ("a.org", "https://a.org/", "null", "*", "ftp://a")
+        ),
+    ],
+)
+def test_what_is_no_host_and_no_origin_is_told_to_the_operator(name, value):
+    with pytest.raises(QAlignError, match=f"^{name} must be .* such as .*, got"):
+        Ours.from_environment({name: f"good.example.org,{value}"[17 * (name[-1] == "S") :]})
+
+
+@pytest.mark.slow
+def test_a_class_joins_a_room_by_the_machines_own_address():
+    # 127.0.0.2 is an address of this machine that has no name of its own
+    with served(server_name="127.0.0.2") as address:
+        assert address.startswith("http://127.0.0.2:")
+        own = {"Origin": address.rstrip("/")}
+        lead = httpx.post(f"{address}room/open", json=SETTINGS, headers=own, timeout=60).json()
+        seat = httpx.post(f"{address}room/join", json={"code": lead["code"]}, headers=own).json()
+        follow, head = f"{address}room/follow?code={lead['code']}", bearer(seat["token"])
+        with httpx.stream("GET", follow, headers=head) as screen:
+            told = next(line for line in screen.iter_lines() if line.startswith("data: "))
+        assert json.loads(told.removeprefix("data: "))["mine"]["number"] == 1
+        other = httpx.get(f"{address}room", headers={"Host": "127.0.0.3"})
+        assert other.status_code == 421
+
+
+# Origins.
+
+FOREIGN_ORIGINS = [
+    *("http://evil.localhost:7860", "null", "http://localhost:1", "https://localhost:7861"),
+    *("https://example.org", "http://127.0.0.1", "file://", "localhost", "http://[::1]:9"),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("origin", FOREIGN_ORIGINS)
+def test_a_foreign_page_neither_asks_nor_reads(toy_app, origin):
+    head = {"Origin": origin}
+    call = {"prompt": PROMPT, "steps": 1}
+    answers = [
+        httpx.post(f"{toy_app}room/open", json=SETTINGS, headers=head, timeout=60),
+        httpx.post(f"{toy_app}gradio_api/call/v2/run_chain", json=call, headers=head),
+        httpx.post(f"{toy_app}gradio_api/queue/join", json={}, headers=head),
+        httpx.get(f"{toy_app}gradio_api/queue/data?session_hash=a", headers=head),
+        httpx.get(f"{toy_app}config", headers=head),
+        httpx.delete(f"{toy_app}gradio_api/mcp", headers=head),
+        httpx.options(f"{toy_app}room/open", headers=head
+                      | {"Access-Control-Request-Method": "POST"}),
+    ]  # fmt: skip
+    for answer in answers:
+        assert answer.status_code == 403
+        assert "QALIGN_ORIGINS" in sentence(answer)
+        assert "access-control-allow-origin" not in answer.headers
+
+
+@pytest.mark.slow
+def test_the_apps_own_pages_ask(toy_app):
+    own = {"Origin": toy_app.rstrip("/")}
+    answer = httpx.post(f"{toy_app}room/open", json=SETTINGS, headers=own, timeout=60)
+    assert answer.status_code == 200
+    assert "access-control-allow-origin" not in answer.headers  # it needs no leave
+
+
+async def test_a_foreign_page_opens_a_room_without_the_guard(hall):
+    async with asking(rooms_of(hall), Anybody()) as page:
+        head = {"Origin": "https://example.org"}
+        opened = await page.post("/room/open", json=SETTINGS, headers=head)
+        assert opened.json()["token"]
+
+
+@pytest.mark.parametrize("kind", ["text/plain", "text/plain;charset=UTF-8", "multipart/form-data",
+                                  "application/x-www-form-urlencoded", "", "json"])  # fmt: skip
+async def test_what_a_page_may_send_unasked_opens_no_room(hall, kind):
+    async with asking(rooms_of(hall)) as page:
+        content = json.dumps(SETTINGS)
+        plain = await page.post("/room/open", content=content, headers={"Content-Type": kind})
+        assert plain.status_code == 415
+        assert "application/json" in sentence(plain)
+        assert not list(hall.rooms)
+        kind = "application/json; charset=utf-8"  # the control: the kind is all that is wrong
+        declared = await page.post("/room/open", content=content, headers={"Content-Type": kind})
+        assert declared.status_code == 200
+
+
+@pytest.mark.slow
+def test_a_page_that_the_operator_trusts_asks_and_reads(monkeypatch):
+    chat = "https://chat.example.org"
+    monkeypatch.setenv("QALIGN_ORIGINS", chat)
+    with served() as address:
+        place = f"{address}gradio_api/call/v2/run_chain"
+        ask = {"Access-Control-Request-Method": "POST",
+               "Access-Control-Request-Headers": "content-type"}  # fmt: skip
+        before = httpx.options(place, headers={"Origin": chat, **ask}, timeout=60)
+        assert before.status_code == 204
+        assert before.headers["access-control-allow-headers"] == "content-type"
+        call = httpx.post(place, json={"prompt": PROMPT, "steps": 1}, headers={"Origin": chat})
+        wrong = httpx.post(place, json={}, headers={"Origin": chat})
+        for answer in (before, call, wrong):
+            assert answer.headers["access-control-allow-origin"] == chat
+            assert "origin" in answer.headers["vary"].lower()
+        assert call.json()["event_id"]
+        assert "the prompt is missing" in sentence(wrong)
+        other = httpx.post(place, json={}, headers={"Origin": "https://example.org"})
+        assert other.status_code == 403
+
+
+async def test_a_page_behind_a_proxy_that_sends_another_host_is_ours():
+    ours = Ours.from_environment({"QALIGN_HOSTS": "qalign.example.org"})
+    async with asking(ECHO, ours, "127.0.0.1:7860") as page:
+        for origin, status in (("https://qalign.example.org", 200), ("https://example.org", 403)):
+            answer = await page.post("/x", json={}, headers={"Origin": origin})
+            assert answer.status_code == status
+
+
+async def test_no_page_opens_a_socket():
+    said: list[Any] = []
+
+    async def send(message: Any) -> None:
+        said.append(message)
+
+    await Door(ECHO, Ours())({"type": "websocket", "path": "/"}, send, send)  # type: ignore[arg-type]
+    assert said == [{"type": "websocket.close"}]
+
+
+@pytest.mark.slow
+def test_a_program_with_gradios_client_has_no_origin_and_is_let_in(toy_app):
+    client = Client(toy_app, verbose=False)
+    assert '"type":"header"' in client.predict(PROMPT, steps=1, api_name="/run_chain")
+
+
+async def test_tools_are_asked_and_answer_as_they_do_without_a_door():
+    async def tool(request: Request) -> StreamingResponse:
+        said = await request.json()
+        return StreamingResponse(iter([f"data: {said[0]['method']}\n\n"]))
+
+    behind = Starlette(routes=[Route("/gradio_api/mcp/", tool, methods=["POST", "DELETE"])])
+    async with asking(behind) as program:
+        asked_for = [{"jsonrpc": "2.0", "id": 1, "method": "tools/list"}]
+        answer = await program.post("/gradio_api/mcp/", json=asked_for)
+        assert answer.text == "data: tools/list\n\n"
+
+
+# A Space, in the frame of another origin.
+
+
+@contextmanager
+def a_page(text: str) -> Iterator[str]:
+    """A page of another origin; its address."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Type", "text/html")
+            self.end_headers()
+            self.wfile.write(text.encode())
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}).start()
+    try:
+        yield f"http://localhost:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+@pytest.mark.slow
+def test_a_space_is_asked_by_its_own_host_and_pages(monkeypatch):
+    monkeypatch.setenv("SPACE_HOST", "owner-name.hf.space")
+    with served() as address:
+        head = {"Host": "owner-name.hf.space", "X-Forwarded-Proto": "https"}
+        page = httpx.get(address, headers=head, timeout=60)
+        policy = page.headers["content-security-policy"]
+        assert policy.endswith("frame-ancestors 'self' https://huggingface.co")
+        own = head | {"Origin": "https://owner-name.hf.space"}
+        call = f"{address}gradio_api/call/v2/run_chain"
+        asked_for = {"prompt": PROMPT, "steps": 1}
+        assert httpx.post(call, json=asked_for, headers=own).status_code == 200
+        foreign = head | {"Origin": "https://example.org"}
+        assert httpx.post(call, json=asked_for, headers=foreign).status_code == 403
+        other = {"Host": "other-name.hf.space"}
+        assert httpx.get(address, headers=other).status_code == 421
+
+
+@pytest.mark.asyncio(loop_scope="session")
+@pytest.mark.parametrize("trusted", [True, False])
+async def test_a_space_runs_in_the_frame_of_its_host_and_in_no_other(
+    monkeypatch, visitors, trusted
+):
+    with a_page("<iframe id=app></iframe>") as outside:
+        monkeypatch.setattr(origins, "SPACES", outside if trusted else "https://huggingface.co")
+        monkeypatch.setenv("SPACE_HOST", "owner-name.hf.space")
+        with served() as address:
+            page = await visitors.new_page()
+            try:
+                said = page.expect_console_message(lambda told: "frame-ancestors" in told.text)
+                await page.goto(outside)
+                show = "(a) => Object.assign(app, { width: 1200, height: 850, src: a })"
+                if not trusted:
+                    async with said:
+                        await page.evaluate(show, address)
+                    return
+                await page.evaluate(show, f"{address}?steps=4")
+                frame = page.frame_locator("#app")
+                await frame.locator("#watch-run").click()
+                await frame.locator("#watch").get_by_text("Finished").first.wait_for()
+            finally:
+                await page.close()
+
+
+# What is carried in.
+
+
+async def test_a_body_has_a_size_that_its_route_needs():
+    for path, most in (("/room/join", 8192), ("/gradio_api/call/compare", 2**20),
+                       ("/gradio_api/mcp/", 2**20), ("/gradio_api/queue/join", 2**22),
+                       ("/anything", 2**22)):  # fmt: skip
+        for size in (most, most + 1):
+            parts = [b" " * (size // 2), b" " * (size - size // 2)]
+
+            async def receive(parts: list[bytes] = parts) -> Any:
+                part = parts.pop()
+                return {"type": "http.request", "body": part, "more_body": bool(parts)}
+
+            received = Bodies().receive(receive, path)
+            if size == most:
+                assert len(await received) == most
+            else:
+                with pytest.raises(Refused, match=f"has {size:,} bytes; {most:,} at most") as error:
+                    await received
+                assert error.value.status == 413
+
+
+async def never() -> Any:
+    await asyncio.Event().wait()
+
+
+async def test_a_body_that_does_not_come_is_given_up(monkeypatch):
+    monkeypatch.setattr(bodies, "RECEIVE", 0.01)
+    with pytest.raises(Refused, match="took too long") as error:
+        await Bodies().receive(never, "/")
+    assert error.value.status == 408
+    monkeypatch.setattr(bodies, "RECEIVE", None)  # the control: nothing else ends it
+    waiting = asyncio.create_task(Bodies().receive(never, "/"))
+    done, _ = await asyncio.wait({waiting}, timeout=0.1)
+    assert not done
+    waiting.cancel()
+
+
+class Slow:
+    """Sends a body of so many bytes, and then nothing until it is told to end."""
+
+    def __init__(self, size: int) -> None:
+        self.parts = [b" " * size]
+        self.end = asyncio.Event()
+
+    async def __call__(self) -> Any:
+        if self.parts:
+            return {"type": "http.request", "body": self.parts.pop(), "more_body": True}
+        await self.end.wait()
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+
+@pytest.mark.parametrize("together", [1000, 10**9])
+async def test_of_too_many_bodies_the_one_that_has_taken_longest_gives_way(monkeypatch, together):
+    monkeypatch.setattr(bodies, "TOGETHER", together)
+    held, slow = Bodies(), [Slow(300) for _ in range(5)]
+    tasks = [asyncio.create_task(held.receive(each, "/")) for each in slow]
+    for _ in range(20):
+        await asyncio.sleep(0)
+    gone = [task.done() for task in tasks]
+    assert gone == ([True, True, False, False, False] if together == 1000 else [False] * 5)
+    quick = Slow(300)
+    quick.end.set()
+    assert len(await held.receive(quick, "/")) == 300  # somebody who behaves is never refused
+    for each in slow:
+        each.end.set()
+    answers = await asyncio.gather(*tasks, return_exceptions=True)
+    assert [isinstance(answer, Refused) for answer in answers[-2:]] == [False, False]
+    assert not held._arriving
+
+
+@pytest.mark.slow
+async def test_slow_uploads_end_and_their_connections_are_closed(monkeypatch, toy_app):
+    monkeypatch.setattr(bodies, "RECEIVE", 0.5)
+    port = int(toy_app.rstrip("/").rsplit(":", 1)[1])
+    heads = [
+        "POST /room/join HTTP/1.1\r\nContent-Length: 8000",
+        "POST /gradio_api/queue/join HTTP/1.1\r\nContent-Length: 4000000",
+        "POST /gradio_api/upload HTTP/1.1\r\nContent-Length: 4000000",
+        "POST /anything HTTP/1.1\r\nTransfer-Encoding: chunked",
+    ]
+
+    async def upload(head: str) -> bytes:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        try:
+            kind = "Host: localhost\r\nContent-Type: application/json"
+            writer.write(f"{head}\r\n{kind}\r\n\r\n".encode() + b"1\r\n \r\n")
+            return await asyncio.wait_for(reader.read(), 60)  # to the end of the connection
+        finally:
+            writer.close()
+
+    answers = await asyncio.gather(*(upload(head) for head in heads * 5))
+    assert {answer.split(b"\r\n")[0] for answer in answers} == {b"HTTP/1.1 408 Request Timeout"}
+    get = "GET / HTTP/1.1\r\nContent-Length: 4000000"  # nobody would read it
+    assert (await upload(get)).startswith(b"HTTP/1.1 400")
+
+
+async def streams(client: httpx.AsyncClient, paths: list[str], open_: Any) -> list[int]:
+    """The statuses of streams that stay open together."""
+    tasks = [asyncio.create_task(client.get(path)) for path in paths]
+    for _ in range(50):
+        await asyncio.sleep(0)
+    open_.set()
+    return [answer.status_code for answer in await asyncio.gather(*tasks)]
+
+
+@pytest.mark.parametrize(
+    ("path", "address", "ours", "refused"),
+    [
+        ("/gradio_api/heartbeat/a", "192.0.2.9", Ours(), 2),
+        ("/room/follow", "192.0.2.9", Ours(), 0),  # rooms count their own screens
+        ("/gradio_api/heartbeat/a", "127.0.0.1", Ours(), 0),  # a proxy, or the owner
+        ("/gradio_api/heartbeat/a", "192.0.2.9", Ours(is_space=True), 0),
+    ],
+)
+async def test_an_address_has_so_many_requests_open(monkeypatch, path, address, ours, refused):
+    monkeypatch.setattr(door, "OPEN", 3)
+    open_ = asyncio.Event()
+
+    async def stream(_: Request) -> PlainTextResponse:
+        await open_.wait()
+        return PlainTextResponse("end")
+
+    behind = Door(Starlette(routes=[Route("/{path:path}", stream)]), ours)
+
+    def at(place: str) -> httpx.AsyncClient:
+        transport = httpx.ASGITransport(app=behind, client=(place, 9))
+        return httpx.AsyncClient(transport=transport, base_url="http://localhost")
+
+    async with at(address) as one, at("192.0.2.10") as other:
+        both = await asyncio.gather(
+            streams(one, [path] * 5, open_), streams(other, [path] * 3, open_)
+        )
+        assert both == [[200] * (5 - refused) + [429] * refused, [200] * 3]
+        assert not +behind._open  # whoever has left counts no more
+        assert await streams(one, [path] * 3, open_) == [200] * 3
+
+
+async def test_a_room_has_so_many_screens_of_its_instructor(hall):
+    lead = await hall.open(SETTINGS, "here")
+    async with AsyncExitStack() as stack:
+        for _ in range(SCREENS):
+            stream = hall.follow(lead["code"], lead["token"])
+            stack.push_async_callback(stream.aclose)  # type: ignore[attr-defined]
+            await anext(stream)
+        with pytest.raises(Refused, match="screens show this room already"):
+            hall.follow(lead["code"], lead["token"])
+    hall.follow(lead["code"], lead["token"])
+
+
+async def test_a_thousand_members_behind_one_address_follow_their_rooms(hall, monkeypatch):
+    monkeypatch.setattr(door, "OPEN", 3)
+    async with asking(rooms_of(hall)) as school:
+        codes = [(await school.post("/room/open", json=SETTINGS)).json()["code"] for _ in range(4)]
+        for code in codes:
+            seats = [await school.post("/room/join", json={"code": code}) for _ in range(100)]
+            assert {seat.status_code for seat in seats} == {200}
+
+
+# Names of sessions.
+
+LONG = "x" * 65
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("component_server", {"data": 1, "component_id": 1, "fn_name": "a"}),
+        ("component_server/", {"data": 1, "component_id": 1, "fn_name": "a"}),
+        ("queue/join", {"data": [], "fn_index": 0}),
+        ("run/predict", {"data": [], "fn_index": 0}),
+        ("cancel", {"fn_index": 0, "event_id": "a"}),
+        ("reset", {"event_id": LONG}),
+        ("call/run_chain", {"data": [PROMPT]}),
+        (f"heartbeat/{LONG}", None),
+        (f"queue/data?session_hash={LONG}", None),
+        (f"call/run_chain/{LONG}", None),
+        (f"call/v2/run_chain/{LONG}", None),
+        (f"info?session_hash={LONG}", None),
+    ],
+)
+def test_a_session_has_a_short_name_on_every_route(toy_app, path, body):
+    address = f"{toy_app}gradio_api/{path}"
+    if body is None:
+        answer = httpx.get(address, timeout=60)
+    else:
+        answer = httpx.post(address, json={"session_hash": LONG, **body}, timeout=60)
+    assert answer.status_code == 422
+    assert "must be a text of 64 characters" in sentence(answer)
+
+
+# Questions of the page's scripts.
+
+
+def component_with(address: str, elem_id: str) -> int:
+    found = httpx.get(f"{address}config", timeout=60).json()["components"]
+    return next(each["id"] for each in found if each["props"].get("elem_id") == elem_id)
+
+
+WRONG_QUESTIONS = [
+    ({"data": 7}, 422, "lesson cannot use 7"),
+    ({"data": "\ud800"}, 422, "lesson cannot use"),
+    ({"data": "unknown"}, 422, "lesson cannot use 'unknown'"),
+    ({"data": {"lesson": "one-step"}, "fn_name": "check"}, 422, "check cannot use {'lesson'"),
+    ({"data": [[[[[]]]]], "fn_name": "check"}, 422, "check cannot use"),
+    ({"data": {"lesson": "one-step", "stop": "x", "said": ""}, "fn_name": "check"}, 422,
+     "check cannot use"),
+    ({"data": {"lesson": "one-step", "stop": 10**400, "said": 1}, "fn_name": "check"}, 422,
+     "check cannot use"),
+    ({"data": "../../secret", "fn_name": "run"}, 422, "run cannot use '../../secret'"),
+    ({"component_id": "1"}, 422, "component_id must be the number of a component, got '1'"),
+    ({"component_id": 10**9}, 422, "component_id must be the number of a component"),
+    ({"component_id": None}, 422, "component_id must be the number of a component, got None"),
+    ({"fn_name": "unload"}, 404, "has no function 'unload'"),
+    ({"fn_name": "__class__"}, 404, "has no function '__class__'"),
+    ({"fn_name": [1]}, 404, "has no function [1]"),
+    ({"session_hash": None}, 422, "session_hash and data are needed"),
+]  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("changes", "status", "said"), WRONG_QUESTIONS)
+def test_a_question_that_is_none_gets_one_sentence_and_no_log(
+    toy_app, caplog, changes, status, said
+):
+    right = {"component_id": component_with(toy_app, "learn-host"), "fn_name": "lesson",
+             "data": "one-step", "session_hash": "a"}  # fmt: skip
+    address = f"{toy_app}gradio_api/component_server"
+    assert httpx.post(address, json=right, timeout=60).json()["name"] == "one-step"
+    answer = httpx.post(address, content=json.dumps(right | changes), headers=JSON, timeout=60)
+    assert answer.status_code == status
+    assert said in sentence(answer)
+    assert not caplog.records
+
+
+@pytest.mark.parametrize("guard", [lambda f: asked(f)[0], lambda f: f])
+async def test_without_the_guard_a_wrong_value_is_a_defect_and_fills_no_log(guard, caplog):
+    def lesson(name: str) -> str:
+        return {"one-step": "One step"}[name]
+
+    fn = guard(lesson)
+
+    async def ask(request: Request) -> JSONResponse:
+        return JSONResponse(fn((await request.json())["data"]))
+
+    fn._is_server_fn = True
+    handlers: Any = {Refused: answer_refused}
+    behind = Starlette(
+        routes=[Route("/component_server", ask, methods=["POST"])], exception_handlers=handlers
+    )
+    behind.get_blocks = lambda: SimpleNamespace(  # type: ignore[attr-defined]
+        blocks={1: SimpleNamespace(lesson=fn)}
+    )
+    wrong = {"component_id": 1, "fn_name": "lesson", "data": "two", "session_hash": "a"}
+    caplog.set_level(logging.ERROR)
+    async with asking(behind) as page:
+        answers = [await page.post("/component_server", json=wrong) for _ in range(20)]
+    guarded = fn is not lesson
+    assert {answer.status_code for answer in answers} == {422 if guarded else 500}
+    assert len(caplog.records) == (0 if guarded else 1)
+
+
+# QR codes.
+
+
+async def test_a_code_is_drawn_for_the_instructor_only_and_so_often(hall):
+    async with asking(rooms_of(hall)) as client:
+        lead = (await client.post("/room/open", json=SETTINGS)).json()
+        seat = (await client.post("/room/join", json={"code": lead["code"]})).json()
+
+        async def draw(token: str, k: int) -> int:
+            body = {"code": lead["code"], "link": f"http://localhost/room?{k}"}
+            answer = await client.post("/room/qr", json=body, headers=bearer(token))
+            return answer.status_code
+
+        assert [await draw(token, 0) for token in ("", "guess", seat["token"])] == [403] * 3
+        drawn = [await draw(lead["token"], k) for k in range(40)]
+        assert drawn[:10] == [200] * 10
+        assert 429 in drawn
+
+
+async def test_a_code_is_drawn_once_and_off_the_loop(hall, monkeypatch):
+    threads: set[threading.Thread] = set()
+
+    def drawn(link: object) -> list[str]:
+        threads.add(threading.current_thread())
+        return qr_rows(link)
+
+    monkeypatch.setattr(routes, "qr_rows", drawn)
+    _drawn.cache_clear()
+    lead = await hall.open(SETTINGS, "here")
+    async with asking(rooms_of(hall)) as client:
+        for _ in range(5):
+            body = {"code": lead["code"], "link": "http://localhost/room"}
+            answer = await client.post("/room/qr", json=body, headers=bearer(lead["token"]))
+            assert answer.status_code == 200
+    assert _drawn.cache_info().misses == 1
+    assert _drawn.cache_info().maxsize == 64
+    assert threads
+    assert threading.main_thread() not in threads
+
+
+# Rooms of one address.
+
+
+async def test_one_address_holds_half_of_the_rooms_until_it_closes_one(hall):
+    lead, *_ = [await hall.open(SETTINGS, "192.0.2.9") for _ in range(4)]
+    with pytest.raises(Refused, match="your address holds 4 rooms of this server") as error:
+        await hall.open(SETTINGS, "192.0.2.9")
+    assert error.value.status == 429
+    await hall.open(SETTINGS, "192.0.2.10")
+    await hall.lead(lead["code"], lead["token"], {"do": "end"})
+    await hall.open(SETTINGS, "192.0.2.9")
+
+
+async def test_where_a_proxy_hides_addresses_all_rooms_are_open_to_all(hall):
+    async with asking(rooms_of(hall, hidden=True)) as proxy:
+        answers = [await proxy.post("/room/open", json=SETTINGS) for _ in range(6)]
+    assert {answer.status_code for answer in answers} == {200}
+
+
+# What pages may do, and be part of.
+
+
+@pytest.mark.slow
+def test_every_page_says_what_it_may_do_and_whose_frame_it_may_be_in(toy_app):
+    for path in ("", "?view=api", "room"):
+        answer = httpx.get(f"{toy_app}{path}", timeout=60)
+        policy = answer.headers["content-security-policy"]
+        assert policy.endswith("frame-ancestors 'self'")
+        assert "default-src 'self'" in policy or "default-src 'none'" in policy
+        assert answer.headers["x-content-type-options"] == "nosniff"
+
+
+async def test_an_operator_names_who_may_show_the_app_in_a_frame():
+    async def page(_: Request) -> Any:
+        return PlainTextResponse("<p>", media_type="text/html")
+
+    ours = Ours.from_environment({"QALIGN_ORIGINS": "https://school.example.org"})
+    async with asking(Starlette(routes=[Route("/", page)]), ours) as client:
+        policy = (await client.get("/")).headers["content-security-policy"]
+    assert policy.endswith("frame-ancestors 'self' https://school.example.org")
