@@ -38,6 +38,7 @@ class FakeServer:
         key: if set, what it wants in that header.
         lasting: faults that every request gets.
         stuck: set once an answer is held back ("slow", until `hold` is set).
+        sent: bytes of answers that do not end ("endless"), or end late ("drip", "drip of heads").
         tells: log-probabilities "as sampled", of the "model" before its settings, or none ("").
     """
 
@@ -47,7 +48,7 @@ class FakeServer:
         self.lasting, self.tells = "", "as sampled"
         self.bodies: list[dict[str, Any]] = []
         self.keys: list[str | None] = []
-        self.open = self.most = 0
+        self.open = self.most = self.sent = 0
         self.hold, self.stuck = threading.Event(), threading.Event()
         self.lock = threading.Lock()
         self._port = 0
@@ -158,6 +159,9 @@ class _Handler(BaseHTTPRequestHandler):
         if fault in ("slow", "gone"):
             self.close_connection = True
             return
+        if fault in ("endless", "drip", "drip of heads"):
+            self._go_on(fault)
+            return
         if fault == "other prompt":
             choice["prompt_token_ids"] = [1, *choice["prompt_token_ids"]]
         elif fault == "lost ids":
@@ -185,6 +189,21 @@ class _Handler(BaseHTTPRequestHandler):
         elif fault == "always squashed":
             answer["data"][0]["probs"] = [0.5]
         self._answer(answer, half=fault == "half", text=TEXTS.get(fault, ""))
+
+    def _go_on(self, fault: str) -> None:
+        """Answer without an end, as far as anybody reads it: 32 MiB, or 40 s of single bytes."""
+        self.close_connection = True
+        heads = fault == "drip of heads"
+        self.wfile.write(b"HTTP/1.1 200 OK\r\n" + (b"a: " if heads else b"\r\n"))
+        part = b" " * (2**16 if fault == "endless" else 1)
+        try:
+            for _ in range(512 if fault == "endless" else 4096):
+                self.wfile.write(part)
+                self.fake.sent += len(part)
+                if fault != "endless" and self.fake.hold.wait(0.01):
+                    return
+        except OSError:  # nobody reads it any more
+            return
 
     def _answer(
         self, content: dict[str, Any], status: int = 200, *, half: bool = False, text: str = ""

@@ -7,6 +7,7 @@ import json
 import signal
 import subprocess
 import sys
+from collections import deque
 
 import pytest
 from fake_server import EOS, IDS, SCORES, FakeServer
@@ -22,6 +23,8 @@ from qalign_core.errors import (
     ModelLoadError,
 )
 from qalign_core.models.loading import n_stored
+from qalign_core.models.served import client, language_model
+from qalign_core.models.served.client import Server
 from qalign_core.models.served.language_model import RetokenisedLanguageModel, ServedLanguageModel
 from qalign_core.record.runner import record
 from qalign_core.record.trace import parse_trace
@@ -206,6 +209,51 @@ async def test_a_slow_answer_is_asked_for_again_with_the_same_seed(server):
     server.faults.append("slow")
     assert await lm.extend(lm.encode(PROMPT), (), seed=8) == expected
     assert server.bodies[0] == server.bodies[1]
+
+
+@pytest.mark.parametrize("kind", ["lm", "rm"])
+async def test_an_answer_without_end_is_not_kept(server, kind, monkeypatch):
+    lm, rm = connect(server), connect_rm(server)
+
+    async def ask() -> object:
+        if kind == "lm":
+            return await lm.extend(lm.encode(PROMPT), (), seed=8)
+        return await rm.score(PROMPT, Response((70, 2), "a", True))
+
+    server.bodies.clear()
+    server.lasting = "endless"
+    with pytest.raises(EngineError, match=r"more than the 1,\d\d\d,\d\d\d bytes") as raised:
+        await ask()
+    sentence(raised)
+    assert len(server.bodies) == 1  # a server that lies is not asked again
+    assert server.sent < 2**24  # what was on its way
+    server.sent = 0
+    monkeypatch.setattr(client, "MOST", 2**40)  # the control: nothing else ends it
+    monkeypatch.setattr(language_model, "MOST", 2**40)
+    monkeypatch.setattr(Server.post, "__kwdefaults__", {"most": 2**40})
+    server.lasting, server.faults = "", deque(["endless"])
+    await ask()
+    assert server.sent == 2**25
+
+
+@pytest.mark.parametrize("fault", ["drip", "drip of heads"])
+async def test_an_answer_that_comes_byte_by_byte_is_given_up_as_a_whole(server, fault):
+    expected = await connect(server).extend(connect(server).encode(PROMPT), (), seed=8)
+    lm = connect(server, timeout=0.5)
+    server.faults.append(fault)
+    assert await lm.extend(lm.encode(PROMPT), (), seed=8) == expected
+    lm = connect(server, timeout=0.5, patience=0.2)
+    server.lasting = fault
+    with pytest.raises(EngineError, match="no answer in time"):
+        await lm.extend(lm.encode(PROMPT), (), seed=8)
+
+
+@pytest.mark.parametrize(("fault", "said"), [("endless", "1,048,576 bytes"), ("drip", "in time")])
+def test_a_server_that_lies_while_it_is_connected_to_is_refused(server, fault, said):
+    server.lasting = fault
+    with pytest.raises(ModelLoadError, match=said) as raised:
+        connect(server, timeout=0.5)
+    sentence(raised)
 
 
 @pytest.mark.parametrize(

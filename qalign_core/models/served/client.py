@@ -9,11 +9,13 @@ drawing anew after a time-out would favour short responses. What repeats to fail
 
 import asyncio
 import itertools
+import json
 import math
 import os
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self, TypeVar
 from urllib.parse import urlsplit
@@ -31,6 +33,9 @@ _Lines = asyncio.LifoQueue[httpx.AsyncClient | None]
 
 KEYS = {"lm": "QALIGN_LM_KEY", "rm": "QALIGN_RM_KEY"}
 """Where the keys of servers come from; they are never an argument, so no history has them."""
+
+MOST = 2**20
+"""Bytes of an answer that does not grow with what is asked: names of models, an error."""
 
 KEEP_ALIVE = 3.0
 """Seconds that an idle connection is kept: less than the 5 s after which vLLM closes it."""
@@ -58,7 +63,7 @@ class Server:
         address: "http://host:port", with or without "/v1".
         kind: "lm" or "rm"; says which environment variable holds the key, if there is one.
         rows: requests that run at once.
-        timeout: seconds that one request may take.
+        timeout: seconds that one request may take as a whole, however slowly its answer comes.
         patience: seconds of failing, without an answer, after which a request is given up.
         pause: seconds before the first retry; doubles with every one, to 10 s.
 
@@ -81,10 +86,13 @@ class Server:
                 f"got {rows}, {timeout:g}, {patience:g} and {pause:g}"
             )
         self._rows, self._patience, self._pause = rows, patience, pause
+        self._timeout = timeout
         self._options: dict[str, Any] = {
             "base_url": self.address,
-            "headers": {"Authorization": f"Bearer {self._key}"} if self._key else {},
-            "timeout": httpx.Timeout(timeout, connect=10.0, pool=None),
+            # nothing packed: it could become any size
+            "headers": {"Accept-Encoding": "identity"}
+            | ({"Authorization": f"Bearer {self._key}"} if self._key else {}),
+            "timeout": httpx.Timeout(None, connect=10.0),
             "limits": httpx.Limits(max_connections=1, keepalive_expiry=KEEP_ALIVE),
             "verify": httpx.create_ssl_context(),  # 20 ms, so it is shared
         }
@@ -97,11 +105,15 @@ class Server:
         Raises:
             ModelLoadError: no answer, or not one that `read` can use.
         """
+
+        async def once() -> Any:
+            async with httpx.AsyncClient(**self._options) as client:
+                return await self._answer(client, path, body, MOST)
+
         try:
-            with httpx.Client(**self._options) as client:
-                answer = client.get(path) if body is None else client.post(path, json=body)
-            return read(self._content(answer))
-        except httpx.TransportError as error:
+            with ThreadPoolExecutor(1) as thread:  # here an event loop may run already
+                return read(thread.submit(asyncio.run, once()).result())
+        except (httpx.TransportError, TimeoutError) as error:
             raise ModelLoadError(
                 f"no server answers at {self.address} ({_cause(error)}); start one with "
                 "'vllm serve', or check the address"
@@ -113,16 +125,17 @@ class Server:
         except QAlignError as error:
             raise ModelLoadError(str(error)) from error
 
-    async def post(self, path: str, body: Any, read: Callable[[Any], T]) -> T:
+    async def post(self, path: str, body: Any, read: Callable[[Any], T], *, most: int = MOST) -> T:
         """Send a request until it is answered, and return what `read` makes of the answer.
 
         Args:
             path: such as "/v1/completions".
             body: sent as JSON, the same each time.
             read: may raise `Garbled` to have the request sent again.
+            most: bytes of the answer, as they follow from what is asked.
 
         Raises:
-            EngineError: refused, or failing for as long as `patience` allows.
+            EngineError: refused, longer than `most`, or failing for as long as `patience` allows.
             QAlignError: what `read` raises.
         """
         lines = self._lines()
@@ -131,8 +144,8 @@ class Server:
         try:
             for attempt in itertools.count():
                 try:
-                    result = read(self._content(await client.post(path, json=body)))
-                except (httpx.TransportError, Garbled) as error:
+                    result = read(await self._answer(client, path, body, most))
+                except (httpx.TransportError, TimeoutError, Garbled) as error:
                     now = time.monotonic()
                     garbled = error if isinstance(error, Garbled) else Garbled("")
                     # one request may fail while others pass; a busy server is silent to all
@@ -167,7 +180,27 @@ class Server:
                 self._loops[loop].put_nowait(None)
         return self._loops[loop]
 
-    def _content(self, answer: httpx.Response) -> Any:
+    async def _answer(self, client: httpx.AsyncClient, path: str, body: Any, most: int) -> Any:
+        """What a server answers to one request; GET for no body.
+
+        Raises:
+            TimeoutError: the answer has not come as a whole in time.
+            EngineError: it is longer than `most` bytes.
+            Garbled, EngineError: as `_content`.
+        """
+        content = bytearray()
+        method, sent = ("GET", {}) if body is None else ("POST", {"json": body})
+        async with asyncio.timeout(self._timeout), client.stream(method, path, **sent) as answer:
+            async for part in answer.aiter_raw():
+                content += part
+                if len(content) > most:
+                    raise EngineError(
+                        f"{self.address} answers with more than the {most:,} bytes that were asked "
+                        "for; check that it is the server that you mean"
+                    )
+        return self._content(answer, bytes(content))
+
+    def _content(self, answer: httpx.Response, content: bytes) -> Any:
         """The JSON of a good answer.
 
         Raises:
@@ -187,28 +220,28 @@ class Server:
             )
         if status >= 500 or status in (408, 429):
             raise Garbled(
-                f"status {status}: {self._said(answer)}",
+                f"status {status}: {self._said(content)}",
                 busy=status in (429, 503),
                 wait=_seconds(answer),
             )
         if status != 200:
             raise EngineError(
-                f"{self.address} refused a request (status {status}: {self._said(answer)}); "
+                f"{self.address} refused a request (status {status}: {self._said(content)}); "
                 "check that it serves the model that you mean"
             )
         try:
-            return answer.json()
+            return json.loads(content)
         except (ValueError, RecursionError) as error:
             raise Garbled("an answer that is not JSON, or is nested without end") from error
 
-    def _said(self, answer: httpx.Response) -> str:
+    def _said(self, content: bytes) -> str:
         """The server's own words: one line, without the key."""
         try:
-            content = answer.json()
-            error = content.get("error", content)
+            said = json.loads(content)
+            error = said.get("error", said)
             text = str(error.get("message", error) if isinstance(error, dict) else error)
         except (ValueError, AttributeError, RecursionError):
-            text = answer.text
+            text = content[:10_000].decode(errors="replace")
         text = (text.strip().splitlines() or ["no reason given"])[0]
         return (text.replace(self._key, "***") if self._key else text)[:200]
 
@@ -231,7 +264,7 @@ def _checked(address: str) -> str:
 
 
 def _cause(error: Exception) -> str:
-    if isinstance(error, httpx.TimeoutException):
+    if isinstance(error, httpx.TimeoutException | TimeoutError):
         return "no answer in time"
     return first_line(error)
 

@@ -11,12 +11,13 @@ from typing import Any, Self
 
 from qalign_core.errors import InvalidSetting, ModelContractError, ModelLoadError
 from qalign_core.models.chat import Completion, TemplatedLanguageModel, check_sampling
-from qalign_core.models.served.client import PROBE, Garbled, Reached, Served
+from qalign_core.models.served.client import MOST, PROBE, Garbled, Reached, Served
 from qalign_core.reading import are_ids, is_finite, is_text, shown
 from qalign_core.run import Sampling
 
 _PATH = "/v1/completions"
 _COLDEST = 0.01  # vLLM raises what is below to this, and another temperature is another base
+_A_TOKEN = 1024  # bytes of an answer: an id, a text, a log-probability, each of them with a name
 _PROBED = 8  # tokens whose log-probabilities tell whether they are of what was sampled
 
 
@@ -71,7 +72,8 @@ class ServedLanguageModel(TemplatedLanguageModel, Served):
 
     async def _draw(self, ids: list[int], most: int, seed: int) -> Completion:
         body, read = self._body(ids, most, seed), self._reader(ids, most)
-        return await self._at.server.post(_PATH, body, read)
+        most_bytes = MOST + _A_TOKEN * (len(ids) + most)
+        return await self._at.server.post(_PATH, body, read, most=most_bytes)
 
     def probe(self) -> None:
         """Draw one token too: the server must take ids and return them.
@@ -152,7 +154,8 @@ class RetokenisedLanguageModel(ServedLanguageModel):
         while not finished and len(new) < most:
             room, before = most - len(new), self._text.decode([*ids, *new], special=True)
             body = self._text_body(before, room, seed + asked)
-            text, ended = await self._at.server.post(_PATH, body, self._read_text)
+            post, most_bytes = self._at.server.post, MOST + _A_TOKEN * room
+            text, ended = await post(_PATH, body, self._read_text, most=most_bytes)
             drawn = self._text.tokenize(text)[:room]
             new += drawn
             finished = ended and len(drawn) < room
