@@ -4,10 +4,14 @@ Booleans are no numbers, and numbers are small enough for every later step: a wh
 as a 64-bit float too (the page's player reads nothing else), a finite one has room to be added up.
 """
 
+import errno
 import json
+import os
 import re
 import reprlib
+import stat
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, get_args, get_origin
 
@@ -15,6 +19,8 @@ LARGEST = 2**53 - 1
 """The largest whole number, either side of 0."""
 HUGE = 1e300
 """The largest finite number, either side of 0."""
+LARGEST_FILE = 512 * 2**20
+"""Bytes of a file that is read as a whole."""
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _short = reprlib.Repr()  # `repr` itself has no end in what is nested
 _short.maxlevel, _short.maxstring, _short.maxother = 2, 80, 80
@@ -81,6 +87,28 @@ def from_json(text: str | bytes) -> Any:
         return json.loads(text, parse_constant=_refuse)
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
+
+
+def read_file(path: str | Path, most: int = LARGEST_FILE) -> bytes:
+    """The content of a regular file. A device may have no end, and a pipe no writer.
+
+    Raises:
+        OSError: it is no regular file, it has more than `most` bytes, or it cannot be read.
+    """
+
+    def without_waiting(name: str, flags: int) -> int:
+        return os.open(name, flags | getattr(os, "O_NONBLOCK", 0))  # else a pipe waits for a writer
+
+    parts, size = [], 0
+    with open(path, "rb", opener=without_waiting) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "it is no regular file")
+        while part := file.read(2**20):
+            size += len(part)
+            if size > most:
+                raise OSError(errno.EFBIG, f"it has more than {most:,} bytes")
+            parts.append(part)
+    return b"".join(parts)
 
 
 def shown(value: object, most: int = 40) -> str:

@@ -25,7 +25,7 @@ from qalign_core.errors import InvalidSetting, ModelLoadError, NotEnoughMemory
 from qalign_core.models.chat import TemplatedLanguageModel, check_sampling
 from qalign_core.models.familiar import tokens_per_character
 from qalign_core.protocols import RewardModel
-from qalign_core.reading import checked, first_line, is_finite, shown
+from qalign_core.reading import checked, first_line, is_finite, read_file, shown
 from qalign_core.rewards.functions import CompositeReward, FunctionReward
 from qalign_core.rewards.texts import is_text_reward, text_reward
 from qalign_core.run import Sampling
@@ -33,6 +33,8 @@ from qalign_core.run import Sampling
 IN_USE = 30.0
 """Seconds after its last request during which a model is not unloaded for another."""
 
+MAX_BYTES = 2**20
+"""Of the file of a registry."""
 MAX_PARTS = 8
 """Rewards of one sum; each is scored for every response."""
 MAX_NAME = 4096
@@ -114,8 +116,7 @@ def entries() -> dict[tuple[str, str], Entry]:
 
 
 def _read(path: Path, **more: Any) -> dict[tuple[str, str], Entry]:
-    with path.open("rb") as file:
-        tables = tomllib.load(file)
+    tables = tomllib.loads(read_file(path, MAX_BYTES).decode())
     found = {}
     for kind in ("lm", "rm"):
         for number, table in enumerate(tables.pop(kind, []), start=1):

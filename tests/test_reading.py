@@ -7,12 +7,26 @@ import json
 import os
 import tracemalloc
 import zipfile
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from components.watch.page import recorded_run
 from qalign_core.errors import InvalidTrace
-from qalign_core.reading import HUGE, LARGEST, are_ids, from_json, is_finite, is_whole, shown
+from qalign_core.reading import (
+    HUGE,
+    LARGEST,
+    LARGEST_FILE,
+    are_ids,
+    from_json,
+    is_finite,
+    is_whole,
+    read_file,
+    shown,
+)
+from qalign_core.registry import entries
 from qalign_core.types import SetHeader
 from qalign_study.commands import main
 from qalign_study.measure.record import Record
@@ -200,3 +214,68 @@ def test_a_small_archive_that_unpacks_to_gigabytes_is_refused_before_it_is_read(
 def test_a_header_survives_its_text() -> None:
     header = results().header
     assert read_set_header(header_json(header), "here") == header
+
+
+# Files that have no end, no writer or no place in memory.
+
+READERS: dict[str, Any] = {
+    "--task": lambda path: main(["run", "--task", path]),
+    "--prompts": lambda path: main(["run", "--prompts", path, "--out", f"{path}.out"]),
+    "--data": lambda path: main(["evaluate", "--task", "gsm8k", "--data", path, "--plan"]),
+    "export": lambda path: main(["export", path, "--html", f"{path}.html"]),
+    "report": lambda path: main(["report", path]),
+    "registry": lambda path: main(["run", "--lm", "another", "--prompt", "a"]),
+}
+KINDS_OF_FILE = ["/dev/zero", "/dev/full", "pipe", "sparse"]
+
+
+def a_file(kind: str, folder: Path) -> str:
+    """A file that nobody may read as a whole."""
+    if kind.startswith("/"):
+        return kind
+    path = folder / "file"
+    if kind == "pipe":
+        os.mkfifo(path)
+    else:
+        with path.open("wb") as file:
+            file.truncate(LARGEST_FILE + 1)  # it takes nothing of the disk
+    return str(path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS_OF_FILE)
+@pytest.mark.parametrize("reader", READERS)
+def test_every_reader_refuses_what_is_no_file_of_a_size(
+    reader, kind, tmp_path, capsys, monkeypatch
+):
+    path = a_file(kind, tmp_path)
+    if reader == "registry":
+        monkeypatch.setenv("QALIGN_REGISTRY", path)
+        entries.cache_clear()
+    try:
+        assert READERS[reader](path) == 2
+    finally:
+        entries.cache_clear()
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert said.startswith("qalign: ")
+    assert ("it has more than" if kind == "sparse" else "it is no regular file") in said
+    assert len(said) < 400
+
+
+@pytest.mark.parametrize("kind", ["/dev/zero", "pipe", "sparse"])
+def test_the_app_opens_no_such_trace(kind, tmp_path):
+    with pytest.raises(InvalidTrace, match=r"it has more than|it is no regular file"):
+        recorded_run(Path(a_file(kind, tmp_path)))
+
+
+def test_a_file_is_read_as_a_whole_or_refused(tmp_path):
+    path = tmp_path / "file"
+    path.write_bytes(b"a" * 10)
+    assert read_file(path, 10) == read_file(str(path)) == b"a" * 10
+    with pytest.raises(OSError, match="it has more than 9 bytes"):
+        read_file(path, 9)
+    (tmp_path / "link").symlink_to(path)
+    assert read_file(tmp_path / "link") == b"a" * 10
+    (tmp_path / "turned").symlink_to("/dev/zero")
+    with pytest.raises(OSError, match="it is no regular file"):
+        read_file(tmp_path / "turned")

@@ -34,7 +34,7 @@ from components.watch.player import beta_slider, chain_player
 from qalign_core.assets import ASSETS
 from qalign_core.errors import InvalidSetting, QAlignError
 from qalign_core.protocols import LanguageModel
-from qalign_core.record.trace import TraceReader, load_trace
+from qalign_core.record.trace import TraceReader, load_trace, trace_text
 from qalign_core.run import Run
 from qalign_core.target import Target
 from qalign_core.types import Response
@@ -97,7 +97,7 @@ def recorded_run(path: Path = RECORDED) -> tuple[str, Run]:
     """
     run = load_trace(path).header.run
     Target(run.beta)
-    text = path.read_text(encoding="utf-8", errors="ignore")
+    text = trace_text(path)
     return text[: text.rfind("\n") + 1] or text, run  # a killed writer leaves half a line
 
 

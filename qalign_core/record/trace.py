@@ -35,7 +35,7 @@ from typing import Any, BinaryIO, TypeVar, get_type_hints
 
 from qalign_core.errors import InvalidSetting, InvalidTrace, QAlignError, on_disk
 from qalign_core.protocols import AnswerExtractor
-from qalign_core.reading import COUNT, checked, from_json, is_whole, shown
+from qalign_core.reading import COUNT, checked, from_json, is_whole, read_file, shown
 from qalign_core.target import renamed
 from qalign_core.types import Cost, Header, Response, ScoredResponse, Step, Trace, TraceHeader
 
@@ -43,6 +43,7 @@ VERSION = 3
 READABLE = (2, VERSION)
 """The versions that can be read."""
 MAX_BYTES = 64 * 2**20
+"""Of a trace that is opened by itself; one of a folder may grow larger."""
 
 Line = dict[str, Any]
 
@@ -156,12 +157,7 @@ def trace_text(path: Path) -> str:
         InvalidTrace: it cannot be read, or is no text.
     """
     with on_disk(path.name, "read", "give the path of a trace file", InvalidTrace):
-        size = path.stat().st_size
-        if size > MAX_BYTES:
-            raise InvalidTrace(
-                f"{path.name} has {size:,} bytes; a trace of at most {MAX_BYTES:,} was expected"
-            )
-        content = path.read_bytes()
+        content = read_file(path, MAX_BYTES)
     try:  # a killed writer may leave half a character too
         return getincrementaldecoder("utf-8")().decode(content)
     except UnicodeDecodeError as error:
@@ -435,7 +431,7 @@ def open_trace(path: Path, header: TraceHeader) -> Iterator[TraceFile | None]:
 def content_of(path: Path, kind: type[QAlignError]) -> bytes | None:
     """What is in a file, None if there is none; an error of the kind if it cannot be read."""
     with on_disk(path, "read", "use another folder", kind), suppress(FileNotFoundError):
-        return path.read_bytes()
+        return read_file(path)
     return None
 
 

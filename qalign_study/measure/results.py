@@ -20,7 +20,7 @@ from numpy.lib import format as npy
 
 from qalign_core.decide.rules import consensus
 from qalign_core.errors import InvalidTask, InvalidTrace
-from qalign_core.reading import first_line, shown
+from qalign_core.reading import first_line, read_file, shown
 from qalign_core.record.trace import write_whole
 from qalign_core.types import Array, SetHeader, Trace
 from qalign_study.measure.diagnostics import acceptance
@@ -70,7 +70,7 @@ def results_in(folder: str | Path) -> Results:
     """
     folder = Path(folder)
     try:
-        header = read_set_header((folder / HEADER).read_text("utf-8"), str(folder))
+        header = read_set_header(read_file(folder / HEADER).decode(), str(folder))
         problems = load_problems(folder / PROBLEMS)
     except (OSError, UnicodeDecodeError, InvalidTask) as error:
         raise InvalidTrace(f"{folder} is not the folder of a run ({error})") from error
@@ -294,7 +294,7 @@ def read_arrays(path: Path, place: str) -> dict[str, Array]:
             message names `place`.
     """
     try:
-        with zipfile.ZipFile(path) as archive:
+        with zipfile.ZipFile(io.BytesIO(read_file(path, MAX_BYTES))) as archive:
             members = archive.infolist()
             n_bytes = sum(member.file_size for member in members)
             if n_bytes > MAX_BYTES:

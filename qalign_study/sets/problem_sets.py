@@ -31,7 +31,7 @@ from qalign_core.decide.answers.extraction import (
 )
 from qalign_core.errors import InvalidTask, on_disk
 from qalign_core.protocols import AnswerExtractor
-from qalign_core.reading import from_json, shown
+from qalign_core.reading import from_json, read_file, shown
 from qalign_study.sets.generated import WritingTask, constraints
 from qalign_study.sets.instructions import RULES, Instructions
 
@@ -84,7 +84,7 @@ def load_problems(path: str | Path) -> list[Problem]:
     advice = "give the name of a set or the path of a file of JSON lines"
     try:
         with on_disk(f"the problem set {path}", "read", advice, InvalidTask):
-            text = Path(path).read_text(encoding="utf-8")
+            text = read_file(path).decode()
     except UnicodeDecodeError as error:
         raise InvalidTask(
             f"{path} is not UTF-8 text (byte {error.start}); save it as UTF-8 JSON lines"

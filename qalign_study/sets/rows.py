@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from qalign_core.errors import InvalidTask, on_disk
-from qalign_core.reading import from_json, shown
+from qalign_core.reading import from_json, read_file, shown
 
 Row = Mapping[str, Any]
 Table = Mapping[str, Any]
@@ -52,7 +52,7 @@ def rows_of(path: Path, subjects: Sequence[str] = ()) -> tuple[list[Row], str]:
     digest, rows = hashlib.sha256(), list[Row]()
     for file, subject in zip(files, subjects or [""], strict=True):
         with on_disk(file, "read", "give the official file, or a folder of them", InvalidTask):
-            content = file.read_bytes()
+            content = read_file(file)
         digest.update(content)
         more = {"subject": subject} if subject else {}
         rows += [{**row, **more} for row in _parsed(file, content)]
