@@ -7,11 +7,13 @@ evaluation.
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
+from urllib.parse import urlsplit
 
 os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
 os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
@@ -20,6 +22,7 @@ os.environ.setdefault("GRADIO_ANALYTICS_MAX_EVENTS", "1")
 os.environ.setdefault("GRADIO_ANALYTICS_CACHE_FREQUENCY", str(10**9))
 
 import gradio as gr
+from gradio.http_server import INITIAL_PORT_VALUE
 from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
 from threadpoolctl import threadpool_limits
@@ -64,8 +67,9 @@ LAUNCH = {
     "footer_links": [],
     # the sessions last used are remembered, and no others: each holds 0.8 MB
     "state_session_capacity": 256,
-    # of events at a time: each run holds one from its first step to its last, waiting ones too
-    "max_threads": 256,
+    # of events at a time: each run holds one from its first step to its last, waiting ones too, and
+    # every visitor may wait
+    "max_threads": 1024,
 }
 # the page carries its recorded runs and figures: 630 kB as text, a fifth of that on the wire
 MIDDLEWARE = [Middleware(GZipMiddleware, minimum_size=2048)]
@@ -101,7 +105,7 @@ def build_app(runs: Runs | None = None, trace: Path | None = None) -> gr.Blocks:
                 build_guide()
         build_api(runs)
         demo.load(None, js="() => QAlignShell.open()")
-    return demo.queue(max_size=256, default_concurrency_limit=None, api_open=False)
+    return demo.queue(max_size=1024, default_concurrency_limit=None, api_open=False)
 
 
 @contextmanager
@@ -158,7 +162,22 @@ def _taught(name: str) -> Taught:
     )
 
 
+def _address(local: str, wanted: int) -> str:
+    """The line that tells a person where the app is, with the port that it really got."""
+    port = urlsplit(local).port
+    taken = "" if port == wanted else f" (port {wanted} was taken)"
+    return f"QAlign Explorer: {local}{taken}"
+
+
+def _end(number: int, _: object) -> None:
+    """End at once: nothing that runs is kept, and waiting for it took 6.7 s."""
+    os.write(2, b"app.py: stopped\n")
+    os._exit(128 + number)
+
+
 if __name__ == "__main__":
+    for each in (signal.SIGINT, signal.SIGTERM):  # a container's first process ignores them else
+        signal.signal(each, _end)
     # the models' threads give the interpreter up in every operation; while pages are written they
     # would wait 5 ms each time to have it back (measured: a quarter more tokens a second)
     sys.setswitchinterval(0.0005)
@@ -170,6 +189,7 @@ if __name__ == "__main__":
         options = launch_options(runs)
     except QAlignError as error:  # the operator's own limits, registry or trace
         sys.exit(f"app.py: {error}")
-    demo.launch(**options, prevent_thread_lock=True)
+    _, local, _ = demo.launch(**options, prevent_thread_lock=True, quiet=True)
+    print(_address(local, INITIAL_PORT_VALUE), flush=True)
     runs.warm_up()  # only now: importing torch would starve the launch's own check of the address
     demo.block_thread()

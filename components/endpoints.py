@@ -140,7 +140,7 @@ async def _texts(runs: Runs, work: Work) -> AsyncGenerator[str]:
     Raises:
         gr.Error: the run failed; one sentence.
     """
-    async with aclosing(runs.stream(f"call {uuid.uuid4()}", work)) as stream:
+    async with aclosing(runs.stream(f"call {uuid.uuid4()}", work, patient=False)) as stream:
         async for now in stream:
             if now.status.state == "failed":
                 message = now.status.text.removeprefix("Failed: ")

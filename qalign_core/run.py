@@ -71,7 +71,7 @@ class Limits:
         samples: independent samples a run.
         chains: chains a run.
         runs: runs that sample at the same time.
-        queue: runs that wait for that.
+        queue: runs that wait for that before a program's call is refused; visitors always wait.
         tokens: length limit of a response.
         prompt: characters of a prompt, and of every other text.
     """

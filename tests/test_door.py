@@ -6,6 +6,11 @@ import asyncio
 import http.server
 import json
 import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
 import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, contextmanager
@@ -14,7 +19,7 @@ from typing import Any
 
 import httpx
 import pytest
-from browser import serve
+from browser import ROOT, serve
 from gradio_client import Client
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -365,8 +370,8 @@ async def test_a_space_runs_in_the_frame_of_its_host_and_in_no_other(
 
 async def test_a_body_has_a_size_that_its_route_needs():
     for path, most in (("/room/join", 8192), ("/gradio_api/call/compare", 2**20),
-                       ("/gradio_api/mcp/", 2**20), ("/gradio_api/queue/join", 2**22),
-                       ("/anything", 2**22)):  # fmt: skip
+                       ("/gradio_api/mcp/", 2**20), ("/gradio_api/queue/join", 2**20),
+                       ("/gradio_api/component_server", 2**22)):  # fmt: skip
         for size in (most, most + 1):
             parts = [b" " * (size // 2), b" " * (size - size // 2)]
 
@@ -704,3 +709,36 @@ async def test_an_operator_names_who_may_show_the_app_in_a_frame():
     async with asking(Starlette(routes=[Route("/", page)]), ours) as client:
         policy = (await client.get("/")).headers["content-security-policy"]
     assert policy.endswith("frame-ancestors 'self' https://school.example.org")
+
+
+# The server as a process.
+
+
+@pytest.mark.slow
+def test_the_app_names_the_port_that_it_got_and_ends_at_once_in_mid_run():
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        taken = other.getsockname()[1]
+        process = subprocess.Popen(
+            [sys.executable, "app.py"],
+            cwd=ROOT,
+            env={**os.environ, "GRADIO_SERVER_PORT": str(taken)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            assert process.stdout is not None
+            (line,) = [process.stdout.readline().strip()]
+            address = line.removeprefix("QAlign Explorer: ").split(" ")[0]
+            assert line == f"QAlign Explorer: {address} (port {taken} was taken)"
+            call = f"{address}gradio_api/call/v2/run_chain"
+            asked_for = {"prompt": "Tom has 5 eggs. He buys 3 more. How many?", "steps": 1000}
+            event = httpx.post(call, json=asked_for, timeout=60).json()["event_id"]
+            with httpx.stream("GET", f"{call}/{event}", timeout=60) as answer:
+                next(text for text in answer.iter_lines() if '\\"step\\"' in text)
+                process.send_signal(signal.SIGINT)
+                _, said = process.communicate(timeout=60)
+        finally:
+            process.kill()
+            process.wait()
+    assert (process.returncode, said.splitlines()[-1]) == (130, "app.py: stopped")

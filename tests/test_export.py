@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import html
 import json
+import os
 import re
 import shlex
+import subprocess
+import sys
 from html.parser import HTMLParser
 
 import pytest
@@ -15,7 +18,7 @@ from traces import HOSTILE, hostile_trace, toy_trace
 from qalign_core.errors import InvalidTrace
 from qalign_core.record.command import command_of
 from qalign_core.record.player import as_data, page, page_around
-from qalign_core.record.trace import parse_trace
+from qalign_core.record.trace import parse_trace, write_whole
 from qalign_core.run import Run, Sampling
 from qalign_study.commands import main, read
 from qalign_study.commands.shared import run_of
@@ -121,13 +124,59 @@ def test_the_command_writes_the_page_and_says_what_is_wrong_in_one_sentence(tmp_
     for trace, target in (
         (ROOT / "README.md", out),
         (tmp_path / "none.jsonl", out),
-        (RECORDED, tmp_path / "no" / "page.html"),
+        (RECORDED, out / "page.html"),
     ):
         capsys.readouterr()
         assert main(["export", str(trace), "--html", str(target)]) == 2
         said = capsys.readouterr().err
         assert said.startswith("qalign: ")
         assert said.count("\n") == 1
+
+
+FULL = """
+import sys
+from pathlib import Path
+from qalign_study.commands import main
+
+made, plain = map(Path, sys.argv[2:])
+assert main(["export", sys.argv[1], "--html", str(made)]) == 2
+try:
+    plain.write_text("new" * 10_000)  # the control
+except OSError:
+    print(plain.stat().st_size)
+"""
+
+
+def test_a_page_is_written_as_a_whole_or_not_at_all(tmp_path):
+    made, plain = tmp_path / "made.html", tmp_path / "plain.html"
+    for path in (made, plain):
+        path.write_text("what was there before")
+    limited = f'ulimit -f 8; exec {shlex.quote(sys.executable)} -c {shlex.quote(FULL)} "$@"'
+    places = [str(each) for each in (RECORDED, made, plain)]
+    result = subprocess.run(
+        ["bash", "-c", limited, "bash", *places],
+        cwd=ROOT, capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    assert f"{made} cannot be written (File too large)" in result.stderr
+    assert made.read_text() == "what was there before"
+    assert result.stdout.split() == [f"{plain.stat().st_size}"]
+    assert "what was there" not in plain.read_text()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["made.html", "plain.html"]
+
+
+def test_a_page_goes_through_a_link_and_into_a_pipe(tmp_path):
+    (tmp_path / "old.html").write_text("old")
+    (tmp_path / "link.html").symlink_to("old.html")
+    write_whole(tmp_path / "link.html", b"new")
+    assert (tmp_path / "link.html").is_symlink()
+    assert (tmp_path / "old.html").read_text() == "new"
+    os.mkfifo(pipe := tmp_path / "pipe")
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    write_whole(pipe, b"page")
+    assert os.read(reader, 9) == b"page"
+    os.close(reader)
+    assert pipe.is_fifo()
 
 
 def test_a_notebook_shows_a_trace_in_a_frame_of_its_own():

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
+from contextlib import aclosing
 from dataclasses import replace
 from urllib.parse import parse_qsl
 
@@ -11,7 +13,7 @@ from toys import ToyLM, ToyRM
 
 from components.session.links import from_query, linked
 from components.session.offer import Offer
-from components.session.runs import TICK, Feed, Runs, Status, tick
+from components.session.runs import TICK, Feed, Runs, Snapshot, Status, tick
 from qalign_core.chain.priority import RUN
 from qalign_core.errors import EngineError, InvalidPrompt, InvalidSetting
 from qalign_core.models.progress import tell
@@ -72,9 +74,9 @@ async def test_over_the_cap_a_run_waits_and_says_its_number():
     assert runs.active == 0
 
 
-async def test_a_full_queue_is_refused_with_a_plain_message():
+async def test_a_full_queue_refuses_a_programs_call_with_a_plain_message():
     runs = Runs(Limits(runs=1, queue=1))
-    streams = [runs.stream(name, forever) for name in "abc"]
+    streams = [runs.stream(name, forever, patient=False) for name in "abc"]
     await anext(streams[0])
     await asyncio.sleep(0)
     await anext(streams[1])
@@ -84,6 +86,34 @@ async def test_a_full_queue_is_refused_with_a_plain_message():
     assert "runs are waiting already" in last.status.text
     for stream in streams[:2]:
         await stream.aclose()
+
+
+@pytest.mark.parametrize(("patient", "refused"), [(True, 0), (False, 22)])
+async def test_of_150_visitors_each_is_told_a_place_and_comes_to_an_end(patient, refused):
+    runs, go = Runs(Limits()), asyncio.Event()
+
+    async def run(feed: Feed) -> None:
+        await go.wait()
+        feed.write("done")
+
+    seen: list[list[Snapshot]] = [[] for _ in range(150)]
+
+    async def visit(number: int) -> None:
+        async with aclosing(runs.stream(f"{number}", run, patient=patient)) as stream:
+            async for now in stream:
+                seen[number].append(now)
+                if now.status.state == "queued":
+                    told.add(number)
+                if len(told) == 150 - 64 - refused:
+                    go.set()
+
+    told: set[int] = set()
+    await asyncio.gather(*map(visit, range(150)))
+    ends = Counter(each[-1].status.state for each in seen)
+    assert ends == Counter(finished=150 - refused, failed=refused)
+    assert len(told) == 86 - refused
+    places = {now.status.text for each in seen for now in each if now.status.state == "queued"}
+    assert {"Number 1 in the queue", f"Number {86 - refused} in the queue"} <= places
 
 
 async def test_a_new_run_of_a_visitor_ends_the_old_one_and_keeps_others():

@@ -21,6 +21,7 @@ from qalign_study.commands.shared import run_of
 from qalign_study.measure.report import AVERAGE, Report
 from qalign_study.measure.results import Results, pack
 from qalign_study.sheet.chart import Axis, Line, chart
+from qalign_study.sheet.files import cell
 from qalign_study.sheet.report import to_html
 from qalign_study.sheet.tables import COLUMNS, latex, to_csv, to_latex
 from qalign_study.sheet.words import VERDICTS, percent
@@ -111,6 +112,16 @@ def test_no_name_is_a_formula_in_a_spreadsheet(hostile: Report) -> None:
             assert not re.match(r"-[^\d.]", value), value
 
 
+@pytest.mark.parametrize("begin", [*"=+-@\t\r\n＝＋－＠", "\n=", " =", "\u3000＝", "-1+", "-"])
+def test_no_text_that_begins_so_is_a_formula(begin: str) -> None:
+    assert cell(f"{begin}cmd|' /C calc'!A1") == f"'{begin}cmd|' /C calc'!A1"
+
+
+@pytest.mark.parametrize("text", ["-1", "-1.5", "-0.", "12", "a=1", "", "it is\n=1", "−1"])
+def test_numbers_and_words_stay_as_they_are(text: str) -> None:
+    assert cell(text) == text
+
+
 def test_no_name_is_a_command_of_latex(hostile: Report) -> None:
     made = to_latex(hostile)
     assert "\\input" not in made
@@ -136,7 +147,7 @@ def test_the_command_writes_the_files_that_it_is_asked_for(
     assert main(["report", str(path), "--html", str(page), "--tuning", "1e3"]) == 0
     assert "finding β" in page.read_text("utf-8")
     assert main(["report", str(path), "--csv", str(tmp_path)]) == 2
-    assert "cannot be written (Is a directory); give the path" in capsys.readouterr().err
+    assert "cannot be written (Is a directory); give another path" in capsys.readouterr().err
 
 
 # --- the page --------------------------------------------------------------------------------

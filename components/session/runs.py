@@ -175,14 +175,23 @@ class Runs:
         feed.lm = models[0]
         return models
 
-    async def stream(self, visitor: str, work: Work) -> AsyncGenerator[Snapshot]:
+    async def stream(
+        self, visitor: str, work: Work, *, patient: bool = True
+    ) -> AsyncGenerator[Snapshot]:
         """Run `work` for a visitor and yield what it writes; closing the generator ends it.
 
         It can be closed where it yields, so it does so every `BEAT` seconds at least.
+
+        Args:
+            visitor: whose run it is; an older one of theirs is ended.
+            work: what is run.
+            patient: whether it waits however many are ahead; otherwise a full queue refuses it.
         """
         await self.stop(visitor)
         feed = Feed()
-        task = asyncio.create_task(self._run(visitor, feed, work), name=f"run of {visitor}")
+        task = asyncio.create_task(
+            self._run(visitor, feed, work, patient), name=f"run of {visitor}"
+        )
         self._tasks[visitor] = task
         text, shown, shown_at = "", (0, IDLE), 0.0
         try:
@@ -212,10 +221,10 @@ class Runs:
         await asyncio.wait({task})
         return True
 
-    async def _run(self, visitor: str, feed: Feed, work: Work) -> None:
+    async def _run(self, visitor: str, feed: Feed, work: Work, patient: bool) -> None:
         RUN.set(visitor)  # the engines take turns between visitors, not between requests
         try:
-            async with self._place(feed):
+            async with self._place(feed, patient):
                 await work(feed)
             text = "; ".join(["All drawn", *feed.notes])
             feed.status = replace(feed.status, state="finished", text=text)
@@ -229,10 +238,10 @@ class Runs:
             feed.status = Status("failed", "Failed: the run met an internal error; try again.")
 
     @contextlib.asynccontextmanager
-    async def _place(self, feed: Feed) -> AsyncIterator[None]:
+    async def _place(self, feed: Feed, patient: bool) -> AsyncIterator[None]:
         """Wait for one of the places to run, first come, first served."""
         ticket = object()
-        if len(self._waiting) >= self.limits.queue:
+        if not patient and len(self._waiting) >= self.limits.queue:
             raise InvalidSetting(
                 f"{self.limits.queue} runs are waiting already; please try again in a minute"
             )

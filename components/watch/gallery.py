@@ -20,7 +20,7 @@ from qalign_core.assets import ASSETS
 from qalign_core.errors import QAlignError
 from qalign_core.record.command import command_of
 from qalign_core.record.player import page, page_around
-from qalign_core.record.trace import TraceReader
+from qalign_core.record.trace import TraceReader, write_whole
 from qalign_core.registry import entries
 from qalign_core.run import Run
 from qalign_study.sheet.words import target_of
@@ -143,7 +143,7 @@ def write_slides(folder: Path) -> list[Path]:
     for entry in gallery().values():
         made = page(entry.path.read_text(encoding="utf-8"), title=entry.title, says=entry.says)
         written.append(folder / f"{entry.name}.html")
-        written[-1].write_text(made, encoding="utf-8")
+        write_whole(written[-1], made.encode())
     return written
 
 

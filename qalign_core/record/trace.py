@@ -457,18 +457,24 @@ def save_trace(trace: Trace, path: str | Path, *, extract: AnswerExtractor | Non
 def write_whole(path: Path, content: bytes) -> None:
     """Write a file that is there as a whole or not at all, even if the machine stops.
 
+    A device or a pipe, such as /dev/stdout, is written to, since nothing may take its place.
+
     Raises:
-        InvalidSetting: it cannot be written.
+        InvalidSetting: it cannot be written; a file that was there is left as it was.
     """
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    place = path.resolve()
+    temporary = place.with_name(f"{place.name}.{os.getpid()}.tmp")
     try:
         with on_disk(path, "written", "give another path", InvalidSetting):
-            path.parent.mkdir(parents=True, exist_ok=True)
+            if path.exists() and not (path.is_file() or path.is_dir()):
+                path.write_bytes(content)
+                return
+            place.parent.mkdir(parents=True, exist_ok=True)
             with temporary.open("wb") as file:
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
-            temporary.replace(path)
+            temporary.replace(place)
     finally:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)

@@ -8,9 +8,8 @@ Examples:
 import argparse
 from pathlib import Path
 
-from qalign_core.errors import InvalidSetting, on_disk
 from qalign_core.record.player import page
-from qalign_core.record.trace import trace_text
+from qalign_core.record.trace import trace_text, write_whole
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -24,7 +23,6 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 async def command(options: argparse.Namespace) -> None:
     """Write the page."""
-    made = page(trace_text(options.trace), title=options.title, says=options.says)
-    with on_disk(options.html, "written", "give the path of a new file", InvalidSetting):
-        options.html.write_text(made, encoding="utf-8")
-    print(f"{options.html}: {len(made.encode()):,} bytes")
+    made = page(trace_text(options.trace), title=options.title, says=options.says).encode()
+    write_whole(options.html, made)
+    print(f"{options.html}: {len(made):,} bytes")

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from qalign_core.assets import ASSETS
-from qalign_core.errors import InvalidSetting, on_disk
+from qalign_core.record.trace import write_whole
 from qalign_study.measure.curves import Difference, Point
 from qalign_study.measure.report import Report, differences
 from qalign_study.measure.results import load_results
@@ -55,8 +55,7 @@ async def command(options: argparse.Namespace) -> None:
     )
     for path, form in forms:
         if path is not None:
-            with on_disk(path, "written", "give the path of a new file", InvalidSetting):
-                path.write_bytes(form(made).encode(errors="replace"))
+            write_whole(path, form(made).encode(errors="replace"))
     if options.json:
         print(json.dumps(made.json(), allow_nan=False))
         return

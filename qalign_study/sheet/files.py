@@ -1,5 +1,6 @@
 """Frames as files. Names and texts in them are text and nothing else: no formula, no command."""
 
+import re
 from typing import TYPE_CHECKING
 
 from qalign_core.decide.rules import importance_weights
@@ -16,12 +17,15 @@ def csv_of(frame: "pd.DataFrame") -> str:
     return str(guarded.to_csv(index=False, lineterminator="\r\n"))
 
 
+_FORMULA = re.compile(r"[\t\r\n]|\s*[=+\-@\uff1d\uff0b\uff0d\uff20]")  # the last four: full width
+_NEGATIVE = re.compile(r"-\d+(\.\d*)?")
+
+
 def cell(value: object) -> object:
     """A value of a CSV; a text that a spreadsheet would take for a formula begins with '."""
-    if not isinstance(value, str) or not value.startswith(("=", "+", "-", "@", "\t", "\r")):
+    if not isinstance(value, str) or not _FORMULA.match(value) or _NEGATIVE.fullmatch(value):
         return value
-    negative = value[0] == "-" and value[1:].replace(".", "", 1).isdecimal()
-    return value if negative else f"'{value}"
+    return f"'{value}"
 
 
 def draws_csv(comparison: Comparison) -> str:
