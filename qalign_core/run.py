@@ -34,6 +34,8 @@ NO_REWARD = "none"
 
 MAX_STEPS = 10**7
 """Proposals of a chain; a server may allow fewer."""
+MAX_COUNT = 10**9
+"""The largest number of anything: samples, problems, tokens."""
 MAX_TEXT = 1_000_000
 """Characters of any setting that is a text; a server may allow fewer."""
 
@@ -41,7 +43,9 @@ MAX_TEXT = 1_000_000
 def check_count(name: str, value: int, minimum: int) -> int:
     """Return a whole number of at least `minimum`, or raise `InvalidSetting` naming the setting."""
     if isinstance(value, bool) or not isinstance(value, Integral) or value < minimum:
-        raise InvalidSetting(f"{name} must be a whole number >= {minimum}, got {value!r}")
+        raise InvalidSetting(f"{name} must be a whole number >= {minimum}, got {shown(value)}")
+    if value > MAX_COUNT:
+        raise InvalidSetting(f"{name} must be at most {MAX_COUNT:,}, got {shown(value)}")
     return value
 
 
@@ -264,6 +268,9 @@ class Run:
         for each in fields(self):
             if "says" in each.metadata:
                 _check(each.name, getattr(self, each.name), each.metadata, limits)
+        for name in ("lm", "rm"):
+            if not getattr(self, name).strip():
+                raise InvalidSetting(f"{name} is empty; name a model, such as embedded")
         if self.burn_in > self.steps:
             raise InvalidSetting(f"burn_in must be 0 to {self.steps} steps, got {self.burn_in}")
         return self

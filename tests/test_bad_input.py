@@ -12,11 +12,13 @@ from components.session.drawing import draw_run
 from components.session.offer import Offer
 from components.session.runs import Runs
 from qalign_core import registry
+from qalign_core.errors import InvalidSetting
 from qalign_core.models import loading
 from qalign_core.record.trace import load_trace
 from qalign_core.registry import Entry
 from qalign_core.run import Limits, Run
-from qalign_study.commands import main
+from qalign_study.commands import main, shared
+from qalign_study.train import reward_training
 
 pytestmark = pytest.mark.slow
 
@@ -139,6 +141,78 @@ def test_an_option_that_cannot_be_met_is_named_in_one_sentence(given, capsys):
     assert OPTIONS[given] in shown
     assert shown.splitlines()[-1].startswith("qalign: ")
     assert "Traceback" not in shown
+
+
+HUGE = "1" + 38 * "0"
+NONSENSE = {
+    "evaluate --plan --at-once 0": "--at-once must be a whole number >= 1, got 0",
+    "evaluate --plan --at-once -1": "--at-once must be a whole number >= 1, got -1",
+    f"evaluate --plan --budget {HUGE}": "--budget must be at most 1,000,000,000, got a whole",
+    f"evaluate --plan --states {HUGE}": "--states must be at most 1,000,000,000",
+    f"evaluate --plan --problems {HUGE}": "--problems must be at most 1,000,000,000",
+    f"evaluate --plan --response-tokens {HUGE}": "--response-tokens must be at most",
+    "evaluate --plan --max-new-tokens -5": "max_new_tokens must be between",
+    "evaluate --plan --beta nan": "beta must be a finite number, got nan",
+    "evaluate --plan --temperature 1e38": "temperature must be between",
+    "train-rm --plan --at-once 0": "--at-once must be a whole number >= 1, got 0",
+    f"train-rm --plan --samples {HUGE}": "--samples must be at most 1,000,000,000",
+    "train-rm --plan --each 0": "--each must be a whole number >= 1, got 0",
+    "train-rm --plan --max-length 1": "--max-length must be a whole number >= 2, got 1",
+    "train-rm --plan --learning-rate nan": "--learning-rate must be above 0 and at most 1, got nan",
+    "train-rm --plan --learning-rate 1e38": "--learning-rate must be above 0 and at most 1",
+    "train-rm --plan --epochs nan": "--epochs must be above 0 and at most 1000, got nan",
+    "train-rm --plan --warmup nan": "--warmup must be between 0 and 1, got nan",
+    "train-rm --plan --warmup -0.1": "--warmup must be between 0 and 1, got -0.1",
+    "train-rm --plan --weight-decay nan": "--weight-decay must be between 0 and 1, got nan",
+    "train-rm --plan --weight-decay -1": "--weight-decay must be between 0 and 1, got -1.0",
+    "train-rm --plan --validation nan": "--validation must be above 0 and at most 0.5, got nan",
+    f"train-rm --plan --batch {HUGE}": "--batch must be at most 1,000,000,000",
+    "tune --target nan": "the target acceptance must be between 0 and 1, got nan",
+    "tune --target 1": "the target acceptance must be between 0 and 1, got 1.0",
+    "tune --start -1": "beta must be a finite number > 0, got -1.0",
+    "tune --steps 2": "steps must be a whole number >= 8, got 2",
+    "tune --problems 0": "--problems must be a whole number >= 1, got 0",
+    "tune --sharpness 1 0.5": "sharpness must be between 1 and",
+    "report --tuning nan": "--tuning must be a finite number > 0, got nan",
+    "report --tuning -1": "--tuning must be a finite number > 0, got -1.0",
+    "run --lm=": "lm is empty; name a model, such as embedded",
+    "run --rm=": "rm is empty; name a model, such as embedded",
+    "tune --lm=": "lm is empty; name a model, such as embedded",
+    "evaluate --out x --lm=": "lm is empty; name a model, such as embedded",
+}
+
+
+@pytest.mark.parametrize("given", NONSENSE)
+def test_nonsense_is_refused_before_a_model_is_loaded(given, capsys, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+
+    def load(*_, **__):
+        raise AssertionError("a model is loaded")
+
+    monkeypatch.setattr(shared, "load_language_model", load)
+    monkeypatch.setattr(shared, "load_reward_model", load)
+    assert main(given.split()) == 2
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert said.startswith("qalign: ")
+    assert NONSENSE[given] in said
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "content", [b"{", b"\xff\xfe", b"[1]", b"[" * 100_000, b"", b"null", b"NaN"]
+)
+@pytest.mark.parametrize("name", ["asked.json", "report.json"])
+def test_a_broken_file_of_a_training_is_named_in_one_sentence(name, content, tmp_path):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(
+        InvalidSetting, match=rf"{name} (is no JSON|holds .*, not an object)"
+    ) as raised:
+        if name == "asked.json":
+            reward_training._join(tmp_path, "{}")
+        else:
+            reward_training._object(tmp_path / name, content)
+    assert "\n" not in str(raised.value)
+    assert str(raised.value).endswith("give another --out")
 
 
 @pytest.mark.parametrize("command", ["compare", "evaluate"])

@@ -15,6 +15,7 @@ from importlib import import_module
 
 from qalign_core.errors import QAlignError
 from qalign_core.reading import is_text, shown
+from qalign_core.run import check_count
 
 COMMANDS = {
     "run": "run chains on one prompt and print every step, or on every prompt of a set",
@@ -25,6 +26,8 @@ COMMANDS = {
     "train-rm": "train a reward model on a language model's own right and wrong responses",
     "export": "write a trace as one page that plays offline",
 }
+COUNTS = {"problems": 1, "at_once": 1, "each": 1, "max_length": 2, "response_tokens": 1}
+"""Options that count something, and the least that each may be."""
 
 
 def read(arguments: Sequence[str]) -> argparse.Namespace:
@@ -55,6 +58,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     options = read(arguments)
     try:
+        for name, least in COUNTS.items():
+            if (value := getattr(options, name, None)) is not None:
+                check_count(f"--{name.replace('_', '-')}", value, least)
         asyncio.run(options.command(options))
     except QAlignError as error:
         print(f"qalign: {error}", file=sys.stderr)

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from qalign_core.assets import ASSETS
+from qalign_core.errors import InvalidSetting
+from qalign_core.reading import HUGE
 from qalign_core.record.trace import write_whole
 from qalign_study.measure.curves import Difference, Point
 from qalign_study.measure.report import Report, differences
@@ -42,6 +44,8 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 async def command(options: argparse.Namespace) -> None:
     """Print the tables and write the files that are asked for."""
+    if options.tuning is not None and not 0 < options.tuning <= HUGE:
+        raise InvalidSetting(f"--tuning must be a finite number > 0, got {options.tuning}")
     places: dict[str, Path] = {}
     for path in options.paths:
         name = path.name if path.is_dir() else path.stem

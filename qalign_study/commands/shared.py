@@ -10,7 +10,7 @@ from qalign_core.errors import InvalidSetting
 from qalign_core.models.progress import TOLD
 from qalign_core.protocols import LanguageModel, RewardModel
 from qalign_core.registry import is_address, load_language_model, load_reward_model
-from qalign_core.run import OPEN, Run, Sampling, check_count
+from qalign_core.run import OPEN, Run, Sampling
 from qalign_core.target import FORMER
 from qalign_study.sets.problem_sets import load_problems, problem_file
 from qalign_study.sets.tasks import Loaded, Task, read_task, task_names, task_of
@@ -111,7 +111,7 @@ def models_of(options: argparse.Namespace, rm: RewardModel | None = None) -> Mod
     """The models; how the LM is sampled is its registry entry's unless the options say."""
     TOLD.set(lambda what: print(what, file=sys.stderr))
     given = given_in(options)
-    run = Run.read({"prompt": "-", **given})
+    run = Run.read({"prompt": "-", **given}).check()
     sampling = {name: getattr(run, name) for name in Sampling.__slots__ if name in given}
     lm = load_language_model(run.lm, **loading_of(options, "lm"), **sampling)
     if rm is not None:
@@ -147,8 +147,6 @@ def run_of(options: argparse.Namespace) -> Run:
 
 def load_set(options: argparse.Namespace, n: int | None = None) -> Loaded:
     """The problems of `--task`, or its first `n`."""
-    if n is not None:
-        check_count("--problems", n, 1)
     task = paper_task(options)
     if task is None:
         if options.data is not None:

@@ -94,7 +94,7 @@ async def command(options: argparse.Namespace) -> None:
         for each in fields(Recipe)
         if (value := getattr(options, f"recipe_{each.name}", None)) is not None
     }
-    run = Run.read({"prompt": "-", **shared.given_in(options), "pool": options.samples})
+    run = Run.read({"prompt": "-", **shared.given_in(options), "pool": options.samples}).check()
     recipe = replace(RECIPES[options.recipe], **given, seed=run.seed).check()
     if options.plan:
         print_plan(options, recipe)

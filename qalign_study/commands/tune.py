@@ -11,14 +11,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from qalign_core.record.runner import header_of
-from qalign_core.run import Run, check_count
+from qalign_core.run import Run
 from qalign_core.target import Target
 from qalign_core.types import Cost
 from qalign_study.commands import shared
 from qalign_study.commands.report import interval, verdict
 from qalign_study.measure.curves import difference
 from qalign_study.measure.sharpness import Tried, tune_sharpness
-from qalign_study.measure.tuning import Tuned, tune_beta
+from qalign_study.measure.tuning import Tuned, check_tuning, tune_beta
 from qalign_study.sets.problem_sets import Problem
 
 _OWN = ("sharpness", "beta", "chains", "pool", "matched", "burn_in")
@@ -49,16 +49,17 @@ def options(parser: argparse.ArgumentParser) -> None:
 async def command(options: argparse.Namespace) -> None:
     """Find the beta of each sharpness, and compare them if there are several."""
     said = {"prompt": "-", **shared.given_in(options)}
-    given, *others = [Run.read({**said, "sharpness": each}) for each in options.sharpnesses]
+    given, *others = [Run.read({**said, "sharpness": k}).check() for k in options.sharpnesses]
+    check_tuning(options.target, given.steps)
+    start = Target(options.start, given.sharpness)
     if options.prompt is not None:
         problems = [Problem("prompt", options.prompt, given.reference, given.extractor)]
     else:
-        check_count("--problems", options.problems, 1)
         # from the end: an evaluation of the first problems is not tuned on them
         problems = [*shared.load_set(options).problems[-options.problems :]]
     models = shared.models_of(options)
     print(f"tuning on {len(problems)} prompts, {given.steps} proposals each", file=sys.stderr)
-    how: Any = {"acceptance": options.target, "start": Target(options.start, given.sharpness)}
+    how: Any = {"acceptance": options.target, "start": start}
     how |= {"steps": given.steps, "seed": given.seed}
     meter = header_of(*models, given).meter
     if others:

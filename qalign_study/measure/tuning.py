@@ -144,6 +144,13 @@ class Tuned:
     rounds: tuple[float, ...] = ()
 
 
+def check_tuning(acceptance: float, steps: int) -> None:
+    """Raise `InvalidSetting` unless a tuning can begin with these."""
+    if not 0 < acceptance < 1:
+        raise InvalidSetting(f"the target acceptance must be between 0 and 1, got {acceptance}")
+    check_count("steps", steps, 8)
+
+
 async def tune_beta(
     lm: LanguageModel,
     rm: RewardModel,
@@ -181,11 +188,9 @@ async def tune_beta(
         InvalidPrompt, ModelContractError, InvalidReward: from the models.
     """
     prompts = [prompts] if isinstance(prompts, str) else list(prompts)
-    if not 0 < acceptance < 1:
-        raise InvalidSetting(f"the target acceptance must be between 0 and 1, got {acceptance}")
+    check_tuning(acceptance, steps)
     if not prompts:
         raise InvalidSetting("tuning needs at least one prompt, got none")
-    check_count("steps", steps, 8)
     check_count("rounds", rounds, 1)
     target = start
     tried: list[float] = []

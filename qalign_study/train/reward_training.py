@@ -12,7 +12,7 @@ from typing import Any
 
 from qalign_core.errors import InvalidPrompt, InvalidSetting
 from qalign_core.protocols import RewardModel
-from qalign_core.reading import from_json
+from qalign_core.reading import first_line, from_json, shown
 from qalign_core.record.trace import content_of, write_whole
 from qalign_core.registry import entries, is_address, load_reward_model, unload
 from qalign_core.run import check_count
@@ -87,8 +87,7 @@ async def learn(
     asked = {"base": base, "max_length": max_length, **asdict(kinds), "set": digest_of(problems)}
     _join(out, recipe_json(recipe, asked))
     if (said := content_of(out / REPORT, InvalidSetting)) is not None:
-        report: Mapping[str, Any] = json.loads(said)
-        return report
+        return _object(out / REPORT, said)
     groups = [
         graded(problems[place], trace) for place, trace in traces_of(out / SAMPLES, len(problems))
     ]
@@ -150,11 +149,27 @@ def _join(out: Path, asked: str) -> None:
     if there is None:
         write_whole(out / ASKED, asked.encode())
         return
-    old, new = from_json(there.decode(errors="replace")), json.loads(asked)
+    old, new = _object(out / ASKED, there), json.loads(asked)
     for name in new:
-        if not isinstance(old, dict) or old.get(name) != new[name]:
-            was = old.get(name) if isinstance(old, dict) else None
+        if old.get(name) != new[name]:
             raise InvalidSetting(
-                f"{out} has a training with {name} = {was}, not {new[name]}; give "
+                f"{out} has a training with {name} = {shown(old.get(name))}, not {new[name]}; give "
                 "the same settings, or another --out"
             )
+
+
+def _object(path: Path, content: bytes) -> Mapping[str, Any]:
+    """What a file of a training's folder says.
+
+    Raises:
+        InvalidSetting: it is no JSON object.
+    """
+    try:
+        said: Any = from_json(content)
+    except ValueError as error:
+        raise InvalidSetting(
+            f"{path} is no JSON ({first_line(error)}); give another --out"
+        ) from error
+    if not isinstance(said, dict):
+        raise InvalidSetting(f"{path} holds {shown(said)}, not an object; give another --out")
+    return said

@@ -74,6 +74,9 @@ class Recipe:
                 raise InvalidSetting(
                     f"{name} must be above {least} and at most {most}, got {value}"
                 )
+        for name, value in (("--warmup", self.warmup), ("--weight-decay", self.weight_decay)):
+            if not 0 <= value <= 1:
+                raise InvalidSetting(f"{name} must be between 0 and 1, got {value}")
         return self
 
 
