@@ -1,10 +1,12 @@
-"""Sessions left open or closed in mid run, and calls of programs: memory, refusals, rest after it.
+"""Sessions left open or closed in mid run, programs, and who means no good: memory, refusals, rest.
 
     python -m benchmarks.soak [--minutes 10]
 
 Fifty sessions run chains on the embedded models, one after the other; twenty of them are closed in
-mid run, again and again, and come back; ten programs call /run_chain beside them. Wanted: memory
-flat, the processor idle within 3 s of the last stop, and nobody refused.
+mid run, again and again, and come back; ten programs call /run_chain beside them. Twenty uploads
+send a byte a second, and five pages of foreign origins ask for runs and rooms. Wanted: memory flat
+within 2% from minute 2 on, the processor idle within 3 s of the last stop, nobody refused who
+behaves, and every foreign page refused.
 """
 
 from __future__ import annotations
@@ -19,13 +21,16 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
 
 from benchmarks.users import PROBLEMS, Page, Server, User, call, run
 
 SESSIONS, CLOSED, PROGRAMS = 50, 20, 10
+UPLOADS, FOREIGN = 20, 5
 STEPS = 256
+UPLOADED = ("/gradio_api/queue/join", "/room/join", "/gradio_api/component_server", "/anything")
 LEFT_AFTER = (1.0, 20.0)
 """Seconds after which a session that is closed in mid run is closed."""
 
@@ -73,6 +78,39 @@ async def calls(client: httpx.AsyncClient, server: Server, k: int, n: Counter) -
         n["calls"] += 1
 
 
+async def uploads(server: Server, k: int, n: Counter) -> None:
+    """An upload that says it is large and sends a byte a second, again and again."""
+    place = urlsplit(server.address)
+    for _ in going_on(k, n):
+        reader, writer = await asyncio.open_connection(place.hostname, place.port)
+        try:
+            writer.write(
+                f"POST {UPLOADED[k % len(UPLOADED)]} HTTP/1.1\r\nHost: {place.netloc}\r\n"
+                "Content-Type: application/json\r\nContent-Length: 4000000\r\n\r\n".encode()
+            )
+            answer = asyncio.create_task(reader.read())
+            while not answer.done():
+                writer.write(b" ")
+                await asyncio.wait({answer}, timeout=1.0)
+            n[f"uploads ended by {answer.result()[9:12].decode()}"] += 1
+        finally:
+            answer.cancel()
+            writer.close()
+
+
+async def foreign(client: httpx.AsyncClient, server: Server, k: int, n: Counter) -> None:
+    """A page of another origin, or at a host name that leads here, that asks for what it can."""
+    home = server.address.removesuffix("/gradio_api")
+    heads = {"Origin": "https://example.org"} if k % 2 else {"Host": "evil.localhost"}
+    call = {"prompt": PROBLEMS[0].prompt}
+    for _ in going_on(k, n):
+        for path in ("/room/open", "/gradio_api/call/v2/run_chain"):
+            answer = await client.post(f"{home}{path}", json=call, headers=heads)
+            n["foreign pages let in"] += answer.status_code not in (403, 421)
+        n["foreign pages refused"] += 1
+        await asyncio.sleep(0.5)
+
+
 def going_on(first: int, n: Counter) -> Iterator[int]:
     """Numbers from `first`, until the soak is to end."""
     return itertools.takewhile(lambda _: not n["ending"], itertools.count(first))
@@ -118,6 +156,8 @@ async def soak(minutes: float) -> None:
                 asyncio.create_task(calls(client, server, 1000 * (SESSIONS + k), n))
                 for k in range(PROGRAMS)
             ]
+            tasks += [asyncio.create_task(uploads(server, k, n)) for k in range(UPLOADS)]
+            tasks += [asyncio.create_task(foreign(client, server, k, n)) for k in range(FOREIGN)]
             while (seconds := time.perf_counter() - start) < 60 * minutes:
                 print(f"{seconds:4.0f} s  {server.memory:.0f} MiB  {dict(n)}", flush=True)
                 done, _ = await asyncio.wait(tasks, timeout=min(30.0, 60 * minutes - seconds))

@@ -20,7 +20,10 @@ from qalign_study.commands import main
 from qalign_study.sets.problem_sets import parse_problems
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/*.md"))]
+PAGES = [
+    *(ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "SECURITY")),
+    *sorted(ROOT.glob("docs/*.md")),
+]
 TEXTS = {path: path.read_text(encoding="utf-8") for path in PAGES}
 BLOCKS = [
     block
