@@ -103,8 +103,8 @@ export async function leadView(host, seat, offered) {
       h("div", h("h2", "Another problem, another β"), set.node),
       h("div", h("h2", "Keep this class"), saving,
         h("p.quiet", "Both hold the predictions, the votes and the chains since the last "
-          + "beginning. The page also shows the figures. A room that is opened from it next week has the same "
-          + "members, answers and chains."), end)),
+          + "beginning. The page also shows the figures. A room that is opened from it next "
+          + "week has the same members, answers and chains."), end)),
   };
   const back = button("ctl", { onclick: () => turn(-1), aria: "Stop before" }, "◀");
   const next = button("ctl", { onclick: () => turn(1), aria: "Next stop" }, "▶");
