@@ -23,7 +23,7 @@ STEP = ((0, "Tokens", "length", "new_length"), (2, "Reward", "reward", "new_rewa
         (2, "β", "beta"), (3, "Chance of the new text", "alpha"), (4, "Coin", "u"),
         (5, "Accepted", "taken"))  # fmt: skip
 """From which phase of a step on a number is known, what it is called, and its facts."""
-SETTINGS = {"lm": "Language model", "mistake": "Rule", "beta": "β", "alpha": "Sharpness",
+SETTINGS = {"lm": "Language model", "mistake": "Rule", "beta": "β", "sharpness": "Sharpness",
             "hack-beta": "β"}  # fmt: skip
 SECTIONS = {
     "Beta": {
