@@ -6,10 +6,8 @@ Each model is loaded once. Where a new one does not fit into memory, the ones th
 longest are unloaded first.
 """
 
-import gc
 import os
 import re
-import threading
 import tomllib
 from collections import ChainMap
 from collections.abc import Callable
@@ -21,9 +19,10 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 from qalign_core.assets import ASSETS
-from qalign_core.errors import ModelLoadError, NotEnoughMemory
+from qalign_core.errors import ModelLoadError
 from qalign_core.models.chat import TemplatedLanguageModel, check_sampling
 from qalign_core.models.familiar import tokens_per_character
+from qalign_core.models.loaded import LoadedModels
 from qalign_core.protocols import RewardModel
 from qalign_core.reading import checked, first_line
 from qalign_core.rewards.functions import CompositeReward, FunctionReward
@@ -31,15 +30,11 @@ from qalign_core.rewards.names import reward_named
 from qalign_core.rewards.texts import text_reward
 from qalign_core.run import Sampling
 
-IN_USE = 30.0
-"""Seconds after its last request during which a model is not unloaded for another."""
-
 _AT_REVISION = re.compile(r"([\w.-]+/[\w.-]+)@([\w./-]+)")
 """A hub id and a branch, tag or commit of it."""
 
-_loaded: dict[tuple[Any, ...], Any] = {}
-_lock = threading.Lock()
-_locks: dict[tuple[Any, ...], threading.Lock] = {}
+LOADED = LoadedModels()
+"""The models in memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -350,58 +345,40 @@ def _check_taken(kind: str, id: str, options: dict[str, Any]) -> None:
 
 def unload(id: str) -> bool:
     """Stop and forget every loaded model of that id; False if there was none."""
-    with _lock:
-        keys = [key for key in _loaded if key[1] == id]
-        models = [_loaded.pop(key) for key in keys]
-    for model in models:
-        model.close()
-    return bool(models)
+    return LOADED.unload(id)
 
 
 def loaded() -> tuple[str, ...]:
     """Ids of the models that are in memory, least recently used first."""
-    with _lock:
-        return tuple(dict.fromkeys(key[1] for key in _loaded))
+    return LOADED.ids()
 
 
 def _shared(kind: str, id: str, options: dict[str, Any]) -> Any:
+    """The model of that name, which all share who ask for it with these options."""
     options = {name: value for name, value in options.items() if value is not None}
     id = present_name(kind, id)
-    key = (kind, id, *sorted(options.items()))
-    with _lock:
-        lock = _locks.setdefault(key, threading.Lock())
-    with lock:  # two users who ask for the same model at once wait for one load
-        with _lock:
-            if key in _loaded:
-                _loaded[key] = _loaded.pop(key)
-                return _loaded[key]
-        entry = entries().get((kind, id))
-        source = entry.location if entry is not None else id
-        if entry is None and "/" not in id and not Path(id).is_dir():
-            known = ", ".join(entry.id for entry in entries_of(kind))
-            raise ModelLoadError(
-                f"there is no model called {id!r}; known are {known}, or give a folder, a hub id "
-                "(owner/name) or a server (http://HOST:PORT)"
-            )
-        at = _AT_REVISION.fullmatch(id)
-        if entry is None and at is not None and not Path(id).is_dir():
-            source, options = at[1], {"revision": at[2], **options}
-        given = {**_entry_options(kind, id), **options}
-        if entry is not None and is_address(source):
-            given.setdefault("n_parameters", round(entry.parameters * 1e6))
-        name = None if is_address(id) else id
-        while True:
-            try:
-                model = _loader(kind, source)[0](source, id=name, **given)
-                break
-            except NotEnoughMemory:
-                if not _unload_idle():
-                    raise
-        if is_address(source) and not model.n_parameters:
-            model.n_parameters = _n_served(kind, model.root)
-        with _lock:
-            _loaded[key] = model
-        return model
+    return LOADED.get((kind, id, *sorted(options.items())), lambda: _load(kind, id, options))
+
+
+def _load(kind: str, id: str, options: dict[str, Any]) -> Any:
+    entry = entries().get((kind, id))
+    source = entry.location if entry is not None else id
+    if entry is None and "/" not in id and not Path(id).is_dir():
+        known = ", ".join(entry.id for entry in entries_of(kind))
+        raise ModelLoadError(
+            f"there is no model called {id!r}; known are {known}, or give a folder, a hub id "
+            "(owner/name) or a server (http://HOST:PORT)"
+        )
+    at = _AT_REVISION.fullmatch(id)
+    if entry is None and at is not None and not Path(id).is_dir():
+        source, options = at[1], {"revision": at[2], **options}
+    given = {**_entry_options(kind, id), **options}
+    if entry is not None and is_address(source):
+        given.setdefault("n_parameters", round(entry.parameters * 1e6))
+    model = _loader(kind, source)[0](source, id=None if is_address(id) else id, **given)
+    if is_address(source) and not model.n_parameters:
+        model.n_parameters = _n_served(kind, model.root)
+    return model
 
 
 def _n_served(kind: str, root: str) -> int:
@@ -415,26 +392,10 @@ def _n_served(kind: str, root: str) -> int:
 
 
 def _forget() -> None:
-    """Begin anew in a forked process, which has none of the threads that own the loaded models."""
-    global _lock
-    _lock = threading.Lock()
-    _loaded.clear()
-    _locks.clear()
+    """Start again in a forked process, which has none of the threads that own the loaded models."""
+    global LOADED
+    LOADED = LoadedModels()
 
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget)
-
-
-def _unload_idle() -> bool:
-    """Unload the model that has been idle longest; False if all are in use."""
-    with _lock:
-        idle = {key: getattr(model, "idle_seconds", 0.0) for key, model in _loaded.items()}
-        key = max(idle, key=lambda key: idle[key], default=None)
-        if key is None or idle[key] < IN_USE:
-            return False
-        model = _loaded.pop(key)
-    model.close()
-    del model
-    gc.collect()  # its tensors hang in cycles, and the next check asks what is free
-    return True
