@@ -26,6 +26,7 @@ FLOORS = {
         {"rewards"},
         {"registry"},
         {"record"},
+        {"contract"},
     ),
     "qalign_study": (
         {"sets"},
