@@ -108,7 +108,7 @@ def test_a_rewards_name_is_of_one_kind(name, kind):
     named = reward_named(name)
     assert (named.text, named.kind) == (name, kind)
     assert bool(named.summed) == (kind == "sum")
-    assert named.judge == ("embedded" if kind == "judge" else name)
+    assert named.judge == ("embedded" if kind == "judge" else "")
 
 
 def test_a_reward_named_often_is_scored_once_with_the_sum_of_its_weights():

@@ -26,7 +26,7 @@ from components.results.figures import (
 )
 from components.results.problems import cell_of, problems_html
 from qalign_core.decide.arrays import vote
-from qalign_core.decide.compared import BEST, RULES, Rule
+from qalign_core.decide.compared import RULES, Rule
 from qalign_core.record import dictionary
 from qalign_core.record.trace import load_trace
 from qalign_core.target import Target
@@ -104,7 +104,7 @@ def test_two_rules_do_not_decide_alike():
 
 def test_only_what_reads_beta_has_a_curve_at_its_own():
     assert own_curves() == {"qalign_own": "qalign", "wmv_own": "wmv"}
-    assert not Rule("best state", "chain", pick=BEST).aims
+    assert not Rule("best state", "chain", pick="best").aims
 
 
 def test_a_rule_that_is_added_decides_on_compare_and_is_drawn_there(upper, comparison):

@@ -26,6 +26,20 @@ def marker_of(id_: str, size: int = 8) -> dict[str, object]:
     return {"color": colour(id_), "symbol": ideas()[id_].marker or "circle", "size": size}
 
 
+def curve_of(id_: str, **more: object) -> dict[str, object]:
+    """An idea's curve: its line and its marker at each value."""
+    return {"mode": "lines+markers", "line": line_of(id_), "marker": marker_of(id_), **more}
+
+
+def band_of(
+    id_: str, x: Sequence[float], low: Sequence[float], high: Sequence[float]
+) -> dict[str, object]:
+    """The band around an idea's curve."""
+    ends = {"x": [*x, *reversed(x)], "y": [*high, *reversed(low)]}
+    shown = {"hoverinfo": "skip", "showlegend": False, "line": {"width": 0}, "opacity": 0.13}
+    return {**ends, **shown, "mode": "lines", "fill": "toself", "fillcolor": colour(id_)}
+
+
 def log_axis(
     values: Sequence[float], *, most: int = MOST_TICKS, **axis: object
 ) -> dict[str, object]:

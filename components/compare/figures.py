@@ -9,7 +9,7 @@ import numpy.typing as npt
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from components.common.style import GREY, GRID, frame, line_of, log_axis, marker_of
+from components.common.style import GREY, GRID, band_of, frame, line_of, log_axis, marker_of
 from components.compare.view import naming, writing_task
 from qalign_core.decide.compared import RULES
 from qalign_core.record.dictionary import colour
@@ -183,20 +183,8 @@ def compute_curves(comparison: Comparison, points: Sequence[Point], measure: Mea
     for place, method in enumerate(RULES):
         mine = [point for point in points if point.method == method]
         x, name = [point.spent for point in mine], names[method].word
-        figure.add_scatter(
-            x=[*x, *reversed(x)],
-            y=[*(point.high for point in mine), *(point.low for point in reversed(mine))],
-            mode="lines",
-            fill="toself",
-            fillcolor=colour(method),
-            opacity=0.12,
-            line={"width": 0},
-            hoverinfo="skip",
-            showlegend=False,
-            legendgroup=method,
-            row=1,
-            col=1,
-        )
+        band = band_of(method, x, [p.low for p in mine], [p.high for p in mine])
+        figure.add_scatter(**band, legendgroup=method, row=1, col=1)
         figure.add_scatter(
             x=x,
             y=[point.value for point in mine],

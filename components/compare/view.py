@@ -13,7 +13,6 @@ from typing import Any
 from components.common.evaluated import results_files, summarise, task_of
 from components.common.trust import trust
 from qalign_core.decide.arrays import softmax
-from qalign_core.decide.compared import BEST
 from qalign_core.decide.rouge import unread
 from qalign_core.errors import QAlignError
 from qalign_core.record.dictionary import Idea, ideas
@@ -255,7 +254,7 @@ def _card(
         "said": _said(comparison, decision),
         "correct": outcome.correct,
         "rule": rule(comparison, outcome),
-        "unvoted": "No vote: one reward decides." if outcome.rule.pick is BEST else "No votes.",
+        "unvoted": "No vote: one reward decides." if outcome.rule.pick == "best" else "No votes.",
         "bars": _typical(outcome, waste) if is_open else _votes(comparison, decision, waste),
         "trust": _trusted(comparison, cut) if is_chain else None,
         "recycled": _recycled_line(comparison, decision, waste),
@@ -286,7 +285,7 @@ def rule(comparison: Comparison, outcome: Outcome) -> str:
     """The rule in one line, with this run's numbers."""
     decision, n = outcome.decision, outcome.n
     what = "state" if outcome.rule.draws == "chain" else "sample"
-    if outcome.rule.pick is BEST:
+    if outcome.rule.pick == "best":
         return _best_rule(decision.scores, n, what)
     if comparison.extract is None:
         weighted = " by weight" if outcome.rule.weights is not None else ""
@@ -358,7 +357,7 @@ def _summed(name: str, share: float) -> dict[str, Any]:
 
 def _typical(outcome: Outcome, waste: Decision | None) -> list[dict[str, Any]]:
     """How typical the chosen text is, beside the median and the least typical one."""
-    if outcome.rule.pick is BEST:
+    if outcome.rule.pick == "best":
         return []
     scores = sorted(outcome.decision.scores)
     shown = (

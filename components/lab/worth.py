@@ -11,7 +11,7 @@ from pathlib import Path
 import gradio as gr
 
 from components.common.evaluated import results_files, title_of
-from components.common.style import GREY, line_of, marker_of
+from components.common.style import GREY, band_of, curve_of
 from components.lab.section import Section
 from components.lab.style import (
     DOTTED,
@@ -85,17 +85,12 @@ def curve_figure(found: Found) -> Figure:
     traces: list[Trace] = []
     for method in RULES:
         rates = [found.rate(method, place) for place in range(len(found.ns))]
-        bands = [rate.band or (0.0, 1.0) for rate in rates]
+        low, high = zip(*(rate.band or (0.0, 1.0) for rate in rates), strict=True)
+        curve = curve_of(method, name=curve_name(method), hovertemplate="%{y:.1%}")
         traces += [
-            scatter(x=[*found.ns, *reversed(found.ns)],
-                    y=[*(low for low, _ in bands), *(high for _, high in reversed(bands))],
-                    mode="lines", fill="toself", fillcolor=colour(method), opacity=0.12,
-                    line={"width": 0}, hoverinfo="skip", showlegend=False, legendgroup=method),
-            scatter(x=found.ns, y=[r.value for r in rates], name=curve_name(method),
-                    mode="lines+markers", legendgroup=method, marker=marker_of(method),
-                    line=line_of(method),
-                    hovertemplate="%{y:.1%}"),
-        ]  # fmt: skip
+            scatter(**band_of(method, found.ns, low, high), legendgroup=method),
+            scatter(x=found.ns, y=[r.value for r in rates], **curve, legendgroup=method),
+        ]
     ends = [found.ns[0], found.ns[-1]]
     traces += [
         scatter(x=found.ns, y=found.any_of, mode="lines",

@@ -7,7 +7,7 @@ import math
 import gradio as gr
 import numpy as np
 
-from components.common.style import line_of, marker_of
+from components.common.style import curve_of
 from components.lab.section import Section
 from components.lab.style import (
     CHAIN,
@@ -48,11 +48,8 @@ def method_figure(found: tuple[Outcome, ...], what: str) -> Figure:
     traces = []
     for id_ in RULES:
         mine = [o for o in found if o.method == id_]
-        traces.append(
-            scatter(x=[o.n for o in mine], y=[getattr(o, what) for o in mine],
-                    name=curve_name(id_), mode="lines+markers", marker=marker_of(id_),
-                    line=line_of(id_), hovertemplate="%{y:.3f}")
-        )  # fmt: skip
+        curve = curve_of(id_, name=curve_name(id_), hovertemplate="%{y:.3f}")
+        traces.append(scatter(x=[o.n for o in mine], y=[getattr(o, what) for o in mine], **curve))
     accuracy = what == "accuracy"
     return figure(
         traces,

@@ -33,7 +33,7 @@ from qalign_core.types import ScoredResponse, Trace
 from qalign_study.exact.convergence import AtBeta, at_beta
 from qalign_study.exact.mistakes import MISTAKES, SHARP_MISTAKES, Broken, broken
 from qalign_study.exact.world import preset
-from qalign_study.exact.wrong_reward import SAMPLES, Example
+from qalign_study.exact.wrong_reward import Example
 from qalign_study.exact.wrong_reward import Outcome as Way
 from qalign_study.exact.wrong_reward import outcomes as exact_outcomes
 from qalign_study.measure.comparisons import Comparison, Outcome, full_cut, outcomes
@@ -187,10 +187,6 @@ class Walk:
     def new_length(self) -> int:
         """Tokens of the proposal."""
         return len(self._step.proposal.response)
-
-    def length_factor(self) -> float:
-        """What the lengths bring to the chance: old over new."""
-        return self.length() / self.new_length()
 
     def reward(self) -> float:
         """Reward of the text before the step."""
@@ -392,10 +388,6 @@ class Lab:
     def chain(self, n: str) -> Share:
         """How often a vote of n states of a chain is right there."""
         return Share(self._way("qalign", n).accuracy)
-
-    def best_n(self) -> int:
-        """The n at which best-of-n is right most often."""
-        return max(SAMPLES, key=lambda n: self._way("bon", n).accuracy)
 
     def hack_reward(self, n: str) -> float:
         """Mean reward of what best-of-n chooses there."""

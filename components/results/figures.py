@@ -10,10 +10,19 @@ from dataclasses import dataclass
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from components.common.style import GREY, GRID, frame, line_of, log_axis, marker_of
+from components.common.style import (
+    GREY,
+    GRID,
+    band_of,
+    curve_of,
+    frame,
+    line_of,
+    log_axis,
+    marker_of,
+)
 from components.results.problems import cell_of
 from qalign_core.decide.compared import RULES
-from qalign_core.record.dictionary import Idea, colour, ideas
+from qalign_core.record.dictionary import Idea, ideas
 from qalign_core.types import SetHeader
 from qalign_study.measure.curves import (
     Curve,
@@ -102,28 +111,12 @@ def _add_errors(
         if not mine:
             continue
         x, name = [p.spent for p in mine], names[method].word
-        figure.add_scatter(
-            x=[*x, *reversed(x)],
-            y=[*(1 - p.low for p in mine), *(1 - p.high for p in reversed(mine))],
-            mode="lines",
-            fill="toself",
-            fillcolor=colour(method),
-            opacity=0.13,
-            line={"width": 0},
-            hoverinfo="skip",
-            showlegend=False,
-            legendgroup=method,
-            **place,
-        )
+        ends = [1 - p.high for p in mine], [1 - p.low for p in mine]
+        figure.add_scatter(**band_of(method, x, *ends), legendgroup=method, **place)
         figure.add_scatter(
             x=x,
             y=[1 - p.value for p in mine],
-            mode="lines+markers",
-            name=name,
-            legendgroup=method,
-            showlegend=row == 1,
-            line=line_of(method),
-            marker=marker_of(method),
+            **curve_of(method, name=name, legendgroup=method, showlegend=row == 1),
             customdata=[[p.used, 1 - p.high, 1 - p.low] for p in mine],
             hovertemplate=(
                 f"{name}, %{{customdata[0]:.0f}}: %{{y:.1%}} wrong "
@@ -158,10 +151,7 @@ def proxy_figure(points: Sequence[Point], settings: SetHeader) -> go.Figure:
         figure.add_scatter(
             x=[p.reward for p in mine],
             y=[p.value for p in mine],
-            mode="lines+markers",
-            name=names[method].word,
-            line=line_of(method),
-            marker=marker_of(method),
+            **curve_of(method, name=names[method].word),
             customdata=[[p.n] for p in mine],
             hovertemplate=(
                 f"{names[method].word} at the price of %{{customdata[0]}} samples: "
@@ -181,19 +171,8 @@ def beta_figure(
     names = names_of(settings.open_ended)
     figure = make_subplots(rows=3, cols=1, shared_xaxes=True, vertical_spacing=0.05)
     x = [p.beta for p in betas]
-    figure.add_scatter(
-        x=[*x, *reversed(x)],
-        y=[*(p.high for p in betas), *(p.low for p in reversed(betas))],
-        mode="lines",
-        fill="toself",
-        fillcolor=colour("wmv"),
-        opacity=0.13,
-        line={"width": 0},
-        hoverinfo="skip",
-        showlegend=False,
-        row=1,
-        col=1,
-    )
+    band = band_of("wmv", x, [p.low for p in betas], [p.high for p in betas])
+    figure.add_scatter(**band, row=1, col=1)
     told = [p for p in betas if p.acceptance is not None]
     lines = (
         (names["wmv"].word, x, [p.accuracy for p in betas], marker_of("wmv"), "%{y:.1%} right"),

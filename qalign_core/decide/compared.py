@@ -23,33 +23,6 @@ Vote = Callable[[Array, Array, Array], Array]
 
 
 @dataclass(frozen=True, slots=True)
-class Pick:
-    """From weighted draws to one answer.
-
-    Attributes:
-        one: (samples, extractor, weights or None if they are equal) -> decision.
-        many: (answers, weights, rewards, vote) of many decisions, shape [k, n] -> their answers,
-            and the mean rewards that they stand for, shape [k].
-    """
-
-    one: Callable[
-        [Sequence[ScoredResponse], AnswerExtractor | None, Sequence[float] | None], Decision
-    ]
-    many: Callable[[Array, Array, Array, Vote], tuple[Array, Array]]
-
-
-def _highest(answer: Array, _: Array, reward: Array, _vote: Vote) -> tuple[Array, Array]:
-    place = np.arange(len(reward)), reward.argmax(axis=1)
-    return answer[place], reward[place]
-
-
-VOTE = Pick(consensus, lambda a, w, r, vote: (vote(a, w, r), (w * r).sum(axis=1)))
-"""The answer with the largest weight, or the most typical text."""
-BEST = Pick(lambda samples, extract, _: best_of_n(samples, extract), _highest)
-"""The draw with the highest reward."""
-
-
-@dataclass(frozen=True, slots=True)
 class Rule:
     """A deciding rule.
 
@@ -57,20 +30,21 @@ class Rule:
         id: its name in results, tables and links; the dictionary has its word, colour and marker.
         draws: what it decides from.
         weights: of its draws; None if all count the same.
-        pick: from weighted draws to one answer.
+        pick: "vote": the answer with the largest weight, or the most typical text; "best": the
+            draw with the highest reward.
         needs_reward: whether it is undefined where no reward is used.
     """
 
     id: str
     draws: Literal["chain", "pool"]
     weights: Weights | None = None
-    pick: Pick = VOTE
+    pick: Literal["vote", "best"] = "vote"
     needs_reward: bool = False
 
     @property
     def aims(self) -> bool:
         """Whether it estimates the target: from a chain, or by importance weights."""
-        return self.pick is VOTE and (self.draws == "chain" or self.weights is softmax)
+        return self.pick == "vote" and (self.draws == "chain" or self.weights is softmax)
 
     def decide(
         self,
@@ -83,12 +57,13 @@ class Rule:
         Raises:
             InvalidSetting, InvalidReward: as `rules` does.
         """
-        weights = None
-        if self.weights is not None and samples:
-            rewards = np.array([sample.reward for sample in samples], np.float64)
-            tilt = tilt_of(samples, target.sharpness)
-            weights = self.weights(rewards, target.beta, tilt).tolist()
-        return self.pick.one(samples, extract, weights)
+        if self.pick == "best":
+            return best_of_n(samples, extract)
+        if self.weights is None:
+            return consensus(samples, extract)
+        rewards = np.array([sample.reward for sample in samples], np.float64)
+        weights = self.weights(rewards, target.beta, tilt_of(samples, target.sharpness))
+        return consensus(samples, extract, weights.tolist())
 
     def decide_many(
         self, answer: Array, reward: Array, tilt: Array | float, beta: float | Array, vote: Vote
@@ -101,18 +76,21 @@ class Rule:
             beta: of the weights; an array of shape [k, 1] for a beta each.
             vote: how votes over these answers are decided.
         """
+        if self.pick == "best":
+            place = np.arange(len(reward)), reward.argmax(axis=1)
+            return answer[place], reward[place]
         if self.weights is None:
             weight = np.full(reward.shape, 1 / reward.shape[1])
         else:
             weight = self.weights(reward, beta, tilt)
-        return self.pick.many(answer, weight, reward, vote)
+        return vote(answer, weight, reward), (weight * reward).sum(axis=1)
 
 
 RULES: dict[str, Rule] = {
     rule.id: rule
     for rule in (
         Rule("qalign", "chain"),
-        Rule("bon", "pool", pick=BEST, needs_reward=True),
+        Rule("bon", "pool", pick="best", needs_reward=True),
         Rule("mv", "pool"),
         Rule("wmv", "pool", weights=softmax),
     )

@@ -25,22 +25,19 @@ class RewardName:
         text: as it was written; of a part of a sum, without its weight.
         kind: "sum", "judge" (a language model that grades), "text" (a rule that reads the text
             alone), "function" (FILE.py:NAME), or "model" (a registry id, folder, hub id, address).
+        judge: the language model that grades.
         summed: weight and name of each reward of a sum; a name stands there once.
     """
 
     text: str
     kind: Literal["sum", "judge", "text", "function", "model"]
+    judge: str = ""
     summed: tuple[tuple[float, "RewardName"], ...] = ()
 
     @property
     def parts(self) -> tuple[tuple[float, "RewardName"], ...]:
         """The rewards of a sum with their weights; of any other name itself, of weight 1."""
         return self.summed or ((1.0, self),)
-
-    @property
-    def judge(self) -> str:
-        """The language model that grades."""
-        return self.text.removeprefix(JUDGE)
 
 
 @lru_cache(maxsize=1024)
@@ -65,12 +62,13 @@ def reward_named(text: str) -> RewardName:
         )
     if found == {text: 1.0}:
         return _single(text)
-    return RewardName(text, "sum", tuple((weight, _single(name)) for name, weight in found.items()))
+    summed = tuple((weight, _single(name)) for name, weight in found.items())
+    return RewardName(text, "sum", summed=summed)
 
 
 def _single(text: str) -> RewardName:
     if is_text_reward(text):
         return RewardName(text, "text")
     if text.startswith(JUDGE):
-        return RewardName(text, "judge")
+        return RewardName(text, "judge", text.removeprefix(JUDGE))
     return RewardName(text, "function" if ".py:" in text else "model")

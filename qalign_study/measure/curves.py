@@ -18,7 +18,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 
 from qalign_core.chain.cost import n_at_budget
-from qalign_core.decide.compared import BEST, RULES, Rule
+from qalign_core.decide.compared import RULES, Rule
 from qalign_core.errors import InvalidSetting
 from qalign_core.target import Target
 from qalign_core.types import Array
@@ -327,7 +327,7 @@ def _subset_rows(
                 length = problem.length(n, budget if size else "samples")
                 states = problem.first(rule, Cut(length - 1, n))
                 row = problem.row(rule, states, 1, problem.of_chain(states[0].size, length - 1))
-            elif rule.pick is BEST:
+            elif rule.pick == "best":
                 highest = float(leads @ reward[best_first])
                 row = _Row(leads @ right[best_first, None], highest, *cost)
             else:
