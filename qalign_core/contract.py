@@ -8,7 +8,7 @@ import asyncio
 import math
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -48,28 +48,24 @@ class Subject:
     lm: LanguageModel
     rm: RewardModel
     prompt: str
-    drawn: tuple[Response, ...] = field(default=())
+    drawn: tuple[Response, ...] = ()
 
     @property
     def longest(self) -> Response:
         """The longest response."""
         return max(self.drawn, key=len)
 
-    def limited(self, limit: int) -> LanguageModel:
+    def limited(self, limit: int) -> Any:
         """The language model with a lower limit on the length, if its sampling can be set."""
         lm: Any = self.lm
         if limit >= lm.max_new_tokens or not hasattr(lm, "with_sampling"):
-            return self.lm
-        limited: LanguageModel = lm.with_sampling(replace(lm.sampling, max_new_tokens=limit))
-        return limited
+            return lm
+        return lm.with_sampling(replace(lm.sampling, max_new_tokens=limit))
 
-    async def draw(
-        self, n: int, prefix: Sequence[int] = (), lm: LanguageModel | None = None
-    ) -> tuple[Response, ...]:
+    async def draw(self, n: int, prefix: Sequence[int] = (), lm: Any = None) -> list[Response]:
         """Responses of the seeds below n, requested at once."""
-        lm = lm or self.lm
-        ids = lm.encode(self.prompt)
-        return tuple(await asyncio.gather(*(lm.extend(ids, prefix, seed=s) for s in range(n))))
+        lm, ids = lm or self.lm, self.lm.encode(self.prompt)
+        return await asyncio.gather(*(lm.extend(ids, prefix, seed=seed) for seed in range(n)))
 
 
 Found = tuple[bool | None, str]
@@ -148,14 +144,11 @@ async def shared_limit(subject: Subject) -> Found:
     limit, reached = lm.max_new_tokens, 0
     for cut in range(0, min(limit, len(subject.longest)), max(1, limit // 4)):
         for response in await subject.draw(N_SEEDS, subject.longest.tokens[:cut], lm):
-            if not cut < len(response) <= limit:
-                return (
-                    False,
-                    f"{len(response)} tokens with a prefix of {cut}; limit {limit}",
-                )
-            if not response.finished and len(response) < limit:
-                return False, f"cut at {len(response)} tokens, below the limit of {limit}"
-            reached += len(response) == limit
+            length = len(response)
+            if not cut < length <= limit or not (response.finished or length == limit):
+                how = "ended" if response.finished else "was cut"
+                return False, f"a prefix of {cut} {how} at {length} tokens; the limit is {limit}"
+            reached += length == limit
     if not reached:
         return None, f"no response reached the limit of {limit}; set max_new_tokens lower"
     return True, f"{reached} whole and continued responses reached the limit of {limit}, none more"
@@ -189,8 +182,7 @@ async def check(lm: LanguageModel, rm: RewardModel, prompt: str) -> AsyncIterato
     Raises:
         QAlignError: nothing can be drawn at all.
     """
-    subject = Subject(lm, rm, prompt)
-    subject = replace(subject, drawn=await subject.draw(N_SEEDS))
+    subject = Subject(lm, rm, prompt, tuple(await Subject(lm, rm, prompt).draw(N_SEEDS)))
     for name, law in LAWS.items():
         try:
             holds, evidence = await law(subject)

@@ -116,7 +116,7 @@ def torch_lm(request, language_models, folders):
 async def found(law, lm, rm=None):
     """What one law finds of a model."""
     subject = Subject(lm, rm or REWARD, PROMPT)
-    return await law(replace(subject, drawn=await subject.draw(N_SEEDS)))
+    return await law(replace(subject, drawn=tuple(await subject.draw(N_SEEDS))))
 
 
 async def test_a_language_model_obeys_every_law(lm):

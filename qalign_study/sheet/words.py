@@ -115,11 +115,6 @@ def percents(shares: Sequence[float]) -> list[str]:
     return ["<1%" if 0 < x < 0.005 else f"{math.floor(100 * x + 0.5)}%" for x in exact]
 
 
-def signed(value: float) -> str:
-    """A difference in points: one decimal, a true minus sign."""
-    return f"{value:+.1f}".replace("-", "−")
-
-
 def number(value: float) -> str:
     """A reward or a beta: three significant digits, or all before the point; a true minus sign."""
     return (f"{value:,.0f}" if 1000 <= abs(value) < 1e9 else f"{value:.3g}").replace("-", "−")
