@@ -65,7 +65,7 @@ class Subject:
     async def draw(self, n: int, prefix: Sequence[int] = (), lm: Any = None) -> list[Response]:
         """Responses of the seeds below n, requested at once."""
         lm, ids = lm or self.lm, self.lm.encode(self.prompt)
-        return await asyncio.gather(*(lm.extend(ids, prefix, seed=seed) for seed in range(n)))
+        return [*await asyncio.gather(*(lm.extend(ids, prefix, seed=s) for s in range(n)))]
 
 
 Found = tuple[bool | None, str]
