@@ -6,10 +6,8 @@ Each model is loaded once. Where a new one does not fit into memory, the ones th
 longest are unloaded first.
 """
 
-import gc
 import os
 import re
-import threading
 import tomllib
 from collections import ChainMap
 from collections.abc import Callable
@@ -21,31 +19,25 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 from qalign_core.assets import ASSETS
-from qalign_core.errors import InvalidSetting, ModelLoadError, NotEnoughMemory
+from qalign_core.errors import ModelLoadError
 from qalign_core.models.chat import TemplatedLanguageModel, check_sampling
 from qalign_core.models.familiar import tokens_per_character
+from qalign_core.models.loaded import LoadedModels
 from qalign_core.protocols import RewardModel
-from qalign_core.reading import checked, first_line, is_finite, read_file, shown
+from qalign_core.reading import checked, first_line, read_file
 from qalign_core.rewards.functions import CompositeReward, FunctionReward
-from qalign_core.rewards.texts import is_text_reward, text_reward
+from qalign_core.rewards.names import reward_named
+from qalign_core.rewards.texts import text_reward
 from qalign_core.run import Sampling
-
-IN_USE = 30.0
-"""Seconds after its last request during which a model is not unloaded for another."""
 
 MAX_BYTES = 2**20
 """Of the file of a registry."""
-MAX_PARTS = 8
-"""Rewards of one sum; each is scored for every response."""
-MAX_NAME = 4096
-"""Characters of a reward's name, which anybody may send."""
 
 _AT_REVISION = re.compile(r"([\w.-]+/[\w.-]+)@([\w./-]+)")
 """A hub id and a branch, tag or commit of it."""
 
-_loaded: dict[tuple[Any, ...], Any] = {}
-_lock = threading.Lock()
-_locks: dict[tuple[Any, ...], threading.Lock] = {}
+LOADED = LoadedModels()
+"""The models in memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,12 +82,17 @@ class Entry:
     @property
     def shipped(self) -> bool:
         """Whether it comes with the project."""
-        return not self.own and (self.source.startswith("models/") or is_text_reward(self.source))
+        return not self.own and (self.source.startswith("models/") or self.reads_text)
+
+    @property
+    def reads_text(self) -> bool:
+        """Whether it is a reward that reads the text alone."""
+        return self.kind == "rm" and reward_named(self.source).kind == "text"
 
     @property
     def location(self) -> str:
         """The folder of a model that is shipped with the project, else the source itself."""
-        folder = self.shipped and not is_text_reward(self.source)
+        folder = self.shipped and not self.reads_text
         return str(ASSETS / self.source) if folder else self.source
 
 
@@ -157,9 +154,9 @@ def _read_own(path: Path) -> dict[tuple[str, str], Entry]:
 def _check_sums(found: dict[tuple[str, str], Entry]) -> None:
     """Refuse a reward that is a sum of itself, at once or by way of others: it has no end."""
     sums = {
-        entry.id: [part for _, part in reward_parts(entry.source)]
+        entry.id: [part.text for _, part in named.summed]
         for (kind, _), entry in found.items()
-        if kind == "rm" and reward_parts(entry.source) != ((1.0, entry.source),)
+        if kind == "rm" and (named := reward_named(entry.source)).summed
     }
     try:
         TopologicalSorter(sums).prepare()
@@ -186,13 +183,15 @@ def present_name(kind: str, id: str) -> str:
     Raises:
         InvalidSetting: no such sum can be.
     """
-    parts = reward_parts(id) if kind == "rm" else ((1.0, id),)
-    names = [e.id if (e := entries().get((kind, part))) else part for _, part in parts]
-    if names == [part for _, part in parts]:
-        return id
-    if len(names) == 1 and parts[0][0] == 1:
-        return names[0]
-    return " + ".join(f"{w:g}*{name}" for (w, _), name in zip(parts, names, strict=True))
+
+    def today(name: str) -> str:
+        entry = entries().get((kind, name))
+        return name if entry is None else entry.id
+
+    parts = reward_named(id).summed if kind == "rm" else ()
+    if all(part.text == today(part.text) for _, part in parts):
+        return today(id)
+    return " + ".join(f"{weight:g}*{today(part.text)}" for weight, part in parts)
 
 
 def is_foreign(lm: str, prompt: str) -> bool:
@@ -256,51 +255,27 @@ def load_reward_model(id: str = "embedded", *, code: bool = False, **options: An
 
 def _reward(source: str, name: str, options: dict[str, Any], code: bool) -> RewardModel:
     """The reward that `source` says, under a name; of the options, those that it takes."""
-    parts = reward_parts(source)
-    if parts != ((1.0, source),):
-        loaded = [(_reward(part, part, options, code), weight) for weight, part in parts]
-        return CompositeReward(loaded, id=name)
+    named = reward_named(source)
+    if named.kind == "sum":
+        parts = [(_reward(each.text, each.text, options, code), w) for w, each in named.parts]
+        return CompositeReward(parts, id=name)
     if (made := _made_of(source)) is not None:
         return _reward(made, name, {**_entry_options("rm", source), **options}, True)
     if options:
         taken = _takes("rm", source)
         options = {option: value for option, value in options.items() if option in taken}
-    if (of_text := text_reward(source, id=name)) is not None:
-        return of_text
-    if source.startswith(JUDGE):
+    if named.kind == "text":
+        return text_reward(source, id=name)
+    if named.kind == "judge":
         from qalign_core.rewards.judge import JudgeReward
 
-        judge = load_language_model(source.removeprefix(JUDGE), max_new_tokens=8, **options)
+        judge = load_language_model(named.judge, max_new_tokens=8, **options)
         return JudgeReward(judge, id=name)
-    if code and ".py:" in source:
+    if code and named.kind == "function":
         return FunctionReward.from_file(source, id=None if name == source else name)
 
     rm: RewardModel = _shared("rm", source, options)
     return rm
-
-
-def reward_parts(id: str) -> tuple[tuple[float, str], ...]:
-    """Weight and name of each reward in "0.7*A + 0.3*B"; one of weight 1 if it is a plain name.
-
-    A name that comes again adds to the weight of the first.
-
-    Raises:
-        InvalidSetting: more parts than `MAX_PARTS`, or a weight that is not finite.
-    """
-    if len(id) > MAX_NAME:
-        raise InvalidSetting(
-            f"a reward's name has at most {MAX_NAME:,} characters, got {len(id):,}"
-        )
-    found: dict[str, float] = {}
-    for part in re.split(r"\s\+\s|\+(?=-?\d+(?:\.\d*)?\s*\*)", id.strip()):
-        weighted = re.fullmatch(r"(-?\d+(?:\.\d*)?)\s*\*\s*(\S.*)", part)
-        weight, name = (float(weighted[1]), weighted[2]) if weighted else (1.0, part)
-        found[name] = found.get(name, 0.0) + weight
-    if len(found) > MAX_PARTS or not all(is_finite(weight) for weight in found.values()):
-        raise InvalidSetting(
-            f"a sum has at most {MAX_PARTS} rewards with finite weights, got {shown(id)}"
-        )
-    return tuple((weight, name) for name, weight in found.items())
 
 
 def _made_of(id: str) -> str | None:
@@ -308,10 +283,7 @@ def _made_of(id: str) -> str | None:
     entry = entries().get(("rm", id))
     if entry is None or not entry.own:
         return None
-    source = entry.source
-    plain = reward_parts(source) == ((1.0, source),)
-    made = not plain or source.startswith(JUDGE) or ".py:" in source or is_text_reward(source)
-    return source if made else None
+    return None if reward_named(entry.source).kind == "model" else entry.source
 
 
 def _entry_options(kind: str, id: str) -> dict[str, Any]:
@@ -325,13 +297,13 @@ def _entry_options(kind: str, id: str) -> dict[str, Any]:
 def _takes(kind: str, id: str) -> dict[str, Any]:
     """The options that a model takes when it is loaded, and how each is annotated."""
     if kind == "rm":
-        parts = reward_parts(_made_of(id) or id)
-        if parts != ((1.0, id),):
-            return dict(ChainMap(*(_takes(kind, name) for _, name in parts)))
-    if id.startswith(JUDGE):
-        return _takes("lm", id.removeprefix(JUDGE))
-    if ".py:" in id or is_text_reward(id):
-        return {}
+        named = reward_named(_made_of(id) or id)
+        if named.kind == "sum":
+            return dict(ChainMap(*(_takes(kind, part.text) for _, part in named.parts)))
+        if named.kind == "judge":
+            return _takes("lm", named.judge)
+        if named.kind != "model":
+            return {}
     entry = entries().get((kind, id))
     _, makers = _loader(kind, entry.source if entry is not None else id)
     signatures = (signature(made, eval_str=True) for made in makers)
@@ -373,64 +345,42 @@ def _check_taken(kind: str, id: str, options: dict[str, Any]) -> None:
             raise ModelLoadError(f"{id} has the option {error}") from error
 
 
-JUDGE = "judge:"
-"""What the name of a language model that grades begins with."""
-
-
 def unload(id: str) -> bool:
     """Stop and forget every loaded model of that id; False if there was none."""
-    with _lock:
-        keys = [key for key in _loaded if key[1] == id]
-        models = [_loaded.pop(key) for key in keys]
-    for model in models:
-        model.close()
-    return bool(models)
+    return LOADED.unload(id)
 
 
 def loaded() -> tuple[str, ...]:
     """Ids of the models that are in memory, least recently used first."""
-    with _lock:
-        return tuple(dict.fromkeys(key[1] for key in _loaded))
+    return LOADED.ids()
 
 
 def _shared(kind: str, id: str, options: dict[str, Any]) -> Any:
+    """The model of that name, which all share who ask for it with these options."""
     options = {name: value for name, value in options.items() if value is not None}
     id = present_name(kind, id)
-    key = (kind, id, *sorted(options.items()))
-    with _lock:
-        lock = _locks.setdefault(key, threading.Lock())
-    with lock:  # two users who ask for the same model at once wait for one load
-        with _lock:
-            if key in _loaded:
-                _loaded[key] = _loaded.pop(key)
-                return _loaded[key]
-        entry = entries().get((kind, id))
-        source = entry.location if entry is not None else id
-        if entry is None and "/" not in id and not Path(id).is_dir():
-            known = ", ".join(entry.id for entry in entries_of(kind))
-            raise ModelLoadError(
-                f"there is no model called {id!r}; known are {known}, or give a folder, a hub id "
-                "(owner/name) or a server (http://HOST:PORT)"
-            )
-        at = _AT_REVISION.fullmatch(id)
-        if entry is None and at is not None and not Path(id).is_dir():
-            source, options = at[1], {"revision": at[2], **options}
-        given = {**_entry_options(kind, id), **options}
-        if entry is not None and is_address(source):
-            given.setdefault("n_parameters", round(entry.parameters * 1e6))
-        name = None if is_address(id) else id
-        while True:
-            try:
-                model = _loader(kind, source)[0](source, id=name, **given)
-                break
-            except NotEnoughMemory:
-                if not _unload_idle():
-                    raise
-        if is_address(source) and not model.n_parameters:
-            model.n_parameters = _n_served(kind, model.root)
-        with _lock:
-            _loaded[key] = model
-        return model
+    return LOADED.get((kind, id, *sorted(options.items())), lambda: _load(kind, id, options))
+
+
+def _load(kind: str, id: str, options: dict[str, Any]) -> Any:
+    entry = entries().get((kind, id))
+    source = entry.location if entry is not None else id
+    if entry is None and "/" not in id and not Path(id).is_dir():
+        known = ", ".join(entry.id for entry in entries_of(kind))
+        raise ModelLoadError(
+            f"there is no model called {id!r}; known are {known}, or give a folder, a hub id "
+            "(owner/name) or a server (http://HOST:PORT)"
+        )
+    at = _AT_REVISION.fullmatch(id)
+    if entry is None and at is not None and not Path(id).is_dir():
+        source, options = at[1], {"revision": at[2], **options}
+    given = {**_entry_options(kind, id), **options}
+    if entry is not None and is_address(source):
+        given.setdefault("n_parameters", round(entry.parameters * 1e6))
+    model = _loader(kind, source)[0](source, id=None if is_address(id) else id, **given)
+    if is_address(source) and not model.n_parameters:
+        model.n_parameters = _n_served(kind, model.root)
+    return model
 
 
 def _n_served(kind: str, root: str) -> int:
@@ -444,26 +394,10 @@ def _n_served(kind: str, root: str) -> int:
 
 
 def _forget() -> None:
-    """Begin anew in a forked process, which has none of the threads that own the loaded models."""
-    global _lock
-    _lock = threading.Lock()
-    _loaded.clear()
-    _locks.clear()
+    """Start again in a forked process, which has none of the threads that own the loaded models."""
+    global LOADED
+    LOADED = LoadedModels()
 
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget)
-
-
-def _unload_idle() -> bool:
-    """Unload the model that has been idle longest; False if all are in use."""
-    with _lock:
-        idle = {key: getattr(model, "idle_seconds", 0.0) for key, model in _loaded.items()}
-        key = max(idle, key=lambda key: idle[key], default=None)
-        if key is None or idle[key] < IN_USE:
-            return False
-        model = _loaded.pop(key)
-    model.close()
-    del model
-    gc.collect()  # its tensors hang in cycles, and the next check asks what is free
-    return True

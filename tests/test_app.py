@@ -31,6 +31,7 @@ from components.session.runs import IDLE, Runs, Status
 from components.watch.page import recorded_run
 from qalign_core import collect, run_chain
 from qalign_core.assets import ASSETS
+from qalign_core.decide.compared import RULES
 from qalign_core.errors import QAlignError
 from qalign_core.record.trace import parse_trace
 from qalign_core.run import Limits, Run
@@ -77,10 +78,10 @@ def test_two_calls_of_one_client_do_not_end_each_other(client):
     assert [len(parse_trace(job.result()).steps) for job in jobs] == [17, 17]
 
 
-def test_a_comparison_from_a_program_has_the_four_methods(client):
+def test_a_comparison_from_a_program_has_every_method(client):
     text = client.predict(PROMPT, reference="18", steps=16, seed=3, api_name="/compare")
     rows = {row["method"]: row for row in json.loads(text)}
-    assert set(rows) == {"qalign", "bon", "mv", "wmv"}
+    assert set(rows) == set(RULES)
     for row in rows.values():
         assert row["right"] == (row["answer"] == "18")
         assert row["spent"] > 0

@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parent.parent
 # the floors, from the ground up: a module may import from its own room and from lower floors
 FLOORS = {
     "qalign_core": (
-        {"errors", "assets", "reading"},
+        {"errors", "assets", "reading", "carried"},
         {"target"},
         {"run"},
         {"types"},
@@ -26,6 +26,7 @@ FLOORS = {
         {"rewards"},
         {"registry"},
         {"record"},
+        {"contract"},
     ),
     "qalign_study": (
         {"sets"},
@@ -172,3 +173,12 @@ def test_the_core_imports_without_the_study_gradio_plotly_and_torch() -> None:
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
     )
     assert result.stdout.strip() == "Target(beta=1.0, sharpness=1.0)"
+
+
+def test_what_is_carried_unseen_is_in_one_place() -> None:
+    """A context variable is passed by no call that one can read; `carried` describes them all."""
+    packages = ("qalign_core", "qalign_study", "components")
+    files = [path for package in packages for path in modules(package)]
+    assert [name_of(path) for path in files if "contextvars" in imports_of(path)] == [
+        "qalign_core.carried"
+    ]

@@ -12,6 +12,7 @@ from finite import TableReward, letters
 from toys import ANSWER, PROMPT, ToyLM, ToyRM
 
 from qalign_core import collect
+from qalign_core.decide.compared import RULES
 from qalign_core.decide.rules import majority_vote, weighted_majority_vote
 from qalign_core.errors import InvalidSetting
 from qalign_core.record.frames import to_frame
@@ -21,7 +22,6 @@ from qalign_core.run import Run
 from qalign_core.target import Target
 from qalign_core.types import Cost, Response, ScoredResponse, Trace, TraceHeader
 from qalign_study.measure.comparisons import (
-    METHODS,
     Comparison,
     Cut,
     full_cut,
@@ -121,7 +121,8 @@ def test_a_ladder_ends_at_the_full_cut_and_never_repeats() -> None:
 def test_the_pool_is_shared_and_the_weights_have_the_chains_beta() -> None:
     comparison = drawn(48)
     cut = full_cut(comparison)
-    found = dict(zip(METHODS, outcomes(comparison, cut), strict=True))
+    found = {outcome.method: outcome for outcome in outcomes(comparison, cut)}
+    assert list(found) == list(RULES)
     extract = comparison.extract
     assert extract is not None
     pool = list(comparison.pool[: cut.n])

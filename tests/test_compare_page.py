@@ -19,11 +19,11 @@ from components.compare.page import RECORDED, Shown, link_of
 from components.compare.view import conclusion, level_line, ranking, rule, view
 from components.session.runs import Feed
 from components.watch.page import RECORDED as WATCHED
+from qalign_core.decide.compared import RULES
 from qalign_core.record.trace import load_trace, parse_trace
 from qalign_core.run import Run
 from qalign_core.types import Cost, Response, ScoredResponse
 from qalign_study.measure.comparisons import (
-    METHODS,
     Comparison,
     full_cut,
     ladder,
@@ -266,7 +266,7 @@ def test_the_curve_figure_has_every_method_and_its_band() -> None:
     draws = draws_of(comparison)
     points = curves(draws, cuts=ladder(comparison, rungs=4), resamples=8)
     figure = compute_curves(comparison, points, draws.measure)
-    assert len(figure.data) == 3 * len(METHODS)
+    assert len(figure.data) == 3 * len(RULES)
     assert figure.layout.xaxis.type == "log"
 
 
@@ -414,7 +414,7 @@ async def test_a_live_run_streams_stops_and_leaves_a_fair_comparison(
     )
     await page.click("#compare-stop")
     await page.wait_for_selector("#compare-panel .qc[data-state=stopped] .qc-card >> nth=3")
-    assert [method for method, _ in await cards(page)] == list(METHODS)
+    assert [method for method, _ in await cards(page)] == list(RULES)
     line = await page.text_content("#compare-panel .qc-line")
     assert re.match(r"Equal compute: [\d,]+ chain states? and [\d,]+ independent samples?;", line)
     async with page.expect_download() as download:

@@ -5,17 +5,28 @@ The statistical tests draw with fixed seeds; each would fail a correct model wit
 
 import asyncio
 import math
-from collections import Counter
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 import transformers
+from finite import letters
 from scipy.stats import chisquare
 from tiny_models import KEEPING, LANGUAGE_MODELS, REWARD_MODELS, save
 
 from qalign_core.assets import ASSETS
+from qalign_core.contract import (
+    LAWS,
+    N_SEEDS,
+    Subject,
+    check,
+    same_prefix,
+    same_seed,
+    shared_limit,
+    steady_reward,
+    told_chances,
+)
 from qalign_core.errors import InvalidPrompt
 from qalign_core.models.enumerable import EnumerableLM
 from qalign_core.models.local.engine import HFLanguageModel
@@ -24,12 +35,14 @@ from qalign_core.rewards.classifier import HFRewardModel
 from qalign_core.rewards.functions import CompositeReward, FunctionReward
 from qalign_core.run import Sampling
 from qalign_core.types import Response
+from qalign_study.commands import main
 
 pytestmark = pytest.mark.slow
 
 PROMPT = "Mia has 12 books. She buys 5 more. How many books does Mia have now?"
 LIMIT = 14
 FALSE_ALARM = 1e-4
+REWARD = FunctionReward(lambda prompt, text: len(text))
 
 
 @pytest.fixture(scope="module")
@@ -100,6 +113,18 @@ def torch_lm(request, language_models, folders):
     return language_models(name), plain.eval()
 
 
+async def found(law, lm, rm=None):
+    """What one law finds of a model."""
+    subject = Subject(lm, rm or REWARD, PROMPT)
+    return await law(replace(subject, drawn=tuple(await subject.draw(N_SEEDS))))
+
+
+async def test_a_language_model_obeys_every_law(lm):
+    for law in (same_seed, same_prefix, told_chances, shared_limit):
+        holds, evidence = await found(law, lm)
+        assert holds, (law.__name__, evidence)
+
+
 async def draws(lm, n, prefix=(), first_seed=0, prompt=PROMPT):
     ids = lm.encode(prompt)
     return await asyncio.gather(
@@ -112,21 +137,6 @@ async def test_a_batch_gives_what_single_requests_give(lm):
     ids = lm.encode(PROMPT)
     alone = [await lm.extend(ids, (), seed=seed) for seed in range(24)]
     assert together == alone
-
-
-async def test_the_seed_decides_the_response(lm):
-    assert await draws(lm, 8) == await draws(lm, 8)
-    assert len({response.tokens for response in await draws(lm, 16)}) > 1
-
-
-async def test_the_kept_prefix_comes_back_and_both_directions_share_the_limit(lm):
-    ids = lm.encode(PROMPT)
-    longest = max(await draws(lm, 16), key=len)
-    for index in range(len(longest)):
-        prefix = longest.tokens[:index]
-        response = await lm.extend(ids, prefix, seed=index)
-        assert response.tokens[:index] == prefix
-        assert index < len(response) <= lm.max_new_tokens
 
 
 def eos_of(lm):
@@ -242,40 +252,17 @@ async def test_first_tokens_follow_the_distribution_that_the_settings_show(torch
         assert chi_square(counts, as_shown(logits, SETTINGS[1]), n) < FALSE_ALARM
 
 
-OF_EACH_KIND = ("enumerable", "llama", "gemma3", "mamba", *EMBEDDED)
-"""A finite table, our own net, transformers' net over our rows and over its own state."""
+OF_EACH_KIND = ("llama", "gemma3", "mamba", *EMBEDDED)
+"""Our own net, transformers' net over our rows and over its own state."""
 NARROW = Sampling(max_new_tokens=2, temperature=0.2, top_k=5, top_p=0.95)
 """So few responses that each is drawn often, some cut by the limit."""
-
-
-async def check_told(lm):
-    """500 draws follow the log-probabilities that they tell; those of other settings fail."""
-    n = 500
-    drawn = await draws(lm, n)
-    told = {r.tokens: r.log_prob for r in drawn}
-    assert all(told[r.tokens] == pytest.approx(r.log_prob, abs=1e-4) for r in drawn)
-    counts = Counter(r.tokens for r in drawn)
-    p = np.exp(list(told.values()))
-    seen = np.array([counts[tokens] for tokens in told])
-    assert law_p(seen, p, n) > FALSE_ALARM
-    other = p**2  # the test can tell: log-probabilities of another temperature
-    assert law_p(seen, other / other.sum() * p.sum(), n) < FALSE_ALARM
 
 
 @pytest.mark.parametrize("name", OF_EACH_KIND)
 async def test_whole_responses_follow_the_log_probabilities_that_they_tell(name, language_models):
     lm = language_models(name)
-    await check_told(lm if name == "enumerable" else lm.with_sampling(NARROW))
-
-
-def law_p(seen, p, n):
-    """p-value of counts against p; what expects fewer than 10, never drawn or not, is one cell."""
-    big = p * n >= 10
-    observed, expected = [*seen[big], n - seen[big].sum()], [*(p[big] * n), n - p[big].sum() * n]
-    assert expected[-1] > -1e-3
-    used = slice(None if expected[-1] >= 1 else -1)
-    observed, expected = np.array(observed[used]), np.array(expected[used])
-    return chisquare(observed, expected * observed.sum() / expected.sum()).pvalue
+    holds, evidence = await found(told_chances, lm.with_sampling(NARROW))
+    assert holds, evidence
 
 
 # Reward models
@@ -312,6 +299,12 @@ EMBEDDED_RM = ["embedded"] if (ASSETS / "models" / "rm").is_dir() else []
 OF_TEXTS = ["mood", "plain", "length:12", "contains:sun"]
 SHIPPED_RMS = [*EMBEDDED_RM, *OF_TEXTS]
 TORCH_RMS = [*REWARD_MODELS, "llama+ids", *EMBEDDED_RM]
+
+
+@pytest.mark.parametrize("name", ["rule", "composite", *OF_TEXTS, *TORCH_RMS])
+async def test_a_reward_model_obeys_its_law(name, reward_models, language_models):
+    holds, evidence = await found(steady_reward, language_models("llama"), reward_models(name))
+    assert holds, evidence
 
 
 @pytest.fixture
@@ -381,3 +374,148 @@ async def test_the_longest_conversation_is_scored_whole_and_a_longer_one_refused
     assert math.isfinite(await rm.score(PROMPT, Response((), text, True)))
     with pytest.raises(InvalidPrompt, match=str(rm.context_length)):
         await rm.score(PROMPT, Response((), f"{text}a", True))
+
+
+# Controls: a model that breaks a law fails it
+
+
+class Broken:
+    """A finite model whose every response `change` sees before anybody else."""
+
+    def __init__(self, change, lm=None):
+        self.lm, self.change = lm or letters(6), change
+        self.id, self.eos = "broken", self.lm.eos
+        self.max_new_tokens, self.encode = self.lm.max_new_tokens, self.lm.encode
+        self.calls = 0
+
+    async def extend(self, prompt_ids, prefix, *, seed):
+        self.calls += 1
+        return await self.change(self, prompt_ids, tuple(prefix), seed)
+
+
+async def rightly(self, ids, prefix, seed):
+    return await self.lm.extend(ids, prefix, seed=seed)
+
+
+async def by_the_call(self, ids, prefix, seed):
+    return await self.lm.extend(ids, prefix, seed=seed + 1000 * self.calls)
+
+
+async def other_prefix(self, ids, prefix, seed):
+    return await self.lm.extend(ids, prefix[:-1] + (0,) * bool(prefix), seed=seed)
+
+
+async def forgetful(self, ids, prefix, seed):
+    """The prefix comes back, but what follows is drawn as if it were not there."""
+    new = await self.lm.extend(ids, (), seed=seed)
+    told = (0.0,) * len(prefix) + new.log_probs
+    return replace(new, tokens=prefix + new.tokens, log_probs=told)
+
+
+async def twice_as_sure(self, ids, prefix, seed):
+    drawn = await self.lm.extend(ids, prefix, seed=seed)
+    return replace(drawn, log_probs=tuple(2 * log_p for log_p in drawn.log_probs))
+
+
+async def half_as_sure(self, ids, prefix, seed):
+    drawn = await self.lm.extend(ids, prefix, seed=seed)
+    return replace(drawn, log_probs=tuple(log_p / 2 for log_p in drawn.log_probs))
+
+
+async def limit_from_the_cut(self, ids, prefix, seed):
+    return await letters(self.max_new_tokens + len(prefix)).extend(ids, prefix, seed=seed)
+
+
+async def cut_early(self, ids, prefix, seed):
+    return await letters(max(4, len(prefix) + 1)).extend(ids, prefix, seed=seed)
+
+
+async def untold(self, ids, prefix, seed):
+    return replace(await self.lm.extend(ids, prefix, seed=seed), log_probs=())
+
+
+@pytest.mark.parametrize("law", [same_seed, same_prefix, told_chances, shared_limit])
+async def test_the_finite_model_breaks_no_law_before_it_is_broken(law):
+    holds, evidence = await found(law, Broken(rightly))
+    assert holds, evidence
+
+
+@pytest.mark.parametrize(
+    ("law", "change"),
+    [
+        (same_seed, by_the_call),
+        (same_prefix, other_prefix),
+        (same_prefix, forgetful),
+        (told_chances, twice_as_sure),
+        (told_chances, half_as_sure),
+        (shared_limit, limit_from_the_cut),
+        (shared_limit, cut_early),
+    ],
+)
+async def test_a_broken_language_model_fails_its_law(law, change):
+    holds, evidence = await found(law, Broken(change))
+    assert holds is False, evidence
+
+
+async def test_what_cannot_be_tested_says_why():
+    assert await found(told_chances, Broken(untold)) == (
+        None, "the model returns no log-probabilities",
+    )  # fmt: skip
+    table = {(0, 1): 1.0, (0, 0, 0, 0, 1): 1e-9}
+    sure = EnumerableLM.from_responses(table, pieces=("a", "<eos>"))
+    for law, said in (
+        (same_seed, "seeds gave one response"),
+        (told_chances, "nearly certain"),
+        (shared_limit, "no response reached the limit of 5"),
+    ):
+        holds, evidence = await found(law, sure)
+        assert holds is None
+        assert said in evidence
+
+
+class Changing:
+    """A reward that is another at each call, by so much."""
+
+    id = "changing"
+
+    def __init__(self, step):
+        self.step, self.calls = step, 0
+
+    async def score(self, prompt, response):
+        self.calls += 1
+        return 1.0 + self.step * self.calls
+
+
+@pytest.mark.parametrize(
+    ("rm", "holds"),
+    [
+        (Changing(0.0), True),
+        (Changing(0.01), False),
+        (Changing(math.nan), False),
+        (Changing(math.inf), False),
+    ],
+)
+async def test_a_reward_that_changes_or_is_not_finite_fails(rm, holds):
+    assert (await found(steady_reward, letters(), rm))[0] is holds
+
+
+async def test_a_finding_per_law_and_an_error_is_a_failure():
+    unscored = FunctionReward(lambda prompt, text: math.nan, id="nan")
+    made = [finding async for finding in check(letters(6), unscored, PROMPT)]
+    assert [finding.law for finding in made] == list(LAWS)
+    assert [finding.holds for finding in made] == [True, True, True, True, False]
+    assert "nan returned" in str(made[-1])
+
+
+@pytest.mark.parametrize(("source", "status"), [("length:12", 0), ("rules.py:twice", 1)])
+def test_the_command_prints_a_line_per_law_and_exits_with_one_if_one_fails(
+    source, status, tmp_path, capsys, monkeypatch
+):
+    (tmp_path / "rules.py").write_text(
+        "calls = []\ndef twice(prompt, text):\n    calls.append(1)\n    return len(calls)\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    assert main(["check", "--lm", "embedded", "--rm", source]) == status
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.partition(": ")[2].partition(".")[0] for line in lines] == list(LAWS)
+    assert lines[-1].startswith("FAILS" if status else "holds")

@@ -13,6 +13,7 @@ import pytest
 from scipy import stats
 
 from benchmarks import worth
+from qalign_core.decide.compared import RULES
 from qalign_core.errors import InvalidSetting
 from qalign_core.models.enumerable import EnumerableLM
 from qalign_core.target import Target
@@ -27,7 +28,6 @@ from qalign_study.exact.decisions import (
     walk,
 )
 from qalign_study.exact.law import exact_chain
-from qalign_study.measure.comparisons import METHODS
 from qalign_study.measure.near_misses import near_misses
 from qalign_study.measure.record import Record
 
@@ -168,7 +168,7 @@ def test_near_misses_are_told_apart_as_often_as_is_said(near_miss: float) -> Non
 def test_a_smaller_budget_is_the_beginning_of_a_larger_one() -> None:
     small = explore(Situation(agree=0.3), most=16, n_problems=50)
     large = explore(Situation(agree=0.3), most=64, n_problems=50)
-    for method in METHODS:
+    for method in RULES:
         assert np.array_equal(small.right[method], large.right[method][: len(small.ns)])
 
 

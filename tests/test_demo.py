@@ -16,6 +16,7 @@ import pytest
 from browser import ROOT
 
 from qalign_core.decide.answers.extraction import extract_number
+from qalign_core.decide.compared import RULES
 from qalign_core.record.trace import parse_trace
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -99,7 +100,7 @@ async def test_a_visitor_watches_a_real_chain_stops_it_and_compares_four_answers
     await page.wait_for_function(
         "document.querySelector('#compare .q-status').dataset.state === 'finished'"
     )
-    for method in ("qalign", "bon", "mv", "wmv"):
+    for method in RULES:
         card = page.locator(f"#compare .qc-card[data-method={method}]")
         answer = await card.locator(".qc-answer b").inner_text()
         assert answer == "no answer" or float(answer) == float(answer), (method, answer)

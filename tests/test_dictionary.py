@@ -12,13 +12,13 @@ import plotly.graph_objects as go
 import pytest
 from browser import ROOT
 
-from components.common.style import COLOURS, DASHES, SYMBOLS, log_axis
+from components.common.style import line_of, log_axis, marker_of
 from components.lab.page import SECTIONS
+from qalign_core.decide.compared import RULES
 from qalign_core.record import dictionary
 from qalign_core.record.dictionary import Idea, colours, ideas
 from qalign_core.registry import entries
-from qalign_study.measure.comparisons import METHODS
-from qalign_study.sheet.words import MOST_TICKS, NAMES, OPEN_NAMES, tick_text
+from qalign_study.sheet.words import MOST_TICKS, curve_name, names_of, tick_text
 
 GROUNDS = (("#ffffff", "#f6f7f9"), ("#171e2a", "#0f141d"))
 """Cards and pages, light and dark."""
@@ -104,7 +104,7 @@ def test_every_colour_is_read_on_both_grounds_of_its_theme(name, theme):
 
 def matrix(theme: int, eye: str) -> dict[tuple[str, str], float]:
     """How far the colours of the methods, of the model alone and of a proposal are apart."""
-    shown = ("base", "target", "proposed", *METHODS)
+    shown = ("base", "target", "proposed", *RULES)
     colour = {id_: colours()[ideas()[id_].colour][theme] for id_ in shown}
     return {(a, b): distance(colour[a], colour[b], eye) for a, b in combinations(shown, 2)}
 
@@ -154,12 +154,14 @@ def test_the_scripts_draw_every_marker_and_line():
 
 
 def test_figures_and_pages_take_names_and_looks_from_the_dictionary():
-    for method in METHODS:
-        idea = ideas()[method]
-        assert COLOURS[method] == colours()[idea.colour][0]
-        assert (SYMBOLS[method], DASHES[method]) == (idea.marker, idea.line)
-        assert NAMES[method].name == idea.word
-    assert {OPEN_NAMES["mv"].name, OPEN_NAMES["wmv"].name} == {"MBR", "Weighted MBR"}
+    for method, named in names_of().items():
+        idea, light = ideas()[method], colours()[ideas()[method].colour][0]
+        assert line_of(method) == {"color": light, "dash": idea.line, "width": idea.width}
+        assert marker_of(method) == {"color": light, "symbol": idea.marker, "size": 8}
+        assert curve_name(method) == named.word == idea.word
+    texts = names_of(open_ended=True)
+    assert {texts["mv"].word, texts["wmv"].word} == {"MBR", "Weighted MBR"}
+    assert texts["qalign"].says.endswith("take its most typical state.")
 
 
 def test_a_dark_page_changes_every_colour_of_a_figure_and_knows_every_variable():

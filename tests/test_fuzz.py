@@ -24,8 +24,9 @@ from qalign_core.models.loading import n_stored
 from qalign_core.models.served import language_model as served_lm
 from qalign_core.models.served.client import Garbled, read_card
 from qalign_core.record.trace import load_trace, parse_trace, trace_lines
-from qalign_core.registry import _read_own, reward_parts
+from qalign_core.registry import _read_own
 from qalign_core.rewards import served as served_rm
+from qalign_core.rewards.names import reward_named
 from qalign_core.run import Limits, Run
 from qalign_core.types import Trace, TraceHeader
 from qalign_study.measure.results import pack, unpack
@@ -252,7 +253,7 @@ def test_registries(tmp_path_factory: pytest.TempPathFactory, data: st.DataObjec
 @SEEDED
 @given(name=st.text("0123456789.*+- ab", max_size=40) | TEXTS)
 def test_names_of_rewards(name: str) -> None:
-    survives(reward_parts, name)
+    survives(reward_named, name)
 
 
 HEADER = {"a": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, "__metadata__": {}}

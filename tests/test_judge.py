@@ -10,8 +10,8 @@ from toys import ToyLM
 
 from qalign_core import registry
 from qalign_core.errors import InvalidReward, InvalidSetting, ModelLoadError
-from qalign_core.registry import reward_parts
 from qalign_core.rewards.judge import JudgeReward, read_grade
+from qalign_core.rewards.names import reward_named
 from qalign_core.types import Response
 
 
@@ -93,11 +93,27 @@ async def test_a_judge_that_never_grades_is_an_error():
     ],
 )
 def test_a_weighted_sum_is_written_as_one(name, parts):
-    assert reward_parts(name) == parts
+    assert tuple((weight, part.text) for weight, part in reward_named(name).parts) == parts
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("embedded", "model"), ("owner/name@main", "model"), ("http://localhost:8001", "model"),
+        ("judge:embedded", "judge"), ("length:12", "text"), ("none", "text"),
+        ("rules.py:short", "function"), ("2*embedded", "sum"), ("mood + plain", "sum"),
+    ],
+)  # fmt: skip
+def test_a_rewards_name_is_of_one_kind(name, kind):
+    named = reward_named(name)
+    assert (named.text, named.kind) == (name, kind)
+    assert bool(named.summed) == (kind == "sum")
+    assert named.judge == ("embedded" if kind == "judge" else "")
 
 
 def test_a_reward_named_often_is_scored_once_with_the_sum_of_its_weights():
-    assert reward_parts(" + ".join(["embedded"] * 165)) == ((165.0, "embedded"),)
+    ((weight, part),) = reward_named(" + ".join(["embedded"] * 165)).parts
+    assert (weight, part.text) == (165.0, "embedded")
     two = registry.load_reward_model("0.5*embedded + 0.25*embedded-weak + 0.5*embedded")
     assert [(rm.id, weight) for rm, weight in two.parts] == [
         ("embedded", 1.0), ("embedded-weak", 0.25),
@@ -117,7 +133,7 @@ def test_a_reward_named_often_is_scored_once_with_the_sum_of_its_weights():
 def test_a_sum_without_end_is_refused_at_once(name, said):
     begun = time.process_time()
     with pytest.raises(InvalidSetting, match=said) if said else nullcontext():
-        reward_parts(name)
+        reward_named(name)
     assert time.process_time() - begun < 0.1
 
 

@@ -27,6 +27,7 @@ from components.lab.link import from_query, to_query
 from components.lab.page import SECTIONS, draw_section, parts_of, rows_of, world_of
 from components.lab.section import Section
 from components.lab.style import Figure, Words
+from qalign_core.decide.compared import RULES
 from qalign_core.errors import InvalidSetting
 from qalign_study.exact.convergence import (
     at_beta,
@@ -35,7 +36,7 @@ from qalign_study.exact.convergence import (
 from qalign_study.exact.law import EXACT, total_variation
 from qalign_study.exact.mistakes import MISTAKES, SHARP_MISTAKES
 from qalign_study.exact.world import LANGUAGE_MODELS, REWARDS, by_reward, preset
-from qalign_study.exact.wrong_reward import METHODS, Example, outcomes
+from qalign_study.exact.wrong_reward import Example, outcomes
 from qalign_study.measure.mixture import (
     SIZES,
     Mixture,
@@ -46,6 +47,7 @@ from qalign_study.measure.mixture import (
     match,
     maximum_density,
 )
+from qalign_study.sheet.words import curve_name
 
 pytestmark = pytest.mark.slow
 
@@ -163,9 +165,9 @@ def test_acceptance_is_not_to_be_found_before_the_guess() -> None:
 def test_the_methods_curves_are_the_outcomes() -> None:
     found = outcomes(Example())
     fig = wrong.method_figure(found, "accuracy")
-    for method in METHODS:
+    for method in RULES:
         expected = [o.accuracy for o in found if o.method == method]
-        assert values(fig, method) == pytest.approx(expected)
+        assert values(fig, curve_name(method)) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(

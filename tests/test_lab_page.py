@@ -37,7 +37,7 @@ from qalign_study.exact.decisions import Situation, explore
 from qalign_study.exact.law import EXACT, Rule, total_variation
 from qalign_study.exact.mistakes import MISTAKES
 from qalign_study.exact.world import World, by_reward, preset
-from qalign_study.exact.wrong_reward import METHODS, Example, outcomes
+from qalign_study.exact.wrong_reward import Example, outcomes
 from qalign_study.measure.mixture import (
     Mixture,
     best_of_n_as_alignment,
@@ -412,12 +412,12 @@ async def test_the_hacks_sliders_move_the_four_methods(sections) -> None:
         ("lab-hack-beta", 0.3, Example(0.05, 2.0, 0.3)),
     ):
         last = {o.method: o for o in outcomes(example) if o.n == 128}
-        words = [style.percent(last[METHODS[3]].accuracy),
+        words = [style.percent(last["qalign"].accuracy),
                  style.percent(float(example.target()[2]))]  # fmt: skip
         await changes(sections, "lab-wrong-told", words, slide(sections, name, value))
         for plot, what in (("lab-accuracy", "accuracy"), ("lab-proxy", "proxy")):
-            expected = [getattr(o, what) for o in outcomes(example) if o.method == METHODS[3]]
-            await curve_is(sections, plot, METHODS[3], expected)
+            expected = [getattr(o, what) for o in outcomes(example) if o.method == "qalign"]
+            await curve_is(sections, plot, "QAlign", expected)
     await text_in(sections, "lab-wrong-told", "the target itself prefers the hack")
     assert not sections.errors
 

@@ -18,6 +18,7 @@ from components.session.offer import Offer
 from qalign_core import registry
 from qalign_core.errors import ModelLoadError
 from qalign_core.models import loading
+from qalign_core.models.loaded import LoadedModels
 from qalign_core.rewards.texts import is_text_reward
 from qalign_core.run import Limits, Sampling
 
@@ -347,7 +348,7 @@ class Held:
 def held(monkeypatch):
     """Three models in memory: one long idle, one a little, one in use."""
     models = {("lm", "old"): Held(900.0), ("lm", "new"): Held(60.0), ("rm", "busy"): Held(1.0)}
-    monkeypatch.setattr(registry, "_loaded", dict(models))
+    monkeypatch.setattr(registry, "LOADED", LoadedModels(models))
     return {key[1]: model for key, model in models.items()}
 
 
@@ -396,7 +397,8 @@ def test_keys_and_values_count_as_memory_too(folder, monkeypatch):
 
 
 def test_a_load_tells_what_it_does(folder, monkeypatch):
-    from qalign_core.models.progress import TOLD, fetch_bar
+    from qalign_core.carried import TOLD
+    from qalign_core.models.progress import fetch_bar
 
     told = []
     token = TOLD.set(told.append)

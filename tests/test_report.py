@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 from qalign_core.assets import ASSETS
+from qalign_core.decide.compared import RULES
 from qalign_core.errors import InvalidSetting
 from qalign_core.types import SetHeader
 from qalign_study.commands import main
-from qalign_study.measure.comparisons import METHODS
 from qalign_study.measure.curves import (
     Curve,
     Difference,
@@ -31,7 +31,7 @@ from qalign_study.measure.landmarks import crossing, gain, turn
 from qalign_study.measure.near_misses import near_misses
 from qalign_study.measure.own_beta import FACTORS, at_own_beta, chosen_elsewhere, part_of
 from qalign_study.measure.record import Record
-from qalign_study.measure.report import AVERAGE, OTHERS, Report, differences
+from qalign_study.measure.report import AVERAGE, Report, differences, others
 from qalign_study.measure.results import Results, pack, unpack
 from qalign_study.sheet.words import VERDICTS
 
@@ -309,9 +309,9 @@ def test_the_command_prints_the_report_as_a_table_and_as_json(tmp_path, capsys) 
     columns = "set a b n flops difference low high discordant p verdict"
     assert {" ".join(row) for row in made["paired"]} == {columns}
     assert {(row["a"], row["b"], row["n"]) for row in made["paired"]} == {
-        ("qalign", other, n) for other in OTHERS for n in (1, 2, 4, 8)
+        ("qalign", other, n) for other in others() for n in (1, 2, 4, 8)
     }
-    assert {row["method"] for row in made["rows"]} == {*METHODS, "one", "any", "wmv_own"}
+    assert {row["method"] for row in made["rows"]} == {*RULES, "one", "any", "wmv_own"}
     assert main(["report", str(path)]) == 0
     said = capsys.readouterr().out
     assert "toy\n" in said

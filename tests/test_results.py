@@ -144,7 +144,7 @@ def test_equal_samples_is_a_choice(results):
 async def test_without_a_pool_there_are_results_of_the_chain_alone(tmp_path):
     await run(tmp_path, pool=0, steps=7, matched="none")
     results = load_results(tmp_path)
-    assert results.methods == ("qalign",)
+    assert [rule.id for rule in results.rules] == ["qalign"]
     (record, *_) = results.records
     assert (len(record.pool_reward), len(record.chain_reward)) == (0, 8)
     assert {p.method for p in curves(results)} == {"qalign"}

@@ -14,7 +14,7 @@ from toys import ToyLM, ToyRM
 from components.session.links import from_query, linked
 from components.session.offer import Offer
 from components.session.runs import TICK, Feed, Runs, Snapshot, Status, tick
-from qalign_core.chain.priority import RUN
+from qalign_core.carried import RUN
 from qalign_core.errors import EngineError, InvalidPrompt, InvalidSetting
 from qalign_core.models.progress import tell
 from qalign_core.run import Limits, Run, Sampling

@@ -10,6 +10,7 @@ import pytest
 
 from qalign_core.chain.chain import run_chain
 from qalign_core.chain.merging import collect
+from qalign_core.decide.compared import RULES
 from qalign_core.decide.rules import best_of_n, majority_vote, weighted_majority_vote
 from qalign_core.errors import InvalidReward, InvalidSetting
 from qalign_core.target import Target
@@ -40,13 +41,11 @@ from qalign_study.exact.world import (
 )
 from qalign_study.exact.wrong_reward import (
     ANSWERS,
-    METHODS,
     Example,
     answer_of,
-    best_of_n_answers,
+    decided,
     outcomes,
     target_over_beta,
-    winners,
 )
 from qalign_study.measure.mixture import Mixture, fit_mixture, tilt
 
@@ -303,14 +302,14 @@ def sample(answer: str, example: Example) -> ScoredResponse:
     return ScoredResponse(response, example.score(response))
 
 
-def decisions(example: Example, answers: tuple[str, ...]) -> tuple[str | None, ...]:
+def decisions(example: Example, answers: tuple[str, ...]) -> dict[str, str | None]:
     """What the core's own decision rules say of these answers."""
     samples = [sample(a, example) for a in answers]
-    return (
-        best_of_n(samples, answer_of).answer,
-        majority_vote(samples, answer_of).answer,
-        weighted_majority_vote(samples, answer_of, target=Target(example.beta)).answer,
-    )
+    return {
+        "bon": best_of_n(samples, answer_of).answer,
+        "mv": majority_vote(samples, answer_of).answer,
+        "wmv": weighted_majority_vote(samples, answer_of, target=Target(example.beta)).answer,
+    }
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 6])
@@ -318,21 +317,21 @@ def test_the_outcomes_are_the_sum_over_every_sequence_of_samples_and_states(n) -
     """3^n sequences of answers for the samples; n-step paths of the chain for its states."""
     example = Example(0.03, 2.5, 0.9)
     exact = {o.method: o.answers for o in outcomes(example, (n,))}
-    brute = {method: dict.fromkeys(ANSWERS, 0.0) for method in METHODS}
+    brute = {method: dict.fromkeys(ANSWERS, 0.0) for method in RULES}
     chain = example.chain()
     group = [ANSWERS.index(answer_of(y.text)) for y in chain.states]
     # lump the matrix by hand: weight of every sequence of answers along the chain
     for answers in itertools.product(ANSWERS, repeat=n):
         p = math.prod(example.base[ANSWERS.index(a)] for a in answers)
         rules = decisions(example, answers)
-        for method, answer in zip(METHODS[:3], rules, strict=True):
+        for method, answer in rules.items():
             brute[method][answer] += p
         inside = [np.array([g == ANSWERS.index(a) for g in group], float) for a in answers]
         d = chain.base * inside[0]
         for mask in inside[1:]:
             d = (d @ chain.matrix) * mask
-        brute[METHODS[3]][rules[1]] += float(d.sum())
-    for method in METHODS:
+        brute["qalign"][rules["mv"]] += float(d.sum())
+    for method in RULES:
         assert exact[method] == pytest.approx(tuple(brute[method].values()), abs=1e-12)
 
 
@@ -346,12 +345,12 @@ def test_the_example_is_a_suffix_chain_and_not_an_independence_sampler() -> None
 
 def test_best_of_n_climbs_in_proxy_reward_while_its_accuracy_collapses() -> None:
     found = outcomes(Example())
-    best = [o for o in found if o.method == METHODS[0]]
+    best = [o for o in found if o.method == "bon"]
     assert all(b.proxy > a.proxy for a, b in itertools.pairwise(best))
     top = max(o.accuracy for o in best)
     assert top > 0.9
     assert best[-1].accuracy < 0.3
-    chain = [o for o in found if o.method == METHODS[3]]
+    chain = [o for o in found if o.method == "qalign"]
     assert all(b.accuracy > a.accuracy for a, b in itertools.pairwise(chain))
     assert chain[-1].accuracy > 0.9
 
@@ -367,7 +366,7 @@ def test_below_hack_beta_the_target_itself_prefers_the_hack() -> None:
     hacked_chain = Example(hack_mass=0.05, beta=0.3)
     small = {o.method: o for o in outcomes(hacked_chain) if o.n == 128}
     assert hacked_chain.target()[2] > 0.9
-    assert small[METHODS[3]].answers[2] > 0.8
+    assert small["qalign"].answers[2] > 0.8
 
 
 def test_the_targets_of_answers_are_those_of_the_nine_responses() -> None:
@@ -380,14 +379,11 @@ def test_the_targets_of_answers_are_those_of_the_nine_responses() -> None:
     assert target_over_beta(example, (1.3,))[0] == pytest.approx(example.target())
 
 
-def test_answers_of_equal_reward_share_the_best_of_n() -> None:
-    found = best_of_n_answers(np.array([0.2, 0.5, 0.3]), (1.0, 0.0, 1.0), 3)
-    assert found == pytest.approx((0.4 * (1 - 0.125), 0.125, 0.6 * (1 - 0.125)))
-
-
-def test_a_tied_vote_goes_to_the_higher_total_reward() -> None:
-    counts = np.array([[2, 2, 0], [1, 1, 1], [0, 1, 0]])
-    assert winners(counts, (1.0, 1.0, 1.0), (1.0, 0.0, 3.0)).tolist() == [0, 2, 1]
+@pytest.mark.parametrize(("of", "winner"), [((2, 2, 0), 0), ((1, 1, 1), 2), ((0, 1, 0), 1)])
+def test_a_tied_vote_goes_to_the_higher_total_reward(of, winner) -> None:
+    counts = np.zeros((sum(of) + 1, sum(of) + 1))
+    counts[of[0], of[1]] = 1.0
+    assert decided(RULES["mv"], counts, Example()).index(1.0) == winner
 
 
 @pytest.mark.parametrize("settings", [{"hack_mass": 0.0}, {"hack_mass": 0.6}, {"hack_reward": 1.0}])
@@ -427,6 +423,6 @@ def test_a_tiny_beta_leaves_the_best_response_alone_and_no_nan(tiny):
     assert chain.target.max() == 1.0
     assert chain.states[int(chain.target.argmax())] == chain.states[int(chain.rewards.argmax())]
     assert np.isfinite(chain.matrix).all()
-    assert {o.answers for o in outcomes(Example(beta=tiny)) if o.method == METHODS[2]}
+    assert {o.answers for o in outcomes(Example(beta=tiny)) if o.method == "wmv"}
     with pytest.raises(InvalidSetting, match="too small for these rewards"):
         tilt(Mixture((1.0,), (1.0,), (1.0,)), tiny)

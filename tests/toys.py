@@ -11,8 +11,8 @@ import random
 import re
 from collections.abc import Sequence
 
-from qalign_core.registry import reward_parts
 from qalign_core.rewards.functions import CompositeReward
+from qalign_core.rewards.names import reward_named
 from qalign_core.types import Response
 
 PROMPT = (
@@ -93,7 +93,7 @@ class ToyRM:
 
 def toy_reward(id: str) -> ToyRM | CompositeReward:
     """The toy reward model, or as many of it as a weighted sum names."""
-    parts = reward_parts(id)
+    parts = reward_named(id).parts
     if len(parts) == 1:
         return ToyRM()
     return CompositeReward([(ToyRM(), weight) for weight, _ in parts], id=id)

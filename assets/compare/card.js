@@ -31,6 +31,7 @@ export const h = builder(PREFIX).h;
  * @property {string | null} trust whether its chain may be trusted
  * @property {string} [recycled]
  * @property {Bar[]} bars
+ * @property {string} unvoted what is said where there are none
  * @property {number | null} text its place in the list of texts
  * @property {string | null} reward
  * @property {[what: string, value: string, why: string][]} facts
@@ -71,9 +72,9 @@ function facts(rows) {
  * @param {Card} data
  * @param {boolean} recycled
  */
-function votes({ bars, method }, recycled) {
+function votes({ bars, unvoted }, recycled) {
   if (bars.length) return h("ol.bars", ...bars.map((vote) => bar(vote, recycled)));
-  return h("p.no-bars", method === "bon" ? "No vote: one reward decides." : "No votes.");
+  return h("p.no-bars", unvoted);
 }
 
 /**
@@ -86,7 +87,8 @@ export function card(data, texts, recycled) {
   const reward = data.reward === null ? null : h("span", `reward ${data.reward}`);
   const aria = `${data.name}: chosen response`;
   const region = { tabindex: 0, role: "region", aria, "data-key": data.method };
-  return h(`article.card.${data.method}`, { "data-method": data.method, aria: data.name },
+  const mine = `--mine:var(--c-${data.method})`;
+  return h("article.card", { "data-method": data.method, style: mine, aria: data.name },
     h("div", h("h3", look(data.term, IDEAS[data.term]), term(data.term, data.name)),
       h("p.says", data.says)),
     h("div.answer", h(`b.${data.answer === null ? "words" : ""}`, data.said), mark(data.correct)),

@@ -39,7 +39,7 @@ const BUDGETS = [["flops", "Equal compute"], ["samples", "Equal samples"]];
 const COPY = "Copy link";
 const MORE = ["Show the texts and the costs", "Hide the texts and the costs"];
 const ELSEWHERE = "?tab=results";
-const WAITING = "Press Compare to put this problem to all four methods.";
+const WAITING = "Press Compare to put this problem to every method.";
 const WASTE = "Each rejected proposal counts with its chance alpha, the state with 1 − alpha";
 
 let asked = "prompt" in partsOf(new URLSearchParams(window.location.search)).compare;
@@ -157,6 +157,7 @@ function mount(host, { cut, save }) {
   function drawCards(/** @type {Rung} */ here, /** @type {string[]} */ texts) {
     const boxes = () => [...columns.querySelectorAll(".qc-text")];
     const scrolled = boxes().map((box) => ({ text: box.textContent, top: box.scrollTop }));
+    columns.style.setProperty("--methods", String(here.cards.length));
     swap(columns, ...here.cards.map((one) => card(one, texts, recycled)));
     boxes().forEach((box, k) => {
       if (scrolled[k]?.text === box.textContent) box.scrollTop = scrolled[k].top;

@@ -14,7 +14,7 @@ import gradio as gr
 from components.common.options import PRIVATE
 from components.session.offer import Offer
 from qalign_core.errors import InvalidSetting
-from qalign_core.registry import reward_parts
+from qalign_core.rewards.names import reward_named
 
 SHARE = 0.3
 """Share of the second reward, until somebody moves it."""
@@ -36,21 +36,21 @@ def mixed(first: object, second: object, share: object) -> str:
         part = math.nan
     if not 0 <= part <= 1:
         raise InvalidSetting(f"the second reward's share must be 0 to 1, got {share!r:.40}")
-    parts = [(weight * (1 - part), name) for weight, name in reward_parts(str(first or ""))]
-    parts += [(weight * part, name) for weight, name in reward_parts(str(second))]
-    return " + ".join(f"{weight:.6g}*{name}" for weight, name in parts)
+    parts = [(weight * (1 - part), each) for weight, each in reward_named(str(first or "")).parts]
+    parts += [(weight * part, each) for weight, each in reward_named(str(second)).parts]
+    return " + ".join(f"{weight:.6g}*{each.text}" for weight, each in parts)
 
 
 def unmixed(rm: str, offer: Offer) -> tuple[str, str, float]:
     """First and second reward and the second's share, as `mixed` takes them."""
     try:
-        parts = reward_parts(rm)
+        parts = reward_named(rm).parts
     except InvalidSetting:  # of a link or a file; it is refused when it is run
         return rm, "", SHARE
-    if len(parts) == 2 and all(name in offer.models["rm"] for _, name in parts):
+    if len(parts) == 2 and all(each.text in offer.models["rm"] for _, each in parts):
         (one, first), (two, second) = parts
         if min(one, two) >= 0 and math.isclose(one + two, 1):
-            return first, second, two
+            return first.text, second.text, two
     return rm, "", SHARE
 
 

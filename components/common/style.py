@@ -6,14 +6,10 @@ import math
 from collections.abc import Sequence
 
 from qalign_core.record.dictionary import colour, ideas
-from qalign_study.measure.comparisons import METHODS, Method
 from qalign_study.sheet.words import MOST_TICKS, log_ticks, tick_text
 
 BLUE, ORANGE, TEAL, GREY = colour("chain"), colour("bon"), colour("wmv"), colour("base")
 INK, VIOLET, RED = colour("target"), colour("proposed"), colour("wrong")
-COLOURS: dict[Method, str] = {method: colour(method) for method in METHODS}
-SYMBOLS: dict[Method, str] = {method: ideas()[method].marker for method in METHODS}
-DASHES: dict[Method, str] = {method: ideas()[method].line for method in METHODS}
 GRID = "#dfe3ea"
 FONT = {"family": "IBM Plex Sans, system-ui, sans-serif", "size": 13, "color": INK}
 """The page's typeface, in figures too."""
@@ -23,6 +19,25 @@ def line_of(id_: str) -> dict[str, object]:
     """The line with which an idea is drawn."""
     idea = ideas()[id_]
     return {"color": colour(id_), "dash": idea.line or "solid", "width": idea.width}
+
+
+def marker_of(id_: str, size: int = 8) -> dict[str, object]:
+    """The marker with which an idea is drawn."""
+    return {"color": colour(id_), "symbol": ideas()[id_].marker or "circle", "size": size}
+
+
+def curve_of(id_: str, **more: object) -> dict[str, object]:
+    """An idea's curve: its line and its marker at each value."""
+    return {"mode": "lines+markers", "line": line_of(id_), "marker": marker_of(id_), **more}
+
+
+def band_of(
+    id_: str, x: Sequence[float], low: Sequence[float], high: Sequence[float]
+) -> dict[str, object]:
+    """The band around an idea's curve."""
+    ends = {"x": [*x, *reversed(x)], "y": [*high, *reversed(low)]}
+    shown = {"hoverinfo": "skip", "showlegend": False, "line": {"width": 0}, "opacity": 0.13}
+    return {**ends, **shown, "mode": "lines", "fill": "toself", "fillcolor": colour(id_)}
 
 
 def log_axis(

@@ -9,9 +9,11 @@ import numpy.typing as npt
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from components.common.style import COLOURS, DASHES, GREY, GRID, SYMBOLS, frame, line_of, log_axis
+from components.common.style import GREY, GRID, band_of, frame, line_of, log_axis, marker_of
 from components.compare.view import naming, writing_task
-from qalign_study.measure.comparisons import METHODS, Comparison, Cut, Method, outcomes
+from qalign_core.decide.compared import RULES
+from qalign_core.record.dictionary import colour
+from qalign_study.measure.comparisons import Comparison, Cut, Outcome, outcomes
 from qalign_study.measure.curves import Point
 from qalign_study.measure.mixture import fit_mixture, tilt
 from qalign_study.measure.record import Measure
@@ -45,38 +47,38 @@ def shares(
 def reward_histograms(comparison: Comparison, cut: Cut, *, mixture: bool = False) -> go.Figure:
     """Rewards of base samples, of weighted samples and of chain states (repeats counted).
 
-    Three rows on the same axes; a marker stands where each method's chosen response is. `mixture`
-    adds the normal mixture fitted to all base samples, and its tilt by exp(reward / beta) over
-    the two rows that aim at it.
+    Rows on the same axes; a marker stands where each rule's chosen response is. `mixture` adds the
+    normal mixture fitted to all base samples, and its tilt by exp(reward / beta) over the rows
+    that aim at it.
     """
-    found = {outcome.method: outcome for outcome in outcomes(comparison, cut)}
+    found = outcomes(comparison, cut)
     states = [step.state.reward for step in comparison.steps_to(cut.t)]
     pool = [sample.reward for sample in comparison.pool[: cut.n]]
-    weights = found["wmv"].decision.weights
     names = naming(comparison)
-    rows: tuple[tuple[str, str, list[float], Sequence[float], tuple[Method, ...]], ...] = (
-        (f"{len(pool):,} samples of the model alone", GREY, pool, [1.0] * len(pool), ("bon", "mv")),
-        (
-            f"The same, weighted: {found['wmv'].effective or 0:.1f} effective samples",
-            COLOURS["wmv"],
-            pool,
-            weights,
-            ("wmv",),
+    of_chain = [o for o in found if o.rule.draws == "chain"]
+    weighted = [o for o in found if o.rule.draws == "pool" and o.rule.weights is not None]
+    plain = [o for o in found if o not in of_chain and o not in weighted]
+    said = "The same, weighted: {:.1f} effective samples"
+    rows: list[tuple[str, str, list[float], Sequence[float], list[Outcome]]] = [
+        (f"{len(pool):,} samples of the model alone", GREY, pool, [1.0] * len(pool), plain),
+        *(
+            (said.format(o.effective), colour(o.method), pool, o.decision.weights, [o])
+            for o in weighted
         ),
         (
             f"{len(states):,} states of the chain, repeats counted",
-            COLOURS["qalign"],
+            colour("chain"),
             states,
             [1.0] * len(states),
-            ("qalign",),
+            of_chain,
         ),
-    )
+    ]
     edges = reward_bins(
         [s.reward for s in comparison.pool] + [s.state.reward for s in comparison.trace.steps]
     )
     centres = (edges[:-1] + edges[1:]) / 2
     figure = make_subplots(
-        rows=3,
+        rows=len(rows),
         cols=1,
         shared_xaxes=True,
         shared_yaxes="all",
@@ -84,42 +86,43 @@ def reward_histograms(comparison: Comparison, cut: Cut, *, mixture: bool = False
         subplot_titles=[row[0] for row in rows],
     )
     top = 0.0
-    for place, (title, colour, rewards, weight, methods) in enumerate(rows, start=1):
+    for place, (title, fill, rewards, weight, decided) in enumerate(rows, start=1):
         share = shares(rewards, weight, edges)
         top = max(top, float(share.max()))
         figure.add_bar(
             x=centres,
             y=share,
             width=edges[1] - edges[0],
-            marker={"color": colour, "opacity": 0.75, "line": {"width": 0}},
+            marker={"color": fill, "opacity": 0.75, "line": {"width": 0}},
             name=title,
             showlegend=False,
             hovertemplate="reward %{x:.2f}<br>%{y:.1%}<extra></extra>",
             row=place,
             col=1,
         )
-        for method in methods:
-            chosen = found[method].decision.chosen
+        for outcome in decided:
+            chosen, name = outcome.decision.chosen, names[outcome.method].word
             if chosen is not None:
                 figure.add_scatter(
                     x=[chosen.reward],
                     y=[0.0],
                     mode="markers",
                     marker={
-                        "symbol": SYMBOLS[method],
-                        "size": 15,
-                        "color": COLOURS[method],
+                        **marker_of(outcome.method, 15),
                         "line": {"color": "#ffffff", "width": 2},
                     },
-                    name=f"chosen by {names[method].name}",
+                    name=f"chosen by {name}",
                     cliponaxis=False,
-                    hovertemplate=f"{names[method].name}: {number(chosen.reward)}<extra></extra>",
+                    hovertemplate=f"{name}: {number(chosen.reward)}<extra></extra>",
                     row=place,
                     col=1,
                 )
     if mixture:
-        top = max(top, _overlay(figure, comparison, edges))
-    figure.update_layout(frame(470, bargap=0, margin={"l": 52, "r": 12, "t": 74, "b": 44}))
+        aims = [place for place, row in enumerate(rows, 1) if any(o.rule.aims for o in row[-1])]
+        top = max(top, _overlay(figure, comparison, edges, aims))
+    figure.update_layout(
+        frame(80 + 130 * len(rows), bargap=0, margin={"l": 52, "r": 12, "t": 74, "b": 44})
+    )
     figure.update_layout(legend={"y": 1.12})
     figure.update_annotations(x=0, xanchor="left", font={"size": 13})
     figure.update_yaxes(
@@ -130,12 +133,14 @@ def reward_histograms(comparison: Comparison, cut: Cut, *, mixture: bool = False
         nticks=4,
     )
     figure.update_xaxes(gridcolor=GRID, zeroline=False, range=[edges[0], edges[-1]])
-    figure.update_xaxes(title_text="reward, in the reward model’s own units", row=3, col=1)
+    figure.update_xaxes(title_text="reward, in the reward model’s own units", row=len(rows), col=1)
     return figure
 
 
-def _overlay(figure: go.Figure, comparison: Comparison, edges: npt.NDArray[np.float64]) -> float:
-    """Draw the fitted mixture and its tilt; returns the height of the highest point."""
+def _overlay(
+    figure: go.Figure, comparison: Comparison, edges: npt.NDArray[np.float64], aims: Sequence[int]
+) -> float:
+    """Draw the fitted mixture, and its tilt over some rows; returns the highest point's height."""
     fitted = fit_mixture([sample.reward for sample in comparison.pool])
     if fitted is None or comparison.header.target.is_sharp:  # that is no tilt of this law
         return 0.0
@@ -143,10 +148,10 @@ def _overlay(figure: go.Figure, comparison: Comparison, edges: npt.NDArray[np.fl
     x = np.linspace(edges[0], edges[-1], 400)
     width = edges[1] - edges[0]
     top = 0.0
+    said = "target: the same, tilted by exp(reward / β)"
     for row, law, title in (
         (1, fitted, "normal mixture of the model alone"),
-        (2, aimed, "target: the same, tilted by exp(reward / β)"),
-        (3, aimed, ""),
+        *((row, aimed, said if row == aims[0] else "") for row in aims),
     ):
         y = law.density(x) * width
         top = max(top, float(y.max()))
@@ -175,40 +180,23 @@ def compute_curves(comparison: Comparison, points: Sequence[Point], measure: Mea
     figure = make_subplots(
         rows=2, cols=1, shared_xaxes=True, row_heights=[0.62, 0.38], vertical_spacing=0.06
     )
-    for place, method in enumerate(METHODS):
+    for place, method in enumerate(RULES):
         mine = [point for point in points if point.method == method]
-        x = [point.spent for point in mine]
-        colour = COLOURS[method]
-        figure.add_scatter(
-            x=[*x, *reversed(x)],
-            y=[*(point.high for point in mine), *(point.low for point in reversed(mine))],
-            mode="lines",
-            fill="toself",
-            fillcolor=colour,
-            opacity=0.12,
-            line={"width": 0},
-            hoverinfo="skip",
-            showlegend=False,
-            legendgroup=method,
-            row=1,
-            col=1,
-        )
+        x, name = [point.spent for point in mine], names[method].word
+        band = band_of(method, x, [p.low for p in mine], [p.high for p in mine])
+        figure.add_scatter(**band, legendgroup=method, row=1, col=1)
         figure.add_scatter(
             x=x,
             y=[point.value for point in mine],
             mode="lines+markers",
             # each line is wider than those over it, so none can hide behind another
-            line={
-                "color": colour,
-                "width": 2.5 + 1.5 * (len(METHODS) - 1 - place),
-                "dash": DASHES[method],
-            },
-            marker={"symbol": SYMBOLS[method], "size": 8, "color": colour},
-            name=names[method].name,
+            line={**line_of(method), "width": 2.5 + 1.5 * (len(RULES) - 1 - place)},
+            marker=marker_of(method),
+            name=name,
             legendgroup=method,
             customdata=[[point.low, point.high, point.used] for point in mine],
             hovertemplate=(
-                f"{names[method].name}, %{{customdata[2]:,}}: %{{y:.2f}} "
+                f"{name}, %{{customdata[2]:,}}: %{{y:.2f}} "
                 "(%{customdata[0]:.2f} to %{customdata[1]:.2f})<extra></extra>"
             ),
             row=1,
@@ -216,7 +204,7 @@ def compute_curves(comparison: Comparison, points: Sequence[Point], measure: Mea
         )
         figure.add_scatter(
             x=x,
-            y=[len(METHODS) - 1 - place] * len(x),
+            y=[len(RULES) - 1 - place] * len(x),
             mode="markers+text",
             text=[
                 _short(point.answer) if measure != "reward" else _met(point, task) for point in mine
@@ -226,12 +214,12 @@ def compute_curves(comparison: Comparison, points: Sequence[Point], measure: Mea
             marker={
                 "symbol": [_mark(point) for point in mine],
                 "size": 9,
-                "color": colour,
-                "line": {"width": 1.5, "color": colour},
+                "color": colour(method),
+                "line": {"width": 1.5, "color": colour(method)},
             },
             showlegend=False,
             legendgroup=method,
-            hovertemplate=f"{names[method].name}: %{{text}}<extra></extra>",
+            hovertemplate=f"{name}: %{{text}}<extra></extra>",
             cliponaxis=False,
             row=2,
             col=1,
@@ -245,9 +233,9 @@ def compute_curves(comparison: Comparison, points: Sequence[Point], measure: Mea
     if measure != "reward":
         figure.update_yaxes(range=[-0.03, 1.06], tickformat=".0%", row=1, col=1)
     figure.update_yaxes(
-        tickvals=list(range(len(METHODS))),
-        ticktext=[names[method].name for method in reversed(METHODS)],
-        range=[-0.5, len(METHODS) - 0.2],
+        tickvals=list(range(len(RULES))),
+        ticktext=[names[method].word for method in reversed(RULES)],
+        range=[-0.5, len(RULES) - 0.2],
         showgrid=False,
         row=2,
         col=1,

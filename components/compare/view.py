@@ -12,14 +12,15 @@ from typing import Any
 
 from components.common.evaluated import results_files, summarise, task_of
 from components.common.trust import trust
+from qalign_core.decide.arrays import softmax
 from qalign_core.decide.rouge import unread
 from qalign_core.errors import QAlignError
+from qalign_core.record.dictionary import Idea, ideas
 from qalign_core.types import Decision
 from qalign_study.measure.comparisons import (
     Budget,
     Comparison,
     Cut,
-    Method,
     Outcome,
     full_cut,
     ladder,
@@ -30,7 +31,6 @@ from qalign_study.measure.curves import paired
 from qalign_study.measure.diagnostics import acceptance, agreement
 from qalign_study.sets.generated import WritingTask, constraints, kind_of, read_writing_task
 from qalign_study.sheet.words import (
-    Naming,
     gap,
     in_a_sentence,
     mixed,
@@ -45,8 +45,6 @@ from qalign_study.sheet.words import (
 
 MAX_BARS = 5
 """Answers with a bar of their own; the rest is summed up."""
-TERMS = {"mv": "mbr", "wmv": "wmbr"}
-"""The dictionary's words for the methods where a text is chosen."""
 COUNTED = {
     True: "Counted as compute: 2 × parameters × tokens, of both models; a proposal costs only what "
     "comes after its cut.",
@@ -56,8 +54,8 @@ COUNTED = {
 """What is counted, in one line, by whether FLOPs are known."""
 
 
-def naming(comparison: Comparison) -> dict[Method, Naming]:
-    """The methods' names for this kind of prompt."""
+def naming(comparison: Comparison) -> dict[str, Idea]:
+    """The words for the rules at this kind of prompt."""
     return names_of(comparison.extract is None)
 
 
@@ -138,7 +136,7 @@ def _rung(
 
 def level_line(comparison: Comparison, found: Sequence[Outcome], budget: Budget) -> str:
     """What is made equal, in one sentence with both sides' numbers."""
-    chain, pool = found[0], found[1]
+    chain, pool = _sides(found)
     unit = comparison.header.meter.unit
     apart = abs(chain.spent - pool.spent) / max(pool.spent, 1)
     if unit == "FLOPs":
@@ -153,12 +151,18 @@ def level_line(comparison: Comparison, found: Sequence[Outcome], budget: Budget)
 
 def waits(found: Sequence[Outcome]) -> str:
     """What equal compute does not make equal: how long one waits for it."""
-    chain, pool = found[0], found[1]
+    chain, pool = _sides(found)
     return (
         f"Not equal: the waiting. The chain’s {chain.sequential:,} new tokens come one after "
         "another; samples need not wait for one another, and the longest has "
         f"{pool.sequential:,} tokens."
     )
+
+
+def _sides(found: Sequence[Outcome]) -> tuple[Outcome, Outcome]:
+    """A rule over the chain and one over the samples: what was drawn is the same for others."""
+    chain, pool = (next(o for o in found if o.rule.draws == side) for side in ("chain", "pool"))
+    return chain, pool
 
 
 def conclusion(comparison: Comparison, found: Sequence[Outcome]) -> str:
@@ -167,9 +171,9 @@ def conclusion(comparison: Comparison, found: Sequence[Outcome]) -> str:
     sides: dict[str, list[str]] = {}
     for outcome in found:
         said = _concluded(comparison, outcome)
-        sides.setdefault(said, []).append(in_a_sentence(names[outcome.method].name))
+        sides.setdefault(said, []).append(in_a_sentence(names[outcome.method].word))
     if len(sides) == 1:
-        return f"Here all four {next(iter(sides))}."
+        return f"Here all methods {next(iter(sides))}."
     clauses = [f"{_listed(who)} {said}" for said, who in sides.items()]
     return f"Here {'; '.join(clauses)}.{_out_of_reach(comparison, found)}"
 
@@ -177,11 +181,12 @@ def conclusion(comparison: Comparison, found: Sequence[Outcome]) -> str:
 def _out_of_reach(comparison: Comparison, found: Sequence[Outcome]) -> str:
     """That the chain is right where no rule over the samples could be, if it is so."""
     of = {outcome.method: outcome for outcome in found}
-    said = [answer for answer, _ in of["mv"].decision.shares]
+    pool = of["mv"]
+    said = [answer for answer, _ in pool.decision.shares]
     if not of["qalign"].correct or any(map(comparison.is_right, said)):
         return ""
     return (
-        f" None of the {_count(of['mv'].n, 'sample')} is right, so no rule over them could be: the "
+        f" None of the {_count(pool.n, 'sample')} is right, so no rule over them could be: the "
         "chain came there by keeping what was right and drawing the rest again."
     )
 
@@ -223,7 +228,7 @@ def ranking(comparison: Comparison) -> str:
             return (
                 f"{one}: on {len(found.draws.records)} recorded problems of this kind, at the "
                 f"compute of {last.n} samples, QAlign {standing(last)} "
-                f"the {in_a_sentence(names['wmv'].name)}: {gap(last)}."
+                f"the {in_a_sentence(names['wmv'].word)}: {gap(last)}."
             )
     return f"{one}; whole sets of problems can."
 
@@ -236,20 +241,22 @@ def _card(
     texts: dict[str, int],
 ) -> dict[str, Any]:
     decision, chosen = outcome.decision, outcome.decision.chosen
-    name = naming(comparison)[outcome.method]
+    idea = naming(comparison)[outcome.method]
     is_open = comparison.extract is None
-    waste = with_waste if outcome.method == "qalign" else None
+    is_chain = outcome.rule.draws == "chain"
+    waste = with_waste if is_chain else None
     return {
         "method": outcome.method,
-        "term": TERMS.get(outcome.method, outcome.method) if is_open else outcome.method,
-        "name": name.name,
-        "says": name.says,
+        "term": (is_open and ideas()[outcome.method].open) or outcome.method,
+        "name": idea.word,
+        "says": idea.says,
         "answer": None if is_open else decision.answer,
         "said": _said(comparison, decision),
         "correct": outcome.correct,
         "rule": rule(comparison, outcome),
+        "unvoted": "No vote: one reward decides." if outcome.rule.pick == "best" else "No votes.",
         "bars": _typical(outcome, waste) if is_open else _votes(comparison, decision, waste),
-        "trust": _trusted(comparison, cut) if outcome.method == "qalign" else None,
+        "trust": _trusted(comparison, cut) if is_chain else None,
         "recycled": _recycled_line(comparison, decision, waste),
         "text": None if chosen is None else texts.setdefault(chosen.response.text, len(texts)),
         "reward": None if chosen is None else number(chosen.reward),
@@ -277,11 +284,11 @@ def _unread(comparison: Comparison) -> str:
 def rule(comparison: Comparison, outcome: Outcome) -> str:
     """The rule in one line, with this run's numbers."""
     decision, n = outcome.decision, outcome.n
-    if outcome.method == "bon":
-        return _best_rule(decision.scores, n)
-    what = "state" if outcome.method == "qalign" else "sample"
+    what = "state" if outcome.rule.draws == "chain" else "sample"
+    if outcome.rule.pick == "best":
+        return _best_rule(decision.scores, n, what)
     if comparison.extract is None:
-        weighted = " by weight" if outcome.method == "wmv" else ""
+        weighted = " by weight" if outcome.rule.weights is not None else ""
         score = decision.scores[decision.index] if decision.index is not None else 0.0
         return (
             f"Of {_count(n, what)}, this text shares most words with the others{weighted}: "
@@ -290,11 +297,12 @@ def rule(comparison: Comparison, outcome: Outcome) -> str:
     if decision.answer is None:
         return f"None of the {_count(n, what)} states an answer, so there is no vote."
     share = dict(decision.shares)[decision.answer]
-    if outcome.method == "wmv":
-        run = comparison.header
+    if outcome.rule.weights is not None:
+        run, its_own = comparison.header, outcome.rule.weights is not softmax
         weight = ["exp(reward / β)"] * run.rewarded + ["p^(sharpness − 1)"] * (run.sharpness != 1)
+        said = f"weighs {' · '.join(weight) or '1'}, at {target_of(run)}"
         return (
-            f"Each of {_count(n, what)} weighs {' · '.join(weight) or '1'}, at {target_of(run)}: "
+            f"Each of {_count(n, what)} {'has a weight' if its_own else said}: "
             f"{percent(share)} of the weight is on {decision.answer}."
         )
     votes = round(share * n)
@@ -306,11 +314,11 @@ def rule(comparison: Comparison, outcome: Outcome) -> str:
     return f"{votes:,} of {_count(n, what)} {say} {decision.answer}{more}."
 
 
-def _best_rule(rewards: Sequence[float], n: int) -> str:
+def _best_rule(rewards: Sequence[float], n: int, what: str) -> str:
     top = sorted(rewards, reverse=True)[:2]
     if len(top) < 2:
-        return f"The only sample has reward {number(top[0])}."
-    return f"The highest reward of {n:,} samples is {number(top[0])}; the next is {number(top[1])}."
+        return f"The only {what} has reward {number(top[0])}."
+    return f"The highest reward of {n:,} {what}s is {number(top[0])}; the next is {number(top[1])}."
 
 
 def _votes(
@@ -349,7 +357,7 @@ def _summed(name: str, share: float) -> dict[str, Any]:
 
 def _typical(outcome: Outcome, waste: Decision | None) -> list[dict[str, Any]]:
     """How typical the chosen text is, beside the median and the least typical one."""
-    if outcome.method == "bon":
+    if outcome.rule.pick == "best":
         return []
     scores = sorted(outcome.decision.scores)
     shown = (
@@ -387,7 +395,7 @@ def _recycled_line(
 
 
 def _facts(comparison: Comparison, cut: Cut, outcome: Outcome) -> list[list[str]]:
-    is_chain = outcome.method == "qalign"
+    is_chain = outcome.rule.draws == "chain"
     rows: list[list[str]] = []
     task, chosen = writing_task(comparison), outcome.decision.chosen
     if task is not None and chosen is not None:

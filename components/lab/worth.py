@@ -11,7 +11,7 @@ from pathlib import Path
 import gradio as gr
 
 from components.common.evaluated import results_files, title_of
-from components.common.style import COLOURS, DASHES, GREY, SYMBOLS
+from components.common.style import GREY, band_of, curve_of
 from components.lab.section import Section
 from components.lab.style import (
     DOTTED,
@@ -29,12 +29,13 @@ from components.lab.style import (
 )
 from components.lab.view import View, view
 from qalign_core.assets import ASSETS
+from qalign_core.decide.compared import RULES
 from qalign_core.errors import QAlignError
+from qalign_core.record.dictionary import colour
 from qalign_study.exact.decisions import Found, Situation, explore
-from qalign_study.measure.comparisons import METHODS, Method
 from qalign_study.measure.near_misses import near_misses
 from qalign_study.measure.results import unpack
-from qalign_study.sheet.words import NAMES, in_a_sentence
+from qalign_study.sheet.words import curve_name, in_a_sentence
 
 MAP = ASSETS / "lab" / "worth.json"
 """What `python -m benchmarks.worth` simulated."""
@@ -82,20 +83,14 @@ def simulated() -> dict[str, list[float]]:
 def curve_figure(found: Found) -> Figure:
     """How often each method is right against compute, with any of n, which no rule can exceed."""
     traces: list[Trace] = []
-    for method in METHODS:
+    for method in RULES:
         rates = [found.rate(method, place) for place in range(len(found.ns))]
-        bands = [rate.band or (0.0, 1.0) for rate in rates]
-        name, colour = NAMES[method].name, COLOURS[method]
+        low, high = zip(*(rate.band or (0.0, 1.0) for rate in rates), strict=True)
+        curve = curve_of(method, name=curve_name(method), hovertemplate="%{y:.1%}")
         traces += [
-            scatter(x=[*found.ns, *reversed(found.ns)],
-                    y=[*(low for low, _ in bands), *(high for _, high in reversed(bands))],
-                    mode="lines", fill="toself", fillcolor=colour, opacity=0.12, line={"width": 0},
-                    hoverinfo="skip", showlegend=False, legendgroup=method),
-            scatter(x=found.ns, y=[r.value for r in rates], name=name, mode="lines+markers",
-                    legendgroup=method, marker={"symbol": SYMBOLS[method], "size": 8},
-                    line={"color": colour, "dash": DASHES[method], "width": 2.5},
-                    hovertemplate="%{y:.1%}"),
-        ]  # fmt: skip
+            scatter(**band_of(method, found.ns, low, high), legendgroup=method),
+            scatter(x=found.ns, y=[r.value for r in rates], **curve, legendgroup=method),
+        ]
     ends = [found.ns[0], found.ns[-1]]
     traces += [
         scatter(x=found.ns, y=found.any_of, mode="lines",
@@ -116,7 +111,7 @@ def curve_figure(found: Found) -> Figure:
 def map_figure(found: Found) -> Figure:
     """QAlign minus weighted vote in many worlds, where shipped sets lie, and this world."""
     worlds, here = simulated(), found.near_misses.value
-    colours = [[0, COLOURS["wmv"]], [0.5, "rgba(128, 138, 150, 0.25)"], [1, COLOURS["qalign"]]]
+    colours = [[0, colour("wmv")], [0.5, "rgba(128, 138, 150, 0.25)"], [1, colour("qalign")]]
     points = [100 * d for d in worlds["difference"]]
     sets = shipped()
     traces = [
@@ -182,22 +177,22 @@ def told(found: Found) -> tuple[Words, ...]:
         if above
         else ""
     )
-    others = [method for method in METHODS if method != "qalign"]
+    others = [method for method in RULES if method != "qalign"]
     cards: list[tuple[str, str] | tuple[str, str, str]] = [
         ("One sample is right", f"1 time in {number(round(1 / found.one))}"),
         (f"At least one of {n} is right", percent(ceiling)),
         ("QAlign", _band(found, "qalign"), "good"),
-        *((NAMES[method].name, _band(found, method)) for method in others),
+        *((curve_name(method), _band(found, method)) for method in others),
     ]
     said = (
-        f"{verdict}: at the compute of {n} samples QAlign minus {in_a_sentence(NAMES['wmv'].name)} "
+        f"{verdict}: at the compute of {n} samples QAlign minus {in_a_sentence(curve_name('wmv'))} "
         f"is {points}.{more} Simulated on {found.right['qalign'].shape[1]} problems, the same "
         "for every method; how often one sample, or at least one of n, is right is exact."
     )
     return note(said), facts(cards)
 
 
-def _band(found: Found, method: Method) -> str:
+def _band(found: Found, method: str) -> str:
     rate = found.rate(method)
     assert rate.value is not None
     assert rate.band is not None
@@ -208,10 +203,10 @@ def _band(found: Found, method: Method) -> str:
 def curve_table(found: Found) -> Words:
     """Every method at every budget."""
     rows = [
-        (str(n), *(found.rate(method, k).value for method in METHODS), float(found.any_of[k]))
+        (str(n), *(found.rate(method, k).value for method in RULES), float(found.any_of[k]))
         for k, n in enumerate(found.ns)
     ]
-    return table(("samples", *(NAMES[method].name for method in METHODS), "any of n"), rows)
+    return table(("samples", *(curve_name(method) for method in RULES), "any of n"), rows)
 
 
 def map_table() -> Words:

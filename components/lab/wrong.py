@@ -7,7 +7,7 @@ import math
 import gradio as gr
 import numpy as np
 
-from components.common.style import COLOURS, DASHES, SYMBOLS
+from components.common.style import curve_of
 from components.lab.section import Section
 from components.lab.style import (
     CHAIN,
@@ -27,37 +27,29 @@ from components.lab.style import (
     table,
 )
 from components.lab.view import View, view
+from qalign_core.decide.compared import RULES
 from qalign_study.exact.wrong_reward import (
     ANSWERS,
     MEANINGS,
-    METHODS,
     SAMPLES,
     Example,
     Outcome,
     outcomes,
     target_over_beta,
 )
-from qalign_study.measure.comparisons import Method
+from qalign_study.sheet.words import curve_name
 
 SHARES = {"tickformat": ".0%", "range": [0, 1.03]}
 BETAS = tuple(float(b) for b in np.geomspace(0.1, 10.0, 80))
-IDS: tuple[Method, ...] = ("bon", "mv", "wmv", "qalign")
-STYLE = {
-    name: (COLOURS[id_], SYMBOLS[id_], DASHES[id_]) for name, id_ in zip(METHODS, IDS, strict=True)
-}
 
 
 def method_figure(found: tuple[Outcome, ...], what: str) -> Figure:
     """Expected accuracy or proxy reward of every method against n ("accuracy" or "proxy")."""
     traces = []
-    for method, (colour, symbol, dash) in STYLE.items():
-        mine = [o for o in found if o.method == method]
-        traces.append(
-            scatter(x=[o.n for o in mine], y=[getattr(o, what) for o in mine], name=method,
-                    mode="lines+markers", marker={"symbol": symbol, "size": 8},
-                    line={"color": colour, "dash": dash, "width": 2.5},
-                    hovertemplate="%{y:.3f}")
-        )  # fmt: skip
+    for id_ in RULES:
+        mine = [o for o in found if o.method == id_]
+        curve = curve_of(id_, name=curve_name(id_), hovertemplate="%{y:.3f}")
+        traces.append(scatter(x=[o.n for o in mine], y=[getattr(o, what) for o in mine], **curve))
     accuracy = what == "accuracy"
     return figure(
         traces,
@@ -95,13 +87,13 @@ def target_figure(example: Example) -> Figure:
 def story(example: Example, found: tuple[Outcome, ...]) -> tuple[Words, ...]:
     """Both halves of it, in words and numbers of this setting."""
     last = {o.method: o for o in found if o.n == SAMPLES[-1]}
-    best = max((o for o in found if o.method == METHODS[0]), key=lambda o: o.accuracy)
+    best = max((o for o in found if o.method == "bon"), key=lambda o: o.accuracy)
     right, _, hack = (float(p) for p in example.target())
     cards = facts(
         [
-            (f"Best-of-n at n = {SAMPLES[-1]}", percent(last[METHODS[0]].accuracy), "bad"),
+            (f"Best-of-n at n = {SAMPLES[-1]}", percent(last["bon"].accuracy), "bad"),
             ("… its best", f"{percent(best.accuracy)} at n = {best.n}"),
-            (f"QAlign chain at n = {SAMPLES[-1]}", percent(last[METHODS[3]].accuracy), "good"),
+            (f"QAlign chain at n = {SAMPLES[-1]}", percent(last["qalign"].accuracy), "good"),
             ("Target: share of A, the right one", percent(right)),
             ("Target: share of C, the hack", percent(hack)),
         ]
@@ -130,7 +122,7 @@ def outcome_table(found: tuple[Outcome, ...]) -> Words:
     """Every method at every n."""
     return table(
         ("method", "n", "P(A), accuracy", "P(B)", "P(C)", "proxy reward"),
-        [(o.method, str(o.n), *o.answers, o.proxy) for o in found],
+        [(curve_name(o.method), str(o.n), *o.answers, o.proxy) for o in found],
     )
 
 

@@ -10,12 +10,11 @@ from collections.abc import Iterable
 from typing import Any
 
 from components.common.evaluated import TITLES
-from components.learn.facts import FACTS, Lab, Measured, Place, Walk, run_of, shown, value_of
+from components.learn.facts import FACTS, Lab, Measured, Place, Share, Walk, run_of, shown, value_of
 from components.learn.lessons import Ask, Stop
 from qalign_core.decide.rules import importance_weights, majority_vote
 from qalign_study.exact.wrong_reward import ANSWERS, MEANINGS, Example
-from qalign_study.exact.wrong_reward import METHODS as WAYS
-from qalign_study.sheet.words import NAMES, number, percent
+from qalign_study.sheet.words import names_of, number, percent
 
 MOST = 4
 """Answers of a vote, or samples, that are shown."""
@@ -70,8 +69,8 @@ def exhibit(stop: Stop, *, answered: bool = False) -> dict[str, Any]:
     else:
         of = FACTS[place.page](place)
         made["rows"] = [
-            (NAMES[m].name, f"says {of.says(m)}, from {of.draws(m)} draws; {of.waiting(m):,} "
-             "tokens one after another") for m in NAMES]  # fmt: skip
+            (idea.word, f"says {of.says(m)}, from {of.draws(m)} draws; {of.waiting(m):,} "
+             "tokens one after another") for m, idea in names_of().items()]  # fmt: skip
     return made
 
 
@@ -164,9 +163,9 @@ def _wrong_reward(made: dict[str, Any], place: Place, open_: Ask | None) -> None
     if open_ is None:
         rewards = ", ".join(shown(of.hack_reward(n)) for n in ("8", "128"))
         made["rows"].append(("Mean reward of best-of-n, n = 8 and n = 128", rewards))
-        ways = list(zip(WAYS, (of.best_of_n, of.majority, of.weighted, of.chain), strict=True))
-        made["bars"] = [(f"Right with {n} samples or states", _bars((w, f(n)) for w, f in ways))
-                        for n in ("8", "128")]  # fmt: skip
+        for n in ("8", "128"):
+            found = ((w.word, Share(of._way(id_, n).accuracy)) for id_, w in names_of().items())
+            made["bars"].append((f"Right with {n} samples or states", _bars(found)))
 
 
 def _results(made: dict[str, Any], of: Measured, title: str, open_: Ask | None) -> None:
@@ -176,5 +175,5 @@ def _results(made: dict[str, Any], of: Measured, title: str, open_: Ask | None) 
                     ("A single sample is right", shown(of.at_first("bon"))),
                     ("Compute", f"that of {of.budget()} samples")]  # fmt: skip
     if open_ is None:
-        found = _bars((NAMES[method].name, of.right(method)) for method in NAMES)
+        found = _bars((idea.word, of.right(method)) for method, idea in names_of().items())
         made["bars"] = [("Right at this compute", found)]

@@ -18,6 +18,7 @@ from qalign_core.assets import ASSETS
 from qalign_core.chain.kernel import log_acceptance
 from qalign_core.chain.moves.suffix import length_ratio
 from qalign_core.decide.answers.extraction import get_extractor
+from qalign_core.decide.compared import RULES
 from qalign_core.decide.rules import (
     best_of_n,
     chain_states,
@@ -32,14 +33,13 @@ from qalign_core.types import ScoredResponse, Trace
 from qalign_study.exact.convergence import AtBeta, at_beta
 from qalign_study.exact.mistakes import MISTAKES, SHARP_MISTAKES, Broken, broken
 from qalign_study.exact.world import preset
-from qalign_study.exact.wrong_reward import METHODS as WAYS
-from qalign_study.exact.wrong_reward import SAMPLES, Example
+from qalign_study.exact.wrong_reward import Example
 from qalign_study.exact.wrong_reward import Outcome as Way
 from qalign_study.exact.wrong_reward import outcomes as exact_outcomes
 from qalign_study.measure.comparisons import Comparison, Outcome, full_cut, outcomes
 from qalign_study.measure.curves import Point
 from qalign_study.measure.diagnostics import acceptance, agreement, ess
-from qalign_study.sheet.words import NAMES, number, percent
+from qalign_study.sheet.words import number, percent
 
 RUNS = ASSETS / "runs"
 
@@ -188,10 +188,6 @@ class Walk:
         """Tokens of the proposal."""
         return len(self._step.proposal.response)
 
-    def length_factor(self) -> float:
-        """What the lengths bring to the chance: old over new."""
-        return self.length() / self.new_length()
-
     def reward(self) -> float:
         """Reward of the text before the step."""
         return self._step.current.reward
@@ -337,13 +333,13 @@ class Lab:
         held = self._held.get("mistake", next(iter(MISTAKES)))
         return broken(self._world, self._beta, {**MISTAKES, **SHARP_MISTAKES}[title or held])
 
-    def _way(self, k: int, n: str | int) -> Way:
+    def _way(self, rule: str, n: str | int) -> Way:
         mass, reward, beta = (
             float(self._held.get(f"hack-{name}", first))
             for name, first in (("mass", 1), ("reward", 3), ("beta", 1))
         )
         found = exact_outcomes(Example(mass / 100, reward, beta))
-        return next(way for way in found if way.method == WAYS[k] and way.n == int(n))
+        return next(way for way in found if way.method == rule and way.n == int(n))
 
     def rate(self, beta: str = "") -> Share:
         """Share of the proposals that the exact chain takes."""
@@ -379,27 +375,23 @@ class Lab:
 
     def best_of_n(self, n: str) -> Share:
         """How often best-of-n is right where the reward can be hacked."""
-        return Share(self._way(0, n).accuracy)
+        return Share(self._way("bon", n).accuracy)
 
     def majority(self, n: str) -> Share:
         """How often a majority vote of n samples is right there."""
-        return Share(self._way(1, n).accuracy)
+        return Share(self._way("mv", n).accuracy)
 
     def weighted(self, n: str) -> Share:
         """How often a weighted vote of n samples is right there."""
-        return Share(self._way(2, n).accuracy)
+        return Share(self._way("wmv", n).accuracy)
 
     def chain(self, n: str) -> Share:
         """How often a vote of n states of a chain is right there."""
-        return Share(self._way(3, n).accuracy)
-
-    def best_n(self) -> int:
-        """The n at which best-of-n is right most often."""
-        return max(SAMPLES, key=lambda n: self._way(0, n).accuracy)
+        return Share(self._way("qalign", n).accuracy)
 
     def hack_reward(self, n: str) -> float:
         """Mean reward of what best-of-n chooses there."""
-        return self._way(0, n).proxy
+        return self._way("bon", n).proxy
 
 
 @cache
@@ -412,7 +404,7 @@ def _compared() -> tuple[Comparison, dict[str, Outcome]]:
 class Compared:
     """Of the recorded comparison, what each method makes of the full budget.
 
-    Methods are qalign, bon, mv and wmv.
+    A method is the id of a deciding rule.
     """
 
     def __init__(self, place: Place) -> None:
@@ -467,7 +459,7 @@ class Measured:
 
     def first(self) -> str:
         """The method that is right most often at the largest budget."""
-        return max(NAMES, key=self.right)
+        return max(RULES, key=self.right)
 
 
 FACTS: dict[str, type] = {"watch": Walk, "lab": Lab, "compare": Compared, "results": Measured}

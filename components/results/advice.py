@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from statistics import median
 
 from components.common.evaluated import Summary
+from qalign_core.decide.compared import RULES
 from qalign_study.measure.curves import Curve, Difference, Point, difference, is_level
 from qalign_study.measure.record import generated
-from qalign_study.sheet.words import brief, percent, standing
+from qalign_study.sheet.words import brief, curve_name, in_a_sentence, percent, standing
 
 RARE = 1 / 300
 """Single samples that are right, below which a chain can be right more often than any rule over as
@@ -167,7 +168,7 @@ def _none(sets: Mapping[str, Summary]) -> Clause | None:
     return Clause(
         "No reward model",
         "Majority vote",
-        "It is the only one of the four that needs none. At the largest equal compute it is right "
+        "It is the only rule here that needs none. At the largest equal compute it is right "
         f"in {', '.join(rates)}{WITH_REWARD * better}.",
     )
 
@@ -175,11 +176,11 @@ def _none(sets: Mapping[str, Summary]) -> Clause | None:
 def _poor(name: str, found: Summary) -> Clause | None:
     """What is not behind the majority vote although the reward is poor."""
     n = found.level
-    named: dict[Curve, str] = {"wmv": "weighted vote", "qalign": "QAlign", "bon": "best-of-n"}
+    of_samples = sorted(RULES, key=lambda id_: RULES[id_].draws == "chain")
     told = {
-        title: d
-        for method, title in named.items()
-        if (d := between(found, method, "mv", n)) is not None
+        in_a_sentence(curve_name(method)): d
+        for method in sorted(of_samples, key=lambda id_: not RULES[id_].aims)
+        if method != "mv" and (d := between(found, method, "mv", n)) is not None
     }
     if not told:
         return None

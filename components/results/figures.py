@@ -10,10 +10,20 @@ from dataclasses import dataclass
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from components.common.style import COLOURS, DASHES, GREY, GRID, SYMBOLS, frame, line_of, log_axis
+from components.common.style import (
+    GREY,
+    GRID,
+    band_of,
+    curve_of,
+    frame,
+    line_of,
+    log_axis,
+    marker_of,
+)
 from components.results.problems import cell_of
+from qalign_core.decide.compared import RULES
+from qalign_core.record.dictionary import Idea, ideas
 from qalign_core.types import SetHeader
-from qalign_study.measure.comparisons import METHODS, Method
 from qalign_study.measure.curves import (
     Curve,
     Difference,
@@ -26,12 +36,10 @@ from qalign_study.measure.curves import (
 from qalign_study.measure.diagnostics import Acceptance
 from qalign_study.measure.tuning import BetaPoint
 from qalign_study.sheet.words import (
-    CURVE_NAMES,
     MARGIN,
-    NAMES,
     VERDICTS,
-    Naming,
     brief,
+    curve_name,
     gap,
     in_a_sentence,
     in_points,
@@ -94,37 +102,21 @@ def error_figure(runs: Mapping[str, Sequence[Point]], settings: SetHeader) -> go
 
 
 def _add_errors(
-    figure: go.Figure, points: Sequence[Point], names: Mapping[Method, Naming], row: int
+    figure: go.Figure, points: Sequence[Point], names: Mapping[str, Idea], row: int
 ) -> None:
     """One run's lines and bands; only the first run's are in the legend."""
     place = {"row": row, "col": 1}
-    for method in METHODS:
+    for method in RULES:
         mine = of(points, method)
         if not mine:
             continue
-        x, name = [p.spent for p in mine], names[method].name
-        figure.add_scatter(
-            x=[*x, *reversed(x)],
-            y=[*(1 - p.low for p in mine), *(1 - p.high for p in reversed(mine))],
-            mode="lines",
-            fill="toself",
-            fillcolor=COLOURS[method],
-            opacity=0.13,
-            line={"width": 0},
-            hoverinfo="skip",
-            showlegend=False,
-            legendgroup=method,
-            **place,
-        )
+        x, name = [p.spent for p in mine], names[method].word
+        ends = [1 - p.high for p in mine], [1 - p.low for p in mine]
+        figure.add_scatter(**band_of(method, x, *ends), legendgroup=method, **place)
         figure.add_scatter(
             x=x,
             y=[1 - p.value for p in mine],
-            mode="lines+markers",
-            name=name,
-            legendgroup=method,
-            showlegend=row == 1,
-            line={"color": COLOURS[method], "width": 2.5, "dash": DASHES[method]},
-            marker={"symbol": SYMBOLS[method], "size": 8},
+            **curve_of(method, name=name, legendgroup=method, showlegend=row == 1),
             customdata=[[p.used, 1 - p.high, 1 - p.low] for p in mine],
             hovertemplate=(
                 f"{name}, %{{customdata[0]:.0f}}: %{{y:.1%}} wrong "
@@ -134,7 +126,7 @@ def _add_errors(
         )
     ceiling = sorted((p for p in points if p.method == "any"), key=lambda p: p.n)
     if ceiling:
-        name = CURVE_NAMES["any"]
+        name = curve_name("any")
         figure.add_scatter(
             x=[p.spent for p in ceiling],
             y=[1 - p.value for p in ceiling],
@@ -152,20 +144,17 @@ def _add_errors(
 def proxy_figure(points: Sequence[Point], settings: SetHeader) -> go.Figure:
     """Accuracy against the proxy reward: a curve that turns down has over-optimised."""
     figure, names = go.Figure(), names_of(settings.open_ended)
-    for method in METHODS:
+    for method in RULES:
         mine = of(points, method)
         if not mine:
             continue
         figure.add_scatter(
             x=[p.reward for p in mine],
             y=[p.value for p in mine],
-            mode="lines+markers",
-            name=names[method].name,
-            line={"color": COLOURS[method], "width": 2.5, "dash": DASHES[method]},
-            marker={"symbol": SYMBOLS[method], "size": 8},
+            **curve_of(method, name=names[method].word),
             customdata=[[p.n] for p in mine],
             hovertemplate=(
-                f"{names[method].name} at the price of %{{customdata[0]}} samples: "
+                f"{names[method].word} at the price of %{{customdata[0]}} samples: "
                 "reward %{x:.2f}, %{y:.1%} right<extra></extra>"
             ),
         )
@@ -182,36 +171,25 @@ def beta_figure(
     names = names_of(settings.open_ended)
     figure = make_subplots(rows=3, cols=1, shared_xaxes=True, vertical_spacing=0.05)
     x = [p.beta for p in betas]
-    figure.add_scatter(
-        x=[*x, *reversed(x)],
-        y=[*(p.high for p in betas), *(p.low for p in reversed(betas))],
-        mode="lines",
-        fill="toself",
-        fillcolor=COLOURS["wmv"],
-        opacity=0.13,
-        line={"width": 0},
-        hoverinfo="skip",
-        showlegend=False,
-        row=1,
-        col=1,
-    )
+    band = band_of("wmv", x, [p.low for p in betas], [p.high for p in betas])
+    figure.add_scatter(**band, row=1, col=1)
     told = [p for p in betas if p.acceptance is not None]
     lines = (
-        (names["wmv"].name, x, [p.accuracy for p in betas], COLOURS["wmv"], SYMBOLS["wmv"],
-         "%{y:.1%} right"),
-        ("accepted", [p.beta for p in told], [p.acceptance for p in told], COLOURS["qalign"],
-         SYMBOLS["qalign"], "%{y:.0%} accepted"),
-        ("KL", x, [p.kl for p in betas], GREY, "square", "%{y:.2f} nats from the model"),
+        (names["wmv"].word, x, [p.accuracy for p in betas], marker_of("wmv"), "%{y:.1%} right"),
+        ("accepted", [p.beta for p in told], [p.acceptance for p in told], marker_of("qalign"),
+         "%{y:.0%} accepted"),
+        ("KL", x, [p.kl for p in betas], {"color": GREY, "symbol": "square", "size": 8},
+         "%{y:.2f} nats from the model"),
     )  # fmt: skip
-    for row, (name, at, y, colour, symbol, said) in enumerate(lines, start=1):
+    for row, (name, at, y, marker, said) in enumerate(lines, start=1):
         figure.add_scatter(
             x=at,
             y=y,
             mode="lines+markers",
             name=name,
             showlegend=row == 1,
-            line={"color": colour, "width": 2.5},
-            marker={"symbol": symbol, "size": 8},
+            line={"color": marker["color"], "width": 2.5},
+            marker=marker,
             hovertemplate=f"β %{{x:.3g}}: {said}<extra></extra>",
             row=row,
             col=1,
@@ -221,9 +199,9 @@ def beta_figure(
             x=[settings.beta],
             y=[chain.value],
             mode="markers",
-            name=names["qalign"].name,
-            marker={"color": COLOURS["qalign"], "symbol": SYMBOLS["qalign"], "size": 11},
-            hovertemplate=f"{names['qalign'].name}, this run: %{{y:.1%}} right<extra></extra>",
+            name=names["qalign"].word,
+            marker=marker_of("qalign", 11),
+            hovertemplate=f"{names['qalign'].word}, this run: %{{y:.1%}} right<extra></extra>",
             row=1,
             col=1,
         )
@@ -240,18 +218,24 @@ def beta_figure(
     return figure
 
 
-def findings(points: Sequence[Point], names: Mapping[Method, Naming] = NAMES) -> list[str]:
+def others() -> list[str]:
+    """The rules that QAlign is compared with."""
+    return [id_ for id_ in RULES if id_ != "qalign"]
+
+
+def findings(points: Sequence[Point], names: Mapping[str, Idea] | None = None) -> list[str]:
     """What came out, in sentences that follow from the numbers alone."""
+    names = names or names_of()
     bon, ours = of(points, "bon"), of(points, "qalign")
     said = [*_out_of_reach(points), *([_best_of_n(bon)] if bon else [])]
-    for method in METHODS[1:]:
+    for method in others():
         found = list(paired(points, "qalign", method))
         if found:
             last = found[-1]
             chain = next(p for p in ours if p.n == last.n)
             said.append(
                 f"At the compute of {last.n} samples QAlign ({percent(chain.value)}) "
-                f"{standing(last)} {in_a_sentence(names[method].name)} "
+                f"{standing(last)} {in_a_sentence(names[method].word)} "
                 f"({percent(chain.value - last.value)}): {gap(last)}."
             )
     return said
@@ -299,20 +283,19 @@ PAIRED = (
 
 def differences_html(points: Sequence[Point], settings: SetHeader) -> str:
     """What QAlign has more than each other method and than their ceiling, at equal compute."""
-    naming = names_of(settings.open_ended)
-    names = {m: naming[m].name for m in METHODS} | {"any": CURVE_NAMES["any"]}
-    compared: tuple[Curve, ...] = (*METHODS[1:], "any")
+    names = {**names_of(settings.open_ended), "any": ideas()["any"]}
+    compared = [*others(), "any"]
     found = {(d.n, d.b): d for method in compared for d in paired(points, "qalign", method)}
     if not found:
         return ""
-    others = [method for method in compared if any(b == method for _, b in found)]
+    compared = [method for method in compared if any(b == method for _, b in found)]
     rows = []
     for n in sorted({n for n, _ in found}):
-        at = [found.get((n, method)) for method in others]
+        at = [found.get((n, method)) for method in compared]
         spent = next(d.spent for d in at if d is not None)
         cells = [Cell(_cell(d), cell_of(d.a, n, d.b)) if d is not None else "–" for d in at]
         rows.append([f"{n:,}", si(spent, settings.meter.unit), *cells])
-    heads = ["samples", "compute per problem", *(f"QAlign − {names[m]}" for m in others)]
+    heads = ["samples", "compute per problem", *(f"QAlign − {names[m].word}" for m in compared)]
     return f'<p class="qc-sub">{PAIRED}</p>' + table(heads, rows)
 
 
@@ -351,16 +334,16 @@ def points_table(points: Sequence[Point], settings: SetHeader) -> str:
     rows = []
     for n in sorted({p.n for p in points}):
         at = {p.method: p for p in points if p.n == n}
-        pool = next((at[m] for m in METHODS[1:] if m in at), at.get("qalign"))
+        pool = next((at[m] for m in others() if m in at), at.get("qalign"))
         if pool is None:
             continue
         cells: list[str | Cell] = [f"{n:,}", si(pool.spent, unit)]
-        for method in METHODS:
+        for method in RULES:
             p = at.get(method)
             said = "–" if p is None else _accuracy(p, pool, unit)
             cells.append("–" if p is None else Cell(said, cell_of(method, n)))
         rows.append(cells)
-    heads = ["samples", "compute per problem", *(names[m].name for m in METHODS)]
+    heads = ["samples", "compute per problem", *(names[m].word for m in RULES)]
     return table(heads, rows)
 
 
@@ -378,19 +361,19 @@ def beside_table(runs: Mapping[str, Sequence[Point]], settings: SetHeader) -> st
     names = names_of(settings.open_ended)
     level = min(level_n(points) or max(p.n for p in points) for points in runs.values())
     rows = []
-    for method in METHODS:
+    for method in RULES:
         at = [
             next((p for p in of(points, method) if p.n == level), None) for points in runs.values()
         ]
         cells = ["–" if p is None else _band(p) for p in at]
-        rows.append([names[method].name, *cells])
-    for method in METHODS[1:]:
+        rows.append([names[method].word, *cells])
+    for method in others():
         gaps = [
             next((d for d in paired(points, "qalign", method) if d.n == level), None)
             for points in runs.values()
         ]
         if any(gaps):
-            rows.append([f"QAlign − {names[method].name}", *(_cell(d) for d in gaps)])
+            rows.append([f"QAlign − {names[method].word}", *(_cell(d) for d in gaps)])
     said = f"Right in %, with 95% bands, at the compute of {level:,} samples."
     return f'<p class="qc-sub">{said} {PAIRED}</p>' + table(["", *runs], rows)
 

@@ -7,16 +7,15 @@ from functools import cache
 
 from components.common.evaluated import Summary
 from qalign_core.assets import ASSETS
+from qalign_core.decide.compared import RULES
 from qalign_core.record.command import command_of_problem
 from qalign_core.run import Run
 from qalign_core.types import SetHeader
-from qalign_study.measure.comparisons import METHODS
 from qalign_study.measure.curves import Curve, Point
 from qalign_study.sets.folder import digest_of, run_of
 from qalign_study.sets.problem_sets import Problem, load_problems
-from qalign_study.sheet.words import CURVE_NAMES, in_a_sentence
+from qalign_study.sheet.words import curve_name, in_a_sentence
 
-SHOWN: tuple[Curve, ...] = ("one", "bon", "mv", "wmv", "qalign")
 MOST = 400
 """Problems in the list, at most."""
 MOST_TEXT = 110
@@ -42,7 +41,7 @@ def problems_html(found: Summary, opened: str) -> str:
     method, _, rest = str(opened).partition(":")
     other, _, n = rest.partition(":")
     at: dict[str, Point] = {p.method: p for p in found.points if str(p.n) == n or p.method == "one"}
-    if method not in at or (other and other not in at) or method not in METHODS:
+    if method not in at or (other and other not in at) or method not in RULES:
         return ""
     header, records = found.settings, found.draws.records
     values = [
@@ -50,7 +49,8 @@ def problems_html(found: Summary, opened: str) -> str:
     ]
     order = sorted(range(len(records)), key=lambda k: values[k])[:MOST]
     problems = problems_of(header)
-    shown = [name for name in SHOWN if name in at]
+    rules = sorted(RULES, key=lambda id_: RULES[id_].draws == "chain")
+    shown = [name for name in ("one", *rules) if name in at]
     rows = []
     for k in order:
         record, steps = records[k], len(records[k].chain_reward) // records[k].n_chains - 1
@@ -66,10 +66,10 @@ def problems_html(found: Summary, opened: str) -> str:
             f'<tr><th scope="row">{html.escape(record.id)}</th>{cells}<td>{chain}</td>'
             f'<td class="qr-text">{html.escape(_begin(problems, place))}</td></tr>'
         )
-    heads = "".join(f'<th scope="col">{html.escape(CURVE_NAMES[name])}</th>' for name in shown)
-    first = in_a_sentence(CURVE_NAMES[at[method].method])
+    heads = "".join(f'<th scope="col">{html.escape(curve_name(name))}</th>' for name in shown)
+    first = in_a_sentence(curve_name(method))
     if other:
-        first += f" does worst beside {in_a_sentence(CURVE_NAMES[at[other].method])}"
+        first += f" does worst beside {in_a_sentence(curve_name(other))}"
     else:
         first += " does worst"
     return (

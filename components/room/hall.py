@@ -33,8 +33,8 @@ from components.room.rooms import (
 from components.room.told import Figures, as_event, of_class, of_member, of_room
 from components.session.hand import check_weighs, log_target, read_words, weigh_text
 from components.session.runs import Feed, Runs
+from qalign_core.carried import ASIDE, RUN
 from qalign_core.chain.chain import run_chain
-from qalign_core.chain.priority import ASIDE, RUN
 from qalign_core.chain.sampling import sample_iid
 from qalign_core.errors import QAlignError
 from qalign_core.protocols import LanguageModel, RewardModel

@@ -10,16 +10,8 @@ from functools import cached_property
 from pathlib import Path
 
 from qalign_core.errors import ModelLoadError
-from qalign_core.registry import (
-    JUDGE,
-    Entry,
-    entries,
-    entries_of,
-    is_address,
-    present_name,
-    reward_parts,
-)
-from qalign_core.rewards.texts import is_text_reward
+from qalign_core.registry import Entry, entries, entries_of, is_address, present_name
+from qalign_core.rewards.names import reward_named
 
 SMALL = 700.0
 """Millions of parameters that a free machine of two cores still runs."""
@@ -74,8 +66,7 @@ class Offer:
 
     def _check(self, kind: str, id: str) -> None:
         hub_id = _HUB_ID.fullmatch(id) is not None and not Path(id).exists()
-        of_text = kind == "rm" and is_text_reward(id)  # any word, any number
-        if of_text or present_name(kind, id) in self.models[kind] or (self.own and hub_id):
+        if present_name(kind, id) in self.models[kind] or (self.own and hub_id):
             return
         known = ", ".join(self.models[kind])
         more = " or an id of the hub (owner/name or owner/name@revision)" if self.own else ""
@@ -91,17 +82,16 @@ class Offer:
 
 def needs_gpu(lm: str, rm: str) -> bool:
     """Whether a run has a model that neither comes with the project nor runs on another server."""
-    parts = [(kind, id) for kind, id in _parts(lm, rm) if kind == "lm" or not is_text_reward(id)]
-    found = [entries().get(part) for part in parts]
+    found = [entries().get(part) for part in _parts(lm, rm)]
     return not all(entry and (entry.shipped or is_address(entry.source)) for entry in found)
 
 
 def _parts(lm: str, rm: str) -> Iterator[tuple[str, str]]:
-    """Kind and id of every model that a run asks for."""
+    """Kind and id of every model that a run asks for; a rule that reads the text alone is none."""
     yield "lm", lm
-    for _, part in reward_parts(rm):
-        judge = part.startswith(JUDGE)
-        yield ("lm", part.removeprefix(JUDGE)) if judge else ("rm", part)
+    for _, part in reward_named(rm).parts:
+        if part.kind != "text":  # any word, any number
+            yield ("lm", part.judge) if part.kind == "judge" else ("rm", part.text)
 
 
 def _title(entry: Entry) -> str:

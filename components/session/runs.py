@@ -19,9 +19,8 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from components.session.offer import Offer
-from qalign_core.chain.priority import RUN
+from qalign_core.carried import RUN, TOLD
 from qalign_core.errors import InvalidSetting, QAlignError
-from qalign_core.models.progress import TOLD
 from qalign_core.protocols import LanguageModel, RewardModel
 from qalign_core.record.trace import TraceReader
 from qalign_core.run import Limits, Sampling

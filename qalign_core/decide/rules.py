@@ -202,11 +202,19 @@ def importance_weights(
     Raises:
         InvalidSetting: a log-probability that is needed is not known.
     """
-    log_probs = log_probs_of(samples, target.sharpness)
+    tilt = tilt_of(samples, target.sharpness)
     if not rewards:
         return ()
-    plus = (target.sharpness - 1.0) * log_probs if target.is_sharp else 0.0
-    return tuple(softmax(np.asarray(rewards, np.float64), target.beta, plus).tolist())
+    return tuple(softmax(np.asarray(rewards, np.float64), target.beta, tilt).tolist())
+
+
+def tilt_of(samples: Iterable[ScoredResponse], sharpness: float) -> Array | float:
+    """What a sharper target adds to log-weights, `(sharpness - 1) ln p`, shape [n]; 0 at 1.
+
+    Raises:
+        InvalidSetting: as `log_probs_of`.
+    """
+    return 0.0 if sharpness == 1.0 else (sharpness - 1.0) * log_probs_of(samples, sharpness)
 
 
 def log_probs_of(samples: Iterable[ScoredResponse], sharpness: float) -> Array:

@@ -1,14 +1,11 @@
 """What is being loaded, told to whoever waits for it."""
 
 import io
-from collections.abc import Callable
-from contextvars import ContextVar
 from typing import Any
 
 from tqdm import tqdm
 
-TOLD: ContextVar[Callable[[str], None]] = ContextVar("qalign_told", default=lambda what: None)
-"""Set it to hear what a load does, in a few words at a time; a thread's context inherits it."""
+from qalign_core.carried import TOLD
 
 
 def tell(what: str) -> None:

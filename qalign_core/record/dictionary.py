@@ -34,6 +34,8 @@ class Idea:
         colour: a name of `colours`, if it is drawn.
         marker, line: plotly's names for how it is drawn, if it is.
         width: of its line, in pixels.
+        open: of a deciding rule: the idea that takes its place where a text is chosen.
+        open_says: what it is there, if it keeps its name.
     """
 
     part: str
@@ -46,6 +48,8 @@ class Idea:
     marker: str = ""
     line: str = ""
     width: float = 2.5
+    open: str = ""
+    open_says: str = ""
 
     @property
     def link(self) -> str:

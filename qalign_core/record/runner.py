@@ -13,10 +13,10 @@ from functools import partial
 from itertools import accumulate
 from typing import Any
 
+from qalign_core.carried import ASIDE
 from qalign_core.chain.chain import run_chain
 from qalign_core.chain.cost import meter_of, parameters_of, prompt_scored, reading_of
 from qalign_core.chain.merging import gather, merge
-from qalign_core.chain.priority import ASIDE
 from qalign_core.chain.sampling import encode_prompt, sample_iid
 from qalign_core.decide.answers.extraction import get_extractor
 from qalign_core.errors import QAlignError

@@ -27,8 +27,8 @@ WORST_GRADE = 20.0
 MOST_WORDS = 10_000
 
 
-def text_reward(name: str, *, id: str | None = None) -> FunctionReward | None:
-    """The reward of that name; None if the name is of no such reward.
+def text_reward(name: str, *, id: str | None = None) -> FunctionReward:
+    """The reward of that name, which `is_text_reward`.
 
     Args:
         name: "mood", "plain", "length:12", "contains:WORD", "none".
@@ -38,8 +38,6 @@ def text_reward(name: str, *, id: str | None = None) -> FunctionReward | None:
         InvalidSetting: what stands behind the kind cannot be.
     """
     kind, _, argument = name.partition(":")
-    if kind not in _KINDS:
-        return None
     read = _KINDS[kind](argument.strip())
     return FunctionReward(lambda _prompt, text: read(text), id=id or name)
 

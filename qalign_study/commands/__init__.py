@@ -24,6 +24,7 @@ COMMANDS = {
     "report": "accuracy of every method and paired differences, from evaluations",
     "tune": "find the beta at which a given share of proposals is accepted",
     "train-rm": "train a reward model on a language model's own right and wrong responses",
+    "check": "check that two models obey the laws that the chain rests on",
     "export": "write a trace as one page that plays offline",
 }
 COUNTS = {"problems": 1, "at_once": 1, "each": 1, "max_length": 2, "response_tokens": 1}
@@ -50,7 +51,7 @@ def read(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; the exit status is 0, 2 for a mistake in the input, 130 after Ctrl-C."""
+    """Run one command; the status is 0, 1 if a law fails, 2 for bad input, 130 after Ctrl-C."""
     arguments = sys.argv[1:] if arguments is None else arguments
     if not all(map(is_text, arguments)):
         bad = next(argument for argument in arguments if not is_text(argument))
@@ -61,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for name, least in COUNTS.items():
             if (value := getattr(options, name, None)) is not None:
                 check_count(f"--{name.replace('_', '-')}", value, least)
-        asyncio.run(options.command(options))
+        status: int | None = asyncio.run(options.command(options))
     except QAlignError as error:
         print(f"qalign: {error}", file=sys.stderr)
         return 2
@@ -71,4 +72,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
     except BrokenPipeError:  # the reader (head, less) has seen enough
         sys.stderr.close()
-    return 0
+        return 0
+    return status or 0

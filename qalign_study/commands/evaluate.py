@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
+from qalign_core.decide.compared import RULES
 from qalign_core.errors import InvalidSetting
 from qalign_core.run import MAX_STEPS, Run, check_count
 from qalign_study.commands import shared
@@ -70,7 +71,8 @@ async def command(options: argparse.Namespace) -> None:
     changed = acceptance_of(results.records).changed.value
     print(f"{len(results.records)} problems, {results.n_missing} not done yet")
     if results.header.open_ended:
-        print("open-ended: qalign, mv and wmv are minimum Bayes risk with ROUGE-1")
+        votes = ", ".join(id_ for id_, rule in RULES.items() if rule.pick == "vote")
+        print(f"open-ended: minimum Bayes risk with ROUGE-1 takes the place of the vote in {votes}")
     if changed is not None:
         print(f"acceptance {changed:.0%} of proposals that differ from the state")
     print(f"{'method':8}{'n':>7}{'tokens':>9}{unit:>10}  accuracy")

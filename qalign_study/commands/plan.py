@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from qalign_core.errors import InvalidSetting
-from qalign_core.registry import Entry, entries, reward_parts
-from qalign_core.rewards.texts import is_text_reward
+from qalign_core.registry import Entry, entries
+from qalign_core.rewards.names import reward_named
 from qalign_core.run import Run
 from qalign_core.types import Cost, Meter
 from qalign_study.commands import shared
@@ -150,18 +150,17 @@ def facts_of(kind: str, name: str) -> tuple[Entry, ...]:
     Raises:
         InvalidSetting: it does not know how large one is.
     """
-    names = [name] if kind == "lm" else [part for _, part in reward_parts(name)]
+    names = [name] if kind == "lm" else [part.text for _, part in reward_named(name).parts]
     found = []
     for each in names:
         known = [e for (k, id), e in entries().items() if k == kind and each in (id, e.source)]
-        if not known and is_text_reward(each):
-            known = [Entry(each, kind, each, each)]
-        if not known or not (known[0].parameters or is_text_reward(known[0].source)):
+        one = known[0] if known else Entry(each, kind, each, each)
+        if not (one.parameters or one.reads_text):
             raise InvalidSetting(
                 f"nobody knows how large {each} is before it is loaded; plan with a model of the "
                 "registry of about its size"
             )
-        found.append(known[0])
+        found.append(one)
     return tuple(found)
 
 

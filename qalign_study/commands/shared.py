@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from qalign_core.carried import TOLD
 from qalign_core.errors import InvalidSetting
-from qalign_core.models.progress import TOLD
 from qalign_core.protocols import LanguageModel, RewardModel
 from qalign_core.registry import is_address, load_language_model, load_reward_model
 from qalign_core.run import OPEN, Run, Sampling

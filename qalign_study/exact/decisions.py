@@ -13,16 +13,17 @@ due to them.
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from statistics import NormalDist
 
 import numpy as np
 
 from qalign_core.chain.kernel import accepts, log_acceptance
-from qalign_core.decide.arrays import softmax, vote
+from qalign_core.decide.arrays import vote
+from qalign_core.decide.compared import RULES
 from qalign_core.errors import InvalidSetting
 from qalign_core.target import Scores, Target
 from qalign_core.types import Array
-from qalign_study.measure.comparisons import METHODS, Method
 from qalign_study.measure.diagnostics import Rate
 
 WRONG = 3
@@ -109,7 +110,7 @@ class Found:
         ns: the budgets, in samples.
         one: chance that a single sample is right; exact for these problems.
         any_of: that any of n is, which no rule over n samples can exceed; exact, shape [budgets].
-        right: of each method, whether it is right, shape [budgets, P].
+        right: of each rule, by id, whether it is right, shape [budgets, P].
         near_misses: of states and proposals of which exactly one is right, how often the reward
             prefers that one, as the chain met them.
     """
@@ -117,15 +118,15 @@ class Found:
     ns: tuple[int, ...]
     one: float
     any_of: Array
-    right: dict[Method, Array]
+    right: dict[str, Array]
     near_misses: Rate
 
-    def rate(self, method: Method, place: int = -1) -> Rate:
+    def rate(self, method: str, place: int = -1) -> Rate:
         """How often a method is right at a budget, with its band."""
         each = self.right[method][place]
         return Rate(int(each.sum()), len(each))
 
-    def difference(self, a: Method, b: Method, place: int = -1) -> tuple[float, float, float]:
+    def difference(self, a: str, b: str, place: int = -1) -> tuple[float, float, float]:
         """How much more often a is right than b, with its 95 % interval, paired over problems."""
         gaps = self.right[a][place].astype(float) - self.right[b][place]
         half = 1.96 * float(gaps.std(ddof=1)) / math.sqrt(len(gaps))
@@ -167,13 +168,15 @@ def explore(
     walked = walk(problems, situation.beta, int((most - 1) / price), seed)
     chain = _numbered(_answers(walked.code, situation.agree).T)
 
-    right: dict[Method, list[Array]] = {method: [] for method in METHODS}
+    drawn = {"chain": (chain, walked.reward.T), "pool": (pool, reward)}
+    right: dict[str, list[Array]] = {id_: [] for id_ in RULES}
     for n in ns:
-        states, first = 1 + int((n - 1) / price), reward[:, :n]
-        right["qalign"].append(_is_right(chain[:, :states], walked.reward.T[:, :states]))
-        right["bon"].append(pool[np.arange(n_problems), first.argmax(axis=1)] == 0)
-        right["mv"].append(_is_right(pool[:, :n], first))
-        right["wmv"].append(_is_right(pool[:, :n], first, softmax(first, situation.beta)))
+        kept = {"chain": 1 + int((n - 1) / price), "pool": n}
+        for id_, rule in RULES.items():
+            answer, rewards = (values[:, : kept[rule.draws]] for values in drawn[rule.draws])
+            counted = partial(vote, n_answers=answer.shape[1] + 1)
+            won, _ = rule.decide_many(answer, rewards, 0.0, situation.beta, counted)
+            right[id_].append(won == 0)
     one = problems.right
     return Found(
         ns=ns,
@@ -298,9 +301,3 @@ def _numbered(answer: Array) -> Array:
     found = np.empty_like(order)
     np.put_along_axis(found, order, 1 + np.take_along_axis(order, begun, axis=1), axis=1)
     return np.where(answer == 0, 0, found)
-
-
-def _is_right(answer: Array, reward: Array, weight: Array | None = None) -> Array:
-    """Whether the vote of numbered answers [P, n] is for the right one, shape [P]."""
-    weight = np.ones(answer.shape) if weight is None else weight
-    return np.asarray(vote(answer, weight, reward, answer.shape[1] + 1) == 0)

@@ -1,4 +1,4 @@
-"""A constructed example of a reward that can be hacked, with all four methods computed exactly.
+"""A constructed example of a reward that can be hacked, with every rule computed exactly.
 
 Three final answers: A is right, B popular and wrong, C a rare response that the reward model
 overrates. A response is zero to two steps of thinking, the answer and EOS, so the chain moves by
@@ -14,7 +14,7 @@ from functools import lru_cache
 import numpy as np
 
 from qalign_core.decide.arrays import winner
-from qalign_core.decide.rules import importance_weights
+from qalign_core.decide.compared import RULES, Rule
 from qalign_core.errors import InvalidSetting
 from qalign_core.models.enumerable import EnumerableLM
 from qalign_core.target import Target
@@ -24,7 +24,6 @@ from qalign_study.exact.world import MOST
 
 ANSWERS = ("A", "B", "C")
 MEANINGS = ("right", "popular and wrong", "reward hack")
-METHODS = ("Best-of-n", "Majority vote", "Weighted vote", "QAlign chain")
 SAMPLES = (1, 2, 4, 8, 16, 32, 64, 128)
 
 # how the answers that are not the hack divide, and how often 0, 1 or 2 steps of thinking precede
@@ -112,10 +111,10 @@ def answer_of(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a method answers from n samples (of the LM, or states of one chain).
+    """What a rule answers from n samples (of the LM, or states of one chain).
 
     Attributes:
-        method: its name.
+        method: its id.
         n: number of samples or states.
         answers: probability that it answers A, B and C.
         proxy: expected proxy reward of its answer.
@@ -134,38 +133,20 @@ class Outcome:
 
 @lru_cache(maxsize=64)
 def outcomes(example: Example, samples: tuple[int, ...] = SAMPLES) -> tuple[Outcome, ...]:
-    """Every method at every n, exactly (cached).
+    """Every rule at every n, exactly (cached).
 
     Raises:
         InvalidSetting: from the example's own settings.
     """
-    equal = (1.0, 1.0, 1.0)
-    weights = importance_weights(example.rewards, Target(example.beta))
-    base = np.array(example.base)
-    found = []
+    base, found = np.array(example.base), []
     states = _chain_counts(example, samples)
     for n in samples:
-        iid = _iid_counts(base, n)
-        for method, answers in (
-            (METHODS[0], best_of_n_answers(base, example.rewards, n)),
-            (METHODS[1], _vote(iid, equal, example.rewards)),
-            (METHODS[2], _vote(iid, weights, example.rewards)),
-            (METHODS[3], _vote(states[n], equal, example.rewards)),
-        ):
-            proxy = float(np.dot(answers, example.rewards))
-            found.append(Outcome(method, n, (answers[0], answers[1], answers[2]), proxy))
+        counts = {"pool": _iid_counts(base, n), "chain": states[n]}
+        for id_, rule in RULES.items():
+            a, b, c = decided(rule, counts[rule.draws], example)
+            proxy = float(np.dot((a, b, c), example.rewards))
+            found.append(Outcome(id_, n, (a, b, c), proxy))
     return tuple(found)
-
-
-def best_of_n_answers(base: Array, rewards: tuple[float, ...], n: int) -> tuple[float, ...]:
-    """Probability that the best of n independent answers is each one: F(r)^n - F(r-)^n.
-
-    Answers of equal reward share theirs in proportion to their probability.
-    """
-    r = np.array(rewards)
-    at_most, below = (r <= r[:, None]) @ base, (r < r[:, None]) @ base
-    best = (np.minimum(at_most, 1.0) ** n - below**n) * base / (at_most - below)
-    return tuple(best.tolist())
 
 
 def _iid_counts(base: Array, n: int) -> Array:
@@ -202,20 +183,31 @@ def _chain_counts(example: Example, samples: tuple[int, ...]) -> dict[int, Array
     return found
 
 
-def _vote(
-    counts: Array, weights: tuple[float, ...], rewards: tuple[float, ...]
-) -> tuple[float, ...]:
-    """Probability that each answer wins the vote, from the distribution of the counts."""
-    n = counts.shape[0] - 1
-    i, j = np.indices(counts.shape)
-    won = winners(np.stack([i, j, np.maximum(n - i - j, 0)], axis=-1), weights, rewards)
-    return tuple(float(counts[won == answer].sum()) for answer in range(3))
+def decided(rule: Rule, counts: Array, example: Example) -> tuple[float, ...]:
+    """Probability that a rule answers A, B and C, from the distribution of the counts.
+
+    Draws come in the order A, B, C, which decides where both weight and reward are equal.
+    """
+    ends, answer = _possible(counts.shape[0] - 1)
+    rewards, times = np.array(example.rewards), np.diff(ends)
+
+    def vote(_: Array, weight: Array, __: Array) -> Array:
+        running = np.pad(weight.cumsum(axis=1), ((0, 0), (1, 0)))
+        votes = np.diff(np.take_along_axis(running, ends, axis=1))
+        return winner(np.where(times > 0, votes, -np.inf), times * rewards)
+
+    won, _ = rule.decide_many(answer, rewards.take(answer), 0.0, example.beta, vote)
+    chances = counts[times[:, 0], times[:, 1]]
+    return tuple(float(chances[won == k].sum()) for k in range(len(ANSWERS)))
 
 
-def winners(counts: Array, weights: tuple[float, ...], rewards: tuple[float, ...]) -> Array:
-    """Which answer wins each vote: largest weight, ties to the higher total reward; [..., 3]."""
-    votes = np.where(counts > 0, counts * np.array(weights), -np.inf)
-    return winner(votes, counts * np.array(rewards))
+@lru_cache(maxsize=len(SAMPLES))
+def _possible(n: int) -> tuple[Array, Array]:
+    """How n draws divide into A's, then B's, then C's: ends, [ways, 4], and answers, [ways, n]."""
+    i, j = np.nonzero(np.tri(n + 1)[::-1])
+    ends = np.stack([0 * i, i, i + j, 0 * i + n], axis=1)
+    place = np.arange(n)
+    return ends, (place >= ends[:, 1, None]).astype(np.int64) + (place >= ends[:, 2, None])
 
 
 def target_over_beta(example: Example, betas: tuple[float, ...]) -> Array:

@@ -1,11 +1,11 @@
-"""One prompt, one budget, four ways to decide: what is drawn, and what each rule makes of it.
+"""One prompt, one budget, several ways to decide: what is drawn, and what each rule makes of it.
 
 Chains feed QAlign; one pool of independent samples feeds best-of-n, majority voting and weighted
 majority voting, so that between those three the rule is the only difference. Without an answer
 extractor (open-ended prompts) minimum Bayes risk with ROUGE-1 takes the place of the votes.
 
-A `Comparison` is the record; a `Cut` says how much of it is looked at; `outcomes` decides four
-times. Everything can be computed again at any smaller budget without drawing anything.
+A `Comparison` is the record; a `Cut` says how much of it is looked at; `outcomes` decides by each
+of `RULES`. Everything can be computed again at any smaller budget without drawing anything.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,13 +19,12 @@ import numpy as np
 from qalign_core.chain.cost import n_at_budget
 from qalign_core.decide import rules
 from qalign_core.decide.answers.extraction import get_extractor, same_answer
+from qalign_core.decide.compared import RULES, Rule
 from qalign_core.errors import InvalidSetting
 from qalign_core.protocols import AnswerExtractor
 from qalign_core.types import Cost, Decision, ScoredResponse, Step, Trace, TraceHeader
 
 Budget = Literal["flops", "samples"]
-Method = Literal["qalign", "bon", "mv", "wmv"]
-METHODS: tuple[Method, ...] = ("qalign", "bon", "mv", "wmv")
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,10 +105,10 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one method decides, from what, and at what price.
+    """What one rule decides, from what, and at what price.
 
     Attributes:
-        method: which rule.
+        rule: which.
         decision: the answer and why.
         correct: None where the right answer is not known.
         n: states (with repeats) or samples it was decided from.
@@ -117,10 +116,10 @@ class Outcome:
         spent: their price in the meter's unit.
         sequential: forward passes of the LM that had to wait for one another: all new tokens of
             a chain (the longest of several), the longest sample of a pool.
-        effective: effective sample size of the importance weights; None for the other methods.
+        effective: effective sample size of the rule's weights; None if all draws count the same.
     """
 
-    method: Method
+    rule: Rule
     decision: Decision
     correct: bool | None
     n: int
@@ -128,6 +127,11 @@ class Outcome:
     spent: int
     sequential: int
     effective: float | None = None
+
+    @property
+    def method(self) -> str:
+        """The rule's id."""
+        return self.rule.id
 
 
 def full_cut(comparison: Comparison, budget: Budget = "flops") -> Cut:
@@ -165,7 +169,7 @@ def ladder(comparison: Comparison, budget: Budget = "flops", rungs: int = 24) ->
 
 
 def outcomes(comparison: Comparison, cut: Cut) -> tuple[Outcome, ...]:
-    """What the four methods decide at a cut, in the order of `METHODS`.
+    """What the rules decide at a cut, in the order of `RULES`.
 
     Raises:
         InvalidSetting: the cut is not within what was drawn.
@@ -175,8 +179,7 @@ def outcomes(comparison: Comparison, cut: Cut) -> tuple[Outcome, ...]:
     steps = comparison.steps_to(cut.t)
     states = rules.chain_states(steps, _burn_in(comparison, cut))
     pool = comparison.pool[: cut.n]
-    run, rewards = comparison.header, [sample.reward for sample in pool]
-    weights = rules.importance_weights(rewards, run.target, pool)
+    run = comparison.header
 
     in_a_row = [sum(s.cost.generated for s in c[: cut.t + 1]) for c in comparison.chains]
     chain_cost = sum((step.cost for step in steps), Cost())
@@ -184,22 +187,15 @@ def outcomes(comparison: Comparison, cut: Cut) -> tuple[Outcome, ...]:
     longest = max(len(sample.response) for sample in pool)
     pool_cost = sum((sample.cost for sample in pool), Cost())
     of_pool = (len(pool), pool_cost, comparison.pool_spent[cut.n - 1], longest)
-    decided = (
-        rules.consensus(states, extract),
-        rules.best_of_n(pool, extract),
-        rules.consensus(pool, extract),
-        rules.consensus(pool, extract, weights),
-    )
-    return tuple(
-        Outcome(
-            method,
-            decision,
-            None if extract is None else comparison.is_right(decision.answer),
-            *(of_chain if method == "qalign" else of_pool),
-            rules.effective_sample_size(weights) if method == "wmv" else None,
-        )
-        for method, decision in zip(METHODS, decided, strict=True)
-    )
+    found = []
+    for rule in RULES.values():
+        draws, price = (states, of_chain) if rule.draws == "chain" else (pool, of_pool)
+        decision = rule.decide(draws, extract, run.target)
+        right = None if extract is None else comparison.is_right(decision.answer)
+        weighted = rule.weights is not None
+        effective = rules.effective_sample_size(decision.weights) if weighted else None
+        found.append(Outcome(rule, decision, right, *price, effective))
+    return tuple(found)
 
 
 def recycled(comparison: Comparison, cut: Cut) -> Decision:
@@ -243,5 +239,5 @@ def _log_spaced(last: int, count: int) -> list[int]:
 
 @lru_cache(maxsize=16)
 def _remembering(extractor: str) -> AnswerExtractor:
-    # four rules read the same texts again at every budget
+    # every rule reads the same texts again at every budget
     return lru_cache(maxsize=16384)(get_extractor(extractor))

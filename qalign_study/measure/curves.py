@@ -14,16 +14,15 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
-from typing import Literal
 
 import numpy as np
 
 from qalign_core.chain.cost import n_at_budget
-from qalign_core.decide.arrays import softmax
+from qalign_core.decide.compared import RULES, Rule
 from qalign_core.errors import InvalidSetting
 from qalign_core.target import Target
 from qalign_core.types import Array
-from qalign_study.measure.comparisons import METHODS, Budget, Cut, Method
+from qalign_study.measure.comparisons import Budget, Cut
 from qalign_study.measure.intervals import (
     FEW,
     LEAST,
@@ -39,9 +38,8 @@ from qalign_study.measure.intervals import (
 )
 from qalign_study.measure.record import Draws, Record, generated, prices
 
-Curve = Literal["qalign", "bon", "mv", "wmv", "one", "any", "qalign_own", "wmv_own"]
-CURVES: tuple[Curve, ...] = (*METHODS, "one", "any", "qalign_own", "wmv_own")
-"""What is measured of a set, in order; "_own" is at that method's own beta (`own_beta`)."""
+Curve = str
+"""What is measured of a set: a rule's id, "one", "any", or one of `own_curves`."""
 
 N_BOOTSTRAP = 2000
 """Resamples of the problems for the bands of curves."""
@@ -54,8 +52,8 @@ class Point:
     """One method at one budget, averaged over problems.
 
     Attributes:
-        method: "qalign", "bon", "mv" or "wmv"; "any" (of a set) is the share of problems for which
-            at least one of n samples is right, which no rule can exceed; "one" is a single sample.
+        method: the id of a rule; "any" (of a set) is the share of problems for which at least one
+            of n samples is right, which no rule can exceed; "one" is a single sample.
         n: independent samples of the budget.
         used: mean number of samples, or of the chain's states, that the decision was made from.
         spent: mean price in the meter's unit (FLOPs, or tokens where sizes are unknown).
@@ -94,6 +92,16 @@ class Point:
         return Measured(self.value, self.low, self.high, len(self.each))
 
 
+def own_curves() -> dict[Curve, str]:
+    """The curves of rules at their own beta (`own_beta`), with the rules: those that read it."""
+    return {f"{id_}_own": id_ for id_, rule in RULES.items() if rule.aims}
+
+
+def in_order(curve: Curve) -> int:
+    """The place of a curve among all: the rules, one sample, any of n, rules at their own beta."""
+    return [*RULES, "one", "any", *own_curves()].index(curve)
+
+
 def curves(
     draws: Draws,
     *,
@@ -106,7 +114,7 @@ def curves(
     resamples: int = 40,
     seed: int = 0,
 ) -> list[Point]:
-    """Compute every method's measure against compute, methods in the order of `CURVES`.
+    """Compute every method's measure against compute, in order (`in_order`).
 
     Over a set, best-of-n and "any" are averaged over all subsets of n of the N samples, exactly;
     MV and WMV over `n_subsets` random ones. QAlign is the beginning of the chain that costs what n
@@ -151,7 +159,7 @@ def curves(
             found.setdefault((method, place), []).append(row)
 
     points = []
-    for method, place in sorted(found, key=lambda key: (CURVES.index(key[0]), key[1])):
+    for method, place in sorted(found, key=lambda key: (in_order(key[0]), key[1])):
         mine = found[method, place]
         values = np.array([row.values for row in mine])  # [problems, resamples]
         each = values.mean(axis=1)
@@ -204,7 +212,7 @@ class _Problem:
 
     def __init__(self, draws: Draws, record: Record, target: Target) -> None:
         self.draws, self.record, self.beta = draws, record, target.beta
-        self.decide = draws.rule(record)
+        self.vote = draws.vote(record)
         self.pool_reward = record.pool_reward.astype(np.float64)
         self.pool_answer = record.pool_answer.astype(np.int64)
         tilt = record.pool_tilt(target.sharpness)
@@ -240,38 +248,24 @@ class _Problem:
         """What states 0..t of all chains cost, of which so many are decided from."""
         return (n_states, self.chain_spent[t], self.chain_tokens[t], self.chain_waited[t])
 
-    def first(self, method: Method, cut: Cut) -> _Seen:
+    def first(self, rule: Rule, cut: Cut) -> _Seen:
         """The first draws, chain after chain, shape [1, draws] each."""
-        if method != "qalign":
+        if rule.draws == "pool":
             return _take(self.pool, np.arange(cut.n)[None])
         kept = slice(min(self.draws.header.burn_in, cut.t), cut.t + 1)
         reward = self.chain_reward[kept].T.reshape(1, -1)
         return reward, self.chain_answer[kept].T.reshape(1, -1), np.zeros_like(reward)
 
-    def decided(self, method: Method, seen: _Seen) -> tuple[Array, Array]:
+    def decided(self, rule: Rule, seen: _Seen) -> tuple[Array, Array]:
         """The answers decided on, by number, and the mean rewards under the weights, shape [k]."""
-        reward, answer, _ = seen
-        weights = self._weights(method, seen)
-        if method == "bon":
-            won = np.asarray(answer[np.arange(len(answer)), reward.argmax(axis=1)])
-        else:
-            won = self.decide(answer, weights, reward)
-        return won, (weights * reward).sum(axis=1)
+        reward, answer, tilt = seen
+        return rule.decide_many(answer, reward, tilt, self.beta, self.vote)
 
-    def row(self, method: Method, seen: _Seen, outer: int, cost: _Price, final: int = -1) -> _Row:
+    def row(self, rule: Rule, seen: _Seen, outer: int, cost: _Price, final: int = -1) -> _Row:
         """Decide `outer` times some resamples, draws in [k, n]."""
-        won, rewards = self.decided(method, seen)
+        won, rewards = self.decided(rule, seen)
         means = self._value(won, final).reshape(outer, -1).mean(axis=1)
         return _Row(means, float(rewards.mean()), *cost)
-
-    def _weights(self, method: Method, seen: _Seen) -> Array:
-        """What each draw weighs, shape [k, n], summing to 1."""
-        reward, _, plus = seen
-        if method == "wmv":
-            return softmax(reward, self.beta, plus)
-        if method == "bon":
-            return np.asarray(np.eye(reward.shape[1])[reward.argmax(axis=1)])
-        return np.full(reward.shape, 1 / reward.shape[1])
 
     def _value(self, won: Array, final: int) -> Array:
         """The measure of each decision, shape [k]."""
@@ -308,9 +302,9 @@ def _subset_rows(
     problem: _Problem, ns: Sequence[int], budget: Budget, n_subsets: int, rng: np.random.Generator
 ) -> _Rows:
     """One problem's rows at each n, by n."""
-    methods = problem.draws.methods
     reward, answer = problem.pool_reward, problem.pool_answer
     size = len(reward)
+    rules = [rule for rule in problem.draws.rules if size or rule.draws == "chain"]
     if size:
         right = problem.record.is_right(answer).astype(np.float64)
         n_right = int(right.sum())
@@ -322,34 +316,34 @@ def _subset_rows(
         if size:
             leads = _first_of_subset(size, n)
             cost = (n, problem.price_of(n), n * tokens, float(leads @ longest_first))
-            if "bon" in methods:
-                best = right[best_first, None], float(leads @ reward[best_first])
-                yield "bon", n, _Row(leads @ best[0], best[1], *cost)
             any_right = 1 - math.comb(size - n_right, n) / math.comb(size, n)
             pooled = _Row(np.array([any_right]), float(reward.mean()), *cost)
             yield "any", n, pooled
             if n == 1:
                 yield "one", n, pooled
-            subsets = _subsets(shuffled, n)
-            for method in METHODS[2:]:
-                if method in methods:
-                    row = problem.row(method, _take(problem.pool, subsets), 1, cost)
-                    yield method, n, row
-        if "qalign" in methods:
-            length = problem.length(n, budget if size else "samples")
-            states = problem.first("qalign", Cut(length - 1, n))
-            row = problem.row("qalign", states, 1, problem.of_chain(states[0].size, length - 1))
-            yield "qalign", n, row
+            seen = _take(problem.pool, _subsets(shuffled, n))
+        for rule in rules:
+            if rule.draws == "chain":
+                length = problem.length(n, budget if size else "samples")
+                states = problem.first(rule, Cut(length - 1, n))
+                row = problem.row(rule, states, 1, problem.of_chain(states[0].size, length - 1))
+            elif rule.pick == "best":
+                highest = float(leads @ reward[best_first])
+                row = _Row(leads @ right[best_first, None], highest, *cost)
+            else:
+                row = problem.row(rule, seen, 1, cost)
+            yield rule.id, n, row
 
 
 def weighted_at(
-    draws: Draws, betas: Sequence[float], *, n_subsets: int = 32, seed: int = 0
+    rule: Rule, draws: Draws, betas: Sequence[float], *, n_subsets: int = 32, seed: int = 0
 ) -> dict[int, Array]:
-    """How often WMV is right at other betas, by n: of each problem, shape [betas, problems].
+    """How often a rule is right at other betas, by n: of each problem, shape [betas, problems].
 
     From the very subsets that `curves` draws of the same seed, so that a beta makes the difference.
 
     Args:
+        rule: over samples, by weights.
         draws: of a set with samples.
         betas: of the weights.
         n_subsets, seed: as for `curves`.
@@ -362,10 +356,10 @@ def weighted_at(
         shuffled = _shuffled(rng, n_subsets, len(record.pool_reward))
         for n, values in found.items():
             subsets = _subsets(shuffled, n)
-            reward, answer, plus = _take(problem.pool, np.tile(subsets, (len(betas), 1)))
-            weights = softmax(reward, np.repeat(betas, len(subsets))[:, None], plus)
-            right = record.is_right(problem.decide(answer, weights, reward))
-            values.append(right.reshape(len(betas), -1).mean(axis=1))
+            reward, answer, tilt = _take(problem.pool, np.tile(subsets, (len(betas), 1)))
+            each = np.repeat(betas, len(subsets))[:, None]
+            won, _ = rule.decide_many(answer, reward, tilt, each, problem.vote)
+            values.append(record.is_right(won).reshape(len(betas), -1).mean(axis=1))
     return {n: np.array(values).T for n, values in found.items()}
 
 
@@ -416,9 +410,9 @@ def _resampled_rows(
 ) -> _Rows:
     """A single prompt's rows at each cut, by its place among the cuts."""
     measure, record = problem.draws.measure, problem.record
+    rules = RULES.values()
     final = {
-        method: int(problem.decided(method, problem.first(method, cuts[-1]))[0][0])
-        for method in METHODS
+        rule.id: int(problem.decided(rule, problem.first(rule, cuts[-1]))[0][0]) for rule in rules
     }
     for place, cut in enumerate(cuts):
         n_chains, length = record.n_chains, cut.t + 1 - min(problem.draws.header.burn_in, cut.t)
@@ -429,18 +423,18 @@ def _resampled_rows(
         of_chain = problem.of_chain(n_chains * length, cut.t)
         of_pool = (cut.n, problem.pool_spent[cut.n - 1], problem.pool_tokens[cut.n - 1],
                    problem.pool_length[: cut.n].max())  # fmt: skip
-        for method in METHODS:
-            first = problem.first(method, cut)
-            if method == "qalign":
+        for rule in rules:
+            first = problem.first(rule, cut)
+            if rule.draws == "chain":
                 reward, answer, plus = (values[0] for values in first)
                 seen, cost = _take((reward, answer, plus), states), of_chain
             else:
                 seen, cost = _take(problem.pool, pool), of_pool
-            row = problem.row(method, seen, outer, cost, final[method])
-            said = int(problem.decided(method, first)[0][0])
+            row = problem.row(rule, seen, outer, cost, final[rule.id])
+            said = int(problem.decided(rule, first)[0][0])
             row.answer = str(record.answers[said]) if said >= 0 else None
             row.correct = bool(record.is_right(np.array(said))) if measure == "right" else None
-            yield method, place, row
+            yield rule.id, place, row
 
 
 def _resampled_pools(rng: np.random.Generator, size: int, n: int, times: int) -> Array:
@@ -575,7 +569,7 @@ def averaged(sets: Sequence[Sequence[Point]]) -> list[Point]:
     """
     shared = set.intersection(*({(p.method, p.n) for p in _spending(points)} for points in sets))
     found = []
-    for method, n in sorted(shared, key=lambda key: (CURVES.index(key[0]), key[1])):
+    for method, n in sorted(shared, key=lambda key: (in_order(key[0]), key[1])):
         at = [next(p for p in points if (p.method, p.n) == (method, n)) for points in sets]
         point = Point(
             method=method,

@@ -17,11 +17,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from qalign_core.decide.compared import RULES
 from qalign_core.types import Array
 from qalign_study.measure.curves import (
     Curve,
     Point,
     curves,
+    own_curves,
     pairs,
     resampled_weights,
     weighted_at,
@@ -60,7 +62,7 @@ def chosen_elsewhere(values: Array, parts: Array) -> Array:
 def at_own_beta(
     points: Sequence[Point], runs: Sequence[Draws], *, factors: Sequence[float] = FACTORS
 ) -> list[Point]:
-    """The methods that read beta at their own: "wmv_own", and "qalign_own" of several chains.
+    """The rules that read beta at their own; a rule over a chain if there are several chains.
 
     Weights are tried at `factors` times the stated beta, a chain at every beta that it ran at.
 
@@ -76,19 +78,20 @@ def at_own_beta(
     asked = runs[0].header.rewarded and runs[0].has_pool
     if len(parts) < LEAST or len(set(parts.tolist())) < 2 or not asked:
         return []
-    weighted = weighted_at(runs[0], [runs[0].header.beta * factor for factor in factors])
-    found = [
-        _chosen("wmv_own", [p] * len(factors), weighted[p.n], parts)
-        for p in points
-        if p.method == "wmv"
-    ]
-    if len(runs) > 1:
-        others = (curves(run, n_bootstrap=1) for run in runs[1:])
-        chains = [[one for one, _ in pairs(each, "qalign", "any")] for each in (points, *others)]
-        for n in sorted(set.intersection(*({p.n for p in chain} for chain in chains))):
-            tried = [next(p for p in chain if p.n == n) for chain in chains]
-            values = np.array([p.each for p in tried])
-            found.append(_chosen("qalign_own", tried, values, parts))
+    betas = [runs[0].header.beta * factor for factor in factors]
+    several = [points, *(curves(run, n_bootstrap=1) for run in runs[1:])]
+    found = []
+    for own, id_ in reversed(own_curves().items()):  # rules over samples first
+        if RULES[id_].draws == "pool":
+            weighted = weighted_at(RULES[id_], runs[0], betas)
+            mine = [p for p in points if p.method == id_]
+            found += [_chosen(own, [p] * len(factors), weighted[p.n], parts) for p in mine]
+        elif len(runs) > 1:
+            chains = [[one for one, _ in pairs(each, id_, "any")] for each in several]
+            for n in sorted(set.intersection(*({p.n for p in chain} for chain in chains))):
+                tried = [next(p for p in chain if p.n == n) for chain in chains]
+                values = np.array([p.each for p in tried])
+                found.append(_chosen(own, tried, values, parts))
     return found
 
 

@@ -8,18 +8,17 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from qalign_core.decide.arrays import least_risk, vote
+from qalign_core.decide.compared import RULES, Rule, Vote
 from qalign_core.decide.rouge import rouge1
 from qalign_core.decide.rules import log_probs_of
 from qalign_core.errors import InvalidSetting
 from qalign_core.protocols import AnswerExtractor
 from qalign_core.types import Array, Cost, Header, Meter, ScoredResponse, Trace
-from qalign_study.measure.comparisons import METHODS, Comparison, Method
+from qalign_study.measure.comparisons import Comparison
 
 if TYPE_CHECKING:
     import pandas as pd
 
-Rule = Callable[[Array, Array, Array], Array]
-"""Decides many votes at once: (answers, weights, rewards), shape [k, n] -> winners, shape [k]."""
 Measure = Literal["right", "same", "reward"]
 """What is asked of a decision: is it right, is it what all draws decide, or what is its reward."""
 
@@ -97,10 +96,12 @@ class Draws:
     measure: Measure = "right"
 
     @property
-    def methods(self) -> tuple[Method, ...]:
-        """The methods that there are draws for; without a reward there is no best of n."""
-        of_pool = METHODS[1 if self.header.rewarded else 2 :] if self.header.pool else ()
-        return (*(METHODS[:1] if self.header.chains else ()), *of_pool)
+    def rules(self) -> tuple[Rule, ...]:
+        """The rules that there are draws for; without a reward there is no best of n."""
+        drawn = {"chain": self.header.chains, "pool": self.header.pool}
+        rewarded = self.header.rewarded
+        asked = (rule for rule in RULES.values() if rewarded or not rule.needs_reward)
+        return tuple(rule for rule in asked if drawn[rule.draws])
 
     @property
     def has_pool(self) -> bool:
@@ -129,7 +130,7 @@ class Draws:
                 parts.append(pd.DataFrame({"problem": each.id, "source": source, **told}))
         return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
 
-    def rule(self, record: Record) -> Rule:
+    def vote(self, record: Record) -> Vote:
         """How votes over a problem's answers are decided."""
         if self.header.open_ended:
             utility = rouge1.matrix(record.answers.tolist())

@@ -6,8 +6,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from qalign_core.decide.compared import RULES
 from qalign_core.errors import InvalidSetting
-from qalign_study.measure.comparisons import METHODS
 from qalign_study.measure.curves import (
     Curve,
     Difference,
@@ -17,13 +17,12 @@ from qalign_study.measure.curves import (
     curves,
     is_level,
     level_n,
+    own_curves,
     paired,
 )
 from qalign_study.measure.own_beta import at_own_beta
 from qalign_study.measure.results import Results
 
-OTHERS: tuple[Curve, ...] = ("wmv", "bon", "mv", "any", "wmv_own")
-"""What QAlign is compared with; "any" is the ceiling of every rule over n samples."""
 OURS: tuple[Curve, ...] = ("qalign", "qalign_own")
 AVERAGE = "average"
 
@@ -205,9 +204,15 @@ class Report:
         return made
 
 
+def others() -> list[Curve]:
+    """What QAlign is compared with: the rules, those of its target first, and what none exceeds."""
+    rules = sorted((id_ for id_ in RULES if id_ not in OURS), key=lambda id_: not RULES[id_].aims)
+    return [*rules, "any", *(own for own in own_curves() if own not in OURS)]
+
+
 def differences(points: Sequence[Point]) -> list[Difference]:
     """The paired differences that a report tells of, at every budget of equal compute."""
-    return [each for a in OURS for b in OTHERS for each in paired(points, a, b)]
+    return [each for a in OURS for b in others() for each in paired(points, a, b)]
 
 
 def row_of(name: str, points: Sequence[Point], n: int) -> Row:
@@ -216,7 +221,7 @@ def row_of(name: str, points: Sequence[Point], n: int) -> Row:
     at = {p.method: p for p in points if p.n == n or p.method == "one"}
     rules = [
         at[method]
-        for method in METHODS
+        for method in RULES
         if method in at and all(is_level(at[method], other) for other in samples)
     ]
     best = best_of(rules) if rules else None

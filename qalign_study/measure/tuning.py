@@ -427,7 +427,7 @@ def against_beta(draws: Draws, betas: Sequence[float]) -> list[BetaPoint]:
         raise InvalidSetting("other betas need samples of the pool; run 'evaluate' with 'wmv'")
     values = np.empty((len(betas), len(records), 4))
     for place, record in enumerate(records):
-        decide = draws.rule(record)
+        decide = draws.vote(record)
         reward = record.pool_reward.astype(np.float64)
         answer = record.pool_answer.astype(np.int64)
         plus = record.pool_tilt(draws.header.sharpness)

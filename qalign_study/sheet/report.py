@@ -6,15 +6,15 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from qalign_core.decide.compared import RULES
 from qalign_core.errors import InvalidSetting
 from qalign_core.record.command import command_of_problem
 from qalign_core.record.dictionary import colours, ideas
-from qalign_study.measure.comparisons import METHODS
 from qalign_study.measure.curves import Curve, Difference, Point, is_level, level_n
 from qalign_study.measure.intervals import FEW
 from qalign_study.measure.landmarks import Crossing, crossing, turn
 from qalign_study.measure.own_beta import FACTORS, PARTS
-from qalign_study.measure.report import AVERAGE, OTHERS, Evaluated, Group, Report, Row
+from qalign_study.measure.report import AVERAGE, Evaluated, Group, Report, Row, others
 from qalign_study.sets.folder import trace_path
 from qalign_study.sheet import chart as svg
 from qalign_study.sheet.report_figures import (
@@ -29,9 +29,9 @@ from qalign_study.sheet.report_figures import (
 from qalign_study.sheet.tables import columns, compared, minus
 from qalign_study.sheet.words import (
     COUNTED,
-    CURVE_NAMES,
     MARGIN,
     VERDICTS,
+    curve_name,
     few,
     gap,
     in_points,
@@ -192,7 +192,7 @@ def _tables(group: Group, numbers: Mapping[str, int]) -> list[str]:
 
 
 def _heads(methods: Sequence[Curve]) -> list[str]:
-    return [html.escape(CURVE_NAMES[method]) for method in methods]
+    return [html.escape(curve_name(method)) for method in methods]
 
 
 def _own(
@@ -259,7 +259,7 @@ def _gap(found: Difference | None) -> str:
 def _landmarks(groups: Sequence[Group]) -> list[str]:
     """Where best-of-n turns, and from where on QAlign or another method stays ahead."""
     unit = groups[0].unit
-    others = [other for other in OTHERS if not other.endswith("_own")]
+    against = [other for other in others() if not other.endswith("_own")]
     rows = []
     for name, points in (line for group in groups for line in group.lines):
         found = turn(points)
@@ -271,9 +271,9 @@ def _landmarks(groups: Sequence[Group]) -> list[str]:
                 f"<small>{gap(found.lost)} more than at {found.last:,}"
                 f"{'' if found.seen else ': no turn is seen'}</small>"
             )
-        crossings = [_crossed(crossing(points, "qalign", other), unit) for other in others]
+        crossings = [_crossed(crossing(points, "qalign", other), unit) for other in against]
         rows.append((name, [turned, *crossings]))
-    heads = ["", "Best-of-n turns", *(f"QAlign and {n.lower()}" for n in _heads(others))]
+    heads = ["", "Best-of-n turns", *(f"QAlign and {n.lower()}" for n in _heads(against))]
     return [
         "<h2>Where curves turn and cross</h2>",
         '<p class="soft">From which compute on one method stays ahead of the other, up to the '
@@ -290,7 +290,7 @@ def _crossed(found: Crossing | None, unit: str) -> str:
     def place(spent: float) -> str:
         return "the start" if spent == 0 else si(spent, unit)
 
-    said = f"{html.escape(CURVE_NAMES[found.ahead])} from {place(found.spent)}"
+    said = f"{html.escape(curve_name(found.ahead))} from {place(found.spent)}"
     if not found.seen:
         return f"{said}<small>no significant difference at {si(found.last, unit)}</small>"
     return f"{said}<small>{place(found.low)} to {place(found.high)}</small>"
@@ -330,7 +330,7 @@ def _problems(groups: Sequence[Group], numbers: Mapping[str, int]) -> list[str]:
 
 def _spread(at: dict[Curve, Point], k: int) -> float:
     """How far the rules are apart on a problem."""
-    values = [p.each[k] for method, p in at.items() if method in METHODS]
+    values = [p.each[k] for method, p in at.items() if method in RULES]
     return max(values, default=0.0) - min(values, default=0.0)
 
 

@@ -9,16 +9,16 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from qalign_core.decide.compared import RULES
 from qalign_core.errors import InvalidSetting
 from qalign_core.registry import entries
-from qalign_study.measure.comparisons import METHODS
-from qalign_study.measure.curves import Curve, Point, averaged
+from qalign_study.measure.curves import Curve, Point, averaged, own_curves
 from qalign_study.measure.landmarks import gain
 from qalign_study.measure.mixture import best_of_n_as_alignment, fit_mixture, tilt
 from qalign_study.measure.own_beta import lot_of
 from qalign_study.measure.report import Evaluated, Group
 from qalign_study.sheet.chart import Axis, Line, as_percent, chart, legend
-from qalign_study.sheet.words import CURVE_NAMES, in_a_sentence, number, percent, si, target_of
+from qalign_study.sheet.words import curve_name, in_a_sentence, number, percent, si, target_of
 
 PANELS = 9
 """Problems whose rewards are drawn, as many as in the paper's figure."""
@@ -63,28 +63,23 @@ def _of(points: Iterable[Point], method: Curve) -> list[Point]:
     return sorted((p for p in points if p.method == method), key=lambda p: p.n)
 
 
-OWN: dict[Curve, Curve] = {"qalign_own": "qalign", "wmv_own": "wmv"}
-"""A rule at its own beta, drawn as the rule is, without markers and band."""
-ERRORS: tuple[Curve, ...] = (*METHODS, "any", *OWN)
-
-
 def _errors(points: Sequence[Point], unit: str, *, bands: bool = True) -> list[Line]:
     """Wrong answers of the rules, of those at their own beta, and of any of n, against compute."""
-    lines = []
-    for method in ERRORS:
+    lines, own = [], own_curves()  # drawn as the rule is, without markers and band
+    for method in (*RULES, "any", *own):
         mine = _of(points, method)
         if mine:
-            band = bands and method != "any" and method not in OWN
+            band = bands and method != "any" and method not in own
             lines.append(
                 Line(
-                    OWN.get(method, method),
+                    own.get(method, method),
                     [p.spent for p in mine],
                     [1 - p.value for p in mine],
                     [1 - p.high for p in mine] if band else (),
                     [1 - p.low for p in mine] if band else (),
                     [_said(p, unit) for p in mine],
-                    CURVE_NAMES[method] if method in OWN else "",
-                    markers=method not in OWN,
+                    curve_name(method) if method in own else "",
+                    markers=method not in own,
                 )
             )
     return lines
@@ -92,7 +87,7 @@ def _errors(points: Sequence[Point], unit: str, *, bands: bool = True) -> list[L
 
 def _said(p: Point, unit: str) -> str:
     return (
-        f"{CURVE_NAMES[p.method]}, {si(p.spent, unit)}: {percent(1 - p.value)} wrong "
+        f"{curve_name(p.method)}, {si(p.spent, unit)}: {percent(1 - p.value)} wrong "
         f"({percent(1 - p.high)} to {percent(1 - p.low)})"
     )
 
@@ -126,7 +121,7 @@ def first(main: Group, rest: Sequence[Group], tuning: float | None) -> list[str]
                 [1 - p.high for p in votes],
                 [1 - p.low for p in votes],
                 [_said(p, unit) for p in votes],
-                f"{CURVE_NAMES['mv']} of {_titled('lm', group.lm)}",
+                f"{curve_name('mv')} of {_titled('lm', group.lm)}",
             )
         )
     mark = None
@@ -141,7 +136,7 @@ def first(main: Group, rest: Sequence[Group], tuning: float | None) -> list[str]
     notes.insert(
         0,
         "Lower is better. Bands are 95% over problems. No rule that chooses among samples can be "
-        f"below the dotted line, {in_a_sentence(CURVE_NAMES['any'])}.",
+        f"below the dotted line, {in_a_sentence(curve_name('any'))}.",
     )
     return [
         f"<h2>How many answers are wrong, for how much compute: {over}</h2>",
@@ -183,7 +178,7 @@ def gains(main: Group) -> list[str]:
     if one is None or one.value == 0:
         return []
     lines = []
-    for method in METHODS:
+    for method in RULES:
         mine = [(p, *gain(p, one)) for p in _of(points, method)]
         if mine:
             lines.append(
@@ -194,7 +189,7 @@ def gains(main: Group) -> list[str]:
                     [low for _, _, low, _ in mine],
                     [high for *_, high in mine],
                     [
-                        f"{CURVE_NAMES[method]}, {si(p.spent, unit)}: {value:.2f} times "
+                        f"{curve_name(method)}, {si(p.spent, unit)}: {value:.2f} times "
                         f"({low:.2f} to {high:.2f})"
                         for p, value, low, high in mine
                     ],

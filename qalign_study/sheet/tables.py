@@ -9,18 +9,16 @@ import io
 import unicodedata
 from collections.abc import Sequence
 
-from qalign_study.measure.comparisons import METHODS
-from qalign_study.measure.curves import Curve, Difference, Point
+from qalign_core.decide.compared import RULES
+from qalign_study.measure.curves import Curve, Difference, Point, own_curves
 from qalign_study.measure.report import AVERAGE, Group, Report, Row, differences, row_of
 from qalign_study.sheet.files import cell
-from qalign_study.sheet.words import CURVE_NAMES, VERDICTS, few, in_points
+from qalign_study.sheet.words import VERDICTS, curve_name, few, in_points
 
 COLUMNS = (
     *("lm", "rm", "set", "method", "minus", "n", "flops", "value", "low", "high", "best"),
     *("verdict", "p"),
 )
-SHOWN: tuple[Curve, ...] = ("one", "bon", "mv", "wmv", "qalign", "any", "wmv_own", "qalign_own")
-"""The columns of a table, in the order in which it is read."""
 
 
 def to_csv(report: Report) -> str:
@@ -37,7 +35,7 @@ def to_csv(report: Report) -> str:
             best = {n: row_of(name, points, n).best for n in {p.n for p in points}}
             models = [cell(group.lm), cell(group.rm), cell(name)]
             for p in points:
-                marked = "" if p.method not in METHODS else int(p.method == best[p.n])
+                marked = "" if p.method not in RULES else int(p.method == best[p.n])
                 rows.writerow([*models, p.method, "", *_numbers(p, group), marked, "", ""])
             for d in differences(points):
                 rows.writerow([*models, d.a, d.b, *_numbers(d, group), "", d.verdict, d.p])
@@ -49,8 +47,10 @@ def _numbers(found: Point | Difference, group: Group) -> list[object]:
 
 
 def columns(rows: Sequence[Row]) -> list[Curve]:
-    """What there is of `SHOWN` in any of the rows."""
-    return [method for method in SHOWN if any(method in row.points for row in rows)]
+    """What any of the rows has, in the order in which it is read: the chain after the samples."""
+    rules = sorted(RULES, key=lambda id_: RULES[id_].draws == "chain")
+    shown = ["one", *rules, "any", *reversed(own_curves())]
+    return [method for method in shown if any(method in row.points for row in rows)]
 
 
 def compared(rows: Sequence[Row]) -> list[tuple[Curve, Curve]]:
@@ -60,7 +60,7 @@ def compared(rows: Sequence[Row]) -> list[tuple[Curve, Curve]]:
 
 def minus(pair: tuple[Curve, Curve]) -> str:
     """A difference's name."""
-    return f"{CURVE_NAMES[pair[0]]} − {CURVE_NAMES[pair[1]]}"
+    return f"{curve_name(pair[0])} − {curve_name(pair[1])}"
 
 
 def to_latex(report: Report) -> str:
@@ -76,7 +76,7 @@ def to_latex(report: Report) -> str:
         methods = columns(rows)
         said += _table(
             caption + ": right answers in \\%.",
-            [CURVE_NAMES[method] for method in methods],
+            [curve_name(method) for method in methods],
             [(group.label(row), [_accuracy(row, method) for method in methods]) for row in rows],
         )
         pairs = compared(rows)

@@ -1,12 +1,12 @@
-"""What the methods are called, and how numbers are written, on every page."""
+"""What the rules are called, and how numbers are written, on every page."""
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 
-from qalign_core.record.dictionary import ideas
+from qalign_core.decide.compared import RULES
+from qalign_core.record.dictionary import Idea, ideas
 from qalign_core.run import Run
-from qalign_study.measure.comparisons import METHODS, Method
 from qalign_study.measure.curves import Curve, Difference, Point
 from qalign_study.measure.diagnostics import Agreement
 from qalign_study.measure.intervals import NARROW, Measured, Verdict
@@ -21,40 +21,20 @@ COUNTED = (
 """What `chain.cost` counts, for people."""
 
 
-@dataclass(frozen=True, slots=True)
-class Naming:
-    """What a method is called on the page, and what it does in a few words."""
-
-    name: str
-    says: str
+def names_of(open_ended: bool = False) -> dict[str, Idea]:
+    """The words for the rules, for prompts with an answer or for open-ended ones."""
+    return {id_: _open(ideas()[id_]) if open_ended else ideas()[id_] for id_ in RULES}
 
 
-def _named(id_: str, says: str = "") -> Naming:
-    return Naming(ideas()[id_].word, says or ideas()[id_].says)
+def _open(idea: Idea) -> Idea:
+    """A rule where a text is chosen, for which it may have another word or sentence."""
+    return ideas()[idea.open] if idea.open else replace(idea, says=idea.open_says or idea.says)
 
 
-NAMES: dict[Method, Naming] = {method: _named(method) for method in METHODS}
-OPEN_NAMES: dict[Method, Naming] = {
-    "qalign": _named("qalign", "Follow a chain of rewrites, then take its most typical state."),
-    "bon": NAMES["bon"],
-    "mv": _named("mbr"),
-    "wmv": _named("wmbr"),
-}
-
-
-def names_of(open_ended: bool) -> dict[Method, Naming]:
-    """The methods' names for open-ended prompts, or for those with an answer."""
-    return OPEN_NAMES if open_ended else NAMES
-
-
-CURVE_NAMES: dict[Curve, str] = {
-    **{method: naming.name for method, naming in NAMES.items()},
-    "one": "One sample",
-    "any": ideas()["any"].word,
-    "qalign_own": f"{NAMES['qalign'].name}, its own β",
-    "wmv_own": f"{NAMES['wmv'].name}, its own β",
-}
-"""What everything that is measured of a set is called in tables."""
+def curve_name(curve: Curve) -> str:
+    """What is measured of a set, as tables call it."""
+    id_, own, _ = curve.partition("_own")
+    return "One sample" if id_ == "one" else ideas()[id_].word + ", its own β" * bool(own)
 
 
 MARGIN = f"±{100 * NARROW:.0f} points"
@@ -133,11 +113,6 @@ def percents(shares: Sequence[float]) -> list[str]:
     """Shares of one whole, each rounded by itself: equal shares look equal; "<1%" is not 0."""
     exact = [share / (sum(shares) or 1.0) for share in shares]
     return ["<1%" if 0 < x < 0.005 else f"{math.floor(100 * x + 0.5)}%" for x in exact]
-
-
-def signed(value: float) -> str:
-    """A difference in points: one decimal, a true minus sign."""
-    return f"{value:+.1f}".replace("-", "−")
 
 
 def number(value: float) -> str:

@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from qalign_core.chain.priority import ASIDE, RUN
+from qalign_core.carried import ASIDE, RUN
 from qalign_core.errors import EngineError, QAlignError
 from qalign_core.reading import first_line
 

@@ -1,0 +1,74 @@
+"""What a reward's name says, read once: a weighted sum, a judge, a function, a rule, or a model."""
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal
+
+from qalign_core.errors import InvalidSetting
+from qalign_core.reading import is_finite, shown
+from qalign_core.rewards.texts import is_text_reward
+
+MAX_PARTS = 8
+"""Rewards of one sum; each is scored for every response."""
+MAX_NAME = 4096
+"""Characters of a reward's name, which anybody may send."""
+JUDGE = "judge:"
+"""What the name of a language model that grades begins with."""
+
+
+@dataclass(frozen=True, slots=True)
+class RewardName:
+    """The name of a reward.
+
+    Attributes:
+        text: as it was written; of a part of a sum, without its weight.
+        kind: "sum", "judge" (a language model that grades), "text" (a rule that reads the text
+            alone), "function" (FILE.py:NAME), or "model" (a registry id, folder, hub id, address).
+        judge: the language model that grades.
+        summed: weight and name of each reward of a sum; a name stands there once.
+    """
+
+    text: str
+    kind: Literal["sum", "judge", "text", "function", "model"]
+    judge: str = ""
+    summed: tuple[tuple[float, "RewardName"], ...] = ()
+
+    @property
+    def parts(self) -> tuple[tuple[float, "RewardName"], ...]:
+        """The rewards of a sum with their weights; of any other name itself, of weight 1."""
+        return self.summed or ((1.0, self),)
+
+
+@lru_cache(maxsize=1024)
+def reward_named(text: str) -> RewardName:
+    """Read "0.7*A + 0.3*B", "judge:LM", "length:12", "FILE.py:NAME" or the name of a model.
+
+    Raises:
+        InvalidSetting: more parts than `MAX_PARTS`, a weight that is not finite, or too long.
+    """
+    if len(text) > MAX_NAME:
+        raise InvalidSetting(
+            f"a reward's name has at most {MAX_NAME:,} characters, got {len(text):,}"
+        )
+    found: dict[str, float] = {}
+    for part in re.split(r"\s\+\s|\+(?=-?\d+(?:\.\d*)?\s*\*)", text.strip()):
+        weighted = re.fullmatch(r"(-?\d+(?:\.\d*)?)\s*\*\s*(\S.*)", part)
+        weight, name = (float(weighted[1]), weighted[2]) if weighted else (1.0, part)
+        found[name] = found.get(name, 0.0) + weight
+    if len(found) > MAX_PARTS or not all(is_finite(weight) for weight in found.values()):
+        raise InvalidSetting(
+            f"a sum has at most {MAX_PARTS} rewards with finite weights, got {shown(text)}"
+        )
+    if found == {text: 1.0}:
+        return _single(text)
+    summed = tuple((weight, _single(name)) for name, weight in found.items())
+    return RewardName(text, "sum", summed=summed)
+
+
+def _single(text: str) -> RewardName:
+    if is_text_reward(text):
+        return RewardName(text, "text")
+    if text.startswith(JUDGE):
+        return RewardName(text, "judge", text.removeprefix(JUDGE))
+    return RewardName(text, "function" if ".py:" in text else "model")

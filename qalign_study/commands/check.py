@@ -1,0 +1,33 @@
+"""Whether a language model and a reward model obey the laws that the chain rests on.
+
+One line per law with its evidence. The exit status is 1 if a law fails.
+
+Examples:
+  qalign check --lm embedded --rm embedded
+  qalign check --lm http://localhost:8000 --rm rules.py:short --max-new-tokens 32
+"""
+
+import argparse
+
+from qalign_core.contract import Finding, check
+from qalign_core.run import Run
+from qalign_study.commands import shared
+
+OF_MODELS = ("prompt", "lm", "rm", "temperature", "top_p", "top_k", "max_new_tokens")
+PROMPT = "Mia has 12 books. She buys 5 more. How many books does Mia have now?"
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    """Those of `qalign check`."""
+    others = [name for name in Run.kinds() if name not in OF_MODELS]
+    shared.run_options(parser, leave_out=others, prompt=PROMPT)
+    shared.model_options(parser)
+
+
+async def command(options: argparse.Namespace) -> int:
+    """Print a line per law; 1 if one fails."""
+    findings: list[Finding] = []
+    async for finding in check(*shared.models_of(options), options.prompt):
+        print(finding, flush=True)
+        findings.append(finding)
+    return int(any(finding.holds is False for finding in findings))

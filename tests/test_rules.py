@@ -1,0 +1,173 @@
+"""A deciding rule is one value: what is added to `RULES` is found wherever rules are listed."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from functools import partial
+from itertools import combinations
+from types import MappingProxyType
+
+import numpy as np
+import pytest
+from browser import ROOT
+
+from components.common.evaluated import FOLDER, Summary
+from components.compare.figures import compute_curves, reward_histograms
+from components.compare.view import view
+from components.lab import worth, wrong
+from components.results.figures import (
+    beside_table,
+    differences_html,
+    error_figure,
+    findings,
+    points_table,
+    proxy_figure,
+)
+from components.results.problems import cell_of, problems_html
+from qalign_core.decide.arrays import vote
+from qalign_core.decide.compared import RULES, Rule
+from qalign_core.record import dictionary
+from qalign_core.record.trace import load_trace
+from qalign_core.target import Target
+from qalign_core.types import Response, ScoredResponse
+from qalign_study.exact.decisions import Situation, explore
+from qalign_study.exact.wrong_reward import Example
+from qalign_study.exact.wrong_reward import outcomes as exactly
+from qalign_study.measure.comparisons import Comparison, full_cut, ladder, outcomes
+from qalign_study.measure.curves import curves, own_curves
+from qalign_study.measure.diagnostics import acceptance_of
+from qalign_study.measure.record import draws_of, measure_of
+from qalign_study.measure.report import Report
+from qalign_study.measure.results import Results, unpack
+from qalign_study.sheet.report import to_html
+from qalign_study.sheet.tables import to_csv, to_latex
+
+WORD = "Upper half"
+ANSWERS = ("none", "a", "b", "c")
+
+
+def upper_half(reward: np.ndarray, beta: object, tilt: object) -> np.ndarray:
+    """Equal weights of the rewards from the median up."""
+    kept = reward >= np.median(reward, axis=-1, keepdims=True)
+    return kept / kept.sum(axis=-1, keepdims=True)
+
+
+@pytest.fixture
+def upper(monkeypatch: pytest.MonkeyPatch) -> Rule:
+    """A fifth rule, of one value and one entry of the dictionary."""
+    rule = Rule("upper", "pool", weights=upper_half, needs_reward=True)
+    idea = dictionary.Idea(
+        part="Deciding", word=WORD, says="Vote with the better half.", formula="r ≥ median",
+        lab="Best-of-n", colour="violet", marker="diamond", line="dash",
+    )  # fmt: skip
+    colours, ideas = dictionary.colours(), {**dictionary.ideas(), "upper": idea}
+    monkeypatch.setattr(dictionary, "_read", lambda: (colours, MappingProxyType(ideas)))
+    monkeypatch.setitem(RULES, rule.id, rule)
+    return rule
+
+
+@pytest.fixture
+def comparison() -> Comparison:
+    return Comparison(load_trace(ROOT / "assets/runs/compare.jsonl"))
+
+
+@pytest.fixture
+def results() -> Results:
+    whole = unpack(FOLDER / "in_distribution.zip")
+    return replace(whole, records=whole.records[:12])
+
+
+@pytest.mark.parametrize("id_", RULES)
+def test_a_rule_decides_alike_for_one_and_for_many(id_):
+    rule, rng = RULES[id_], np.random.default_rng(0)
+    answer = rng.integers(-1, 3, (200, 9))
+    reward = rng.normal(size=answer.shape).round(1)
+    won, _ = rule.decide_many(answer, reward, 0.0, 0.7, partial(vote, n_answers=3))
+    for k, answers in enumerate(answer):
+        said = [ANSWERS[1 + a] for a in answers]
+        texts = [Response((1 + a,), text, True) for a, text in zip(answers, said, strict=True)]
+        draws = [ScoredResponse(t, r) for t, r in zip(texts, reward[k], strict=True)]
+        one = rule.decide(draws, lambda text: None if text == "none" else text, Target(0.7)).answer
+        assert one == (None if won[k] < 0 else ANSWERS[1 + won[k]])
+
+
+def test_two_rules_do_not_decide_alike():
+    """The control of the test above: its draws tell rules apart."""
+    rng = np.random.default_rng(0)
+    answer, reward = rng.integers(-1, 3, (200, 9)), rng.normal(size=(200, 9)).round(1)
+    counted = partial(vote, n_answers=3)
+    pool = [rule for rule in RULES.values() if rule.draws == "pool"]
+    won = [rule.decide_many(answer, reward, 0.0, 0.7, counted)[0] for rule in pool]
+    assert all((one != other).any() for one, other in combinations(won, 2))
+
+
+def test_only_what_reads_beta_has_a_curve_at_its_own():
+    assert own_curves() == {"qalign_own": "qalign", "wmv_own": "wmv"}
+    assert not Rule("best state", "chain", pick="best").aims
+
+
+def test_a_rule_that_is_added_decides_on_compare_and_is_drawn_there(upper, comparison):
+    found = {o.method: o for o in outcomes(comparison, full_cut(comparison))}
+    assert list(found) == list(RULES)
+    weights = np.array(found["upper"].decision.weights)
+    assert found["upper"].effective == pytest.approx((weights > 0).sum())
+    shown = json.loads(view(comparison, state="done"))["ladders"]["flops"][-1]
+    (card,) = (card for card in shown["cards"] if card["method"] == "upper")
+    assert (card["name"], card["term"], card["says"]) == (
+        WORD, "upper", "Vote with the better half.",
+    )  # fmt: skip
+    assert "has a weight" in card["rule"]
+    draws = draws_of(comparison)
+    points = curves(draws, cuts=ladder(comparison, rungs=2), resamples=8)
+    figure = compute_curves(comparison, points, measure_of(comparison))
+    assert WORD in {line.name for line in figure.data}
+    histograms = reward_histograms(comparison, full_cut(comparison), mixture=True)
+    assert f"chosen by {WORD}" in {line.name for line in histograms.data}
+
+
+def test_a_rule_that_is_added_is_in_the_figures_tables_and_words_of_results(upper, results):
+    points, settings = curves(results), results.header
+    assert {p.n for p in points if p.method == "upper"} == {p.n for p in points if p.method == "mv"}
+    for figure in (error_figure({"": points}, settings), proxy_figure(points, settings)):
+        assert WORD in {line.name for line in figure.data}
+    assert WORD in points_table(points, settings)
+    assert f"QAlign − {WORD}" in differences_html(points, settings)
+    assert WORD in beside_table({"usual": points}, settings)
+    assert any(WORD.lower() in said for said in findings(points))
+
+
+def test_a_number_of_a_rule_that_is_added_leads_to_its_problems(upper, results):
+    points = tuple(curves(results))
+    found = Summary(results.header, results, acceptance_of(results.records), 0, points)
+    listed = problems_html(found, cell_of("upper", 4))
+    assert f"{WORD.lower()} does worst" in listed
+    assert f">{WORD}</th>" in listed
+
+
+def test_a_rule_that_is_added_is_in_every_form_of_the_report(upper, results):
+    report = Report({"toy": results})
+    made = report.json()
+    assert "upper" in {row["method"] for row in made["rows"]}
+    assert ("qalign", "upper") in {(row["a"], row["b"]) for row in made["paired"]}
+    assert ",upper,," in to_csv(report)
+    assert WORD in to_latex(report)
+    page = to_html(report)
+    assert f">{WORD}<" in page
+    assert "var(--c-upper)" in page
+
+
+def test_a_rule_that_is_added_is_in_the_lab(upper):
+    found = explore(Situation(), most=8, n_problems=20)
+    assert found.right["upper"].shape == found.right["mv"].shape
+    assert WORD in str(worth.curve_figure(found))
+    exact = exactly(Example(hack_mass=0.02), (1, 4))
+    (four,) = (o for o in exact if (o.method, o.n) == ("upper", 4))
+    assert sum(four.answers) == pytest.approx(1)
+    assert WORD in str(wrong.method_figure(exact, "accuracy"))
+
+
+def test_nothing_lists_a_rule_that_is_not_there(comparison, results):
+    """The control of the tests above: their words come from the rule alone."""
+    assert WORD not in view(comparison, state="done")
+    assert WORD not in to_html(Report({"toy": results}))
