@@ -28,7 +28,7 @@ from qalign_core.protocols import RewardModel
 from qalign_core.reading import checked, first_line, is_finite, shown
 from qalign_core.rewards.functions import CompositeReward, FunctionReward
 from qalign_core.rewards.texts import is_text_reward, text_reward
-from qalign_core.run import Sampling
+from qalign_core.run import USUAL, Sampling
 
 IN_USE = 30.0
 """Seconds after its last request during which a model is not unloaded for another."""
@@ -230,7 +230,7 @@ def load_language_model(
     lm: TemplatedLanguageModel = _shared("lm", id, changes)
     entry = entries().get(("lm", id))
     default = entry.sampling if entry is not None else None
-    return lm.with_sampling(replace(sampling or default or Sampling(), **settings))
+    return lm.with_sampling(replace(sampling or default or USUAL, **settings))
 
 
 def load_reward_model(id: str = "embedded", *, code: bool = False, **options: Any) -> RewardModel:
