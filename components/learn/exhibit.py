@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from qalign_core.exact.wrong_reward import ANSWERS, MEANINGS, Example
-from qalign_core.exact.wrong_reward import METHODS as WAYS
-from qalign_core.export.words import NAMES, number, percent
-
 from components.common.evaluated import TITLES
 from components.learn.facts import FACTS, Lab, Measured, Place, Walk, run_of, shown, value_of
 from components.learn.lessons import Ask, Stop
 from qalign_core.decide.rules import importance_weights, majority_vote
+from qalign_study.exact.wrong_reward import ANSWERS, MEANINGS, Example
+from qalign_study.exact.wrong_reward import METHODS as WAYS
+from qalign_study.sheet.words import NAMES, number, percent
 
 MOST = 4
 """Answers of a vote, or samples, that are shown."""
