@@ -3,11 +3,11 @@
     python -m benchmarks.reproduce [--results assets/results/shifted.zip] [--problems 50]
 
 The first problems are drawn again with the settings and the seed of the file, by default at a
-smaller budget: a pool and a chain begin with those of a smaller budget. The same numbers are
-expected problem for problem (on the same kind of machine), and on any machine every method's
-accuracy within the 95 % band of the shipped draws of the same problems; if one is not, the exit
-status is 1. Costs are compared to the token; rewards, which may differ in their last bits from one
-processor to the next, to three digits. n is the number of samples or states.
+smaller budget: a pool and a chain begin with those of a smaller budget. On any machine the same
+costs and verdicts are expected problem for problem, and rewards within 0.001, but for a draw at its
+border (docs/architecture.md). Every method's accuracy must lie within the 95 % band of the shipped
+draws of the same problems; if one does not, the exit status is 1. n is the number of samples or
+states.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ from qalign_core.reading import checked, first_line, read_file
 from qalign_core.rewards.functions import CompositeReward, FunctionReward
 from qalign_core.rewards.names import reward_named
 from qalign_core.rewards.texts import text_reward
-from qalign_core.run import Sampling
+from qalign_core.run import USUAL, Sampling
 
 MAX_BYTES = 2**20
 """Of the file of a registry."""
@@ -230,7 +230,7 @@ def load_language_model(
     lm: TemplatedLanguageModel = _shared("lm", id, changes)
     entry = entries().get(("lm", id))
     default = entry.sampling if entry is not None else None
-    return lm.with_sampling(replace(sampling or default or Sampling(), **settings))
+    return lm.with_sampling(replace(sampling or default or USUAL, **settings))
 
 
 def load_reward_model(id: str = "embedded", *, code: bool = False, **options: Any) -> RewardModel:

@@ -63,7 +63,19 @@ class Sampling:
     temperature: float = 1.0
     top_p: float = 1.0
     top_k: int = 0
-    max_new_tokens: int = 128
+    max_new_tokens: int = 256
+
+
+USUAL = Sampling()
+"""How a model is sampled where nothing else is set: the only place of these four defaults."""
+
+OF_COMMAND: Mapping[str, Mapping[str, int]] = {
+    "run": {"pool": 0},  # it prints no samples
+    "compare": {"pool": 4096},  # a cap: the samples end where they have cost what the chains did
+    "evaluate": {"pool": 256},
+    "train-rm": {"steps": 16},
+}
+"""The settings of a run whose default is another one in a command."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,10 +186,14 @@ class Run:
     chains: int = setting(1, "Chains", "independent chains", least=1, most=10**4, cap="chains")
     seed: int = setting(7, "Seed", "the same seed draws the same run", least=0, most=2**31 - 1)
     temperature: float = setting(
-        1.0, "Temperature", "of the language model; 1 is the model itself", least=0.05, most=5.0
+        USUAL.temperature,
+        "Temperature",
+        "of the language model; 1 is the model itself",
+        least=0.05,
+        most=5.0,
     )
     max_new_tokens: int = setting(
-        256,
+        USUAL.max_new_tokens,
         "Length limit",
         "most tokens in a response, its end mark counted",
         least=1,
@@ -185,14 +201,18 @@ class Run:
         cap="tokens",
     )
     top_p: float = setting(
-        1.0,
+        USUAL.top_p,
         "Top-p",
         "draw from the likeliest tokens up to this share; 1 is off",
         least=1e-6,
         most=1.0,
     )
     top_k: int = setting(
-        0, "Top-k", "draw from so many of the likeliest tokens; 0 is off", least=0, most=10**6
+        USUAL.top_k,
+        "Top-k",
+        "draw from so many of the likeliest tokens; 0 is off",
+        least=0,
+        most=10**6,
     )
     burn_in: int = setting(
         0,

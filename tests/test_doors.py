@@ -5,15 +5,19 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
+import shlex
 import shutil
 import subprocess
 import sys
-from dataclasses import fields
+from dataclasses import fields, replace
+from itertools import pairwise
 from pathlib import Path
 
 import gradio as gr
 import httpx
 import pytest
+from tiny_models import save
 from toys import PROMPT, ToyLM, ToyRM
 
 from components.common.form import RunForm
@@ -23,8 +27,11 @@ from components.session.links import from_query
 from components.session.offer import Offer
 from components.session.runs import Feed, Runs
 from qalign_core.errors import InvalidSetting, QAlignError
-from qalign_core.run import Limits, Run
-from qalign_study.commands import main
+from qalign_core.record.command import command_of
+from qalign_core.record.trace import parse_trace, read_trace
+from qalign_core.registry import load_language_model, unload
+from qalign_core.run import OF_COMMAND, USUAL, Limits, Run, Sampling
+from qalign_study.commands import main, shared, train_rm
 
 pytestmark = pytest.mark.slow
 
@@ -212,3 +219,90 @@ def test_a_form_reaches_as_far_as_a_run_does(form):
             assert (widget.minimum, widget.maximum) == (told["least"], most)
         if isinstance(widget, gr.Number):
             assert widget.minimum is widget.maximum is widget.precision is None
+
+
+# what a door prints as a default is what it draws with
+
+DRAWS = {
+    "run": "run --steps 1",
+    "compare": "compare --steps 1",
+    "evaluate": "evaluate --problems 1 --states 1",
+    "train-rm": "train-rm --problems 1 --only-draw",
+}
+
+
+def printed(command: str, option: str, capsys) -> int:
+    """The default that the help of a command prints for an option."""
+    with pytest.raises(SystemExit):
+        main([command, "--help"])
+    text = " ".join(capsys.readouterr().out.split())
+    (told,) = re.findall(rf" --{option} [A-Z]+ [^()]*?\((?:default: )?(\d+)\)", text)
+    return int(told)
+
+
+@pytest.mark.parametrize("command", DRAWS)
+def test_a_command_draws_with_the_defaults_that_it_prints(command, tmp_path, capsys, monkeypatch):
+    loaded = []
+
+    def load(id: str = "embedded", **sampling: object) -> ToyLM:
+        loaded.append(replace(USUAL, **sampling))
+        lm = ToyLM()
+        lm.sampling = loaded[-1]
+        return lm
+
+    monkeypatch.setattr(shared, "load_language_model", load)
+    monkeypatch.setattr(shared, "load_reward_model", lambda *_, **__: ToyRM())
+    monkeypatch.setattr(train_rm, "unload", lambda id: None)
+    out = tmp_path / "out"
+    assert main([*DRAWS[command].split(), "--out", str(out)]) == 0
+    capsys.readouterr()
+    (first,) = out.rglob("00000.jsonl") if out.is_dir() else (out,)
+    header = read_trace(first).header
+    assert header.max_new_tokens == printed(command, "max-new-tokens", capsys) == 256
+    budget = {"evaluate": "budget", "train-rm": "samples"}.get(command, "pool")
+    assert header.pool == printed(command, budget, capsys)
+    if command == "train-rm":
+        assert header.steps == printed(command, "steps", capsys) == OF_COMMAND[command]["steps"]
+
+
+def test_a_model_without_an_entry_has_the_limit_that_the_help_prints(tmp_path, capsys):
+    folder, out = (
+        str(save(tmp_path / "model", "llama", max_position_embeddings=512)),
+        tmp_path / "a",
+    )
+    assert main(["run", "--lm", folder, "--rm", "plain", "--prompt", "Hi", "--steps", "0",
+                 "--out", str(out), "--quiet"]) == 0  # fmt: skip
+    capsys.readouterr()
+    unload(folder)
+    assert read_trace(out).header.max_new_tokens == printed("run", "max-new-tokens", capsys)
+
+
+def test_a_plan_counts_with_the_defaults_that_the_help_prints(capsys):
+    for command, budget in (("evaluate", "budget"), ("train-rm", "samples")):
+        assert main([command, "--plan"]) == 0
+        told = capsys.readouterr().out
+        assert f"each {printed(command, budget, capsys)} samples" in told
+        limit = printed(command, "max-new-tokens", capsys)
+        assert f"{limit // 2} tokens a response (assumed: half of the limit)" in told
+
+
+def test_python_pages_and_endpoints_have_the_same_defaults(form, toy_app):
+    assert load_language_model("embedded").sampling == USUAL == Sampling() == Run().sampling
+    assert form.read([widget.value for widget in form.values()]).sampling == USUAL
+    call = f"{toy_app}gradio_api/call/"
+    event = httpx.post(f"{call}v2/run_chain", json={"prompt": PROMPT, "steps": 1}, timeout=60)
+    answer = httpx.get(f"{call}run_chain/{event.json()['event_id']}", timeout=60).text
+    found = parse_trace(json.loads(answer.strip().rsplit("data: ", 1)[1])[0]).header
+    told = httpx.get(f"{toy_app}gradio_api/info", timeout=60).json()
+    parameters = told["named_endpoints"]["/run_chain"]["parameters"]
+    defaults = {each["parameter_name"]: each["parameter_default"] for each in parameters}
+    assert defaults["pool"] == found.pool == Run().pool
+    assert defaults["max_new_tokens"] == Run().max_new_tokens
+
+
+def test_the_command_of_a_run_draws_as_many_samples_as_the_run():
+    for matched, pool in (("none", 64), ("none", 0), ("pool", 64), ("pool", 4096)):
+        run = Run(PROMPT, matched=matched, pool=pool)
+        words = shlex.split(command_of(run))
+        said = dict(pairwise(words)).get("--pool")
+        assert int(said or OF_COMMAND[words[1]]["pool"]) == pool

@@ -79,9 +79,9 @@ async def test_words_of_a_visitor_never_end_a_text_or_begin_a_turn():
     assert written.finished
     assert not lm.written(kept, " 7", ended=False).finished
     with pytest.raises(
-        InvalidPrompt, match=r"the text has \d+ tokens, and a response may have 128"
+        InvalidPrompt, match=r"the text has \d+ tokens, and a response may have 256"
     ):
-        lm.written((), "7 " * 250, ended=True)
+        lm.written((), "7 " * 500, ended=True)
 
 
 @pytest.mark.parametrize("ends", [True, False])

@@ -37,6 +37,8 @@ from qalign_study.sheet.words import VERDICTS
 
 pytestmark = pytest.mark.recorded
 
+pytestmark = pytest.mark.recorded
+
 RESULTS = ASSETS / "results"
 BAND = ("accuracy", "low", "high")
 GAP = ("difference", "low", "high")

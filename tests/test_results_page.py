@@ -50,6 +50,8 @@ from qalign_study.sheet.words import brief
 
 pytestmark = pytest.mark.recorded
 
+pytestmark = pytest.mark.recorded
+
 
 def point(method: str, n: int, value: float, *, seed: int = 0) -> Point:
     """A point of 200 problems; two of different seeds are right about different ones."""

@@ -1,7 +1,8 @@
 """Randomness is addressed, not consumed: a number depends on its address and on nothing else.
 
 The uniform for (seed, chain, t, role) is the same however many chains run, in whatever batch, and
-for however many users; so any step replays alone, and a link with a seed reproduces a run.
+for however many users; so any step replays alone, and a link with a seed
+repeats a run: bit for bit on one machine, up to the last bits of rewards on another.
 """
 
 import hashlib

@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from qalign_core.errors import InvalidPrompt, InvalidSetting, ModelContractError, ModelLoadError
 from qalign_core.reading import is_finite, is_whole, shown
-from qalign_core.run import Sampling
+from qalign_core.run import USUAL, Sampling
 from qalign_core.types import Response
 
 
@@ -133,7 +133,7 @@ class TemplatedLanguageModel(ABC):
             raise ModelLoadError(f"{id} names no end-of-sequence token, so responses would not end")
         self._text, self.eos = text, tuple(eos)
         self.id, self.context_length = id, context
-        self.sampling = self._checked(sampling or Sampling())
+        self.sampling = self._checked(sampling or USUAL)
 
     @property
     def max_new_tokens(self) -> int:

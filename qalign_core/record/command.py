@@ -3,7 +3,7 @@
 import shlex
 
 from qalign_core.registry import entries
-from qalign_core.run import Run, Sampling
+from qalign_core.run import OF_COMMAND, USUAL, Run, Sampling
 from qalign_core.types import SetHeader
 
 
@@ -31,7 +31,7 @@ def command_of_problem(header: SetHeader, place: int, steps: int) -> str:
 def _said(run: Run) -> tuple[str, dict[str, str]]:
     """The command, and the options that are not what it would do without them."""
     entry = entries().get(("lm", run.lm))
-    usual = (entry.sampling if entry is not None else None) or Sampling()
+    usual = (entry.sampling if entry is not None else None) or USUAL
     said = run.changes()
     for name in Sampling.__slots__:
         said.pop(name, None)
@@ -40,9 +40,9 @@ def _said(run: Run) -> tuple[str, dict[str, str]]:
     command = "compare" if said.pop("matched", "") == "pool" else "run"
     if command == "run":
         said.pop("burn_in", None)  # it changes what is shown, not what is drawn
+    said.pop("pool", None)
+    if run.pool != OF_COMMAND[command]["pool"]:
         said["pool"] = str(run.pool)
-    if said.get("pool") == {"compare": "4096", "run": "0"}[command]:
-        del said["pool"]
     return command, said
 
 

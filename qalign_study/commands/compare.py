@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
+from qalign_core.run import OF_COMMAND
 from qalign_core.types import Step
 from qalign_study.commands import shared
 from qalign_study.commands.drawing import draw
@@ -23,7 +24,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--budget", dest="match", choices=budgets, help=argparse.SUPPRESS)  # old
     parser.add_argument("--out", type=Path, help="trace file, continued if it exists")
     shared.problem_options(parser)
-    shared.run_options(parser, leave_out=("matched",), pool=4096)
+    shared.run_options(parser, leave_out=("matched",), **OF_COMMAND["compare"])
     shared.model_options(parser)
 
 

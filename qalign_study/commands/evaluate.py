@@ -12,7 +12,7 @@ from tqdm import tqdm
 
 from qalign_core.decide.compared import RULES
 from qalign_core.errors import InvalidSetting
-from qalign_core.run import MAX_STEPS, Run, check_count
+from qalign_core.run import MAX_STEPS, OF_COMMAND, Run, check_count
 from qalign_study.commands import shared
 from qalign_study.commands.drawing import fill
 from qalign_study.commands.plan import plan_options, print_plan
@@ -21,6 +21,8 @@ from qalign_study.measure.diagnostics import acceptance_of
 from qalign_study.measure.results import pack, results_in
 from qalign_study.sets.problem_sets import check_gradable
 from qalign_study.sets.tasks import PRESETS, Task, task_of
+
+BUDGET = OF_COMMAND["evaluate"]["pool"]
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -31,7 +33,9 @@ def options(parser: argparse.ArgumentParser) -> None:
     )
     shared.many_options(parser, 128)
     parser.add_argument(
-        "--budget", type=int, help="samples per problem (256); the chain may cost as much"
+        "--budget",
+        type=int,
+        help=f"samples per problem ({BUDGET}); the chain may cost as much",
     )
     parser.add_argument("--states", type=int, help="most states of the chain; 0 (no limit)")
     parser.add_argument("--out", type=Path, help="folder of traces; needed but for --plan")
@@ -93,5 +97,5 @@ def _take_settings(options: argparse.Namespace, task: Task | None) -> None:
                     "one of your own with --rm"
                 )
             setattr(options, name, value)
-    options.budget = 256 if options.budget is None else options.budget
+    options.budget = BUDGET if options.budget is None else options.budget
     options.states = options.states or 0

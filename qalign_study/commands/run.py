@@ -16,7 +16,7 @@ from tqdm import tqdm
 from qalign_core.errors import InvalidSetting
 from qalign_core.protocols import AnswerExtractor
 from qalign_core.record.runner import Drawn
-from qalign_core.run import Run
+from qalign_core.run import OF_COMMAND, Run
 from qalign_core.types import Step, Trace
 from qalign_study.commands import shared
 from qalign_study.commands.drawing import draw, fill
@@ -39,7 +39,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--quiet", action="store_true", help="print the answer only")
     parser.add_argument("--json", action="store_true", help="print answers to --prompts as JSON")
     shared.problem_options(parser)
-    shared.run_options(parser, leave_out=("burn_in", "matched"), pool=0)
+    shared.run_options(parser, leave_out=("burn_in", "matched"), **OF_COMMAND["run"])
     shared.model_options(parser)
 
 

@@ -85,7 +85,11 @@ def run_options(
     parser: argparse.ArgumentParser, *, leave_out: Sequence[str] = (), **defaults: Any
 ) -> None:
     """An option for each setting of a run; where one is not given, the default holds."""
-    group = parser.add_argument_group("run")
+    group = parser.add_argument_group(
+        "run",
+        "A registry entry with a sampling of its own has other defaults for temperature, top-p, "
+        "top-k and length limit.",
+    )
     for name, kind in Run.kinds().items():
         if name in leave_out:
             continue

@@ -14,7 +14,7 @@ from tqdm import tqdm
 
 from qalign_core.errors import InvalidSetting
 from qalign_core.registry import unload
-from qalign_core.run import Run, check_count
+from qalign_core.run import OF_COMMAND, Run, check_count
 from qalign_study.commands import shared
 from qalign_study.commands.drawing import fill
 from qalign_study.commands.plan import plan_options, print_plan
@@ -48,7 +48,8 @@ def options(parser: argparse.ArgumentParser) -> None:
     """Those of `qalign train-rm`."""
     shared.set_options(parser)
     shared.many_options(parser, 64)
-    parser.add_argument("--samples", type=int, default=64, help="responses per problem (64)")
+    pool = Run().pool
+    parser.add_argument("--samples", type=int, default=pool, help=f"responses per problem ({pool})")
     parser.add_argument("--out", type=Path, help="folder, which --rm takes then; not for --plan")
     parser.add_argument(
         "--only-draw", action="store_true", help="draw and stop: several processes share the work"
@@ -77,7 +78,7 @@ def options(parser: argparse.ArgumentParser) -> None:
                 help=f"{_RECIPE[each.name]} ({usual})",
             )
     left_out = (*shared.TEXTS, "rm", "chains", "pool", "matched", "burn_in")
-    shared.run_options(parser, leave_out=left_out, steps=16)
+    shared.run_options(parser, leave_out=left_out, **OF_COMMAND["train-rm"])
     shared.model_options(parser, kinds=("lm",))
 
 
