@@ -1,0 +1,28 @@
+// The engine with the embedded models, for the tests and the benchmark.
+import { readFileSync } from "node:fs";
+import { Engine } from "../../assets/engine/engine.js";
+
+export const ASSETS = new URL("../../assets/", import.meta.url);
+/** Folders of the reward models, by the names that headers have. */
+const FOLDERS = { embedded: "rm", "embedded-weak": "rm-weak" };
+
+/** A file's bytes in a buffer of their own. */
+export const bytes = (path) => new Uint8Array(readFileSync(new URL(path, ASSETS))).buffer;
+const json = (path) => JSON.parse(readFileSync(new URL(path, ASSETS), "utf8"));
+
+const files = (folder) => ({
+  weights: bytes(`models/${folder}/model.safetensors`),
+  config: json(`models/${folder}/config.json`),
+});
+
+/** Whether the engine draws what a header names. */
+export const isEmbedded = ({ lm, rm }) => lm === "embedded" && rm in FOLDERS;
+
+/** The tokenizer's file. */
+export const TOKENIZER = json("models/lm/tokenizer.json");
+
+/** An engine of a reward model; `kind` is "wasm" or "js". */
+export function engineOf(rm, kind) {
+  const module = kind === "wasm" ? new WebAssembly.Module(bytes("engine/net.wasm")) : null;
+  return new Engine(files("lm"), files(FOLDERS[rm]), TOKENIZER, module);
+}
