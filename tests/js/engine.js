@@ -15,6 +15,16 @@ const files = (folder) => ({
   config: json(`models/${folder}/config.json`),
 });
 
+/** The same files with 7 bits in place of 10 in each weight: another rounding. */
+function rounded({ weights, config }) {
+  const size = Number(new DataView(weights).getBigUint64(0, true));
+  const numbers = new DataView(weights, 8 + size);
+  for (let at = 0; at < numbers.byteLength; at += 2) {
+    numbers.setUint16(at, numbers.getUint16(at, true) & 0xfff8, true);
+  }
+  return { weights, config };
+}
+
 /** Whether the engine draws what a header names. */
 export const isEmbedded = ({ lm, rm }) => lm === "embedded" && rm in FOLDERS;
 
@@ -22,7 +32,8 @@ export const isEmbedded = ({ lm, rm }) => lm === "embedded" && rm in FOLDERS;
 export const TOKENIZER = json("models/lm/tokenizer.json");
 
 /** An engine of a reward model; `kind` is "wasm" or "js". */
-export function engineOf(rm, kind) {
+export function engineOf(rm, kind, weights = "") {
   const module = kind === "wasm" ? new WebAssembly.Module(bytes("engine/net.wasm")) : null;
-  return new Engine(files("lm"), files(FOLDERS[rm]), TOKENIZER, module);
+  const lm = weights === "rounded" ? rounded(files("lm")) : files("lm");
+  return new Engine(lm, files(FOLDERS[rm]), TOKENIZER, module);
 }
