@@ -37,7 +37,7 @@ const finiteOrNull = (value) => (Number.isFinite(value) ? value : null);
  * @param {number} nPrompt tokens of the prompt, which both models read once
  * @param {Date} now
  */
-export function headerLine(run, nPrompt, now) {
+function headerLine(run, nPrompt, now) {
   const created = now.toISOString().replace(/\.\d+Z$/, "+00:00");
   return dump({ type: "header", version: 2, ...run, created, notes: [], prompt_tokens: nPrompt,
     prompt_scored: nPrompt });
