@@ -8,8 +8,8 @@ What a module may be, so that joining needs no parser:
 
 - `import { a, b } from "./file.js";` at the start of a line, or over several; no other imports, no
   new names;
-- `export` before a `const`, a `function` (`async` or a generator too) or a `class` at the start of a
-  line; no other exports;
+- `export` before a `const`, a `function` (`async` and generators too) or a `class` at the start of
+  a line; no other exports;
 - comments on lines of their own, comments without quotes at the end of a line, and types in front
   of what they belong to (`/** @type {...} */`), which the page does not get: `//` or `/* ... */`,
   and no text with a line break in it, since lines lose their indentation too.
