@@ -32,10 +32,10 @@ from browser import ROOT, chromium, serve
 
 import app
 from components.common.new_problem import KINDS, new_problem
-from qalign_core.export.scripts import bundle
+from qalign_core.record.runner import record
+from qalign_core.record.scripts import bundle
 from qalign_core.registry import load_language_model, load_reward_model
-from qalign_core.run import Run, usual_extractor
-from qalign_core.runs.runner import record
+from qalign_core.run import Run
 from qalign_core.types import Step
 
 RECORDED = ROOT / "assets" / "runs" / "watch.jsonl"
@@ -167,12 +167,9 @@ async def fresh(steps: int, seed: int) -> bool:
             k = len(paths)
             prompt, _ = new_problem(list(KINDS.values())[k % len(KINDS)], rng)
             beta, temperature = SETTINGS[k % len(SETTINGS)]
-            run = Run(
-                prompt=prompt,
-                extractor=None if prompt.startswith("Write") else usual_extractor(prompt),
+            given = {"prompt": prompt, "beta": beta, "temperature": temperature}
+            run = Run.read(given).with_changes(
                 rm="embedded-weak" if k % 4 == 3 else "embedded",
-                beta=beta,
-                temperature=temperature,
                 steps=min(STEPS_A_RUN, steps - drawn) - 1,
                 pool=SAMPLES_A_RUN,
                 seed=rng.randrange(2**31),

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from browser import ROOT
 
-from qalign_core.export.scripts import bundle
+from qalign_core.record.scripts import bundle
+from qalign_core.record.trace import TraceReader
 from qalign_core.run import Run
-from qalign_core.runs.trace import TraceReader
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

@@ -11,6 +11,7 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from qalign_core.assets import ASSETS
+from qalign_core.record.live import WORKER
 from qalign_core.record.scripts import bundle
 
 LATER = {
@@ -18,9 +19,6 @@ LATER = {
     "save.js": ASSETS / "export" / "export.js",
 }
 """The scripts by their addresses (assets/later.js asks for them)."""
-
-WORKER = ASSETS / "engine" / "worker.js"
-"""What draws in a visitor's browser."""
 
 FILES = ("vendor", "models", "engine")
 """Folders of assets/ whose files a page may fetch: scripts of others, and what its worker reads."""
