@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from browser import ROOT, serve
+from browser import PATIENCE, ROOT, serve
 
 import app
 from components.session.drawing import Here
 from components.session.runs import Runs
+from components.watch.gallery import page_parts
+from qalign_core.errors import InvalidSetting
 from qalign_core.record.live import obstacle
+from qalign_core.record.player import page
 from qalign_core.record.trace import load_trace, parse_trace
 from qalign_core.run import Run
 
@@ -117,6 +120,46 @@ async def test_what_a_browser_cannot_draw_has_a_reason(change, why):
 @pytest.mark.parametrize("said", ["", "1", "[]", '{"why": 3}', '{"why": "", "seed": -1}', None])
 async def test_a_word_that_is_none_leaves_the_run_to_the_server(said):
     assert Here.read(said).why
+
+
+async def test_an_exported_page_draws_from_a_disk_without_a_network(browser, tmp_path):
+    text = (ROOT / "assets/runs/watch.jsonl").read_text(encoding="utf-8")
+    (tmp_path / "live.html").write_text(page(text, live=True), encoding="utf-8")
+    context = await browser.new_context(offline=True)
+    try:
+        shown, errors = await context.new_page(), []
+        shown.set_default_timeout(PATIENCE)
+        shown.on("pageerror", lambda error: errors.append(str(error)))
+        shown.on("console", lambda said: errors.append(said.text))
+        await shown.goto((tmp_path / "live.html").as_uri())
+        await shown.click("#live summary")
+        for name, value in (("steps", "12"), ("pool", "2")):
+            await shown.fill(f"#live [name={name}]", value)
+        await shown.click("#live .ql-go")
+        await shown.wait_for_selector("#live form[data-state=finished]")
+        trace = parse_trace(await shown.evaluate("document.querySelector('.qp').qalign.text"))
+        assert [s.proposal.response.tokens for s in trace.steps] == [
+            s.proposal.response.tokens for s in RECORDED.steps[:13]
+        ]
+        await shown.click("#live >> text=New problem")
+        await shown.wait_for_selector(".qp >> text=This problem has not been run yet")
+        assert errors == []
+    finally:
+        await context.close()
+
+
+async def test_a_page_that_cannot_draw_is_refused_in_a_sentence():
+    text = (ROOT / "assets/runs/cheerful.jsonl").read_text(encoding="utf-8")
+    with pytest.raises(InvalidSetting, match="a browser has the embedded models only"):
+        page(text, live=True)
+    said = page_parts({"header": text.split("\n")[0], "run": "", "live": True})
+    assert "embedded models only" in said["error"]
+
+
+async def test_a_page_that_only_plays_may_start_no_worker():
+    text = (ROOT / "assets/runs/watch.jsonl").read_text(encoding="utf-8")
+    assert "worker-src" not in page(text).split("<title>")[0]
+    assert len(page(text)) < 300_000
 
 
 async def test_a_browser_says_why_and_which_seed():

@@ -16,7 +16,16 @@
  * @property {(sentence: string) => void} failed nothing more will come
  */
 
+/**
+ * What shows a run.
+ * @typedef {object} Stage
+ * @property {(text: string) => void} stream all lines so far
+ * @property {(state: string, text: string) => void} say how the run stands
+ * @property {(sentence: string) => void} failed nothing more will come
+ */
+
 const PATIENCE = 20000; // ms in which a worker that works has read its models
+const TICK = 100; // ms between two updates of a page
 /** @type {Record<string, string>} */
 const FOLDERS = { embedded: "rm", "embedded-weak": "rm-weak" };
 
@@ -27,8 +36,16 @@ export class BrowserEngine {
     this.source = source;
     /** @type {Map<string, Promise<Worker>>} */
     this.workers = new Map(); // by the reward model
-    this.n = 0; // runs so far
-    this.stop = () => {}; // the run that is drawn
+    this.n = 0; // of the run that is drawn
+    /** @type {Worker | null} */
+    this.busy = null; // what draws it
+  }
+
+  /** Nothing more is drawn, or told, of the run. */
+  stop() {
+    this.n += 1;
+    this.busy?.postMessage({ do: "stop" });
+    this.busy = null;
   }
 
   /**
@@ -38,26 +55,20 @@ export class BrowserEngine {
    */
   async draw(run, listener) {
     this.stop();
-    const id = ++this.n;
-    let over = false;
-    this.stop = () => {
-      over = true;
-    };
+    const id = this.n;
     const fail = (/** @type {string} */ sentence) => {
       this.workers.delete(run.rm);
-      if (!over) listener.failed(sentence);
-      over = true;
+      if (this.n !== id) return;
+      this.stop();
+      listener.failed(sentence);
     };
     try {
       const worker = await this.worker(run.rm);
-      if (over) return;
-      this.stop = () => {
-        over = true;
-        worker.postMessage({ do: "stop" });
-      };
+      if (this.n !== id) return;
+      this.busy = worker;
       worker.onmessage = (/** @type {MessageEvent<Told>} */ { data }) => {
         if ("failed" in data) fail(data.failed);
-        else if (over || !("id" in data) || data.id !== id) return;
+        else if (!("id" in data) || data.id !== this.n) return;
         else if ("line" in data) listener.line(data.line);
         else listener.ended();
       };
@@ -66,6 +77,43 @@ export class BrowserEngine {
     } catch (error) {
       fail(/** @type {Error} */ (error).message);
     }
+  }
+
+  /**
+   * Draw a run and show it as it grows.
+   * @param {Run} run
+   * @param {Stage} stage
+   */
+  show(run, { stream, say, failed }) {
+    const seed = `seed ${run.seed}`;
+    let text = "";
+    let steps = 0;
+    let began = 0;
+    let waiting = 0;
+    const update = () => {
+      waiting = 0;
+      if (this.n !== id) return;
+      stream(text);
+      const rate = Math.round(1e3 * (steps - 1) / (Date.now() - began));
+      if (steps) say("sampling", `Sampling in your browser at ${rate || 1} steps/s · ${seed}`);
+    };
+    this.draw(run, {
+      line(line) {
+        text += line;
+        if (line.includes('"type":"step"')) {
+          began ||= Date.now();
+          steps += 1;
+        }
+        waiting ||= window.setTimeout(update, steps > 1 ? TICK : 0);
+      },
+      ended() {
+        window.clearTimeout(waiting);
+        update();
+        say("finished", `Finished, drawn in your browser · ${seed}`);
+      },
+      failed,
+    });
+    const id = this.n;
   }
 
   /**

@@ -10,6 +10,7 @@ import { Sampler } from "./chain.js";
  * The header of a trace without what is known only when it is drawn.
  * @typedef {object} Run
  * @property {string} prompt
+ * @property {string | null} reference the right answer, if it is known
  * @property {keyof typeof EXTRACTORS | null} extractor
  * @property {string} lm
  * @property {string} rm

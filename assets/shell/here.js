@@ -2,21 +2,11 @@
    draws the same run. */
 import { BrowserEngine } from "../engine/browser.js";
 
+/** @typedef {import("../engine/browser.js").Stage} Stage */
 /** @typedef {import("../engine/record.js").Run} Run */
-/**
- * What shows a run.
- * @typedef {object} Stage
- * @property {(text: string) => void} stream all lines so far
- * @property {(state: string, text: string) => void} say in the status line
- * @property {() => void} press "Run it live"
- */
-
-const TICK = 100; // ms between two updates of the page
-
 let why = ""; // it does not draw
 /** @type {number | null} */
 let again = null; // the seed of the run that the server takes over
-let waiting = 0; // for the next update of the page
 
 /** @param {string} name */
 const address = (name) => new URL(name, document.baseURI).href;
@@ -38,47 +28,18 @@ export function here() {
 }
 
 /** Nothing more is drawn here. */
-export function stopHere() {
-  engine.stop();
-  window.clearTimeout(waiting);
-  waiting = 0;
-}
+export const stopHere = () => engine.stop();
 
 /**
- * Draw a run, and show it as it grows.
+ * Draw a run and show it as it grows; where that fails, the server takes over.
  * @param {Run} run
- * @param {Stage} stage
+ * @param {Pick<Stage, "stream" | "say">} stage
+ * @param {() => void} press "Run it live"
  */
-export function drawHere(run, { stream, say, press }) {
-  let text = "";
-  let steps = 0;
-  let began = 0;
-  const seed = `seed ${run.seed}`;
-  const show = () => {
-    waiting = 0;
-    stream(text);
-    const rate = Math.round(1e3 * (steps - 1) / (Date.now() - began));
-    if (steps) say("sampling", `Sampling in your browser at ${rate || 1} steps/s · ${seed}`);
-  };
-  engine.draw(run, {
-    line(line) {
-      text += line;
-      if (line.includes('"type":"step"')) {
-        began ||= Date.now();
-        steps += 1;
-      }
-      waiting ||= window.setTimeout(show, steps > 1 ? TICK : 0);
-    },
-    ended() {
-      stopHere();
-      show();
-      say("finished", `Finished, drawn in your browser · ${seed}`);
-    },
-    failed(sentence) {
-      stopHere();
-      why = sentence;
-      again = run.seed;
-      press();
-    },
-  });
+export function drawHere(run, stage, press) {
+  engine.show(run, { ...stage, failed(sentence) {
+    why = sentence;
+    again = run.seed;
+    press();
+  } });
 }

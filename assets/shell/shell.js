@@ -126,8 +126,7 @@ function status(element, props) {
         props.value = JSON.stringify({ state, text });
         status(element, props);
       },
-      press: () => /** @type {HTMLElement | null} */ (document.querySelector("#watch-run"))?.click(),
-    });
+    }, () => /** @type {HTMLElement | null} */ (document.querySelector("#watch-run"))?.click());
   }
 }
 
@@ -163,7 +162,8 @@ async function save(api, server) {
   const element = document.querySelector("#watch-player .qp");
   try {
     (await saver()).open(api, element, {
-      page: (/** @type {Tell} */ tell) => savePage(api, server, fromGallery, tell),
+      page: (/** @type {boolean} */ live, /** @type {Tell} */ tell) =>
+        savePage(api, server, fromGallery, live, tell),
       trace: () => downloadTrace(api),
       link(/** @type {Tell} */ tell) {
         if (shown === "file" && unlinked) tell(unlinked);
