@@ -15,7 +15,7 @@ export GRADIO_ANALYTICS_ENABLED := False
 # modules are compiled once, when they are first imported; pip would compile four times as many
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test pytest quick js test-processors test-package test-servers test-mcp test-pretrained test-tasks test-train lint models engine clean
+.PHONY: demo test pytest quick js test-processors test-package test-servers test-mcp test-pretrained test-tasks test-train lint models engine site clean
 
 demo: $(VENV)/.app
 	$(BIN)/python app.py
@@ -80,6 +80,10 @@ lint: $(VENV)/.dev
 
 models: $(VENV)/.dev
 	$(BIN)/python -m qalign_study.train.embedded
+
+# pages that any host of files serves: Watch that draws in the browser, the gallery, the glossary
+site: $(VENV)/.app
+	$(BIN)/python -m components.site build/site
 
 # the kernel that browsers run (assets/engine/net.c), by a C compiler that comes as a package
 engine: $(ZIG)/.ready

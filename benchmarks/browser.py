@@ -160,25 +160,29 @@ def weigh() -> None:
 async def fresh(steps: int, seed: int) -> bool:
     """Draw runs of new problems in Python, then in the engine; say what differs."""
     lm, rm = models()
-    weak = load_reward_model("embedded-weak")
-    rng, drawn, paths = random.Random(seed), 0, []
+    rewards = {"embedded": rm, "embedded-weak": load_reward_model("embedded-weak")}
+    rng, runs = random.Random(seed), []
+    for k in range(-(-steps // STEPS_A_RUN)):
+        prompt, _ = new_problem(list(KINDS.values())[k % len(KINDS)], rng)
+        beta, temperature = SETTINGS[k % len(SETTINGS)]
+        given = {"prompt": prompt, "beta": beta, "temperature": temperature}
+        run = Run.read(given).with_changes(
+            rm="embedded-weak" if k % 4 == 3 else "embedded",
+            steps=STEPS_A_RUN - 1,
+            pool=SAMPLES_A_RUN,
+            seed=rng.randrange(2**31),
+        )
+        runs.append(run)
+
+    async def lines(run: Run) -> str:
+        drawn = record(lm.with_sampling(run.sampling), rewards[run.rm], run)
+        return "".join([item.line async for item in drawn])
+
     with TemporaryDirectory() as folder:
-        while drawn < steps:
-            k = len(paths)
-            prompt, _ = new_problem(list(KINDS.values())[k % len(KINDS)], rng)
-            beta, temperature = SETTINGS[k % len(SETTINGS)]
-            given = {"prompt": prompt, "beta": beta, "temperature": temperature}
-            run = Run.read(given).with_changes(
-                rm="embedded-weak" if k % 4 == 3 else "embedded",
-                steps=min(STEPS_A_RUN, steps - drawn) - 1,
-                pool=SAMPLES_A_RUN,
-                seed=rng.randrange(2**31),
-            )
-            view = lm.with_sampling(run.sampling)
-            lines = [i.line async for i in record(view, weak if k % 4 == 3 else rm, run)]
-            paths.append(Path(folder) / f"{k}.jsonl")
-            paths[-1].write_text("".join(lines), encoding="utf-8")
-            drawn += run.steps + 1
+        paths = [Path(folder) / f"{k}.jsonl" for k in range(len(runs))]
+        texts = await asyncio.gather(*map(lines, runs))
+        for path, text in zip(paths, texts, strict=True):
+            path.write_text(text, encoding="utf-8")
         command = ["node", str(ROOT / "tests" / "js" / "replay_files.js"), *map(str, paths)]
         found = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
     print(

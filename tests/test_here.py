@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -10,6 +11,7 @@ from browser import PATIENCE, ROOT, serve
 import app
 from components.session.drawing import Here
 from components.session.runs import Runs
+from components.site import write_site
 from components.watch.gallery import page_parts
 from qalign_core.errors import InvalidSetting
 from qalign_core.record.live import obstacle
@@ -143,6 +145,28 @@ async def test_an_exported_page_draws_from_a_disk_without_a_network(browser, tmp
         ]
         await shown.click("#live >> text=New problem")
         await shown.wait_for_selector(".qp >> text=This problem has not been run yet")
+        assert errors == []
+    finally:
+        await context.close()
+
+
+async def test_the_site_of_plain_files_opens_without_a_network(browser, tmp_path):
+    pages = write_site(tmp_path)
+    links = set(re.findall(r'href="([^"]+)"', "".join(p.read_text("utf-8") for p in pages[:3])))
+    assert {"watch.html", "glossary.html", "index.html"} < links
+    assert links == {p.name for p in pages}
+    context = await browser.new_context(offline=True)
+    try:
+        shown, errors = await context.new_page(), []
+        shown.on("pageerror", lambda error: errors.append(str(error)))
+        shown.on("console", lambda said: errors.append(said.text))
+        await shown.goto(pages[0].as_uri())
+        await shown.click("text=Glossary")
+        await shown.wait_for_selector("dt >> text=beta")
+        await shown.go_back()
+        await shown.click("text=Watch")
+        await shown.wait_for_selector("#live .ql-go")
+        await shown.wait_for_selector(".qp >> text=Recorded run")
         assert errors == []
     finally:
         await context.close()

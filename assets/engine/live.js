@@ -64,7 +64,8 @@ function mount(element, player, { run, problems, files, worker }) {
   function draw() {
     if (!form.checkValidity()) settings.setAttribute("open", ""); // what is wrong is inside
     if (!form.reportValidity()) return;
-    const numbers = Object.fromEntries(inputs.map(({ name, input }) => [name, Number(input.value)]));
+    const numbers = Object.fromEntries(
+      inputs.map(({ name, input }) => [name, Number(input.value)]));
     player().expect(null);
     say("loading", "The models load…");
     engine.show({ ...run, ...numbers, prompt: prompt.value, reference,

@@ -20,16 +20,24 @@ from qalign_core.types import Trace, TraceHeader
 MAX_TITLE = 100
 """Characters of a prompt that stand in the window's title."""
 
-_STYLE = """
+PLAIN = """
 :root { color-scheme: light dark }
 body { margin: 0; padding: 12px 16px; background: #f6f7f9; color: #1d2430;
   font: 16px/1.5 system-ui, "Segoe UI", Roboto, Arial, sans-serif }
-.dark body { background: #0f141d; color: #e9edf4 }
+main { max-width: 80ch; margin: 0 auto }
+a { color: inherit }
+@media (prefers-color-scheme: dark) { body { background: #0f141d; color: #e9edf4 } }
+"""
+"""The style of a page of text."""
+_STYLE = (
+    PLAIN
+    + """
 figure { margin: 0 auto; max-width: 1240px }
 h1 { font-size: 22px; margin: 0 }
 header p { margin: 4px 0 12px; max-width: 80ch }
 figcaption { font-size: 14px; opacity: .85; margin-top: 8px; overflow-wrap: anywhere }
 """
+)
 _SCRIPT = """
 const dark = matchMedia("(prefers-color-scheme: dark)");
 const follow = () => document.documentElement.classList.toggle("dark", dark.matches);
