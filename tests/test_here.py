@@ -111,7 +111,7 @@ async def test_the_server_draws_the_same_run_where_the_browser_cannot(
         ({"rm": "mood"}, "a browser has the embedded models only"),
         ({"lm": "smollm2-135m"}, "a browser has the embedded models only"),
         ({"extractor": "choice"}, "a browser does not read answers of the kind 'choice'"),
-        ({"alpha": 2.0}, "a browser does not know the setting alpha"),
+        ({"sharpness": 2.0}, "a browser does not know the setting sharpness"),
         ({"top_k": 5}, "a browser does not know the setting top_k"),
     ],
 )

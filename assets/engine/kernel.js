@@ -1,4 +1,5 @@
-/* The formulas of the chain, as qalign_core/chain/kernel.py has them, for the paper's target. */
+/* The formulas of the chain, as qalign_core/chain/kernel.py, moves/suffix.py and target.py have
+   them, for the paper's target (sharpness 1). */
 
 /**
  * Map u in [0, 1) to an index, uniform over {0, ..., length - 1} (Eq. proposal).

@@ -40,7 +40,7 @@ const finiteOrNull = (value) => (Number.isFinite(value) ? value : null);
  */
 function headerLine(run, nPrompt, now) {
   const created = now.toISOString().replace(/\.\d+Z$/, "+00:00");
-  return dump({ type: "header", version: 2, ...run, created, notes: [], prompt_tokens: nPrompt,
+  return dump({ type: "header", version: 3, ...run, created, notes: [], prompt_tokens: nPrompt,
     prompt_scored: nPrompt });
 }
 

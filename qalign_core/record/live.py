@@ -17,7 +17,7 @@ REWARDS = {"embedded": "rm", "embedded-weak": "rm-weak"}
 """Folders below `assets/models` by the reward models that a browser has."""
 _ITS_OWN = ("created", "notes", "prompt_tokens", "prompt_scored")  # the engine fills these in
 _READ = (None, "number", "amounts")
-_OFF = {"alpha": 1.0, "top_p": 1.0, "top_k": 0, "matched": "none"}
+_OFF = {"sharpness": 1.0, "top_p": 1.0, "top_k": 0, "matched": "none"}
 
 
 def obstacle(run: Run) -> str:

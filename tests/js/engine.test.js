@@ -86,8 +86,7 @@ test("both nets compute the same logits, up to float32 rounding", () => {
 });
 
 test("the lines make a trace that the player reads, in the order of a run", () => {
-  const { type, version, ...header } = runOf("stuck").header;
-  assert.deepEqual([type, version], ["header", 2]);
+  const { header } = runOf("stuck");
   const run = { ...header, chains: 2, steps: 3, pool: 6, prompt: `${header.prompt} <3` };
   const lines = [...engine("embedded", "wasm").record(run)];
   assert.deepEqual(Object.keys(JSON.parse(lines[0])), Object.keys(runOf("stuck").header));
