@@ -4,6 +4,8 @@ import { BrowserEngine } from "../engine/browser.js";
 
 /** @typedef {import("../engine/browser.js").Stage} Stage */
 /** @typedef {import("../engine/record.js").Run} Run */
+const AGAIN = 500; // ms between two presses
+
 let why = ""; // it does not draw
 /** @type {number | null} */
 let again = null; // the seed of the run that the server takes over
@@ -31,6 +33,16 @@ export function here() {
 export const stopHere = () => engine.stop();
 
 /**
+ * Press until the server has taken the run: Gradio ignores a press while the one before goes on.
+ * @param {() => void} press
+ */
+function handOver(press) {
+  if (again === null) return;
+  press();
+  window.setTimeout(() => handOver(press), AGAIN);
+}
+
+/**
  * Draw a run and show it as it grows; where that fails, the server takes over.
  * @param {Run} run
  * @param {Pick<Stage, "stream" | "say">} stage
@@ -40,6 +52,6 @@ export function drawHere(run, stage, press) {
   engine.show(run, { ...stage, failed(sentence) {
     why = sentence;
     again = run.seed;
-    press();
+    handOver(press);
   } });
 }
