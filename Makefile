@@ -7,6 +7,7 @@ MCP := build/mcp-venv
 PRETRAINED := build/pretrained
 TASKS := build/tasks-venv
 TRAIN := build/train-venv
+ZIG := build/zig-venv
 # one thread a library: the engine has threads of its own
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
@@ -14,7 +15,7 @@ export GRADIO_ANALYTICS_ENABLED := False
 # modules are compiled once, when they are first imported; pip would compile four times as many
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test pytest quick js test-processors test-package test-servers test-mcp test-pretrained test-tasks test-train lint models clean
+.PHONY: demo test pytest quick js test-processors test-package test-servers test-mcp test-pretrained test-tasks test-train lint models engine site clean
 
 demo: $(VENV)/.app
 	$(BIN)/python app.py
@@ -80,6 +81,16 @@ lint: $(VENV)/.dev
 models: $(VENV)/.dev
 	$(BIN)/python -m qalign_study.train.embedded
 
+# pages that any host of files serves: Watch that draws in the browser, the gallery, the glossary
+site: $(VENV)/.app
+	$(BIN)/python -m components.site build/site
+
+# the kernel that browsers run (assets/engine/net.c), by a C compiler that comes as a package
+engine: $(ZIG)/.ready
+	cd assets/engine && $(abspath $(ZIG))/bin/python -m ziglang cc --target=wasm32-freestanding \
+		-O3 -msimd128 -nostdlib -Wl,--no-entry -Wl,--strip-all -o net.wasm net.c
+	cd assets/engine && chmod 644 net.wasm && sha256sum net.c net.wasm > net.sha256
+
 clean:
 	rm -rf $(VENV) build node_modules
 
@@ -106,6 +117,11 @@ $(SERVERS)/.ready: requirements-servers.txt
 	$(SERVERS)/bin/python -m pip install --quiet --disable-pip-version-check -r requirements-servers.txt
 	$(SERVERS)/bin/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec triton
 	$(SERVERS)/bin/python tests/servers/name_vllm.py
+	touch $@
+
+$(ZIG)/.ready:
+	$(PYTHON) -m venv $(ZIG)
+	$(ZIG)/bin/python -m pip install --quiet --disable-pip-version-check ziglang==0.17.1
 	touch $@
 
 $(MCP)/.ready: requirements.txt requirements-dev.txt requirements-mcp.txt

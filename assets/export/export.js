@@ -12,7 +12,7 @@ import { COLOURS, drawStep, momentOf, votesFigure } from "./step.js";
 /** @typedef {(sentence: string) => void} Tell */
 /**
  * What the page does itself: each says in a sentence how it went.
- * @typedef {{ link: (tell: Tell) => unknown, page: (tell: Tell) => unknown,
+ * @typedef {{ link: (tell: Tell) => unknown, page: (live: boolean, tell: Tell) => unknown,
  *   trace: () => unknown }} Deeds
  */
 
@@ -143,8 +143,10 @@ function open(player, shown, deeds) {
     button("", { onclick: () => dialog.close() }, "Close")), said),
   row("Link", "Opens this step, and draws the run again elsewhere.",
     does("Copy link", "Copy link", () => deeds.link(tell), tell)),
-  row("Page", "One file that plays the run without a network: from a disk, or on a slide.",
-    does("HTML", "Page as HTML", () => deeds.page(tell), tell)),
+  row("Page", "One file that plays the run without a network: from a disk, or on a slide. With the "
+    + "embedded models (5 MB) the file draws new runs too.",
+  does("HTML", "Page as HTML", () => deeds.page(false, tell), tell),
+  does("HTML that draws", "Page that draws, as HTML", () => deeds.page(true, tell), tell)),
   row("Trace", "All texts and numbers of the run, for “Open a trace” and the command line.",
     does("JSON lines", "Trace as JSON lines", deeds.trace, tell)),
   row("Step", t ? `Step ${t}, “${PHASES[phase]}”, as a picture for a slide.`

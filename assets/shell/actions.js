@@ -11,7 +11,7 @@ import { LIMITS, TraceError } from "../player/parse.js";
 const END = '{"type":"end","reason":"stopped","message":""}\n';
 
 /** @typedef {{ before: string, behind: string } | { error: string }} Around */
-/** @typedef {{ header: string, run: string }} Asked */
+/** @typedef {{ header: string, run: string, live: boolean }} Asked */
 /** @typedef {{ page_parts: (asked: Asked) => Promise<Around> }} PageMaker */
 
 /** @param {Player} player */
@@ -31,12 +31,13 @@ export function downloadTrace(player) {
  * @param {Player} player
  * @param {PageMaker} server
  * @param {string} run its name in the gallery, if it is there
+ * @param {boolean} live whether the file draws new runs too
  * @param {Tell} tell
  */
-export async function savePage(player, server, run, tell) {
+export async function savePage(player, server, run, live, tell) {
   const text = player.text;
   const header = text.slice(0, text.indexOf("\n"));
-  const said = await server.page_parts({ header, run })
+  const said = await server.page_parts({ header, run, live })
     .catch(() => ({ error: "The server did not answer." }));
   if ("error" in said) {
     tell(`The page was not saved. ${said.error}`);

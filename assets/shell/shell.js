@@ -13,6 +13,7 @@ import { betaSlider } from "./beta.js";
 import { diagnostics, enough } from "./diagnostics.js";
 import { closeFromOutside, onOpened, showDrawer } from "./drawer.js";
 import { follow, listen } from "./glossary.js";
+import { drawHere, here, stopHere } from "./here.js";
 import { RUN, SET, STEP, named, namesRun, stepOf } from "./links.js";
 import { QAlignPresenter } from "../presenter/presenter.js";
 import { put } from "../dom.js";
@@ -87,6 +88,7 @@ function run(page, names, values) {
   ran[page] = named(names, values);
   settings(page, names, values);
   if (page === "watch") {
+    stopHere();
     shown = "run";
     fromGallery = "";
     showDrawer(false);
@@ -97,14 +99,15 @@ function run(page, names, values) {
 }
 
 /**
- * The status line's element shows what the server says of the run.
+ * The status line's element shows what the server says of the run; where it leaves the run to the
+ * browser, the run begins.
  * @param {HTMLElement} element
- * @param {string} value
+ * @param {{ value: string }} props
  */
-function status(element, value) {
+function status(element, props) {
   let said;
   try {
-    said = JSON.parse(value);
+    said = JSON.parse(props.value);
   } catch {
     return;
   }
@@ -116,6 +119,15 @@ function status(element, value) {
     remember(page, keepingStep(page, said.query));
   }
   if (said.notice !== undefined) player()?.tell(said.notice, true);
+  if (said.draw !== undefined) {
+    drawHere(JSON.parse(said.draw), {
+      stream: (text) => player()?.stream(text),
+      say(state, text) {
+        props.value = JSON.stringify({ state, text });
+        status(element, props);
+      },
+    }, () => /** @type {HTMLElement | null} */ (document.querySelector("#watch-run"))?.click());
+  }
 }
 
 /** @type {(page: Page, query: string) => import("./links.js").Parameters} */
@@ -150,7 +162,8 @@ async function save(api, server) {
   const element = document.querySelector("#watch-player .qp");
   try {
     (await saver()).open(api, element, {
-      page: (/** @type {Tell} */ tell) => savePage(api, server, fromGallery, tell),
+      page: (/** @type {boolean} */ live, /** @type {Tell} */ tell) =>
+        savePage(api, server, fromGallery, live, tell),
       trace: () => downloadTrace(api),
       link(/** @type {Tell} */ tell) {
         if (shown === "file" && unlinked) tell(unlinked);
@@ -217,6 +230,9 @@ export const QAlignShell = {
   link,
   settings,
   run,
+  /** What goes to the server when a run of Watch begins. */
+  runWatch: (/** @type {string[]} */ names, /** @type {unknown[]} */ values) =>
+    [here(), ...run("watch", names, values)],
   status,
   diagnostics,
   enough,
@@ -250,8 +266,11 @@ export const QAlignShell = {
   set(/** @type {string} */ name) {
     amend("results", SET, name);
   },
-  stop() {
+  /** The server gets what the status line says: it does not know a run that the browser draws. */
+  stop(/** @type {string} */ said) {
+    stopHere();
     player()?.stop();
+    return said;
   },
   /**
    * What can be done with the player's trace, by the buttons' titles.

@@ -11,6 +11,7 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from qalign_core.assets import ASSETS
+from qalign_core.record.live import WORKER
 from qalign_core.record.scripts import bundle
 
 LATER = {
@@ -19,12 +20,16 @@ LATER = {
 }
 """The scripts by their addresses (assets/later.js asks for them)."""
 
+FILES = ("vendor", "models", "engine")
+"""Folders of assets/ whose files a page may fetch: scripts of others, and what its worker reads."""
+
 
 def routes() -> list[BaseRoute]:
-    """Addresses beside the app's own: `LATER`, and the scripts of others in `vendor/`."""
+    """Addresses beside the app's own: `LATER`, the worker's script and `FILES`."""
     return [
         *(Route(f"/{address}", _script(path)) for address, path in LATER.items()),
-        Mount("/vendor", StaticFiles(directory=ASSETS / "vendor")),
+        Route("/engine.js", _script(WORKER)),
+        *(Mount(f"/{name}", StaticFiles(directory=ASSETS / name)) for name in FILES),
     ]
 
 

@@ -15,7 +15,11 @@ ACTIVE = ("loading", "queued", "sampling")
 
 
 def status_value(status: Status, **more: str) -> str:
-    """The value of the status line; `more` is "query" of the run's link, or a "notice"."""
+    """The value of the status line.
+
+    `more` is "query" of the run's link, a "notice", or the header of a run that the browser is to
+    "draw".
+    """
     return json.dumps({"state": status.state, "text": status.text, **more})
 
 
@@ -26,7 +30,7 @@ def status_line(value: str) -> gr.HTML:
         html_template='<div class="q-status" role="status"><i></i><span></span></div>',
         js_on_load="""
 const line = element.querySelector(".q-status");
-const update = () => window.QAlignShell.status(line, props.value);
+const update = () => window.QAlignShell.status(line, props);
 watch("value", update);
 update();
 """,

@@ -2,11 +2,41 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Self
+
 from components.session.gpu import with_gpu
 from components.session.runs import Feed, Runs
-from qalign_core.record.runner import record
+from qalign_core.reading import from_json, is_text, is_whole
+from qalign_core.record.live import header_given
+from qalign_core.record.runner import header_of, record
 from qalign_core.run import Run
 from qalign_core.types import Step
+
+
+@dataclass(frozen=True, slots=True)
+class Here:
+    """What a visitor's browser says of drawing a run there.
+
+    Attributes:
+        why: why it does not, as the end of a sentence; "" if it does.
+        seed: of a run that it began and that the server takes over.
+    """
+
+    why: str = "the browser sent no word"
+    seed: int | None = None
+
+    @classmethod
+    def read(cls, said: object) -> Self:
+        """Read anybody's word."""
+        try:
+            found = from_json(str(said))
+            why, seed = found["why"], found.get("seed")
+        except (ValueError, TypeError, KeyError, AttributeError):
+            return cls()
+        if not is_text(why) or not (seed is None or is_whole(seed, 0, 2**31 - 1)):
+            return cls()
+        return cls(why[:200], seed)
 
 
 @with_gpu
@@ -22,3 +52,14 @@ async def draw_run(feed: Feed, runs: Runs, run: Run) -> None:
         feed.write(item.line)
         if isinstance(item.drawn, Step):
             await feed.step()
+
+
+async def header_for_browser(runs: Runs, run: Run) -> str:
+    """What a visitor's browser needs to draw a run, if the server allows it.
+
+    Raises:
+        QAlignError: the settings or the models do not allow it.
+    """
+    run.check(runs.limits)
+    lm, rm = await runs.models(Feed(), run.lm, run.rm, run.sampling)
+    return header_given(header_of(lm, rm, run))

@@ -142,6 +142,11 @@ class Runs:
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     @property
+    def usual(self) -> bool:
+        """Whether names mean the models that they mean elsewhere, and no stand-ins."""
+        return self._load is _load
+
+    @property
     def active(self) -> int:
         """Runs that sample now."""
         return len(self._running)

@@ -12,6 +12,7 @@ import tomllib
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import gradio as gr
 
@@ -102,25 +103,27 @@ def recorded_text(name: str) -> dict[str, str]:
     return {"text": entry.path.read_text(encoding="utf-8")}
 
 
-def page_parts(asked: dict[str, str]) -> dict[str, str]:
+def page_parts(asked: dict[str, Any]) -> dict[str, str]:
     """What stands around a trace in a page that plays it without this server.
 
     Args:
-        asked: {"header": the trace's first line, "run": its name in the gallery, or ""}.
+        asked: {"header": the trace's first line, "run": its name in the gallery, or "", "live":
+            whether the page draws new runs too}.
 
     Returns:
-        {"before": ..., "behind": ...}, or {"error": one sentence} for a line that is no header.
+        {"before": ..., "behind": ...}, or {"error": one sentence} for a line that is no header, or
+        a run that a browser cannot draw.
     """
     reader = TraceReader()
-    try:
-        reader.feed(str(asked["header"]))
-    except QAlignError as error:
-        return {"error": f"{error}."}
-    if reader.header is None:
-        return {"error": "Its first line is no header."}
     entry = gallery().get(str(asked.get("run")))
     told = {"title": entry.title, "says": entry.says} if entry is not None else {}
-    before, behind = page_around(reader.header, **told)
+    try:
+        reader.feed(str(asked["header"]))
+        if reader.header is None:
+            return {"error": "Its first line is no header."}
+        before, behind = page_around(reader.header, live=asked.get("live") is True, **told)
+    except QAlignError as error:
+        return {"error": f"{error}."}
     return {"before": before, "behind": behind}
 
 

@@ -23,7 +23,7 @@ from components.common.status import (
     status_value,
     stop_run,
 )
-from components.session.drawing import draw_run
+from components.session.drawing import Here, draw_run, header_for_browser
 from components.session.gpu import with_gpu
 from components.session.links import linked
 from components.session.runs import IDLE, Feed, Runs, Status
@@ -34,6 +34,7 @@ from components.watch.player import beta_slider, chain_player
 from qalign_core.assets import ASSETS
 from qalign_core.errors import InvalidSetting, QAlignError
 from qalign_core.protocols import LanguageModel
+from qalign_core.record.live import obstacle
 from qalign_core.record.trace import TraceReader, load_trace, trace_text
 from qalign_core.run import Run
 from qalign_core.target import Target
@@ -192,17 +193,29 @@ def build_watch_page(runs: Runs, demo: gr.Blocks, trace: Path | None = None) -> 
             given["seed"] = secrets.randbelow(SEEDS)
         return form.read(list(given.values()))
 
-    async def on_run(request: gr.Request, *values: Any) -> AsyncIterator[tuple[str, str]]:
+    async def on_run(
+        request: gr.Request, said: str, *values: Any
+    ) -> AsyncIterator[tuple[str, str]]:
+        visitor, here = str(request.session_hash), Here.read(said)
         try:
             wanted = asked(values)
-        except InvalidSetting as error:
+            if here.seed is not None:
+                wanted = wanted.with_changes(seed=here.seed)
+            more, why = {"query": wanted.query()}, obstacle(wanted) or here.why
+            if runs.usual and not why:
+                await runs.stop(visitor)
+                loading = Status("loading", "Your browser draws this run; the models load…")
+                yield gr.skip(), status_value(loading)
+                header = await header_for_browser(runs, wanted)
+                yield gr.skip(), status_value(loading, draw=header, **more)
+                return
+        except QAlignError as error:
             yield gr.skip(), status_value(Status("failed", f"Failed: {error}."))
             return
-        more = {"query": wanted.query()}
-        visitor = str(request.session_hash)
+        place = f" · drawn on the server: {why}" * runs.usual
         async for now in runs.stream(visitor, lambda feed: draw_run(feed, runs, wanted)):
-            said = now.status.text + (PLAYS if now.status.state == "stopped" else "")
-            told = replace(now.status, text=f"{said} · seed {wanted.seed}")
+            text = now.status.text + (PLAYS if now.status.state == "stopped" else "")
+            told = replace(now.status, text=f"{text} · seed {wanted.seed}{place}")
             yield now.text or gr.skip(), status_value(told, **more)
 
     async def on_tune(request: gr.Request, *values: Any) -> AsyncIterator[tuple[Any, str]]:
@@ -233,11 +246,12 @@ def build_watch_page(runs: Runs, demo: gr.Blocks, trace: Path | None = None) -> 
             status_value(IDLE, notice=f"{said} Press “Run it live” to draw that run again."),
         ]
 
+    here = gr.Textbox(visible=False)  # what the browser says of drawing there
     running = run.click(
         on_run,
-        widgets,
+        [here, *widgets],
         [player, status],
-        js=f"(...values) => QAlignShell.run('watch', {settings_of}, values)",
+        js=f"(_, ...values) => QAlignShell.runWatch({settings_of}, values)",
         concurrency_limit=None,
         **PRIVATE,
     )
@@ -248,7 +262,7 @@ def build_watch_page(runs: Runs, demo: gr.Blocks, trace: Path | None = None) -> 
         on_stop,
         status,
         status,
-        js="() => QAlignShell.stop()",
+        js="(said) => QAlignShell.stop(said)",
         cancels=[running, tuning],
         queue=False,
         **PRIVATE,

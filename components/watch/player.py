@@ -40,7 +40,7 @@ def chain_player(
     *,
     diagnose: Callable[[dict[str, Any]], dict[str, Any]],
     link: Callable[[str], dict[str, str]],
-    around: Callable[[dict[str, str]], dict[str, str]],
+    around: Callable[[dict[str, Any]], dict[str, str]],
     questions: Sequence[Question] = (),
     name: str = "Recorded run",
     elem_id: str = "watch-player",

@@ -12,6 +12,7 @@ from qalign_core.decide.answers.extraction import get_extractor
 from qalign_core.reading import from_json
 from qalign_core.record import dictionary
 from qalign_core.record.command import command_of
+from qalign_core.record.live import POLICY, carried
 from qalign_core.record.scripts import bundle, sheets
 from qalign_core.record.trace import parse_trace, trace_lines
 from qalign_core.types import Trace, TraceHeader
@@ -19,53 +20,81 @@ from qalign_core.types import Trace, TraceHeader
 MAX_TITLE = 100
 """Characters of a prompt that stand in the window's title."""
 
-_STYLE = """
+PLAIN = """
 :root { color-scheme: light dark }
 body { margin: 0; padding: 12px 16px; background: #f6f7f9; color: #1d2430;
   font: 16px/1.5 system-ui, "Segoe UI", Roboto, Arial, sans-serif }
-.dark body { background: #0f141d; color: #e9edf4 }
+main { max-width: 80ch; margin: 0 auto }
+a { color: inherit }
+@media (prefers-color-scheme: dark) { body { background: #0f141d; color: #e9edf4 } }
+"""
+"""The style of a page of text."""
+_STYLE = (
+    PLAIN
+    + """
 figure { margin: 0 auto; max-width: 1240px }
 h1 { font-size: 22px; margin: 0 }
 header p { margin: 4px 0 12px; max-width: 80ch }
 figcaption { font-size: 14px; opacity: .85; margin-top: 8px; overflow-wrap: anywhere }
 """
+)
 _SCRIPT = """
 const dark = matchMedia("(prefers-color-scheme: dark)");
 const follow = () => document.documentElement.classList.toggle("dark", dark.matches);
 dark.addEventListener("change", follow);
 follow();
-QAlign.mount(document.getElementById("player"), {
-  text: document.getElementById("trace").textContent, name: "Recorded run",
+const data = (name) => document.getElementById(name).textContent;
+const player = QAlign.mount(document.getElementById("player"), {
+  text: data("trace"), name: "Recorded run", run: () => live.draw(),
 });
 """
-_POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'"
+_DRAWS = """
+const live = QAlignLive.mount(document.getElementById("live"), () => player, {
+  run: JSON.parse(data("run")), problems: JSON.parse(data("problems")),
+  files: JSON.parse(data("files")), worker: data("worker"),
+});
+"""
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; "
+_PLAYS = "script-src 'unsafe-inline'"
 
 
-def page_around(header: TraceHeader, *, title: str = "", says: str = "") -> tuple[str, str]:
+def page_around(
+    header: TraceHeader, *, title: str = "", says: str = "", live: bool = False
+) -> tuple[str, str]:
     """What stands before and behind the lines of a trace (`as_data`) in a page that plays it.
 
     Args:
         header: of the trace.
         title: of the page; by default the prompt is the window's, and the page has none.
         says: what there is to see, in a sentence or two.
+        live: whether the page draws new runs too; it then carries the engine and the models.
+
+    Raises:
+        InvalidSetting: `live`, and a browser cannot draw this run.
     """
     parts = [ASSETS / name / name for name in ("player", "inside")]
+    parts += [ASSETS / "engine" / "live"] * live
+    policy = _POLICY + (POLICY if live else _PLAYS)
     style = dictionary.style() + sheets(*parts) + _STYLE
     script = dictionary.names() + bundle(*(part.with_suffix(".js") for part in parts))
     window = html.escape(title or header.prompt[:MAX_TITLE] or "QAlign Explorer")
     heading = f"<h1>{html.escape(title)}</h1>" * bool(title)
     sentence = f"<p>{html.escape(says)}</p>" * bool(says)
+    settings = '<div id="live"></div>' * live
     again = f"<code>{html.escape(command_of(header.run))}</code>"
     before = (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
         f"<title>{window}</title><style>{style}</style></head>\n"
-        f'<body><figure><header>{heading}{sentence}</header><div id="player"></div>'
+        f'<body><figure><header>{heading}{sentence}</header>{settings}<div id="player"></div>'
         f"<figcaption>QAlign Explorer. It is drawn again by {again}</figcaption></figure>\n"
         '<script type="application/x-ndjson" id="trace">'
     )
-    return before, f"</script>\n<script>{script}</script><script>{_SCRIPT}</script></body></html>\n"
+    data = carried(header) if live else ""
+    starts = _SCRIPT + _DRAWS * live
+    behind = f"</script>\n{data}<script>{script}</script><script>{starts}</script></body></html>\n"
+    return before, behind
 
 
 def as_data(text: str) -> str:
@@ -73,22 +102,23 @@ def as_data(text: str) -> str:
     return text.replace("<", "\\u003c")
 
 
-def page(text: str, *, title: str = "", says: str = "") -> str:
+def page(text: str, *, title: str = "", says: str = "", live: bool = False) -> str:
     """The page that plays a trace.
 
     Args:
         text: the trace, JSON lines.
-        title, says: as for `page_around`.
+        title, says, live: as for `page_around`.
 
     Raises:
         InvalidTrace: it is none.
+        InvalidSetting: as for `page_around`.
     """
     header = parse_trace(text).header
     whole = text[: text.rfind("\n") + 1]
     with suppress(ValueError):  # a killed writer leaves half a line
         from_json(text[len(whole) :])
         whole = text
-    before, behind = page_around(header, title=title, says=says)
+    before, behind = page_around(header, title=title, says=says, live=live)
     return before + as_data(whole) + behind
 
 

@@ -8,8 +8,8 @@ What a module may be, so that joining needs no parser:
 
 - `import { a, b } from "./file.js";` at the start of a line, or over several; no other imports, no
   new names;
-- `export` before a `const`, a `function`, an `async function` or a `class` at the start of a line;
-  no other exports;
+- `export` before a `const`, a `function` (`async` and generators too) or a `class` at the start of
+  a line; no other exports;
 - comments on lines of their own, comments without quotes at the end of a line, and types in front
   of what they belong to (`/** @type {...} */`), which the page does not get: `//` or `/* ... */`,
   and no text with a line break in it, since lines lose their indentation too.
@@ -26,7 +26,7 @@ from pathlib import Path
 IMPORT = re.compile(
     r'^import \{((?:\s*\w+,)*\s*\w+,?\s*)\} from "(\.[\w./-]+\.js)";\n', re.MULTILINE
 )
-EXPORT = re.compile(r"^export (?=(?:const|(?:async )?function|class) (\w+))", re.MULTILINE)
+EXPORT = re.compile(r"^export (?=(?:const|(?:async )?function\*?|class) (\w+))", re.MULTILINE)
 COMMENT = re.compile(r"^[ ]*(?:/\*(?:(?!\*/).)*\*/[ ]*|//[^\n]*)\n", re.MULTILINE | re.DOTALL)
 INDENT = re.compile(r"^\s+", re.MULTILINE)
 ASIDE = re.compile(r" +// [^\"'`\n]*$", re.MULTILINE)

@@ -19,10 +19,16 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--html", type=Path, required=True, help="file of the page")
     parser.add_argument("--title", default="", help="of the page")
     parser.add_argument("--says", default="", help="what there is to see, in a sentence or two")
+    parser.add_argument(
+        "--live",
+        action="store_true",
+        help="make a page of 5 MB that draws new runs too (embedded models only)",
+    )
 
 
 async def command(options: argparse.Namespace) -> None:
     """Write the page."""
-    made = page(trace_text(options.trace), title=options.title, says=options.says).encode()
+    text = trace_text(options.trace)
+    made = page(text, title=options.title, says=options.says, live=options.live).encode()
     write_whole(options.html, made)
     print(f"{options.html}: {len(made):,} bytes")

@@ -1,0 +1,57 @@
+/* Runs of Watch that the visitor's own browser draws (assets/engine); where it cannot, the server
+   draws the same run. */
+import { BrowserEngine } from "../engine/browser.js";
+
+/** @typedef {import("../engine/browser.js").Stage} Stage */
+/** @typedef {import("../engine/record.js").Run} Run */
+const AGAIN = 500; // ms between two presses
+
+let why = ""; // it does not draw
+/** @type {number | null} */
+let again = null; // the seed of the run that the server takes over
+
+/** @param {string} name */
+const address = (name) => new URL(name, document.baseURI).href;
+const engine = new BrowserEngine({
+  script: () => address("engine.js"),
+  async file(name) {
+    const found = await fetch(address(name));
+    if (!found.ok) throw new Error("the models could not be fetched");
+    return found.arrayBuffer();
+  },
+});
+
+/** What the server is told with the settings: whether this browser draws, and if not why. */
+export function here() {
+  if (typeof Worker !== "function") why = "it has no workers";
+  const said = JSON.stringify(again === null ? { why } : { why, seed: again });
+  again = null;
+  return said;
+}
+
+/** Nothing more is drawn here. */
+export const stopHere = () => engine.stop();
+
+/**
+ * Press until the server has taken the run: Gradio ignores a press while the one before goes on.
+ * @param {() => void} press
+ */
+function handOver(press) {
+  if (again === null) return;
+  press();
+  window.setTimeout(() => handOver(press), AGAIN);
+}
+
+/**
+ * Draw a run and show it as it grows; where that fails, the server takes over.
+ * @param {Run} run
+ * @param {Pick<Stage, "stream" | "say">} stage
+ * @param {() => void} press "Run it live"
+ */
+export function drawHere(run, stage, press) {
+  engine.show(run, { ...stage, failed(sentence) {
+    why = sentence;
+    again = run.seed;
+    handOver(press);
+  } });
+}

@@ -1,0 +1,86 @@
+"""Runs that a browser can draw by itself (assets/engine), and a page that carries what it needs."""
+
+import base64
+import json
+from pathlib import Path
+
+from qalign_core.assets import ASSETS
+from qalign_core.errors import InvalidSetting
+from qalign_core.record.scripts import bundle
+from qalign_core.record.trace import told
+from qalign_core.run import Run
+from qalign_core.types import TraceHeader
+
+WORKER = ASSETS / "engine" / "worker.js"
+"""The script of the worker that draws."""
+REWARDS = {"embedded": "rm", "embedded-weak": "rm-weak"}
+"""Folders below `assets/models` by the reward models that a browser has."""
+_ITS_OWN = ("created", "notes", "prompt_tokens", "prompt_scored")  # the engine fills these in
+_READ = (None, "number", "amounts")
+_OFF = {"sharpness": 1.0, "top_p": 1.0, "top_k": 0, "matched": "none"}
+
+
+def obstacle(run: Run) -> str:
+    """Why a browser cannot draw a run, as the end of a sentence; "" if it can."""
+    if run.lm != "embedded" or run.rm not in REWARDS:
+        return "a browser has the embedded models only"
+    if run.extractor not in _READ:
+        return f"a browser does not read answers of the kind {run.extractor!r}"
+    other = [name for name, value in _OFF.items() if getattr(run, name) != value]
+    return f"a browser does not know the setting {other[0]}" if other else ""
+
+
+def files(rm: str) -> dict[str, Path]:
+    """The files that the engine reads for a reward model, by their places below `assets/`."""
+    folders = ["lm", REWARDS[rm]]
+    names = [
+        f"models/{folder}/{name}"
+        for folder in folders
+        for name in ("config.json", "model.safetensors")
+    ]
+    return {name: ASSETS / name for name in ["engine/net.wasm", "models/lm/tokenizer.json", *names]}
+
+
+def header_given(header: TraceHeader) -> str:
+    """A run, and the facts of its models, as the engine takes them: JSON."""
+    return json.dumps({k: value for k, value in told(header).items() if k not in _ITS_OWN})
+
+
+POLICY = "script-src 'unsafe-inline' 'wasm-unsafe-eval'; worker-src blob:"
+"""What a page that draws may do beyond showing its styles."""
+_SETS = ("in_distribution", "shifted", "inventory")
+_PROBLEMS = 12  # of each set
+
+
+def carried(header: TraceHeader) -> str:
+    """What a page that draws carries, as elements: the engine, its models and some problems.
+
+    Raises:
+        InvalidSetting: a browser cannot draw this run.
+    """
+    if why := obstacle(header.run):
+        raise InvalidSetting(
+            f"this run cannot be drawn in a page: {why}; save a page that plays it instead"
+        )
+    encoded = {
+        name: base64.b64encode(path.read_bytes()).decode()
+        for name, path in files(header.rm).items()
+    }
+    data = {"run": header_given(header), "problems": json.dumps(_problems()),
+            "files": json.dumps(encoded)}  # fmt: skip
+    data = {name: text.replace("<", "\\u003c") for name, text in data.items()}  # ends no element
+    elements = [
+        f'<script type="application/json" id="{name}">{text}</script>\n'
+        for name, text in data.items()
+    ]
+    return "".join(elements) + f'<script type="text/plain" id="worker">{bundle(WORKER)}</script>\n'
+
+
+def _problems() -> list[tuple[str, str]]:
+    """Problems of each set in turn, each with its answer."""
+    sets = []
+    for name in _SETS:
+        with (ASSETS / "tasks" / f"{name}.jsonl").open(encoding="utf-8") as file:
+            rows = [json.loads(next(file)) for _ in range(_PROBLEMS)]
+        sets.append([(row["prompt"], row["answer"]) for row in rows])
+    return [problem for each in zip(*sets, strict=True) for problem in each]

@@ -1,0 +1,94 @@
+"""The engine of the embedded models in a real browser: a worker draws what the server recorded."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from browser import ROOT
+
+from qalign_core.record.scripts import bundle
+from qalign_core.record.trace import TraceReader
+from qalign_core.run import Run
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+ENGINE = bundle(ROOT / "assets/engine/browser.js")
+DRAW = """async ({ run, file, script }) => {
+  const engine = new BrowserEngine({
+    script: () => script,
+    file: async (name) => (await fetch(name === file ? "nothing" : name)).arrayBuffer(),
+  });
+  const lines = [];
+  const failed = await new Promise((resolve) => engine.draw(run, {
+    line: (line) => lines.push(line), ended: () => resolve(""), failed: resolve,
+  }));
+  return { lines, failed };
+}"""
+COMPARED = ("tokens", "pieces", "text", "index", "finished", "accepted", "answer", "cost")
+
+
+def recorded() -> list[dict[str, Any]]:
+    text = (ROOT / "assets/runs/watch.jsonl").read_text(encoding="utf-8")
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def begun(**changes: Any) -> dict[str, Any]:
+    """The header of the recorded run, as a page gives it to the engine."""
+    given = recorded()[0]
+    for name in ("type", "version", "created", "notes", "prompt_tokens", "prompt_scored"):
+        del given[name]
+    return {**given, "steps": 8, "pool": 3, **changes}
+
+
+async def draw(page: Any, run: dict[str, Any], *, file: str = "", script: str = "engine.js") -> Any:
+    await page.add_script_tag(content=ENGINE)
+    return await page.evaluate(DRAW, {"run": run, "file": file, "script": script})
+
+
+def key(line: dict[str, Any]) -> tuple[Any, ...]:
+    return tuple(line.get(name) for name in ("type", "chain", "t", "n"))
+
+
+# without its WebAssembly the worker computes in plain JavaScript
+@pytest.mark.parametrize("missing", ["", "engine/net.wasm"], ids=["wasm", "plain"])
+async def test_a_worker_draws_the_recorded_run(visit, toy_app, missing):
+    page = await visit(toy_app)
+    drawn = await draw(page, begun(), file=missing)
+    page.errors[:] = [said for said in page.errors if "404" not in said]
+    assert drawn["failed"] == ""
+    lines = [json.loads(line) for line in drawn["lines"]]
+    expected = {key(line): line for line in recorded()}
+    compared = [line for line in lines if line["type"] in ("step", "sample")]
+    assert len(compared) == 9 + 3
+    for line in compared:
+        wanted = expected[key(line)]
+        assert [line.get(n) for n in COMPARED] == [wanted.get(n) for n in COMPARED]
+        assert abs(line["reward"] - wanted["reward"]) < 1e-3
+
+
+async def test_its_lines_are_a_trace_that_python_reads(visit, toy_app):
+    drawn = await draw(await visit(toy_app), begun(chains=2, steps=2, seed=5))
+    reader = TraceReader()
+    for line in drawn["lines"]:
+        reader.feed(line)
+    trace = reader.trace()
+    assert trace.end == ("finished", "")
+    assert trace.header.run == Run(**{
+        **{name: value for name, value in begun().items() if name in Run.kinds()},
+        **{"chains": 2, "steps": 2, "seed": 5},
+    })  # fmt: skip
+    assert trace.header.meter.lm_parameters > 0
+
+
+async def test_a_worker_that_does_not_start_is_one_sentence(visit, toy_app):
+    page = await visit(toy_app)
+    drawn = await draw(page, begun(), script="no-such-script.js")
+    page.errors.clear()
+    assert (drawn["lines"], drawn["failed"]) == ([], "the worker did not start")
+
+
+async def test_a_prompt_without_room_is_the_sentence_that_the_server_has(visit, toy_app):
+    drawn = await draw(await visit(toy_app), begun(max_new_tokens=500))
+    assert drawn["failed"].startswith("the prompt has 43 tokens and the response may have 500")

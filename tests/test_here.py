@@ -1,0 +1,191 @@
+"""Watch with the embedded models: the visitor's browser draws; the server does where it cannot."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from browser import PATIENCE, ROOT, serve
+
+import app
+from components.session.drawing import Here
+from components.session.runs import Runs
+from components.site import write_site
+from components.watch.gallery import page_parts
+from qalign_core.errors import InvalidSetting
+from qalign_core.record.live import obstacle
+from qalign_core.record.player import page
+from qalign_core.record.trace import load_trace, parse_trace
+from qalign_core.run import Run
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+API = "document.querySelector('#watch-player .qp').qalign"
+STATUS = "document.querySelector('#watch .q-status')"
+RECORDED = load_trace(ROOT / "assets/runs/watch.jsonl")
+LINK = f"?{RECORDED.header.run.with_changes(steps=12, pool=2).query()}"
+LINKED = "document.querySelector('#watch-seed :is(input, textarea)')?.value === '363'"
+
+
+@pytest.fixture(scope="module")
+def embedded_app() -> Iterator[str]:
+    """The app with the models that come with it."""
+    runs = Runs()
+    runs.warm_up().join()
+    with serve(app.build_app(runs), **app.launch_options(runs)) as address:
+        yield address
+
+
+async def run(page) -> None:
+    await page.click("#watch-run")
+    await page.wait_for_function(f"{API}.position.source === 'live' && {API}.trace.end")
+
+
+async def drawn(page):
+    return parse_trace(await page.evaluate(f"{API}.text"))
+
+
+async def test_the_browser_draws_the_run_that_the_link_names(visit, embedded_app):
+    page = await visit(embedded_app + LINK)
+    fetched = []
+    page.on("request", lambda request: fetched.append(request.url))
+    await page.wait_for_function(LINKED)
+    await run(page)
+    await page.wait_for_function(f"{STATUS}.textContent.includes('drawn in your browser')")
+    assert any(url.endswith("/engine.js") for url in fetched)
+    trace = await drawn(page)
+    assert [s.proposal.response.tokens for s in trace.steps] == [
+        s.proposal.response.tokens for s in RECORDED.steps[:13]
+    ]
+    assert trace.header.lm_revision == RECORDED.header.lm_revision
+    assert len(trace.pool) == 2
+
+
+async def test_stop_ends_a_run_in_the_browser_and_new_problem_waits(visit, embedded_app):
+    page = await visit(embedded_app + LINK.replace("steps=12", "steps=1024"))
+    await page.wait_for_function(LINKED)
+    await page.click("#watch-run")
+    await page.wait_for_function(f"{API}.position.source === 'live' && {API}.position.last > 3")
+    await page.click("#watch-stop")
+    await page.wait_for_function(f"{STATUS}.dataset.state === 'stopped'")
+    n = await page.evaluate(f"{API}.position.last")
+    await page.click("#watch-new")
+    await page.wait_for_function(f"{API}.position.source === 'next'")
+    assert n < 1024
+    assert await page.evaluate(f"{STATUS}.dataset.state") == "idle"
+
+
+@pytest.mark.parametrize(
+    ("broken", "why"),
+    [
+        ("void delete window.Worker", "it has no workers"),
+        (
+            "void (window.Worker = class { postMessage() { setTimeout(() => this.onerror("
+            "{ preventDefault() {}, message: '' })) } terminate() {} })",
+            "the worker did not start",
+        ),
+    ],
+    ids=["missing", "blocked"],
+)
+async def test_the_server_draws_the_same_run_where_the_browser_cannot(
+    visit, embedded_app, broken, why
+):
+    page = await visit(embedded_app + LINK)
+    await page.wait_for_function(LINKED)
+    await page.evaluate(broken)
+    await run(page)
+    await page.wait_for_function(f"{STATUS}.textContent.includes('drawn on the server: {why}')")
+    trace = await drawn(page)
+    assert trace.header.seed == 363
+    assert [s.proposal.response.tokens for s in trace.steps] == [
+        s.proposal.response.tokens for s in RECORDED.steps[:13]
+    ]
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({}, ""),
+        ({"rm": "embedded-weak", "extractor": None}, ""),
+        ({"rm": "mood"}, "a browser has the embedded models only"),
+        ({"lm": "smollm2-135m"}, "a browser has the embedded models only"),
+        ({"extractor": "choice"}, "a browser does not read answers of the kind 'choice'"),
+        ({"sharpness": 2.0}, "a browser does not know the setting sharpness"),
+        ({"top_k": 5}, "a browser does not know the setting top_k"),
+    ],
+)
+async def test_what_a_browser_cannot_draw_has_a_reason(change, why):
+    assert obstacle(Run(prompt="2 + 2?").with_changes(**change)) == why
+
+
+@pytest.mark.parametrize("said", ["", "1", "[]", '{"why": 3}', '{"why": "", "seed": -1}', None])
+async def test_a_word_that_is_none_leaves_the_run_to_the_server(said):
+    assert Here.read(said).why
+
+
+async def test_an_exported_page_draws_from_a_disk_without_a_network(browser, tmp_path):
+    text = (ROOT / "assets/runs/watch.jsonl").read_text(encoding="utf-8")
+    (tmp_path / "live.html").write_text(page(text, live=True), encoding="utf-8")
+    context = await browser.new_context(offline=True)
+    try:
+        shown, errors = await context.new_page(), []
+        shown.set_default_timeout(PATIENCE)
+        shown.on("pageerror", lambda error: errors.append(str(error)))
+        shown.on("console", lambda said: errors.append(said.text))
+        await shown.goto((tmp_path / "live.html").as_uri())
+        await shown.click("#live summary")
+        for name, value in (("steps", "12"), ("pool", "2")):
+            await shown.fill(f"#live [name={name}]", value)
+        await shown.click("#live .ql-go")
+        await shown.wait_for_selector("#live form[data-state=finished]")
+        trace = parse_trace(await shown.evaluate("document.querySelector('.qp').qalign.text"))
+        assert [s.proposal.response.tokens for s in trace.steps] == [
+            s.proposal.response.tokens for s in RECORDED.steps[:13]
+        ]
+        await shown.click("#live >> text=New problem")
+        await shown.wait_for_selector(".qp >> text=This problem has not been run yet")
+        assert errors == []
+    finally:
+        await context.close()
+
+
+async def test_the_site_of_plain_files_opens_without_a_network(browser, tmp_path):
+    pages = write_site(tmp_path)
+    links = set(re.findall(r'href="([^"]+)"', "".join(p.read_text("utf-8") for p in pages[:3])))
+    assert {"watch.html", "glossary.html", "index.html"} < links
+    assert links == {p.name for p in pages}
+    context = await browser.new_context(offline=True)
+    try:
+        shown, errors = await context.new_page(), []
+        shown.on("pageerror", lambda error: errors.append(str(error)))
+        shown.on("console", lambda said: errors.append(said.text))
+        await shown.goto(pages[0].as_uri())
+        await shown.click("text=Glossary")
+        await shown.wait_for_selector("dt >> text=beta")
+        await shown.go_back()
+        await shown.click("text=Watch")
+        await shown.wait_for_selector("#live .ql-go")
+        await shown.wait_for_selector(".qp >> text=Recorded run")
+        assert errors == []
+    finally:
+        await context.close()
+
+
+async def test_a_page_that_cannot_draw_is_refused_in_a_sentence():
+    text = (ROOT / "assets/runs/cheerful.jsonl").read_text(encoding="utf-8")
+    with pytest.raises(InvalidSetting, match="a browser has the embedded models only"):
+        page(text, live=True)
+    said = page_parts({"header": text.split("\n")[0], "run": "", "live": True})
+    assert "embedded models only" in said["error"]
+
+
+async def test_a_page_that_only_plays_may_start_no_worker():
+    text = (ROOT / "assets/runs/watch.jsonl").read_text(encoding="utf-8")
+    assert "worker-src" not in page(text).split("<title>")[0]
+    assert len(page(text)) < 300_000
+
+
+async def test_a_browser_says_why_and_which_seed():
+    assert Here.read('{"why": "", "seed": 3}') == Here("", 3)
+    assert Here.read('{"why": ""}') == Here("", None)
