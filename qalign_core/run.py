@@ -16,6 +16,7 @@ from typing import Any, Self, get_type_hints
 from urllib.parse import urlencode
 
 from qalign_core.errors import InvalidPrompt, InvalidSetting
+from qalign_core.mix import BLOCK, read_mix
 from qalign_core.reading import is_text, is_whole, shown
 from qalign_core.target import Target, renamed
 
@@ -180,6 +181,12 @@ class Run:
         least=1.0,
         most=100.0,
     )
+    move: str = setting(
+        "suffix",
+        "Moves",
+        "how proposals are made: suffix, entropy, or a mix such as 0.5*suffix+0.5*block(:)",
+        most=80,
+    )
     steps: int = setting(
         64, "Steps", "proposals in each chain", least=0, most=MAX_STEPS, cap="steps"
     )
@@ -239,6 +246,11 @@ class Run:
         return Target(self.beta, self.sharpness)
 
     @property
+    def needs_log_probs(self) -> bool:
+        """Whether the chain needs each token's log-probability, so that a trace keeps them."""
+        return self.sharpness != 1.0 or any(part.name == BLOCK for part in read_mix(self.move))
+
+    @property
     def sampling(self) -> Sampling:
         """How the base model is sampled."""
         return Sampling(**{name: getattr(self, name) for name in Sampling.__slots__})
@@ -291,6 +303,7 @@ class Run:
         for name in ("lm", "rm"):
             if not getattr(self, name).strip():
                 raise InvalidSetting(f"{name} is empty; name a model, such as embedded")
+        read_mix(self.move)
         if self.burn_in > self.steps:
             raise InvalidSetting(f"burn_in must be 0 to {self.steps} steps, got {self.burn_in}")
         return self

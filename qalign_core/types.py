@@ -53,10 +53,12 @@ class Weighed:
     Attributes:
         log_p: natural log of its probability.
         others: the most probable tokens in its place, as texts, each with its natural log.
+        entropy: of the distribution in its place, in nats; None if the model does not return it.
     """
 
     log_p: float
     others: tuple[tuple[str, float], ...]
+    entropy: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,20 +66,29 @@ class Cost:
     """Tokens of compute, a function of the run alone (`chain.cost`); `+` goes field by field.
 
     Attributes:
-        generated: new tokens drawn from the LM, which are what it processes.
+        generated: new tokens drawn from the LM.
         scored: tokens that the RM processes.
+        read: tokens that were kept, and that the LM reads again behind new ones.
     """
 
     generated: int = 0
     scored: int = 0
+    read: int = 0
+
+    @property
+    def processed(self) -> int:
+        """Tokens that the LM processes."""
+        return self.generated + self.read
 
     def __add__(self, other: "Cost") -> "Cost":
-        return Cost(self.generated + other.generated, self.scored + other.scored)
+        return Cost(
+            self.generated + other.generated, self.scored + other.scored, self.read + other.read
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Meter:
-    """Prices tokens in one unit: FLOPs, or generated tokens where the LM's size is unknown.
+    """Prices tokens in one unit: FLOPs, or the LM's tokens where its size is unknown.
 
     Attributes:
         lm_parameters, rm_parameters: sizes of the models; 0 if unknown or none.
@@ -89,13 +100,13 @@ class Meter:
     @property
     def unit(self) -> str:
         """What `price` counts."""
-        return "FLOPs" if self.lm_parameters else "generated tokens"
+        return "FLOPs" if self.lm_parameters else "tokens processed"
 
     def price(self, cost: Cost) -> int:
         """FLOPs ~ 2 * parameters * tokens, summed over the LM and the RM; additive."""
         if not self.lm_parameters:
-            return cost.generated
-        return 2 * (self.lm_parameters * cost.generated + self.rm_parameters * cost.scored)
+            return cost.processed
+        return 2 * (self.lm_parameters * cost.processed + self.rm_parameters * cost.scored)
 
     def prompt_price(self, n_read: int, n_scored: int) -> int:
         """What a run pays once, whatever it draws: each model reads its tokens of the prompt."""
@@ -117,6 +128,23 @@ class ScoredResponse:
 
 
 @dataclass(frozen=True, slots=True)
+class Refused:
+    """A move that could make no proposal: no response and no reward, but its cost counts.
+
+    Attributes:
+        reason: in a few plain words.
+        kept: how many ids of the state were kept before it drew.
+        tokens: the ids drawn in vain.
+        pieces: their texts, for display.
+    """
+
+    reason: str
+    kept: int = 0
+    tokens: tuple[int, ...] = ()
+    pieces: tuple[str, ...] = field(default=(), compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Step:
     """One step of a chain: the proposal is kept even if it was rejected.
 
@@ -126,13 +154,17 @@ class Step:
     Attributes:
         chain: number of the chain within its run.
         t: number of the step, 0 to T.
-        index: the first `index` ids of `current` were kept; uniform over {0..|current|-1}.
+        index: the first `index` ids of `current` were kept.
         current: the state before the step.
-        proposal: the candidate state.
+        proposal: the candidate state; where the move refused, `current` itself.
         log_alpha: natural log of the acceptance probability, <= 0.
         log_u: natural log of the uniform draw; accepted iff `log_u < log_alpha`.
         accepted: the verdict.
         cost: tokens spent on this step.
+        kept_again: the last `kept_again` ids of `current` were kept too.
+        log_correction: what the move adds to the target's log ratio; None in a trace of the
+            paper's move, where it is `log(|y| / |y'|)`.
+        refused: why there is no proposal, if there is none.
     """
 
     chain: int
@@ -144,6 +176,9 @@ class Step:
     log_u: float
     accepted: bool
     cost: Cost
+    kept_again: int = 0
+    log_correction: float | None = field(default=None, compare=False)
+    refused: Refused | None = None
 
     @property
     def state(self) -> ScoredResponse:

@@ -207,8 +207,7 @@ def proposals_of(old, new, changed=True):
     return Proposals(
         reward_old=np.array(old, dtype=float),
         reward_new=np.array(new, dtype=float),
-        len_old=np.ones(n, dtype=int),
-        len_new=np.ones(n, dtype=int),
+        correction=(),
         changed=np.full(n, changed),
         prompt=np.zeros(n, dtype=int),
         target=Target(1.0),

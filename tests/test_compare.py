@@ -170,7 +170,7 @@ def test_without_an_extractor_mbr_takes_the_place_of_the_votes() -> None:
 def test_a_model_of_unknown_size_is_compared_by_generated_tokens() -> None:
     run = {"prompt": "any", "reference": None, "extractor": "text", "seed": 1}
     comparison = drawn(40, lm=letters(), rm=TableReward(), **run)
-    assert comparison.header.meter.unit == "generated tokens"
+    assert comparison.header.meter.unit == "tokens processed"
     found = outcomes(comparison, full_cut(comparison))
     assert found[0].spent == found[0].cost.generated
     assert abs(found[0].spent - found[1].spent) <= TOLERANCE * found[0].spent

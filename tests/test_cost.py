@@ -54,7 +54,7 @@ def test_flops_are_two_per_parameter_and_token():
 
 
 def test_without_a_size_generated_tokens_are_the_price_and_the_prompt_has_none():
-    assert Meter().unit == "generated tokens"
+    assert Meter().unit == "tokens processed"
     assert Meter().price(Cost(10, 4)) == 10
     assert Meter().prompt_price(7, 3) == 0
 

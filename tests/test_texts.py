@@ -120,7 +120,7 @@ def test_they_cost_nothing_and_take_no_options(name):
     assert (rm.id, rm.n_parameters, prompt_scored(30, reading_of(rm))) == (name, 0, 0)
     cost = draw_cost(30, 4, 20, reading_of(rm))
     assert (cost.generated, cost.scored) == (16, 0)
-    assert meter_of(object(), rm).unit == "generated tokens"
+    assert meter_of(object(), rm).unit == "tokens processed"
     with pytest.raises(ModelLoadError, match="has no option device; it has none"):
         load_reward_model(name, device="cpu")
 

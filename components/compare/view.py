@@ -48,7 +48,7 @@ MAX_BARS = 5
 COUNTED = {
     True: "Counted as compute: 2 × parameters × tokens, of both models; a proposal costs only what "
     "comes after its cut.",
-    False: "Counted as compute: generated tokens, since a model’s size is not known; a proposal "
+    False: "Counted as compute: tokens processed, since a model’s size is not known; a proposal "
     "costs only what comes after its cut.",
 }
 """What is counted, in one line, by whether FLOPs are known."""

@@ -383,6 +383,7 @@ class Hall:
             rm,
             run.prompt,
             target=run.target,
+            move=run.move,
             steps=run.steps,
             seed=run.seed,
             chain=member.number,

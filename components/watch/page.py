@@ -85,7 +85,7 @@ async def tune_run(feed: Feed, runs: Runs, run: Run) -> None:
         feed.status = Status("sampling", f"Finding β: {n} proposals tried")
 
     counted = Counted(lm, tell)
-    tuned = await tune_beta(counted, rm, run.prompt, start=run.target, seed=run.seed)
+    tuned = await tune_beta(counted, rm, run.prompt, start=run.target, move=run.move, seed=run.seed)
     feed.write(json.dumps([float(f"{tuned.beta:.3g}"), tuned.acceptance, tuned.low, tuned.high]))
 
 

@@ -8,6 +8,8 @@ or what ran before (METHOD: Compute).
   prefix, else prompt and response whole.
 - A proposal at index `i`: its `|y'| - i` new ids by the LM (the kept prefix is the chain's own
   state); by the RM the same, or all of it if it cannot read on.
+- A block: its new ids and the tail that is read again by the LM; by the RM the ids from the cut on.
+  Where a move refuses, the ids drawn in vain by the LM.
 - What a shared cache saved does not count.
 
 One forward pass costs about two floating point operations per parameter and token (one

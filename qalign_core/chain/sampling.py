@@ -4,6 +4,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 from qalign_core.chain.cost import draw_cost, reading_of
 from qalign_core.chain.merging import end
@@ -12,7 +13,7 @@ from qalign_core.errors import InvalidPrompt, InvalidReward, ModelContractError
 from qalign_core.protocols import LanguageModel, RewardModel
 from qalign_core.reading import HUGE, shown
 from qalign_core.run import check_count
-from qalign_core.types import Response, ScoredResponse
+from qalign_core.types import Cost, Response, ScoredResponse
 
 
 def encode_prompt(lm: LanguageModel, prompt: str) -> tuple[int, ...]:
@@ -26,11 +27,17 @@ def encode_prompt(lm: LanguageModel, prompt: str) -> tuple[int, ...]:
     return tuple(lm.encode(prompt))
 
 
-def check_response(response: Response, prefix: Sequence[int], lm: LanguageModel) -> Response:
+def check_response(
+    response: Response,
+    prefix: Sequence[int],
+    lm: LanguageModel,
+    until: frozenset[int] = frozenset(),
+) -> Response:
     """Return the response if it keeps the contract that detailed balance rests on.
 
     It must keep the prefix, add at least one id, stay within the limit `L` that is the same for
-    every index, and be shorter than `L` only if it ended by itself (METHOD: Objects).
+    every index, and be shorter than `L` only if it ended by itself (METHOD: Objects) or with an id
+    of `until`, which it may hold nowhere else behind the prefix.
 
     Raises:
         ModelContractError: it does not; the message says which rule was broken.
@@ -51,7 +58,12 @@ def check_response(response: Response, prefix: Sequence[int], lm: LanguageModel)
             f"{lm.id} returned {n} tokens, more than its limit of {limit}; prefix and new tokens "
             "together must stay within max_new_tokens"
         )
-    if not response.finished and n < limit:
+    stops = [token in until for token in response.tokens[n_kept:]]
+    if any(stops[:-1]):
+        raise ModelContractError(
+            f"{lm.id} drew on behind a delimiter; it must stop at the first id it was told to"
+        )
+    if not response.finished and n < limit and not stops[-1]:
         raise ModelContractError(
             f"{lm.id} stopped after {n} tokens without an EOS and below its limit of {limit}; "
             "a response cut short elsewhere has no place in the chain"
@@ -84,16 +96,18 @@ async def extend(
     *,
     seed: int,
     log_probs: Sequence[float] = (),
+    until: frozenset[int] = frozenset(),
 ) -> Response:
-    """Draw the rest of a response after `prefix` (Eq. proposal) and check it.
+    """Draw the rest of a response after `prefix` (Eq. proposal), or up to an id, and check it.
 
     `log_probs` are those of the prefix's ids, which the model returned when it drew them.
 
     Raises:
         ModelContractError: the LM broke its contract.
     """
-    response = await lm.extend(prompt_ids, prefix, seed=seed)
-    check_response(response, prefix, lm)
+    options: dict[str, Any] = {"until": until} if until else {}
+    response = await lm.extend(prompt_ids, prefix, seed=seed, **options)
+    check_response(response, prefix, lm, until)
     n_new = len(response) - len(prefix)
     if n_new <= len(response.log_probs) < len(response):
         new = response.log_probs[-n_new:]
@@ -102,15 +116,25 @@ async def extend(
 
 
 async def score(
-    rm: RewardModel, prompt: str, prompt_ids: Sequence[int], response: Response, *, kept: int = 0
+    rm: RewardModel,
+    prompt: str,
+    prompt_ids: Sequence[int],
+    response: Response,
+    *,
+    kept: int = 0,
+    drawn: Cost | None = None,
 ) -> ScoredResponse:
-    """Score a response whose first `kept` ids were known before the rest was drawn.
+    """Score a response whose first `kept` ids the RM has read.
+
+    `drawn` is what it cost the LM, where that is not just the ids behind those.
 
     Raises:
         InvalidReward: the RM returned no finite number.
     """
     reward = check_reward(await rm.score(prompt, response), response, rm)
     cost = draw_cost(len(prompt_ids), kept, len(response), reading_of(rm))
+    if drawn is not None:
+        cost = replace(drawn, scored=cost.scored)
     return ScoredResponse(response, float(reward), cost)
 
 

@@ -3,7 +3,7 @@
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Self
 
@@ -28,6 +28,7 @@ class Text:
             id for id, token in tokenizer.added_tokens_decoder.items() if token.special
         }
         self.conversation = lru_cache(maxsize=1024)(self._conversation)
+        self.ids_with = lru_cache(maxsize=16)(self._ids_with)
 
     def prompt(self, prompt: str) -> tuple[int, ...]:
         """Ids of a conversation of one user turn, ending where the assistant's text begins."""
@@ -73,6 +74,18 @@ class Text:
         text = self.decode([*last, token])[len(self.decode(last)) :]
         return text or str(self._tokenizer.convert_ids_to_tokens(token))
 
+    def _ids_with(self, text: str) -> frozenset[int]:
+        """Every id whose own text contains this one; special ids are left out.
+
+        Raises:
+            InvalidSetting: there is none.
+        """
+        found = (id for id in range(self.n_tokens) if id not in self._special)
+        ids = frozenset(id for id in found if text in self.decode([id]))
+        if not ids:
+            raise InvalidSetting(f"no token contains {shown(text)}; choose another delimiter")
+        return ids
+
     def decode(self, tokens: Sequence[int], *, special: bool = False) -> str:
         """The text of the ids, special tokens left out unless `special`."""
         return str(self._backend.decode(list(tokens), skip_special_tokens=not special))
@@ -101,6 +114,11 @@ class Text:
 
 DIGITS = 6
 """Decimals of a log-probability: logits in 32 bits know no more, and a trace holds every one."""
+
+
+def rounded(log_p: float) -> float:
+    """A log-probability as responses have it."""
+    return min(0.0, round(log_p, DIGITS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,9 +179,16 @@ class TemplatedLanguageModel(ABC):
         return ids
 
     async def extend(
-        self, prompt_ids: Sequence[int], prefix: Sequence[int], *, seed: int
+        self,
+        prompt_ids: Sequence[int],
+        prefix: Sequence[int],
+        *,
+        seed: int,
+        until: frozenset[int] = frozenset(),
     ) -> Response:
         """Draw `y_{i:} ~ p_LM(. | x, y_{<i})` and return all of `y` (§MCMC for Text Generation).
+
+        With `until`, the first of those ids ends the draw too.
 
         Raises:
             InvalidPrompt: prompt and response together exceed the context.
@@ -178,11 +203,23 @@ class TemplatedLanguageModel(ABC):
                 f"a prefix of {len(prefix)} ids cannot be continued: it must be shorter than "
                 f"max_new_tokens = {limit} and hold no end-of-sequence id"
             )
-        drawn = await self._draw([*prompt_ids, *prefix], limit - len(prefix), seed)
-        tokens = (*prefix, *drawn.tokens)
+        drawn = await self._draw([*prompt_ids, *prefix], limit - len(prefix), seed, until)
+        log_probs = tuple(map(rounded, drawn.log_probs))
+        return replace(self.response((*prefix, *drawn.tokens)), log_probs=log_probs)
+
+    def response(self, tokens: Sequence[int]) -> Response:
+        """The response of these ids; it is finished if the last one is an end-of-sequence id."""
+        tokens = tuple(tokens)
         text, pieces = self._text.pieces(tokens)
-        log_probs = tuple(min(0.0, round(log_p, DIGITS)) for log_p in drawn.log_probs)
-        return Response(tokens, text, drawn.finished, pieces, log_probs)
+        return Response(tokens, text, tokens[-1:] != () and tokens[-1] in self.eos, pieces)
+
+    def delimiters(self, text: str) -> frozenset[int]:
+        """Every id that ends a block: those whose text contains this one, but no special ids.
+
+        Raises:
+            InvalidSetting: there is none.
+        """
+        return self._text.ids_with(text)
 
     def written(self, prefix: Sequence[int], words: str, *, ended: bool) -> Response:
         """A response that somebody else's words go on with, after ids that are kept.
@@ -197,8 +234,7 @@ class TemplatedLanguageModel(ABC):
         """
         tokens = (*prefix, *self._text.plain(words), *self.eos[: int(ended)])
         self._check_response(tokens)
-        text, pieces = self._text.pieces(tokens)
-        return Response(tokens, text, tokens[-1:] != () and tokens[-1] in self.eos, pieces)
+        return self.response(tokens)
 
     def _check_response(self, tokens: Sequence[int]) -> None:
         if len(tokens) > self.max_new_tokens:
@@ -208,8 +244,10 @@ class TemplatedLanguageModel(ABC):
             )
 
     @abstractmethod
-    async def _draw(self, ids: list[int], most: int, seed: int) -> Completion:
-        """At most `most` ids that continue the given ones."""
+    async def _draw(
+        self, ids: list[int], most: int, seed: int, until: frozenset[int]
+    ) -> Completion:
+        """At most `most` ids that continue the given ones, through the first EOS or `until`."""
 
     def _check_prompt(self, ids: Sequence[int]) -> None:
         n, limit, context = len(ids), self.max_new_tokens, self.context_length

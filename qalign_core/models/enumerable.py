@@ -12,7 +12,7 @@ import numpy as np
 from qalign_core.chain.randomness import uniform
 from qalign_core.errors import InvalidSetting, ModelContractError
 from qalign_core.run import Sampling
-from qalign_core.types import Array, Response
+from qalign_core.types import Array, Response, Weighed
 
 Tokens = tuple[int, ...]
 
@@ -155,8 +155,39 @@ class EnumerableLM:
         """No ids: a finite model answers every prompt alike."""
         return ()
 
+    def delimiters(self, text: str) -> frozenset[int]:
+        """Every id whose text contains this one.
+
+        Raises:
+            InvalidSetting: there is none.
+        """
+        found = frozenset(at for at, piece in enumerate(self.pieces[:-1]) if text in piece)
+        if not found:
+            raise InvalidSetting(f"no token of {self.id} contains {text!r}; choose a delimiter")
+        return found
+
+    async def weigh(
+        self, prompt_ids: Sequence[int], tokens: Sequence[int], *, top: int = 0, first: int = 0
+    ) -> tuple[Weighed, ...]:
+        """The exact probability of each id from number `first` on, and the entropy in its place."""
+        log_probs = self.response(tokens).log_probs
+        return tuple(
+            Weighed(log_probs[at], (), self.entropy(tokens[:at]))
+            for at in range(first, len(tokens))
+        )
+
+    def entropy(self, prefix: Sequence[int]) -> float:
+        """Entropy of the next id after `prefix`, in nats."""
+        p = self.next_token_probabilities(prefix)
+        return float(-(p[p > 0] * np.log(p[p > 0])).sum())
+
     async def extend(
-        self, prompt_ids: Sequence[int], prefix: Sequence[int], *, seed: int
+        self,
+        prompt_ids: Sequence[int],
+        prefix: Sequence[int],
+        *,
+        seed: int,
+        until: frozenset[int] = frozenset(),
     ) -> Response:
         """Draw the rest of a response by inverse CDF, one addressed uniform a position."""
         tokens = tuple(prefix)
@@ -169,18 +200,21 @@ class EnumerableLM:
             cumulative = np.cumsum(self.next_token_probabilities(tokens))
             u = uniform(seed, 0, len(tokens), "token") * cumulative[-1]
             tokens += (int(np.searchsorted(cumulative, u, side="right")),)
-            if tokens[-1] == self.eos:
+            if tokens[-1] == self.eos or tokens[-1] in until:
                 break
         return self.response(tokens)
 
     def completions(
-        self, prefix: Tokens, limit: int, p: float = 1.0
+        self, prefix: Tokens, limit: int, p: float = 1.0, until: frozenset[int] = frozenset()
     ) -> Iterator[tuple[Tokens, float]]:
-        """Every way to go on from a prefix, to an EOS or to `limit` ids, and `p` times its p_LM."""
+        """Every way to go on from a prefix, and `p` times its p_LM.
+
+        A way ends with an EOS, an id of `until`, or at `limit` ids.
+        """
         table = self.next_token_probabilities(prefix)
         for token in np.flatnonzero(table):
             tokens, p_token = (*prefix, int(token)), p * float(table[token])
-            if token == self.eos or len(tokens) == limit:
+            if token == self.eos or token in until or len(tokens) == limit:
                 yield tokens, p_token
             else:
-                yield from self.completions(tokens, limit, p_token)
+                yield from self.completions(tokens, limit, p_token, until)

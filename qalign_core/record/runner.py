@@ -93,12 +93,13 @@ async def record(
     if known is None:
         known = Trace(header_of(lm, rm, run))
         yield Recorded(header_line(known.header))
-    n, asked = len(known.pool), {"log_probs": run.sharpness != 1.0}
+    n, asked = len(known.pool), {"log_probs": run.needs_log_probs}
     try:
         async with aclosing(draw(lm, rm, run, known=known)) as drawn:  # type: ignore[type-var]
             async for item in drawn:
                 if isinstance(item, Step):
-                    yield Recorded(step_line(item, extract, **asked), item)
+                    told = step_line(item, extract, **asked, corrections=run.move != Run.move)
+                    yield Recorded(told, item)
                 else:
                     yield Recorded(sample_line(n, item, extract, **asked), item)
                     n += 1
@@ -219,7 +220,8 @@ def _chains(
     lm: LanguageModel, rm: RewardModel, run: Run, latest: Mapping[int, Step], steps: int
 ) -> list[AsyncIterator[Step]]:
     """Every chain of a run, from its latest step on to step number `steps`."""
-    chain = partial(run_chain, lm, rm, run.prompt, target=run.target, steps=steps, seed=run.seed)
+    how: dict[str, Any] = {"target": run.target, "move": run.move}
+    chain = partial(run_chain, lm, rm, run.prompt, steps=steps, seed=run.seed, **how)
     return [chain(chain=number, start=latest.get(number)) for number in range(run.chains)]
 
 

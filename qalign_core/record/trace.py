@@ -15,6 +15,11 @@ for minus infinity. `<` is written as an escape, so a line can stand inside a pa
 is sharper than the paper's, the header has `sharpness`, and steps and samples have `log_probs`, one
 for each of their `tokens`.
 
+Where not all moves are the paper's, the header has `move` and a step has `log_correction`. A step
+of a block has `kept_again`: so many of the state's last ids follow the `tokens`, and `log_probs`
+are of both. A step whose move refused has `refused`, the reason, and no reward; its `tokens` were
+drawn in vain, and there may be none. `cost` has a third count where tokens were read again.
+
 A trace on disk outlives a kill. A line is in the file when `write` returns, so a process that is
 killed loses at most what was being drawn. A file belongs to the process that has locked it
 (`flock`); the system gives it back however that process ends, so any number of processes can share
@@ -36,8 +41,18 @@ from typing import Any, BinaryIO, TypeVar, get_type_hints
 from qalign_core.errors import InvalidSetting, InvalidTrace, QAlignError, on_disk
 from qalign_core.protocols import AnswerExtractor
 from qalign_core.reading import COUNT, checked, from_json, is_whole, read_file, shown
+from qalign_core.run import Run
 from qalign_core.target import renamed
-from qalign_core.types import Cost, Header, Response, ScoredResponse, Step, Trace, TraceHeader
+from qalign_core.types import (
+    Cost,
+    Header,
+    Refused,
+    Response,
+    ScoredResponse,
+    Step,
+    Trace,
+    TraceHeader,
+)
 
 VERSION = 3
 READABLE = (2, VERSION)
@@ -70,10 +85,11 @@ def header_line(header: TraceHeader) -> str:
 
 
 def told(header: Header) -> Line:
-    """The fields of a header as they are written; the paper's target has no sharpness."""
+    """The fields of a header as they are written; the paper's target and move go without saying."""
     values = asdict(header)
-    if header.sharpness == 1.0:
-        del values["sharpness"]
+    for name in ("sharpness", "move"):
+        if values[name] == getattr(Run, name):
+            del values[name]
     return values
 
 
@@ -90,35 +106,60 @@ def sample_line(
         "finished": response.finished,
         "reward": sample.reward,
         "answer": extract(response.text) if extract else None,
-        "cost": list(astuple(sample.cost)),
+        "cost": _cost(sample.cost),
     }
     return _dump(line | _log_probs(response, 0, log_probs))
 
 
-def step_line(step: Step, extract: AnswerExtractor | None, *, log_probs: bool = False) -> str:
+def step_line(
+    step: Step,
+    extract: AnswerExtractor | None,
+    *,
+    log_probs: bool = False,
+    corrections: bool = False,
+) -> str:
     """One step, with the proposal's extracted final answer, for display.
 
-    With `log_probs`, those of its new tokens too, as far as the model has told them.
+    With `log_probs`, those of its new tokens too, as far as the model has told them; with
+    `corrections`, its move's.
     """
     response, index = step.proposal.response, step.index
-    line: Line = {
-        "type": "step",
-        "chain": step.chain,
-        "t": step.t,
-        "index": index,
-        "tokens": list(response.tokens[index:]),
-        "pieces": list(response.pieces[index:]),
-        "finished": response.finished,
-        "reward": step.proposal.reward,
+    line: Line = {"type": "step", "chain": step.chain, "t": step.t, "index": index}
+    if step.refused is not None:
+        line |= {
+            "tokens": list(step.refused.tokens),
+            "pieces": list(step.refused.pieces),
+            "refused": step.refused.reason,
+        }
+    else:
+        new = slice(index, len(response) - step.kept_again)
+        line |= {
+            "tokens": list(response.tokens[new]),
+            "pieces": list(response.pieces[new]),
+            "finished": response.finished,
+            "reward": step.proposal.reward,
+        }
+    line |= {
         "log_alpha": _finite_or_none(step.log_alpha),
         "log_u": _finite_or_none(step.log_u),
         "accepted": step.accepted,
         "answer": extract(response.text) if extract else None,
-        "cost": list(astuple(step.cost)),
+        "cost": _cost(step.cost),
     }
+    if step.kept_again:
+        line["kept_again"] = step.kept_again
+    if corrections and step.refused is None and step.t:
+        line["log_correction"] = step.log_correction
+    if step.refused is not None:
+        return _dump(line)
     if _joined(response.pieces, response.finished) != response.text:
         line["text"] = response.text
     return _dump(line | _log_probs(response, index, log_probs))
+
+
+def _cost(cost: Cost) -> list[int]:
+    """The counts of a cost; the last is there where it counts."""
+    return list(astuple(cost))[: None if cost.read else 2]
 
 
 def _log_probs(response: Response, index: int, wanted: bool) -> Line:
@@ -135,8 +176,9 @@ def end_line(reason: str, message: str = "") -> str:
 def trace_lines(trace: Trace, extract: AnswerExtractor | None = None) -> Iterator[str]:
     """All lines of a trace, newline included; `extract` fills in the answers."""
     yield header_line(trace.header)
-    asked = {"log_probs": trace.header.sharpness != 1.0}
-    yield from (step_line(step, extract, **asked) for step in trace.steps)
+    asked = {"log_probs": trace.header.needs_log_probs}
+    corrections = trace.header.move != Run.move
+    yield from (step_line(step, extract, **asked, corrections=corrections) for step in trace.steps)
     yield from (sample_line(n, sample, extract, **asked) for n, sample in enumerate(trace.pool))
     yield end_line(*(trace.end or ("finished", "")))
 
@@ -279,8 +321,8 @@ class TraceReader:
 
     def _scored(self, line: Line, response: Response) -> ScoredResponse:
         costs = self._each(line, "cost", COUNT)
-        if len(costs) != len(fields(Cost)):
-            raise self._bad(f"{len(costs)} costs", f"{len(fields(Cost))}")
+        if len(costs) not in (2, 3):
+            raise self._bad(f"{len(costs)} costs", "2 or 3")
         return ScoredResponse(response, float(self._get(line, "reward", float)), Cost(*costs))
 
     def _step(self, line: Line) -> Step:
@@ -293,17 +335,26 @@ class TraceReader:
         if not 0 <= index <= max(0, len(kept) - 1):
             raise self._bad(f"index {index}", f"0 to {max(0, len(kept) - 1)}")
         new = self._each(line, "tokens", COUNT)
-        if not new:
+        refused = self._get(line, "refused", str) if "refused" in line and last else None
+        again = self._get({"kept_again": 0, **line}, "kept_again", COUNT)
+        if again > len(kept) - index:
+            raise self._bad(f"kept_again {again}", f"0 to {len(kept) - index}")
+        if not (new or refused):
             raise self._bad("no new tokens", "one at least")
         pieces = self._each(line, "pieces", str)
         if pieces and len(pieces) != len(new):
             raise self._bad(f"{len(pieces)} pieces for {len(new)} tokens", "a piece a token")
-        finished = self._get(line, "finished", bool)
-        all_pieces = kept.pieces[:index] + pieces if pieces else ()
-        text = self._get(line, "text", str) if "text" in line else _joined(all_pieces, finished)
-        log_probs = (*kept.log_probs[:index], *self._log_probs(line, len(new)))
-        response = Response(kept.tokens[:index] + new, text, finished, all_pieces, log_probs)
-        proposal = self._scored(line, response)
+        if refused:
+            assert last is not None, "a refusal has a state"
+            cost = Cost(*self._each(line, "cost", COUNT)[:3])
+            proposal = ScoredResponse(kept, last.state.reward, cost)
+        else:
+            finished, tail = self._get(line, "finished", bool), slice(len(kept) - again, None)
+            all_pieces = kept.pieces[:index] + pieces + kept.pieces[tail] if pieces else ()
+            text = self._get(line, "text", str) if "text" in line else _joined(all_pieces, finished)
+            log_probs = (*kept.log_probs[:index], *self._log_probs(line, len(new) + again))
+            tokens = kept.tokens[:index] + new + kept.tokens[tail]
+            proposal = self._scored(line, Response(tokens, text, finished, all_pieces, log_probs))
         log_alpha, log_u = (
             -math.inf if line.get(name) is None else float(self._get(line, name, float))
             for name in ("log_alpha", "log_u")
@@ -315,7 +366,12 @@ class TraceReader:
                 "the verdict of u < alpha",
             )
         current = proposal if last is None else last.state
-        return Step(chain, t, index, current, proposal, log_alpha, log_u, accepted, proposal.cost)
+        correction = -math.inf if refused else None
+        if "log_correction" in line:
+            correction = float(self._get(line, "log_correction", float))
+        in_vain = Refused(refused, index, new, pieces) if refused else None
+        here = (chain, t, index, current, proposal, log_alpha, log_u, accepted, proposal.cost)
+        return Step(*here, again, correction, in_vain)
 
     def _get(self, line: Line, name: str, kind: Any) -> Any:
         try:

@@ -60,7 +60,7 @@ async def command(options: argparse.Namespace) -> None:
     models = shared.models_of(options)
     print(f"tuning on {len(problems)} prompts, {given.steps} proposals each", file=sys.stderr)
     how: Any = {"acceptance": options.target, "start": start}
-    how |= {"steps": given.steps, "seed": given.seed}
+    how |= {"steps": given.steps, "seed": given.seed, "move": given.move}
     meter = header_of(*models, given).meter
     if others:
         sharpnesses = [run.sharpness for run in (given, *others)]

@@ -14,12 +14,14 @@ import numpy as np
 
 from qalign_core.chain.kernel import log_acceptance
 from qalign_core.chain.moves.choices import draw_index
+from qalign_core.chain.moves.move import Move
 from qalign_core.chain.moves.suffix import length_ratio
 from qalign_core.decide.arrays import softmax
 from qalign_core.errors import InvalidSetting
 from qalign_core.models.enumerable import EnumerableLM, Tokens
 from qalign_core.target import Scores, Target
 from qalign_core.types import Array, Response
+from qalign_study.exact.moves import law_of
 
 
 @lru_cache(maxsize=1024)
@@ -37,6 +39,8 @@ class Rule:
     Attributes:
         name: the mistake in a few words.
         why: what it leaves out, and why that matters.
+        move: another move than the paper's, enumerated; then `n_indices`, `length` and `limit` play
+            no role.
         n_indices: from how many positions the index is drawn.
         length: the |y| that enters the length ratio.
         log_alpha: the acceptance rule, called as `log_acceptance` is, elementwise.
@@ -49,6 +53,7 @@ class Rule:
 
     name: str = "The right rule"
     why: str = ""
+    move: Move | None = None
     n_indices: Callable[[Response], int] = len  # with EOS counted
     length: Callable[[Response], int] = len  # with EOS counted
     log_alpha: Callable[..., Array] = log_acceptance
@@ -132,22 +137,28 @@ def exact_chain(
         target: what the chain samples; its beta is in units of the reward.
         rule: the right rule, or one of the wrong ones.
     """
-    states, old, new, p = _moves(lm, rule.n_indices, rule.limit)
+    correction: tuple[Array, ...]
+    if rule.move is not None:
+        law = law_of(lm, rule.move)
+        states, old, new, p, correction = lm.support, law.old, law.new, law.p, (law.correction,)
+    else:
+        states, old, new, p = _moves(lm, rule.n_indices, rule.limit)
+        lengths = np.array([rule.length(state) for state in states])
+        correction = length_ratio(new=lengths[new], old=lengths[old])
     n = len(states)
     rewards = np.array([float(reward(state)) for state in states])
-    lengths = np.array([rule.length(state) for state in states])
     log_probs = np.array([rule.log_prob(lm, state) for state in states])
     log_alpha = rule.log_alpha(
         target,
         new=Scores(rewards[new], log_probs[new]),
         old=Scores(rewards[old], log_probs[old]),
-        log_correction=length_ratio(new=lengths[new], old=lengths[old]),
+        log_correction=correction,
     )
     matrix = np.zeros((n, n))
-    matrix[old, new] = p * np.exp(log_alpha)
+    np.add.at(matrix, (old, new), p * np.exp(log_alpha))
     unchanged = np.zeros(n)
     same = old == new
-    unchanged[old[same]] = p[same]
+    np.add.at(unchanged, old[same], p[same])
 
     acceptance = matrix.sum(axis=1)
     diagonal = np.arange(n)
@@ -160,8 +171,8 @@ def exact_chain(
         matrix[diagonal, diagonal] += 1.0 - matrix.sum(axis=1)
     base = np.zeros(n)
     base[: len(lm.support)] = lm.probabilities
-    law = target_distribution(base, rewards, target)
-    return ExactChain(states, rewards, base, law, matrix, acceptance, unchanged)
+    aim = target_distribution(base, rewards, target)
+    return ExactChain(states, rewards, base, aim, matrix, acceptance, unchanged)
 
 
 @lru_cache(maxsize=32)

@@ -13,7 +13,8 @@ from qalign_core.decide.rouge import rouge1
 from qalign_core.decide.rules import log_probs_of
 from qalign_core.errors import InvalidSetting
 from qalign_core.protocols import AnswerExtractor
-from qalign_core.types import Array, Cost, Header, Meter, ScoredResponse, Trace
+from qalign_core.run import Run
+from qalign_core.types import Array, Cost, Header, Meter, ScoredResponse, Step, Trace
 from qalign_study.measure.comparisons import Comparison
 
 if TYPE_CHECKING:
@@ -36,11 +37,13 @@ class Record:
         right: whether each is the right one, shape [answers].
         pool_reward, chain_reward: rewards of samples and of proposals, shapes [N], [steps].
         pool_answer, chain_answer: which of `answers` each has, -1 for none.
-        pool_cost, chain_cost: the counts of `Cost` for each, shapes [N, 2], [steps, 2].
+        pool_cost, chain_cost: the counts of `Cost` for each, shapes [N, 3], [steps, 3].
         chain_accepted, chain_changed: of each proposal; True for the initial draw, t = 0.
         chain_length: of each proposal, |y'| in tokens, shape [steps].
         pool_log_prob, chain_log_prob: ln p of samples and of proposals as sampled, shapes [N],
             [steps]; empty where the sharpness is 1.
+        chain_correction: the log correction of each proposal's move, shape [steps]; empty where all
+            are the paper's, `log(|y| / |y'|)`.
         n_chains: how many chains the steps belong to.
         prompt: tokens of the prompt that LM and RM read once.
     """
@@ -59,6 +62,7 @@ class Record:
     chain_length: Array
     pool_log_prob: Array = field(default_factory=lambda: np.zeros(0))
     chain_log_prob: Array = field(default_factory=lambda: np.zeros(0))
+    chain_correction: Array = field(default_factory=lambda: np.zeros(0))
     n_chains: int = 1
     prompt: tuple[int, int] = (0, 0)
 
@@ -140,7 +144,7 @@ class Draws:
 
 def prices(cost: Array, meter: Meter) -> Array:
     """The price of each row of counts, shape [n]: linear in the counts, so one product."""
-    each = [meter.price(Cost(*row)) for row in np.eye(2, dtype=int).tolist()]
+    each = [meter.price(Cost(*row)) for row in np.eye(3, dtype=int).tolist()]
     return cost.astype(np.float64) @ np.array(each, dtype=np.float64)
 
 
@@ -191,9 +195,16 @@ def record_of(
         chain_length=np.array([len(step.proposal.response) for step in steps], dtype=np.int32),
         pool_log_prob=log_probs_of(pool, sharpness),
         chain_log_prob=log_probs_of((step.proposal for step in steps), sharpness),
+        chain_correction=corrections_of(steps) if trace.header.move != Run.move else np.zeros(0),
         n_chains=max(1, len(trace.chains)),
         prompt=(trace.header.prompt_tokens, trace.header.prompt_scored),
     )
+
+
+def corrections_of(steps: Iterable[Step]) -> Array:
+    """The log correction of each step's move, shape [steps]; the lowest float for a refusal."""
+    found = [step.log_correction or 0.0 for step in steps]
+    return np.maximum(np.array(found, dtype=np.float64), np.finfo(np.float32).min)
 
 
 def draws_of(comparison: Comparison) -> Draws:
@@ -216,4 +227,4 @@ def measure_of(comparison: Comparison) -> Measure:
 
 
 def _counts(costs: Iterable[Cost]) -> Array:
-    return np.array([astuple(cost) for cost in costs], dtype=np.int32).reshape(-1, 2)
+    return np.array([astuple(cost) for cost in costs], dtype=np.int32).reshape(-1, 3)

@@ -105,7 +105,7 @@ class Group:
 
     @property
     def unit(self) -> str:
-        """What prices count: FLOPs, or generated tokens where the models' sizes are unknown."""
+        """What prices count: FLOPs, or the LM's tokens where the models' sizes are unknown."""
         return self.sets[0].results.header.meter.unit
 
     @property

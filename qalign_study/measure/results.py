@@ -122,6 +122,8 @@ def pack(results: Results, path: str | Path) -> Path:
         parts = [np.asarray(getattr(record, name)) for record in results.records]
         arrays[f"{name}_n"] = np.array([len(part) for part in parts], dtype=np.int32)
         arrays[name] = np.concatenate(parts) if parts else np.zeros(0)
+        if name.endswith("_cost") and parts and not arrays[name][:, 2].any():
+            arrays[name] = arrays[name][:, :2]
     arrays["id"] = np.array([record.id for record in results.records], dtype=np.str_)
     arrays["n_chains"] = np.array([record.n_chains for record in results.records], dtype=np.int32)
     arrays["prompt"] = np.array([record.prompt for record in results.records], dtype=np.int32)
@@ -186,10 +188,9 @@ def answer_of(problem: Problem, trace: Trace) -> Answer:
 
 def _columns(header: SetHeader) -> _Columns:
     """The arrays of such results: log-probabilities only where the target asks for them."""
-    sharp = header.sharpness != 1.0
-    return {
-        name: told for name, told in _COLUMNS.items() if sharp or not name.endswith("_log_prob")
-    }
+    asked = {"_log_prob": header.sharpness != 1.0, "_correction": header.move != SetHeader.move}
+    left_out = tuple(ending for ending, is_asked in asked.items() if not is_asked)
+    return {name: told for name, told in _COLUMNS.items() if not name.endswith(left_out)}
 
 
 def _records(arrays: dict[str, Array], told: _Columns) -> list[Record]:
@@ -211,6 +212,8 @@ def _records(arrays: dict[str, Array], told: _Columns) -> list[Record]:
         whole = counts.shape == (n,) and counts.dtype.kind == "i" and counts.min() >= 0
         if not whole or counts.max() > len(column) or counts.sum() != len(column):
             raise ValueError(f"the counts of {name} are not those of its {len(column)} values")
+        if name.endswith("_cost") and column.shape[1:] == (2,):  # nothing was read again
+            column = np.pad(column, ((0, 0), (0, 1)))
         columns[name] = np.split(column, np.cumsum(counts)[:-1])
     records = [
         Record(
@@ -232,7 +235,7 @@ def _check_arrays(record: Record, told: _Columns) -> None:
          "pool": record.pool_reward, "chain": record.chain_reward}  # fmt: skip
     for name, (kind, least, most) in told.items():
         array = getattr(record, name)
-        shape = (len(n[name.partition("_")[0]]), 2)[: 1 + name.endswith("_cost")]
+        shape = (len(n[name.partition("_")[0]]), 3)[: 1 + name.endswith("_cost")]
         if array.shape != shape or array.dtype.kind != kind:
             came = f"shape {array.shape} of {array.dtype}"
             raise ValueError(f"{name} of {shown(record.id)} has {came}, not {shape}")
@@ -277,6 +280,7 @@ _COLUMNS: _Columns = {  # numpy's kind, and the range; no NaN is in one
     "chain_length": ("i", 1, 2**31),
     "pool_log_prob": ("f", -_FLOAT, 0),
     "chain_log_prob": ("f", -_FLOAT, 0),
+    "chain_correction": ("f", -_FLOAT, _FLOAT),
 }
 
 

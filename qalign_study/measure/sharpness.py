@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from qalign_core.errors import InvalidSetting
+from qalign_core.mix import SUFFIX
 from qalign_core.protocols import AnswerExtractor, LanguageModel, RewardModel
 from qalign_core.run import check_count
 from qalign_core.target import Target
@@ -62,6 +63,7 @@ async def tune_sharpness(
     *,
     acceptance: float = 0.5,
     start: Target = START,
+    move: str = SUFFIX,
     steps: int = 64,
     rounds: int = 6,
     seed: int = 0,
@@ -76,7 +78,7 @@ async def tune_sharpness(
         rm: reward model.
         problems: of a set, with right answers (not those to be evaluated on).
         sharpnesses: to be tried, each with the beta of `start` first.
-        acceptance, rounds: of `tune_beta`.
+        acceptance, move, rounds: of `tune_beta`.
         steps: proposals a problem and round, and of the chains that vote.
         seed: address of the randomness.
 
@@ -100,13 +102,15 @@ async def tune_sharpness(
     tried = []
     for sharpness in sorted(set(sharpnesses)):
         first = replace(start, sharpness=sharpness)
-        header = TraceHeader(rm=rm.id, sharpness=first.sharpness, beta=first.beta, steps=steps,
-                             burn_in=steps // 4, extractor=problems[0].extractor)  # fmt: skip
+        header = TraceHeader(rm=rm.id, sharpness=first.sharpness, beta=first.beta, move=move,
+                             steps=steps, burn_in=steps // 4,
+                             extractor=problems[0].extractor)  # fmt: skip
         tuned = None
         if header.rewarded:
             try:
                 tuned = await tune_beta(lm, rm, prompts, acceptance=acceptance, start=first,
-                                        steps=steps, rounds=rounds, seed=seed)  # fmt: skip
+                                        move=move, steps=steps, rounds=rounds,
+                                        seed=seed)  # fmt: skip
             except NoBeta as failed:
                 tried.append(Tried(first.sharpness, None, None, failed.cost))
                 continue

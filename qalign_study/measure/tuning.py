@@ -18,6 +18,7 @@ from qalign_core.chain.moves.suffix import length_ratio
 from qalign_core.decide.arrays import softmax
 from qalign_core.decide.rules import effective_sample_size
 from qalign_core.errors import InvalidSetting
+from qalign_core.mix import SUFFIX
 from qalign_core.protocols import AnswerExtractor, LanguageModel, RewardModel
 from qalign_core.run import check_count
 from qalign_core.target import Scores, Target
@@ -53,7 +54,7 @@ class Proposals:
 
     Attributes:
         reward_old, reward_new: of state and proposal, shape [n].
-        len_old, len_new: of state and proposal in tokens, EOS counted, shape [n].
+        correction: the terms of the log correction of the move that made each, shapes [n].
         changed: whether the proposal differs from the state, shape [n].
         prompt: number of the prompt each belongs to, shape [n].
         target: of the chains; its sharpness is held.
@@ -62,8 +63,7 @@ class Proposals:
 
     reward_old: Array
     reward_new: Array
-    len_old: Array
-    len_new: Array
+    correction: tuple[Array, ...]
     changed: Array
     prompt: Array
     target: Target
@@ -93,7 +93,7 @@ class Proposals:
             replace(self.target, beta=each),
             new=Scores(self.reward_new, self.log_prob_new),
             old=Scores(self.reward_old, self.log_prob_old),
-            log_correction=length_ratio(new=self.len_new, old=self.len_old),
+            log_correction=self.correction,
         )
         return told, weights[told], np.exp(log_alpha)
 
@@ -158,6 +158,7 @@ async def tune_beta(
     *,
     acceptance: float = 0.5,
     start: Target = START,
+    move: str = SUFFIX,
     steps: int = 64,
     rounds: int = 6,
     seed: int = 0,
@@ -176,6 +177,7 @@ async def tune_beta(
         prompts: one, or several of a problem set (not those to be evaluated on).
         acceptance: rate wanted, in (0, 1).
         start: the first target; its sharpness is held.
+        move: how proposals are made (`qalign_core.mix`).
         steps: proposals a prompt and round, >= 8.
         rounds: at most so many.
         seed: address of the randomness.
@@ -198,7 +200,7 @@ async def tune_beta(
     while True:
         tried.append(target.beta)
         proposals, spent = await propose(
-            lm, rm, prompts, target=target, steps=steps, seed=seed + len(tried) - 1
+            lm, rm, prompts, target=target, move=move, steps=steps, seed=seed + len(tried) - 1
         )
         cost = cost + spent
         found = beta_for(proposals, acceptance, n_bootstrap=n_bootstrap, seed=seed)
@@ -242,13 +244,15 @@ async def propose(
     target: Target,
     steps: int,
     seed: int,
+    move: str = SUFFIX,
 ) -> tuple[Proposals, Cost]:
     """Run a chain a prompt, all at once, and reduce what they proposed to numbers.
 
     Raises:
         InvalidSetting, InvalidPrompt, ModelContractError, InvalidReward.
     """
-    header = TraceHeader(beta=target.beta, sharpness=target.sharpness, steps=steps)
+    beta, sharpness = target.beta, target.sharpness
+    header = TraceHeader(beta=beta, sharpness=sharpness, move=move, steps=steps)
     unread = [(None, _unknown)] * len(prompts)
     draws, spent = await walk(lm, rm, prompts, unread, header=header, seed=seed)
     proposals = proposals_of(draws, first=steps // 4 + 1)
@@ -281,6 +285,7 @@ async def walk(
             rm,
             prompts[place],
             target=header.target,
+            move=header.move,
             steps=header.steps,
             seed=seed,
             chain=place,
@@ -306,11 +311,15 @@ def proposals_of(draws: Draws, first: int = 1) -> Proposals | None:
         return np.concatenate(parts)
 
     target = draws.header.target
+    correction: tuple[Array, ...]
+    if draws.header.move == SUFFIX:
+        correction = length_ratio(new=of(new, "length"), old=of(old, "length"))
+    else:
+        correction = (of(new, "correction").astype(np.float64),)
     return Proposals(
         reward_old=of(old, "reward").astype(np.float64),
         reward_new=of(new, "reward").astype(np.float64),
-        len_old=of(old, "length"),
-        len_new=of(new, "length"),
+        correction=correction,
         changed=of(new, "changed").astype(bool),
         prompt=np.repeat(np.arange(len(records)), [len(steps) for steps in new]),
         target=target,

@@ -1,12 +1,15 @@
-"""All that a move draws through: each choice is named, and can be replayed by an exact world."""
+"""The choices of a step of a real chain: addressed randomness, a model's draws, and their cost."""
 
 from collections.abc import Sequence
+from dataclasses import replace
+from itertools import accumulate
+from typing import Any
 
 from qalign_core.chain.randomness import At
 from qalign_core.chain.sampling import extend
-from qalign_core.errors import InvalidSetting
+from qalign_core.errors import InvalidSetting, ModelContractError
 from qalign_core.protocols import LanguageModel
-from qalign_core.types import Response
+from qalign_core.types import Cost, Response
 
 
 def draw_index(length: int, u: float) -> int:
@@ -25,18 +28,79 @@ def draw_index(length: int, u: float) -> int:
     return min(int(u * length), length - 1)
 
 
-class Choices:
-    """The choices of one step: a function of the step's address, so any step replays alone."""
+class Drawn:
+    """The choices of one step: a function of the step's address, so any step replays alone.
 
-    def __init__(self, lm: LanguageModel, prompt_ids: Sequence[int], at: At) -> None:
-        self._lm, self._prompt_ids, self._at = lm, prompt_ids, at
+    Attributes:
+        cost: tokens of the LM so far. Entropies are by-products of drawing and cost nothing.
+    """
 
-    def index(self, n: int) -> int:
+    def __init__(
+        self,
+        lm: LanguageModel,
+        prompt_ids: Sequence[int],
+        at: At,
+        entropies: dict[tuple[int, ...], tuple[float, ...]],
+    ) -> None:
+        self.max_new_tokens = lm.max_new_tokens
+        self.cost = Cost()
+        self._lm: Any = lm
+        self._prompt_ids, self._at, self._entropies = prompt_ids, at, entropies
+        self._roles: set[str] = set()
+
+    def _role(self, role: str) -> str:
+        if role in self._roles:  # the same address gives the same number again
+            raise InvalidSetting(
+                f"the move draws twice in the role {role!r} of one step; give each choice its own"
+            )
+        self._roles.add(role)
+        return role
+
+    def uniform(self, n: int, role: str = "index") -> int:
         """A whole number, uniform over {0, ..., n-1}."""
-        return draw_index(n, self._at.uniform("index"))
+        return draw_index(n, self._at.uniform(self._role(role)))
 
-    async def extend(self, y: Response, kept: int) -> Response:
-        """Keep the first `kept` ids of `y` and draw the rest again, checked."""
+    def weighted(self, weights: Sequence[float], role: str = "index") -> int:
+        """A place, with probability in proportion to its weight."""
+        *most, total = accumulate(weights)
+        u = self._at.uniform(self._role(role)) * total
+        return sum(up_to <= u for up_to in most)
+
+    async def extend(
+        self, y: Response, kept: int, *, until: frozenset[int] = frozenset(), role: str = "suffix"
+    ) -> Response:
+        """Keep the first `kept` ids of `y` and draw on, to the end or through an id of `until`."""
         prefix, log_probs = y.tokens[:kept], y.log_probs[:kept]
-        seed = self._at.derive("suffix")
-        return await extend(self._lm, self._prompt_ids, prefix, seed=seed, log_probs=log_probs)
+        seed = self._at.derive(self._role(role))
+        drawn = await extend(
+            self._lm, self._prompt_ids, prefix, seed=seed, log_probs=log_probs, until=until
+        )
+        self.cost += Cost(generated=len(drawn) - kept)
+        return drawn
+
+    async def log_probs(self, before: tuple[int, ...], tokens: tuple[int, ...]) -> Sequence[float]:
+        """Natural log of the probability, as sampled, of each of `tokens` behind `before`."""
+        whole = (*before, *tokens)
+        weighed = await self._lm.weigh(self._prompt_ids, whole, top=0, first=len(before))
+        self.cost += Cost(read=len(tokens))
+        return [each.log_p for each in weighed]
+
+    async def entropies(self, y: Response) -> Sequence[float]:
+        """Entropy of the next token, as sampled, at each of the |y| places of `y`, in nats."""
+        if y.tokens not in self._entropies:
+            weighed = await self._lm.weigh(self._prompt_ids, y.tokens, top=0)
+            if len(self._entropies) > 1:  # those of the state and of its proposal are enough
+                self._entropies.pop(next(iter(self._entropies)))
+            found = tuple(each.entropy for each in weighed)
+            if None in found:
+                raise ModelContractError(
+                    f"{self._lm.id} returns no entropies, which the move entropy needs; use a "
+                    "model in this process, or move = suffix"
+                )
+            self._entropies[y.tokens] = found
+        return self._entropies[y.tokens]
+
+    def join(self, y: Response, tail: tuple[int, ...], log_probs: Sequence[float]) -> Response:
+        """The response of the ids of `y` and a tail with these log-probabilities."""
+        joined: Response = self._lm.response((*y.tokens, *tail))
+        return replace(joined, log_probs=(*y.log_probs, *log_probs))

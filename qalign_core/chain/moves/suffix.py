@@ -1,17 +1,17 @@
 """The paper's move: keep a random prefix and draw the rest again (Eq. proposal)."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from qalign_core.chain.moves.choices import Choices
-from qalign_core.chain.moves.move import Proposal
+from qalign_core.chain.moves.move import Choices, Made, Proposal
 from qalign_core.errors import InvalidSetting
 from qalign_core.types import Response
 
 
-def length_ratio(*, new: ArrayLike, old: ArrayLike) -> tuple[ArrayLike, ...]:
+def length_ratio(*, new: ArrayLike, old: ArrayLike) -> tuple[Any, Any]:
     """The terms of `log(|y| / |y'|)` from the lengths, EOS counted; elementwise for arrays.
 
     The reverse move draws its index from |y'| places, this one from |y|.
@@ -28,8 +28,8 @@ def length_ratio(*, new: ArrayLike, old: ArrayLike) -> tuple[ArrayLike, ...]:
 class Suffix:
     """Draw an index uniformly over the |y| places, keep the ids before it, rewrite the rest."""
 
-    async def propose(self, choices: Choices, y: Response) -> Proposal:
+    async def propose(self, choices: Choices, y: Response) -> Made:
         """Make a proposal from the state `y`."""
-        kept = choices.index(len(y))
+        kept = choices.uniform(len(y))
         new = await choices.extend(y, kept)
         return Proposal(new, kept, length_ratio(new=len(new), old=len(y)))

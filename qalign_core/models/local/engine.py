@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from qalign_core.errors import EngineError, InvalidPrompt, ModelLoadError
-from qalign_core.models.chat import Completion, TemplatedLanguageModel, Text
+from qalign_core.models.chat import Completion, TemplatedLanguageModel, Text, rounded
 from qalign_core.models.loading import CACHE_BYTES, Pretrained, eos_ids
 from qalign_core.models.local import choice as nets
 from qalign_core.models.local.prefix_cache import PrefixCache
@@ -45,9 +45,15 @@ class _Row:
     """A response to continue: `filled` positions of `tokens` have keys and values."""
 
     def __init__(
-        self, prompt: Sequence[int], prefix: Sequence[int], sampling: Sampling, seed: int
+        self,
+        prompt: Sequence[int],
+        prefix: Sequence[int],
+        sampling: Sampling,
+        seed: int,
+        until: frozenset[int] = frozenset(),
     ) -> None:
         self.job: Job
+        self.until = until
         self.sampling = sampling
         self.tokens = [*prompt, *prefix]
         self.given = len(self.tokens)
@@ -76,11 +82,13 @@ class _Reading(_Row):
         self.u = [0.0] * len(response)
         self.response, self.top = response, top
         self.others: list[list[tuple[int, float]]] = [[] for _ in response]
+        self.entropies: list[float] = []
 
     def weigh(self, logits: Tensor) -> tuple[int, float]:
-        """The response's next token and its ln p; the most probable ones are kept."""
+        """The response's next token and its ln p; entropy and most probable ones are kept."""
         at = len(self.log_probs)
         log_p = log_law(logits)
+        self.entropies.append(float(torch.special.entr(log_p.exp()).sum()))
         best = log_p.topk(min(self.top, len(log_p)))
         found = zip(best.indices.tolist(), best.values.tolist(), strict=True)
         self.others[at] = [(token, value) for token, value in found if value > -math.inf]
@@ -88,7 +96,7 @@ class _Reading(_Row):
         return token, float(log_p[token])
 
     def result(self, finished: bool) -> Any:
-        return list(zip(self.log_probs, self.others, strict=True))
+        return list(zip(self.log_probs, self.others, self.entropies, strict=True))
 
 
 class Engine(Worker):
@@ -116,17 +124,30 @@ class Engine(Worker):
         self.n_steps = self.n_tokens = self.n_processed = self.n_reused = 0
 
     async def complete(
-        self, prompt: Sequence[int], prefix: Sequence[int], *, sampling: Sampling, seed: int
+        self,
+        prompt: Sequence[int],
+        prefix: Sequence[int],
+        *,
+        sampling: Sampling,
+        seed: int,
+        until: frozenset[int] = frozenset(),
     ) -> Completion:
-        """Draw the rest of a response: at most `max_new_tokens - len(prefix)` new ids."""
-        completion: Completion = await self.submit(_Row(prompt, prefix, sampling, seed))
+        """Draw the rest of a response: at most `max_new_tokens - len(prefix)` new ids.
+
+        The first EOS, or id of `until`, is the last.
+        """
+        row = _Row(prompt, prefix, sampling, seed, until)
+        completion: Completion = await self.submit(row)
         return completion
 
     async def weigh(
         self, prompt: Sequence[int], response: Sequence[int], *, sampling: Sampling, top: int
-    ) -> list[tuple[float, list[tuple[int, float]]]]:
-        """For each token of a response ln p as sampled, and the `top` most probable with theirs."""
-        weighed: list[tuple[float, list[tuple[int, float]]]] = await self.submit(
+    ) -> list[tuple[float, list[tuple[int, float]], float]]:
+        """For each token of a response ln p as sampled, the `top` most probable, and the entropy.
+
+        The entropy is that of the distribution in the token's place, in nats.
+        """
+        weighed: list[tuple[float, list[tuple[int, float]], float]] = await self.submit(
             _Reading(prompt, response, sampling, top)
         )
         return weighed
@@ -213,7 +234,7 @@ class Engine(Worker):
             row.tokens.append(token)
             row.log_probs.append(log_p)
             finished = token in self.eos
-            if finished or len(row.log_probs) == len(row.u):
+            if finished or token in row.until or len(row.log_probs) == len(row.u):
                 self._complete(index, row, finished)
 
     def _draw(self, ready: list[tuple[int, _Row]]) -> dict[int, tuple[int, float]]:
@@ -351,18 +372,20 @@ class HFLanguageModel(TemplatedLanguageModel, Pretrained):
             net, frozenset(self.eos), cache_bytes=cache_bytes, **options
         )
 
-    async def _draw(self, ids: list[int], most: int, seed: int) -> Completion:
+    async def _draw(
+        self, ids: list[int], most: int, seed: int, until: frozenset[int]
+    ) -> Completion:
         if not 0 <= min(ids) <= max(ids) < self._n_vocabulary:
             raise InvalidPrompt("the prompt holds ids outside the model's vocabulary; use encode()")
         n_prompt = len(ids) + most - self.max_new_tokens
         return await self.engine.complete(
-            ids[:n_prompt], ids[n_prompt:], sampling=self.sampling, seed=seed
+            ids[:n_prompt], ids[n_prompt:], sampling=self.sampling, seed=seed, until=until
         )
 
     async def weigh(
-        self, prompt_ids: Sequence[int], tokens: Sequence[int], *, top: int = 3
+        self, prompt_ids: Sequence[int], tokens: Sequence[int], *, top: int = 3, first: int = 0
     ) -> tuple[Weighed, ...]:
-        """What the model, as sampled, thinks of each token of a response where it stands.
+        """What the model, as sampled, thinks of each token of a response from `first` on.
 
         Raises:
             InvalidPrompt: prompt and response exceed the context, or an id the vocabulary.
@@ -372,8 +395,13 @@ class HFLanguageModel(TemplatedLanguageModel, Pretrained):
         self._check_response(tokens)
         if not (tokens and 0 <= min(tokens) <= max(tokens) < self._n_vocabulary):
             raise InvalidPrompt(f"a response has ids of the vocabulary, got {shown(list(tokens))}")
-        found = await self.engine.weigh(prompt_ids, tokens, sampling=self.sampling, top=top)
+        before = [*prompt_ids, *tokens[:first]]
+        found = await self.engine.weigh(before, tokens[first:], sampling=self.sampling, top=top)
         return tuple(
-            Weighed(log_p, tuple((self._text.piece(tokens[:at], id), p) for id, p in others))
-            for at, (log_p, others) in enumerate(found)
+            Weighed(
+                rounded(log_p),
+                tuple((self._text.piece(tokens[:at], id), p) for id, p in others),
+                entropy,
+            )
+            for at, (log_p, others, entropy) in enumerate(found, first)
         )

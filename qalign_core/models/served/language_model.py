@@ -7,13 +7,20 @@ A server that takes text only can be used if that is asked for, and everything i
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Self
 
 from qalign_core.errors import InvalidSetting, ModelContractError, ModelLoadError
-from qalign_core.models.chat import Completion, TemplatedLanguageModel, check_sampling
+from qalign_core.models.chat import (
+    Completion,
+    TemplatedLanguageModel,
+    check_sampling,
+    rounded,
+)
 from qalign_core.models.served.client import MOST, PROBE, Garbled, Reached, Served
 from qalign_core.reading import are_ids, is_finite, is_text, shown
 from qalign_core.run import Sampling
+from qalign_core.types import Weighed
 
 _PATH = "/v1/completions"
 _COLDEST = 0.01  # vLLM raises what is below to this, and another temperature is another base
@@ -70,10 +77,42 @@ class ServedLanguageModel(TemplatedLanguageModel, Served):
             )
         return check_sampling(sampling)
 
-    async def _draw(self, ids: list[int], most: int, seed: int) -> Completion:
-        body, read = self._body(ids, most, seed), self._reader(ids, most)
+    async def _draw(
+        self, ids: list[int], most: int, seed: int, until: frozenset[int]
+    ) -> Completion:
+        body, read = self._body(ids, most, seed), self._reader(ids, most, until)
+        body["stop_token_ids"] += sorted(until)
         most_bytes = MOST + _A_TOKEN * (len(ids) + most)
         return await self._at.server.post(_PATH, body, read, most=most_bytes)
+
+    def delimiters(self, text: str) -> frozenset[int]:
+        """Every id that ends a block, where the server weighs given ids as it samples.
+
+        Raises:
+            ModelContractError: it does not.
+            InvalidSetting: no id contains the text.
+        """
+        if not self._is_plain:
+            raise ModelContractError(
+                f"{self._at.server.address} weighs given tokens at temperature 1 without top-p and "
+                "top-k alone; use those settings, or move = suffix"
+            )
+        return super().delimiters(text)
+
+    async def weigh(
+        self, prompt_ids: Sequence[int], tokens: Sequence[int], *, top: int = 0, first: int = 0
+    ) -> tuple[Weighed, ...]:
+        """The probability of each token of a response from `first` on: `prompt_logprobs` of vLLM.
+
+        Raises:
+            EngineError, ModelContractError: from the server.
+        """
+        sent = [*prompt_ids, *tokens]
+        body = {**self._body(sent, 1, 0), "prompt_logprobs": top}
+        n = len(sent) - len(tokens) + first
+        most = MOST + _A_TOKEN * len(sent)
+        read = partial(_read_weighed, sent, n)
+        return await self._at.server.post(_PATH, body, read, most=most)
 
     def probe(self) -> None:
         """Draw one token too: the server must take ids and return them.
@@ -92,10 +131,14 @@ class ServedLanguageModel(TemplatedLanguageModel, Served):
         self._processed = all(log_p > -1e-6 for log_p in found) if found else None
 
     @property
+    def _is_plain(self) -> bool:
+        """Whether the model is sampled as it is."""
+        return replace(self.sampling, max_new_tokens=1) == Sampling(max_new_tokens=1)
+
+    @property
     def _tells(self) -> bool:
         """Whether the server's log-probabilities are of the distribution that it samples."""
-        plain = replace(self.sampling, max_new_tokens=1) == Sampling(max_new_tokens=1)
-        return self._processed is not None and (self._processed or plain)
+        return self._processed is not None and (self._processed or self._is_plain)
 
     def _asked(self, prompt: object, most: int) -> dict[str, Any]:
         """A request in the words that all servers know."""
@@ -123,9 +166,11 @@ class ServedLanguageModel(TemplatedLanguageModel, Served):
             **({"logprobs": 0} if self._tells else {}),
         }
 
-    def _reader(self, sent: list[int], most: int) -> Callable[[Any], Completion]:
+    def _reader(
+        self, sent: list[int], most: int, until: frozenset[int] = frozenset()
+    ) -> Callable[[Any], Completion]:
         known, place = self._text.n_tokens, self._at.server.address
-        return lambda answer: _read(answer, sent, most, self.eos, known, place)
+        return lambda answer: _read(answer, sent, most, self.eos, until, known, place)
 
 
 class RetokenisedLanguageModel(ServedLanguageModel):
@@ -146,7 +191,16 @@ class RetokenisedLanguageModel(ServedLanguageModel):
         label = "approximate: prefixes re-tokenised"
         return (f"{label}, {changed} of {sent} came back different" if sent else label,)
 
-    async def _draw(self, ids: list[int], most: int, seed: int) -> Completion:
+    def delimiters(self, text: str) -> frozenset[int]:
+        """None: texts of a server come back as other ids."""
+        raise ModelContractError(
+            f"{self._at.server.address} takes text only, so it cannot rewrite a block; use a "
+            "server that takes token ids, or move = suffix"
+        )
+
+    async def _draw(
+        self, ids: list[int], most: int, seed: int, until: frozenset[int]
+    ) -> Completion:
         new: list[int] = []
         finished, asked = False, 0
         self._count[0] += 1
@@ -190,7 +244,13 @@ class RetokenisedLanguageModel(ServedLanguageModel):
 
 
 def _read(
-    answer: Any, sent: list[int], most: int, eos: Sequence[int], n_tokens: int, address: str
+    answer: Any,
+    sent: list[int],
+    most: int,
+    eos: Sequence[int],
+    until: frozenset[int],
+    n_tokens: int,
+    address: str,
 ) -> Completion:
     """The new ids of an answer, checked against what was sent.
 
@@ -222,7 +282,7 @@ def _read(
             f"{address} returned {shown(new)} where ids from 0 to {n_tokens - 1} were expected; "
             "serve the model whose tokenizer is used here"
         )
-    ends = [token in eos for token in new]
+    ends = [token in eos or token in until for token in new]
     if any(ends[:-1]) or len(new) > most or (not ends[-1] and len(new) < most):
         raise ModelContractError(
             f"{address} returned {len(new)} ids that end by {shown(reason)}, with an EOS at "
@@ -232,7 +292,7 @@ def _read(
     told = choice.get("logprobs")
     log_probs = told.get("token_logprobs") if isinstance(told, dict) else None
     if log_probs is None:
-        return Completion(tuple(new), (), ends[-1])
+        return Completion(tuple(new), (), new[-1] in eos)
     if not (isinstance(log_probs, list) and len(log_probs) == len(new)):
         raise Garbled(f"other than a log-probability for each of {len(new)} ids")
     if not all(is_finite(log_p) and log_p <= 1e-6 for log_p in log_probs):
@@ -240,4 +300,21 @@ def _read(
             f"{address} returned {shown(log_probs)} where log-probabilities were expected; look at "
             "the server's log"
         )
-    return Completion(tuple(new), tuple(log_probs), ends[-1])
+    return Completion(tuple(new), tuple(log_probs), new[-1] in eos)
+
+
+def _read_weighed(sent: list[int], first: int, answer: Any) -> tuple[Weighed, ...]:
+    """What the server thinks of the ids that were sent, from number `first` on.
+
+    Raises:
+        Garbled: it did not come through whole.
+    """
+    try:
+        told = answer["choices"][0]["prompt_logprobs"]
+        places = zip(sent[first:], told[first:], strict=True)
+        found = [float(place[str(token)]["logprob"]) for token, place in places]
+    except (KeyError, IndexError, TypeError, ValueError) as error:
+        raise Garbled("an answer without the log-probabilities of the prompt") from error
+    if not all(log_p <= 1e-6 for log_p in found):
+        raise Garbled(f"log-probabilities such as {shown(found)}")
+    return tuple(Weighed(rounded(log_p), ()) for log_p in found)

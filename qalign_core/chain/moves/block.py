@@ -1,0 +1,45 @@
+"""Rewrite one block and keep the rest: prefix and tail stay (METHOD: Moves; beyond the paper)."""
+
+import math
+from dataclasses import dataclass
+
+from qalign_core.chain.moves.move import Choices, Made, Proposal
+from qalign_core.types import Refused, Response
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Choose one of the blocks that end with a delimiter, draw it again, keep the text behind it.
+
+    With `y = (prefix, b, tail)` and `b' ~ p(.|prefix)` up to its own delimiter, the correction is
+    `log p(tail|prefix,b') - log p(tail|prefix,b)`. Both texts have the same number of blocks, so
+    there is no length ratio.
+
+    Attributes:
+        delimiters: every token id that ends a block.
+    """
+
+    delimiters: frozenset[int]
+
+    async def propose(self, choices: Choices, y: Response) -> Made:
+        """Make a proposal from the state `y`, or refuse to: the state then repeats."""
+        ends = [at + 1 for at, token in enumerate(y.tokens) if token in self.delimiters]
+        if not ends:
+            return Refused("the text has no block")
+        if not y.finished:
+            return Refused("the text was cut at the length limit")
+        k = choices.uniform(len(ends))
+        start, stop = ends[k - 1] if k else 0, ends[k]
+        tail = y.tokens[stop:]
+        drawn = await choices.extend(y, start, until=self.delimiters)
+        in_vain = start, drawn.tokens[start:], drawn.pieces[start:]
+        if drawn.tokens[-1] not in self.delimiters:
+            return Refused("the new block did not end", *in_vain)
+        if len(drawn) + len(tail) > choices.max_new_tokens:
+            return Refused("the new text is longer than the length limit", *in_vain)
+        log_probs = await choices.log_probs(drawn.tokens, tail)
+        new, old = math.fsum(log_probs), math.fsum(y.log_probs[stop:])
+        if new == -math.inf:
+            return Refused("the rest has probability 0 behind the new block", *in_vain)
+        joined = choices.join(drawn, tail, log_probs)
+        return Proposal(joined, start, (new, -old), kept_again=len(tail))

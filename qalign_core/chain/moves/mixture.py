@@ -1,0 +1,52 @@
+"""Several moves in one chain: each step draws its move with weights that never change."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from qalign_core.chain.moves.block import Block
+from qalign_core.chain.moves.entropy import Entropy
+from qalign_core.chain.moves.move import Choices, Made, Move
+from qalign_core.chain.moves.suffix import Suffix
+from qalign_core.errors import ModelContractError
+from qalign_core.mix import ENTROPY, SUFFIX, Part
+from qalign_core.protocols import LanguageModel
+from qalign_core.types import Response
+
+
+@dataclass(frozen=True, slots=True)
+class Mixture:
+    """Moves and their weights. Each keeps balance by itself, so the mixture does.
+
+    Attributes:
+        moves: at least one.
+        weights: one per move; they do not depend on the state.
+    """
+
+    moves: tuple[Move, ...]
+    weights: tuple[float, ...]
+
+    async def propose(self, choices: Choices, y: Response) -> Made:
+        """Draw a move, and make its proposal."""
+        return await self.moves[choices.weighted(self.weights, "move")].propose(choices, y)
+
+
+def move_of(parts: tuple[Part, ...], lm: LanguageModel) -> Move:
+    """The move that a setting names, for one model: delimiters become token ids.
+
+    Raises:
+        ModelContractError: the model cannot make it.
+    """
+    moves = tuple(_one(part, lm) for part in parts)
+    return moves[0] if len(moves) == 1 else Mixture(moves, tuple(part.weight for part in parts))
+
+
+def _one(part: Part, lm: Any) -> Move:
+    if part.name == SUFFIX:
+        return Suffix()
+    needed = ("weigh",) if part.name == ENTROPY else ("weigh", "delimiters", "response")
+    if not all(hasattr(lm, name) for name in needed):
+        raise ModelContractError(
+            f"{lm.id} cannot weigh given tokens as sampled, which the move {part.name} needs; "
+            "use a model in this process, or move = suffix"
+        )
+    return Entropy() if part.name == ENTROPY else Block(lm.delimiters(part.delimiter))

@@ -1,0 +1,413 @@
+"""Moves beyond the suffix: exact by enumeration, wrong rules fail, the engine's chain follows."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import math
+from dataclasses import dataclass, replace
+from functools import cache
+
+import numpy as np
+import pytest
+from finite import TableReward, correlated_reward, letters
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import chisquare
+from toys import PROMPT, ToyLM
+
+from qalign_core import run_chain
+from qalign_core.chain.merging import gather
+from qalign_core.chain.moves.block import Block
+from qalign_core.chain.moves.choices import Drawn
+from qalign_core.chain.moves.entropy import Entropy
+from qalign_core.chain.moves.mixture import Mixture, move_of
+from qalign_core.chain.moves.move import Proposal
+from qalign_core.chain.moves.suffix import Suffix, length_ratio
+from qalign_core.chain.randomness import At
+from qalign_core.errors import InvalidSetting, InvalidTrace, ModelContractError
+from qalign_core.mix import Part, read_mix
+from qalign_core.models.enumerable import EnumerableLM
+from qalign_core.record.runner import record
+from qalign_core.record.trace import parse_trace, trace_lines
+from qalign_core.run import Run
+from qalign_core.target import Target
+from qalign_core.types import Cost, Meter, Refused, ScoredResponse
+from qalign_study.exact.law import EXACT, Rule, exact_chain, total_variation
+from qalign_study.exact.moves import law_of, outcomes
+
+
+@cache
+def world(seed: int, endless: bool = False, limit: int = 5) -> EnumerableLM:
+    """Two letters and EOS; the next token's law is random and reads the whole prefix."""
+    rng = np.random.default_rng(seed)
+    laws: dict[tuple[int, ...], np.ndarray] = {}
+
+    def next_token(prefix):
+        if prefix not in laws:
+            p = rng.dirichlet([1.0] * 3)
+            if endless:  # most responses are cut at the limit
+                p[2] *= 0.1
+            laws[prefix] = p / p.sum()
+        return laws[prefix]
+
+    return EnumerableLM(next_token, pieces=("a", ":", "<eos>"), max_new_tokens=limit)
+
+
+def table(reward_seed: int):
+    """A reward with no pattern."""
+    return lambda y: float(np.random.default_rng([reward_seed, *y.tokens]).normal()) * 1.2
+
+
+BLOCK, SUFFIX = Block(frozenset({1})), Suffix()
+MOVES = {
+    "suffix": SUFFIX,
+    "entropy": Entropy(),
+    "block": BLOCK,
+    "half suffix, half block": Mixture((SUFFIX, BLOCK), (0.5, 0.5)),
+    "three": Mixture((SUFFIX, Entropy(), Block(frozenset({0}))), (0.2, 0.3, 0.5)),
+}
+
+
+def residuals(chain):
+    flow = chain.target[:, None] * chain.matrix
+    return np.abs(flow - flow.T).max(), np.abs(chain.target @ chain.matrix - chain.target).max()
+
+
+@pytest.mark.parametrize("endless", [False, True], ids=["", "mostly cut at the limit"])
+@pytest.mark.parametrize("sharpness", [1.0, 2.5, 4.0])
+@pytest.mark.parametrize("name", MOVES)
+def test_the_whole_matrix_of_every_move_keeps_balance(name, sharpness, endless):
+    for seed in range(3):
+        lm = world(seed, endless)
+        chain = exact_chain(lm, table(seed), Target(0.6, sharpness), Rule(move=MOVES[name]))
+        assert np.allclose(chain.matrix.sum(axis=1), 1.0, atol=1e-12)
+        assert chain.matrix.min() >= 0
+        assert max(residuals(chain)) <= 1e-12
+        if name != "block":  # blocks alone cannot reach everything
+            assert total_variation(chain.limit(), chain.target) < 1e-9
+
+
+@given(
+    seed=st.integers(0, 10**6),
+    beta=st.floats(0.1, 20.0),
+    sharpness=st.floats(1.0, 8.0),
+    share=st.floats(0.05, 0.95),
+)
+@settings(max_examples=25, deadline=None)
+def test_balance_holds_for_any_world_target_and_share(seed, beta, sharpness, share):
+    lm = world.__wrapped__(seed, seed % 3 == 0, 4)
+    mixed = Mixture((SUFFIX, BLOCK), (1 - share, share))
+    chain = exact_chain(lm, table(seed), Target(beta, sharpness), Rule(move=mixed))
+    assert max(residuals(chain)) <= 1e-12
+
+
+def test_the_worlds_have_several_lengths_a_forced_end_and_every_kind_of_refusal():
+    seen = set()
+    for lm in (world(0), world(1, True)):
+        assert {len(y) for y in lm.support} == {1, 2, 3, 4, 5}
+        cut = sum(p for y, p in zip(lm.support, lm.probabilities, strict=True) if not y.finished)
+        assert 0.01 < cut < 0.99
+        for y in lm.support:
+            seen |= {made.reason for _, made in outcomes(lm, BLOCK, y) if isinstance(made, Refused)}
+    gap = EnumerableLM(  # behind "a:" nothing but the end can come
+        lambda prefix: [0.5, 0.4, 0.1] if prefix[-2:] != (0, 1) else [0, 0, 1],
+        pieces=("a", ":", "<eos>"),
+        max_new_tokens=5,
+    )
+    for y in gap.support:
+        seen |= {made.reason for _, made in outcomes(gap, BLOCK, y) if isinstance(made, Refused)}
+    assert seen == {
+        "the text has no block",
+        "the text was cut at the length limit",
+        "the new block did not end",
+        "the new text is longer than the length limit",
+        "the rest has probability 0 behind the new block",
+    }
+    for sharpness in (1.0, 2.5):
+        chain = exact_chain(gap, table(1), Target(0.6, sharpness), Rule(move=MOVES["three"]))
+        assert max(residuals(chain)) <= 1e-12
+
+
+@pytest.mark.parametrize("sharpness", [1.0, 3.0])
+def test_the_suffix_move_replayed_is_the_papers_chain_written_out(sharpness):
+    target = Target(0.7, sharpness)
+    paper, replayed = (
+        exact_chain(letters(), correlated_reward, target, rule)
+        for rule in (EXACT, Rule(move=SUFFIX))
+    )
+    assert replayed.matrix == pytest.approx(paper.matrix, abs=1e-14)
+    assert replayed.acceptance == pytest.approx(paper.acceptance)
+    assert replayed.unchanged == pytest.approx(paper.unchanged)
+
+
+# wrong rules
+
+
+@dataclass(frozen=True)
+class WithoutTheTail:
+    """A block whose tail's probability is forgotten."""
+
+    async def propose(self, choices, y):
+        made = await BLOCK.propose(choices, y)
+        return made if isinstance(made, Refused) else replace(made, log_correction=())
+
+
+@dataclass(frozen=True)
+class SuffixWhereRefused:
+    """A block move that becomes a suffix move where it is refused."""
+
+    async def propose(self, choices, y):
+        made = await BLOCK.propose(choices, y)
+        if not isinstance(made, Refused):
+            return made
+        kept = choices.uniform(len(y), "again")
+        new = await choices.extend(y, kept, role="again suffix")
+        return Proposal(new, kept, length_ratio(new=len(new), old=len(y)))
+
+
+@dataclass(frozen=True)
+class LengthsForWeights:
+    """Cuts by weight that keep the paper's ratio of lengths."""
+
+    async def propose(self, choices, y):
+        made = await Entropy().propose(choices, y)
+        return replace(made, log_correction=length_ratio(new=len(made.response), old=len(y)))
+
+
+@dataclass(frozen=True)
+class FirstHalf:
+    """A suffix move that always cuts in the first half of the state."""
+
+    async def propose(self, choices, y):
+        kept = choices.uniform(max(1, (len(y) + 1) // 2))
+        new = await choices.extend(y, kept)
+        return Proposal(new, kept, length_ratio(new=len(new), old=len(y)))
+
+
+WRONG = {
+    "no tail factor": (WithoutTheTail(), 1e-4),
+    "a refused block becomes a suffix": (SuffixWhereRefused(), 1e-4),
+    "lengths in place of weights": (LengthsForWeights(), 1e-4),
+    "always the first half": (FirstHalf(), 1e-3),
+}
+
+
+@pytest.mark.parametrize("sharpness", [1.0, 2.5])
+@pytest.mark.parametrize("name", WRONG)
+def test_every_wrong_rule_breaks_balance_by_more_than_its_margin(name, sharpness):
+    move, margin = WRONG[name]
+    found = []
+    for seed in range(4):
+        chain = exact_chain(world(seed), table(seed), Target(0.6, sharpness), Rule(move=move))
+        found.append(residuals(chain)[0])
+    print(f"{name}, sharpness {sharpness:g}: balance fails by {min(found):.0e} to {max(found):.0e}")
+    assert max(found) > margin
+    assert min(found) > 1e-9
+
+
+def test_cutting_in_the_first_half_is_right_where_all_lengths_are_one():
+    fixed = EnumerableLM(
+        lambda prefix: [0.7, 0.3, 0.0] if len(prefix) < 3 else [0.2, 0.8, 0.0],
+        pieces=("a", ":", "<eos>"),
+        max_new_tokens=4,
+    )
+    chain = exact_chain(fixed, table(3), Target(0.6), Rule(move=FirstHalf()))
+    assert max(residuals(chain)) <= 1e-12
+
+
+def test_a_move_that_draws_by_itself_or_proposes_what_cannot_be_is_caught():
+    @dataclass(frozen=True)
+    class Impossible:
+        async def propose(self, choices, y):
+            tokens = (2, 2)
+            return Proposal(world(0).response(tokens), 0, ())
+
+    with pytest.raises(InvalidSetting, match="which the model cannot emit; refuse it"):
+        law_of(world(0), Impossible())
+
+    @dataclass(frozen=True)
+    class Elsewhere:
+        async def propose(self, choices, y):
+            await asyncio.sleep(0)
+
+    with pytest.raises(InvalidSetting, match="waits for something other than its choices"):
+        law_of(world(0), Elsewhere())
+
+    @dataclass(frozen=True)
+    class Twice:
+        async def propose(self, choices, y):
+            return choices.uniform(3), choices.uniform(3)
+
+    with pytest.raises(InvalidSetting, match="twice in the role 'index'"):
+        asyncio.run(Twice().propose(Drawn(world(0), (), At(0, 0, 1), {}), world(0).support[0]))
+
+
+# the engine's own chain
+
+LM, RM = world(7, limit=6), TableReward()
+MIX = "0.4*suffix+0.6*block(:)"
+
+
+async def last_states(n, **how):
+    async def one(k):
+        steps = [
+            s async for s in run_chain(LM, RM, "x", beta=1.0, steps=30, seed=11, chain=k, **how)
+        ]
+        return steps[-1].state
+
+    return await gather(*map(one, range(n)))
+
+
+def chi_square_p(states, expected):
+    number = {y.tokens: k for k, y in enumerate(LM.support)}
+    visits = np.bincount([number[s.response.tokens] for s in states], minlength=len(expected))
+    common = expected * len(states) >= 5
+    seen = [*visits[common], visits[~common].sum()]
+    wanted = np.array([*expected[common], expected[~common].sum()]) * len(states)
+    return float(chisquare(seen, wanted).pvalue)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sharpness", [1.0, 2.0])
+@pytest.mark.parametrize("move", [MIX, "entropy"])
+async def test_the_engines_chain_samples_the_target(move, sharpness):
+    """800 chains of 30 steps; false-alarm rate 1e-4; another target fails."""
+    parts = move_of(read_mix(move), LM)
+    target = Target(1.0, sharpness)
+    chain = exact_chain(LM, correlated_reward, target, Rule(move=parts))
+    after = chain.after(30)
+    assert total_variation(after, chain.target) < 0.05
+    states = await last_states(800, move=move, sharpness=sharpness)
+    assert chi_square_p(states, after) > 1e-4
+    assert chi_square_p(states, exact_chain(LM, correlated_reward, Target(0.3)).target) < 1e-12
+
+
+async def test_a_chain_is_the_same_alone_in_company_and_taken_up_again():
+    how = {"beta": 0.7, "sharpness": 2.0, "seed": 3, "move": MIX}
+
+    async def steps_of(k, steps=40, start=None):
+        chain = run_chain(LM, RM, "x", steps=steps, chain=k, start=start, **how)
+        return [step async for step in chain]
+
+    alone = await steps_of(2)
+    company = await gather(*map(steps_of, range(5)))
+    assert company[2] == alone
+    begun = await steps_of(2, 17)
+    assert begun + await steps_of(2, start=begun[-1]) == alone
+    kinds = {(bool(s.refused), bool(s.kept_again), s.accepted) for s in alone}
+    assert {(True, False, False), (False, True, True), (False, False, True)} <= kinds
+
+
+async def test_every_step_has_its_moves_correction_and_its_cost():
+    chain = run_chain(LM, RM, "x", beta=0.7, sharpness=2.0, seed=5, steps=120, move=MIX)
+    steps = [step async for step in chain]
+    blocks = [s for s in steps if s.kept_again]
+    assert len(blocks) > 15
+    for s in blocks:
+        old, new, n = s.current.response, s.proposal.response, s.kept_again
+        assert new.tokens[-n:] == old.tokens[-n:]
+        assert new.tokens[: s.index] == old.tokens[: s.index]
+        tails = [LM.suffix_probability(y.tokens, len(y) - n) for y in (new, old)]
+        assert s.log_correction == pytest.approx(math.log(tails[0] / tails[1]))
+        lead = (s.proposal.reward - s.current.reward) / 0.7 + s.log_correction
+        lead += math.log(LM.probability(new.tokens) / LM.probability(old.tokens))
+        assert s.log_alpha == pytest.approx(min(0.0, lead), abs=1e-9)
+        assert s.cost == Cost(len(new) - s.index - n, len(new) - s.index, n)
+    for s in steps:
+        if s.refused:
+            assert (s.state, s.log_alpha, s.accepted) == (s.current, -math.inf, False)
+            assert s.cost == Cost(len(s.refused.tokens))
+    assert any(s.refused and s.refused.tokens for s in steps)
+    assert Meter().price(Cost(3, 9, 4)) == 7, "what is read again is not free"
+    assert Meter(10, 1).price(Cost(3, 9, 4)) == 2 * (10 * 7 + 9)
+
+
+# the setting, traces, and models that cannot
+
+
+def test_a_mix_is_read_once_into_a_value():
+    assert read_mix("suffix") == (Part(1.0, "suffix"),)
+    assert read_mix("suffix+block(:)") == (Part(0.5, "suffix"), Part(0.5, "block", ":"))
+    assert read_mix(r"0.2*suffix+0.8*block(\n)")[1] == Part(0.8, "block", "\n")
+    assert read_mix(r"suffix 3*block(a\)+b)")[1] == Part(0.75, "block", "a)+b")
+    assert read_mix("entropy+suffix+suffix")[2].weight == pytest.approx(1 / 3)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "suffix+", "+suffix", "block(:)", "block(:)+block(;)", "0*suffix", "suffix*2",
+             "block()+suffix", "suffix+block(:", "sufix", "suffixentropy", "-1*suffix+entropy"],
+)  # fmt: skip
+def test_what_is_no_mix_is_refused_in_one_sentence(text):
+    with pytest.raises(InvalidSetting, match=r"move must be|blocks alone") as raised:
+        read_mix(text)
+    assert "\n" not in str(raised.value)
+    with pytest.raises(InvalidSetting, match=r"move must be|blocks alone"):
+        Run("x", move=text).check()
+
+
+async def test_a_model_that_cannot_make_a_move_says_so():
+    class Plain:
+        """A model with nothing but what the paper's move needs."""
+
+        id, max_new_tokens = "plain", 8
+        encode, extend = (lambda self, prompt: (1,)), ToyLM().extend
+
+    for move in (MIX, "entropy"):
+        with pytest.raises(ModelContractError, match="plain cannot weigh given tokens") as raised:
+            [s async for s in run_chain(Plain(), RM, "x", beta=1.0, steps=1, seed=1, move=move)]
+        assert "\n" not in str(raised.value)
+    with pytest.raises(InvalidSetting, match="no token of"):
+        [s async for s in run_chain(LM, RM, "x", beta=1, steps=1, seed=1, move="suffix+block(@)")]
+
+
+RUN = Run(PROMPT, extractor="text", lm="w", rm="table", move=MIX, steps=60, pool=4, seed=6)
+
+
+@pytest.fixture(scope="module")
+def lines():
+    return drawn(RUN)
+
+
+def drawn(run, known=None):
+    async def all_of():
+        return [item.line async for item in record(LM, RM, run, known=known)]
+
+    return asyncio.run(all_of())
+
+
+def test_a_trace_of_blocks_comes_back_and_goes_on_bit_for_bit(lines):
+    trace = parse_trace("".join(lines))
+    assert trace.header.move == MIX
+    assert any(s.refused for s in trace.steps)
+    assert any(s.kept_again and s.accepted for s in trace.steps)
+    again = parse_trace("".join(trace_lines(trace, str)))
+    assert again.steps == trace.steps
+    assert [s.log_correction for s in again.steps] == [s.log_correction for s in trace.steps]
+    half = [line for line in lines[:41] if '"type":"end"' not in line]
+    rest = drawn(RUN, parse_trace("".join(half)))
+    assert sorted(half + rest) == sorted(lines)
+
+
+def test_a_trace_of_the_papers_move_has_nothing_of_other_moves():
+    text = "".join(drawn(RUN.with_changes(move="suffix")))
+    for word in ("move", "kept_again", "log_correction", "refused", "log_probs"):
+        assert f'"{word}"' not in text
+
+
+@pytest.mark.parametrize("wrong", [{"kept_again": 99}, {"kept_again": -1}, {"log_correction": "x"}])
+def test_a_hostile_step_of_a_block_is_refused(lines, wrong):
+    place = next(k for k, line in enumerate(lines) if '"kept_again"' in line)
+    bad = {**json.loads(lines[place]), **wrong}
+    with pytest.raises(InvalidTrace, match=next(iter(wrong))):
+        parse_trace("".join([*lines[:place], json.dumps(bad)]) + "\n")
+
+
+def test_a_state_repeats_where_its_move_was_refused(lines):
+    steps = parse_trace("".join(lines)).steps
+    for before, step in itertools.pairwise(steps):
+        if step.refused:
+            assert step.state == before.state
+            assert isinstance(step.proposal, ScoredResponse)
+            assert not step.changed
