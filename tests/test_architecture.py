@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parent.parent
 FLOORS = {
     "qalign_core": (
         {"errors", "assets", "reading", "carried"},
-        {"target"},
+        {"mix", "target"},
         {"run"},
         {"types"},
         {"protocols"},

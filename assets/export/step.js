@@ -157,16 +157,20 @@ function lanes({ chain, step, t, phase }, c) {
   const out = phase === LAST;
   const kept = { name: step.index ? `kept ${step.index}` : "kept none", ends: true, bar: c.card,
     pieces: before.slice(0, step.index), fill: c.soft };
-  const old = { name: "now", pieces: before.slice(step.index), fill: c.ink, bar: c.line };
-  const fresh = { name: "proposed", pieces: written.slice(step.index), fill: c.ink, bar: c.new,
-    tint: 0.11 };
-  if (phase < REWRITE) return [kept, { ...old, bar: c.mark, tint: 0.45 }];
-  if (!out) return [kept, old, fresh];
+  const part = (/** @type {string[]} */ all) => all.slice(step.index, all.length - step.again);
+  const old = { name: "now", pieces: part(before), fill: c.ink, bar: c.line };
+  const drawn = step.refused === null ? part(written) : step.vain;
+  const fresh = { name: "proposed", pieces: drawn, fill: c.ink, bar: c.new, tint: 0.11 };
+  const tail = step.again ? [{ name: "kept again", pieces: before.slice(-step.again), bar: c.card,
+    fill: c.soft }] : [];
+  if (phase < REWRITE) return [kept, { ...old, bar: c.mark, tint: 0.45 }, ...tail];
+  if (!out) return [kept, old, fresh, ...tail];
   return step.accepted
     ? [kept, { ...old, name: "before", fill: c.soft, struck: true },
-      { ...fresh, name: "now", bar: c.yes, tint: 0.13 }]
+      { ...fresh, name: "now", bar: c.yes, tint: 0.13 }, ...tail]
     : [kept, { ...old, name: "stays", bar: c.ink },
-      { ...fresh, name: "rejected", fill: c.soft, bar: c.no, struck: true }];
+      { ...fresh, name: step.refused === null ? "rejected" : "refused", fill: c.soft, bar: c.no,
+        struck: true }, ...tail];
 }
 
 /**
@@ -310,8 +314,9 @@ function formula({ header }, step, q, c) {
   return text(LEFT.x, 566, 19, c.ink, /** @type {(Shape | string)[]} */ ([
     "α = min(1, ", ...some(`exp(${brief(q.difference)}/${plain(header.beta)})`),
     ...sharp(`(p′/p)^${plain(sharpness - 1)}`),
-    length(`${step.oldLength}/${step.ids.length}`), ") = min(1, ", ...some(brief(q.reward)),
-    ...sharp(brief(q.sharp)), length(brief(q.lengths)), ") = ",
+    length({ suffix: `${step.oldLength}/${step.ids.length}`, weighted: "W/W′",
+      block: "p(rest|new)/p(rest|old)" }[q.kind]), ") = min(1, ", ...some(brief(q.reward)),
+    ...sharp(brief(q.sharp)), length(brief(q.correction)), ") = ",
     ["tspan", BOLD, pair(q.u, q.alpha)[1]],
   ]));
 }

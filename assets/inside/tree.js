@@ -53,14 +53,20 @@ export const VOTES = 150; // beside the leaves
  */
 export function writers(chain, t) {
   let k = chain.stateAt[t];
-  let limit = chain.steps[k].ids.length;
   /** @type {number[]} */
-  const out = new Array(limit);
+  const out = new Array(chain.steps[k].ids.length);
+  let open = [...out.keys()].map((j) => ({ j, at: j })); // at: the token's place in this state
   for (;;) {
-    const { index } = chain.steps[k];
-    if (index < limit) out.fill(k, index, limit);
-    limit = Math.min(limit, index);
-    if (limit === 0) return out;
+    const { index, again, ids, oldLength } = chain.steps[k];
+    /** @type {typeof open} */
+    const older = [];
+    for (const { j, at } of open) {
+      if (at < index) older.push({ j, at });
+      else if (at < ids.length - again) out[j] = k;
+      else older.push({ j, at: at - ids.length + oldLength });
+    }
+    if (!older.length) return out;
+    open = older;
     k = chain.stateAt[k - 1];
   }
 }

@@ -32,19 +32,34 @@ const model = (/** @type {Child[]} */ ...said) => h("b.c-base", ...said);
 /** What the cell of each phase shows. */
 /** @type {((view: View, q: Quantities) => Child[])[]} */
 const CELLS = [
-  ({ step }) => {
+  ({ step }, { kind }) => {
     const n = step.oldLength;
+    if (kind === "block") {
+      return [term("cut", "i"), " = ", h("b", step.index), ` of ${n}: a block begins there`,
+        h("p.small", "Each block of the text is equally likely. The tokens before it are kept, ",
+          "and so are those behind it.")];
+    }
+    if (kind === "weighted") {
+      return [term("cut", "i"), " = ", h("b", step.index), ` of ${n}`,
+        h("p.small", "Places where the model is unsure are cut more often. The first i tokens ",
+          "are kept, the rest is written again.")];
+    }
     return [term("cut", "i"), " = ", h("b", step.index), ` of ${n}, each with probability 1/${n}`,
       h("p.small", "Nobody chooses it: each step draws it anew. The first i tokens are kept, ",
         "the rest is written again.")];
   },
   ({ step }) => {
-    const fresh = step.ids.length - step.index;
+    if (step.refused !== null) {
+      return [h("b", "No proposal"), `: ${step.refused}.`, h("p.small",
+        `${many(step.vain.length, "token")} drawn in vain; they count as compute.`)];
+    }
+    const fresh = step.ids.length - step.index - step.again;
     const n = step.first - step.index;
     const same = n > 0 ? `; the first ${n === 1 ? "" : `${n} `}as before` : "";
     return [h("b", fresh), fresh === 1 ? " new token" : " new tokens",
       `, length ${step.oldLength} → ${step.ids.length}`,
       step.changed ? same : "; the same text again",
+      step.again ? `; ${many(step.again, "token")} kept again` : "",
       h("p.small", "The model writes on from the cut as always: it sees neither what stood there "
         + "nor any reward. That is the ", term("proposed"), ".")];
   },
@@ -100,23 +115,42 @@ function formula({ trace, step }, q) {
   const [sharp, some] = [sharpness > 1, rewarded(trace)];
   const alpha = pair(q.u, q.alpha)[1];
   const over = `exp(${brief(q.difference)}/${plain(beta)})`;
-  const lengths = `${step.oldLength}/${step.ids.length}`;
+  const lengths = { suffix: `${step.oldLength}/${step.ids.length}`, weighted: "W/W′",
+    block: "p(rest|new)/p(rest|old)" }[q.kind];
+  if (step.refused !== null) return ["There is no proposal, so the old text stays."];
   return [
     h("p.formula", "α = min(1, ", ...(some ? [reward(over), " × "] : []),
       ...(sharp ? [model("(p′/p)", h("sup", plain(sharpness - 1))), " × "] : []),
       length(lengths), ")"),
     h("p.formula", "\u2007= min(1, ", ...(some ? [reward(brief(q.reward)), " × "] : []),
-      ...(sharp ? [model(brief(q.sharp)), " × "] : []), length(brief(q.lengths)),
+      ...(sharp ? [model(brief(q.sharp)), " × "] : []), length(brief(q.correction)),
       ") = ", h("b", alpha)),
     h("p.small", term("alpha", "α"), ", the chance of being taken: ",
       ...(some ? [reward("how much better, over ", term("beta", "β")), ", times "] : []),
       ...(sharp ? [model("how much likelier the model finds it"), ", to the power of ",
         term("sharpness"), " − 1, times "] : []),
-      length(term("length", "old over new length")), " (a longer text can be cut in more places, ",
-      "so each rewrite of it is proposed less often)",
+      ...third(q.kind),
       q.logRatio >= 0 ? `; the ratio itself is ${brief(q.ratio)}` : "",
       q.agrees ? "." : "; this trace’s own α differs from the formula."),
   ];
+}
+
+/**
+ * What the third factor is, in words.
+ * @param {Quantities["kind"]} kind
+ * @returns {Child[]}
+ */
+function third(kind) {
+  if (kind === "block") {
+    return [length("how well the rest still fits"), " (the probability of the text behind the ",
+      "block, after the new block and after the old one)"];
+  }
+  if (kind === "weighted") {
+    return [length("old over new weight"), " (a text with more unsure places can be cut in more ",
+      "of them, so each rewrite of it is proposed less often)"];
+  }
+  return [length(term("length", "old over new length")), " (a longer text can be cut in more ",
+    "places, so each rewrite of it is proposed less often)"];
 }
 
 /**
@@ -146,12 +180,16 @@ function drawBar(_view, q) {
  * @param {Quantities} q
  */
 function verdict({ chain, step, t }, q) {
-  const word = step.accepted ? "Accepted" : "Rejected";
+  const word = step.accepted ? "Accepted" : step.refused === null ? "Rejected" : "Refused";
   const head = h("b.word", icon(step.accepted ? "yes" : "no"), word);
   const counted = h("b", `counted again, ×${visitsAt(chain, t)}`);
+  if (step.refused !== null) {
+    return [head, "The old text is ", counted, `: ${step.refused}.`];
+  }
   if (!step.accepted) {
-    const why = step.sharp < Math.log(q.lengths) ? "the model finds it less likely"
-      : "it is longer";
+    const of = { suffix: "it is longer", weighted: "it has more unsure places",
+      block: "the rest fits worse behind it" }[q.kind];
+    const why = step.sharp < Math.log(q.correction) ? "the model finds it less likely" : of;
     return [head, "The old text is ", counted, ".", h("p.small", q.difference > 0
       ? `Rejected, though better: ${why}, and that lowers its chance.`
       : "A text that is hard to beat stays for many steps, and so gets more votes.")];
@@ -171,11 +209,13 @@ const fill = (node, children) =>
 /** @type {((view: View, q: Quantities) => Child[])[]} */
 const BRIEF = [
   ({ step }) => [`${step.index} of ${step.oldLength}`],
-  ({ step }) => [`${step.ids.length - step.index} new`],
+  ({ step }) => [step.refused === null
+    ? `${step.ids.length - step.index - step.again} new` : "no proposal"],
   (_view, q) => [reward(signed(q.difference))],
   (_view, q) => [`α = ${pair(q.u, q.alpha)[1]}`],
   (_view, q) => [`u = ${pair(q.u, q.alpha)[0]}`],
-  ({ step }) => [icon(step.accepted ? "yes" : "no"), step.accepted ? "accepted" : "rejected"],
+  ({ step }) => [icon(step.accepted ? "yes" : "no"), step.accepted ? "accepted"
+    : step.refused === null ? "rejected" : "refused"],
 ];
 
 /**

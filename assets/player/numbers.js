@@ -31,7 +31,19 @@ export function rewardsOf(chain, t, burnIn) {
 export const mean = (values) => values.reduce((a, b) => a + b, 0) / values.length;
 
 /**
- * What decides a step at beta: alpha = min(1, exp((r' - r) / beta) · |y| / |y'|), times the factor
+ * Which kind of move made a step.
+ * @param {Step} step
+ * @param {number} off how far its correction is from that of the lengths
+ * @returns {"block" | "weighted" | "suffix"}
+ */
+function kindOf(step, off) {
+  if (step.again || step.refused !== null) return "block";
+  return Math.abs(off) > 1e-9 ? "weighted" : "suffix";
+}
+
+/**
+ * What decides a step at beta: alpha = min(1, exp((r' - r) / beta) · |y| / |y'|), or in place
+ * of the lengths the factor of another move, times that
  * of a sharper target, (p(y') / p(y))^(sharpness - 1).
  * @param {Step} step
  * @param {number} beta
@@ -39,11 +51,15 @@ export const mean = (values) => values.reduce((a, b) => a + b, 0) / values.lengt
 export function quantities(step, beta) {
   const difference = step.reward - step.oldReward;
   const lengths = step.oldLength / step.ids.length;
-  const logRatio = difference / beta + step.sharp + Math.log(lengths);
-  const error = Math.abs(Math.min(0, logRatio) - step.logAlpha);
+  const correction = step.correction ?? Math.log(lengths);
+  const logRatio = difference / beta + step.sharp + correction;
+  const error = step.refused === null ? Math.abs(Math.min(0, logRatio) - step.logAlpha) : 0;
   return {
     difference,
     lengths,
+    /** what the move adds: old over new length, or how well the rest still fits */
+    correction: Math.exp(correction),
+    kind: kindOf(step, correction - Math.log(lengths)),
     logRatio,
     ratio: Math.exp(logRatio),
     reward: Math.exp(difference / beta),

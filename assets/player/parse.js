@@ -32,6 +32,10 @@
  * @property {number} oldLength
  * @property {number} oldReward
  * @property {number[]} logProbs ln of each token's probability as drawn; none where it was not kept
+ * @property {number} again how many of the state's last tokens were kept too: a block's step
+ * @property {number | null} correction log of what the move adds; null: old over new length
+ * @property {string | null} refused why there is no proposal; the state then stands in its place
+ * @property {string[]} vain the tokens that were drawn in vain
  * @property {number} sharp (sharpness - 1) (ln p(y') - ln p(y)): 0 of the paper's target
  */
 /**
@@ -238,7 +242,8 @@ const tilt = ({ header }, logProb) => (header.sharpness - 1) * logProb;
  */
 function needLogProbs(trace, x) {
   const given = x.log_probs;
-  const each = isList(given, isLogProb, LIMITS.tokens) && given.length === x.tokens?.length;
+  const n = (x.tokens?.length ?? 0) + (x.kept_again ?? 0);
+  const each = isList(given, isLogProb, LIMITS.tokens) && given.length === n;
   needField(trace, given == null || each, "log_probs");
 }
 
@@ -254,15 +259,22 @@ function checkStep(trace, x, t, old) {
   need(trace, x.t === t && t <= LIMITS.steps, due);
   const most = old ? old.ids.length - 1 : 0;
   needField(trace, isCount(x.index) && x.index <= most, "index");
-  needField(trace, isList(x.tokens, isCount, LIMITS.tokens) && x.tokens.length > 0, "tokens");
+  const refused = x.refused != null;
+  needField(trace, !refused || (isText(x.refused) && old !== null), "refused");
+  const again = x.kept_again ?? 0;
+  const room = old ? old.ids.length - x.index : 0;
+  needField(trace, isCount(again) && again <= room, "kept_again");
+  needField(trace, x.log_correction == null || isNumber(x.log_correction), "log_correction");
+  const some = isList(x.tokens, isCount, LIMITS.tokens) && (x.tokens.length > 0 || refused);
+  needField(trace, some, "tokens");
   const lengths = [0, x.tokens.length];
   const texts = isList(x.pieces, isText, LIMITS.tokens) && lengths.includes(x.pieces.length);
   needField(trace, texts, "pieces");
-  needField(trace, isNumber(x.reward), "reward");
+  needField(trace, refused || isNumber(x.reward), "reward");
   needLogProbs(trace, x);
   needField(trace, isLog(x.log_alpha) && isLog(x.log_u), "log_alpha");
   needField(trace, typeof x.accepted === "boolean", "accepted");
-  needField(trace, typeof x.finished === "boolean", "finished");
+  needField(trace, refused || typeof x.finished === "boolean", "finished");
   needField(trace, x.answer == null || isText(x.answer), "answer");
   needField(trace, x.cost == null || isList(x.cost, isCount, 8), "cost");
 }
@@ -319,19 +331,27 @@ function readStep(trace, x) {
   need(trace, x.accepted === taken, "the verdict contradicts alpha and u");
 
   const words = x.pieces.length ? x.pieces : x.tokens.map((/** @type {number} */ n) => ` ${n}`);
-  const ids = old ? old.ids.slice(0, x.index).concat(x.tokens) : x.tokens;
+  const again = x.kept_again ?? 0;
+  const refused = x.refused ?? null;
+  /** The state's list, with a line's in place of what was written again; all of it if refused. */
+  const joined = (/** @type {any[] | undefined} */ was, /** @type {any[]} */ now, tail = again) => {
+    if (!was) return now;
+    if (refused !== null) return was;
+    return was.slice(0, x.index).concat(now, tail ? was.slice(-tail) : []);
+  };
+  const ids = joined(old?.ids, x.tokens);
   const first = old ? firstDifference(ids, old.ids, x.index) : -1;
   const chain = known ?? newChain(trace, x.chain);
-  const logProbs = (old?.logProbs.slice(0, x.index) ?? []).concat(x.log_probs ?? []);
+  const logProbs = joined(old?.logProbs, x.log_probs ?? [], 0); // a line has the tail's too
   const both = logProbs.length === ids.length && old?.logProbs.length === old?.ids.length;
   /** @type {Step} */
   const step = {
     t,
     index: x.index,
     ids,
-    pieces: old ? old.pieces.slice(0, x.index).concat(words) : words,
-    finished: x.finished,
-    reward: x.reward,
+    pieces: joined(old?.pieces, words),
+    finished: refused === null ? x.finished : old?.finished,
+    reward: refused === null ? x.reward : old?.reward,
     answer: x.answer ?? null,
     logAlpha,
     logU,
@@ -341,6 +361,10 @@ function readStep(trace, x) {
     old: old ? chain.stateAt[t - 1] : 0,
     oldLength: old ? old.ids.length : ids.length,
     oldReward: old ? old.reward : x.reward,
+    again,
+    correction: refused === null ? x.log_correction ?? null : -Infinity,
+    refused,
+    vain: refused === null ? [] : words,
     logProbs,
     sharp: old && both ? tilt(trace, sum(logProbs) - sum(old.logProbs)) : 0,
   };

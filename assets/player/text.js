@@ -55,10 +55,11 @@ export function textPane() {
   const kept = lane("kept", "What is kept");
   const old = lane("old", "Current text");
   const fresh = lane("new", "Proposal");
+  const again = lane("again", "What is kept again");
   const lock = h("span");
   kept.name.append(icon("lock"), lock);
   const node = h("div.text", { dir: "ltr", "data-stage": "text" },
-    kept.node, old.node, fresh.node);
+    kept.node, old.node, fresh.node, again.node);
   const isNew = differs();
   let typed = 0; // tokens of the proposal that are shown
   let marked = -1;
@@ -67,8 +68,14 @@ export function textPane() {
   function build({ chain, step, t }) {
     const before = t ? tokenSpans(chain.steps[step.old], 0) : [];
     kept.text.replaceChildren(...before.slice(0, step.index));
-    old.text.replaceChildren(...before.slice(step.index));
-    fresh.text.replaceChildren(...tokenSpans(step, step.index));
+    const end = before.length - step.again;
+    const drawn = step.refused === null ? tokenSpans(step, step.index)
+      : step.vain.map((piece) => h("span", piece));
+    old.text.replaceChildren(...before.slice(step.index, end));
+    fresh.text.replaceChildren(...drawn.slice(0, drawn.length - step.again));
+    again.text.replaceChildren(...before.slice(end));
+    again.node.hidden = !step.again;
+    put(again.name, `kept ${step.again} again`);
     for (let j = step.index; step.changed && j < step.first; j++) {
       fresh.text.children[j - step.index]?.classList.add("qp-same");
     }
@@ -85,7 +92,8 @@ export function textPane() {
   function mark(cut, at) {
     if (at === marked) return;
     const token = (/** @type {number} */ k) => /** @type {HTMLElement | undefined} */ (
-      k < cut ? kept.text.children[k] : old.text.children[k - cut]);
+      k < cut ? kept.text.children[k] : old.text.children[k - cut]
+        ?? again.text.children[k - cut - old.text.children.length]);
     token(marked)?.classList.remove("qp-mark");
     const found = token(at);
     found?.classList.add("qp-mark");

@@ -138,18 +138,25 @@ export const LAST = PHASES.length - 1;
 /** What each phase says, from step, beta and how u and alpha are written. */
 /** @type {((step: Step, beta: number) => string)[]} */
 const STORY = [
-  () => "Where to cut? Every token of the current text is equally likely.",
+  (step, beta) => ({
+    suffix: "Where to cut? Every token of the current text is equally likely.",
+    weighted: "Where to cut? Places where the model is unsure are more likely.",
+    block: "Which block to rewrite? Every block of the current text is equally likely.",
+  })[quantities(step, beta).kind],
   (step) => rewritten(step),
   (step, beta) => {
     const { difference } = quantities(step, beta);
+    if (step.refused !== null) return "Without a proposal there is nothing to score.";
     if (difference === 0) return "Both texts have the same reward.";
     const better = difference > 0 ? "better" : "less";
     const [now, before] = [fixed(step.reward), fixed(step.oldReward)];
     return `The reward model likes the proposal ${better}: ${now} against ${before}.`;
   },
   (step, beta) => {
-    const { logRatio, u, alpha } = quantities(step, beta);
-    const all = step.sharp ? "Reward, probability and length" : "Reward and length";
+    const { logRatio, u, alpha, kind } = quantities(step, beta);
+    if (step.refused !== null) return "There is no proposal, so the old text stays.";
+    const last = { suffix: "length", weighted: "weight", block: "the rest" }[kind];
+    const all = step.sharp ? `Reward, probability and ${last}` : `Reward and ${last}`;
     return logRatio >= 0
       ? `${all} together speak for the proposal: it is certain to be taken.`
       : `So the proposal is taken with probability ${pair(u, alpha)[1]}.`;
@@ -161,6 +168,9 @@ const STORY = [
   (step, beta) => {
     const q = quantities(step, beta);
     const [u, alpha] = pair(q.u, q.alpha);
+    if (step.refused !== null) {
+      return `Refused: ${step.refused}. The old text stays and is counted again.`;
+    }
     if (!step.accepted) {
       return `Rejected: ${u} is not below ${alpha}. The old text stays and is counted again.`;
     }
@@ -171,10 +181,13 @@ const STORY = [
 
 /** @param {Step} step */
 function rewritten(step) {
-  const { index, first } = step;
-  const kept = index === 0
+  const { index, first, again, refused } = step;
+  if (refused !== null) return `The move makes no proposal: ${refused}.`;
+  const end = again ? `rewrites one block and keeps the last ${many(again, "token")} again.`
+    : "rewrites the rest.";
+  const kept = index === 0 && !again
     ? "The model keeps nothing and writes a new text."
-    : `The model keeps the first ${many(index, "token")} and rewrites the rest.`;
+    : `The model keeps the first ${many(index, "token")} and ${end}`;
   if (!step.changed) return `${kept} It wrote the same text again.`;
   if (first === index) return kept;
   const same = first - index;

@@ -5,13 +5,33 @@ import math
 import runpy
 from collections.abc import Callable, Sequence
 from numbers import Real
-from typing import Self
+from typing import Any, Self
 
 from qalign_core.chain.cost import parameters_of, reading_of, reads_nothing
 from qalign_core.errors import InvalidReward, InvalidSetting, ModelLoadError
 from qalign_core.protocols import RewardModel
 from qalign_core.reading import HUGE, first_line, shown
 from qalign_core.types import Response
+
+
+def load_name(place: str) -> Callable[..., Any]:
+    """A function or class of a user's own file, "FILE.py:NAME"; the file is run.
+
+    Raises:
+        ModelLoadError: there is no such file or name, or running the file failed.
+    """
+    path, _, name = place.rpartition(":")
+    try:
+        found = runpy.run_path(path).get(name)
+    except Exception as error:
+        raise ModelLoadError(
+            f"{path} cannot be run ({type(error).__name__}: {first_line(error)}); "
+            f"a Python file that defines {name} was expected"
+        ) from error
+    if not callable(found):
+        raise ModelLoadError(f"{path} has no function {name}; name one as FILE.py:NAME")
+    function: Callable[..., Any] = found
+    return function
 
 
 class FunctionReward:
@@ -39,17 +59,7 @@ class FunctionReward:
         Raises:
             ModelLoadError: there is no such file or function, or running the file failed.
         """
-        path, _, name = place.rpartition(":")
-        try:
-            function = runpy.run_path(path).get(name)
-        except Exception as error:
-            raise ModelLoadError(
-                f"{path} cannot be run ({type(error).__name__}: {first_line(error)}); "
-                "a Python file with a function of prompt and response was expected"
-            ) from error
-        if not callable(function):
-            raise ModelLoadError(f"{path} has no function {name}; name one as FILE.py:NAME")
-        return cls(function, id=id or name)
+        return cls(load_name(place), id=id or place.rpartition(":")[2])
 
     async def score(self, prompt: str, response: Response) -> float:
         """The function's value; anything but a finite number is an `InvalidReward`."""

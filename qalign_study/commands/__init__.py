@@ -23,6 +23,7 @@ COMMANDS = {
     "evaluate": "the four methods on a problem set; continues where it stopped",
     "report": "accuracy of every method and paired differences, from evaluations",
     "tune": "find the beta at which a given share of proposals is accepted",
+    "bench-moves": "certify moves in exact worlds, and measure them on a problem set",
     "train-rm": "train a reward model on a language model's own right and wrong responses",
     "check": "check that two models obey the laws that the chain rests on",
     "export": "write a trace as one page that plays offline",

@@ -1,0 +1,144 @@
+"""Certify moves in exact worlds, and measure them on a problem set.
+
+Examples:
+  qalign bench-moves suffix 'suffix+block(:)' entropy
+  qalign bench-moves suffix mine.py:Mine --task inventory --problems 16 --steps 200 --beta 0.8
+"""
+
+import argparse
+import sys
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from qalign_core.chain.chain import run_chain
+from qalign_core.chain.cost import meter_of
+from qalign_core.chain.merging import gather
+from qalign_core.chain.moves.mixture import move_of
+from qalign_core.chain.moves.move import Move
+from qalign_core.decide.rules import consensus
+from qalign_core.errors import InvalidSetting
+from qalign_core.mix import read_mix
+from qalign_core.protocols import LanguageModel
+from qalign_core.rewards.functions import load_name
+from qalign_core.run import Run
+from qalign_core.types import Step
+from qalign_study.commands import shared
+from qalign_study.exact.bench import REACHED, in_world, worlds
+from qalign_study.measure.diagnostics import acceptance, ess
+from qalign_study.sets.problem_sets import Problem, check_gradable
+
+LEFT_OUT = (*shared.TEXTS, "move", "chains", "pool", "matched", "burn_in")
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    """Those of `qalign bench-moves`."""
+    parser.usage = f"{parser.usage} MOVE ..."
+    parser.add_argument(
+        "moves",
+        nargs="+",
+        metavar="MOVE",
+        help="suffix, entropy, a mix such as suffix+block(:), or one's own as FILE.py:NAME",
+    )
+    parser.add_argument("--problems", type=int, metavar="N", help="measure on N of the set, too")
+    shared.set_options(parser)
+    shared.run_options(parser, leave_out=LEFT_OUT)
+    shared.model_options(parser)
+
+
+async def command(options: argparse.Namespace) -> None:
+    """Print a table of the exact worlds, and one of the problem set if it is asked for.
+
+    Raises:
+        InvalidSetting: a move breaks balance, where the worst pair is printed, or cannot reach
+            every response.
+    """
+    failed = _certify(options.moves)
+    if options.problems is not None:
+        await _measure(options)
+    if failed:
+        raise InvalidSetting(f"chains of {', '.join(failed)} do not sample the target")
+
+
+def _move(name: str, lm: LanguageModel, delimiter: str = "") -> Move:
+    """A move for a model, by its setting (with another delimiter) or from a user's own file."""
+    if ".py:" not in name:
+        parts = read_mix(name)
+        return move_of(tuple(replace(p, delimiter=delimiter or p.delimiter) for p in parts), lm)
+    found: Any = load_name(name)
+    move: Move = found() if isinstance(found, type) else found
+    return move
+
+
+def _certify(names: list[str]) -> list[str]:
+    """Print a line per move and world, where ":" ends a block; the names of those that fail."""
+    failed = []
+    width = max(map(len, names))
+    print(f"{'move':{width}}  world      balance     gap  accepted  distance to the target")
+    for name in names:
+        for lm in worlds():
+            found = in_world(lm, _move(name, lm, ":"))
+            gap = "     -" if found.gap is None else f"{found.gap:6.4f}"
+            holds = "holds" if found.is_exact else "FAILS"
+            print(
+                f"{name:{width}}  {found.world:9}  {holds} {found.residual:.0e}  {gap}"
+                f"  {found.acceptance:7.1%}  {found.distance:.1e}"
+            )
+            if not found.is_exact:
+                print(f"  worst pair: {found.worst[0]!r} and {found.worst[1]!r}")
+            elif found.distance > REACHED:
+                print("  the move cannot reach every response; mix it with suffix")
+            if not found.is_exact or found.distance > REACHED:
+                failed.append(name)
+    return list(dict.fromkeys(failed))
+
+
+def _is_right(problem: Problem, steps: list[Step]) -> bool:
+    decision = consensus([step.state for step in steps], problem.extract)
+    answer = decision.answer
+    if problem.extract is None and decision.chosen is not None:
+        answer = decision.chosen.response.text
+    return answer is not None and bool(problem.is_right(answer))
+
+
+async def _measure(options: argparse.Namespace) -> None:
+    """Print, per move, accuracy, acceptance and effective samples of the reward per TFLOP."""
+    problems = shared.load_set(options, options.problems).problems
+    check_gradable(problems)
+    lm, rm = shared.models_of(options)
+    run = Run.read({"prompt": "-", **shared.given_in(options)})
+    width = max(map(len, options.moves))
+    meter = meter_of(lm, rm)
+    print(f"{len(problems)} problems, {run.steps} proposals each", file=sys.stderr)
+    print(f"{'move':{width}}  right  accepted  refused  {meter.unit}  effective samples per 1e9")
+    for name in options.moves:
+        move = _move(name, lm)
+
+        async def walk(problem: Problem, place: int, move: Move = move) -> list[Step]:
+            chain = run_chain(
+                lm,
+                rm,
+                problem.prompt,
+                target=run.target,
+                move=move,
+                steps=run.steps,
+                seed=run.seed,
+                chain=place,
+            )
+            return [step async for step in chain]
+
+        walks = await gather(*(walk(problem, k) for k, problem in enumerate(problems)))
+        right = [_is_right(*each) for each in zip(problems, walks, strict=True)]
+        every = [step for steps in walks for step in steps]
+        spent = [sum(meter.price(step.cost) for step in steps) for steps in walks]
+        effective = [
+            1e9 * (ess([[step.state.reward for step in steps]]) or 1.0) / price
+            for steps, price in zip(walks, spent, strict=True)
+        ]
+        accepted = acceptance(every).changed.value
+        refused = float(np.mean([step.refused is not None for step in every if step.t]))
+        print(
+            f"{name:{width}}  {np.mean(right):5.1%}  {accepted or 0:8.1%}  {refused:7.1%}"
+            f"  {np.mean(spent):.2e}  {np.mean(effective):.3g}"
+        )

@@ -1,0 +1,125 @@
+"""What a move does in exact worlds: does it keep balance, and how fast does it reach its target.
+
+Three worlds show what decides: how much the text behind a block depends on the block.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from qalign_core.chain.moves.move import Move
+from qalign_core.models.enumerable import EnumerableLM, Tokens
+from qalign_core.target import Target
+from qalign_core.types import Response
+from qalign_study.exact.convergence import acceptance_rate_changed, second_eigenvalue
+from qalign_study.exact.law import ExactChain, Rule, exact_chain, total_variation
+
+PIECES = ("a", "b", ":", "<eos>")
+FIELDS = 4
+"""Fields of the worlds whose texts have fields."""
+TARGETS = (Target(0.5), Target(0.5, 2.5))
+EXACT = 1e-12
+"""Balance holds if no pair of states is further from it."""
+REACHED = 1e-6
+"""A limit is the target if it is no further away, in total variation."""
+
+
+def separable() -> EnumerableLM:
+    """Four fields that do not depend on each other: `b:a:a:b:`. The reward prefers every b."""
+    return _fields("separable", lambda prefix: 0.15)
+
+
+def dependent() -> EnumerableLM:
+    """Four fields of which each mostly repeats the one before."""
+    return _fields("dependent", lambda prefix: 0.15 if not prefix else (0.03, 0.97)[prefix[-2]])
+
+
+def ragged() -> EnumerableLM:
+    """Texts of many lengths with no pattern; some are cut at the limit."""
+    rng, laws = np.random.default_rng(5), dict[Tokens, list[float]]()
+
+    def law(prefix: Tokens) -> list[float]:
+        if prefix not in laws:
+            laws[prefix] = rng.dirichlet([1.0, 1.0, 1.0, 0.7]).tolist()
+        return laws[prefix]
+
+    return EnumerableLM(law, pieces=PIECES, max_new_tokens=4, id="ragged")
+
+
+def _fields(name: str, chance: Callable[[Tokens], float]) -> EnumerableLM:
+    def law(prefix: Tokens) -> list[float]:
+        if len(prefix) == 2 * FIELDS:
+            return [0.0, 0.0, 0.0, 1.0]
+        if len(prefix) % 2:
+            return [0.0, 0.0, 1.0, 0.0]
+        b = chance(prefix)
+        return [1 - b, b, 0.0, 0.0]
+
+    return EnumerableLM(law, pieces=PIECES, max_new_tokens=2 * FIELDS + 1, id=name)
+
+
+def prefers_b(y: Response) -> float:
+    """One for every b, and a part without a pattern, so that no symmetry hides a mistake."""
+    rough = float(np.random.default_rng([1, *y.tokens]).random())
+    return float(y.text.count("b")) + 0.3 * rough
+
+
+@lru_cache(maxsize=1)
+def worlds() -> tuple[EnumerableLM, ...]:
+    """All of them."""
+    return separable(), dependent(), ragged()
+
+
+@dataclass(frozen=True, slots=True)
+class InWorld:
+    """A move in one world.
+
+    Attributes:
+        world: its name.
+        residual: the largest |pi_a T_ab - pi_b T_ba| over the targets.
+        worst: texts of the pair where it is.
+        gap: spectral gap at sharpness 1; None if balance fails.
+        acceptance: of proposals that differ from the state, at sharpness 1.
+        distance: total variation between target and limit at sharpness 1.
+    """
+
+    world: str
+    residual: float
+    worst: tuple[str, str]
+    gap: float | None
+    acceptance: float
+    distance: float
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether balance holds."""
+        return self.residual <= EXACT
+
+
+def in_world(lm: EnumerableLM, move: Move) -> InWorld:
+    """Enumerate a move in a world, at both targets.
+
+    Raises:
+        InvalidSetting: it cannot be enumerated.
+    """
+    chains = [exact_chain(lm, prefers_b, target, Rule(move=move)) for target in TARGETS]
+    residual, a, b = max(map(_worst, chains))
+    first = chains[0]
+    texts = [first.states[k].text + "…" * (not first.states[k].finished) for k in (a, b)]
+    return InWorld(
+        lm.id,
+        residual,
+        (texts[0], texts[1]),
+        1 - second_eigenvalue(first) if residual <= EXACT else None,
+        acceptance_rate_changed(first),
+        total_variation(first.limit(), first.target),
+    )
+
+
+def _worst(chain: ExactChain) -> tuple[float, int, int]:
+    flow = chain.target[:, None] * chain.matrix
+    off = np.abs(flow - flow.T)
+    a, b = np.unravel_index(int(off.argmax()), off.shape)
+    return float(off[a, b]), int(a), int(b)
