@@ -221,17 +221,21 @@ def completed(body: dict[str, Any], tells: str = "") -> dict[str, Any]:
     sent = body["prompt"]
     rng = random.Random(f"{body['seed']} {sent[-4:]}")
     new: list[int] = []
-    while len(new) < body["max_tokens"] and not (new and new[-1] in EOS):
+    stops = body.get("stop_token_ids", EOS)
+    while len(new) < body["max_tokens"] and not (new and new[-1] in stops):
         new.append(rng.choice(EOS) if rng.random() < 0.1 else rng.randrange(70, N_VOCABULARY))
     choice = {
         "text": tokenizer().decode(new, skip_special_tokens=True),
-        "finish_reason": "stop" if new[-1] in EOS else "length",
+        "finish_reason": "stop" if new[-1] in stops else "length",
         "prompt_token_ids": sent,
         "token_ids": new,
     }
     if "logprobs" in body and tells:
         sure = tells == "as sampled" and body["top_k"] == 1
         choice["logprobs"] = {"token_logprobs": [0.0 if sure else -1 - id / 100 for id in new]}
+    if "prompt_logprobs" in body and tells:
+        told = [{str(id): {"logprob": -1 - id / 100, "rank": 1}} for id in sent]
+        choice["prompt_logprobs"] = [None, *told[1:]]
     usage = {"prompt_tokens": len(sent), "completion_tokens": len(new)}
     return {"choices": [choice], "usage": usage}
 

@@ -195,6 +195,38 @@ async def test_log_probabilities_are_those_of_a_full_forward(torch_lm):
         assert [each.log_p for each in weighed] == pytest.approx(list(done.log_probs), abs=1e-6)
 
 
+async def test_a_draw_up_to_an_id_is_the_beginning_of_the_whole_draw(torch_lm):
+    lm, _ = torch_lm
+    ids = lm.encode(PROMPT)
+    stopped = 0
+    for seed in range(6):
+        whole = await lm.extend(ids, (), seed=seed)
+        until = frozenset(whole.tokens[len(whole) // 2 : len(whole) // 2 + 1]) - {*lm.eos}
+        part = await lm.extend(ids, (), seed=seed, until=until)
+        end = next((k + 1 for k, id in enumerate(whole.tokens) if id in until), len(whole))
+        assert part.tokens == whole.tokens[:end]
+        assert part.log_probs == whole.log_probs[:end]
+        assert part.finished == (end == len(whole) and whole.finished)
+        stopped += end < len(whole)
+        rest = await lm.weigh(ids, whole.tokens, top=0, first=len(whole) // 2)
+        every = await lm.weigh(ids, whole.tokens, top=0)
+        assert [each.log_p for each in rest] == pytest.approx(
+            [each.log_p for each in every[len(whole) // 2 :]], abs=2e-6
+        )
+        assert lm.response(whole.tokens) == whole
+    assert stopped
+
+
+async def test_the_entropy_of_each_place_is_that_of_a_full_forward(torch_lm):
+    lm, plain = torch_lm
+    ids = lm.encode(PROMPT)
+    whole = await lm.extend(ids, (), seed=5)
+    logits = plain(torch.tensor([[*ids, *whole.tokens]])).logits[0, len(ids) - 1 : -1].double()
+    expected = torch.distributions.Categorical(logits=logits).entropy().tolist()
+    weighed = await lm.weigh(ids, whole.tokens, top=0)
+    assert [each.entropy for each in weighed] == pytest.approx(expected, abs=1e-3)
+
+
 SETTINGS = (
     Sampling(max_new_tokens=1),
     Sampling(max_new_tokens=1, temperature=0.6),

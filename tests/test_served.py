@@ -150,6 +150,33 @@ async def test_a_served_chain_of_a_sharper_target_keeps_what_was_told_of_the_pre
     sentence(raised)
 
 
+BYTES = "\ufffd"  # what half of the tiny tokenizer's ids are, each by itself
+
+
+async def test_a_served_chain_rewrites_blocks_where_given_ids_are_weighed_as_sampled(server):
+    lm, rm = connect(server), load_reward_model("none")
+    how = {"beta": 1.0, "steps": 60, "seed": 4, "move": f"0.3*suffix+0.7*block({BYTES})"}
+    steps = [step async for step in run_chain(lm, rm, PROMPT, **how)]
+    blocks = [step for step in steps if step.kept_again]
+    assert blocks
+    assert any(step.refused for step in steps)
+    delimiters = lm.delimiters(BYTES)
+    for step in blocks:
+        new, n = step.proposal.response, step.kept_again
+        assert new.tokens[-n:] == step.current.response.tokens[-n:]
+        written = new.tokens[step.index : -n]
+        assert [token in delimiters for token in written] == [False] * (len(written) - 1) + [True]
+        assert new.log_prob == pytest.approx(sum(-1 - id / 100 for id in new.tokens))
+        assert step.log_correction == pytest.approx(0.0)
+    colder = lm.with_sampling(Sampling(0.7, max_new_tokens=14))
+    with pytest.raises(ModelContractError, match="at temperature 1 without top-p") as raised:
+        [step async for step in run_chain(colder, rm, PROMPT, **how)]
+    sentence(raised)
+    with pytest.raises(ModelContractError, match="returns no entropies, which the move") as raised:
+        [step async for step in run_chain(lm, rm, PROMPT, **{**how, "move": "entropy"})]
+    sentence(raised)
+
+
 async def test_log_probabilities_that_are_none_end_the_run_and_missing_ones_are_asked_again(server):
     lm = connect(server)
     expected = await lm.extend(lm.encode(PROMPT), (), seed=8)

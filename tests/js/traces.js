@@ -49,3 +49,16 @@ export const FOUR = lines(
   step(3, { index: 2, tokens: [4, 5], pieces: ["d", "e"], reward: 1, answer: "4", log_u: -1 }),
   { type: "end", reason: "finished", message: "" },
 );
+
+/** A draft of two blocks; the first is rewritten and the rest kept; then a move that is refused. */
+export const BLOCKS = lines(
+  { ...HEADER, version: 3, move: "suffix+block(:)" },
+  step(0, { tokens: [1, 7, 2, 7, 3], pieces: ["a", ":", "b", ":", "."], finished: true,
+    answer: "5", log_probs: [-1, -1, -1, -1, -1] }),
+  step(1, { index: 0, tokens: [4, 5, 7], pieces: ["c", "d", ":"], kept_again: 3, finished: true,
+    reward: 1, log_alpha: -0.5, log_correction: -1.5, log_u: -1, answer: "4",
+    log_probs: [-1, -1, -1, -2, -1.5, -1], cost: [3, 6, 3] }),
+  step(2, { index: 3, tokens: [6], pieces: ["e"], refused: "the new block did not end",
+    reward: undefined, finished: undefined, log_alpha: null, log_u: -1, accepted: false,
+    answer: "4", cost: [1, 0] }),
+);

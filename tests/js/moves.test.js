@@ -1,0 +1,47 @@
+// A block keeps what is behind it, and a refused move leaves the text as it is.
+import assert from "node:assert/strict";
+import test from "node:test";
+import { writers } from "../../assets/inside/tree.js";
+import { quantities } from "../../assets/player/numbers.js";
+import { parse } from "../../assets/player/parse.js";
+import { narrate } from "../../assets/player/words.js";
+import { BLOCKS, FOUR } from "./traces.js";
+
+const [chain] = parse(BLOCKS).chains;
+const [, block, refused] = chain.steps;
+
+test("a block keeps the beginning and the end of the state", () => {
+  assert.deepEqual(block.ids, [4, 5, 7, 2, 7, 3]);
+  assert.deepEqual(block.pieces, ["c", "d", ":", "b", ":", "."]);
+  assert.deepEqual(block.logProbs, [-1, -1, -1, -2, -1.5, -1]);
+  assert.equal(block.again, 3);
+});
+
+test("its chance has the factor of the rest, not of the lengths", () => {
+  const q = quantities(block, 1);
+  assert.equal(q.kind, "block");
+  assert.ok(q.agrees);
+  assert.equal(q.correction, Math.exp(-1.5));
+  assert.equal(quantities(parse(FOUR).chains[0].steps[1], 1).kind, "suffix");
+});
+
+test("a refused move has no proposal, and the state is counted again", () => {
+  assert.equal(refused.refused, "the new block did not end");
+  assert.deepEqual([refused.ids, refused.vain, refused.changed], [block.ids, ["e"], false]);
+  assert.equal(chain.stateAt[2], 1);
+  assert.match(narrate(refused, 5, 1), /^Refused: the new block did not end/);
+});
+
+test("each token is written by the step that drew it, behind a block too", () => {
+  assert.deepEqual(writers(chain, 2), [1, 1, 1, 0, 0, 0]);
+});
+
+test("steps of blocks that cannot be are refused in one sentence", () => {
+  for (const [was, now, said] of [
+    ['"kept_again":3', '"kept_again":9', /kept_again/],
+    ['"log_correction":-1.5', '"log_correction":"x"', /log_correction/],
+    ['"refused":"the new block did not end"', '"refused":7', /refused/],
+  ]) {
+    assert.throws(() => parse(BLOCKS.replace(was, now)), said);
+  }
+});
