@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from qalign_core.errors import InvalidSetting
 from qalign_core.registry import Entry, entries, reward_parts
 from qalign_core.rewards.texts import is_text_reward
-from qalign_core.run import Run
 from qalign_core.types import Cost, Meter
 from qalign_study.commands import shared
 from qalign_study.sets.tasks import hardware
@@ -184,7 +183,7 @@ def plan_options(parser: argparse.ArgumentParser) -> None:
 
 def print_plan(options: argparse.Namespace, recipe: Recipe | None = None) -> None:
     """What an evaluation, or a training, would take; no model is loaded, no hub is asked."""
-    run = Run.read({"prompt": "-", **shared.given_in(options)}).check()
+    run = shared.settings_of(options)
     lm, rm = facts_of("lm", run.lm), () if recipe else facts_of("rm", run.rm)
     task = shared.paper_task(options)
     if task is None or options.data is not None:
