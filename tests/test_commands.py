@@ -1,15 +1,17 @@
 """The command line as a whole: a command is a file and one line, and its options mean one thing."""
 
 import importlib
+import io
 import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from tqdm import tqdm
 
 from qalign_core.errors import InvalidSetting
-from qalign_study.commands import COMMANDS, main, read, shared
+from qalign_study.commands import COMMANDS, drawing, main, read, shared
 from qalign_study.train.reward_training import ASKED, _join
 
 ROOT = Path(__file__).parents[1]
@@ -106,3 +108,13 @@ def test_a_damaged_record_of_a_training_is_named(damaged, tmp_path):
     (tmp_path / ASKED).write_bytes(damaged)
     with pytest.raises(InvalidSetting, match=r"asked\.json (is no JSON|holds \[\])"):
         _join(tmp_path, "{}")
+
+
+def test_a_progress_bar_never_passes_its_total():
+    with tqdm(total=3, file=io.StringIO()) as bar:
+        for _ in range(5):
+            drawing.advance(bar, 1)
+        assert (bar.n, bar.total) == (5, 5)
+    with tqdm(total=3, file=io.StringIO()) as bar:  # the control: a bar by itself passes it
+        bar.update(5)
+        assert bar.n > bar.total
