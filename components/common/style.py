@@ -9,8 +9,7 @@ from qalign_core.record.dictionary import colour, ideas
 from qalign_study.measure.comparisons import METHODS, Method
 from qalign_study.sheet.words import MOST_TICKS, log_ticks, tick_text
 
-BLUE, ORANGE, TEAL, GREY = colour("chain"), colour("bon"), colour("wmv"), colour("base")
-INK, VIOLET, RED = colour("target"), colour("proposed"), colour("wrong")
+GREY, INK = colour("base"), colour("target")
 COLOURS: dict[Method, str] = {method: colour(method) for method in METHODS}
 SYMBOLS: dict[Method, str] = {method: ideas()[method].marker for method in METHODS}
 DASHES: dict[Method, str] = {method: ideas()[method].line for method in METHODS}

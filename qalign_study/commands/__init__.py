@@ -24,6 +24,7 @@ COMMANDS = {
     "report": "accuracy of every method and paired differences, from evaluations",
     "tune": "find the beta at which a given share of proposals is accepted",
     "train-rm": "train a reward model on a language model's own right and wrong responses",
+    "fetch": "download models, so that later commands work offline",
     "export": "write a trace as one page that plays offline",
 }
 COUNTS = {
