@@ -1,14 +1,18 @@
 """The command line as a whole: a command is a file and one line, and its options mean one thing."""
 
 import importlib
+import io
 import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from tqdm import tqdm
 
-from qalign_study.commands import COMMANDS, main, read
+from qalign_core.errors import InvalidSetting
+from qalign_study.commands import COMMANDS, drawing, main, read, shared
+from qalign_study.train.reward_training import ASKED, _join
 
 ROOT = Path(__file__).parents[1]
 
@@ -62,3 +66,55 @@ def test_an_option_that_was_renamed_keeps_its_old_name(old, new, capsys):
     assert vars(read(old.split())) == vars(read(new.split()))
     assert vars(read(new.split())) != vars(read(new.split()[:1]))
     assert f"{old.split()[1]} " not in help_of(old.split()[0], capsys)
+
+
+NONSENSE = {
+    "evaluate --plan --at-once 0": "--at-once must be a whole number >= 1, got 0",
+    "evaluate --plan --beta nan": "beta must be a finite number, got nan",
+    "evaluate --plan --beta -1": "beta must be between 0.001 and 1000, got -1",
+    "evaluate --plan --temperature 1e38": "temperature must be between 0.05 and 5, got 1e+38",
+    "evaluate --plan --budget 99999999999": "--budget must be at most 1,000,000,000",
+    "evaluate --plan --response-tokens 0": "--response-tokens must be a whole number >= 1, got 0",
+    "train-rm --plan --warmup nan": "--warmup must be between 0 and 1, got nan",
+    "train-rm --plan --weight-decay -1": "--weight-decay must be between 0 and 1, got -1.0",
+    "train-rm --plan --epochs 1e38": "--epochs must be above 0 and at most 1000, got 1e+38",
+    "train-rm --plan --each 0": "--each must be a whole number >= 1, got 0",
+    "train-rm --plan --samples 1": "--samples must be a whole number >= 2, got 1",
+    "tune --target nan": "the target acceptance must be between 0 and 1, got nan",
+    "tune --start inf": "beta must be a finite number > 0, got inf",
+    "tune --steps 7": "steps must be a whole number >= 8, got 7",
+    "tune --sharpness 2 nan": "sharpness must be a finite number, got nan",
+    "tune --problems 0": "--problems must be a whole number >= 1, got 0",
+    "run --lm=": "lm is empty; name a model",
+    "run --rm=": "rm is empty; name a model",
+}
+
+
+@pytest.mark.parametrize("command", NONSENSE)
+def test_a_setting_that_cannot_be_is_refused_before_any_model_loads(command, capsys, monkeypatch):
+    def load(*_, **__):
+        pytest.fail("a model was loaded")
+
+    monkeypatch.setattr(shared, "load_language_model", load)
+    assert main(command.split()) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.startswith(f"qalign: {NONSENSE[command]}")
+    assert said.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("damaged", [b"", b"{", b"[]", b"\xff", b'{"batch": NaN}'])
+def test_a_damaged_record_of_a_training_is_named(damaged, tmp_path):
+    (tmp_path / ASKED).write_bytes(damaged)
+    with pytest.raises(InvalidSetting, match=r"asked\.json (is no JSON|holds \[\])"):
+        _join(tmp_path, "{}")
+
+
+def test_a_progress_bar_never_passes_its_total():
+    with tqdm(total=3, file=io.StringIO()) as bar:
+        for _ in range(5):
+            drawing.advance(bar, 1)
+        assert (bar.n, bar.total) == (5, 5)
+    with tqdm(total=3, file=io.StringIO()) as bar:  # the control: a bar by itself passes it
+        bar.update(5)
+        assert bar.n > bar.total

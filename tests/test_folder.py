@@ -256,6 +256,30 @@ def test_a_folder_of_another_run_is_refused_and_left_as_it_is(whole, changes, sa
     assert {path: path.read_bytes() for path in whole.iterdir()} == before
 
 
+def test_more_problems_samples_and_steps_go_on_from_what_is_there(whole, tmp_path):
+    fill(tmp_path, problems=PROBLEMS[:2], pool=3, steps=9)
+    assert len(load_results(tmp_path).records) == 2
+    fill(tmp_path, problems=PROBLEMS[:2])  # more of each, and the other problems still missing
+    before = {path.name: path.read_bytes() for path in tmp_path.glob(RUNS)}
+    fill(tmp_path)
+    assert {name: (tmp_path / name).read_bytes() for name in before} == before
+    grown, fresh = load_results(tmp_path), load_results(whole)
+    assert [record.id for record in grown.records] == [problem.id for problem in PROBLEMS]
+    for one, other in zip(grown.records, fresh.records, strict=True):
+        assert one.pool_reward.tolist() == other.pool_reward.tolist()
+        assert sorted(one.chain_reward) == sorted(other.chain_reward)
+
+
+def test_a_problem_that_has_only_the_shorter_run_is_not_finished(tmp_path):
+    fill(tmp_path, pool=3, steps=9)
+    shorter = (tmp_path / "00001.jsonl").read_bytes()
+    fill(tmp_path)
+    (tmp_path / "00001.jsonl").write_bytes(shorter)
+    assert PROBLEMS[1].id not in [record.id for record in results_in(tmp_path).records]
+    fill(tmp_path)
+    assert PROBLEMS[1].id in [record.id for record in results_in(tmp_path).records]
+
+
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [

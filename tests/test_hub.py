@@ -163,3 +163,18 @@ def test_a_model_larger_than_the_disk_is_refused(monkeypatch):
     monkeypatch.setattr(loading.shutil, "disk_usage", lambda path: SimpleNamespace(free=2**30))
     with pytest.raises(ModelLoadError, match=r"is 16.0 GiB to fetch and 1.0 GiB of disk are free"):
         loading._check_listed(found, "owner/large", None, "cpu")
+
+
+def test_what_was_fetched_runs_offline(hub, tmp_path):
+    module = ("-m", "qalign_study")
+    told = python(*module, "fetch", "owner/tiny@main", "owner/tiny-rm", hub=hub, home=tmp_path)
+    for name, line in zip(("owner/tiny@main", "owner/tiny-rm"), told.splitlines(), strict=True):
+        size = re.fullmatch(rf"{name}: [\d.]+ million parameters, ([\d.]+) MB, in (.*)", line)
+        assert size
+        files = [path for path in Path(size[2]).iterdir() if path.is_file()]
+        assert float(size[1]) == pytest.approx(sum(f.stat().st_size for f in files) / 1e6, abs=0.1)
+    gone = SimpleNamespace(address="http://127.0.0.1:9")
+    run = [*RUN, "owner/tiny@main", "--rm", "owner/tiny-rm"]
+    assert "verdict" in python(*module, *run, hub=gone, home=tmp_path)
+    with pytest.raises(AssertionError, match="is not on this machine and no hub answers"):
+        python(*module, *run, hub=gone, home=tmp_path / "empty")  # the control

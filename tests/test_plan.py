@@ -101,6 +101,18 @@ def test_the_command_line_plans_and_loads_nothing(monkeypatch, capsys, tmp_path)
     assert "--out FOLDER" in capsys.readouterr().err
 
 
+def test_a_plan_of_a_large_model_asks_for_its_reward_model_and_a_small_plan_has_no_zeros(capsys):
+    command = ["evaluate", "--plan", "--problems", "4", "--budget", "8"]
+    assert main([*command, "--lm", "tulu-3-8b-sft"]) == 2
+    assert "the plan for tulu-3-8b-sft needs its reward model; give --rm" in capsys.readouterr().err
+    assert main([*command, "--lm", "tulu-3-8b-sft", "--rm", "embedded"]) == 0
+    assert "rm       models/rm: 0.9 million parameters" in capsys.readouterr().out
+    assert main(command) == 0
+    said = capsys.readouterr().out
+    assert "1 min on one" in said
+    assert " 0.0 " not in said
+
+
 def test_a_plan_counts_the_rows_of_a_file_and_takes_the_options(capsys, tmp_path):
     row = {"question": "How many?", "answer": "#### 4"}
     (tmp_path / "rows.jsonl").write_text((json.dumps(row) + "\n") * 7)
@@ -135,7 +147,8 @@ def test_the_plan_of_a_training_loads_and_draws_nothing(capsys, monkeypatch):
     said = capsys.readouterr().out
     assert "7,473 problems, each 64 samples and a chain of 17 states" in said
     assert "training at most 7,473 pairs, 4,110,150 tokens, 1.98e+17 FLOPs, 128.5 GB" in said
-    assert "h on one; too large for one" in said
+    assert "H100 SXM  too small: 128.5 GB do not fit 80 GB" in said
+    assert " on one" not in said  # no hours for a GPU that cannot hold it
     assert main(["train-rm", "--plan", "--task", "gsm8k:task", "--preset", "paper"]) == 0
     said = capsys.readouterr().out  # drawn as the paper's evaluations are
     assert "meta-llama/Llama-3.1-8B-Instruct" in said

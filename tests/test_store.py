@@ -9,6 +9,7 @@ import resource
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -119,7 +120,7 @@ def test_whatever_is_in_a_file_it_is_refused_as_it_is_or_kept_to_its_last_whole_
     ("changes", "said"),
     [
         ({"beta": 0.9}, "beta: 0.8, now 0.9"),
-        ({"steps": 9}, "steps: 4, now 9"),
+        ({"steps": 3}, "steps: 4, now 3"),
         ({"prompt": "y"}, "prompt"),
         ({"matched": "pool"}, "matched: 'none', now 'pool'"),
     ],
@@ -129,6 +130,40 @@ def test_the_trace_of_another_run_is_named_by_what_differs(path, changes, said) 
     with pytest.raises(InvalidSetting, match=said):
         go_on(path, RUN.with_changes(**changes))
     assert path.read_bytes() == before
+
+
+MORE = {
+    "steps": ({"steps": 2}, {"steps": 7}),
+    "samples": ({"pool": 1}, {"pool": 6}),
+    "chains": ({"chains": 1}, {"chains": 3}),
+    "all of them": ({"steps": 2, "pool": 1}, {"steps": 5, "pool": 6, "chains": 2}),
+    "a pool that costs as much": (
+        {"matched": "pool"},
+        {"matched": "pool", "steps": 30, "pool": 99},
+    ),
+    "a chain that costs as much": (
+        {"matched": "chain"},
+        {"matched": "chain", "pool": 9, "steps": 99},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MORE)
+def test_a_longer_run_goes_on_from_the_shorter_one_to_what_it_would_have_been(name, tmp_path):
+    short, long = (RUN.with_changes(**changes) for changes in MORE[name])
+    go_on(tmp_path / "grown.jsonl", short)
+    before = (tmp_path / "grown.jsonl").read_bytes()
+    go_on(tmp_path / "grown.jsonl", long)
+    go_on(tmp_path / "whole.jsonl", long)
+    assert (tmp_path / "grown.jsonl").read_bytes().startswith(before)
+    grown, whole = load_trace(tmp_path / "grown.jsonl"), load_trace(tmp_path / "whole.jsonl")
+    assert (grown.chains, grown.pool, grown.end) == (whole.chains, whole.pool, whole.end)
+    assert len(grown.steps) + len(grown.pool) > before.count(b"\n") - 2
+    assert replace(grown.header, created="") == replace(whole.header, created="")
+    after = (tmp_path / "grown.jsonl").read_bytes()
+    with pytest.raises(InvalidSetting, match="may be more"):
+        go_on(tmp_path / "grown.jsonl", short)
+    assert (tmp_path / "grown.jsonl").read_bytes() == after
 
 
 def test_a_trace_belongs_to_one_at_a_time(path) -> None:

@@ -259,6 +259,13 @@ def test_waiting_is_drawn_for_one_chain_for_several_and_for_samples(toys: Report
     assert "one chain 2 chains independent samples" in text
 
 
+def test_a_report_is_named_after_its_sets(toys: Report) -> None:
+    page = to_html(toys)
+    names = ", ".join(dict.fromkeys(each.results.header.task or each.name for each in toys.sets))
+    assert f"<title>QAlign report: {names}</title>" in page
+    assert f"QAlign report: {names}" in Page(page).text
+
+
 def test_no_name_is_markup_or_turns_the_page_round(hostile: Report) -> None:
     page = Page(to_html(hostile))
     assert "script" not in {tag for tag, _ in page.opened}

@@ -140,7 +140,7 @@ def broken(trace: Trace, number: int, **changes) -> str:
         (4, {"pieces": ["a"] * 9}, "line 4 of the trace has 9 pieces for"),
         (9, {"log_alpha": -5.0, "log_u": -1.0, "accepted": True}, "line 9 .* verdict of u < alpha"),
         (9, {"log_alpha": 0.5}, "line 9 of the trace has accepted"),
-        (9, {"type": "header"}, "line 9 of the trace has a 'header' line; one header, and first"),
+        (9, {"type": "header", "version": 2}, r"line 9 of the trace has another header \(prompt:"),
         (9, {"type": "spam"}, "line 9 of the trace has type 'spam'"),
         (1, {"beta": "x"}, "line 1 of the trace has beta = 'x'; a finite number was expected"),
         (1, {"notes": [1]}, "line 1 of the trace has notes = .*; a list of texts was expected"),

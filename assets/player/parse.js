@@ -87,6 +87,8 @@ const isNumber = (x) => typeof x === "number" && Math.abs(x) <= 1e300;
 const isLog = (x) => x === null || (isNumber(x) && x <= 0);
 /** @type {Test} */
 const isLogProb = (x) => isNumber(x) && x <= 0;
+/** What a later header repeats. @type {(keyof Header)[]} */
+const SAME = ["lm", "rm", "prompt", "beta", "sharpness", "seed"];
 /** @type {(x: any, test: Test, most: number) => boolean} */
 const isList = (x, test, most) => Array.isArray(x) && x.length <= most && x.every(test);
 /** @type {(x: any) => boolean} */
@@ -176,7 +178,7 @@ function readLine(trace, line) {
     need(trace, false, "this is not JSON; a trace is JSON lines");
   }
   need(trace, isRecord(x), "expected an object");
-  if (!trace.header) {
+  if (!trace.header || x.type === "header") {
     readHeader(trace, x);
     return;
   }
@@ -213,7 +215,11 @@ function readHeader(trace, x) {
   const sharpness = x.sharpness ?? x.alpha ?? 1; // version 2 called it alpha
   needField(trace, isNumber(sharpness) && sharpness >= 1, "sharpness");
   needField(trace, isCount(x.steps) && x.steps <= LIMITS.steps, "steps");
-  trace.header = { ...x, sharpness };
+  const [there, header] = [trace.header, { ...x, sharpness }];
+  need(trace, !there || SAME.every((name) => there[name] === header[name]),
+    "a second header asks for more of the same run, and this one is of another");
+  trace.header = header;
+  trace.end = null;
 }
 
 /**

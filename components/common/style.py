@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from qalign_core.record.dictionary import colour, ideas
 from qalign_study.sheet.words import MOST_TICKS, log_ticks, tick_text
 
-BLUE, ORANGE, TEAL, GREY = colour("chain"), colour("bon"), colour("wmv"), colour("base")
-INK, VIOLET, RED = colour("target"), colour("proposed"), colour("wrong")
+GREY, INK = colour("base"), colour("target")
 GRID = "#dfe3ea"
 FONT = {"family": "IBM Plex Sans, system-ui, sans-serif", "size": 13, "color": INK}
 """The page's typeface, in figures too."""

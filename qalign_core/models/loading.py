@@ -213,7 +213,9 @@ def model_folder(source: str) -> Path:
     Raises:
         ModelLoadError: in one sentence: not found, or unsafe.
     """
-    folder, _ = _fetch(source, None)
+    name, _, revision = source.partition("@")
+    whole = Path(source).expanduser().is_dir()  # a folder may have the sign in its name
+    folder, _ = _fetch(source, None) if whole else _fetch(name, revision or None)
     _check_safe(folder, source)
     return folder
 

@@ -2,7 +2,8 @@
 
 Lines, each a JSON object with a `type`:
 
-- `header`: what was run (`TraceHeader`), always the first line;
+- `header`: what was run (`TraceHeader`), always the first line; a later one asks for more of the
+  same run;
 - `step`: one step, as the difference from the chain's state before it;
 - `sample`: one independent sample of the model alone, in order of its number `n`;
 - `end`: how the run ended; a run that went on has more lines behind it.
@@ -33,7 +34,7 @@ import re
 from codecs import getincrementaldecoder
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, astuple, fields
+from dataclasses import asdict, astuple, fields, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar, get_type_hints
@@ -266,10 +267,13 @@ class TraceReader:
         self.line_number += 1
         line = self._object(text)
         kind = line.get("type")
-        if (kind == "header") != (self.header is None):
-            raise self._bad(f"a {shown(kind)} line", "one header, and first")
+        if kind != "header" and self.header is None:
+            raise self._bad(f"a {shown(kind)} line", "a header, and first")
         if kind == "header":
-            self.header = self._header(line)
+            header = self._header(line)
+            if self.header is not None and (differs := _difference(self.header, header)):
+                raise self._bad(f"another header ({differs})", "more of the same run")
+            self.header, self.end = header, None
         elif kind == "step":
             step = self._step(line)
             self._last[step.chain] = step
@@ -415,6 +419,8 @@ def _joined(pieces: tuple[str, ...], finished: bool) -> str:
     return "".join(pieces[:-1] if finished else pieces)
 
 
+_MAY_GROW = ("steps", "chains", "pool")
+"""What of a header may be more when a run is taken up again: earlier draws stay what they are."""
 _MAY_DIFFER = ("created", "notes", "task", "command", "source")
 """What of a header may be otherwise when a run is taken up again."""
 
@@ -478,8 +484,11 @@ def open_trace(path: Path, header: TraceHeader) -> Iterator[TraceFile | None]:
         elif not _begins(content, header):
             raise InvalidSetting(f"{path} is no trace; give another path, or an empty folder")
         file.truncate(end)
+        longer = known is not None and grows(known.header, header)
+        if known is not None and longer:
+            known = replace(known, header=header, end=None)
         trace_file = TraceFile(path, file, known or Trace(header))
-        if known is None:
+        if known is None or longer:
             trace_file.write(header_line(header))
         yield trace_file
 
@@ -548,14 +557,27 @@ def check_same_run(place: Path, there: Header, wanted: Header) -> None:
     Raises:
         InvalidSetting: with the first setting that differs.
     """
+    if differs := _difference(there, wanted):
+        raise InvalidSetting(
+            f"{place} holds another run ({differs}); give another path, or the same settings to go "
+            "on (steps, chains, samples and problems may be more)"
+        )
+
+
+def grows(there: Header, wanted: Header) -> bool:
+    """Whether more is wanted of the same run."""
+    return any(getattr(there, name) < getattr(wanted, name) for name in _MAY_GROW)
+
+
+def _difference(there: Header, wanted: Header) -> str:
+    """The first setting in which a run is not the one there, or more of it; else empty."""
     for each in fields(wanted):
         old, new = getattr(there, each.name), getattr(wanted, each.name)
-        if old != new and each.name not in _MAY_DIFFER:
+        may = each.name in _MAY_DIFFER or (each.name in _MAY_GROW and old < new)
+        if old != new and not may:
             what = "other problems" if each.name in ("problems", "digest") else f"{old!r:.60}"
-            raise InvalidSetting(
-                f"{place} holds another run ({each.name}: {what}, now {new!r:.60}); "
-                "give another path, or the same settings to go on"
-            )
+            return f"{each.name}: {what}, now {new!r:.60}"
+    return ""
 
 
 def _read(path: Path, content: bytes) -> Trace | None:

@@ -26,9 +26,13 @@ COMMANDS = {
     "bench-moves": "certify moves in exact worlds, and measure them on a problem set",
     "train-rm": "train a reward model on a language model's own right and wrong responses",
     "check": "check that two models obey the laws that the chain rests on",
+    "fetch": "download models, so that later commands work offline",
     "export": "write a trace as one page that plays offline",
 }
-COUNTS = {"problems": 1, "at_once": 1, "each": 1, "max_length": 2, "response_tokens": 1}
+COUNTS = {
+    **dict.fromkeys(("problems", "at_once", "budget", "each", "response_tokens", "rows"), 1),
+    **{"states": 0, "samples": 2, "max_length": 2},
+}
 """Options that count something, and the least that each may be."""
 
 

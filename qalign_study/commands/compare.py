@@ -13,7 +13,7 @@ from tqdm import tqdm
 from qalign_core.run import OF_COMMAND
 from qalign_core.types import Step
 from qalign_study.commands import shared
-from qalign_study.commands.drawing import draw
+from qalign_study.commands.drawing import advance, draw
 from qalign_study.measure.comparisons import Comparison, full_cut, outcomes
 
 
@@ -38,7 +38,7 @@ async def command(options: argparse.Namespace) -> None:
     models = shared.models_of(options)
     with tqdm(total=run.chains * (run.steps + 1), unit="step") as bar:
         trace = await draw(
-            models, run, options.out, lambda drawn: bar.update(isinstance(drawn, Step))
+            models, run, options.out, lambda drawn: advance(bar, isinstance(drawn, Step))
         )
     comparison, unit = Comparison(trace), trace.header.meter.unit
     print(f"{run.prompt}\n")

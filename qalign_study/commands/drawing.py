@@ -43,6 +43,12 @@ async def draw(
     return Trace(header, file.known.steps + steps, file.known.pool + pool)
 
 
+def advance(bar: Any, n: int) -> None:
+    """Move a progress bar; a run at equal cost may need more draws than were expected."""
+    bar.total = max(bar.total, bar.n + n)
+    bar.update(n)
+
+
 async def fill(
     options: argparse.Namespace,
     models: shared.Models,
@@ -54,7 +60,7 @@ async def fill(
     """Draw a run for every problem, with a bar that counts draws or problems."""
 
     def progress(n_new: int, n_done: int, n_elsewhere: int) -> None:
-        bar.update(n_done - bar.n if bar.unit == "problem" else n_new)
+        advance(bar, n_done - bar.n if bar.unit == "problem" else n_new)
         if n_elsewhere:
             bar.set_postfix_str(f"{n_elsewhere} with other processes")
 

@@ -12,7 +12,7 @@ from tqdm import tqdm
 
 from qalign_core.decide.compared import RULES
 from qalign_core.errors import InvalidSetting
-from qalign_core.run import MAX_STEPS, OF_COMMAND, Run, check_count
+from qalign_core.run import MAX_STEPS, OF_COMMAND
 from qalign_study.commands import shared
 from qalign_study.commands.drawing import fill
 from qalign_study.commands.plan import plan_options, print_plan
@@ -48,8 +48,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 async def command(options: argparse.Namespace) -> None:
     """Draw what is missing of every problem's samples and chain, and print the accuracies."""
     _take_settings(options, task_of(options.task, options.preset or ""))
-    check_count("--budget", options.budget, 1)
-    check_count("--states", options.states, 0)
+    shared.settings_of(options, pool=options.budget)
     if options.plan:
         print_plan(options)
         return
@@ -62,8 +61,7 @@ async def command(options: argparse.Namespace) -> None:
     # enough for any pool: each step costs at least one token, a sample at most all of them
     enough = min(options.budget * models[0].max_new_tokens, MAX_STEPS)
     steps = options.states - 1 if options.states else enough
-    said = {**shared.given_in(options), "pool": options.budget, "steps": steps}
-    run = Run.read({"prompt": "-", **said})
+    run = shared.settings_of(options, pool=options.budget, steps=steps)
     run = run.with_changes(matched="chain")
     bar = tqdm(total=len(problems), unit="problem")
     await fill(options, models, run, loaded, bar)

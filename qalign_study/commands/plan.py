@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from qalign_core.errors import InvalidSetting
 from qalign_core.registry import Entry, entries
 from qalign_core.rewards.names import reward_named
-from qalign_core.run import Run
 from qalign_core.types import Cost, Meter
 from qalign_study.commands import shared
 from qalign_study.sets.tasks import hardware
@@ -183,7 +182,12 @@ def plan_options(parser: argparse.ArgumentParser) -> None:
 
 def print_plan(options: argparse.Namespace, recipe: Recipe | None = None) -> None:
     """What an evaluation, or a training, would take; no model is loaded, no hub is asked."""
-    run = Run.read({"prompt": "-", **shared.given_in(options)}).check()
+    run = shared.settings_of(options)
+    if recipe is None and options.rm is None and run.lm != run.rm:
+        raise InvalidSetting(
+            f"the plan for {run.lm} needs its reward model; give --rm ({run.rm} is the small one "
+            "that is included)"
+        )
     lm, rm = facts_of("lm", run.lm), () if recipe else facts_of("rm", run.rm)
     task = shared.paper_task(options)
     if task is None or options.data is not None:
@@ -230,20 +234,31 @@ def print_plan(options: argparse.Namespace, recipe: Recipe | None = None) -> Non
             f"training at most {pairs:,} pairs, {learning.tokens:,} tokens, "
             f"{learning.flops:.2e} FLOPs, {learning.memory:.1f} GB beside what is computed"
         )
-        print(f"weights  {plan.weights:.1f} GB in bf16 for the draws")
+        print(f"weights  {_size(plan.weights)} in bf16 for the draws")
     else:
         total, anew = (sum(each.flops.values()) for each in (plan, plan.anew()))
         print(
             f"together {total:.2e} FLOPs; {anew:.2e} with a reward model that reads every text anew"
         )
-        print(f"weights  {plan.weights:.1f} GB in bf16, on the disk and in memory")
-    print(f"traces   about {plan.traces:.1f} GB")
+        print(f"weights  {_size(plan.weights)} in bf16, on the disk and in memory")
+    print(f"traces   about {_size(plan.traces)}")
     print(f"at least, at {SHARE:.0%} of the peak or {BANDWIDTH_SHARE:.0%} of the bandwidth:")
+    needed = plan.weights if learning is None else max(plan.weights, learning.memory)
     for name, gpu in hardware().items():
-        if learning is not None:
-            tight = "" if learning.memory < 0.9 * gpu["memory"] else "; too large for one"
-            print(f"  {name:10}{plan.hours(gpu) + learning.hours(gpu):8.1f} h on one{tight}")
-            continue
-        hours = f"{plan.hours(gpu):8.1f} h on one, {plan.hours(gpu, 8):8.1f} h on eight"
-        tight = "" if plan.weights < 0.9 * gpu["memory"] else "; too large for one"
-        print(f"  {name:10}{hours}{tight}")
+        if needed > 0.9 * gpu["memory"]:
+            hours = f"too small: {needed:.1f} GB do not fit {gpu['memory']:g} GB"
+        elif learning is None:
+            hours = f"{_time(plan.hours(gpu))} on one, {_time(plan.hours(gpu, 8))} on eight"
+        else:
+            hours = f"{_time(plan.hours(gpu) + learning.hours(gpu))} on one"
+        print(f"  {name:10}{hours}")
+
+
+def _size(gb: float) -> str:
+    return f"{gb:.1f} GB" if gb >= 1 else f"{math.ceil(1000 * gb)} MB"
+
+
+def _time(hours: float) -> str:
+    """Hours, or minutes below one hour."""
+    minutes = math.ceil(60 * hours)
+    return f"{hours:8,.1f} h" if minutes >= 60 else f"{minutes:6} min"

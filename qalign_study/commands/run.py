@@ -16,7 +16,7 @@ from tqdm import tqdm
 from qalign_core.errors import InvalidSetting
 from qalign_core.protocols import AnswerExtractor
 from qalign_core.record.runner import Drawn
-from qalign_core.run import OF_COMMAND, Run
+from qalign_core.run import OF_COMMAND
 from qalign_core.types import Step, Trace
 from qalign_study.commands import shared
 from qalign_study.commands.drawing import draw, fill
@@ -68,7 +68,7 @@ async def _run_many(options: argparse.Namespace) -> None:
     options.task = options.prompts
     loaded = shared.load_set(options, options.problems)
     problems = loaded.problems
-    run = Run.read({"prompt": "-", **shared.given_in(options)})
+    run = shared.settings_of(options)
     models = shared.models_of(options)
     n = len(problems) * (run.chains * (run.steps + 1) + run.pool)
     await fill(options, models, run, loaded, tqdm(total=n, unit="draw"))

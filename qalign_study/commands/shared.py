@@ -111,11 +111,15 @@ def given_in(options: argparse.Namespace) -> dict[str, Any]:
     return {name: value for name, value in said.items() if value is not None}
 
 
+def settings_of(options: argparse.Namespace, **more: object) -> Run:
+    """The run that the options ask for, whatever its problem is."""
+    return Run.read({"prompt": "-", **given_in(options), **more}).check()
+
+
 def models_of(options: argparse.Namespace, rm: RewardModel | None = None) -> Models:
     """The models; how the LM is sampled is its registry entry's unless the options say."""
     TOLD.set(lambda what: print(what, file=sys.stderr))
-    given = given_in(options)
-    run = Run.read({"prompt": "-", **given}).check()
+    given, run = given_in(options), settings_of(options)
     sampling = {name: getattr(run, name) for name in Sampling.__slots__ if name in given}
     lm = load_language_model(run.lm, **loading_of(options, "lm"), **sampling)
     if rm is not None:
@@ -159,7 +163,7 @@ def load_set(options: argparse.Namespace, n: int | None = None) -> Loaded:
                 f"--data has rows of the paper's sets, {known}; got {options.task!r}"
             )
         return Loaded(tuple(load_problems(problem_file(options.task))[:n]))
-    seed = Run.read({"prompt": "-", **given_in(options)}).seed
+    seed = settings_of(options).seed
     loaded = read_task(task, options.data, n=n, seed=seed)
     out = f", {loaded.n_left_out:,} rows left out" if loaded.n_left_out else ""
     print(

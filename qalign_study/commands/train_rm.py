@@ -14,7 +14,7 @@ from tqdm import tqdm
 
 from qalign_core.errors import InvalidSetting
 from qalign_core.registry import unload
-from qalign_core.run import OF_COMMAND, Run, check_count
+from qalign_core.run import OF_COMMAND, Run
 from qalign_study.commands import shared
 from qalign_study.commands.drawing import fill
 from qalign_study.commands.plan import plan_options, print_plan
@@ -89,13 +89,12 @@ async def command(options: argparse.Namespace) -> None:
         for name in ("lm", "temperature", "max_new_tokens"):
             if getattr(options, name) is None:
                 setattr(options, name, paper.settings[name])
-    check_count("--samples", options.samples, 2)
     given = {
         each.name: value
         for each in fields(Recipe)
         if (value := getattr(options, f"recipe_{each.name}", None)) is not None
     }
-    run = Run.read({"prompt": "-", **shared.given_in(options), "pool": options.samples}).check()
+    run = shared.settings_of(options, pool=options.samples)
     recipe = replace(RECIPES[options.recipe], **given, seed=run.seed).check()
     if options.plan:
         print_plan(options, recipe)

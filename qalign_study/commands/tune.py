@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from qalign_core.record.runner import header_of
-from qalign_core.run import Run
 from qalign_core.target import Target
 from qalign_core.types import Cost
 from qalign_study.commands import shared
@@ -48,8 +47,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 async def command(options: argparse.Namespace) -> None:
     """Find the beta of each sharpness, and compare them if there are several."""
-    said = {"prompt": "-", **shared.given_in(options)}
-    given, *others = [Run.read({**said, "sharpness": k}).check() for k in options.sharpnesses]
+    given, *others = [shared.settings_of(options, sharpness=k) for k in options.sharpnesses]
     check_tuning(options.target, given.steps)
     start = Target(options.start, given.sharpness)
     if options.prompt is not None:

@@ -21,7 +21,7 @@ from numpy.lib import format as npy
 from qalign_core.decide.rules import consensus
 from qalign_core.errors import InvalidTask, InvalidTrace
 from qalign_core.reading import first_line, read_file, shown
-from qalign_core.record.trace import write_whole
+from qalign_core.record.trace import grows, write_whole
 from qalign_core.types import Array, SetHeader, Trace
 from qalign_study.measure.diagnostics import acceptance
 from qalign_study.measure.record import Draws, Record, record_of
@@ -79,7 +79,9 @@ def results_in(folder: str | Path) -> Results:
     begun = [
         (
             record_of(trace, problems[k].extract, problems[k].is_right, id=problems[k].id),
-            trace.end is not None and trace.end[0] == "finished",
+            trace.end is not None
+            and trace.end[0] == "finished"
+            and not grows(trace.header, header),
         )
         for k, trace in traces_of(folder, len(problems))
         if trace.steps or trace.pool

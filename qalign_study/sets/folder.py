@@ -21,6 +21,7 @@ from qalign_core.record.runner import header_of, record, told_of
 from qalign_core.record.trace import (
     check_same_run,
     content_of,
+    grows,
     open_trace,
     read_header,
     read_trace,
@@ -146,7 +147,7 @@ def traces_of(folder: str | Path, n: int) -> Iterator[tuple[int, Trace]]:
 
 
 def _join(folder: Path, header: SetHeader, problems: Sequence[Problem]) -> None:
-    """Start a folder, or make sure that the one there is of the same run."""
+    """Start a folder, or make sure that the one there is of the same run, or of less of it."""
     path, ours = folder / HEADER, "".join(map(problem_line, problems)).encode()
     said = content_of(path, InvalidSetting)
     if said is None:
@@ -154,11 +155,15 @@ def _join(folder: Path, header: SetHeader, problems: Sequence[Problem]) -> None:
             raise InvalidSetting(
                 f"{folder / PROBLEMS} is a file of somebody else's; use another folder"
             )
-        write_whole(folder / PROBLEMS, ours)
-        write_whole(path, header_json(header).encode())
-        return
-    there = read_set_header(said.decode(errors="replace"), str(path))
-    check_same_run(folder, there, header)
+    else:
+        there = read_set_header(said.decode(errors="replace"), str(path))
+        n = len(there.problems)
+        first = replace(header, problems=header.problems[:n], digest=digest_of(problems[:n]))
+        check_same_run(folder, there, first)
+        if n == len(problems) and not grows(there, header):
+            return
+    write_whole(folder / PROBLEMS, ours)
+    write_whole(path, header_json(header).encode())
 
 
 def digest_of(problems: Sequence[Problem]) -> str:

@@ -70,8 +70,8 @@ table { border-collapse: collapse; font-size: 14px; font-variant-numeric: tabula
 th, td { padding: 5px 12px 5px 0; text-align: left; border-bottom: 1px solid var(--line);
   vertical-align: top; white-space: nowrap }
 td a { text-decoration: none } td a:is(:hover, :focus) { text-decoration: underline }
-td:has(code) { white-space: normal; min-width: 44ch }
-td small { display: block; white-space: nowrap }
+td:has(code) { white-space: normal; min-width: 28ch }
+td small { display: block; white-space: normal; min-width: 12ch }
 .mean > * { border-top: 2px solid var(--soft) }
 details { margin: 10px 0 } summary { cursor: pointer }
 .narrow { display: none }
@@ -98,13 +98,16 @@ def to_html(report: Report, *, tuning: float | None = None) -> str:
     groups = _largest_first(report)
     numbers = {each.name: place for place, each in enumerate(report.sets)}
     body = sections(report, numbers, tuning=tuning) + _problems(groups, numbers) + _how(groups)
+    names = dict.fromkeys(each.results.header.task or each.name for each in report.sets)
+    shown = ", ".join(f"<bdi>{html.escape(name)}</bdi>" for name in names)
+    plain = html.escape("".join(filter(str.isprintable, ", ".join(names))))
     about = f'<p class="soft">{_count(groups[0])}; {models_of(groups[0])}.</p>'
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
-        f"<title>QAlign report</title><style>{_variables()}{_PAGE}{STYLE}</style></head>\n"
-        f"<body><h1>QAlign report</h1>{about}{''.join(body)}</body></html>\n"
+        f"<title>QAlign report: {plain}</title><style>{_variables()}{_PAGE}{STYLE}</style></head>\n"
+        f"<body><h1>QAlign report: {shown}</h1>{about}{''.join(body)}</body></html>\n"
     )
 
 

@@ -84,13 +84,15 @@ async def learn(
     recipe.check()
     check_count("--each", kinds.each, 1)
     check_count("--max-length", max_length, 2)
-    asked = {"base": base, "max_length": max_length, **asdict(kinds), "set": digest_of(problems)}
+    traces = dict(traces_of(out / SAMPLES, len(problems)))
+    asked = {
+        **{"base": base, "max_length": max_length, **asdict(kinds), "set": digest_of(problems)},
+        "draws": sum(len(trace.pool) + len(trace.steps) for trace in traces.values()),
+    }
     _join(out, recipe_json(recipe, asked))
     if (said := content_of(out / REPORT, InvalidSetting)) is not None:
         return _object(out / REPORT, said)
-    groups = [
-        graded(problems[place], trace) for place, trace in traces_of(out / SAMPLES, len(problems))
-    ]
+    groups = [graded(problems[place], trace) for place, trace in traces.items()]
     seed, solutions = recipe.seed, kinds.solution
     learned, held = split(groups, recipe.validation, seed=seed, solutions=solutions)
     pairs = [pair for group in learned for pair in pairs_of(group, kinds, seed=seed)]
@@ -151,7 +153,7 @@ def _join(out: Path, asked: str) -> None:
         return
     old, new = _object(out / ASKED, there), json.loads(asked)
     for name in new:
-        if old.get(name) != new[name]:
+        if old.get(name, new[name]) != new[name]:
             raise InvalidSetting(
                 f"{out} has a training with {name} = {shown(old.get(name))}, not {new[name]}; give "
                 "the same settings, or another --out"
