@@ -213,7 +213,7 @@ def states() -> list[State]:
               runs("compare", "#compare-panel .qc[data-state=live] .qc-card >> nth=3")),
         State("compare-open-ended", f"tab=compare&{opened}", "#compare-panel .qc",
               runs("compare", done)),
-        *(State(f"results-{path.stem}", f"tab=results&set={path.stem}", "#results-beta .main-svg")
+        *(State(f"results-{path.stem}", f"tab=results&set={path.stem}", "#results-beta svg.chart")
           for path in results_files()),
         *(State(f"lab-{anchor}", "tab=lab&lab-t=16", "#lab-distance .main-svg", _section(k))
           for k, anchor in enumerate(ANCHORS)),

@@ -170,7 +170,7 @@ def test_one_problem_is_set_against_the_recorded_ones_of_its_kind() -> None:
     found = summarise(FOLDER / f"{kind}.zip")
     last = list(paired(found.points, "qalign", "wmv"))[-1]
     said = ranking(comparison)
-    assert f"on {len(found.draws.records)} recorded problems of this kind" in said
+    assert f"on {len(found.results.records)} recorded problems of this kind" in said
     assert f"the compute of {last.n} samples" in said
     assert gap(last) in said
     assert standing(last) in said

@@ -24,7 +24,7 @@ READY = {
     "watch": ".qp-bead",
     "compare": "#compare-histograms .main-svg",
     "lab": "#lab-distance .main-svg",
-    "results": "#results-beta .main-svg",
+    "results": "#results-beta svg.chart",
 }
 STILL = "Promise.all(document.getAnimations().map((a) => a.finished.catch(() => 0)))"
 FORGET = "window.copied = ''; navigator.clipboard.writeText = async (t) => { window.copied = t; };"
@@ -172,7 +172,7 @@ async def test_a_link_to_another_page_leaves_this_ones_form_alone(visit, toy_app
 async def test_the_problem_set_of_results_is_in_its_link_and_its_numbers_lead_on(visit, toy_app):
     page = await visit(f"{toy_app}?tab=results&set=long&seed=4")
     await says(page, "#results-facts", "long")
-    await page.get_by_role("button", name="All numbers").click()
+    await page.locator("summary", has_text="All numbers").click()
     await page.locator("#results-table [data-opens='wmv::64']").click()
     await says(page, "#results-problems", "on which weighted vote does worst")
     chain = await page.locator("#results-problems a").first.get_attribute("href")
@@ -183,7 +183,7 @@ async def test_the_problem_set_of_results_is_in_its_link_and_its_numbers_lead_on
     await page.click("#results-set input")
     await page.get_by_role("option", name="Other wording, more events", exact=True).click()
     await shows(page, "location.search === '?tab=results&set=shifted'")
-    await says(page, "#results-facts", "shifted, ")
+    await says(page, "#results-facts", "of shifted")
     assert (await page.text_content("#results-problems")).strip() == ""
 
 

@@ -12,12 +12,12 @@ from statistics import median
 from urllib.parse import parse_qsl
 
 import numpy as np
+import pandas as pd
 import pytest
 from toys import ANSWER, PROMPT, ToyLM, ToyRM
 
 from components.common.evaluated import (
     FOLDER,
-    Summary,
     beside,
     beside_the_papers,
     results_files,
@@ -25,28 +25,21 @@ from components.common.evaluated import (
     title_of,
 )
 from components.results.advice import Clause, between, clauses, waiting
-from components.results.figures import (
-    PAPER,
-    beta_figure,
-    differences_html,
-    error_figure,
-    findings,
-    findings_html,
-    paper_html,
-    points_table,
-    proxy_figure,
-    table,
-)
-from components.results.page import BETAS, advice, betas_of, show
-from components.results.problems import cell_of, problems_html, problems_of
-from components.results.whole import file_of, whole_html
+from components.results.findings import findings, findings_html
+from components.results.page import advice
+from components.results.problems import problems_html, problems_of
+from components.results.sheet import BETAS, betas_of, file_of, paper_html, show, whole_html
 from qalign_core.run import Run
 from qalign_core.types import SetHeader
-from qalign_study.measure.curves import Point, paired
+from qalign_study.measure.curves import Difference, Point, paired
+from qalign_study.measure.report import COLUMNS, Evaluated, Group, row_of
 from qalign_study.measure.results import pack, results_in
 from qalign_study.sets.folder import run_set
 from qalign_study.sets.problem_sets import Problem
-from qalign_study.sheet.words import brief
+from qalign_study.sheet.figures import betas, errors, proxy
+from qalign_study.sheet.page import table_html
+from qalign_study.sheet.values import Table, table
+from qalign_study.sheet.words import VERDICTS, brief, in_points
 
 pytestmark = pytest.mark.recorded
 
@@ -91,50 +84,61 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return home
 
 
+def gaps(points: list[Point]) -> str:
+    """What the page's table of differences says of points at one budget."""
+    made = table([row_of("", points, points[0].n)], [""], gaps=True)
+    return re.sub("<[^>]+>", "", table_html(made))
+
+
+def told(found: Difference) -> str:
+    """What a table says of a difference."""
+    return f"{in_points(found.measured, '+.1f').replace('(', '')[:-1]}, {VERDICTS[found.verdict]}"
+
+
 SETTINGS = SetHeader(lm="toy", rm="toy", pool=64, lm_parameters=1, rm_parameters=1)
 
 
 def test_a_packed_run_is_found_named_and_drawn(folder: Path) -> None:
     (path,) = results_files(folder)
     assert title_of(path) == "Like the training problems; weak reward model"
-    error, said, numbers, proxy, beta, others, _, _, facts = show(path)
-    assert error is not None
-    assert proxy is not None
-    assert beta is not None
-    assert not others["visible"]
+    above, below = show(path)
+    for id_ in ("results-error", "results-said", "results-table"):
+        assert f'id="{id_}"' in above
+    for id_ in ("results-proxy", "results-beta", "results-facts"):
+        assert f'id="{id_}"' in below
+    assert 'id="results-beside"' not in below
     for name in ("QAlign", "Best-of-n", "Majority vote", "Weighted vote"):
-        assert any(trace.name == name for trace in error.data)
-        assert name in numbers
-    assert "QAlign (" in said
-    assert "qalign evaluate &lt;b&gt;" in facts
+        assert f"<bdi>{name}</bdi>" in above
+        assert f"<th>{name}</th>" in above
+    assert "QAlign (" in above
+    assert "qalign evaluate &lt;b&gt;" in below
 
 
 def test_the_curves_on_the_page_are_the_cores(folder: Path) -> None:
     (path,) = results_files(folder)
     found = summarise(path)
-    figure = error_figure({"": found.points}, found.settings)
-    drawn = {trace.name: list(trace.y) for trace in figure.data if trace.name}
+    group = Group((found,))
+    figure = errors(found.points, group)
+    drawn = {line.name: line.y for line in figure.lines}
     for method, name in (("qalign", "QAlign"), ("bon", "Best-of-n")):
-        expected = [1 - p.value for p in found.points if p.method == method]
-        assert drawn[name] == pytest.approx(expected)
-    assert figure.layout.xaxis.type == "log"
-    assert proxy_figure(found.points, found.settings).data
+        assert drawn[name] == [1 - p.value for p in found.points if p.method == method]
+    assert figure.x.log
+    assert proxy(group).lines
 
 
 def test_the_beta_figure_shows_accuracy_acceptance_and_distance(folder: Path) -> None:
     (path,) = results_files(folder)
-    found, betas = summarise(path), betas_of(path)
-    assert [p.beta for p in betas] == pytest.approx([1.0 * factor for factor in BETAS])
-    figure = beta_figure(betas, found.points, found.settings)
-    drawn = {trace.name: trace for trace in figure.data if trace.name}
-    assert list(drawn["Weighted vote"].y) == [p.accuracy for p in betas]
-    assert list(drawn["KL"].y) == [p.kl for p in betas]
-    told = [p for p in betas if p.acceptance is not None]
-    assert list(drawn["accepted"].x) == [p.beta for p in told]
-    assert list(drawn["accepted"].y) == [p.acceptance for p in told]
-    assert 1.0 in drawn["accepted"].x
+    found, tried = summarise(path), betas_of(path)
+    assert [p.beta for p in tried] == pytest.approx([1.0 * factor for factor in BETAS])
+    lines = {line.name: line for figure in betas(tried, Group((found,))) for line in figure.lines}
+    assert lines["Weighted vote"].y == [p.accuracy for p in tried]
+    assert lines["distance"].y == [p.kl for p in tried]
+    known = [p for p in tried if p.acceptance is not None]
+    assert lines["changes accepted"].x == [p.beta for p in known]
+    assert lines["changes accepted"].y == [p.acceptance for p in known]
+    assert 1.0 in lines["changes accepted"].x
     last = max((p for p in found.points if p.method == "qalign"), key=lambda p: p.n)
-    assert list(drawn["QAlign"].y) == [last.value]
+    assert lines["QAlign"].y == [last.value]
 
 
 def test_runs_of_one_set_with_other_reward_models_stand_beside_one_another(
@@ -152,16 +156,12 @@ def test_runs_of_one_set_with_other_reward_models_stand_beside_one_another(
         "in_distribution-weak.zip",
         "shifted.zip",
     ]
-    *_, others, figure, numbers, _ = show(tmp_path / "in_distribution.zip")
-    assert others["visible"]
-    assert sum(trace.name == "QAlign" for trace in figure.data) == 2
-    assert [note.text for note in figure.layout.annotations] == list(
-        beside(tmp_path / "in_distribution.zip")
-    )
-    assert "weak reward model" in numbers
-    *_, others, figure, _, _ = show(tmp_path / "shifted.zip")
-    assert not others["visible"]
-    assert figure is None
+    _, below = show(tmp_path / "in_distribution.zip")
+    panels = below[below.index('id="results-beside"') :]
+    for name in beside(tmp_path / "in_distribution.zip"):
+        assert f"<h3><bdi>{name}</bdi></h3>" in panels
+        assert f"<th><bdi>{name}</bdi></th>" in panels
+    assert 'id="results-beside"' not in show(tmp_path / "shifted.zip")[1]
 
 
 def test_an_open_ended_set_has_its_own_names() -> None:
@@ -169,17 +169,18 @@ def test_an_open_ended_set_has_its_own_names() -> None:
     open_ended = replace(SETTINGS, extractor=None)
     assert "to weighted MBR (50%)" in findings_html(points, open_ended)
     assert "to MBR (50%)" in findings_html(points, open_ended)
-    assert "Majority vote" not in points_table(points, open_ended)
+    made = table([row_of("", points, 64)], [""], open_ended=True)
+    assert made is not None
+    assert "Majority vote" not in made.frame.columns
 
 
 def test_a_file_that_is_no_result_is_named_and_nothing_breaks(tmp_path: Path) -> None:
     broken = tmp_path / "long.zip"
     broken.write_bytes(b"no zip")
-    figure, said, *others = show(broken)
+    said, below = show(broken)
     assert "long.zip" in said
-    assert figure is None
-    assert advice([broken]) == ""
-    assert not any(other for other in others if not isinstance(other, dict))
+    assert "<svg" not in said
+    assert advice([broken]) == below == ""
 
 
 def test_no_folder_is_no_results(tmp_path: Path) -> None:
@@ -216,8 +217,8 @@ def test_level_is_said_only_within_three_points_and_the_width_beside_it() -> Non
     assert "is equivalent within ±3 points to weighted vote" in findings(alike)[0]
     apart = [point("qalign", 256, 0.8), point("wmv", 256, 0.8, seed=1)]
     assert "is not significantly different from weighted vote" in findings(apart)[0]
-    assert "), no significant difference" in differences_html(apart, SETTINGS)
-    assert "equivalent within ±3 points" in differences_html(alike, SETTINGS)
+    assert ", no significant difference" in gaps(apart)
+    assert "equivalent within ±3 points" in gaps(alike)
 
 
 def test_overlapping_bands_do_not_hide_a_difference_that_the_problems_show() -> None:
@@ -228,34 +229,42 @@ def test_overlapping_bands_do_not_hide_a_difference_that_the_problems_show() -> 
 
 
 def test_a_table_has_every_method_at_the_first_and_the_last_budget() -> None:
-    points = [point(m, n, 0.5) for m in ("qalign", "bon", "mv", "wmv") for n in (1, 4, 16, 64)]
-    html = points_table(points, SETTINGS)
-    assert ">1<" in html
-    assert ">64<" in html
-    assert html.count("50.0 (48.0 to 52.0)") == 4 * (html.count("<tr>") - 1)
+    methods = ("qalign", "bon", "mv", "wmv")
+    points = [point(m, n, 0.5) for m in methods for n in (1, 4, 16, 64)]
+    rows = [row_of(str(n), points, n) for n in (1, 4, 16, 64)]
+    made = table(rows, [row.name for row in rows], opens="cells")
+    assert made is not None
+    assert made.frame.shape == (4, 4)
+    shown = re.sub("<[^>]+>", "", table_html(made))
+    assert shown.count("50.0 48.0 to 52.0") == 16
 
 
 def test_a_chain_that_ended_early_is_not_compared_as_if_it_had_not() -> None:
     points = [point(m, n, 0.8) for m in ("qalign", "wmv") for n in (16, 64)]
     points[1] = replace(points[1], spent=0.5 * points[1].spent, value=0.99, low=0.98)
     assert "At the compute of 16 samples QAlign (80%) is equivalent" in findings(points)[0]
-    assert "at 32.0 GFLOPs" in points_table(points, SETTINGS)
+    points.append(replace(points[-1], method="any"))
+    made = table([row_of("", points, 64)], [""])
+    assert "99.0 98.0 to 82.0 its chain ended before" in re.sub("<[^>]+>", "", table_html(made))
 
 
 def test_the_papers_table_is_the_papers() -> None:
     # METHOD: general setting, accuracy in % at 1024 samples
-    assert dict(PAPER)["MATH500"] == (31.6, 49.4, 53.0, 60.4, 55.8)
-    assert dict(PAPER)["Average"] == (53.5, 62.3, 59.2, 67.4, 65.6)
-    averages = [sum(v[k] for name, v in PAPER if name != "Average") / 5 for k in range(5)]
-    assert dict(PAPER)["Average"] == pytest.approx(averages, abs=0.15)
-    assert "88.2" in paper_html()
+    found = pd.read_csv(FOLDER / "paper.csv", index_col=0)
+    assert found["MATH500"].tolist() == [31.6, 49.4, 53.0, 60.4, 55.8]
+    assert found["Average"].tolist() == [53.5, 62.3, 59.2, 67.4, 65.6]
+    averages = found.drop(columns="Average").mean(axis=1)
+    assert found["Average"].tolist() == pytest.approx(averages.tolist(), abs=0.15)
+    assert "<td><bdi>88.2</bdi></td>" in paper_html("paper")
 
 
 def test_cells_are_text() -> None:
-    assert "<script>" not in table(["<script>"], [["<script>", "<b>"]])
+    made = table_html(Table(pd.DataFrame({"<script>": ["<b>"]}, index=["<script>"])))
+    assert "<script>" not in made
+    assert "<b>" not in made
 
 
-def summary(**values: float) -> Summary:
+def summary(**values: float) -> Evaluated:
     """A set of 200 problems on which methods are right so often, at 1 and at 256 samples."""
     points = tuple(
         point(m, n, value, seed=k) for k, (m, value) in enumerate(values.items()) for n in (1, 256)
@@ -276,12 +285,15 @@ def test_that_the_chain_passes_every_rule_over_its_samples_is_said_where_it_does
     assert not [name for name, first in said.items() if "no rule over them" in first]
     found = summarise(FOLDER / "inventory.zip")
     above = brief(list(paired(found.points, "qalign", "any"))[-1])
-    assert f"{above}, ahead" in differences_html(found.points, found.settings)
+    shown = re.sub("<[^>]+>", "", show(FOLDER / "inventory.zip")[0])
+    assert told(list(paired(found.points, "qalign", "any"))[-1]) in shown
+    sentences = findings_html(found.points, found.results.header)
+    assert above in sentences.replace(" points (95% CI ", " (")
 
 
 def test_every_clause_of_the_advice_follows_from_the_shipped_results() -> None:
     usual = {p.stem: summarise(p) for p in results_files() if "-" not in p.stem}
-    usual = {name: each for name, each in usual.items() if not each.settings.open_ended}
+    usual = {name: each for name, each in usual.items() if not each.results.header.open_ended}
     poor = {p.stem: summarise(p) for p in results_files() if "-" in p.stem}
     found = clauses(usual, poor)
     assert len(found) == 6
@@ -320,7 +332,7 @@ def test_a_sharper_chain_stands_beside_that_of_the_paper_on_the_page_and_in_the_
         row = f"| {name} | {at} | {100 * (mine.value - d.value):.1f} ("
         assert row in said
         assert f" | {value} ({low} to {high}) | " in said[said.index(row) :].split("\n")[0]
-        shown = findings_html(found.points, found.settings, d)
+        shown = findings_html(found.points, found.results.header, d)
         stands = "is behind" if name == "long" else "is not significantly different from"
         assert f"QAlign of sharpness 4 {stands} QAlign of sharpness 1" in shown
     for other in ("shifted", "shifted-power"):
@@ -364,13 +376,12 @@ def test_the_advice_makes_text_of_names(folder: Path) -> None:
 def test_every_number_of_the_tables_leads_to_its_problems(folder: Path) -> None:
     (path,) = results_files(folder)
     found = summarise(path)
-    numbers = points_table(found.points, found.settings)
-    numbers += differences_html(found.points, found.settings)
+    numbers = show(path)[0]
     opened = re.findall(r'data-opens="([^"]+)"', numbers)
     assert len(set(opened)) == len(opened) >= 4 * 5 + 3
     for cell in opened:
         listed = problems_html(found, cell)
-        assert all(record.id in listed for record in found.draws.records), cell
+        assert all(record.id in listed for record in found.results.records), cell
     for nobody in ("", "qalign", "any::1", "qalign::3", "qalign:none:1", "<b>:<b>:<b>"):
         assert problems_html(found, nobody) == ""
 
@@ -379,14 +390,14 @@ def test_the_problems_on_which_a_method_does_worst_come_first(folder: Path) -> N
     (path,) = results_files(folder)
     found = summarise(path)
     (point,) = (p for p in found.points if (p.method, p.n) == ("bon", 4))
-    listed = problems_html(found, cell_of("bon", 4))
-    ids = [record.id for record in found.draws.records]
-    order = re.findall(r'<th scope="row">(toy-\d)</th>', listed)
+    listed = problems_html(found, "bon::4")
+    ids = [record.id for record in found.results.records]
+    order = re.findall(r"<th><bdi>(toy-\d)</bdi></th>", listed)
     values = [point.each[ids.index(id_)] for id_ in order]
     assert values == sorted(values)
     assert "those first on which best-of-n does worst" in listed
-    beside = problems_html(found, cell_of("qalign", 4, "wmv"))
-    assert "QAlign does worst beside weighted vote" in beside
+    beside = problems_html(found, "qalign:wmv:4")
+    assert "QAlign does worst compared with weighted vote" in beside
     # a set of somebody's own: its problems are not here
     assert "the command draws a chain again" in listed
     assert "qalign run --task in_distribution --problem 0 " in listed
@@ -394,19 +405,19 @@ def test_the_problems_on_which_a_method_does_worst_come_first(folder: Path) -> N
 
 def test_a_problem_of_a_shipped_set_opens_on_watch_with_the_very_run(tmp_path: Path) -> None:
     found = summarise(FOLDER / "long.zip")
-    listed = problems_html(found, cell_of("wmv", 256))
-    problems = problems_of(found.settings)
-    assert len(problems) == len(found.settings.problems)
+    listed = problems_html(found, "wmv::256")
+    problems = problems_of(found.results.header)
+    assert len(problems) == len(found.results.header.problems)
     links = [html.unescape(link) for link in re.findall(r'href="\?([^"]+)"', listed)]
     assert len(links) == 200
     for link in links[:3]:
         run = Run.read(dict(parse_qsl(link)))
-        place = run.seed - found.settings.seed
+        place = run.seed - found.results.header.seed
         assert run.prompt == problems[place].prompt
-        assert (run.beta, run.lm, run.rm) == (0.8, found.settings.lm, found.settings.rm)
-        record = found.draws.records[place]
+        assert (run.beta, run.lm, run.rm) == (0.8, found.results.header.lm, found.results.header.rm)
+        record = found.results.records[place]
         assert run.steps == len(record.chain_reward) - 1
-    changed = replace(found.settings, digest="another")
+    changed = replace(found.results.header, digest="another")
     assert problems_of(changed) == ()
 
 
@@ -424,9 +435,7 @@ def test_all_sets_together_are_the_reports_figures_and_files(folder: Path, tmp_p
     assert "#problems-" not in made
     csv, tex = (json.loads(file_of(files, kind)) for kind in ("csv", "tex"))
     assert csv["name"] == "qalign-results.csv"
-    assert csv["text"].startswith(
-        "lm,rm,set,method,minus,n,flops,value,low,high,best,verdict,p\r\n"
-    )
+    assert csv["text"].startswith(",".join(COLUMNS) + "\r\n")
     assert "\\toprule" in tex["text"]
     assert json.loads(file_of(files, "csv"))["at"] > csv["at"]
     assert "No results can be read" in whole_html([broken])

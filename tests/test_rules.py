@@ -12,19 +12,12 @@ import numpy as np
 import pytest
 from browser import ROOT
 
-from components.common.evaluated import FOLDER, Summary
+from components.common.evaluated import FOLDER
 from components.compare.figures import compute_curves, reward_histograms
 from components.compare.view import view
 from components.lab import worth, wrong
-from components.results.figures import (
-    beside_table,
-    differences_html,
-    error_figure,
-    findings,
-    points_table,
-    proxy_figure,
-)
-from components.results.problems import cell_of, problems_html
+from components.results.findings import findings
+from components.results.problems import problems_html
 from qalign_core.decide.arrays import vote
 from qalign_core.decide.compared import RULES, Rule
 from qalign_core.record import dictionary
@@ -36,12 +29,14 @@ from qalign_study.exact.wrong_reward import Example
 from qalign_study.exact.wrong_reward import outcomes as exactly
 from qalign_study.measure.comparisons import Comparison, full_cut, ladder, outcomes
 from qalign_study.measure.curves import curves, own_curves
-from qalign_study.measure.diagnostics import acceptance_of
 from qalign_study.measure.record import draws_of, measure_of
-from qalign_study.measure.report import Report
+from qalign_study.measure.report import Evaluated, Group, Report, row_of
 from qalign_study.measure.results import Results, unpack
+from qalign_study.sheet.figures import errors, proxy
+from qalign_study.sheet.files import to_csv, to_latex
+from qalign_study.sheet.page import table_html
 from qalign_study.sheet.report import to_html
-from qalign_study.sheet.tables import to_csv, to_latex
+from qalign_study.sheet.values import table
 
 WORD = "Upper half"
 ANSWERS = ("none", "a", "b", "c")
@@ -127,20 +122,20 @@ def test_a_rule_that_is_added_decides_on_compare_and_is_drawn_there(upper, compa
 
 
 def test_a_rule_that_is_added_is_in_the_figures_tables_and_words_of_results(upper, results):
-    points, settings = curves(results), results.header
+    points = curves(results)
     assert {p.n for p in points if p.method == "upper"} == {p.n for p in points if p.method == "mv"}
-    for figure in (error_figure({"": points}, settings), proxy_figure(points, settings)):
-        assert WORD in {line.name for line in figure.data}
-    assert WORD in points_table(points, settings)
-    assert f"QAlign − {WORD}" in differences_html(points, settings)
-    assert WORD in beside_table({"usual": points}, settings)
+    group = Group((Evaluated("", results, tuple(points)),))
+    for figure in (errors(points, group), proxy(group)):
+        assert WORD in {line.name for line in figure.lines}
+    row = row_of("", points, 8)
+    assert WORD in table_html(table([row], [""]))
+    assert f"QAlign − {WORD}" in table_html(table([row], [""], gaps=True))
     assert any(WORD.lower() in said for said in findings(points))
 
 
 def test_a_number_of_a_rule_that_is_added_leads_to_its_problems(upper, results):
     points = tuple(curves(results))
-    found = Summary(results.header, results, acceptance_of(results.records), 0, points)
-    listed = problems_html(found, cell_of("upper", 4))
+    listed = problems_html(Evaluated("", results, points), "upper::4")
     assert f"{WORD.lower()} does worst" in listed
     assert f">{WORD}</th>" in listed
 
@@ -150,7 +145,7 @@ def test_a_rule_that_is_added_is_in_every_form_of_the_report(upper, results):
     made = report.json()
     assert "upper" in {row["method"] for row in made["rows"]}
     assert ("qalign", "upper") in {(row["a"], row["b"]) for row in made["paired"]}
-    assert ",upper,," in to_csv(report)
+    assert ",upper," in to_csv(report)
     assert WORD in to_latex(report)
     page = to_html(report)
     assert f">{WORD}<" in page

@@ -161,3 +161,22 @@ async def test_a_figure_of_plotlys_is_saved_in_a_typeface_that_is_there(visit, t
     assert "QAlign" in said
     assert "Best-of-n" in said
     assert "Plex" not in path.read_text("utf-8")
+
+
+async def test_the_charts_of_a_sheet_are_saved_with_their_titles_and_legends(
+    visit, toy_app, tmp_path
+):
+    page = await visit(f"{toy_app}?tab=results&set=long", dark=True)
+    await page.wait_for_selector("#results-beta svg.chart")
+    for figure, words in (
+        ("error", ("QAlign", "Any of n")),
+        ("beta", ("Changes accepted", "log n")),
+    ):
+        async with page.expect_download() as saving:
+            await page.click(f"[data-figure=results-{figure}][data-save=svg]")
+        path = tmp_path / (await saving.value).suggested_filename
+        await (await saving.value).save_as(path)
+        root = ElementTree.parse(path).getroot()
+        said = "".join(root.itertext())
+        assert all(word in said for word in words), figure
+        assert "var(--" not in path.read_text("utf-8"), "its colors are written in it"

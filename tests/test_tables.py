@@ -18,12 +18,11 @@ from qalign_core.errors import InvalidSetting
 from qalign_core.record.command import command_of_problem
 from qalign_study.commands import main, read
 from qalign_study.commands.shared import run_of
-from qalign_study.measure.report import AVERAGE, Report
+from qalign_study.measure.report import AVERAGE, COLUMNS, Report
 from qalign_study.measure.results import Results, pack
-from qalign_study.sheet.chart import Axis, Line, chart
-from qalign_study.sheet.files import cell
+from qalign_study.sheet.chart import Axis, Figure, Line, chart
+from qalign_study.sheet.files import cell, latex, to_csv, to_latex
 from qalign_study.sheet.report import to_html
-from qalign_study.sheet.tables import COLUMNS, latex, to_csv, to_latex
 from qalign_study.sheet.words import VERDICTS, percent
 
 HOSTILE = (
@@ -294,12 +293,12 @@ def test_a_problem_leads_to_its_chain(toys: Report, tmp_path: Path) -> None:
 def test_a_chart_leaves_out_what_has_no_place_and_is_never_empty_markup() -> None:
     odd = Line("qalign", [0.0, 1.0, 10.0], [0.5, float("inf"), 0.2], says=["a", "b", "c"])
     drawn = ElementTree.fromstring(
-        chart([odd], Axis("x", log=True), Axis("y"), says="<&>", mark=(5.0, "<here>"))
+        chart(Figure("<&>", [odd], Axis("x", log=True), Axis("y"), mark=(5.0, "<here>")))
     )
     assert [title.text for title in drawn.iter("title")] == ["c"]
     assert "nan" not in ElementTree.tostring(drawn).decode()
-    ElementTree.fromstring(chart([], Axis("x"), Axis("y"), says=""))
+    ElementTree.fromstring(chart(Figure("", [], Axis("x"), Axis("y"))))
     flat = ElementTree.fromstring(
-        chart([Line("mv", [3.0], [0.0])], Axis("x", log=True), Axis("y", zero=True), says="")
+        chart(Figure("", [Line("mv", [3.0], [0.0])], Axis("x", log=True), Axis("y", zero=True)))
     )
     assert "nan" not in ElementTree.tostring(flat).decode()

@@ -5,7 +5,7 @@ import { saveFile } from "../files.js";
 import { PHASES } from "../player/words.js";
 import { MOST, framesOf, makeGif } from "./animation.js";
 import { coloursOf, measurer } from "./canvas.js";
-import { KINDS, figuresOf, saveDrawing, savePlot } from "./figures.js";
+import { KINDS, chartsOf, figuresOf, saveDrawing, savePlot } from "./figures.js";
 import { COLOURS, drawStep, momentOf, votesFigure } from "./step.js";
 
 /** @typedef {import("../player/player.js").Player} Player */
@@ -162,4 +162,16 @@ function open(player, shown, deeds) {
 }
 
 /** What the pages call it by. */
-export const QAlignSave = { open, plot: savePlot };
+/**
+ * A figure of a page as a file: a graph of Plotly's, or the charts of a sheet.
+ * @param {Element} place what it is in
+ * @param {typeof KINDS[number]} kind
+ * @param {string} name
+ */
+async function figure(place, kind, name) {
+  const graph = place.matches(".js-plotly-plot") ? place : place.querySelector(".js-plotly-plot");
+  if (graph) await savePlot(graph, kind, name);
+  else await saveDrawing(name, chartsOf(place), kind);
+}
+
+export const QAlignSave = { open, figure };

@@ -95,6 +95,37 @@ export function figuresOf(player, c, moment) {
 }
 
 /**
+ * The charts of a sheet in an element, one below the other, each with its title and its legend.
+ * @param {Element} place
+ * @returns {Shape}
+ */
+export function chartsOf(place) {
+  const style = getComputedStyle(place.querySelector(".chart") ?? place);
+  const [ink, ground] = ["--ink", "--ground"].map((name) => style.getPropertyValue(name).trim());
+  const shown = [...place.querySelectorAll("svg.chart[role='img']")]
+    .filter((svg) => svg.getClientRects().length);
+  const keys = [...place.querySelectorAll(".legend li")];
+  let top = MARGIN;
+  let wide = 0;
+  const parts = shown.map((node) => {
+    const svg = /** @type {SVGSVGElement} */ (node);
+    const { width, height } = svg.viewBox.baseVal;
+    const title = svg.closest("figure")?.querySelector("h3")?.textContent ?? "";
+    const at = top + (title ? 24 : 0);
+    top = at + height + MARGIN;
+    wide = Math.max(wide, width);
+    return ["g", {}, title ? text(MARGIN, at - 8, 15, ink, title, BOLD) : null,
+      ["g", { transform: `translate(${MARGIN} ${at})` }, ...[...svg.childNodes].map(copied)]];
+  });
+  const legend = keys.map((key, k) => ["g", { transform: `translate(${MARGIN} ${top + 20 * k})` },
+    ...[...key.querySelector("svg")?.childNodes ?? []].map(copied),
+    text(38, 11, 13, ink, key.textContent ?? "")]);
+  const label = shown[0]?.getAttribute("aria-label") ?? "";
+  return drawing(wide + 2 * MARGIN, top + 20 * keys.length + MARGIN, ground, label, "",
+    .../** @type {Shape[]} */ (parts), .../** @type {Shape[]} */ (legend));
+}
+
+/**
  * A figure of Plotly's as a file, in the colours of a light page, as they are in print.
  * @param {any} graph its element
  * @param {typeof KINDS[number]} kind

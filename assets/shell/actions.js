@@ -85,10 +85,9 @@ export function listenForFigures() {
       /** @type {Element} */ (target).closest("[data-save]"));
     if (!pressed) return;
     const { save, figure } = pressed.dataset;
-    const at = `#${figure}`;
-    const graph = document.querySelector(`${at}.js-plotly-plot, ${at} .js-plotly-plot`);
+    const place = document.querySelector(`#${figure}`);
     try {
-      await (await saver()).plot(graph, save, figure);
+      await (await saver()).figure(place, save, figure);
     } catch {
       put(pressed, "Not saved: try again");
     }

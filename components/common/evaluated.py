@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
 from qalign_core.assets import ASSETS
-from qalign_core.types import SetHeader
-from qalign_study.measure.curves import (
-    Difference,
-    Point,
-    curves,
-    difference,
-    level_n,
-)
-from qalign_study.measure.diagnostics import Acceptance, acceptance_of
-from qalign_study.measure.results import Results, unpack
+from qalign_study.measure.curves import Difference, curves, difference
+from qalign_study.measure.report import Evaluated
+from qalign_study.measure.results import unpack
 
 FOLDER = ASSETS / "results"
 TITLES = {
@@ -27,30 +20,6 @@ TITLES = {
     "writing": "Short texts with constraints",
 }
 """What the embedded sets are called, in the order of the list."""
-
-
-@dataclass(frozen=True, slots=True)
-class Summary:
-    """What pages show of one results file.
-
-    Attributes:
-        settings: what was run.
-        draws: all numbers that were drawn.
-        acceptance: of the chains.
-        missing: problems that are not done yet.
-        points: every method at every budget.
-    """
-
-    settings: SetHeader
-    draws: Results
-    acceptance: Acceptance
-    missing: int
-    points: tuple[Point, ...]
-
-    @property
-    def level(self) -> int:
-        """The largest n at which the chain has spent what n samples cost; 0 if there is none."""
-        return level_n(self.points) or 0
 
 
 OTHER_TARGETS = {
@@ -78,7 +47,7 @@ def results_files(folder: Path = FOLDER, *, others: bool = False) -> tuple[Path,
     return tuple(sorted(found, key=place))
 
 
-def summarise(path: Path) -> Summary:
+def summarise(path: Path) -> Evaluated:
     """Curves and counts of a results file; computed once a version of the file.
 
     Raises:
@@ -88,15 +57,9 @@ def summarise(path: Path) -> Summary:
 
 
 @lru_cache(maxsize=16)
-def _summarise(path: Path, version: int) -> Summary:
+def _summarise(path: Path, version: int) -> Evaluated:
     results = unpack(path)
-    return Summary(
-        settings=results.header,
-        draws=results,
-        acceptance=acceptance_of(results.records),
-        missing=results.n_missing,
-        points=tuple(curves(results)),
-    )
+    return Evaluated(title_of(path), results, tuple(curves(results)))
 
 
 def task_of(path: Path) -> str:
@@ -139,11 +102,12 @@ def beside_the_papers(path: Path) -> Difference | None:
     """
     found, plain = summarise(path), path.with_name(f"{task_of(path)}.zip")
     n = found.level
-    if found.settings.sharpness == 1 or not found.settings.rewarded or not plain.exists() or not n:
+    header = found.results.header
+    if header.sharpness == 1 or not (header.rewarded and plain.exists() and n):
         return None
-    usual, ids = unpack(plain), [record.id for record in found.draws.records]
+    usual, ids = unpack(plain), [record.id for record in found.results.records]
     same = replace(usual, records=tuple(r for r in usual.records if r.id in ids))
-    one, other = ((h.lm, h.rm, h.beta, h.task) for h in (usual.header, found.settings))
+    one, other = ((h.lm, h.rm, h.beta, h.task) for h in (usual.header, header))
     if one != other or [record.id for record in same.records] != ids:
         return None
     ours, theirs = (

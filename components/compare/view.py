@@ -220,13 +220,13 @@ def ranking(comparison: Comparison) -> str:
             found = summarise(path)
         except QAlignError:  # Results says so
             continue
-        settings = found.settings
+        settings = found.results.header
         if any(getattr(settings, k) != getattr(header, k) for k in ("lm", "rm", "sharpness")):
             continue
         names = naming(comparison)
         for last in list(paired(found.points, "qalign", "wmv"))[-1:]:
             return (
-                f"{one}: on {len(found.draws.records)} recorded problems of this kind, at the "
+                f"{one}: on {len(found.results.records)} recorded problems of this kind, at the "
                 f"compute of {last.n} samples, QAlign {standing(last)} "
                 f"the {in_a_sentence(names['wmv'].word)}: {gap(last)}."
             )

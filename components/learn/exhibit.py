@@ -170,7 +170,7 @@ def _wrong_reward(made: dict[str, Any], place: Place, open_: Ask | None) -> None
 
 def _results(made: dict[str, Any], of: Measured, title: str, open_: Ask | None) -> None:
     """A set of problems, and how often each method is right."""
-    header = of._set.settings
+    header = of._set.results.header
     made["rows"] = [("Problems", f"{len(header.problems)}: {title}"),
                     ("A single sample is right", shown(of.at_first("bon"))),
                     ("Compute", f"that of {of.budget()} samples")]  # fmt: skip

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from components.common.evaluated import Summary
 from qalign_core.decide.compared import RULES
 from qalign_study.measure.curves import Curve, Difference, Point, difference, is_level
 from qalign_study.measure.record import generated
+from qalign_study.measure.report import Evaluated
 from qalign_study.sheet.words import brief, curve_name, in_a_sentence, percent, standing
 
 RARE = 1 / 300
@@ -31,7 +31,7 @@ class Clause:
     lab: str = ""
 
 
-def clauses(sets: Mapping[str, Summary], poor: Mapping[str, Summary]) -> list[Clause]:
+def clauses(sets: Mapping[str, Evaluated], poor: Mapping[str, Evaluated]) -> list[Clause]:
     """What follows from the results, by what one has.
 
     Args:
@@ -49,7 +49,7 @@ def clauses(sets: Mapping[str, Summary], poor: Mapping[str, Summary]) -> list[Cl
     return [clause for clause in found if clause is not None]
 
 
-def advice_html(sets: Mapping[str, Summary], poor: Mapping[str, Summary]) -> str:
+def advice_html(sets: Mapping[str, Evaluated], poor: Mapping[str, Evaluated]) -> str:
     """The clauses as a list."""
     rows = "".join(
         f"<dt>{html.escape(each.given)}</dt><dd><strong>{html.escape(each.use)}.</strong> "
@@ -68,7 +68,7 @@ def at(points: Sequence[Point], method: Curve, n: int) -> Point | None:
     return next((p for p in points if p.method == method and p.n == n), None)
 
 
-def between(found: Summary, a: Curve, b: Curve, n: int) -> Difference | None:
+def between(found: Evaluated, a: Curve, b: Curve, n: int) -> Difference | None:
     """The paired difference of two methods at the compute of n samples, if both spent as much."""
     one, other = at(found.points, a, n), at(found.points, b, n)
     if one is None or other is None or not is_level(one, other):
@@ -76,18 +76,18 @@ def between(found: Summary, a: Curve, b: Curve, n: int) -> Difference | None:
     return difference(one, other)
 
 
-def waiting(found: Summary) -> list[float]:
+def waiting(found: Evaluated) -> list[float]:
     """How many times as long one waits for the chain as for the longest sample, a problem each."""
     n, ratios = found.level, []
     spent = at(found.points, "qalign", n)
     states = round(spent.used) if spent else 0
-    for record in found.draws.records:
+    for record in found.results.records:
         longest = generated(record.pool_cost).max()
         ratios.append(float(generated(record.chain_cost)[:states].sum() / longest))
     return ratios
 
 
-def _wait(sets: Mapping[str, Summary]) -> Clause | None:
+def _wait(sets: Mapping[str, Evaluated]) -> Clause | None:
     ratios = [ratio for found in sets.values() for ratio in waiting(found)]
     if not ratios:
         return None
@@ -100,7 +100,7 @@ def _wait(sets: Mapping[str, Summary]) -> Clause | None:
     )
 
 
-def _little(sets: Mapping[str, Summary]) -> Clause | None:
+def _little(sets: Mapping[str, Evaluated]) -> Clause | None:
     """How far best-of-n keeps up with the weighted vote."""
     kept = min((_keeps_up(found) for found in sets.values()), default=0)
     if not kept:
@@ -124,7 +124,7 @@ def _little(sets: Mapping[str, Summary]) -> Clause | None:
     )
 
 
-def _keeps_up(found: Summary) -> int:
+def _keeps_up(found: Evaluated) -> int:
     """The largest n up to which best-of-n is nowhere behind the weighted vote."""
     kept = 0
     for n in sorted({p.n for p in found.points}):
@@ -135,7 +135,7 @@ def _keeps_up(found: Summary) -> int:
     return kept
 
 
-def _much(sets: Mapping[str, Summary]) -> Clause | None:
+def _much(sets: Mapping[str, Evaluated]) -> Clause | None:
     found = {
         name: d
         for name, each in sets.items()
@@ -155,7 +155,7 @@ def _much(sets: Mapping[str, Summary]) -> Clause | None:
     )
 
 
-def _none(sets: Mapping[str, Summary]) -> Clause | None:
+def _none(sets: Mapping[str, Evaluated]) -> Clause | None:
     rates = [
         f"{percent(point.value)} of the {name}"
         for name, found in sets.items()
@@ -173,7 +173,7 @@ def _none(sets: Mapping[str, Summary]) -> Clause | None:
     )
 
 
-def _poor(name: str, found: Summary) -> Clause | None:
+def _poor(name: str, found: Evaluated) -> Clause | None:
     """What is not behind the majority vote although the reward is poor."""
     n = found.level
     of_samples = sorted(RULES, key=lambda id_: RULES[id_].draws == "chain")
@@ -197,7 +197,7 @@ def _poor(name: str, found: Summary) -> Clause | None:
     )
 
 
-def _rare(sets: Mapping[str, Summary]) -> Clause | None:
+def _rare(sets: Mapping[str, Evaluated]) -> Clause | None:
     rates = {
         name: (one.value, found.level, ceiling.value)
         for name, found in sets.items()

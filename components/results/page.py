@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import html
 from collections.abc import Sequence
-from functools import lru_cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 from urllib.parse import parse_qsl
@@ -15,8 +14,6 @@ import gradio as gr
 from components.common.evaluated import (
     FOLDER,
     OTHER_TARGETS,
-    beside,
-    beside_the_papers,
     results_files,
     summarise,
     title_of,
@@ -24,29 +21,12 @@ from components.common.evaluated import (
 )
 from components.common.folding import fold
 from components.common.options import PLAIN, PRIVATE
-from components.common.saving import save_line
 from components.results.advice import advice_html
-from components.results.figures import (
-    beside_table,
-    beta_figure,
-    differences_html,
-    error_figure,
-    facts_html,
-    findings_html,
-    paper_html,
-    paper_settings_html,
-    points_table,
-    proxy_figure,
-)
 from components.results.problems import problems_html
-from components.results.whole import file_of, whole_html
+from components.results.sheet import file_of, paper_html, show, whole_html
 from qalign_core.errors import QAlignError
 from qalign_core.record.dictionary import with_terms
-from qalign_study.measure.tuning import BetaPoint, against_beta
-from qalign_study.sheet.words import COUNTED
 
-BETAS = (1 / 8, 1 / 4, 1 / 2, 1 / 2**0.5, 1.0, 2**0.5, 2.0, 4.0, 8.0)
-"""Multiples of the run's beta at which the page shows what another one does."""
 IN_A_SENTENCE = {
     "in_distribution": "problems like those of training",
     "shifted": "problems in other words",
@@ -59,7 +39,6 @@ EMPTY = """
 <code>qalign evaluate --task in_distribution --budget 512 --out runs/in_distribution
 --pack assets/results/in_distribution.zip</code>; it continues where it stopped.</p>
 """
-PLOT: dict[str, Any] = {"show_label": False, "container": False, "elem_classes": "qc-plot"}
 OPENS = """
 element.addEventListener("click", (event) => {
   const cell = event.target.closest("[data-opens]");
@@ -74,19 +53,6 @@ watch("value", () => {
 """
 
 
-@lru_cache(maxsize=16)
-def _betas(path: Path, version: int) -> tuple[BetaPoint, ...]:
-    found = summarise(path)
-    betas = [found.settings.beta * factor for factor in BETAS]
-    asked = found.settings.pool and found.settings.rewarded
-    return tuple(against_beta(found.draws, betas)) if asked else ()
-
-
-def betas_of(path: Path) -> tuple[BetaPoint, ...]:
-    """What other betas would have made of the same samples; computed once a version of the file."""
-    return _betas(path, path.stat().st_mtime_ns)
-
-
 def advice(files: Sequence[Path]) -> str:
     """Which method to use, from all results at the usual target that have right answers."""
     sets, poor = {}, {}
@@ -95,7 +61,7 @@ def advice(files: Sequence[Path]) -> str:
             found = summarise(path)
         except QAlignError:  # it is said where that set is chosen
             continue
-        if found.settings.open_ended or found.settings.sharpness != 1:
+        if found.results.header.open_ended or found.results.header.sharpness != 1:
             continue
         task, _, model = path.stem.partition("-")
         named = IN_A_SENTENCE.get(task, f"“{task.replace('_', ' ')}”")
@@ -104,35 +70,6 @@ def advice(files: Sequence[Path]) -> str:
         else:
             sets[named] = found
     return advice_html(sets, poor)
-
-
-def show(path: Path) -> list[Any]:
-    """Everything of one set: figure, findings, tables, more figures and facts."""
-    try:
-        found, betas = summarise(path), betas_of(path)
-        sharper = beside_the_papers(path)
-        others = {name: summarise(other).points for name, other in beside(path).items()}
-    except QAlignError as error:
-        note = f'<p class="qc-sub">{html.escape(str(error))}</p>'
-        return [None, note, "", None, None, gr.update(visible=False), None, "", ""]
-    points, settings = found.points, found.settings
-    missing = (
-        f'<p class="qc-sub">{found.missing} problems of this run are not done yet.</p>'
-        if found.missing
-        else ""
-    )
-    several = len(others) > 1
-    return [
-        error_figure({"": points}, settings),
-        missing + findings_html(points, settings, sharper),
-        points_table(points, settings) + differences_html(points, settings),
-        proxy_figure(points, settings) if settings.rewarded else None,
-        beta_figure(betas, points, settings) if betas else None,
-        gr.update(visible=several),
-        error_figure(others, settings) if several else None,
-        beside_table(others, settings) if several else "",
-        facts_html(settings, found.acceptance, len(found.draws.records)),
-    ]
 
 
 def build_results_page(
@@ -159,8 +96,8 @@ def build_results_page(
                 "experiment.</p>",
                 **PLAIN,
             )
-            gr.HTML(paper_html(), elem_id="results-paper", **PLAIN)
-            gr.HTML(paper_settings_html(), elem_id="results-settings", **PLAIN)
+            gr.HTML(paper_html("paper"), elem_id="results-paper", **PLAIN)
+            gr.HTML(paper_html("paper-settings"), elem_id="results-settings", **PLAIN)
 
 
 def _build_sets(looked_at: gr.State, files: tuple[Path, ...], led: gr.HTML | None) -> None:
@@ -177,43 +114,15 @@ def _build_sets(looked_at: gr.State, files: tuple[Path, ...], led: gr.HTML | Non
         filterable=False,
         elem_id="results-set",
     )
-    error = gr.Plot(elem_id="results-error", **PLOT)
-    gr.HTML(save_line("results-error"), **PLAIN)
-    said = gr.HTML('<p class="qc-sub">Reading the results…</p>', elem_id="results-said", **PLAIN)
-    with fold("All numbers, and what is counted as compute", "results-numbers"):
-        gr.HTML(f'<p class="qc-sub">{COUNTED}</p>', **PLAIN)
-        numbers = gr.HTML("", elem_id="results-table", js_on_load=OPENS, **PLAIN)
-        behind = gr.HTML("", elem_id="results-problems", **PLAIN)
+    waiting = '<p class="qc-sub">Reading the results…</p>'
+    above = gr.HTML(waiting, elem_id="results-sheet", js_on_load=OPENS, **PLAIN)
+    behind = gr.HTML("", elem_id="results-problems", **PLAIN)
     _heading(
         "Which should I use?",
         "It depends on what you have. Each line says which results it rests on.",
     )
     advised = gr.HTML("", elem_id="results-advice", **PLAIN)
-    _heading(
-        "Does more reward mean more right answers?",
-        "Each point is a budget. A curve that goes right and down follows the reward model into "
-        "its mistakes: [over-optimisation](overoptimised).",
-    )
-    proxy = gr.Plot(elem_id="results-proxy", **PLOT)
-    gr.HTML(save_line("results-proxy"), **PLAIN)
-    _heading(
-        "What does β decide?",
-        "At other [β](beta), from the same draws: how often the [weighted vote](wmv) is right (the "
-        "[chain](chain) aims at the same [target](target)), how many changes a chain would accept, "
-        "and how [far](kl) the target is from the language model. n samples cannot show a distance "
-        "above log n, the dotted line.",
-    )
-    beta = gr.Plot(elem_id="results-beta", **PLOT)
-    gr.HTML(save_line("results-beta"), **PLAIN)
-    with gr.Column(visible=False) as others:
-        _heading(
-            "What does a worse reward model do?",
-            "The same problems and the same language model, with another reward model.",
-        )
-        beside_error = gr.Plot(elem_id="results-beside", **PLOT)
-        gr.HTML(save_line("results-beside"), **PLAIN)
-        with fold("The numbers of both", "results-both"):
-            beside_numbers = gr.HTML("", elem_id="results-beside-table", **PLAIN)
+    below = gr.HTML("", **PLAIN)
     with fold("All sets together: averages, where curves cross, how long one waits", "results-all"):
         with gr.Row(elem_id="results-files"):
             together = gr.Button("Draw them", size="sm")
@@ -221,10 +130,8 @@ def _build_sets(looked_at: gr.State, files: tuple[Path, ...], led: gr.HTML | Non
             as_latex = gr.Button("Save as LaTeX", size="sm")
         whole = gr.HTML("", elem_id="results-whole", **PLAIN)
         saver = gr.HTML(value="", html_template="<i hidden></i>", js_on_load=SAVER)
-    with fold("What was run, and the command that draws it again", "results-run"):
-        facts = gr.HTML("", elem_id="results-facts", **PLAIN)
 
-    async def on_choose(name: str) -> list[Any]:
+    async def on_choose(name: str) -> tuple[str, str]:
         # the browser's word: only files of this folder are read
         path = by_name.get(str(name), files[0])
         return await asyncio.to_thread(show, path)
@@ -247,11 +154,8 @@ def _build_sets(looked_at: gr.State, files: tuple[Path, ...], led: gr.HTML | Non
             return [gr.skip()] * (len(outputs) + 1)
         return [name, *await on_choose(name)]
 
-    outputs = [
-        *(error, said, numbers, proxy, beta),
-        *(others, beside_error, beside_numbers, facts),
-    ]
-    cast(Any, numbers).open(on_open, chosen, behind, concurrency_limit=2, **PRIVATE)
+    outputs = [above, below]
+    cast(Any, above).open(on_open, chosen, behind, concurrency_limit=2, **PRIVATE)
     for button, kind in ((as_csv, "csv"), (as_latex, "tex")):
         made = partial(file_of, files, kind)
         button.click(made, None, saver, concurrency_limit=1, **PRIVATE)

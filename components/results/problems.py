@@ -5,15 +5,17 @@ from __future__ import annotations
 import html
 from functools import cache
 
-from components.common.evaluated import Summary
 from qalign_core.assets import ASSETS
 from qalign_core.decide.compared import RULES
 from qalign_core.record.command import command_of_problem
 from qalign_core.run import Run
 from qalign_core.types import SetHeader
 from qalign_study.measure.curves import Curve, Point
+from qalign_study.measure.report import Evaluated
 from qalign_study.sets.folder import digest_of, run_of
 from qalign_study.sets.problem_sets import Problem, load_problems
+from qalign_study.sheet.page import table_html
+from qalign_study.sheet.values import Markup, problems
 from qalign_study.sheet.words import curve_name, in_a_sentence
 
 MOST = 400
@@ -30,67 +32,56 @@ COMMANDS = (
 )
 
 
-def problems_html(found: Summary, opened: str) -> str:
+def problems_html(found: Evaluated, opened: str) -> str:
     """The problems behind a number, those first on which its method does worst.
 
     Args:
         found: the set.
         opened: the number: a method, "" or the other one of a difference, and a budget, joined by
-            colons, as `cell_of` writes it. Anybody's word: nothing else is shown for.
+            colons. Anybody's word: nothing else is shown for.
     """
     method, _, rest = str(opened).partition(":")
     other, _, n = rest.partition(":")
-    at: dict[str, Point] = {p.method: p for p in found.points if str(p.n) == n or p.method == "one"}
-    if method not in at or (other and other not in at) or method not in RULES:
+    at: dict[Curve, Point] = {
+        p.method: p for p in found.points if str(p.n) == n or p.method == "one"
+    }
+    if method not in RULES or method not in at or (other and other not in at):
         return ""
-    header, records = found.settings, found.draws.records
-    values = [
-        at[method].each[k] - (at[other].each[k] if other else 0.0) for k in range(len(records))
-    ]
-    order = sorted(range(len(records)), key=lambda k: values[k])[:MOST]
-    problems = problems_of(header)
-    rules = sorted(RULES, key=lambda id_: RULES[id_].draws == "chain")
-    shown = [name for name in ("one", *rules) if name in at]
-    rows = []
-    for k in order:
-        record, steps = records[k], len(records[k].chain_reward) // records[k].n_chains - 1
-        place = header.problems.index(record.id)
-        cells = "".join(f"<td>{100 * at[name].each[k]:.0f}</td>" for name in shown)
-        if problems:
-            run = run_of(header.run, problems[place], place)
-            run = run.with_changes(steps=steps, pool=Run().pool, matched="none")
-            chain = f'<a href="?{html.escape(run.query())}">Watch</a>'
-        else:
-            chain = f"<code>{html.escape(command_of_problem(header, place, steps))}</code>"
-        rows.append(
-            f'<tr><th scope="row">{html.escape(record.id)}</th>{cells}<td>{chain}</td>'
-            f'<td class="qr-text">{html.escape(_begin(problems, place))}</td></tr>'
-        )
-    heads = "".join(f'<th scope="col">{html.escape(curve_name(name))}</th>' for name in shown)
-    first = in_a_sentence(curve_name(method))
-    if other:
-        first += f" does worst beside {in_a_sentence(curve_name(other))}"
-    else:
-        first += " does worst"
+    mine, theirs = at[method], at[other] if other else None
+    values = [v - (theirs.each[k] if theirs else 0.0) for k, v in enumerate(mine.each)]
+    order = sorted(range(len(values)), key=lambda k: values[k])[:MOST]
+    listed = problems_of(found.results.header)
+    texts = [_begin(listed, _place(found, k)) for k in order]
+    made = problems(found, at, order, {"chain": [_chain(found, k, listed) for k in order],
+                                       "problem": texts})  # fmt: skip
+    is_open = found.results.header.open_ended
+    first = in_a_sentence(curve_name(method, is_open)) + " does worst"
+    first += f" compared with {in_a_sentence(curve_name(other, is_open))}" if theirs else ""
     return (
-        f'<p class="qc-sub">At the compute of {at[method].n:,} samples, how often each method is '
+        f'<p class="qc-sub">At the compute of {mine.n:,} samples, how often each method is '
         f"right, in percent (a chain ran once); those first on which {html.escape(first)}. "
-        f"{WATCH if problems else COMMANDS}</p>"
-        '<div class="qr-table qr-problems" tabindex="0" role="group" aria-label="problems">'
-        f"<table><thead><tr><td></td>{heads}<td></td><td></td></tr></thead>"
-        f"<tbody>{''.join(rows)}</tbody></table></div>"
+        f'{WATCH if listed else COMMANDS}</p><div class="qr-problems">{table_html(made)}</div>'
     )
 
 
-def cell_of(method: Curve, n: int, other: Curve | str = "") -> str:
-    """What a number's button says that it is."""
-    return f"{method}:{other}:{n}"
+def _place(found: Evaluated, k: int) -> int:
+    return found.results.header.problems.index(found.results.records[k].id)
 
 
-def _begin(problems: tuple[Problem, ...], place: int) -> str:
-    if not problems:
-        return ""
-    text = " ".join(problems[place].prompt.split())
+def _chain(found: Evaluated, k: int, listed: tuple[Problem, ...]) -> Markup:
+    """What shows the chain of a problem: a link to Watch, or a command."""
+    header, record, place = found.results.header, found.results.records[k], _place(found, k)
+    steps = len(record.chain_reward) // record.n_chains - 1
+    if not listed:
+        command = html.escape(command_of_problem(header, place, steps))
+        return Markup(f"<code>{command}</code>")
+    run = run_of(header.run, listed[place], place)
+    run = run.with_changes(steps=steps, pool=Run().pool, matched="none")
+    return Markup(f'<a href="?{html.escape(run.query())}">Watch</a>')
+
+
+def _begin(listed: tuple[Problem, ...], place: int) -> str:
+    text = " ".join(listed[place].prompt.split()) if listed else ""
     return text if len(text) <= MOST_TEXT else f"{text[: MOST_TEXT - 1]}…"
 
 

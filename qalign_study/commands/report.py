@@ -17,8 +17,8 @@ from qalign_core.record.trace import write_whole
 from qalign_study.measure.curves import Difference, Point
 from qalign_study.measure.report import Report, differences
 from qalign_study.measure.results import load_results
+from qalign_study.sheet.files import to_csv, to_latex
 from qalign_study.sheet.report import to_html
-from qalign_study.sheet.tables import to_csv, to_latex
 from qalign_study.sheet.words import VERDICTS, few
 
 

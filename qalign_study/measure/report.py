@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from qalign_core.decide.compared import RULES
 from qalign_core.errors import InvalidSetting
@@ -23,8 +23,22 @@ from qalign_study.measure.curves import (
 from qalign_study.measure.own_beta import at_own_beta
 from qalign_study.measure.results import Results
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 OURS: tuple[Curve, ...] = ("qalign", "qalign_own")
 AVERAGE = "average"
+COLUMNS = (
+    *("lm", "rm", "set", "method", "minus", "n", "problems", "flops", "value", "low", "high"),
+    *("best", "verdict", "discordant", "p"),
+)
+"""Of the frame of a report, one row per measurement."""
+
+
+def others() -> list[Curve]:
+    """What QAlign is compared with: the rules, those of its target first, and what none exceeds."""
+    rules = sorted((id_ for id_ in RULES if id_ not in OURS), key=lambda id_: not RULES[id_].aims)
+    return [*rules, "any", *(own for own in own_curves() if own not in OURS)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +59,11 @@ class Evaluated:
     points: tuple[Point, ...]
     stated: bool = True
     folder: Path | None = None
+
+    @property
+    def level(self) -> int:
+        """The largest n at which the chain has spent what n samples cost; 0 if there is none."""
+        return level_n(self.points) or 0
 
     @property
     def problems(self) -> object:
@@ -107,6 +126,11 @@ class Group:
     def unit(self) -> str:
         """What prices count: FLOPs, or the LM's tokens where the models' sizes are unknown."""
         return self.sets[0].results.header.meter.unit
+
+    @property
+    def open_ended(self) -> bool:
+        """Whether votes are minimum Bayes risk with ROUGE-1."""
+        return self.sets[0].results.header.open_ended
 
     @property
     def flops(self) -> bool:
@@ -180,34 +204,54 @@ class Report:
         self.groups = tuple(Group(tuple(each)) for each in groups.values())
         self.sets = tuple(each for group in self.groups for each in group.sets)
 
+    def to_frame(self) -> "pd.DataFrame":
+        """One row per measurement: every set and the averages, every budget, differences too.
+
+        A difference has the other method in `minus`, its verdict, how many problems are discordant,
+        and `p` of the exact test where these are few. `best` is 1 where a rule is ahead of each
+        other one. `flops` is empty where the models' sizes are unknown. Shares are in 0..1.
+        """
+        import pandas as pd
+
+        rows: list[dict[str, object]] = []
+        for group in self.groups:
+            for name, points in group.lines:
+                best = {n: row_of(name, points, n).best for n in {p.n for p in points}}
+                measured: list[Point | Difference] = [*points, *differences(points)]
+                for found in measured:
+                    row = {"lm": group.lm, "rm": group.rm, "set": name, "n": found.n}
+                    row |= {"flops": found.spent if group.flops else None}
+                    row |= {"value": found.value, "low": found.low, "high": found.high}
+                    if isinstance(found, Point):
+                        marked = int(found.method == best[found.n])
+                        row |= {"method": found.method, "problems": len(found.each)}
+                        row |= {"best": marked if found.method in RULES else None}
+                    else:
+                        row |= {"method": found.a, "minus": found.b, "problems": found.problems}
+                        row |= {"verdict": found.verdict, "discordant": found.discordant}
+                        row |= {"p": found.p}
+                    rows.append(row)
+        frame = pd.DataFrame(rows, columns=COLUMNS)
+        return frame.astype({"best": "Int64"})
+
     def json(self) -> dict[str, list[dict[str, Any]]]:
         """Every method on every set and budget, and the paired differences at equal FLOPs.
 
         Returns:
             `rows` {set, method, n, flops, accuracy, low, high} and `paired` {set, a, b, n, flops,
-            difference, low, high, discordant, p, verdict}, the difference a minus b; shares in
-            0..1, with 95% intervals; `p` of the exact test where few problems are discordant,
-            else None. `flops` is None where the models' sizes are unknown. A budget
-            at which the chain had ended before it spent as much is left out of `paired`.
+            difference, low, high, discordant, p, verdict}, as in `to_frame`, without the averages;
+            None where the frame is empty. A budget at which the chain had ended before it spent as
+            much is left out of `paired`.
         """
-        made: dict[str, list[dict[str, Any]]] = {"rows": [], "paired": []}
-        for each in self.sets:
-            made["rows"] += [
-                {"set": each.name, "method": p.method, "n": p.n, **_measured(p, each, "accuracy")}
-                for p in each.points
-            ]
-            made["paired"] += [
-                {"set": each.name, "a": d.a, "b": d.b, "n": d.n, **_measured(d, each, "difference")}
-                | {"discordant": d.discordant, "p": d.p, "verdict": d.verdict}
-                for d in differences(each.points)
-            ]
-        return made
-
-
-def others() -> list[Curve]:
-    """What QAlign is compared with: the rules, those of its target first, and what none exceeds."""
-    rules = sorted((id_ for id_ in RULES if id_ not in OURS), key=lambda id_: not RULES[id_].aims)
-    return [*rules, "any", *(own for own in own_curves() if own not in OURS)]
+        frame = self.to_frame()
+        frame = frame[frame["set"].isin([each.name for each in self.sets])].astype(object)
+        is_pair, told = frame["minus"].notna(), frame.where(frame.notna(), None)
+        band = ["n", "flops", "value", "low", "high"]
+        rows = told.loc[~is_pair, ["set", "method", *band]].rename(columns={"value": "accuracy"})
+        names = {"method": "a", "minus": "b", "value": "difference"}
+        columns = ["set", "method", "minus", *band, "discordant", "p", "verdict"]
+        pairs = told.loc[is_pair, columns].rename(columns=names)
+        return {"rows": rows.to_dict("records"), "paired": pairs.to_dict("records")}
 
 
 def differences(points: Sequence[Point]) -> list[Difference]:
@@ -244,9 +288,3 @@ def _family(results: Results) -> object:
     """What results of one set share that differ in the chain's beta, and in how far they went."""
     header = results.header
     return (_models(results), header.sampling, header.chains, header.digest)
-
-
-def _measured(found: Point | Difference, each: Evaluated, what: str) -> dict[str, Any]:
-    """What it cost, as far as that is known in FLOPs, and the measure with its interval."""
-    flops = found.spent if each.results.header.meter.unit == "FLOPs" else None
-    return {"flops": flops, what: found.value, "low": found.low, "high": found.high}

@@ -79,32 +79,37 @@ class Line:
         return self.name or ideas()[self.idea].word
 
 
-def chart(
-    lines: Sequence[Line],
-    x: Axis,
-    y: Axis,
-    *,
-    says: str,
-    width: int = 720,
-    height: int = 400,
-    mark: tuple[float, str] | None = None,
-) -> str:
-    """A figure as an `<svg>` element.
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A figure as a value.
 
-    Args:
+    Attributes:
+        says: what it shows, for people who do not see it.
         lines: drawn in this order; points that are not finite are left out.
         x, y: the axes.
-        says: what the figure shows, for people who do not see it.
-        width, height: in pixels; the element is as wide as its place, and keeps its shape.
-        mark: a place on the x axis, and what is said there.
+        title, note: above and below one of several small figures; plain text.
+        mark: a place on the x axis, and its label.
     """
+
+    says: str
+    lines: Sequence[Line]
+    x: Axis
+    y: Axis
+    title: str = ""
+    note: str = ""
+    mark: tuple[float, str] | None = None
+
+
+def chart(figure: Figure, width: int = 720, height: int = 400) -> str:
+    """A figure as an `<svg>` element, as wide as its place; it keeps the shape of these pixels."""
+    lines, x, y, mark = figure.lines, figure.x, figure.y, figure.mark
     marked = [mark[0]] if mark else []
     across = _Scale(x, [*(v for line in lines for v in line.x), *marked], LEFT, width - RIGHT)
     values = [v for line in lines for part in (line.y, line.low, line.high) for v in part]
     up = _Scale(y, values, height - BOTTOM, TOP)
     parts = [
         f'<svg class="chart" viewBox="0 0 {width} {height}" role="img" '
-        f'aria-label="{html.escape(says)}">',
+        f'aria-label="{html.escape(figure.says)}">',
         *_grid(across, up, width, height),
     ]
     if mark:

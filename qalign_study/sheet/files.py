@@ -1,11 +1,14 @@
 """Frames as files. Names and texts in them are text and nothing else: no formula, no command."""
 
 import re
+import unicodedata
 from typing import TYPE_CHECKING
 
 from qalign_core.decide.rules import importance_weights
 from qalign_core.record.frames import to_frame
 from qalign_study.measure.comparisons import Comparison, Cut, full_cut
+from qalign_study.measure.report import Report
+from qalign_study.sheet.values import Cell, Table, table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -44,3 +47,57 @@ def draws_csv(comparison: Comparison) -> str:
     frame.loc[frame["t"].where(frame["source"] == "pool") < cut.n, "weight"] = weights
     frame["answer"] = frame["text"].map(comparison.extract) if comparison.extract else None
     return csv_of(frame)
+
+
+def to_csv(report: Report) -> str:
+    """Every measurement of a report: its frame."""
+    return csv_of(report.to_frame())
+
+
+def to_latex(report: Report) -> str:
+    """Two tables per group of models, accuracy and differences, for `booktabs`."""
+    said = [
+        "% \\usepackage{booktabs}; accuracy in %, differences in points, with 95% intervals:",
+        "% Wilson for outcomes 0 or 1, else bootstrap over problems; few: fewer than ten",
+        "% discordant problems, with the exact test's p; bold: ahead of each other rule, paired.",
+    ]
+    for group in report.groups:
+        rows = group.rows()
+        labels = [group.label(row) for row in rows]
+        caption = f"{group.lm} with {group.rm}, at the compute of {group.n:,} samples: "
+        kinds = {False: "right answers in %", True: "paired differences in points"}
+        for own, end in ((False, "."), (True, ", each method at its own β.")):
+            for gaps, what in kinds.items():
+                made = table(rows, labels, own=own, gaps=gaps, open_ended=group.open_ended)
+                said += [_latex(made, caption + what + end)] if made is not None else []
+    return "\n".join(said)
+
+
+def _latex(made: Table, caption: str) -> str:
+    frame = made.frame.map(_told)
+    frame.index, frame.columns = frame.index.map(latex), frame.columns.map(latex)
+    frame.columns.name = "Set"
+    columns = "l" + "c" * len(frame.columns)
+    return str(frame.to_latex(escape=False, column_format=columns, caption=latex(caption)))
+
+
+def _told(cell: Cell | str) -> str:
+    if not isinstance(cell, Cell):
+        return latex(cell).replace("–", "--")
+    value, *notes = map(latex, cell.told)
+    bold = f"\\textbf{{{value}}}" if cell.bold else value
+    return f"{bold} {{\\scriptsize ({'; '.join(filter(None, notes))})}}"
+
+
+_SIGNS = {
+    **{sign: f"\\{sign}" for sign in "&%$#_{}"},
+    **{"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"},
+    **{"−": "$-$", "β": r"$\beta$", "±": r"$\pm$", "<": r"\textless{}", ">": r"\textgreater{}"},
+    **{"`": r"\textasciigrave{}", '"': r"\textquotedbl{}", "|": r"\textbar{}"},
+}
+
+
+def latex(text: str) -> str:
+    """A text as LaTeX shows it: its signs escaped, line breaks and control characters left out."""
+    plain = "".join(" " if unicodedata.category(sign)[0] in "CZ" else sign for sign in text)
+    return "".join(_SIGNS.get(sign, sign) for sign in plain)

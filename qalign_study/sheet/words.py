@@ -7,7 +7,7 @@ from dataclasses import replace
 from qalign_core.decide.compared import RULES
 from qalign_core.record.dictionary import Idea, ideas
 from qalign_core.run import Run
-from qalign_study.measure.curves import Curve, Difference, Point
+from qalign_study.measure.curves import Curve, Difference
 from qalign_study.measure.diagnostics import Agreement
 from qalign_study.measure.intervals import NARROW, Measured, Verdict
 
@@ -31,10 +31,11 @@ def _open(idea: Idea) -> Idea:
     return ideas()[idea.open] if idea.open else replace(idea, says=idea.open_says or idea.says)
 
 
-def curve_name(curve: Curve) -> str:
+def curve_name(curve: Curve, open_ended: bool = False) -> str:
     """What is measured of a set, as tables call it."""
     id_, own, _ = curve.partition("_own")
-    return "One sample" if id_ == "one" else ideas()[id_].word + ", its own β" * bool(own)
+    word = names_of(open_ended).get(id_, ideas().get(id_))
+    return word.word + ", its own β" * bool(own) if word else "One sample"
 
 
 MARGIN = f"±{100 * NARROW:.0f} points"
@@ -60,11 +61,11 @@ def standing(found: Difference) -> str:
     return _STANDINGS[found.verdict]
 
 
-def in_points(found: Measured | Point | Difference, form: str = ".1f") -> str:
+def in_points(found: Measured, form: str = ".1f") -> str:
     """A measurement with its 95% interval, in percent or points: 41.0 (35.6 to 46.7)."""
-    ends = (found.value, found.low, found.high)
-    value, low, high = (f"{100 * x + 0.0:{form if not k else '.1f'}}" for k, x in enumerate(ends))
-    return f"{value} ({low} to {high})".replace("-", "−")
+    value, *ends = (100 * x for x in found.ends)
+    low, high = (f"{x:.1f}" for x in ends)
+    return f"{value:{form}} ({low} to {high})".replace("-", "−")
 
 
 def few(found: Difference) -> str:
@@ -78,12 +79,12 @@ def few(found: Difference) -> str:
 
 def brief(found: Difference) -> str:
     """A difference in points with its interval, and the test where few problems are discordant."""
-    return "; ".join(filter(None, (in_points(found, "+.1f"), few(found))))
+    return "; ".join(filter(None, (in_points(found.measured, "+.1f"), few(found))))
 
 
 def gap(found: Difference) -> str:
     """The same in a sentence."""
-    told = in_points(found, "+.1f").replace("(", "points (95% CI ")
+    told = in_points(found.measured, "+.1f").replace("(", "points (95% CI ")
     return "; ".join(filter(None, (told, few(found))))
 
 

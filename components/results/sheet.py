@@ -1,0 +1,163 @@
+"""The sheet of one set and of all, as markup for the page, and files to take home."""
+
+from __future__ import annotations
+
+import html
+import json
+import time
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+
+import pandas as pd
+
+from components.common.evaluated import FOLDER, beside, beside_the_papers, summarise
+from components.common.saving import save_line
+from components.results.findings import findings_html
+from qalign_core.errors import QAlignError
+from qalign_core.record.dictionary import with_terms
+from qalign_study.measure.report import Evaluated, Group, Report, row_of
+from qalign_study.measure.tuning import BetaPoint, against_beta
+from qalign_study.sheet.figures import betas, errors, proxy
+from qalign_study.sheet.files import to_csv, to_latex
+from qalign_study.sheet.page import STYLE, figure_html, panels_html, section_html, table_html
+from qalign_study.sheet.report import INTERVALS, ran, sections
+from qalign_study.sheet.values import Section, Table, table
+from qalign_study.sheet.words import COUNTED, si
+
+BETAS = (1 / 8, 1 / 4, 1 / 2, 1 / 2**0.5, 1.0, 2**0.5, 2.0, 4.0, 8.0)
+"""Multiples of the run's beta at which the page shows what another one does."""
+SHEET = f"""<style>
+.qr-sheet {{ --ink: var(--body-text-color); --soft: var(--body-text-color-subdued);
+  --line: var(--border-color-primary); --ground: var(--background-fill-primary);
+  {STYLE}
+}}
+</style>"""
+FORMS = {"csv": to_csv, "tex": to_latex}
+"""The files of all results, by how their names end."""
+PROXY = (
+    "Each point is a budget. A curve that goes right and down follows the reward model into its "
+    "mistakes: [over-optimisation](overoptimised)."
+)
+BETA = (
+    "At other [β](beta), from the same draws: how often the [weighted vote](wmv) is right (the "
+    "[chain](chain) aims at the same [target](target)), how many changes a chain would accept, and "
+    "how [far](kl) the target is from the language model. n samples cannot show a distance above "
+    "log n, the dotted line."
+)
+BESIDE = "The same problems and the same language model, with another reward model."
+
+
+@lru_cache(maxsize=16)
+def _betas(path: Path, version: int) -> tuple[BetaPoint, ...]:
+    results = summarise(path).results
+    tried = [results.header.beta * factor for factor in BETAS]
+    asked = results.header.pool and results.header.rewarded
+    return tuple(against_beta(results, tried)) if asked else ()
+
+
+def betas_of(path: Path) -> tuple[BetaPoint, ...]:
+    """What other betas would have made of the same samples; computed once a version of the file."""
+    return _betas(path, path.stat().st_mtime_ns)
+
+
+def show(path: Path) -> tuple[str, str]:
+    """Everything of one set, above and below the advice; each figure with an id and its buttons."""
+    try:
+        found, sharper, others = summarise(path), beside_the_papers(path), beside(path)
+        runs = {name: summarise(other) for name, other in others.items()}
+        tried = betas_of(path)
+    except QAlignError as error:
+        return f'<p class="qc-sub">{html.escape(str(error))}</p>', ""
+    group, header = Group((found,)), found.results.header
+    missing = f"<p>{found.results.n_missing} problems of this run are not done yet.</p>"
+    above = _figure("results-error", figure_html(errors(found.points, group)))
+    above += missing * bool(found.results.n_missing)
+    said = findings_html(found.points, header, sharper)
+    above += f'<div id="results-said">{said}</div>{_numbers(found)}'
+    below = ""
+    if header.rewarded:
+        made = _figure("results-proxy", figure_html(proxy(group)))
+        below += _asked("Does more reward mean more right answers?", PROXY) + made
+    if tried:
+        made = _figure("results-beta", panels_html(betas(tried, group)))
+        below += _asked("What does β decide?", BETA) + made
+    if len(runs) > 1:
+        panels = [errors(each.points, group, name) for name, each in runs.items()]
+        level = min(each.level or max(p.n for p in each.points) for each in runs.values())
+        rows = [row_of(name, each.points, level) for name, each in runs.items()]
+        tables = [table(rows, [*runs], gaps=gaps) for gaps in (False, True)]
+        kept = [each for each in tables if each is not None]
+        says = f"Right answers in percent, at the compute of {level:,} samples; differences below."
+        numbers = Section("The numbers of both", says, kept, fold=True, id="results-beside-table")
+        below += _asked("What does a worse reward model do?", BESIDE)
+        below += _figure("results-beside", panels_html(panels)) + section_html(numbers)
+    facts = Table(pd.DataFrame({"": ran(found)}), heads=False)
+    title = "What was run, and the command that draws it again"
+    below += section_html(Section(title, "", [facts], fold=True, id="results-facts"))
+    return _sheet(above), _sheet(below)
+
+
+def _numbers(found: Evaluated) -> str:
+    """All methods at every budget, and what QAlign has more; each number leads to its problems."""
+    header, ns = found.results.header, sorted({p.n for p in found.points})
+    rows = [row_of(f"{n:,}", found.points, n) for n in ns]
+    spent = {p.n: si(p.spent, header.meter.unit) for p in found.points if p.method != "qalign"}
+    labels = [f"{n:,} samples" + f", {spent[n]}" * (n in spent) for n in ns]
+    how = {"open_ended": header.open_ended, "opens": "cells"}
+    items = [table(rows, labels, gaps=gaps, **how) for gaps in (False, True)]  # type: ignore[arg-type]
+    kept = [each for each in items if each is not None]
+    title, says = "All numbers, and what is counted as compute", f"{COUNTED}</p><p>{INTERVALS}"
+    return section_html(Section(title, says, kept, fold=True, id="results-table"))
+
+
+def _asked(question: str, says: str) -> str:
+    return f'<h2 class="qc-h">{question}</h2><p class="qc-sub">{with_terms(says)}</p>'
+
+
+def _figure(id_: str, made: str) -> str:
+    return f'<div id="{id_}">{made}</div>{save_line(id_)}'
+
+
+def _sheet(made: str) -> str:
+    return f'{SHEET}<div class="qr-sheet">{made}</div>'
+
+
+def paper_html(name: str) -> str:
+    """A table of the paper, as the paper has it."""
+    frame = pd.read_csv(FOLDER / f"{name}.csv", index_col=0, dtype=str)
+    return _sheet(table_html(Table(frame)))
+
+
+def whole_html(files: Sequence[Path]) -> str:
+    """Averages, differences, small multiples, where curves turn and cross, gains and waiting."""
+    report = _report(files)
+    if report is None:
+        return '<p class="qc-sub">No results can be read.</p>'
+    return _sheet("".join(map(section_html, sections(report, {}))))
+
+
+def file_of(files: Sequence[Path], kind: str) -> str:
+    """A file of all results, as JSON for the browser: its name and its text."""
+    report = _report(files)
+    made = "" if report is None else FORMS[kind](report)
+    # the browser is told of what changes: a file that is asked for twice is saved twice
+    return json.dumps({"name": f"qalign-results.{kind}", "text": made, "at": time.monotonic()})
+
+
+def _report(files: Sequence[Path]) -> Report | None:
+    return _made(tuple((path, path.stat().st_mtime_ns) for path in files if path.exists()))
+
+
+@lru_cache(maxsize=2)
+def _made(files: tuple[tuple[Path, int], ...]) -> Report | None:
+    found = {}
+    for path, _ in files:
+        try:
+            found[path.stem] = summarise(path)
+        except QAlignError:  # the page shows the error where that set is chosen
+            continue
+    known = {name: each.points for name, each in found.items()}
+    return (
+        Report({name: each.results for name, each in found.items()}, known=known) if found else None
+    )

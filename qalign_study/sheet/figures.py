@@ -1,0 +1,290 @@
+"""The figures of a sheet as values, each with its heading and what has to be said of it."""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from qalign_core.decide.compared import RULES
+from qalign_core.errors import InvalidSetting
+from qalign_core.registry import entries
+from qalign_study.measure.curves import Curve, Point, averaged, own_curves
+from qalign_study.measure.landmarks import gain
+from qalign_study.measure.mixture import best_of_n_as_alignment, fit_mixture, tilt
+from qalign_study.measure.own_beta import lot_of
+from qalign_study.measure.report import Evaluated, Group
+from qalign_study.measure.tuning import BetaPoint
+from qalign_study.sheet.chart import Axis, Figure, Line, as_percent
+from qalign_study.sheet.page import text
+from qalign_study.sheet.values import Section
+from qalign_study.sheet.words import curve_name, in_a_sentence, number, percent, si, target_of
+
+PANELS = 9
+"""Problems whose rewards are drawn, as many as in the paper's figure."""
+OTHER_LMS = ("length", "proposed", "target")
+"""Ideas whose looks further language models borrow: this page does not draw them."""
+_RIGHT = Axis("right answers", text=as_percent)
+_BETA = Axis("β, logarithmic", log=True)
+
+
+def _plain(value: float) -> str:
+    return f"{value:g}".replace("-", "−")
+
+
+def titled(kind: str, id_: str) -> str:
+    """A model's title, or its id."""
+    entry = entries().get((kind, id_))
+    return entry.title if entry is not None else id_
+
+
+def models_of(group: Group) -> str:
+    """A group's models by their titles."""
+    lm, rm = titled("lm", group.lm), titled("rm", group.rm)
+    return f"language model: {lm}; reward model: {rm}"
+
+
+def of(points: Iterable[Point], method: Curve) -> list[Point]:
+    """The points of one method, by n."""
+    return sorted((p for p in points if p.method == method), key=lambda p: p.n)
+
+
+def _wrong(mine: Sequence[Point], unit: str, look: str, name: str, *, plain: bool) -> Line:
+    """Wrong answers against compute; `plain` without a band."""
+    says = [
+        f"{name}, {si(p.spent, unit)}: {percent(1 - p.value)} wrong "
+        f"({percent(1 - p.high)} to {percent(1 - p.low)})"
+        for p in mine
+    ]
+    band = [[1 - p.high for p in mine], [1 - p.low for p in mine]]
+    low, high = ([], []) if plain else band
+    return Line(look, [p.spent for p in mine], [1 - p.value for p in mine], low, high, says, name)
+
+
+def errors(
+    points: Sequence[Point],
+    group: Group,
+    title: str = "",
+    note: str = "",
+    more: Sequence[Line] = (),
+) -> Figure:
+    """Wrong answers of the rules, of those at their own beta, and of any of n, against compute."""
+    is_open, lines = group.open_ended, list(more)
+    for method in (*RULES, "any", *own_curves()):
+        if mine := of(points, method):
+            plain = method == "any" or method in own_curves()
+            line = _wrong(
+                mine,
+                group.unit,
+                method.partition("_own")[0],
+                curve_name(method, is_open),
+                plain=plain,
+            )
+            lines.append(replace(line, markers=not method.endswith("_own")))
+    says = "Wrong answers against compute" + f" on {title}" * bool(title)
+    return Figure(says, lines, _x(group.unit), _WRONG, title, note)
+
+
+def _x(unit: str) -> Axis:
+    return Axis(f"{unit} per problem, logarithmic", log=True)
+
+
+_WRONG = Axis("wrong answers", text=as_percent, zero=True)
+
+
+def first(main: Group, rest: Sequence[Group], tuning: float | None) -> Section:
+    """The figure that the paper begins with: error against compute, averaged over sets."""
+    unit, is_open = main.unit, main.open_ended
+    notes = [
+        "Lower is better. Bands are 95% over problems. No rule that chooses among samples can be "
+        f"below the dotted line, {in_a_sentence(curve_name('any', is_open))}."
+    ]
+    more, looks = [], iter(OTHER_LMS)
+    for group in (each for each in rest if each.lm != main.lm):
+        theirs = {each.problems: each.points for each in group.different}
+        wanted = [each.problems for each in main.different]
+        look = next(looks, None)
+        if look is None or not theirs.keys() >= set(wanted):
+            notes.append(f"{text(group.lm)} was not run on all of these sets, and is not drawn.")
+            continue
+        of_each = [theirs[problems] for problems in wanted]
+        votes = of(averaged(of_each) if len(of_each) > 1 else of_each[0], "mv")
+        name = f"{curve_name('mv', is_open)} of {titled('lm', group.lm)}"
+        more.append(_wrong(votes, unit, look, name, plain=False))
+    figure = errors(main.points, main, more=more)
+    if tuning is not None and main.flops:
+        n = sum(len(each.results.records) for each in main.different)
+        figure = replace(figure, mark=(tuning / n, f"finding β: {si(tuning / n, unit)} each"))
+        notes.append(
+            f"Finding β cost {si(tuning, unit)} once; the dashed line is its share of each of the "
+            f"{n:,} problems."
+        )
+    over = f"averaged over {len(main.different)} sets" if main.average else text(main.sets[0].name)
+    title = f"How many answers are wrong, for how much compute: {over}"
+    return Section(title, " ".join(notes), [figure])
+
+
+def multiples(groups: Sequence[Group]) -> Section:
+    """A small figure for each set."""
+
+    def ran(each: Evaluated, group: Group) -> str:
+        header = each.results.header
+        said = target_of(header) + f", {header.chains} chains" * (header.chains > 1)
+        return said + (f"; {models_of(group)}" if group is not groups[0] else "")
+
+    panels = [
+        errors(each.points, group, each.name, ran(each, group))
+        for group in groups
+        for each in group.sets
+    ]
+    return Section("Set by set", "", [tuple(panels)])
+
+
+def gains(main: Group) -> Section | None:
+    """How many times as often as one sample each method is right."""
+    one = next(iter(of(main.points, "one")), None)
+    if one is None or one.value == 0:
+        return None
+    lines, is_open = [], main.open_ended
+    for method in RULES:
+        mine = of(main.points, method)
+        ends = [gain(p, one) for p in mine]
+        says = [
+            f"{curve_name(method, is_open)}, {si(p.spent, main.unit)}: {value:.2f} times "
+            f"({low:.2f} to {high:.2f})"
+            for p, (value, low, high) in zip(mine, ends, strict=True)
+        ]
+        if mine:
+            value, low, high = zip(*ends, strict=True)
+            line = Line(
+                method, [p.spent for p in mine], value, low, high, says, curve_name(method, is_open)
+            )
+            lines.append(line)
+    axis = Axis("times as often right as one sample", text=_plain, zero=True)
+    told = f"{percent(one.value)} ({percent(one.low)} to {percent(one.high)})"
+    figure = Figure("Gain over one sample against compute", lines, _x(main.unit), axis)
+    return Section(
+        "What compute gains over one sample", f"One sample is right in {told}.", [figure]
+    )
+
+
+def waits(main: Group) -> Section | None:
+    """How long one waits: tokens that are written one after another."""
+    by_chains: dict[int, list[Sequence[Point]]] = {}
+    for each in (each for each in main.sets if each.stated):
+        by_chains.setdefault(each.results.header.chains, []).append(each.points)
+    chains = zip(sorted(by_chains.items()), ("chain", *OTHER_LMS), strict=False)
+    drawn = [
+        (
+            of(averaged(of_each) if len(of_each) > 1 else of_each[0], "qalign"),
+            look,
+            "one chain" if n == 1 else f"{n} chains",
+        )
+        for (n, of_each), look in chains
+    ]
+    lines = [
+        Line(
+            *(look, [p.spent for p in mine], [p.waited for p in mine]),
+            says=[f"{name}, {si(p.spent, main.unit)}: {p.waited:,.0f} in a row" for p in mine],
+            name=name,
+        )
+        for mine, look, name in (*drawn, (of(main.points, "mv"), "base", "independent samples"))
+        if mine
+    ]
+    axis = Axis("tokens in a row, logarithmic", log=True)
+    figure = Figure("Tokens in a row", lines, _x(main.unit), axis)
+    says = (
+        "Tokens that have to be written one after another: all of a chain’s (the longest of "
+        "several), only the longest of independent samples, on hardware that can write all of them "
+        "side by side. Results hold no times: they are the same on every machine."
+    )
+    return Section("How long one waits", says, [figure]) if lines else None
+
+
+def mixtures(main: Group) -> Section | None:
+    """Rewards of samples, problem by problem, with the mixture that the paper fits to them."""
+    first = main.different[0]
+    header = first.results.header
+    if not header.rewarded or header.target.is_sharp:  # that is no tilt of the rewards' law
+        return None
+    fitted, under = "mixture fitted to the rewards of samples", f"under β = {number(header.beta)}"
+    panels: list[Figure] = []
+    for record in sorted(first.results.records, key=lambda record: lot_of(record.id)):
+        rewards = record.pool_reward.astype(float)
+        mixture = fit_mixture(rewards.tolist())
+        if mixture is None or len(panels) == PANELS:
+            continue
+        heights, edges = np.histogram(rewards, bins=24, density=True)
+        beyond = (edges[-1] - edges[0]) / 4  # the target goes where samples are rare
+        grid = np.linspace(edges[0] - beyond / 2, edges[-1] + beyond, 141)
+        steps, top = np.repeat(edges, 2)[1:-1].tolist(), np.repeat(heights, 2).tolist()
+        density = mixture.density(grid).tolist()
+        lines = [
+            Line("base", steps, top, [0.0] * len(steps), top, stroke=False),
+            Line("base", grid.tolist(), density, name=fitted, markers=False),
+        ]
+        note = f"{len(mixture.weights)} component{'s' * (len(mixture.weights) > 1)}"
+        try:
+            tilted, n = tilt(mixture, header.beta).density(grid).tolist(), len(rewards)
+            beta = best_of_n_as_alignment(mixture, n).beta
+            note += f"; best-of-{n} is like β = {number(beta)}"
+            lines.append(Line("target", grid.tolist(), tilted, name=under, markers=False))
+        except InvalidSetting:  # the formula means nothing for so few, or so small a beta
+            pass
+        axes = Axis("reward", text=_plain), Axis("density", text=_plain, zero=True)
+        says = f"Rewards of samples of {record.id}"
+        panels.append(Figure(says, lines, *axes, record.id, note))
+    says = (
+        f"{len(panels)} problems of {text(first.name)}, chosen by a hash of their ids: one or two "
+        "normal components, whichever has the lower BIC (paper, appendix)."
+    )
+    return Section("Rewards of samples are a mixture", says, [tuple(panels)]) if panels else None
+
+
+def proxy(group: Group) -> Figure:
+    """Accuracy against the proxy reward: a curve that turns down has over-optimised."""
+    lines, is_open = [], group.open_ended
+    for method in RULES:
+        if mine := of(group.points, method):
+            says = [
+                f"{curve_name(method, is_open)} at the price of {p.n} samples: "
+                f"reward {p.reward:.2f}, {percent(p.value)} right"
+                for p in mine
+            ]
+            x, y = [p.reward for p in mine], [p.value for p in mine]
+            lines.append(Line(method, x, y, says=says, name=curve_name(method, is_open)))
+    axis = Axis("mean reward of the answers", text=_plain)
+    return Figure("Right answers against mean reward", lines, axis, _RIGHT)
+
+
+def betas(found: Sequence[BetaPoint], group: Group) -> tuple[Figure, ...]:
+    """What other betas do, from the same samples: accuracy, acceptance, distance from the base."""
+    is_open, header = group.open_ended, group.sets[0].results.header
+    x, told = [p.beta for p in found], [p for p in found if p.acceptance is not None]
+    right = [p.accuracy for p in found]
+    ends = [p.low for p in found], [p.high for p in found]
+    says = [f"β {p.beta:.3g}: {percent(p.accuracy)} right" for p in found]
+    lines = [Line("wmv", x, right, *ends, says, curve_name("wmv", is_open))]
+    for chain in of(group.points, "qalign")[-1:]:
+        at = [f"this run: {percent(chain.value)} right"]
+        lines.append(
+            Line(
+                "qalign", [header.beta], [chain.value], says=at, name=curve_name("qalign", is_open)
+            )
+        )
+    accepted = [p.acceptance or 0.0 for p in told]
+    says = [f"β {p.beta:.3g}: {percent(p.acceptance or 0.0)} accepted" for p in told]
+    changes = Line("qalign", [p.beta for p in told], accepted, says=says, name="changes accepted")
+    says = [f"β {p.beta:.3g}: {p.kl:.2f} nats" for p in found]
+    distance = Line("base", x, [p.kl for p in found], says=says, name="distance")
+    most = Line("any", [x[0], x[-1]], [math.log(header.pool)] * 2, name="log n", markers=False)
+    here = (header.beta, "β of this run")
+    share, nats = (
+        Axis("changes accepted", text=as_percent, zero=True),
+        Axis("nats", text=_plain, zero=True),
+    )
+    return (
+        Figure("Right answers by β", lines, _BETA, _RIGHT, "Right answers", mark=here),
+        Figure("Acceptance by β", [changes], _BETA, share, "Changes accepted", mark=here),
+        Figure("Distance by β", [distance, most], _BETA, nats, "Distance, nats", mark=here),
+    )

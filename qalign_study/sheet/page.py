@@ -1,0 +1,118 @@
+"""The sheet as HTML without a script: tables by pandas, figures as SVG.
+
+Every name is escaped and stands in an element of its own (`<bdi>`), so that it turns nothing round
+that stands beside it.
+"""
+
+import html
+from collections.abc import Iterable
+
+from qalign_study.sheet import chart as svg
+from qalign_study.sheet.chart import Figure, chart, legend
+from qalign_study.sheet.values import Cell, Markup, Section, Table
+
+STYLE = (
+    svg.STYLE
+    + """
+h2 { font-size: 20px; font-weight: 700; margin: 36px 0 4px }
+h3 { font-size: 16px; font-weight: 700; margin: 18px 0 2px }
+p { margin: 4px 0 10px; max-width: 84ch }
+.soft, small, figcaption { color: var(--soft); font-size: 14px }
+a { color: inherit } code { font-size: 13px; overflow-wrap: anywhere; unicode-bidi: isolate }
+figure { margin: 8px 0 }
+.grid-of { display: grid; gap: 14px 26px;
+  grid-template-columns: repeat(auto-fill, minmax(min(100%, 320px), 1fr)) }
+.legend { display: flex; flex-wrap: wrap; gap: 2px 18px; list-style: none; margin: 6px 0;
+  padding: 0; font-size: 14px }
+.legend li { display: flex; gap: 6px; align-items: center }
+.legend .chart { width: 30px; height: 14px; flex: none }
+.table { overflow-x: auto; margin: 8px 0 }
+table { border-collapse: collapse; font-size: 14px; font-variant-numeric: tabular-nums }
+th, td { padding: 5px 12px 5px 0; text-align: left; border-bottom: 1px solid var(--line);
+  vertical-align: top; white-space: nowrap }
+td :is(a, button) { text-decoration: none }
+td :is(a, button):is(:hover, :focus-visible) { text-decoration: underline }
+td:has(> bdi) { white-space: normal; min-width: 12ch; max-width: 44ch }
+td:has(code) { white-space: normal; min-width: 44ch }
+td small + small { display: block; white-space: nowrap }
+details { margin: 10px 0 } summary { cursor: pointer }
+.narrow { display: none }
+@media (max-width: 640px) { .broad { display: none } .narrow { display: block } }
+"""
+)
+"""Style sheet of a sheet, for a page that has `--ground`, `--ink`, `--soft`, `--line`."""
+
+
+def text(said: str) -> str:
+    """A name of somebody's, as markup."""
+    return f"<bdi>{html.escape(said)}</bdi>"
+
+
+def table_html(table: Table | None) -> str:
+    """A table, which scrolls where its place is too narrow."""
+    if table is None:
+        return ""
+    import pandas as pd
+
+    frame = table.frame.map(_cell)
+    frame.index, frame.columns = frame.index.map(text), frame.columns.map(html.escape)
+    with pd.option_context("display.max_colwidth", None):
+        made = frame.to_html(escape=False, border=0, header=table.heads, justify="unset")
+    caption = f'<p class="soft">{html.escape(table.caption)}</p>' if table.caption else ""
+    # pandas gives the corner a head of its own, which would name nothing
+    corner = made.replace("<th></th>", "<td></td>", 1)
+    return (
+        f'{caption}<div class="table" tabindex="0" role="group" aria-label="numbers">{corner}</div>'
+    )
+
+
+def _cell(cell: Cell | str) -> str:
+    if isinstance(cell, Markup):
+        return str(cell)
+    if not isinstance(cell, Cell):
+        return text(str(cell))
+    value, *notes = cell.told
+    said = f"<strong>{value}</strong>" if cell.bold else value
+    opens = html.escape(cell.opens)
+    if opens.startswith("#"):
+        said = f'<a href="{opens}">{said}</a>'
+    elif opens:
+        said = f'<button type="button" class="qr-cell" data-opens="{opens}">{said}</button>'
+    return " ".join([said, *(f"<small>{note}</small>" for note in notes if note)])
+
+
+def figure_html(figure: Figure) -> str:
+    """A figure in two widths: text in an SVG shrinks with it, and a phone's would be unreadable."""
+    return (
+        f'<figure>{legend(figure.lines)}<div class="broad">{chart(figure, 1000, 430)}</div>'
+        f'<div class="narrow">{chart(figure, 360, 320)}</div></figure>'
+    )
+
+
+def panels_html(figures: Iterable[Figure]) -> str:
+    """Small figures side by side, under one legend."""
+    figures = tuple(figures)
+    made = "".join(
+        f"<figure><h3>{text(each.title)}</h3>{chart(each, 360, 250)}"
+        f"<figcaption>{text(each.note)}</figcaption></figure>"
+        for each in figures
+    )
+    key = legend([line for each in figures for line in each.lines])
+    return f'{key}<div class="grid-of">{made}</div>'
+
+
+def section_html(section: Section) -> str:
+    """A section with all that is in it."""
+    under = f'<p class="soft">{section.says}</p>' if section.says else ""
+    made = under + "".join(
+        table_html(item)
+        if isinstance(item, Table)
+        else figure_html(item)
+        if isinstance(item, Figure)
+        else panels_html(item)
+        for item in section.items
+    )
+    if section.fold:
+        body = f'<div id="{section.id}">{made}</div>' if section.id else made
+        return f"<details><summary>{section.title}</summary>{body}</details>"
+    return f"<h2>{section.title}</h2>{made}"
