@@ -45,7 +45,7 @@ ADDED = '    patience: int = setting(3, "Patience", "how long to wait", least=0,
 def house(tmp_path_factory):
     """What `doors_client.py` found in a copy of the project that has one line more."""
     root = tmp_path_factory.mktemp("house")
-    for name in ("qalign_core", "components"):
+    for name in ("qalign_core", "qalign_study", "components"):
         shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "app.py", root)
     for name in ("assets", "docs", "tests"):

@@ -30,7 +30,7 @@ COMMANDS = {
     "export": "write a trace as one page that plays offline",
 }
 COUNTS = {
-    **dict.fromkeys(("problems", "at_once", "budget", "each", "response_tokens", "rows"), 1),
+    **dict.fromkeys(("problems", "at_once", "budget", "each", "response_tokens"), 1),
     **{"states": 0, "samples": 2, "max_length": 2},
 }
 """Options that count something, and the least that each may be."""
