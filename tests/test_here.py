@@ -112,6 +112,7 @@ async def test_the_server_draws_the_same_run_where_the_browser_cannot(
         ({"lm": "smollm2-135m"}, "a browser has the embedded models only"),
         ({"extractor": "choice"}, "a browser does not read answers of the kind 'choice'"),
         ({"sharpness": 2.0}, "a browser does not know the setting sharpness"),
+        ({"move": "suffix+entropy"}, "a browser does not know the setting move"),
         ({"top_k": 5}, "a browser does not know the setting top_k"),
     ],
 )

@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import json
 import math
+import shlex
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -34,8 +35,11 @@ from qalign_core.record.trace import parse_trace, trace_lines
 from qalign_core.run import Run
 from qalign_core.target import Target
 from qalign_core.types import Cost, Meter, Refused, ScoredResponse
+from qalign_study.commands import main
 from qalign_study.exact.law import EXACT, Rule, exact_chain, total_variation
 from qalign_study.exact.moves import law_of, outcomes
+from qalign_study.measure.results import pack, unpack
+from qalign_study.measure.tuning import propose
 
 
 @cache
@@ -411,3 +415,38 @@ def test_a_state_repeats_where_its_move_was_refused(lines):
             assert step.state == before.state
             assert isinstance(step.proposal, ScoredResponse)
             assert not step.changed
+
+
+# tuning and results
+
+
+@pytest.mark.parametrize("move", [MIX, "entropy"])
+@pytest.mark.parametrize("sharpness", [1.0, 2.0])
+async def test_tuning_knows_the_moves_corrections(move, sharpness):
+    target = Target(1.0, sharpness)
+    proposals, _ = await propose(LM, RM, ["x"], target=target, steps=200, seed=1, move=move)
+    chain = run_chain(LM, RM, "x", target=target, steps=200, seed=1, move=move)
+    kept = [step async for step in chain if step.t > 50]
+    for changed_only, counted in ((False, kept), (True, [s for s in kept if s.changed])):
+        exact = np.mean([math.exp(s.log_alpha) for s in counted])
+        assert proposals.acceptance(1.0, changed_only=changed_only) == pytest.approx(exact)
+
+
+def test_packed_results_keep_corrections_and_what_was_read_again(tmp_path, capsys):
+    command = ["evaluate", "--task", "shifted", "--problems", "2", "--budget", "4", "--rm", "none"]
+    for move in ("suffix", "suffix+block(.)"):
+        packed, out = tmp_path / "packed.zip", tmp_path / f"{len(move)}"
+        more = ["--move", move, "--states", "12", "--out", str(out), "--pack", str(packed)]
+        assert main([*command, *more]) == 0
+        results = unpack(packed)
+        assert results.header.move == move
+        assert move in shlex.split(results.header.command)
+        for kept in results.records:
+            n = len(kept.chain_reward)
+            assert kept.chain_cost.shape == (n, 3)
+            assert len(kept.chain_correction) == (n if move != "suffix" else 0)
+            assert np.isfinite(kept.chain_correction).all()
+        read_again = sum(int(kept.chain_cost[:, 2].sum()) for kept in results.records)
+        assert (read_again > 0) == (move != "suffix")
+        assert pack(results, tmp_path / "again.zip").read_bytes() == packed.read_bytes()
+    capsys.readouterr()

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from qalign_core.assets import ASSETS
 from qalign_core.errors import InvalidSetting
+from qalign_core.mix import SUFFIX
 from qalign_core.record.scripts import bundle
 from qalign_core.record.trace import told
 from qalign_core.run import Run
@@ -17,7 +18,7 @@ REWARDS = {"embedded": "rm", "embedded-weak": "rm-weak"}
 """Folders below `assets/models` by the reward models that a browser has."""
 _ITS_OWN = ("created", "notes", "prompt_tokens", "prompt_scored")  # the engine fills these in
 _READ = (None, "number", "amounts")
-_OFF = {"sharpness": 1.0, "top_p": 1.0, "top_k": 0, "matched": "none"}
+_OFF = {"sharpness": 1.0, "move": SUFFIX, "top_p": 1.0, "top_k": 0, "matched": "none"}
 
 
 def obstacle(run: Run) -> str:

@@ -281,7 +281,7 @@ def _models(results: Results) -> object:
     """
     header, base = results.header, replace(results.header.sampling, max_new_tokens=0)
     models = header.lm, header.lm_revision, header.rm, header.rm_revision
-    return (*models, base, header.sharpness, header.open_ended)
+    return (*models, base, header.sharpness, header.move, header.open_ended)
 
 
 def _family(results: Results) -> object:

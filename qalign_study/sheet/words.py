@@ -122,9 +122,10 @@ def number(value: float) -> str:
 
 
 def target_of(run: Run) -> str:
-    """What a run aims at, in a few words: β or that there is no reward, and its sharpness."""
+    """What a run aims at, in a few words: β or no reward, its sharpness, moves of its own."""
     reward = f"β = {number(run.beta)}" if run.rewarded else "no reward"
-    return f"{reward}, sharpness {number(run.sharpness)}" if run.sharpness != 1 else reward
+    sharper = f", sharpness {number(run.sharpness)}" if run.sharpness != 1 else ""
+    return reward + sharper + (f", moves {run.move}" if run.move != Run.move else "")
 
 
 def mixed(found: Agreement) -> str:
