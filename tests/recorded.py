@@ -202,7 +202,7 @@ def _draws(
     run = trace.header.run
     lm = load_language_model(run.lm, sampling=run.sampling)
     weigh = lm.engine.weigh(lm.encode(run.prompt), ids, sampling=lm.sampling, top=10**6)
-    laws = [dict(law) for _, law in asyncio.run(weigh)][first:]
+    laws = [dict(weighed[1]) for weighed in asyncio.run(weigh)][first:]
     u = uniforms(derive_seed(run.seed, *at), first, len(ids))
     found = []
     for law, each, token in zip(laws, u.tolist(), ids[first:], strict=True):
