@@ -374,7 +374,7 @@ function readStep(trace, x) {
     logProbs,
     sharp: old && both ? tilt(trace, sum(logProbs) - sum(old.logProbs)) : 0,
   };
-  addStep(chain, step, x.cost ? x.cost[0] : x.tokens.length);
+  addStep(chain, step, x.cost ? x.cost[0] + (x.cost[2] ?? 0) : x.tokens.length);
   if (step.answer !== null && !trace.answers.includes(step.answer)) {
     trace.answers.push(step.answer);
   }

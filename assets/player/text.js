@@ -75,7 +75,8 @@ export function textPane() {
     fresh.text.replaceChildren(...drawn.slice(0, drawn.length - step.again));
     again.text.replaceChildren(...before.slice(end));
     again.node.hidden = !step.again;
-    put(again.name, `kept ${step.again} again`);
+    put(again.name, "kept again");
+    again.name.title = `${many(step.again, "token")} behind the block`;
     for (let j = step.index; step.changed && j < step.first; j++) {
       fresh.text.children[j - step.index]?.classList.add("qp-same");
     }

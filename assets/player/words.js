@@ -183,11 +183,12 @@ const STORY = [
 function rewritten(step) {
   const { index, first, again, refused } = step;
   if (refused !== null) return `The move makes no proposal: ${refused}.`;
-  const end = again ? `rewrites one block and keeps the last ${many(again, "token")} again.`
-    : "rewrites the rest.";
+  const start = index || !again ? `keeps the first ${many(index, "token")}` : "keeps no beginning";
+  const end = again ? `, rewrites one block and keeps the last ${many(again, "token")}.`
+    : " and rewrites the rest.";
   const kept = index === 0 && !again
     ? "The model keeps nothing and writes a new text."
-    : `The model keeps the first ${many(index, "token")} and ${end}`;
+    : `The model ${start}${end}`;
   if (!step.changed) return `${kept} It wrote the same text again.`;
   if (first === index) return kept;
   const same = first - index;

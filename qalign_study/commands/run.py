@@ -96,10 +96,19 @@ def _row(step: Step, extract: AnswerExtractor | None) -> str:
     return (
         f"{step.chain:5} {step.t:3} {step.index:4}/{len(old.response):<4}"
         f"{new.reward:8.2f} {new.reward - old.reward:+7.2f}"
-        f" {len(old.response):4}/{len(new.response):<4}"
+        f" {_ratio(step):9}"
         f" {math.exp(step.log_alpha):#8.3g} {math.exp(step.log_u):#8.3g}"
         f"  {'accepted' if step.accepted else 'rejected'}  {answer or '-'}"
     )
+
+
+def _ratio(step: Step) -> str:
+    """What the move adds: old over new length, or of another move the factor itself."""
+    old, new = len(step.current.response), len(step.proposal.response)
+    correction = step.log_correction
+    if correction is None or abs(correction - math.log(old / new)) < 1e-9:
+        return f"{old:4}/{new:<4}"
+    return f"{math.exp(correction):9.3g}"
 
 
 def _said(problem: Problem, trace: Trace) -> str:

@@ -144,7 +144,7 @@ class Draws:
 
 def prices(cost: Array, meter: Meter) -> Array:
     """The price of each row of counts, shape [n]: linear in the counts, so one product."""
-    each = [meter.price(Cost(*row)) for row in np.eye(3, dtype=int).tolist()]
+    each = [meter.price(Cost(*row)) for row in np.eye(cost.shape[-1], dtype=int).tolist()]
     return cost.astype(np.float64) @ np.array(each, dtype=np.float64)
 
 

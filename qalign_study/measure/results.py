@@ -124,8 +124,8 @@ def pack(results: Results, path: str | Path) -> Path:
         parts = [np.asarray(getattr(record, name)) for record in results.records]
         arrays[f"{name}_n"] = np.array([len(part) for part in parts], dtype=np.int32)
         arrays[name] = np.concatenate(parts) if parts else np.zeros(0)
-        if name.endswith("_cost") and parts and not arrays[name][:, 2].any():
-            arrays[name] = arrays[name][:, :2]
+        if name.endswith("_cost") and not arrays[name][..., 2:].any():  # nothing was read again
+            arrays[name] = arrays[name][..., :2]
     arrays["id"] = np.array([record.id for record in results.records], dtype=np.str_)
     arrays["n_chains"] = np.array([record.n_chains for record in results.records], dtype=np.int32)
     arrays["prompt"] = np.array([record.prompt for record in results.records], dtype=np.int32)
@@ -214,7 +214,7 @@ def _records(arrays: dict[str, Array], told: _Columns) -> list[Record]:
         whole = counts.shape == (n,) and counts.dtype.kind == "i" and counts.min() >= 0
         if not whole or counts.max() > len(column) or counts.sum() != len(column):
             raise ValueError(f"the counts of {name} are not those of its {len(column)} values")
-        if name.endswith("_cost") and column.shape[1:] == (2,):  # nothing was read again
+        if name.endswith("_cost") and column.shape[1:] == (2,):
             column = np.pad(column, ((0, 0), (0, 1)))
         columns[name] = np.split(column, np.cumsum(counts)[:-1])
     records = [
