@@ -204,11 +204,11 @@ def test_a_situation_that_cannot_be_is_refused_by_name(name: str, value: float) 
 def chain_of(reward: list[float], answer: list[int], accepted: list[bool], kept: int) -> Record:
     """One chain over two answers, the first of them right; every text has 10 tokens."""
     n = len(reward)
-    drawn = np.array([[10, 10]] + [[10 - kept, 10 - kept]] * (n - 1))
+    drawn = np.array([[10, 10, 0]] + [[10 - kept, 10 - kept, 0]] * (n - 1))
     return Record(
         id="x", answers=np.array(["58", "47"]), right=np.array([True, False]),
         pool_reward=np.zeros(0), pool_answer=np.zeros(0, dtype=int),
-        pool_cost=np.zeros((0, 2), dtype=int), chain_reward=np.array(reward),
+        pool_cost=np.zeros((0, 3), dtype=int), chain_reward=np.array(reward),
         chain_answer=np.array(answer), chain_cost=drawn, chain_accepted=np.array(accepted),
         chain_changed=np.ones(n, dtype=bool), chain_length=np.full(n, 10),
     )  # fmt: skip

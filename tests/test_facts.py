@@ -31,8 +31,8 @@ def test_the_diagnostics_are_the_cores():
 def test_what_follows_is_said_in_words():
     apart = [[x + 3 * k for x in chain] for k, chain in enumerate(chains())]
     for sent, said in (
-        (apart, "not yet: the chains disagree; run longer"),
-        ([apart[0] + apart[1]], "not yet: the halves disagree; run longer, or run several chains"),
+        (apart, "not yet: the chains disagree, since R-hat is above"),
+        ([apart[0] + apart[1]], "; run longer, or run several chains"),
         (chains(), "the chains agree"),
         (chains(1), "only several chains can show a place that one never found"),
     ):
@@ -48,8 +48,8 @@ def test_the_verdict_comes_first_in_one_sentence_with_what_to_do_next():
     alike = [[x - x % 0.5 for x in chain for _ in range(20)] for chain in chains(length=40)]
     for sent, level, says, then in (
         ([[0.5]], "unknown", "Too early to say: the chain has 1 state,", "Run longer."),
-        ([[1.0] * 64], "no", "No: the reward has never changed", "Raise β"),
-        (apart, "no", "No: the chains have not met", "Run longer; if that does not help"),
+        ([[1.0] * 64], "no", "No: the reward has never changed", "it changes the target"),
+        (apart, "no", "No: the chains have not met", "more steps each. A larger β mixes faster"),
         ([apart[0] + apart[1]], "no", "Not yet: the first and the second half", "several chains"),
         (few, "rough", "Only roughly: nothing speaks against it", "times as many steps"),
         (chains(1, 4000), "yes", "As far as one chain can show", "one alone cannot show"),

@@ -17,6 +17,7 @@ from components.watch.inside import MAX_TEXTS, questions
 from qalign_core.chain.kernel import log_acceptance
 from qalign_core.chain.moves.suffix import length_ratio
 from qalign_core.errors import InvalidPrompt
+from qalign_core.models.chat import rounded
 from qalign_core.record.trace import parse_trace
 from qalign_core.registry import load_language_model, load_reward_model
 from qalign_core.run import Limits, Sampling
@@ -42,7 +43,7 @@ async def test_a_text_is_weighed_as_it_was_drawn_bit_by_bit(sampling):
     for seed in range(3):
         done = await lm.engine.complete(ids, (), sampling=sampling, seed=seed)
         weighed = await lm.weigh(ids, done.tokens)
-        assert [each.log_p for each in weighed] == list(done.log_probs)
+        assert [each.log_p for each in weighed] == list(map(rounded, done.log_probs))
 
 
 async def test_another_temperature_weighs_otherwise():  # the control of the test above
@@ -66,7 +67,7 @@ async def test_the_likeliest_tokens_are_told_best_first_and_none_that_is_never_d
         assert len(values) <= (sampling.top_k or 8)
         told = dict(each.others)
         if piece in told:
-            assert told[piece] == each.log_p
+            assert rounded(told[piece]) == each.log_p
 
 
 async def test_words_of_a_visitor_never_end_a_text_or_begin_a_turn():
@@ -198,15 +199,14 @@ async def test_a_question_waits_in_the_queue_and_a_newer_one_of_its_page_ends_it
     first = asyncio.create_task(weigh(asked | {"who": "me"}))
     await lm.asked.wait()
     second = asyncio.create_task(weigh(asked | {"who": "you"}))
-    for _ in range(20):  # until it has a place in the queue
+    third = asyncio.create_task(weigh(asked | {"who": "they"}))  # behind a full queue: it waits
+    for _ in range(20):  # until they have their places
         await asyncio.sleep(0)
-    third = await weigh(asked | {"who": "they"})
-    assert "1 runs are waiting already" in third["error"]
     newer = asyncio.create_task(weigh(asked | {"who": "me"}))
     assert "A newer question" in (await first)["error"]
     lm.may.set()
-    assert (await second) == {"texts": [[]]}
-    assert "texts" in await newer or "waiting already" in (await newer)["error"]
+    for each in (second, third, newer):
+        assert (await each) == {"texts": [[]]}
 
 
 @pytest.fixture(scope="module")

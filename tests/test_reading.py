@@ -80,7 +80,7 @@ def test_an_argument_that_is_not_utf_8_is_one_sentence(option: str, capsys) -> N
 def results(n: int = 8) -> Results:
     """Two problems with n samples and n steps each."""
     rng = np.random.default_rng(1)
-    cost = np.tile(np.arange(2, dtype=np.int32), (n, 1)) + 9
+    cost = np.tile(np.arange(3, dtype=np.int32), (n, 1)) + 9
     records = [
         Record(
             id=id_,

@@ -282,10 +282,10 @@ def record(id_: str, seed: int, n_chains: int = 1) -> Record:
         right=np.array([True, False]),
         pool_reward=rng.normal(size=8),
         pool_answer=rng.integers(-1, 2, 8),
-        pool_cost=np.tile([5, 5], (8, 1)),
+        pool_cost=np.tile([5, 5, 0], (8, 1)),
         chain_reward=rng.normal(size=n),
         chain_answer=rng.integers(-1, 2, n),
-        chain_cost=np.tile([5, 5], (n, 1)),
+        chain_cost=np.tile([5, 5, 0], (n, 1)),
         chain_accepted=accepted,
         chain_changed=np.ones(n, dtype=bool),
         chain_length=np.full(n, 5),
@@ -362,8 +362,8 @@ def test_what_one_waits_for_is_the_longest_sample_or_the_whole_chain() -> None:
     lengths = np.array([3, 9, 4, 1, 5, 5, 2, 8])
     first = replace(
         first,
-        pool_cost=np.stack([lengths, lengths], 1),
-        chain_cost=np.stack([np.tile([6, 2], 8)] * 2, 1),
+        pool_cost=np.stack([lengths, lengths, 0 * lengths], 1),
+        chain_cost=np.stack([np.tile([6, 2], 8)] * 2 + [np.zeros(16, int)], 1),
     )
     at = {(p.method, p.n): p for p in curves(results_of(first), n_bootstrap=2)}
     for n in (1, 2, 4, 8):

@@ -1,6 +1,4 @@
-"""Whether a language model and a reward model obey the laws that the chain rests on.
-
-One line per law with its evidence. The exit status is 1 if a law fails.
+"""Check the laws that the chain rests on, one line per law; the exit status is 1 if one fails.
 
 Examples:
   qalign check --lm embedded --rm embedded
