@@ -81,7 +81,7 @@ def _watch(made: dict[str, Any], place: Place, lit: str, ask: Ask | None) -> Non
     step = trace.chains[place.chain][place.step]
     old, new = step.current.response, step.proposal.response
     if lit == "problem":
-        made["rows"] = [(f"Sample {k}: reward {number(s.reward)}", f"says {of.says(s)}")
+        made["rows"] = [(f"Sample {k}: reward {number(s.reward)}", f"says {of._answer(s)}")
                         for k, s in enumerate(trace.pool[:MOST], 1)]  # fmt: skip
     elif place.step == 0:
         made["texts"].append(("The first draft", "", old.text))
@@ -118,7 +118,7 @@ def _watch(made: dict[str, Any], place: Place, lit: str, ask: Ask | None) -> Non
 
 
 def _shares(samples: Any, of: Walk) -> list[tuple[str, float, str]]:
-    return _bars(majority_vote(samples, of.read).shares[:MOST])
+    return _bars(majority_vote(samples, of._read).shares[:MOST])
 
 
 def _bars(shares: Iterable[tuple[str, float]]) -> list[tuple[str, float, str]]:
@@ -164,13 +164,13 @@ def _wrong_reward(made: dict[str, Any], place: Place, open_: Ask | None) -> None
         rewards = ", ".join(shown(of.hack_reward(n)) for n in ("8", "128"))
         made["rows"].append(("Mean reward of best-of-n, n = 8 and n = 128", rewards))
         for n in ("8", "128"):
-            found = ((w.word, Share(of.way(id_, n).accuracy)) for id_, w in names_of().items())
+            found = ((w.word, Share(of._way(id_, n).accuracy)) for id_, w in names_of().items())
             made["bars"].append((f"Right with {n} samples or states", _bars(found)))
 
 
 def _results(made: dict[str, Any], of: Measured, title: str, open_: Ask | None) -> None:
     """A set of problems, and how often each method is right."""
-    header = of.set.results.header
+    header = of._set.results.header
     made["rows"] = [("Problems", f"{len(header.problems)}: {title}"),
                     ("A single sample is right", shown(of.at_first("bon"))),
                     ("Compute", f"that of {of.budget()} samples")]  # fmt: skip

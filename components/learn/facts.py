@@ -133,14 +133,14 @@ class Walk:
         self._beta = self._trace.header.beta
         self._steps = self._trace.chains[place.chain][: place.step + 1]
         self._step = self._steps[-1]
-        self.read = get_extractor(self._trace.header.extractor or "number")
+        self._read = get_extractor(self._trace.header.extractor or "number")
         self._pool, self._base = self._trace.pool, self._trace.rewards
 
-    def says(self, of: ScoredResponse) -> str:
-        return self.read(of.response.text) or "none"
+    def _answer(self, of: ScoredResponse) -> str:
+        return self._read(of.response.text) or "none"
 
     def _share(self, of: list[ScoredResponse], answer: str) -> Share:
-        return Share(Counter(map(self.says, of))[answer] / len(of))
+        return Share(Counter(map(self._answer, of))[answer] / len(of))
 
     @property
     def _rewards(self) -> list[list[float]]:
@@ -158,7 +158,7 @@ class Walk:
     def chain_says(self, chain: str) -> str:
         """The answer with most votes of one of several chains."""
         steps = self._trace.chains[int(chain)][: self.states()]
-        return majority_vote(chain_states(steps), self.read).answer or "none"
+        return majority_vote(chain_states(steps), self._read).answer or "none"
 
     def states(self) -> int:
         """States that have voted."""
@@ -224,15 +224,15 @@ class Walk:
 
     def answer(self) -> str:
         """What the text before the step says."""
-        return self.says(self._step.current)
+        return self._answer(self._step.current)
 
     def new_answer(self) -> str:
         """What the proposal says."""
-        return self.says(self._step.proposal)
+        return self._answer(self._step.proposal)
 
     def state_answer(self) -> str:
         """What the text says after the step."""
-        return self.says(self._step.state)
+        return self._answer(self._step.state)
 
     def counted(self) -> int:
         """How often the text has been counted when the step is over."""
@@ -245,7 +245,7 @@ class Walk:
 
     def leader(self) -> str:
         """The answer with most votes."""
-        return majority_vote(chain_states(self._steps), self.read).answer or "none"
+        return majority_vote(chain_states(self._steps), self._read).answer or "none"
 
     def share(self, answer: str = "") -> Share:
         """Share of the votes of an answer, by default of the leader."""
@@ -292,7 +292,7 @@ class Walk:
 
     def model_says(self) -> str:
         """The answer that the model alone gives most often."""
-        return majority_vote(self._pool, self.read).answer or "none"
+        return majority_vote(self._pool, self._read).answer or "none"
 
     def model_share(self, answer: str = "") -> Share:
         """Share of an answer among the model's own samples, by default the most frequent."""
@@ -304,12 +304,12 @@ class Walk:
 
     def best_says(self) -> str:
         """What best-of-n answers, from all the model's own samples."""
-        return best_of_n(self._pool, self.read).answer or "none"
+        return best_of_n(self._pool, self._read).answer or "none"
 
     def weighted_says(self) -> str:
         """What the weighted vote of the model's own samples answers."""
         target = Target(self._beta)
-        return weighted_majority_vote(self._pool, self.read, target=target).answer or "none"
+        return weighted_majority_vote(self._pool, self._read, target=target).answer or "none"
 
     def weights_worth(self) -> float:
         """How many equally weighted samples the weighted vote rests on."""
@@ -333,7 +333,7 @@ class Lab:
         held = self._held.get("mistake", next(iter(MISTAKES)))
         return broken(self._world, self._beta, {**MISTAKES, **SHARP_MISTAKES}[title or held])
 
-    def way(self, rule: str, n: str | int) -> Way:
+    def _way(self, rule: str, n: str | int) -> Way:
         mass, reward, beta = (
             float(self._held.get(f"hack-{name}", first))
             for name, first in (("mass", 1), ("reward", 3), ("beta", 1))
@@ -375,23 +375,23 @@ class Lab:
 
     def best_of_n(self, n: str) -> Share:
         """How often best-of-n is right where the reward can be hacked."""
-        return Share(self.way("bon", n).accuracy)
+        return Share(self._way("bon", n).accuracy)
 
     def majority(self, n: str) -> Share:
         """How often a majority vote of n samples is right there."""
-        return Share(self.way("mv", n).accuracy)
+        return Share(self._way("mv", n).accuracy)
 
     def weighted(self, n: str) -> Share:
         """How often a weighted vote of n samples is right there."""
-        return Share(self.way("wmv", n).accuracy)
+        return Share(self._way("wmv", n).accuracy)
 
     def chain(self, n: str) -> Share:
         """How often a vote of n states of a chain is right there."""
-        return Share(self.way("qalign", n).accuracy)
+        return Share(self._way("qalign", n).accuracy)
 
     def hack_reward(self, n: str) -> float:
         """Mean reward of what best-of-n chooses there."""
-        return self.way("bon", n).proxy
+        return self._way("bon", n).proxy
 
 
 @cache
@@ -435,15 +435,15 @@ class Measured:
     """Of a problem set, the share that each method gets right."""
 
     def __init__(self, place: Place) -> None:
-        self.set = summarise(FOLDER / f"{place.set}.zip")
+        self._set = summarise(FOLDER / f"{place.set}.zip")
 
     def _of(self, method: str) -> list[Point]:
-        mine = [p for p in self.set.points if p.method == method and p.n <= self.budget()]
+        mine = [p for p in self._set.points if p.method == method and p.n <= self.budget()]
         return sorted(mine, key=lambda p: p.n)
 
     def budget(self) -> int:
         """Samples of the largest budget that every method has spent."""
-        return self.set.level
+        return self._set.level
 
     def right(self, method: str) -> Share:
         """At the largest budget that every method has spent."""
