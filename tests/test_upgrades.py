@@ -34,7 +34,9 @@ HOOKS = {
     ("llama_net.py", "torch.ops.mkldnn._linear_pointwise"),
 }
 """Private names of others, by file; those that `getattr` asks for are strings and fail nowhere."""
-OURS = re.compile(r"(self|cls|of|net|lm|rm|draft|proposals|Trace)\._\w+|\w+\._(replace|asdict|fields)")
+OURS = re.compile(
+    r"(self|cls|of|net|lm|rm|draft|proposals|Trace)\._\w+|\w+\._(replace|asdict|fields)"
+)
 """Our own private names, and those that named tuples make public."""
 
 
