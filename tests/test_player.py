@@ -621,7 +621,7 @@ def steps_of(trace: str) -> list[int]:
 FIRST, SECOND = steps_of(toy_trace(4))[:2]
 BROKEN = {
     "not a trace": "hello",
-    "another version": edited(l0=with_(version=3)),
+    "another version": edited(l0=with_(version=9)),
     "no number": edited(**{f"l{SECOND}": with_(reward="1")}),
     "not finite": edited(**{f"l{SECOND}": lambda s: s.replace('"reward":', '"reward":NaN,"x":')}),
     "an index outside": edited(**{f"l{SECOND}": with_(index=9999)}),
