@@ -68,7 +68,7 @@ async def opened(visitors: Any, address: str) -> AsyncIterator[Any]:
     page.set_default_timeout(3 * PATIENCE)  # the plots are a bundle of 5 MB
     page.errors = []
     page.on("pageerror", lambda error: page.errors.append(str(error)))
-    await page.goto(f"{address}?tab=lab&lab-opened=Convergence")
+    await page.goto(f"{address}?tab=lab")
     await page.wait_for_selector("#lab-distance .main-svg")
     await page.evaluate("QAlignShell.open()")  # as the app does
     yield page
@@ -545,11 +545,3 @@ async def test_every_figure_has_its_numbers_and_the_phone_needs_no_sideways_scro
     await lab.get_by_text("Show the numbers").locator("visible=true").first.click()
     await lab.locator(".lab-table table:visible").first.wait_for()
     assert not lab.errors
-
-
-async def test_the_lab_opens_on_beta(visitors, lab_app):
-    page = await visitors.new_page()
-    await page.goto(f"{lab_app}?tab=lab")
-    await page.wait_for_selector("#lab-section-beta .main-svg", timeout=3 * PATIENCE)
-    assert await page.locator("#lab-section-convergence").is_hidden()
-    await page.close()

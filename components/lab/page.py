@@ -28,15 +28,15 @@ from qalign_study.exact.world import (
 )
 
 SECTIONS: tuple[tuple[str, Callable[[], Section]], ...] = (
-    ("Beta", beta.build),
     ("Convergence", chain.build),
     ("Detailed balance", balance.build),
     ("Break it", break_it.build),
+    ("Beta", beta.build),
     ("Best-of-n", best_of_n.build),
     ("A wrong reward", wrong.build),
     ("When is a chain worth it?", worth.build),
 )
-ANCHORS = ("beta", "convergence", "balance", "break", "best-of-n", "wrong", "worth")
+ANCHORS = ("convergence", "balance", "break", "beta", "best-of-n", "wrong", "worth")
 """What links call the sections, whatever their names: `<a href="#lab-section-worth">`."""
 INTRO = f"""<p class="lab-say" data-anchors="{" ".join(ANCHORS)}">Everything here is small enough
 to be computed exactly; what is sampled or fitted says so.</p>"""
