@@ -182,3 +182,30 @@ def test_what_is_carried_unseen_is_in_one_place() -> None:
     assert [name_of(path) for path in files if "contextvars" in imports_of(path)] == [
         "qalign_core.carried"
     ]
+
+
+NO_ROOM = {"types", "errors", "protocols", "reading", "common", "session", "commands", "__main__"}
+"""Parts that others may use freely: they do not count as arrows."""
+
+
+def arrows(imports: dict[str, set[str]]) -> tuple[int, int]:
+    """How many pairs of rooms are tied by an import, and how many pairs there are."""
+    ties, rooms = set[tuple[str, str]](), set[str]()
+    for name, imported in imports.items():
+        for one, other in ((name, module) for module in imported if "." in name and "." in module):
+            ends = room_of(one), room_of(other)
+            rooms |= {end for end in ends if end not in NO_ROOM}
+            if ends[0] != ends[1] and not NO_ROOM & {*ends}:
+                ties.add(ends)
+    return len(ties), len(rooms) * (len(rooms) - 1) // 2
+
+
+@pytest.mark.parametrize("package", ["qalign_core", "qalign_study", "components"])
+def test_fewer_than_half_of_the_possible_arrows_between_rooms_exist(package: str) -> None:
+    found, possible = arrows(graph(package))
+    assert found < possible / 2
+
+
+def test_the_arrow_test_sees_a_house_in_which_everything_imports_everything() -> None:
+    house = {"h.a": {"h.b", "h.c"}, "h.b": {"h.c"}, "h.c": set[str]()}
+    assert arrows(house) == (3, 3)
