@@ -14,7 +14,6 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 README = (ROOT / "README.md").read_text("utf-8")
-CORE = "qalign_core"
 
 
 def ran(*command: object, folder: Path) -> str:
@@ -91,7 +90,10 @@ def test_a_run_of_the_wheel_is_the_run_of_the_checkout(programs, tmp_path):
 
 def test_the_command_exports_the_page_that_the_checkout_exports(programs, tmp_path):
     trace = ROOT / "assets" / "runs" / "watch.jsonl"
-    for name, command in (("wheel", [programs / "qalign"]), ("tree", [sys.executable, "-m", CORE])):
+    for name, command in (
+        ("wheel", [programs / "qalign"]),
+        ("tree", [sys.executable, "-m", "qalign_study"]),
+    ):
         folder = tmp_path if name == "wheel" else ROOT
         ran(*command, "export", trace, "--html", tmp_path / f"{name}.html", folder=folder)
     pages = [(tmp_path / f"{name}.html").read_text("utf-8") for name in ("wheel", "tree")]
