@@ -157,6 +157,7 @@ async def test_a_stop_is_asked_on_the_stage_answered_and_told_in_the_second_wind
 
 async def test_a_hidden_figure_says_what_it_waits_for(visit, toy_app):
     page = await present(visit, f"{toy_app}?lesson=worth&stop=2&present=1", first=True)
+    await page.wait_for_selector("#results-error", state="attached")
     said = "getComputedStyle(document.querySelector('#results-error'), '::before').content"
     figure = page.locator("#results-error svg").first
     await page.wait_for_function(f"{said}.includes('Hidden until the prediction is made')")
