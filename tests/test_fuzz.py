@@ -204,7 +204,7 @@ def read_text(answer: Any) -> None:
 @given(drawn=changed(DRAWN), scored=changed(SCORED), card=changed(CARD), text=VALUES)
 def test_what_servers_answer(drawn: Any, scored: Any, card: Any, text: Any) -> None:
     for read, *told in (
-        (served_lm._read, drawn, SENT, 10, (2,), 262, "http://h"),
+        (served_lm._read, drawn, SENT, 10, (2,), frozenset[int](), 262, "http://h"),
         (served_rm._read, scored, 3, "http://h"),
         (read_text, {"choices": [{**CHOICE, "text": text}]}),
         (read_card, card),
