@@ -77,6 +77,7 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/python tests/prose.py
 
 models: $(VENV)/.dev
 	$(BIN)/python -m qalign_study.train.embedded

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from prose import found, pages, prose
 from tiny_models import save
 
 from qalign_core import Target, log_acceptance, registry
@@ -206,3 +207,38 @@ def test_what_a_reward_means_is_read_off_the_shipped_samples() -> None:
     assert "right answers have a median of {} and wrong ones {}".format(*medians) in page
     above = f"{np.percentile(wrong, 95):.1f}".replace("-", "−")
     assert f"one wrong answer in twenty scores above {above}" in page
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The rows are drawn anew.",
+        "One may hold at times. It is so.",
+        "It makes 30 steps a second.",
+        "What would not fit is not fetched.",
+        "- What is kept is the rest.",
+        "The two were not told apart.",
+    ],
+)
+def test_a_phrase_that_is_better_written_otherwise_is_found(text: str) -> None:
+    assert list(found(text))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Again, 30 steps per second; what is kept stays.",
+        "What is kept?",
+        "The option is `anew`, and “at times” is a quotation.",
+        "It recommends a model, [here](docs/anew.md).",
+    ],
+)
+def test_code_questions_and_quotations_are_left_out(text: str) -> None:
+    assert not list(found(text))
+
+
+def test_headings_and_code_of_a_page_are_not_prose(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("# What is is.\n\n```sh\nanew\n```\n\n- one\n- drawn anew\n")
+    assert [text for _, text in prose(page)] == ["- one", "- drawn anew"]
+    assert {path.name for path in pages()} >= {"README.md", "faq.md", "dictionary.toml"}
