@@ -8,22 +8,24 @@ from pathlib import Path
 import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
-from transformers import PreTrainedTokenizerFast
+from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
 from qalign_study.train.embedded.checkpoint import load_checkpoint, save_checkpoint
 from qalign_study.train.embedded.corpus import documents
-from qalign_study.train.embedded.llama import Llama, Shape
+from qalign_study.train.embedded.llama import new_language_model
 from qalign_study.train.embedded.optim import Optimizers
-from qalign_study.train.embedded.tokenizer import CONTEXT_LENGTH, prompt_ids, response_ids
+from qalign_study.train.embedded.tokenizer import prompt_ids, response_ids
 
 STEPS = 3000
 DOCUMENTS = 48  # a step, of all kinds: about 6,000 tokens
 TOKENS_AT_ONCE = 1536  # padding included; documents of about one length go through together
 
 
-def train_language_model(tokenizer: PreTrainedTokenizerFast, build: Path, *, seed: int) -> Llama:
+def train_language_model(
+    tokenizer: PreTrainedTokenizerFast, build: Path, *, seed: int
+) -> LlamaForCausalLM:
     """Train from nothing, or from the checkpoint in `build`; prints its progress."""
-    model = Llama(Shape(vocabulary=len(tokenizer), context=CONTEXT_LENGTH), seed)
+    model = new_language_model(tokenizer, seed)
     optimizers = Optimizers(model, steps=STEPS, muon_lr=0.02, adam_lr=3e-3)
     checkpoint = build / "lm.pt"
     first = load_checkpoint(checkpoint, model, optimizers)
@@ -33,7 +35,8 @@ def train_language_model(tokenizer: PreTrainedTokenizerFast, build: Path, *, see
         n_targets = sum(int(is_target.sum()) for _, is_target in batches)
         for ids, is_target in batches:
             with torch.autocast("cpu", dtype=torch.bfloat16):
-                logits = model.logits(model(ids[:, :-1])[is_target])
+                hidden = model.model(ids[:, :-1]).last_hidden_state
+                logits = model.lm_head(hidden[is_target])
             targets = ids[:, 1:][is_target]
             loss = cross_entropy(logits.float(), targets, reduction="sum") / n_targets
             loss.backward()

@@ -14,19 +14,18 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
+from transformers import (
+    AutoTokenizer,
+    LlamaForCausalLM,
+    LlamaForSequenceClassification,
+)
 
 from qalign_core.decide.answers.extraction import extract_number
 from qalign_study.sets.generated import WritingTask, constraints_met
-from qalign_study.train.embedded.export import (
-    load_language_model,
-    load_reward_model,
-    load_tokenizer,
-)
-from qalign_study.train.embedded.llama import Llama
-from qalign_study.train.embedded.on_policy import MAX_NEW_TOKENS, sample
-from qalign_study.train.embedded.reward_model import RewardModel, score
+from qalign_study.train.embedded.export import load_language_model, load_reward_model
+from qalign_study.train.embedded.on_policy import draw
+from qalign_study.train.embedded.reward_model import score
 from qalign_study.train.embedded.tasks import read_tasks
-from qalign_study.train.embedded.tokenizer import prompt_ids
 
 ASSETS = Path(__file__).parents[3] / "assets"
 SETS = ("in_distribution", "shifted", "long", "writing")
@@ -49,17 +48,11 @@ def grader(task: dict) -> Callable[[str], int]:
 
 def measure(models: Path, tasks: list[dict], *, samples: int, seed: int) -> dict:
     """All figures of one problem set; the same seed gives the same ones on one machine."""
-    model, tokenizer = load_language_model(models / "lm"), load_tokenizer(models / "lm")
+    model = load_language_model(models / "lm")
+    tokenizer = AutoTokenizer.from_pretrained(models / "lm")
     generator = torch.Generator().manual_seed(seed)
-    eos = tokenizer.eos_token_id
-    prompts = [
-        p for p in prompt_ids(tokenizer, [t["prompt"] for t in tasks]) for _ in range(samples)
-    ]
-    limits = [MAX_NEW_TOKENS] * len(prompts)
-    drawn = sample(
-        model, prompts, limits, eos=eos, generator=generator, progress=_progress(prompts)
-    )
-    texts = tokenizer.batch_decode(drawn, skip_special_tokens=True)
+    texts = [task["prompt"] for task in tasks]
+    prompts, drawn, texts = draw(model, tokenizer, texts, samples, generator)
     of_problem = [slice(i * samples, (i + 1) * samples) for i in range(len(tasks))]
     grades = [
         [grader(t)(text) for text in texts[s]] for t, s in zip(tasks, of_problem, strict=True)
@@ -72,7 +65,7 @@ def measure(models: Path, tasks: list[dict], *, samples: int, seed: int) -> dict
         "single_sample": _interval([statistics.mean(g == best for g in row) for row in grades]),
         "any_right": statistics.mean(max(row) == best for row in grades),
         "tokens": statistics.mean(map(len, drawn)),
-        "cut_off": statistics.mean(ids[-1] != eos for ids in drawn),
+        "cut_off": statistics.mean(ids[-1] != tokenizer.eos_token_id for ids in drawn),
         "distinct": statistics.mean(len(set(texts[s])) / samples for s in of_problem),
     }
     if best == 1:
@@ -102,19 +95,19 @@ def measure_subset(models: Path, tasks: list[dict], *, seed: int) -> dict:
 
 
 @torch.inference_mode()
-def _same_proposal(model: Llama, prompt: list[int], drawn: list[int]) -> float:
+def _same_proposal(model: LlamaForCausalLM, prompt: list[int], drawn: list[int]) -> float:
     """The exact probability that the chain proposes the very response that it is at.
 
     The index is uniform, and the suffix comes back with the probability that the LM gives it.
     """
     ids = torch.tensor([prompt + drawn])
-    log_probs = model.logits(model(ids)[0, len(prompt) - 1 : -1]).log_softmax(-1)
+    log_probs = model(ids).logits[0, len(prompt) - 1 : -1].log_softmax(-1)
     of_token = log_probs.gather(1, ids[0, len(prompt) :, None])[:, 0]
     return of_token.flip(0).cumsum(0).exp().mean().item()
 
 
 def _pair_accuracy(
-    model: RewardModel,
+    model: LlamaForSequenceClassification,
     prompts: list[list[int]],
     drawn: list[list[int]],
     of_problem: list[slice],
@@ -139,13 +132,6 @@ def _interval(values: list[float]) -> dict:
     mean = statistics.mean(values)
     half = 1.96 * statistics.stdev(values) / len(values) ** 0.5
     return {"mean": mean, "low": max(0.0, mean - half), "high": min(1.0, mean + half)}
-
-
-def _progress(prompts: list) -> Callable[[int], None]:
-    def report(done: int) -> None:
-        print(f"\r{done}/{len(prompts)}", end="" if done < len(prompts) else "\n", flush=True)
-
-    return report
 
 
 def replace_between(card: Path, begin: str, end: str, table: str) -> None:
