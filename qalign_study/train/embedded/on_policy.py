@@ -18,6 +18,7 @@ from qalign_core.decide.answers.extraction import extract_number
 from qalign_study.sets.generated import constraints_met, generate_problem, generate_writing_task
 from qalign_study.sets.inventory import Inventory, generate_inventory
 from qalign_study.train.embedded.decisions import Outcome, read_decisions
+from qalign_study.train.embedded.fitting import save
 from qalign_study.train.embedded.solutions import draw_mistakes, write_inventory
 from qalign_study.train.embedded.tokenizer import prompt_ids, response_ids
 
@@ -235,8 +236,7 @@ def graded_inventory(
 
 def _save(samples: list[Graded], path: Path) -> None:
     rows = [(g.prompt, g.responses, g.grades, g.marks) for g in samples]
-    torch.save(rows, path.with_suffix(".new"))
-    path.with_suffix(".new").replace(path)
+    save(rows, path)
 
 
 def _load(path: Path) -> list[Graded]:

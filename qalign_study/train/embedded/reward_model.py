@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import math
 import random
-import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import combinations
 from pathlib import Path
 
@@ -27,10 +26,9 @@ from transformers import (
 )
 
 from qalign_study.sets.inventory import generate_inventory
-from qalign_study.train.embedded.checkpoint import load_checkpoint, save_checkpoint
+from qalign_study.train.embedded.fitting import fit
 from qalign_study.train.embedded.llama import new_reward_model
 from qalign_study.train.embedded.on_policy import N_THINGS, SCALES, Graded, graded_inventory
-from qalign_study.train.embedded.optim import Optimizers
 from qalign_study.train.embedded.solutions import draw_mistakes, write_inventory
 from qalign_study.train.embedded.tokenizer import prompt_ids, response_ids
 
@@ -104,24 +102,21 @@ def train_reward_model(
     critic = Critic(language_model)
     held, graded = graded[: len(graded) // 20], graded[len(graded) // 20 :]
     held_groups, redrawn = redrawn[: len(redrawn) // 20], redrawn[len(redrawn) // 20 :]
-    optimizers = Optimizers(critic, steps=steps, muon_lr=0.01, adam_lr=1.5e-3)
-    first = load_checkpoint(checkpoint, critic, optimizers)
-    started, right, pairs, total = time.monotonic(), 0, 0, 0.0
-    for step in range(first, steps):
+    ordered: list[Tensor] = []
+
+    def losses(step: int) -> Iterator[Tensor]:
         for batch in by_length(draw_groups(tokenizer, graded, redrawn, seed, step)):
             loss, margins = critic.loss(batch)
-            loss.backward()
-            total += loss.item()
-            right, pairs = right + int((margins > 0).sum()), pairs + len(margins)
-        optimizers.step(step)
-        if (step + 1) % 20 == 0 or step + 1 == steps:
-            print(
-                f"{checkpoint.stem} {step + 1}/{steps} loss {total / (step % 20 + 1):.4f} "
-                f"pair accuracy {right / pairs:.3f} {time.monotonic() - started:.0f} s",
-                flush=True,
-            )
-            right, pairs, total = 0, 0, 0.0
-            save_checkpoint(checkpoint, critic, optimizers, step + 1)
+            ordered.append(margins > 0)
+            yield loss
+
+    def said() -> str:
+        share = torch.cat(ordered).float().mean().item()
+        ordered.clear()
+        return f"pair accuracy {share:.3f}"
+
+    rates = {"muon_lr": 0.01, "adam_lr": 1.5e-3}
+    fit(critic, checkpoint, losses, steps=steps, every=20, said=said, **rates)
     model = critic.rm.eval()
     print(
         f"{checkpoint.stem} validation: pair accuracy {pair_accuracy(model, held):.3f}, "
