@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import keyword
+import re
 import shutil
 import subprocess
 import sys
@@ -200,3 +202,50 @@ def test_the_picture_of_the_architecture_is_that_of_the_imports(tmp_path: Path) 
     more = tmp_path / "qalign_study" / "exact" / "more.py"
     more.write_text("import qalign_study.train\n")  # the control: one arrow more
     assert drawing(tmp_path) != picture
+
+
+MOST_SHARED = 12
+"""Lines that two places may share, whatever their names, strings and numbers."""
+_NO_SHAPE = re.compile(
+    r'^\s*r?"""(?:.|\n)*?"""|^from [\w.]+ import \((?:.|\n)*?^\)|^(?:from|import) .*$'
+    r"|/\*(?:.|\n)*?\*/|\s*(?:#|//) .*$",
+    re.MULTILINE,
+)
+_STRING = re.compile(r'"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'|`[^`\n]*`|\b\d[\w.]*')
+_NAME = re.compile(r"[A-Za-z_$][\w$]*")
+_WORDS = {*keyword.kwlist, "const", "let", "function", "export", "new", "this", "throw", "switch"}
+
+
+def shapes_of(text: str) -> list[str]:
+    """The lines of a file that hold code, with one name for all names and one value for all."""
+    lines = [line.strip() for line in _NO_SHAPE.sub("", text).split("\n")]
+    plain = [_STRING.sub("0", line) for line in lines if re.search(r"\w", line)]
+    return [_NAME.sub(lambda m: m[0] if m[0] in _WORDS else "n", line) for line in plain]
+
+
+def shared(texts: dict[str, str]) -> list[str]:
+    """The places that begin more lines in a row than two places may share; tables do not count."""
+    seen: dict[tuple[str, ...], tuple[str, int]] = {}
+    found, n = [], MOST_SHARED + 1
+    for name, text in texts.items():
+        lines = shapes_of(text)
+        for k in range(len(lines) - n + 1):
+            window = tuple(lines[k : k + n])
+            if len(set(window)) <= n // 2:  # rows of a table are alike, and no logic
+                continue
+            other, at = seen.setdefault(window, (name, k))
+            if other != name or k - at >= n:
+                found.append(f"{other} and {name}: {window[0]}")
+    return found
+
+
+def test_no_two_places_share_more_than_twelve_lines() -> None:
+    files = [path for package in (*FLOORS, "components") for path in modules(package)]
+    files += sorted((ROOT / "assets").rglob("*.js"))
+    assert not shared({str(path.relative_to(ROOT)): path.read_text("utf-8") for path in files})
+
+
+def test_the_test_of_shared_lines_sees_a_copy_with_other_names() -> None:
+    code = (ROOT / "qalign_core" / "chain" / "chain.py").read_text("utf-8")
+    assert len(shapes_of(code)) > MOST_SHARED
+    assert shared({"one": code, "other": code.replace("state", "former")})
