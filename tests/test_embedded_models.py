@@ -12,10 +12,11 @@ from transformers import (
     GenerationConfig,
 )
 
+from qalign_study.sets.drawn import held_out
 from qalign_study.train.embedded import inventories, quality
 from qalign_study.train.embedded.export import load_reward_model
 from qalign_study.train.embedded.reward_model import score
-from qalign_study.train.embedded.tasks import held_out_inventories, read_tasks
+from qalign_study.train.embedded.tasks import read_tasks
 
 ASSETS = Path(__file__).parent.parent / "assets"
 MODELS = ASSETS / "models"
@@ -118,7 +119,7 @@ def test_a_table_of_the_card_is_made_of_the_measured_figures(of, measured, tmp_p
 @pytest.mark.recorded
 def test_right_inventories_are_rare_and_the_reward_tells_near_misses_apart():
     stated = INVENTORIES["subset"]
-    few = held_out_inventories(seed=0)[: inventories.SUBSET]
+    few = held_out("inventory", seed=0)[: inventories.SUBSET]
     measured = inventories.measure(MODELS, few, inventories.SAMPLES, seed=1)
     # as above, one of the 384 responses may differ: it has at most 9 lines, each in two counts
     changed = sum(

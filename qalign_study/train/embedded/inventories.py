@@ -19,13 +19,13 @@ from pathlib import Path
 import torch
 from transformers import AutoTokenizer
 
+from qalign_study.sets.drawn import held_out
 from qalign_study.sets.inventory import Inventory
 from qalign_study.train.embedded.decisions import read_decisions
 from qalign_study.train.embedded.export import load_language_model, load_reward_model
 from qalign_study.train.embedded.on_policy import draw, redrawn
 from qalign_study.train.embedded.quality import ASSETS, replace_between
 from qalign_study.train.embedded.reward_model import score
-from qalign_study.train.embedded.tasks import held_out_inventories
 
 SAMPLES = 16  # of each inventory
 SUBSET = 24  # inventories; small enough for a test to measure again
@@ -109,7 +109,7 @@ def _share(counted: Sequence[int] | None) -> str:
 def main() -> None:
     """Measure all inventories and the subset; write the file and the card's table."""
     models = ASSETS / "models"
-    inventories = held_out_inventories(seed=0)
+    inventories = held_out("inventory", seed=0)
     quality = measure(models, inventories, SAMPLES, seed=0)
     quality["subset"] = measure(models, inventories[:SUBSET], SAMPLES, seed=1)
     path = models / "inventories.json"
