@@ -11,6 +11,7 @@ from pathlib import Path
 from statistics import median
 from urllib.parse import parse_qsl
 
+import gradio as gr
 import numpy as np
 import pandas as pd
 import pytest
@@ -26,7 +27,7 @@ from components.common.evaluated import (
 )
 from components.results.advice import Clause, between, clauses, waiting
 from components.results.findings import findings, findings_html
-from components.results.page import advice
+from components.results.page import advice, build_results_page
 from components.results.problems import problems_html, problems_of
 from components.results.sheet import BETAS, betas_of, file_of, paper_html, show, whole_html
 from qalign_core.run import Run
@@ -40,8 +41,6 @@ from qalign_study.sheet.figures import betas, errors, proxy
 from qalign_study.sheet.page import table_html
 from qalign_study.sheet.values import Table, table
 from qalign_study.sheet.words import VERDICTS, brief, in_points
-
-pytestmark = pytest.mark.recorded
 
 pytestmark = pytest.mark.recorded
 
@@ -358,6 +357,25 @@ def test_a_set_of_rare_right_answers_is_shown_for_the_chain_itself() -> None:
     rare = replace(summary(qalign=0.5), points=tuple(points))
     clause = clause_for("QAlign", [c for c in clauses({"these": rare}, {}) if "rarer" in c.given])
     assert "Shown here: on these QAlign is ahead of every rule over the samples" in clause.because
+
+
+def test_the_advice_is_never_an_empty_box_and_computes_no_curve_that_it_leaves_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with gr.Blocks() as demo:
+        build_results_page(gr.State(0))
+    (box,) = (b for b in demo.blocks.values() if getattr(b, "elem_id", "") == "results-advice")
+    assert "Comparing the methods on every set" in str(getattr(box, "value", ""))
+    computed: list[str] = []
+
+    def curves_of(path: Path) -> Evaluated:
+        computed.append(path.stem)
+        return summarise(path)
+
+    monkeypatch.setattr("components.results.page.summarise", curves_of)
+    assert advice(results_files())
+    assert "long" in computed
+    assert "writing" not in computed  # open-ended, and the slowest of all
 
 
 def test_the_advice_makes_text_of_names(folder: Path) -> None:
