@@ -262,5 +262,7 @@ def _wire(page: _Page, demo: gr.Blocks, led: gr.HTML | None) -> None:
 
     demo.load(on_load, None, to, **LAST)
     if led is not None:
-        led.change(lambda query: follow(dict(parse_qsl(str(query)))), led, to, **LAST)
+        lead = {"fn": lambda query: follow(dict(parse_qsl(str(query))))[:-1], "inputs": led}
+        leading = led.change(**lead, outputs=page.controls, **LAST).then(**draw)
+        leading.then(None, led, js="(query) => QAlignLearn.arrived('lab', query)", **PRIVATE)
     page.link.change(None, page.link, None, js="(query) => QAlignShell.lab(query)", **PRIVATE)

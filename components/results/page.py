@@ -147,8 +147,10 @@ def _build_sets(looked_at: gr.State, files: tuple[Path, ...], led: gr.HTML | Non
             return ""
         return await asyncio.to_thread(problems_html, found, str(getattr(event, "cell", "")))
 
-    async def on_look(request: gr.Request) -> list[Any]:
-        name = str(request.query_params.get("set", ""))
+    async def on_look(query: str, request: gr.Request) -> list[Any]:
+        # a lesson that leads here comes before the link that brought the visitor
+        asked = {**request.query_params, **dict(parse_qsl(str(query)))}
+        name = str(asked.get("set", ""))
         return [name if name in by_name else files[0].stem, *await on_choose(name)]
 
     async def on_lead(query: str) -> list[Any]:
@@ -167,11 +169,13 @@ def _build_sets(looked_at: gr.State, files: tuple[Path, ...], led: gr.HTML | Non
     chosen.input(on_choose, chosen, outputs, concurrency_limit=2, **PRIVATE)
     shut = "(name) => { QAlignShell.set(name); return ''; }"
     chosen.change(None, chosen, behind, js=shut, **PRIVATE)
-    shown = looked_at.change(on_look, None, [chosen, *outputs], concurrency_limit=2, **PRIVATE)
+    led_to = led or gr.State("")
+    shown = looked_at.change(on_look, led_to, [chosen, *outputs], concurrency_limit=2, **PRIVATE)
     # after what is looked at first: it reads every set
     shown.then(lambda: advice(files), None, advised, concurrency_limit=1, **PRIVATE)
     if led is not None:
-        led.change(on_lead, led, [chosen, *outputs], concurrency_limit=2, **PRIVATE)
+        leading = led.change(on_lead, led, [chosen, *outputs], concurrency_limit=2, **PRIVATE)
+        leading.then(None, led, js="(query) => QAlignLearn.arrived('results', query)", **PRIVATE)
 
 
 def _heading(question: str, sentence: str) -> None:
