@@ -39,7 +39,7 @@ SECTIONS: tuple[tuple[str, Callable[[], Section]], ...] = (
 ANCHORS = ("beta", "convergence", "balance", "break", "best-of-n", "wrong", "worth")
 """What links call the sections, whatever their names: `<a href="#lab-section-worth">`."""
 UNNAMED = "Convergence"
-"""The section of a link with settings and no section: the Lab opened on it up to version 0.4."""
+"""The section of a link with settings and no section: the Lab opened on it up to version 0.5."""
 INTRO = f"""<p class="lab-say" data-anchors="{" ".join(ANCHORS)}">Everything here is small enough
 to be computed exactly; what is sampled or fitted says so.</p>"""
 LAST = {**PRIVATE, "trigger_mode": "always_last"}
