@@ -15,9 +15,14 @@ from tiny_models import save, tokenizer
 from to_gguf import convert
 
 SERVE = Path(__file__).with_name("serve.py")
-EXACT = ("cache_type_k=ggml_type.GGML_TYPE_F32", "cache_type_v=ggml_type.GGML_TYPE_F32")
-"""Keys and values are 16 bits by default, which round otherwise in a batch than alone."""
 SLOTS = 4
+EXACT = (
+    *("cache_type_k=ggml_type.GGML_TYPE_F32", "cache_type_v=ggml_type.GGML_TYPE_F32"),
+    "flash_attn_type=llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_DISABLED",
+)
+"""What docs/own-models.md starts a server with, so that it rounds in a batch as it does alone."""
+USUAL = "flash_attn_type=llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_AUTO", "kv_unified=True"
+"""What llama-server does on its own."""
 
 
 class LlamaCpp:
@@ -58,11 +63,13 @@ def of_letters(folder: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, Path]]:
-    """Folders and GGUF files: of "letters", and of "bytes", whose characters come apart."""
+    """ "letters", the same in 8 bits, and "bytes", whose characters come apart: folder, file."""
     at = tmp_path_factory.mktemp("llamacpp")
-    folders = {"letters": of_letters(at / "letters"), "bytes": save(at / "bytes", "llama")}
+    letters, bytes_ = of_letters(at / "letters"), save(at / "bytes", "llama")
     return {
-        name: (folder, convert(folder, at / f"{name}.gguf")) for name, folder in folders.items()
+        "letters": (letters, convert(letters, at / "letters.gguf")),
+        "8 bits": (letters, convert(letters, at / "8-bits.gguf", "Q8_0")),
+        "bytes": (bytes_, convert(bytes_, at / "bytes.gguf")),
     }
 
 

@@ -1,4 +1,4 @@
-"""llama.cpp's own HTTP server, from the package xllamacpp: `python serve.py MODEL.gguf NAME=VALUE ...`.
+"""llama.cpp's own HTTP server, from the package xllamacpp: `python serve.py MODEL NAME=VALUE ...`.
 
 It says its address and ends with its standard input. The names are llama-server's options as the
 package spells them, the values are of its module.

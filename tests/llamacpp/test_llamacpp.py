@@ -1,4 +1,4 @@
-"""The contract of language models, held by a real llama.cpp server; and what it does not promise."""
+"""The contract of language models, held by a real llama.cpp; and what it does not promise."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from conftest import SLOTS
+from conftest import SLOTS, USUAL
 from test_contract import (  # noqa: F401  the suite that every language model passes
     FALSE_ALARM,
     LIMIT,
@@ -113,14 +113,27 @@ async def test_whole_responses_are_told_as_transformers_computes_them(torch_lm):
         assert list(response.log_probs) == pytest.approx(log_p.tolist(), abs=1e-4)
 
 
+@pytest.mark.parametrize(("options", "same"), [((), True), (USUAL, False)])
+async def test_a_seed_draws_the_same_alone_and_in_company_with_the_options_of_the_docs(
+    start, options, same
+):
+    """The control is what llama-server does on its own."""
+    lm, n = connect(start("8 bits", *options)), 60
+    ids = lm.encode(PROMPT)
+    alone = [await lm.extend(ids, (), seed=seed) for seed in range(n)]
+    assert (await draws(lm, n) == alone) == same
+
+
 async def test_the_server_keeps_a_prefix_and_reads_its_last_id_alone(lm, server):
     ids = list(lm.encode(PROMPT))
     prefix = max(await draws(lm, 4), key=len).tokens[:-1]
     sent = [*ids, *prefix]
 
     def n_kept(**changes):
-        body = {**lm._body(sent, 1, 7), "response_fields": ["timings/cache_n"], **changes}
-        return httpx.post(f"{server.address}/completion", json=body, timeout=60).json()["cache_n"]
+        body = {**lm._body(sent, 1, 7), "response_fields": ["timings"], **changes}
+        return httpx.post(f"{server.address}/completion", json=body, timeout=60).json()["timings"][
+            "cache_n"
+        ]
 
     first = await lm.extend(ids, prefix, seed=7)
     assert n_kept() == len(sent) - 1
