@@ -1,5 +1,4 @@
-"""A fake of vLLM's and of llama.cpp's HTTP interface: it draws from seeded random numbers, and fails
-when told to.
+"""A fake of vLLM's and llama.cpp's HTTP: it draws seeded random numbers, and fails when told to.
 
 It is no language model; what real servers sample is tested in tests/servers, where a `Proxy` fails
 in the same ways in front of one, and in tests/llamacpp.

@@ -46,7 +46,7 @@ def sentence(raised):
 
 async def test_ids_go_both_ways_and_the_eos_counts(server):
     lm = connect(server)
-    assert type(lm) is LlamaCppLanguageModel
+    assert type(lm) is type(connect(server, approximate=True)) is LlamaCppLanguageModel
     assert (lm.id, lm.context_length, lm.n_parameters, lm.eos) == ("tiny.gguf", 192, 95_296, EOS)
     ids = lm.encode(PROMPT)
     drawn = await asyncio.gather(*(lm.extend(ids, (), seed=k) for k in range(40)))
@@ -184,7 +184,6 @@ def test_an_address_or_an_entry_of_ones_own_registry_names_it(
     registry.entries.cache_clear()
     try:
         lm = registry.load_language_model("laptop")
-        assert type(lm._at.server).__name__ == "Server"
         assert lm.n_parameters == 95_296
         assert isinstance(lm, LlamaCppLanguageModel)
     finally:

@@ -11,18 +11,11 @@ from typing import Any
 import pytest
 import torch
 import transformers
+from llamacpp_options import EXACT, SLOTS
 from tiny_models import save, tokenizer
 from to_gguf import convert
 
 SERVE = Path(__file__).with_name("serve.py")
-SLOTS = 4
-EXACT = (
-    *("cache_type_k=ggml_type.GGML_TYPE_F32", "cache_type_v=ggml_type.GGML_TYPE_F32"),
-    "flash_attn_type=llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_DISABLED",
-)
-"""What docs/own-models.md starts a server with, so that it rounds in a batch as it does alone."""
-USUAL = "flash_attn_type=llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_AUTO", "kv_unified=True"
-"""What llama-server does on its own."""
 
 
 class LlamaCpp:

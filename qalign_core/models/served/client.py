@@ -413,9 +413,8 @@ def read_card(answer: Any) -> Card:
         name, root = card["id"], card.get("root") or card["id"]
         context = card.get("max_model_len") or 2**31
         n_parameters = card.get("meta", {}).get("n_params", 0)
-        if not (is_text(name) and is_text(root) and is_whole(context, 2)):
-            raise TypeError
-        if not is_whole(n_parameters, 0):
+        of_text, of_whole = is_text(name) and is_text(root), is_whole(n_parameters, 0)
+        if not (of_text and of_whole and is_whole(context, 2)):
             raise TypeError
     except (KeyError, IndexError, TypeError, AttributeError) as error:
         raise ModelLoadError(

@@ -27,31 +27,18 @@ _COLDEST = 0.01  # vLLM raises what is below to this, and another temperature is
 _A_TOKEN = 1024  # bytes of an answer: an id, a text, a log-probability, each of them with a name
 _PROBED = 8  # tokens whose log-probabilities tell whether they are of what was sampled
 _REASONS = ("stop", "length", "eos", "limit")
-
-
-_OFF = {
+_DRAWN = ("tokens", "tokens_predicted", "tokens_evaluated", "stop_type", "completion_probabilities")
+_OFF = ("min_p", "presence_penalty", "frequency_penalty")  # by 0, of every server
+_OFF_IN_LLAMA_CPP = (
+    *("dynatemp_range", "min_keep", "xtc_probability", "dry_multiplier", "mirostat", *_OFF),
+    "n_cache_reuse",  # pieces that are moved are not those that would be computed
+)
+LLAMA_CPP = {
     "samplers": ["temperature", "top_k", "top_p"],  # in this order, as everywhere else
-    "dynatemp_range": 0,
-    "min_p": 0,
-    "min_keep": 0,
-    "typical_p": 1,
-    "top_n_sigma": -1,
-    "xtc_probability": 0,
-    "dry_multiplier": 0,
-    "repeat_penalty": 1,
-    "presence_penalty": 0,
-    "frequency_penalty": 0,
-    "mirostat": 0,
-    "logit_bias": [],
-    "ignore_eos": False,
-    "backend_sampling": False,
-    "cache_prompt": True,
-    "n_cache_reuse": 0,  # pieces that are moved are not those that would be computed
-    "return_tokens": True,
-    "response_fields": [
-        *("tokens", "tokens_predicted", "tokens_evaluated", "stop_type"),
-        "completion_probabilities",
-    ],
+    **dict.fromkeys(_OFF_IN_LLAMA_CPP, 0),
+    **{"typical_p": 1, "repeat_penalty": 1, "top_n_sigma": -1, "logit_bias": []},
+    **{"ignore_eos": False, "backend_sampling": False, "cache_prompt": True},
+    **{"return_tokens": True, "response_fields": [*_DRAWN]},
 }
 """What a request to llama.cpp says; what it left out would follow the server's options."""
 
@@ -119,7 +106,7 @@ class ServedLanguageModel(TemplatedLanguageModel, Served):
 
     @classmethod
     def of(cls, owner: object) -> type[Self]:
-        """The class for that kind of server."""
+        """The class for that kind of server: llama.cpp takes ids, whatever else was asked for."""
         return LlamaCppLanguageModel if owner == "llamacpp" else cls  # type: ignore[return-value]
 
     @staticmethod
@@ -224,10 +211,8 @@ class ServedLanguageModel(TemplatedLanguageModel, Served):
         return {
             **self._asked(sent, most),
             "top_k": self.sampling.top_k,
-            "min_p": 0,
+            **dict.fromkeys(_OFF, 0),
             "repetition_penalty": 1,
-            "presence_penalty": 0,
-            "frequency_penalty": 0,
             "watermarking": False,
             "seed": seed % 2**63,
             "stop_token_ids": [*self.eos, *sorted(until)],
@@ -402,7 +387,7 @@ class LlamaCppLanguageModel(ServedLanguageModel):
         self, sent: list[int], most: int, seed: int, until: frozenset[int] = frozenset()
     ) -> dict[str, Any]:
         return {
-            **_OFF,
+            **LLAMA_CPP,
             "prompt": sent,
             "n_predict": most,
             "temperature": self.sampling.temperature,
@@ -426,10 +411,10 @@ def _read_props(answer: Any) -> tuple[int, int]:
     """Requests that a llama-server runs at once, and the context of each (tokens)."""
     try:
         found = answer["total_slots"], answer["default_generation_settings"]["n_ctx"]
+        if not all(is_whole(number, 1) for number in found):
+            raise TypeError
     except (KeyError, TypeError) as error:
         raise Garbled("an answer without total_slots and n_ctx") from error
-    if not all(is_whole(number, 1) for number in found):
-        raise Garbled(f"total_slots and n_ctx of {shown(found)}")
     return found
 
 
@@ -437,11 +422,10 @@ def _read_settings(answer: Any) -> dict[str, Any]:
     """How a llama-server says that it samples."""
     try:
         found = dict(answer["generation_settings"])
-        ends = [biased["token"] for biased in found["logit_bias"]]
+        if not are_ids([biased["token"] for biased in found["logit_bias"]]):
+            raise TypeError
     except (KeyError, TypeError, ValueError) as error:
         raise Garbled("an answer without generation_settings") from error
-    if not are_ids(ends):
-        raise Garbled(f"generation_settings with a logit_bias of {shown(ends)}")
     return found
 
 
