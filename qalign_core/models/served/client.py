@@ -376,7 +376,7 @@ class Served(ABC):
                 "says where it is)"
             ) from error
         name = card.name.rstrip("/")
-        is_path = name[:1] in "/." or name.endswith(".gguf")
+        is_path = name[:1] in "/." or name.endswith(".gguf")  # a trace shows none
         title = name.replace("\\", "/").rsplit("/", 1)[-1] if is_path else name
         model = cls.of(card.owner)(Reached(server, card, text, eos), id=id or title, **options)
         model.probe()
@@ -412,7 +412,7 @@ def read_card(answer: Any) -> Card:
         card = answer["data"][0]
         name, root = card["id"], card.get("root") or card["id"]
         context = card.get("max_model_len") or 2**31
-        n_parameters = card.get("meta", {}).get("n_params", 0)
+        n_parameters = (card.get("meta") or {}).get("n_params", 0)
         of_text, of_whole = is_text(name) and is_text(root), is_whole(n_parameters, 0)
         if not (of_text and of_whole and is_whole(context, 2)):
             raise TypeError
