@@ -12,6 +12,7 @@ from components.common.new_problem import new_problem
 from components.room.rooms import Caps
 from qalign_core.assets import ASSETS
 from qalign_core.record import dictionary
+from qalign_core.record.document import document
 from qalign_core.record.scripts import bundle
 from qalign_core.record.trace import load_trace
 
@@ -38,17 +39,9 @@ def problems() -> tuple[dict[str, Any], ...]:
 
 
 @cache
-def _around() -> tuple[str, str]:
+def _parts() -> tuple[str, str]:
     style = dictionary.style() + (ASSETS / "room" / "room.css").read_text(encoding="utf-8")
-    script = dictionary.script() + bundle(ASSETS / "room" / "room.js")
-    before = (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>QAlign Explorer: a room</title><style>{style}</style></head>"
-        '<body><main id="room" aria-live="off"></main>'
-        '<script type="application/json" id="offered">'
-    )
-    return before, f"</script><script>{script}QAlignRoom.open();</script></body></html>\n"
+    return style, dictionary.script() + bundle(ASSETS / "room" / "room.js")
 
 
 def page(caps: Caps, lessons: Sequence[Mapping[str, Any]]) -> str:
@@ -59,5 +52,11 @@ def page(caps: Caps, lessons: Sequence[Mapping[str, Any]]) -> str:
         "members": caps.members,
         "text": caps.text,
     }
-    before, behind = _around()
-    return before + json.dumps(offered, ensure_ascii=False).replace("<", "\\u003c") + behind
+    style, script = _parts()
+    data = json.dumps(offered, ensure_ascii=False).replace("<", "\\u003c")
+    body = (
+        '<main id="room" aria-live="off"></main>'
+        f'<script type="application/json" id="offered">{data}</script>'
+        f"<script>{script}QAlignRoom.open();</script>"
+    )
+    return document("QAlign Explorer: a room", style, body)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import gradio as gr
 
+from components.common.evaluated import NO_FOLDERS
 from components.common.folding import fold
 from components.common.foreign import foreign_line
 from components.common.form import RunForm
@@ -28,20 +29,17 @@ from components.session.gpu import with_gpu
 from components.session.links import linked
 from components.session.runs import IDLE, Feed, Runs, Status
 from components.watch.diagnostics import beta_facts, diagnose
-from components.watch.gallery import gallery_list, page_parts
+from components.watch.gallery import WATCH, gallery_list, page_parts, recorded_run
 from components.watch.inside import questions
 from components.watch.player import beta_slider, chain_player
-from qalign_core.assets import ASSETS
 from qalign_core.errors import InvalidSetting, QAlignError
 from qalign_core.protocols import LanguageModel
 from qalign_core.record.live import obstacle
-from qalign_core.record.trace import TraceReader, load_trace, trace_text
+from qalign_core.record.trace import TraceReader
 from qalign_core.run import Run
-from qalign_core.target import Target
 from qalign_core.types import Response
 from qalign_study.measure.tuning import tune_beta
 
-RECORDED = ASSETS / "runs" / "watch.jsonl"
 PLAYS = " ▶ plays on."
 SEEDS = 10_000
 """New seeds are below: few digits, so that people can tell each other which run they saw."""
@@ -89,19 +87,6 @@ async def tune_run(feed: Feed, runs: Runs, run: Run) -> None:
     feed.write(json.dumps([float(f"{tuned.beta:.3g}"), tuned.acceptance, tuned.low, tuned.high]))
 
 
-def recorded_run(path: Path = RECORDED) -> tuple[str, Run]:
-    """The run that plays before any click, and the run that would draw it again.
-
-    Raises:
-        InvalidTrace: the file is no trace.
-        InvalidSetting: it was put together from several betas.
-    """
-    run = load_trace(path).header.run
-    Target(run.beta)
-    text = trace_text(path)
-    return text[: text.rfind("\n") + 1] or text, run  # a killed writer leaves half a line
-
-
 def link_of(header: str) -> dict[str, str]:
     """The query of a link that draws a run again, from the first line of its trace.
 
@@ -147,13 +132,19 @@ def _drawer(start: Run, runs: Runs) -> tuple[RunForm, gr.Dropdown, gr.Button, gr
     return form, kind, new, tune
 
 
-def build_watch_page(runs: Runs, demo: gr.Blocks, trace: Path | None = None) -> RunForm:
+def build_watch_page(
+    runs: Runs,
+    demo: gr.Blocks,
+    trace: Path | None = None,
+    folders: Mapping[str, Path] = NO_FOLDERS,
+) -> RunForm:
     """Build the page's widgets in the current context and register its events.
 
     Args:
         runs: of this server.
         demo: the app.
         trace: what is shown before any click, in place of the recorded run.
+        folders: of results, by name, whose chains may be shown.
 
     Returns:
         The settings: Compare takes their problem over.
@@ -161,7 +152,7 @@ def build_watch_page(runs: Runs, demo: gr.Blocks, trace: Path | None = None) -> 
     Raises:
         InvalidTrace, InvalidSetting: as `recorded_run`.
     """
-    text, start = recorded_run(trace or RECORDED)
+    text, start = recorded_run(trace or WATCH)
     with gr.Column(elem_id="watch"):
         with gr.Row(elem_id="watch-bar"):
             run = gr.Button("Run it live", variant="primary", elem_id="watch-run")
@@ -181,7 +172,7 @@ def build_watch_page(runs: Runs, demo: gr.Blocks, trace: Path | None = None) -> 
             questions=questions(runs),
             name=name,
         )
-        gallery_list()
+        gallery_list(folders)
     form, kind, new_in_drawer, tune = _drawer(start, runs)
     foreign_line(foreign, form, runs.offer)
     widgets, settings_of = form.values(), form.names

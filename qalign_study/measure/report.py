@@ -21,7 +21,7 @@ from qalign_study.measure.curves import (
     paired,
 )
 from qalign_study.measure.own_beta import at_own_beta
-from qalign_study.measure.results import Results
+from qalign_study.measure.results import Results, load_results
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -69,6 +69,19 @@ class Evaluated:
     def problems(self) -> object:
         """What problems these are: the same for results of the same ones."""
         return (self.results.header.digest, tuple(record.id for record in self.results.records))
+
+
+def evaluated(path: Path, name: str) -> Evaluated:
+    """The results at a path, measured.
+
+    There are no curves of a folder in which nothing is drawn yet, or nothing says what is right.
+
+    Raises:
+        QAlignError: they cannot be read.
+    """
+    results, folder = load_results(path), path if path.is_dir() else None
+    measured = folder is None or (results.records and all(p.is_graded for p in results.problems))
+    return Evaluated(name, results, tuple(curves(results)) if measured else (), folder=folder)
 
 
 @dataclass(frozen=True)

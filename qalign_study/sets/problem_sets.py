@@ -66,6 +66,11 @@ class Problem:
         """The function behind `extractor`."""
         return None if self.extractor is None else get_extractor(self.extractor)
 
+    @property
+    def is_graded(self) -> bool:
+        """Whether something says what is right."""
+        return any(v is not None for v in (self.answer, self.writing, self.instructions))
+
     def is_right(self, answer: str) -> bool | None:
         """Whether an answer, or the text of an open-ended response, is right; None if unknown."""
         if self.writing is not None:
@@ -128,7 +133,7 @@ def check_gradable(problems: Sequence[Problem]) -> None:
     for problem in problems:
         if problem.instructions is not None:  # what cannot be checked is said before the first draw
             problem.instructions.followed("")
-        elif problem.answer is None and problem.writing is None:
+        elif not problem.is_graded:
             raise InvalidTask(
                 f"problem {problem.id!r} has neither an answer to compare with nor constraints to "
                 "check; one of them is needed"
