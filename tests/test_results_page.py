@@ -38,7 +38,6 @@ from qalign_study.sets.folder import run_set
 from qalign_study.sets.problem_sets import Problem
 from qalign_study.sheet.figures import betas, errors, proxy
 from qalign_study.sheet.page import table_html
-from qalign_study.sheet.problems import problems_of
 from qalign_study.sheet.values import Table, table
 from qalign_study.sheet.words import VERDICTS, brief, in_points
 
@@ -406,7 +405,7 @@ def test_the_problems_on_which_a_method_does_worst_come_first(folder: Path) -> N
 def test_a_problem_of_a_shipped_set_opens_on_watch_with_the_very_run(tmp_path: Path) -> None:
     found = summarise(FOLDER / "long.zip")
     listed = problems_html(found, "wmv::256")
-    problems = problems_of(found)
+    problems = found.listed
     assert len(problems) == len(found.results.header.problems)
     links = [html.unescape(link) for link in re.findall(r'href="\?([^"]+)"', listed)]
     assert len(links) == 200
@@ -418,7 +417,7 @@ def test_a_problem_of_a_shipped_set_opens_on_watch_with_the_very_run(tmp_path: P
         record = found.results.records[place]
         assert run.steps == len(record.chain_reward) - 1
     changed = replace(found.results, header=replace(found.results.header, digest="another"))
-    assert problems_of(replace(found, results=changed)) == ()
+    assert replace(found, results=changed).listed == ()
 
 
 def test_all_sets_together_are_the_reports_figures_and_files(folder: Path, tmp_path: Path) -> None:

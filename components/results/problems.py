@@ -7,11 +7,10 @@ from urllib.parse import urlencode
 
 from qalign_core.decide.compared import RULES
 from qalign_core.run import Run
-from qalign_study.measure.curves import Curve, Point
 from qalign_study.measure.report import Evaluated
-from qalign_study.sets.folder import run_of, trace_path
+from qalign_study.sets.folder import run_of
 from qalign_study.sheet.page import table_html
-from qalign_study.sheet.problems import COLUMNS, MOST, listed, opens, problems_of, steps_of
+from qalign_study.sheet.problems import COLUMNS, MOST, at_level, listed, opens, steps_of
 from qalign_study.sheet.values import Markup
 from qalign_study.sheet.words import curve_name, in_a_sentence
 
@@ -36,10 +35,7 @@ def problems_html(found: Evaluated, opened: str = "") -> str:
     """
     method, _, rest = str(opened).partition(":")
     other, _, n = rest.partition(":")
-    budget = n if opened else str(found.level or max((p.n for p in found.points), default=0))
-    at: dict[Curve, Point] = {
-        p.method: p for p in found.points if str(p.n) == budget or p.method == "one"
-    }
+    at = at_level(found, n if opened else "")
     order, first = [*range(len(found.results.records))], ""
     if opened:
         if method not in RULES or method not in at or (other and other not in at):
@@ -50,9 +46,10 @@ def problems_html(found: Evaluated, opened: str = "") -> str:
         is_open = found.results.header.open_ended
         first = f"; those first on which {in_a_sentence(curve_name(method, is_open))} does worst"
         first += f" compared with {in_a_sentence(curve_name(other, is_open))}" if theirs else ""
-    at_compute = f" at the compute of {int(budget):,} samples" if at else ""
+    n_samples = max((p.n for p in at.values()), default=0)
+    at_compute = f" at the compute of {n_samples:,} samples" if at else ""
     cut = f" The first {MOST:,} of {len(order):,} are listed." if len(order) > MOST else ""
-    leads = "" if found.folder else WATCH if problems_of(found) else COMMANDS
+    leads = "" if found.folder else WATCH if found.listed else COMMANDS
     made = listed(found, order, at, lambda k: _chain(found, k), sorts=True)
     return (
         f'<p class="soft">The problems{at_compute}{html.escape(first)}.{cut} {COLUMNS} {leads}</p>'
@@ -62,13 +59,16 @@ def problems_html(found: Evaluated, opened: str = "") -> str:
 
 def _chain(found: Evaluated, k: int) -> Markup:
     """What shows the chain of a problem: a link to Watch, or a command."""
-    header, record, problems = found.results.header, found.results.records[k], problems_of(found)
-    place = header.problems.index(record.id)
+    header, place = found.results.header, found.place(k)
     if found.folder is not None:
-        query = urlencode({"run": f"{found.folder.name}/{trace_path(found.folder, place).stem}"})
-    elif problems:
-        run = run_of(header.run, problems[place], place)
-        changes = {"steps": steps_of(record), "pool": Run().pool, "matched": "none"}
+        query = urlencode({"run": f"{found.folder.name}/{found.trace_path(place).stem}"})
+    elif found.listed:
+        run = run_of(header.run, found.listed[place], place)
+        changes = {
+            "steps": steps_of(found.results.records[k]),
+            "pool": Run().pool,
+            "matched": "none",
+        }
         query = run.with_changes(**changes).query()
     else:
         return opens(found, k)

@@ -24,7 +24,7 @@ from qalign_core.assets import ASSETS
 from qalign_core.errors import QAlignError
 from qalign_core.record.command import command_of
 from qalign_core.record.player import page, page_around
-from qalign_core.record.trace import TraceReader, load_trace, trace_text, whole_lines, write_whole
+from qalign_core.record.trace import header_of, load_trace, trace_text, whole_lines, write_whole
 from qalign_core.registry import entries
 from qalign_core.run import Run
 from qalign_core.target import Target
@@ -77,11 +77,8 @@ def gallery() -> dict[str, Entry]:
 
 
 def _entry(name: str, title: str, says: str, page: str = "watch") -> Entry:
-    reader = TraceReader()
     with (FOLDER / f"{name}.jsonl").open(encoding="utf-8") as file:
-        reader.feed(next(file))
-    assert reader.header is not None
-    run = reader.header.run
+        run = header_of(next(file)).run
     link = run.query() if page == "watch" else f"tab={page}&{run.query()}"
     return Entry(name, title, says, _facts(run), command_of(run), link, page)
 
@@ -145,14 +142,11 @@ def page_parts(asked: dict[str, Any]) -> dict[str, str]:
         {"before": ..., "behind": ...}, or {"error": one sentence} for a line that is no header, or
         a run that a browser cannot draw.
     """
-    reader = TraceReader()
     entry = gallery().get(str(asked.get("run")))
     told = {"title": entry.title, "says": entry.says} if entry is not None else {}
     try:
-        reader.feed(str(asked["header"]))
-        if reader.header is None:
-            return {"error": "Its first line is no header."}
-        before, behind = page_around(reader.header, live=asked.get("live") is True, **told)
+        header = header_of(asked["header"])
+        before, behind = page_around(header, live=asked.get("live") is True, **told)
     except QAlignError as error:
         return {"error": f"{error}."}
     return {"before": before, "behind": behind}

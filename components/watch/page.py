@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import gradio as gr
@@ -33,9 +34,8 @@ from components.watch.gallery import WATCH, gallery_list, page_parts, recorded_r
 from components.watch.inside import questions
 from components.watch.player import beta_slider, chain_player
 from qalign_core.errors import InvalidSetting, QAlignError
-from qalign_core.protocols import LanguageModel
 from qalign_core.record.live import obstacle
-from qalign_core.record.trace import TraceReader
+from qalign_core.record.trace import header_of
 from qalign_core.run import Run
 from qalign_core.types import Response
 from qalign_study.measure.tuning import tune_beta
@@ -43,30 +43,6 @@ from qalign_study.measure.tuning import tune_beta
 PLAYS = " ▶ plays on."
 SEEDS = 10_000
 """New seeds are below: few digits, so that people can tell each other which run they saw."""
-
-
-class Counted:
-    """A language model that tells how many responses it has drawn, for a progress line."""
-
-    def __init__(self, lm: LanguageModel, told: Callable[[int], None]) -> None:
-        self.id = lm.id
-        self.max_new_tokens = lm.max_new_tokens
-        self._lm = lm
-        self._told = told
-        self._n = 0
-
-    def encode(self, prompt: str) -> tuple[int, ...]:
-        """As the model does."""
-        return self._lm.encode(prompt)
-
-    async def extend(
-        self, prompt_ids: Sequence[int], prefix: Sequence[int], *, seed: int
-    ) -> Response:
-        """As the model does, and count it."""
-        response = await self._lm.extend(prompt_ids, prefix, seed=seed)
-        self._n += 1
-        self._told(self._n)
-        return response
 
 
 @with_gpu
@@ -79,10 +55,18 @@ async def tune_run(feed: Feed, runs: Runs, run: Run) -> None:
     run.check(runs.limits)
     lm, rm = await runs.models(feed, run.lm, run.rm, run.sampling)
 
-    def tell(n: int) -> None:
-        feed.status = Status("sampling", f"Finding β: {n} proposals tried")
+    n = 0
 
-    counted = Counted(lm, tell)
+    async def extend(*given: Sequence[int], **options: Any) -> Response:
+        nonlocal n
+        response = await lm.extend(*given, **options)
+        n += 1
+        feed.status = Status("sampling", f"Finding β: {n} proposals tried")
+        return response
+
+    counted: Any = SimpleNamespace(
+        id=lm.id, max_new_tokens=lm.max_new_tokens, encode=lm.encode, extend=extend
+    )
     tuned = await tune_beta(counted, rm, run.prompt, start=run.target, move=run.move, seed=run.seed)
     feed.write(json.dumps([float(f"{tuned.beta:.3g}"), tuned.acceptance, tuned.low, tuned.high]))
 
@@ -93,14 +77,10 @@ def link_of(header: str) -> dict[str, str]:
     Returns:
         {"query": ...}, or {"error": one sentence} for a line that is no header.
     """
-    reader = TraceReader()
     try:
-        reader.feed(str(header))
+        return {"query": header_of(header).run.query()}
     except QAlignError as error:
         return {"error": f"{error}."}
-    if reader.header is None:
-        return {"error": "Its first line is no header."}
-    return {"query": reader.header.run.query()}
 
 
 def _drawer(start: Run, runs: Runs) -> tuple[RunForm, gr.Dropdown, gr.Button, gr.Button]:

@@ -224,6 +224,17 @@ def parse_trace(text: str) -> Trace:
     return reader.trace()
 
 
+def header_of(line: object) -> TraceHeader:
+    """The header that the first line of a trace is.
+
+    Raises:
+        InvalidTrace: it is none.
+    """
+    reader = TraceReader()
+    reader.feed(str(line))
+    return reader.trace().header
+
+
 def whole_lines(text: str) -> str:
     """The text of a trace without a last line that was cut off, as a killed writer leaves it."""
     end = text.rfind("\n") + 1

@@ -14,9 +14,19 @@ or the instructions of IFEval that a response has to follow, "loose" or "strict"
     {"prompt": "...", "instructions": {"ids": ["punctuation:no_comma"], "kwargs": [{}]}}
 
 Other fields are kept as they are, in `extra`.
+
+Rows of another form need a file beside them, `mine.toml`, which is given in their place. `rows` and
+`template` are required; without `answer` the prompts are open-ended.
+
+    rows = "capitals.csv"                                # or .jsonl, or .json with a list
+    template = "What is the capital of <{country}>?"     # <{name}> is a field of the row
+    answer = "capital"                                   # the field with the right answer
+    extractor = "text"                                   # how an answer is read and compared
+    id = "code"                                          # the field that names a problem
 """
 
 import json
+import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,10 +41,16 @@ from qalign_core.decide.answers.extraction import (
 )
 from qalign_core.errors import InvalidTask, on_disk
 from qalign_core.protocols import AnswerExtractor
-from qalign_core.reading import from_json, read_file, shown
+from qalign_core.reading import checked, first_line, from_json, read_file, shown
 from qalign_study.sets.generated import WritingTask, constraints
 from qalign_study.sets.instructions import RULES, Instructions
+from qalign_study.sets.rows import problem_of, rows_of
 
+_DESCRIBED = {
+    **dict.fromkeys(("rows", "template"), str),
+    **dict.fromkeys(("answer", "extractor", "id"), str | None),
+}
+"""What a file may say of rows of another form."""
 _CHECKS = ("constraints", "instructions")
 """What may say of an open-ended response that it is right."""
 
@@ -86,6 +102,7 @@ def load_problems(path: str | Path) -> list[Problem]:
     Raises:
         InvalidTask: the file cannot be read, or a line cannot; the message names the line.
     """
+    path = Path(path)
     advice = "give the name of a set or the path of a file of JSON lines"
     try:
         with on_disk(f"the problem set {path}", "read", advice, InvalidTask):
@@ -94,7 +111,27 @@ def load_problems(path: str | Path) -> list[Problem]:
         raise InvalidTask(
             f"{path} is not UTF-8 text (byte {error.start}); save it as UTF-8 JSON lines"
         ) from error
-    return parse_problems(text.split("\n"), str(path))
+    lines = _described(path, text) if path.suffix == ".toml" else text.split("\n")
+    return parse_problems(lines, str(path))
+
+
+def _described(path: Path, text: str) -> list[str]:
+    """The lines of rows of another form, as their file says how each is read."""
+    try:
+        table = tomllib.loads(text)
+        if unknown := [name for name in table if name not in _DESCRIBED]:
+            raise ValueError(f"{unknown[0]!r} is none of {', '.join(_DESCRIBED)}")
+        for name, kind in _DESCRIBED.items():
+            checked(table, name, kind)
+    except ValueError as error:
+        raise InvalidTask(f"{path} does not describe a problem set: {first_line(error)}") from error
+    rows, _ = rows_of(path.parent / table["rows"])
+    own = {**table, "rows": "own", "title": path.name}
+    shared = {"extractor": table["extractor"]} if "extractor" in table else {}
+    return [
+        json.dumps(shared | problem_of(row, k, own, seed=0, place=f"{table['rows']}, row {k}"))
+        for k, row in enumerate(rows)
+    ]
 
 
 def problem_file(task: str) -> Path:

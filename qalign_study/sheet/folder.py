@@ -15,7 +15,6 @@ from qalign_core.record.player import FOLLOW, PLAYS, as_data
 from qalign_core.record.scripts import bundle, sheets
 from qalign_core.record.trace import parse_trace, trace_text, whole_lines
 from qalign_study.measure.report import Evaluated
-from qalign_study.sets.folder import trace_path
 from qalign_study.sheet.page import PAGE, STYLE, section_html, table_html, text
 from qalign_study.sheet.problems import COLUMNS, at_level, listed, progress
 from qalign_study.sheet.report import ran
@@ -58,18 +57,17 @@ def folder_page(found: Evaluated, chains: Collection[int] = ()) -> str:
     if missing := [place for place in chains if not 0 <= place < n]:
         raise InvalidSetting(f"--problem {missing[0]}: {folder} has problems 0 to {n - 1}")
     order = range(len(records))
-    place_of = [header.problems.index(record.id) for record in records]
     data = "".join(
         f'<script type="application/x-ndjson" id="chain-{place}">'
-        f"{as_data(_trace(trace_path(folder, place)))}</script>\n"
+        f"{as_data(_trace(found.trace_path(place)))}</script>\n"
         for place in chains
     )
 
     def chain(k: int) -> str:
-        if place_of[k] not in chains:
+        if found.place(k) not in chains:
             return "–"
-        name = html.escape(f"{found.name}, problem {place_of[k]}")
-        chain = f'data-chain="chain-{place_of[k]}" data-name="{name}"'
+        name = html.escape(f"{found.name}, problem {found.place(k)}")
+        chain = f'data-chain="chain-{found.place(k)}" data-name="{name}"'
         return Markup(f'<button type="button" {chain}>Watch</button>')
 
     made = listed(found, order, at_level(found), chain, sorts=True)

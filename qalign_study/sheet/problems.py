@@ -6,20 +6,15 @@ Results, the report and the page of a folder write this table.
 import html
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
-from pathlib import Path
 
 import numpy as np
 
-from qalign_core.assets import ASSETS
 from qalign_core.record.command import command_of_problem
 from qalign_core.types import SetHeader
 from qalign_study.measure.curves import Curve, Point
 from qalign_study.measure.diagnostics import agreement
 from qalign_study.measure.record import Record
 from qalign_study.measure.report import Evaluated
-from qalign_study.sets.folder import digest_of, trace_path
-from qalign_study.sets.problem_sets import Problem, load_problems
 from qalign_study.sheet.values import Markup, Table, shown
 from qalign_study.sheet.words import curve_name, number, percent
 
@@ -56,7 +51,7 @@ def listed(
     import pandas as pd
 
     results = found.results
-    known = {problem.id: problem for problem in problems_of(found)}
+    known = {problem.id: problem for problem in found.listed}
     rows = []
     for k in order[:MOST]:
         record = results.records[k]
@@ -68,16 +63,17 @@ def listed(
         }
         text = _text(problem.prompt if problem else "", results.texts.get(record.id, ""))
         asked = {"Problem": text, "Right": (problem and problem.answer) or "–"} if known else {}
-        came = _came_to(record, results.header, problem)
+        graded = problem is None or problem.is_graded
+        came = _came_to(record, results.header, graded)
         rows.append({**asked, **came, **shares, "Chain": chain(k)})
     ids = [results.records[k].id for k in order[:MOST]]
     return Table(pd.DataFrame(rows, index=ids), sorts=sorts)
 
 
-def at_level(found: Evaluated) -> dict[Curve, Point]:
-    """The points at the largest budget of equal compute; one sample, whatever the budget."""
-    n = found.level or max((p.n for p in found.points), default=0)
-    return {p.method: p for p in found.points if p.n == n or p.method == "one"}
+def at_level(found: Evaluated, n: str = "") -> dict[Curve, Point]:
+    """The points at a budget, by default the largest of equal compute; one sample at any."""
+    n = n or str(found.level or max((p.n for p in found.points), default=0))
+    return {p.method: p for p in found.points if str(p.n) == n or p.method == "one"}
 
 
 def progress(found: Evaluated) -> str:
@@ -90,7 +86,7 @@ def progress(found: Evaluated) -> str:
     return f"{n:,} of {of:,} problems.{still if n < of else ''}"
 
 
-def _came_to(record: Record, header: SetHeader, problem: Problem | None) -> dict[str, str]:
+def _came_to(record: Record, header: SetHeader, graded: bool) -> dict[str, str]:
     """What the chains of a problem came to: answer, votes, mean reward and R-hat."""
     if not len(record.chain_reward):
         return dict.fromkeys(("Answer", "Votes", "Reward", "R-hat"), "–")
@@ -104,7 +100,6 @@ def _came_to(record: Record, header: SetHeader, problem: Problem | None) -> dict
     elif len(read):
         counts = np.bincount(read)
         won, votes = int(counts.argmax()), float(counts.max() / len(answers))
-    graded = problem is None or problem.is_graded
     verdict = ("right" if won >= 0 and record.right[won] else "wrong") * graded
     answer = "" if header.open_ended else str(record.answers[won]) if won >= 0 else "none"
     found = agreement(rewards.reshape(-1, record.n_chains).T.tolist())
@@ -136,9 +131,8 @@ def _text(prompt: str, response: str) -> str:
 def opens(found: Evaluated, k: int) -> Markup:
     """The command that opens the chain of a problem on Watch, or draws it again first."""
     record, header = found.results.records[k], found.results.header
-    place = header.problems.index(record.id)
-    path = trace_path(found.folder or Path("FOLDER"), place)
-    command = f"python app.py {shlex.quote(str(path))}"
+    place = found.place(k)
+    command = f"python app.py {shlex.quote(str(found.trace_path(place)))}"
     if found.folder is None and header.source:  # whose rows are elsewhere, and ordered by seed
         command = f"{header.command} && {command}"
     elif found.folder is None:
@@ -150,18 +144,3 @@ def opens(found: Evaluated, k: int) -> Markup:
 def steps_of(record: Record) -> int:
     """The steps of each chain behind its initial draw."""
     return len(record.chain_reward) // record.n_chains - 1
-
-
-def problems_of(found: Evaluated) -> tuple[Problem, ...]:
-    """The problems of a folder, or of an embedded set if they are the very ones of the results."""
-    header = found.results.header
-    return found.results.problems or _embedded(header.task, len(header.problems), header.digest)
-
-
-@cache
-def _embedded(task: str, n: int, digest: str) -> tuple[Problem, ...]:
-    embedded = {path.stem: path for path in (ASSETS / "tasks").glob("*.jsonl")}
-    if task not in embedded:
-        return ()
-    problems = tuple(load_problems(embedded[task])[:n])
-    return problems if digest_of(problems) == digest else ()
