@@ -15,9 +15,9 @@ from pathlib import Path
 
 from components.watch.gallery import gallery, write_slides
 from qalign_core.record import dictionary
-from qalign_core.record.document import document
-from qalign_core.record.player import NO_SCRIPT, PLAIN, page
+from qalign_core.record.player import PLAIN, head, page
 
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 _SAYS = (
     "A language model rewrites its own answer from a random place. A reward model scores both, and "
     "a weighted coin decides which one stays."
@@ -40,7 +40,7 @@ def write_site(folder: Path) -> list[Path]:
 
 
 def _page(title: str, *body: str) -> str:
-    return document(title, PLAIN, f"<main>{''.join(body)}</main>", NO_SCRIPT)
+    return f"{head(title, PLAIN, _POLICY)}<body><main>{''.join(body)}</main></body></html>\n"
 
 
 def _index() -> str:

@@ -12,7 +12,6 @@ from components.common.new_problem import new_problem
 from components.room.rooms import Caps
 from qalign_core.assets import ASSETS
 from qalign_core.record import dictionary
-from qalign_core.record.document import document
 from qalign_core.record.scripts import bundle
 from qalign_core.record.trace import load_trace
 
@@ -39,9 +38,17 @@ def problems() -> tuple[dict[str, Any], ...]:
 
 
 @cache
-def _parts() -> tuple[str, str]:
+def _around() -> tuple[str, str]:
     style = dictionary.style() + (ASSETS / "room" / "room.css").read_text(encoding="utf-8")
-    return style, dictionary.script() + bundle(ASSETS / "room" / "room.js")
+    script = dictionary.script() + bundle(ASSETS / "room" / "room.js")
+    before = (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>QAlign Explorer: a room</title><style>{style}</style></head>"
+        '<body><main id="room" aria-live="off"></main>'
+        '<script type="application/json" id="offered">'
+    )
+    return before, f"</script><script>{script}QAlignRoom.open();</script></body></html>\n"
 
 
 def page(caps: Caps, lessons: Sequence[Mapping[str, Any]]) -> str:
@@ -52,11 +59,5 @@ def page(caps: Caps, lessons: Sequence[Mapping[str, Any]]) -> str:
         "members": caps.members,
         "text": caps.text,
     }
-    style, script = _parts()
-    data = json.dumps(offered, ensure_ascii=False).replace("<", "\\u003c")
-    body = (
-        '<main id="room" aria-live="off"></main>'
-        f'<script type="application/json" id="offered">{data}</script>'
-        f"<script>{script}QAlignRoom.open();</script>"
-    )
-    return document("QAlign Explorer: a room", style, body)
+    before, behind = _around()
+    return before + json.dumps(offered, ensure_ascii=False).replace("<", "\\u003c") + behind

@@ -10,7 +10,6 @@ from qalign_core.assets import ASSETS
 from qalign_core.decide.answers.extraction import get_extractor
 from qalign_core.record import dictionary
 from qalign_core.record.command import command_of
-from qalign_core.record.document import document
 from qalign_core.record.live import POLICY, carried
 from qalign_core.record.scripts import bundle, sheets
 from qalign_core.record.trace import parse_trace, trace_lines, whole_lines
@@ -59,7 +58,16 @@ const live = QAlignLive.mount(document.getElementById("live"), () => player, {
 NO_SCRIPT = "default-src 'none'; style-src 'unsafe-inline'"
 PLAYS = f"{NO_SCRIPT}; script-src 'unsafe-inline'"
 """Policies of pages that fetch nothing, without scripts and with their own."""
-_HERE = "<!-- here -->"
+
+
+def head(title: str, style: str, policy: str) -> str:
+    """The beginning of a page that may do no more than its policy says, up to its body."""
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
+        f"<title>{title}</title><style>{style}</style></head>\n"
+    )
 
 
 def page_around(
@@ -81,7 +89,7 @@ def page_around(
     policy = f"{NO_SCRIPT}; {POLICY}" if live else PLAYS
     style = dictionary.style() + sheets(*parts) + _STYLE
     script = dictionary.names() + bundle(*(part.with_suffix(".js") for part in parts))
-    window = title or header.prompt[:MAX_TITLE] or "QAlign Explorer"
+    window = html.escape(title or header.prompt[:MAX_TITLE] or "QAlign Explorer")
     heading = f"<h1>{html.escape(title)}</h1>" * bool(title)
     sentence = f"<p>{html.escape(says)}</p>" * bool(says)
     settings = '<div id="live"></div>' * live
@@ -89,13 +97,13 @@ def page_around(
     data = carried(header) if live else ""
     starts = FOLLOW + _SCRIPT + _DRAWS * live
     before = (
-        f'<figure><header>{heading}{sentence}</header>{settings}<div id="player"></div>'
+        f"{head(window, style, policy)}<body><figure><header>{heading}{sentence}</header>"
+        f'{settings}<div id="player"></div>'
         f"<figcaption>QAlign Explorer. It is drawn again by {again}</figcaption></figure>\n"
         '<script type="application/x-ndjson" id="trace">'
     )
-    behind = f"</script>\n{data}<script>{script}</script><script>{starts}</script>"
-    head, end = document(window, style, _HERE, policy).rsplit(_HERE, 1)
-    return head + before, behind + end
+    behind = f"</script>\n{data}<script>{script}</script><script>{starts}</script></body></html>\n"
+    return before, behind
 
 
 def as_data(text: str) -> str:

@@ -6,7 +6,6 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from qalign_core.assets import ASSETS
 from qalign_core.decide.compared import RULES
 from qalign_core.errors import InvalidSetting
 from qalign_study.measure.curves import (
@@ -23,6 +22,7 @@ from qalign_study.measure.curves import (
 )
 from qalign_study.measure.own_beta import at_own_beta
 from qalign_study.measure.results import Results, load_results
+from qalign_study.sets.drawn import N_PROBLEMS, drawn_rows
 from qalign_study.sets.folder import digest_of, trace_path
 from qalign_study.sets.problem_sets import Problem, load_problems
 
@@ -90,10 +90,9 @@ class Evaluated:
 
 @cache
 def _embedded(task: str, n: int, digest: str) -> tuple[Problem, ...]:
-    embedded = {path.stem: path for path in (ASSETS / "tasks").glob("*.jsonl")}
-    if task not in embedded:
+    if task not in N_PROBLEMS and drawn_rows(task) is None:
         return ()
-    problems = tuple(load_problems(embedded[task])[:n])
+    problems = tuple(load_problems(task)[:n])
     return problems if digest_of(problems) == digest else ()
 
 

@@ -10,8 +10,7 @@ import pandas as pd
 from qalign_core.assets import ASSETS
 from qalign_core.errors import InvalidSetting
 from qalign_core.record import dictionary
-from qalign_core.record.document import document
-from qalign_core.record.player import FOLLOW, PLAYS, as_data
+from qalign_core.record.player import FOLLOW, PLAYS, as_data, head
 from qalign_core.record.scripts import bundle, sheets
 from qalign_core.record.trace import parse_trace, trace_text, whole_lines
 from qalign_study.measure.report import Evaluated
@@ -84,7 +83,7 @@ def folder_page(found: Evaluated, chains: Collection[int] = ()) -> str:
         f"{section_html(facts)}</div>\n{data}<script>{script}</script>"
         f"<script>{FOLLOW}{_SCRIPT}</script>"
     )
-    return document(found.name, style, body, PLAYS)
+    return f"{head(html.escape(found.name), style, PLAYS)}<body>{body}</body></html>\n"
 
 
 def _trace(path: Path) -> str:

@@ -11,8 +11,7 @@ import numpy as np
 from qalign_core.decide.compared import RULES
 from qalign_core.errors import InvalidSetting
 from qalign_core.record.dictionary import colours, ideas
-from qalign_core.record.document import document
-from qalign_core.record.player import NO_SCRIPT
+from qalign_core.record.player import NO_SCRIPT, head
 from qalign_study.measure.curves import level_n
 from qalign_study.measure.diagnostics import acceptance_of
 from qalign_study.measure.intervals import FEW
@@ -81,11 +80,11 @@ def to_html(report: Report, *, tuning: float | None = None) -> str:
     pairs = {id_: colours()[idea.colour] for id_, idea in ideas().items() if idea.colour}
     light, dark = ("".join(f"--c-{id_}:{pair[k]};" for id_, pair in pairs.items()) for k in (0, 1))
     variables = f":root {{{light}}}\n@media (prefers-color-scheme: dark) {{ :root {{{dark}}} }}\n"
-    body = (
-        f'<h1>QAlign report: {shown}</h1><p class="soft">{count}; {text(models_of(groups[0]))}.'
-        f"</p>{''.join(map(section_html, made))}"
+    return (
+        head(f"QAlign report: {plain}", variables + PAGE + STYLE, NO_SCRIPT)
+        + f'<body><h1>QAlign report: {shown}</h1><p class="soft">{count}; '
+        f"{text(models_of(groups[0]))}.</p>{''.join(map(section_html, made))}</body></html>\n"
     )
-    return document(f"QAlign report: {plain}", variables + PAGE + STYLE, body, NO_SCRIPT)
 
 
 def sections(
