@@ -166,7 +166,8 @@ async def test_a_page_from_a_disk_sorts_filters_and_plays(folder, tmp_path, visi
     try:
         await page.goto(made.as_uri())
         head = page.get_by_role("button", name="id", exact=True)
-        ids = "[...document.querySelectorAll('tbody tr:not([hidden]) > th')].map(e => e.innerText)"
+        rows = "document.querySelectorAll('.list tbody tr:not([hidden]) > th')"
+        ids = f"[...{rows}].map(head => head.innerText)"
         in_order = [problem.id for problem in PROBLEMS]
         await head.click()
         assert await page.evaluate(ids) == in_order

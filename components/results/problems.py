@@ -35,7 +35,7 @@ def problems_html(found: Evaluated, opened: str = "") -> str:
     """
     method, _, rest = str(opened).partition(":")
     other, _, n = rest.partition(":")
-    at = at_level(found, n if opened else "")
+    at = at_level(found, n if opened else None)
     order, first = [*range(len(found.results.records))], ""
     if opened:
         if method not in RULES or method not in at or (other and other not in at):

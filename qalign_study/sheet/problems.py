@@ -70,9 +70,10 @@ def listed(
     return Table(pd.DataFrame(rows, index=ids), sorts=sorts)
 
 
-def at_level(found: Evaluated, n: str = "") -> dict[Curve, Point]:
+def at_level(found: Evaluated, n: str | None = None) -> dict[Curve, Point]:
     """The points at a budget, by default the largest of equal compute; one sample at any."""
-    n = n or str(found.level or max((p.n for p in found.points), default=0))
+    if n is None:
+        n = str(found.level or max((p.n for p in found.points), default=0))
     return {p.method: p for p in found.points if str(p.n) == n or p.method == "one"}
 
 
