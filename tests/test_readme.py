@@ -18,7 +18,8 @@ import pytest
 from prose import found, pages, prose
 from tiny_models import save
 
-from qalign_core import Target, log_acceptance, registry
+from qalign_core import Target, load_trace, log_acceptance, registry
+from qalign_core.decide.answers.extraction import extract_number
 from qalign_core.run import Limits
 from qalign_core.target import Scores
 from qalign_study.commands import main
@@ -45,6 +46,7 @@ COMMANDS = [
     if line.strip() and not line.startswith("#")
 ]
 QUICK = [line for line in COMMANDS if line.startswith(("python -m ", "qalign "))]
+RUN = ROOT / "assets" / "runs" / "watch.jsonl"
 ENV = re.compile(r"`(QALIGN_[A-Z_]+)`")
 TARGETS = [line for line in COMMANDS if line.startswith("make ")]
 
@@ -198,13 +200,18 @@ def test_the_two_texts_are_counted_as_how_it_works_says() -> None:
     assert 600 * 0.8 * back == pytest.approx(300 * 0.2) == 60
 
 
-def test_what_a_reward_means_is_read_off_the_shipped_samples() -> None:
+def test_the_numbers_of_how_it_works_are_those_of_the_shipped_runs_and_samples() -> None:
     page = " ".join(TEXTS[ROOT / "docs/how-it-works.md"].split())
     records = unpack(ROOT / "assets/results/in_distribution.zip").records
     right = np.concatenate([r.pool_reward[r.is_right(r.pool_answer)] for r in records])
     wrong = np.concatenate([r.pool_reward[~r.is_right(r.pool_answer)] for r in records])
     medians = [f"{np.median(x):.1f}".replace("-", "−") for x in (right, wrong)]
     assert "right answers have a median of {} and wrong ones {}".format(*medians) in page
+    said = [extract_number(s.response.text) for s in load_trace(RUN).states]
+    n, late = said.count("75"), said[6:]
+    assert f"{n} of {len(said)} states say 75, the right answer ({n / len(said):.0%})" in page
+    assert f"Without the first 6 states, all {late.count('75')} do." in page
+    assert len(late) == late.count("75")
     above = f"{np.percentile(wrong, 95):.1f}".replace("-", "−")
     assert f"one wrong answer in twenty scores above {above}" in page
 

@@ -7,11 +7,14 @@ Muon for the matrices inside the layers, AdamW for the rest (embeddings, norms, 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
+
+T = TypeVar("T")
 
 WARM_UP = 100  # steps
 DECAY = 0.4  # of all steps
@@ -70,6 +73,34 @@ def fit(
             )
             total = 0.0
             save([step + 1, *(part.state_dict() for part in parts)], checkpoint)
+
+
+def by_length(
+    items: Iterable[T],
+    length: Callable[[T], int],
+    most: int,
+    rows: Callable[[T], int] = lambda item: 1,
+) -> list[list[T]]:
+    """Items in batches of about one length each, which halves the padding.
+
+    Args:
+        items: each has some rows of at most its length.
+        length, rows: of an item.
+        most: ids of a batch, padding included.
+    """
+    batches, held = list[list[T]](), 0
+    for item in sorted(items, key=length):  # so the next one is the longest so far
+        held += rows(item)
+        if not batches or held * length(item) > most:
+            batches.append([])
+            held = rows(item)
+        batches[-1].append(item)
+    return batches
+
+
+def padded(rows: Sequence[list[int]] | Sequence[list[bool]]) -> Tensor:
+    """Rows of any lengths as (B, T), with 0 behind each."""
+    return nn.utils.rnn.pad_sequence([torch.tensor(row) for row in rows], batch_first=True)
 
 
 def save(state: object, path: Path) -> None:

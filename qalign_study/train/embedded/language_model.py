@@ -11,7 +11,7 @@ from torch.nn.functional import cross_entropy
 from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
 from qalign_study.train.embedded.corpus import documents
-from qalign_study.train.embedded.fitting import fit
+from qalign_study.train.embedded.fitting import by_length, fit, padded
 from qalign_study.train.embedded.llama import new_language_model
 from qalign_study.train.embedded.tokenizer import prompt_ids, response_ids
 
@@ -45,26 +45,12 @@ def _batches(
 ) -> list[tuple[Tensor, Tensor]]:
     """(ids, is_target): padded ids (B, T), and (B, T-1) where ids[:, 1:] is response."""
     prompts, responses = (list(texts) for texts in zip(*drawn, strict=True))
-    pairs = list(
-        zip(prompt_ids(tokenizer, prompts), response_ids(tokenizer, responses), strict=True)
-    )
-    pairs.sort(key=lambda pair: len(pair[0]) + len(pair[1]))
-    batches, batch = [], []
-    for pair in pairs:  # in order of length, so the next one is the longest so far
-        if batch and (len(batch) + 1) * (len(pair[0]) + len(pair[1])) > TOKENS_AT_ONCE:
-            batches.append(batch)
-            batch = []
-        batch.append(pair)
-    batches.append(batch)
-    return [_pad(batch, tokenizer.pad_token_id) for batch in batches]
-
-
-def _pad(batch: list[tuple[list[int], list[int]]], pad: int) -> tuple[Tensor, Tensor]:
-    length = max(len(prompt) + len(response) for prompt, response in batch)
-    ids = torch.full((len(batch), length), pad)
-    is_target = torch.zeros((len(batch), length - 1), dtype=torch.bool)
-    for row, (prompt, response) in enumerate(batch):
-        end = len(prompt) + len(response)
-        ids[row, :end] = torch.tensor(prompt + response)
-        is_target[row, len(prompt) - 1 : end - 1] = True
-    return ids, is_target
+    pairs = zip(prompt_ids(tokenizer, prompts), response_ids(tokenizer, responses), strict=True)
+    batches = by_length(pairs, lambda pair: len(pair[0]) + len(pair[1]), TOKENS_AT_ONCE)
+    return [
+        (
+            padded([prompt + response for prompt, response in batch]),
+            padded([[False] * (len(prompt) - 1) + [True] * len(each) for prompt, each in batch]),
+        )
+        for batch in batches
+    ]

@@ -26,7 +26,7 @@ from transformers import (
 )
 
 from qalign_study.sets.inventory import generate_inventory
-from qalign_study.train.embedded.fitting import fit
+from qalign_study.train.embedded.fitting import by_length, fit, padded
 from qalign_study.train.embedded.llama import new_reward_model
 from qalign_study.train.embedded.on_policy import N_THINGS, SCALES, Graded, graded_inventory
 from qalign_study.train.embedded.solutions import draw_mistakes, write_inventory
@@ -59,7 +59,7 @@ class Critic(nn.Module):
         A margin is by how much the better response of two different grades is ahead.
         """
         with torch.autocast("cpu", dtype=torch.bfloat16):
-            ids = _padded([g.prompt + r for g in groups for r in g.responses])
+            ids = padded([g.prompt + r for g in groups for r in g.responses])
             read = self.rm.model(ids, output_hidden_states=True)
             scores = self.rm.score(read.last_hidden_state)[:, :, 0].float()
             flags = self.flag(read.hidden_states[FLAG_LAYER])[:, :, 0].float()
@@ -105,7 +105,8 @@ def train_reward_model(
     ordered: list[Tensor] = []
 
     def losses(step: int) -> Iterator[Tensor]:
-        for batch in by_length(draw_groups(tokenizer, graded, redrawn, seed, step)):
+        groups = draw_groups(tokenizer, graded, redrawn, seed, step)
+        for batch in by_length(groups, _length, TOKENS_AT_ONCE, lambda g: len(g.responses)):
             loss, margins = critic.loss(batch)
             ordered.append(margins > 0)
             yield loss
@@ -142,22 +143,6 @@ def draw_groups(
     return pairs + rng.sample(redrawn, N_REDRAWN) + written
 
 
-def by_length(groups: list[Graded]) -> list[list[Graded]]:
-    """The groups in batches of about one length each: half the padding."""
-
-    def length(group: Graded) -> int:
-        return len(group.prompt) + max(map(len, group.responses))
-
-    batches, rows = list[list[Graded]](), 0
-    for group in sorted(groups, key=length):
-        rows += len(group.responses)
-        if not batches or rows * length(group) > TOKENS_AT_ONCE:
-            batches.append([])
-            rows = len(group.responses)
-        batches[-1].append(group)
-    return batches
-
-
 def _written_pair(tokenizer: PreTrainedTokenizerFast, rng: random.Random) -> Graded:
     """Two responses of the corpus in the same words but for one decision: mistaken, or a slip."""
     inventory = generate_inventory(rng, rng.choice(N_THINGS), split="train")
@@ -183,9 +168,8 @@ def _pairs(grades: Sequence[int]) -> tuple[list[int], list[int]]:
     return [a for a, _ in pairs], [b for _, b in pairs]
 
 
-def _padded(conversations: Sequence[list[int]]) -> Tensor:
-    """Ids (B, T), the padding's 0 behind each conversation."""
-    return nn.utils.rnn.pad_sequence([torch.tensor(c) for c in conversations], batch_first=True)
+def _length(group: Graded) -> int:
+    return len(group.prompt) + max(map(len, group.responses))
 
 
 @torch.inference_mode()
@@ -197,7 +181,7 @@ def score(
     in_order = sorted(range(len(conversations)), key=lambda i: len(conversations[i]))
     for first in range(0, len(in_order), rows):
         batch = in_order[first : first + rows]
-        rewards[batch] = model(_padded([conversations[i] for i in batch])).logits[:, 0]
+        rewards[batch] = model(padded([conversations[i] for i in batch])).logits[:, 0]
     return rewards
 
 
