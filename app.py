@@ -1,7 +1,7 @@
 """QAlign Explorer: `python app.py` serves it; models load behind the page, when first asked for.
 
-`python app.py TRACE` opens with a trace of one's own, such as that of a problem in the folder of an
-evaluation.
+`python app.py TRACE` opens Watch with a trace of one's own. `python app.py FOLDER` opens Results
+with a folder of results, or with all those in it.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
 from threadpoolctl import threadpool_limits
 
+from components.common.evaluated import NO_FOLDERS
 from components.common.later import routes
 from components.common.options import PRIVATE
 from components.common.refused import Refused
@@ -47,6 +48,7 @@ from components.room.routes import room_routes
 from components.session.runs import Runs
 from components.watch.page import build_watch_page
 from qalign_core.errors import QAlignError
+from qalign_study.sets.folder import sets_in
 
 HEADER = """
 <div class="q-head"><h1>QAlign Explorer</h1>
@@ -75,36 +77,40 @@ LAUNCH = {
 MIDDLEWARE = [Middleware(GZipMiddleware, minimum_size=2048)]
 
 
-def build_app(runs: Runs | None = None, trace: Path | None = None) -> gr.Blocks:
+def build_app(runs: Runs | None = None, opened: Path | None = None) -> gr.Blocks:
     """All pages; nothing heavy is imported or loaded.
 
     Args:
         runs: of this server.
-        trace: a file that Watch opens with, in place of the recorded run.
+        opened: a trace that Watch opens with in place of the recorded run, or a folder of results
+            that Results opens with.
 
     Raises:
-        InvalidTrace: that file is none.
+        InvalidTrace: it is neither.
     """
     runs = runs or Runs()
+    is_folder = opened is not None and opened.is_dir()
+    folders = sets_in(opened) if opened is not None and is_folder else NO_FOLDERS
+    first = "results" if is_folder else "watch"
     with gr.Blocks(
         title="QAlign Explorer", analytics_enabled=False, delete_cache=(3600, 3600)
     ) as demo:
         gr.HTML(HEADER, apply_default_css=False)
-        panel = build_panel(first=trace is None)
+        panel = build_panel(first=opened is None)
         with gr.Tabs():
             with _page("Watch"):
-                watched = build_watch_page(runs, demo, trace)
+                watched = build_watch_page(runs, demo, None if is_folder else opened, folders)
             with _page("Compare") as tab:
                 build_compare_page(runs, demo, _first_look(tab), watched)
             with _page("Lab"):
                 build_lab_page(demo, panel)
             with _page("Results") as tab:
-                build_results_page(_first_look(tab), panel)
+                build_results_page(_first_look(tab), panel, opened=folders)
             with _page("Learn"):
                 build_learn_page()
                 build_guide()
         build_api(runs)
-        demo.load(None, js="() => QAlignShell.open()")
+        demo.load(None, js=f"() => QAlignShell.open('{first}')")
     return demo.queue(max_size=1024, default_concurrency_limit=None, api_open=False)
 
 
@@ -187,7 +193,7 @@ if __name__ == "__main__":
         runs = Runs()
         demo = build_app(runs, Path(sys.argv[1]) if len(sys.argv) > 1 else None)
         options = launch_options(runs)
-    except QAlignError as error:  # the operator's own limits, registry or trace
+    except QAlignError as error:  # the operator's own limits, registry, trace or folder
         sys.exit(f"app.py: {error}")
     _, local, _ = demo.launch(**options, prevent_thread_lock=True, quiet=True)
     print(_address(local, INITIAL_PORT_VALUE), flush=True)

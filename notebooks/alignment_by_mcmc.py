@@ -17,8 +17,8 @@
 # rewrite stays. This notebook goes through what that does, with `qalign_core` and the models that
 # come with it: nothing is downloaded, and it runs in under a minute on a laptop.
 #
-# The file is plain Python. `jupytext --to ipynb alignment_by_mcmc.py` makes a notebook of it, and
-# VS Code and JupyterLab (with jupytext) open it as it is.
+# `alignment_by_mcmc.ipynb` is this notebook for Jupyter. Its source, `alignment_by_mcmc.py`, is
+# plain Python; `python -m notebooks` writes the one from the other.
 
 # %%
 from collections import Counter

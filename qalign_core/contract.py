@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from qalign_core.chain.sampling import check_models
 from qalign_core.errors import QAlignError
 from qalign_core.protocols import LanguageModel, RewardModel
 from qalign_core.types import Array, Response
@@ -182,6 +183,7 @@ async def check(lm: LanguageModel, rm: RewardModel, prompt: str) -> AsyncIterato
     Raises:
         QAlignError: nothing can be drawn at all.
     """
+    check_models(lm, rm)
     subject = Subject(lm, rm, prompt, tuple(await Subject(lm, rm, prompt).draw(N_SEEDS)))
     for name, law in LAWS.items():
         try:

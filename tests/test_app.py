@@ -377,7 +377,7 @@ def test_a_trace_that_a_killed_writer_left_opens_to_its_last_whole_line(tmp_path
         assert recorded_run(cut)[0] == "".join(lines[:9])
     cut.write_text(text.replace('"beta":', '"beta":null,"was":', 1))
     with pytest.raises(QAlignError, match="beta must be a finite number"):
-        app.build_app(trace=cut)
+        app.build_app(opened=cut)
 
 
 @pytest.mark.parametrize(

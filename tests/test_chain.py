@@ -264,3 +264,51 @@ def test_a_yielded_step_never_changes() -> None:
     step = collect(run_chain(LM, RM, "x", beta=1.0, steps=0, seed=2))[0]
     with pytest.raises(AttributeError):
         step.accepted = False  # type: ignore[misc]
+
+
+class Plain:
+    """A model of somebody's, as it is often written at first."""
+
+    id, max_new_tokens = "plain", 3
+
+    def encode(self, prompt):
+        return (1,)
+
+    def extend(self, prompt_ids, prefix, *, seed):
+        return Response((0,), "", True)
+
+    def score(self, prompt, response):
+        return 0.0
+
+
+class Awaited(Plain):
+    async def extend(self, prompt_ids, prefix, *, seed):
+        return Response((0,), "", True)
+
+    async def score(self, prompt, response):
+        return 0.0
+
+
+@pytest.mark.parametrize(
+    ("lm", "rm", "said"),
+    [
+        (Plain(), RM, "extend of the language model Plain is a plain function, a coroutine was"),
+        (LM, Plain(), "score of the reward model Plain is a plain function, a coroutine was"),
+        (Awaited, RM, "the language model is the class Awaited; make one"),
+        (object(), RM, "the language model object has no id; it needs id, max_new_tokens, encode"),
+        (LM, LM, "the reward model EnumerableLM has no score; it needs id, score"),
+    ],
+)
+def test_a_class_that_is_no_model_is_refused_in_one_sentence_before_a_draw(lm, rm, said):
+    for made in (
+        run_chain(lm, rm, "x", beta=1.0, steps=1, seed=0),
+        run_chains(lm, rm, "x", beta=1.0, steps=1, seed=0, n_chains=2),
+        sample_iid(lm, rm, "x", n=1, seed=0),
+    ):
+        with pytest.raises(ModelContractError, match=said) as refused:
+            collect(made)
+        assert "\n" not in str(refused.value)
+
+
+def test_the_same_class_with_coroutines_runs():
+    assert len(collect(run_chain(Awaited(), Awaited(), "x", beta=1.0, steps=2, seed=0))) == 3

@@ -106,7 +106,7 @@ def test_the_others_are_drawn_again_at_both_ends(name, tmp_path):
 
 def test_a_name_that_is_no_entry_reads_no_file():
     for name in ("../watch", "gallery.toml", "", None, ["watch"]):
-        assert "no run called" in recorded_text(name)["error"]
+        assert "no recorded run called" in recorded_text(name)["error"]
 
 
 @pytest.mark.parametrize("name", ENTRIES)

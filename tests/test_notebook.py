@@ -5,20 +5,20 @@ from __future__ import annotations
 import ast
 import contextlib
 import io
+import json
 import re
 
 import pytest
 from browser import ROOT
 
+from notebooks.__main__ import SOURCES, cells_of, notebook_of
+
 SOURCE = ROOT / "notebooks" / "alignment_by_mcmc.py"
 
 
 def cells() -> list[str]:
-    """The code cells of the percent format; text cells are comments."""
-    parts = re.split(r"^# %%(.*)$", SOURCE.read_text("utf-8"), flags=re.MULTILINE)[1:]
-    return [
-        code for kind, code in zip(parts[::2], parts[1::2], strict=True) if "markdown" not in kind
-    ]
+    """The code cells."""
+    return [code for kind, code in cells_of(SOURCE.read_text("utf-8")) if kind == "code"]
 
 
 def run(code: str, names: dict[str, object]) -> object:
@@ -52,3 +52,14 @@ def test_its_text_cells_are_comments_and_its_format_is_named():
     for kind, text in zip(parts[::2], parts[1::2], strict=True):
         if "markdown" in kind:
             assert all(line.startswith("#") or not line for line in text.splitlines())
+
+
+def test_the_notebook_for_jupyter_is_that_of_its_source():
+    for path in SOURCES:
+        source, shipped = path.read_text("utf-8"), path.with_suffix(".ipynb").read_text("utf-8")
+        assert shipped == notebook_of(source), "python -m notebooks"
+        assert shipped != notebook_of(source.replace("embedded", "other")), "the control"
+        book = json.loads(shipped)
+        assert [cell["cell_type"] for cell in book["cells"]][:2] == ["markdown", "code"]
+        code = ["".join(cell["source"]) for cell in book["cells"] if cell["cell_type"] == "code"]
+        assert code == cells()

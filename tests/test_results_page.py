@@ -28,7 +28,7 @@ from components.common.evaluated import (
 from components.results.advice import Clause, between, clauses, waiting
 from components.results.findings import findings, findings_html
 from components.results.page import advice, build_results_page
-from components.results.problems import problems_html, problems_of
+from components.results.problems import problems_html
 from components.results.sheet import BETAS, betas_of, file_of, paper_html, show, whole_html
 from qalign_core.run import Run
 from qalign_core.types import SetHeader
@@ -100,7 +100,8 @@ SETTINGS = SetHeader(lm="toy", rm="toy", pool=64, lm_parameters=1, rm_parameters
 def test_a_packed_run_is_found_named_and_drawn(folder: Path) -> None:
     (path,) = results_files(folder)
     assert title_of(path) == "Like the training problems; weak reward model"
-    above, below = show(path)
+    above, listed, below = show(path)
+    assert listed == ""
     for id_ in ("results-error", "results-said", "results-table"):
         assert f'id="{id_}"' in above
     for id_ in ("results-proxy", "results-beta", "results-facts"):
@@ -155,12 +156,12 @@ def test_runs_of_one_set_with_other_reward_models_stand_beside_one_another(
         "in_distribution-weak.zip",
         "shifted.zip",
     ]
-    _, below = show(tmp_path / "in_distribution.zip")
+    *_, below = show(tmp_path / "in_distribution.zip")
     panels = below[below.index('id="results-beside"') :]
     for name in beside(tmp_path / "in_distribution.zip"):
         assert f"<h3><bdi>{name}</bdi></h3>" in panels
         assert f"<th><bdi>{name}</bdi></th>" in panels
-    assert 'id="results-beside"' not in show(tmp_path / "shifted.zip")[1]
+    assert 'id="results-beside"' not in show(tmp_path / "shifted.zip")[-1]
 
 
 def test_an_open_ended_set_has_its_own_names() -> None:
@@ -176,10 +177,10 @@ def test_an_open_ended_set_has_its_own_names() -> None:
 def test_a_file_that_is_no_result_is_named_and_nothing_breaks(tmp_path: Path) -> None:
     broken = tmp_path / "long.zip"
     broken.write_bytes(b"no zip")
-    said, below = show(broken)
+    said, listed, below = show(broken)
     assert "long.zip" in said
     assert "<svg" not in said
-    assert advice([broken]) == below == ""
+    assert advice([broken]) == listed == below == ""
 
 
 def test_no_folder_is_no_results(tmp_path: Path) -> None:
@@ -402,7 +403,7 @@ def test_every_number_of_the_tables_leads_to_its_problems(folder: Path) -> None:
     for cell in opened:
         listed = problems_html(found, cell)
         assert all(record.id in listed for record in found.results.records), cell
-    for nobody in ("", "qalign", "any::1", "qalign::3", "qalign:none:1", "<b>:<b>:<b>"):
+    for nobody in ("qalign", "any::1", "qalign::3", "qalign:none:1", "<b>:<b>:<b>"):
         assert problems_html(found, nobody) == ""
 
 
@@ -426,7 +427,7 @@ def test_the_problems_on_which_a_method_does_worst_come_first(folder: Path) -> N
 def test_a_problem_of_a_shipped_set_opens_on_watch_with_the_very_run(tmp_path: Path) -> None:
     found = summarise(FOLDER / "long.zip")
     listed = problems_html(found, "wmv::256")
-    problems = problems_of(found.results.header)
+    problems = found.listed
     assert len(problems) == len(found.results.header.problems)
     links = [html.unescape(link) for link in re.findall(r'href="\?([^"]+)"', listed)]
     assert len(links) == 200
@@ -437,8 +438,8 @@ def test_a_problem_of_a_shipped_set_opens_on_watch_with_the_very_run(tmp_path: P
         assert (run.beta, run.lm, run.rm) == (0.8, found.results.header.lm, found.results.header.rm)
         record = found.results.records[place]
         assert run.steps == len(record.chain_reward) - 1
-    changed = replace(found.results.header, digest="another")
-    assert problems_of(changed) == ()
+    changed = replace(found.results, header=replace(found.results.header, digest="another"))
+    assert replace(found, results=changed).listed == ()
 
 
 def test_all_sets_together_are_the_reports_figures_and_files(folder: Path, tmp_path: Path) -> None:

@@ -137,7 +137,7 @@ def test_a_number_of_a_rule_that_is_added_leads_to_its_problems(upper, results):
     points = tuple(curves(results))
     listed = problems_html(Evaluated("", results, points), "upper::4")
     assert f"{WORD.lower()} does worst" in listed
-    assert f">{WORD}</th>" in listed
+    assert f">{WORD}</button></th>" in listed
 
 
 def test_a_rule_that_is_added_is_in_every_form_of_the_report(upper, results):

@@ -1,3 +1,4 @@
+import json
 from pathlib import Path
 
 import pytest
@@ -93,3 +94,57 @@ def test_the_embedded_sets_load_and_their_answers_are_canonical(path):
             assert same_answer(said, problem.answer)
         else:
             assert problem.writing is not None
+
+
+def described(folder, rows, description):
+    (folder / "rows.csv").write_text(rows)
+    path = folder / "mine.toml"
+    path.write_text(description)
+    return path
+
+
+ROWS = "story,eggs,code\nTom has 3 eggs.,3,a\nAnn has <{eggs}> eggs.,4,b\n"
+DESCRIPTION = """rows = "rows.csv"
+template = "<{story}> How many?"
+answer = "eggs"
+extractor = "text"
+id = "code"
+"""
+
+
+def test_a_small_file_says_prompt_answer_and_grader_of_rows_of_ones_own(tmp_path):
+    first, second = load_problems(described(tmp_path, ROWS, DESCRIPTION))
+    assert (first.id, first.prompt, first.answer) == ("a", "Tom has 3 eggs. How many?", "3")
+    assert second.prompt == "Ann has <{eggs}> eggs. How many?", "what a row holds is no template"
+    assert first.extractor == "text"
+    assert first.is_right("3")
+    assert not first.is_right("4")
+    bare = load_problems(described(tmp_path, ROWS, "\n".join(DESCRIPTION.split("\n")[:2])))
+    assert [(p.id, p.answer, p.extractor) for p in bare] == [("1", None, None), ("2", None, None)]
+
+
+def test_texts_of_described_rows_are_graded_by_their_constraints(tmp_path):
+    path = described(tmp_path, "", 'rows = "rows.jsonl"\ntemplate = "Write of <{what}>."')
+    asked = {"use": "cat", "end": "hat", "sentences": 1}
+    (tmp_path / "rows.jsonl").write_text(json.dumps({"what": "cats", "constraints": asked}))
+    (problem,) = load_problems(path)
+    assert problem.is_right("The cat has a hat.")
+    assert not problem.is_right("The cat has a coat.")
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "said"),
+    [
+        ("rows = ", "rows == ", "does not describe a problem set"),
+        ('template = "', 'prompt = "', "'prompt' is none of rows, template, answer"),
+        ('"eggs"', "3", "answer = 3; text was expected"),
+        ('"eggs"', '"hens"', "rows.csv, row 0 has no 'hens'; it has story, eggs, code"),
+        ("<{story}>", "<{tale}>", "rows.csv, row 0 has no 'tale'"),
+        ('"rows.csv"', '"none.csv"', "none.csv cannot be read"),
+        ('"text"', '"colour"', "use one of number, choice"),
+    ],
+)
+def test_a_file_that_describes_no_set_is_refused_in_one_sentence(tmp_path, was, now, said):
+    with pytest.raises(InvalidTask, match=said) as refused:
+        load_problems(described(tmp_path, ROWS, DESCRIPTION.replace(was, now)))
+    assert "\n" not in str(refused.value)

@@ -16,8 +16,8 @@ let list = null;
  * @property {string} query the settings, for a link that puts them in place
  * @property {string} page where it is shown: "watch" or "compare"
  */
-/** @typedef {{ text: string } | { error: string }} Recorded */
-/** @typedef {{ recorded_text: (name: string) => Promise<Recorded> }} Server */
+/** @typedef {{ text: string, title: string, says: string } | { error: string }} Recorded */
+/** @typedef {{ recorded: (name: string) => Promise<Recorded> }} Server */
 
 /**
  * @param {HTMLElement} host
@@ -28,24 +28,24 @@ function mount(host, entries, server) {
   const shell = /** @type {any} */ (window).QAlignShell;
 
   /**
-   * @param {Entry} entry
+   * @param {string} name of an entry, or of a chain of a folder of results
    * @param {number | null} [step]
    */
-  async function choose(entry, step = null) {
+  async function choose(name, step = null) {
     list?.close();
-    if (entry.page === "compare") {
+    if (entries.find((entry) => entry.name === name)?.page === "compare") {
       shell.turn("compare");
       return;
     }
-    const said = await server.recorded_text(entry.name)
+    const said = await server.recorded(name)
       .catch(() => ({ error: "The server did not answer." }));
     if ("error" in said) shell.tell(said.error);
-    else shell.recorded(entry, said.text, step);
+    else shell.recorded({ ...said, name }, step);
   }
 
   /** @param {Entry} entry */
   const card = (entry) => h("li.card",
-    button("pick", { "data-name": entry.name, onclick: () => choose(entry) },
+    button("pick", { "data-name": entry.name, onclick: () => choose(entry.name) },
       h("b", entry.title), h("span", entry.says), h("small", entry.facts)),
     h("details", h("summary", "Draw it again"),
       h("p", "From the command line:"), h("code", entry.command),
@@ -65,8 +65,15 @@ function mount(host, entries, server) {
     if (target === list) list?.close();
   }
   host.replaceChildren(list);
-  const wanted = entries.find(({ name }) => name === shell.wanted);
-  if (wanted) choose(wanted, shell.step);
+  if (shell.wanted) choose(shell.wanted, shell.step);
+  // a list of problems leads to its chains; a press with a key opens them as links do
+  document.addEventListener("click", (event) => {
+    const link = /** @type {Element} */ (event.target).closest('a[href^="?run="]');
+    if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
+    event.preventDefault();
+    shell.turn("watch");
+    choose(new URLSearchParams(link.getAttribute("href") ?? "").get("run") ?? "");
+  });
 }
 
 /** Show the list. */

@@ -13,6 +13,7 @@ import { betaSlider } from "./beta.js";
 import { diagnostics, enough } from "./diagnostics.js";
 import { closeFromOutside, onOpened, showDrawer } from "./drawer.js";
 import { follow, listen } from "./glossary.js";
+import { QAlignList } from "../list/list.js";
 import { drawHere, here, stopHere } from "./here.js";
 import { RUN, SET, STEP, named, namesRun, stepOf } from "./links.js";
 import { QAlignPresenter } from "../presenter/presenter.js";
@@ -181,20 +182,19 @@ function sayUnseen(api) {
 }
 
 /**
- * Show a run of the gallery, as soon as there is a player, and say what there is to see.
- * @param {import("../gallery/gallery.js").Entry} entry
- * @param {string} text its trace
+ * Show a recorded run, as soon as there is a player, and say what there is to see.
+ * @param {{ name: string, title: string, says: string, text: string }} entry
  * @param {number | null} step to open at
  */
-function recorded(entry, text, step) {
+function recorded(entry, step) {
   const api = player();
   if (!api) {
-    window.requestAnimationFrame(() => recorded(entry, text, step));
+    window.requestAnimationFrame(() => recorded(entry, step));
     return;
   }
   shown = "recorded";
   fromGallery = entry.name;
-  api.open(text, entry.title);
+  api.open(entry.text, entry.title);
   remember("watch", { [RUN]: entry.name });
   if (step !== null) api.seek(step);
   api.tell(entry.says);
@@ -223,6 +223,7 @@ closeFromOutside();
 forgetAnswers();
 listen();
 listenForFigures();
+QAlignList.listen();
 
 /** What Gradio's events and components call. */
 export const QAlignShell = {
@@ -240,11 +241,15 @@ export const QAlignShell = {
   get step() {
     return stepOf(opened);
   },
-  /** Open the page that the link names, and the glossary if it does. */
-  open() {
+  /**
+   * Open the page that the link names, and the glossary if it does.
+   * @param {Page} first where an address without a query leads
+   */
+  open(first) {
     follow();
     begin();
     if (linkedPage) openPage(linkedPage);
+    else if (first !== "watch" && !window.location.search) openPage(first);
   },
   page: turnTo,
   /** The run of the gallery that the link names. */

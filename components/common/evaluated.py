@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
+from types import MappingProxyType
 
 from qalign_core.assets import ASSETS
 from qalign_study.measure.curves import Difference, curves, difference
-from qalign_study.measure.report import Evaluated
-from qalign_study.measure.results import Results, unpack
+from qalign_study.measure.report import Evaluated, evaluated
+from qalign_study.measure.results import Results, load_results
 
 FOLDER = ASSETS / "results"
+NO_FOLDERS: Mapping[str, Path] = MappingProxyType({})
+"""Of the user's own, by name: none."""
 TITLES = {
     "in_distribution": "Like the training problems",
     "shifted": "Other wording, more events",
@@ -48,36 +52,37 @@ def results_files(folder: Path = FOLDER, *, others: bool = False) -> tuple[Path,
 
 
 def summarise(path: Path) -> Evaluated:
-    """Curves and counts of a results file; computed once a version of the file.
+    """Curves and counts of a results file or a folder; computed once a version of it.
 
     Raises:
         QAlignError: it cannot be read.
     """
-    return _summarise(path, _version(path))
+    return _summarise(path, version_of(path))
 
 
 def read(path: Path) -> Results:
-    """The draws of a results file; read once per version of the file.
+    """The draws of a results file or folder; read once per version of it.
 
     Raises:
         QAlignError: it cannot be read.
     """
-    return _read(path, _version(path))
+    return _read(path, version_of(path))
 
 
-def _version(path: Path) -> int:
-    return path.stat().st_mtime_ns if path.exists() else 0
+def version_of(path: Path) -> int:
+    """A number that grows whenever the file, or one in the folder, is written."""
+    files = [path, *path.glob("*.json*")] if path.is_dir() else [path]
+    return max((file.stat().st_mtime_ns for file in files if file.exists()), default=0)
 
 
 @lru_cache(maxsize=16)
 def _read(path: Path, version: int) -> Results:
-    return unpack(path)
+    return load_results(path)
 
 
 @lru_cache(maxsize=16)
 def _summarise(path: Path, version: int) -> Evaluated:
-    results = read(path)
-    return Evaluated(title_of(path), results, tuple(curves(results)))
+    return evaluated(path, title_of(path), _read(path, version))
 
 
 def task_of(path: Path) -> str:
@@ -94,8 +99,10 @@ def title_of(path: Path) -> str:
     """What a results file is called in the list: its problem set, and what is marked of it.
 
     `in_distribution.zip` is the set with the usual reward model, `in_distribution-weak.zip` the
-    same with another one.
+    same with another one. A folder has its own name.
     """
+    if path.is_dir():
+        return path.name
     task, variant = task_of(path), variant_of(path)
     title = TITLES.get(task, task.replace("_", " "))
     said = OTHER_TARGETS.get(variant, f"{variant} reward model")
@@ -103,8 +110,8 @@ def title_of(path: Path) -> str:
 
 
 def beside(path: Path) -> dict[str, Path]:
-    """The runs over the same problem set, by their reward model: the usual one first."""
-    alike = () if variant_of(path) in OTHER_TARGETS else results_files(path.parent)
+    """The shipped runs over the same problem set, by their reward model: the usual one first."""
+    alike = () if path.is_dir() or variant_of(path) in OTHER_TARGETS else results_files(path.parent)
     found = [p for p in alike if task_of(p) == task_of(path)]
     return {f"{variant_of(p) or 'usual'} reward model": p for p in found}
 
@@ -119,7 +126,7 @@ def beside_the_papers(path: Path) -> Difference | None:
         QAlignError: a results file cannot be read.
     """
     found, plain = summarise(path), path.with_name(f"{task_of(path)}.zip")
-    n = found.level
+    n = 0 if path.is_dir() else found.level
     header = found.results.header
     if header.sharpness == 1 or not (header.rewarded and plain.exists() and n):
         return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -13,6 +13,7 @@ import gradio as gr
 
 from components.common.evaluated import (
     FOLDER,
+    NO_FOLDERS,
     OTHER_TARGETS,
     read,
     results_files,
@@ -23,8 +24,7 @@ from components.common.evaluated import (
 from components.common.folding import fold
 from components.common.options import PLAIN, PRIVATE
 from components.results.advice import advice_html
-from components.results.problems import problems_html
-from components.results.sheet import file_of, paper_html, show, whole_html
+from components.results.sheet import file_of, list_html, paper_html, show, whole_html
 from qalign_core.errors import QAlignError
 from qalign_core.record.dictionary import with_terms
 
@@ -77,20 +77,24 @@ def advice(files: Sequence[Path]) -> str:
 
 
 def build_results_page(
-    looked_at: gr.State, led: gr.HTML | None = None, folder: Path = FOLDER
+    looked_at: gr.State,
+    led: gr.HTML | None = None,
+    folder: Path = FOLDER,
+    opened: Mapping[str, Path] = NO_FOLDERS,
 ) -> None:
     """Build the page's widgets in the current context; curves are computed when first looked at.
 
     Args:
         looked_at: changes when a visitor first looks at the page; then the sets are read.
         led: a component whose value is the query of a link that the page follows.
-        folder: of the results.
+        folder: of the results that are shipped.
+        opened: folders of the user's own by name, which come first.
     """
     plain, others = results_files(folder), results_files(folder, others=True)
     files = plain + others
     with gr.Column(elem_id="results"):
-        if files:
-            _build_sets(looked_at, files, led)
+        if files or opened:
+            _build_sets(looked_at, files, led, opened)
         else:
             gr.HTML(EMPTY, **PLAIN)
         with fold("And in the paper?", "results-papers"):
@@ -104,16 +108,22 @@ def build_results_page(
             gr.HTML(paper_html("paper-settings"), elem_id="results-settings", **PLAIN)
 
 
-def _build_sets(looked_at: gr.State, files: tuple[Path, ...], led: gr.HTML | None) -> None:
-    by_name = {path.stem: path for path in files}
+def _build_sets(
+    looked_at: gr.State,
+    files: tuple[Path, ...],
+    led: gr.HTML | None,
+    opened: Mapping[str, Path],
+) -> None:
+    by_name = {**opened, **{path.stem: path for path in files if path.stem not in opened}}
+    first = next(iter(by_name))
     _heading(
         "How many answers are wrong, for how much compute?",
         "Whole problem sets that no model was trained on, every method at the same "
         "[compute](compute). Lower is better; bands are 95% over problems.",
     )
     chosen = gr.Dropdown(
-        [(title_of(path), path.stem) for path in files],
-        value=files[0].stem,
+        [(title_of(path), name) for name, path in by_name.items()],
+        value=first,
         label="Problem set",
         filterable=False,
         elem_id="results-set",
@@ -134,24 +144,24 @@ def _build_sets(looked_at: gr.State, files: tuple[Path, ...], led: gr.HTML | Non
         whole = gr.HTML("", elem_id="results-whole", **PLAIN)
         saver = gr.HTML(value="", html_template="<i hidden></i>", js_on_load=SAVER)
 
-    async def on_choose(name: str) -> tuple[str, str]:
-        # the browser's word: only files of this folder are read
-        path = by_name.get(str(name), files[0])
-        return await asyncio.to_thread(show, path)
+    async def on_choose(name: str) -> tuple[str, str, str]:
+        # the browser's word: nothing else is read
+        return await asyncio.to_thread(show, by_name.get(str(name), by_name[first]))
 
     async def on_open(name: str, event: gr.EventData) -> str:
-        path = by_name.get(str(name), files[0])
+        path = by_name.get(str(name), by_name[first])
         try:
             found = await asyncio.to_thread(summarise, path)
         except QAlignError:  # it is said in place of its figure
             return ""
-        return await asyncio.to_thread(problems_html, found, str(getattr(event, "cell", "")))
+        return await asyncio.to_thread(list_html, found, str(getattr(event, "cell", "")))
 
     async def on_look(query: str, request: gr.Request) -> list[Any]:
         # a lesson that leads here comes before the link that brought the visitor
         asked = {**request.query_params, **dict(parse_qsl(str(query)))}
         name = str(asked.get("set", ""))
-        return [name if name in by_name else files[0].stem, *await on_choose(name)]
+        name = name if name in by_name else first
+        return [name, *await on_choose(name)]
 
     async def on_lead(query: str) -> list[Any]:
         name = dict(parse_qsl(str(query))).get("set")
@@ -159,7 +169,7 @@ def _build_sets(looked_at: gr.State, files: tuple[Path, ...], led: gr.HTML | Non
             return [gr.skip()] * (len(outputs) + 1)
         return [name, *await on_choose(name)]
 
-    outputs = [above, below]
+    outputs = [above, behind, below]
     cast(Any, above).open(on_open, chosen, behind, concurrency_limit=2, **PRIVATE)
     for button, kind in ((as_csv, "csv"), (as_latex, "tex")):
         made = partial(file_of, files, kind)
@@ -167,8 +177,7 @@ def _build_sets(looked_at: gr.State, files: tuple[Path, ...], led: gr.HTML | Non
     slow = {**PRIVATE, "show_progress": "minimal", "show_progress_on": whole}
     together.click(lambda: whole_html(files), None, whole, concurrency_limit=1, **slow)
     chosen.input(on_choose, chosen, outputs, concurrency_limit=2, **PRIVATE)
-    shut = "(name) => { QAlignShell.set(name); return ''; }"
-    chosen.change(None, chosen, behind, js=shut, **PRIVATE)
+    chosen.change(None, chosen, js="(name) => QAlignShell.set(name)", **PRIVATE)
     led_to = led or gr.State("")
     shown = looked_at.change(on_look, led_to, [chosen, *outputs], concurrency_limit=2, **PRIVATE)
     # after what is looked at first: it reads every set

@@ -3,96 +3,73 @@
 from __future__ import annotations
 
 import html
-from functools import cache
+from urllib.parse import urlencode
 
 from qalign_core.decide.compared import RULES
-from qalign_core.record.command import command_of_problem
 from qalign_core.run import Run
-from qalign_core.types import SetHeader
-from qalign_study.measure.curves import Curve, Point
 from qalign_study.measure.report import Evaluated
-from qalign_study.sets.drawn import N_PROBLEMS, drawn_rows
-from qalign_study.sets.folder import digest_of, run_of
-from qalign_study.sets.problem_sets import Problem, load_problems
+from qalign_study.sets.folder import run_of
 from qalign_study.sheet.page import table_html
-from qalign_study.sheet.values import Markup, problems
+from qalign_study.sheet.problems import COLUMNS, MOST, at_level, listed, opens, steps_of
+from qalign_study.sheet.values import Markup
 from qalign_study.sheet.words import curve_name, in_a_sentence
 
-MOST = 400
-"""Problems in the list, at most."""
-MOST_TEXT = 110
-"""Characters of a problem in the list."""
+NUMBERS_ONLY = "These results hold numbers only"
 WATCH = (
-    "These results hold numbers only: “Watch” puts a problem’s settings and seed in place, and "
-    "“Run it live” draws that chain again."
+    f"{NUMBERS_ONLY}: “Watch” puts a problem’s settings and seed in place, and “Run it live” draws "
+    "that chain again."
 )
 COMMANDS = (
-    "These results hold numbers only, and their problems are not here: the command draws a chain "
-    "again, into a file that <code>python app.py chain.jsonl</code> opens on Watch."
+    f"{NUMBERS_ONLY}, and their problems are not here: the command draws a chain again, into a "
+    "file that opens on Watch."
 )
 
 
-def problems_html(found: Evaluated, opened: str) -> str:
-    """The problems behind a number, those first on which its method does worst.
+def problems_html(found: Evaluated, opened: str = "") -> str:
+    """The problems of a set in their order, or behind a number: the method's worst first.
 
     Args:
         found: the set.
         opened: the number: a method, "" or the other one of a difference, and a budget, joined by
-            colons. Anybody's word: nothing else is shown for.
+            colons. Anybody's word: nothing is shown for another one.
     """
     method, _, rest = str(opened).partition(":")
     other, _, n = rest.partition(":")
-    at: dict[Curve, Point] = {
-        p.method: p for p in found.points if str(p.n) == n or p.method == "one"
-    }
-    if method not in RULES or method not in at or (other and other not in at):
-        return ""
-    mine, theirs = at[method], at[other] if other else None
-    values = [v - (theirs.each[k] if theirs else 0.0) for k, v in enumerate(mine.each)]
-    order = sorted(range(len(values)), key=lambda k: values[k])[:MOST]
-    listed = problems_of(found.results.header)
-    texts = [_begin(listed, _place(found, k)) for k in order]
-    made = problems(found, at, order, {"chain": [_chain(found, k, listed) for k in order],
-                                       "problem": texts})  # fmt: skip
-    is_open = found.results.header.open_ended
-    first = in_a_sentence(curve_name(method, is_open)) + " does worst"
-    first += f" compared with {in_a_sentence(curve_name(other, is_open))}" if theirs else ""
+    at = at_level(found, n if opened else None)
+    order, first = [*range(len(found.results.records))], ""
+    if opened:
+        if method not in RULES or method not in at or (other and other not in at):
+            return ""
+        mine, theirs = at[method], at[other] if other else None
+        values = [v - (theirs.each[k] if theirs else 0.0) for k, v in enumerate(mine.each)]
+        order.sort(key=lambda k: values[k])
+        is_open = found.results.header.open_ended
+        first = f"; those first on which {in_a_sentence(curve_name(method, is_open))} does worst"
+        first += f" compared with {in_a_sentence(curve_name(other, is_open))}" if theirs else ""
+    n_samples = max((p.n for p in at.values()), default=0)
+    at_compute = f" at the compute of {n_samples:,} samples" if at else ""
+    cut = f" The first {MOST:,} of {len(order):,} are listed." if len(order) > MOST else ""
+    leads = "" if found.folder else WATCH if found.listed else COMMANDS
+    made = listed(found, order, at, lambda k: _chain(found, k), sorts=True)
     return (
-        f'<p class="qc-sub">At the compute of {mine.n:,} samples, how often each method is '
-        f"right, in percent (a chain ran once); those first on which {html.escape(first)}. "
-        f'{WATCH if listed else COMMANDS}</p><div class="qr-problems">{table_html(made)}</div>'
+        f'<p class="soft">The problems{at_compute}{html.escape(first)}.{cut} {COLUMNS} {leads}</p>'
+        f"{table_html(made)}"
     )
 
 
-def _place(found: Evaluated, k: int) -> int:
-    return found.results.header.problems.index(found.results.records[k].id)
-
-
-def _chain(found: Evaluated, k: int, listed: tuple[Problem, ...]) -> Markup:
+def _chain(found: Evaluated, k: int) -> Markup:
     """What shows the chain of a problem: a link to Watch, or a command."""
-    header, record, place = found.results.header, found.results.records[k], _place(found, k)
-    steps = len(record.chain_reward) // record.n_chains - 1
-    if not listed:
-        command = html.escape(command_of_problem(header, place, steps))
-        return Markup(f"<code>{command}</code>")
-    run = run_of(header.run, listed[place], place)
-    run = run.with_changes(steps=steps, pool=Run().pool, matched="none")
-    return Markup(f'<a href="?{html.escape(run.query())}">Watch</a>')
-
-
-def _begin(listed: tuple[Problem, ...], place: int) -> str:
-    text = " ".join(listed[place].prompt.split()) if listed else ""
-    return text if len(text) <= MOST_TEXT else f"{text[: MOST_TEXT - 1]}…"
-
-
-def problems_of(header: SetHeader) -> tuple[Problem, ...]:
-    """The problems of an embedded set, if they are the very ones of these results."""
-    return _problems_of(header.task, len(header.problems), header.digest)
-
-
-@cache
-def _problems_of(task: str, n: int, digest: str) -> tuple[Problem, ...]:
-    if task not in N_PROBLEMS and drawn_rows(task) is None:
-        return ()
-    problems = tuple(load_problems(task)[:n])
-    return problems if digest_of(problems) == digest else ()
+    header, place = found.results.header, found.place(k)
+    if found.folder is not None:
+        query = urlencode({"run": f"{found.folder.name}/{found.trace_path(place).stem}"})
+    elif found.listed:
+        run = run_of(header.run, found.listed[place], place)
+        changes = {
+            "steps": steps_of(found.results.records[k]),
+            "pool": Run().pool,
+            "matched": "none",
+        }
+        query = run.with_changes(**changes).query()
+    else:
+        return opens(found, k)
+    return Markup(f'<a href="?{html.escape(query)}">Watch</a>')

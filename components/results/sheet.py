@@ -11,9 +11,16 @@ from pathlib import Path
 
 import pandas as pd
 
-from components.common.evaluated import FOLDER, beside, beside_the_papers, summarise
+from components.common.evaluated import (
+    FOLDER,
+    beside,
+    beside_the_papers,
+    summarise,
+    version_of,
+)
 from components.common.saving import save_line
 from components.results.findings import findings_html
+from components.results.problems import problems_html
 from qalign_core.errors import QAlignError
 from qalign_core.record.dictionary import with_terms
 from qalign_study.measure.report import Evaluated, Group, Report, row_of
@@ -21,6 +28,7 @@ from qalign_study.measure.tuning import BetaPoint, against_beta
 from qalign_study.sheet.figures import betas, errors, proxy
 from qalign_study.sheet.files import to_csv, to_latex
 from qalign_study.sheet.page import STYLE, figure_html, panels_html, section_html, table_html
+from qalign_study.sheet.problems import progress
 from qalign_study.sheet.report import INTERVALS, ran, sections
 from qalign_study.sheet.values import Section, Table, table
 from qalign_study.sheet.words import COUNTED, si
@@ -58,25 +66,33 @@ def _betas(path: Path, version: int) -> tuple[BetaPoint, ...]:
 
 def betas_of(path: Path) -> tuple[BetaPoint, ...]:
     """What other betas would have made of the same samples; computed once a version of the file."""
-    return _betas(path, path.stat().st_mtime_ns)
+    return _betas(path, version_of(path))
 
 
-def show(path: Path) -> tuple[str, str]:
-    """Everything of one set, above and below the advice; each figure with an id and its buttons."""
+def show(path: Path) -> tuple[str, str, str]:
+    """Everything of one set; each figure with an id and its buttons.
+
+    Returns:
+        its main figure with what it says, the problems if it is a folder, and, below the advice,
+        the other figures and what was run.
+    """
     try:
         found, sharper, others = summarise(path), beside_the_papers(path), beside(path)
         runs = {name: summarise(other) for name, other in others.items()}
-        tried = betas_of(path)
+        tried = betas_of(path) if found.points else ()
     except QAlignError as error:
-        return f'<p class="qc-sub">{html.escape(str(error))}</p>', ""
+        return f'<p class="qc-sub">{html.escape(str(error))}</p>', "", ""
     group, header = Group((found,)), found.results.header
-    missing = f"<p>{found.results.n_missing} problems of this run are not done yet.</p>"
-    above = _figure("results-error", figure_html(errors(found.points, group)))
-    above += missing * bool(found.results.n_missing)
-    said = findings_html(found.points, header, sharper)
-    above += f'<div id="results-said">{said}</div>{_numbers(found)}'
-    below = ""
-    if header.rewarded:
+    above = below = problems = ""
+    if found.points:
+        above = _figure("results-error", figure_html(errors(found.points, group)))
+        said = findings_html(found.points, header, sharper)
+        above += f'<div id="results-said">{said}</div>{_numbers(found)}'
+    if found.folder is not None:  # its problems come first
+        fold = f"<details><summary>Its figure and numbers</summary>{above}</details>"
+        above = f'<p role="status">{progress(found)}</p>{fold * bool(above)}'
+        problems = list_html(found)
+    if header.rewarded and found.points:
         made = _figure("results-proxy", figure_html(proxy(group)))
         below += _asked("Does more reward mean more right answers?", PROXY) + made
     if tried:
@@ -95,7 +111,12 @@ def show(path: Path) -> tuple[str, str]:
     facts = Table(pd.DataFrame({"": ran(found)}), heads=False)
     title = "What was run, and the command that draws it again"
     below += section_html(Section(title, "", [facts], fold=True, id="results-facts"))
-    return _sheet(above), _sheet(below)
+    return _sheet(above), problems, _sheet(below)
+
+
+def list_html(found: Evaluated, opened: str = "") -> str:
+    """The problems of a set, or those behind a number (`problems_html`)."""
+    return _sheet(problems_html(found, opened))
 
 
 def _numbers(found: Evaluated) -> str:

@@ -7,8 +7,10 @@ writes each as a page that plays from a disk.
 
 from __future__ import annotations
 
+import re
 import sys
 import tomllib
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
@@ -17,16 +19,21 @@ from typing import Any
 import gradio as gr
 
 from components.common.asked import asked
+from components.common.evaluated import NO_FOLDERS
 from qalign_core.assets import ASSETS
 from qalign_core.errors import QAlignError
 from qalign_core.record.command import command_of
 from qalign_core.record.player import page, page_around
-from qalign_core.record.trace import TraceReader, write_whole
+from qalign_core.record.trace import header_of, load_trace, trace_text, whole_lines, write_whole
 from qalign_core.registry import entries
 from qalign_core.run import Run
+from qalign_core.target import Target
+from qalign_study.sets.folder import trace_path
 from qalign_study.sheet.words import target_of
 
 FOLDER = ASSETS / "runs"
+WATCH = FOLDER / "watch.jsonl"
+"""The run that plays before any click."""
 
 SCRIPT = """
 window.QAlignGallery.mount(element.querySelector(".qg-host"), props.entries, server);
@@ -70,11 +77,8 @@ def gallery() -> dict[str, Entry]:
 
 
 def _entry(name: str, title: str, says: str, page: str = "watch") -> Entry:
-    reader = TraceReader()
     with (FOLDER / f"{name}.jsonl").open(encoding="utf-8") as file:
-        reader.feed(next(file))
-    assert reader.header is not None
-    run = reader.header.run
+        run = header_of(next(file)).run
     link = run.query() if page == "watch" else f"tab={page}&{run.query()}"
     return Entry(name, title, says, _facts(run), command_of(run), link, page)
 
@@ -91,16 +95,40 @@ def _title(kind: str, id: str) -> str:
     return entry.title if entry is not None else id
 
 
-def recorded_text(name: str) -> dict[str, str]:
-    """The trace of an entry, for a browser.
+def recorded_text(name: str, folders: Mapping[str, Path] = NO_FOLDERS) -> dict[str, str]:
+    """The trace of an entry, or of a problem of a folder of results, for a browser.
+
+    Args:
+        name: of the entry, or "FOLDER/00003" with the name of one of the folders.
+        folders: those that may be read, by name.
 
     Returns:
-        {"text": ...}, or {"error": one sentence} for a name that there is not.
+        {"text", "title", "says"}, or {"error": one sentence} for a name that there is not.
     """
     entry = gallery().get(str(name))
-    if entry is None:
-        return {"error": f"The gallery has no run called “{str(name)[:40]}”."}
-    return {"text": entry.path.read_text(encoding="utf-8")}
+    if entry is not None:
+        text = entry.path.read_text(encoding="utf-8")
+        return {"text": text, "title": entry.title, "says": entry.says}
+    folder, _, place = str(name).rpartition("/")
+    if folder not in folders or not re.fullmatch(r"[0-9]{5,7}", place):
+        return {"error": f"There is no recorded run called “{str(name)[:40]}”."}
+    try:
+        text, _ = recorded_run(trace_path(folders[folder], int(place)))
+    except QAlignError as error:
+        return {"error": f"{error}."}
+    return {"text": text, "title": f"{folder}, problem {int(place)}", "says": ""}
+
+
+def recorded_run(path: Path = WATCH) -> tuple[str, Run]:
+    """The whole lines of a recorded trace, and the run that would draw it again.
+
+    Raises:
+        InvalidTrace: the file is no trace.
+        InvalidSetting: it was put together from several betas.
+    """
+    run = load_trace(path).header.run
+    Target(run.beta)
+    return whole_lines(trace_text(path)), run
 
 
 def page_parts(asked: dict[str, Any]) -> dict[str, str]:
@@ -114,26 +142,31 @@ def page_parts(asked: dict[str, Any]) -> dict[str, str]:
         {"before": ..., "behind": ...}, or {"error": one sentence} for a line that is no header, or
         a run that a browser cannot draw.
     """
-    reader = TraceReader()
     entry = gallery().get(str(asked.get("run")))
     told = {"title": entry.title, "says": entry.says} if entry is not None else {}
     try:
-        reader.feed(str(asked["header"]))
-        if reader.header is None:
-            return {"error": "Its first line is no header."}
-        before, behind = page_around(reader.header, live=asked.get("live") is True, **told)
+        header = header_of(asked["header"])
+        before, behind = page_around(header, live=asked.get("live") is True, **told)
     except QAlignError as error:
         return {"error": f"{error}."}
     return {"before": before, "behind": behind}
 
 
-def gallery_list() -> gr.HTML:
-    """The list of recorded runs, which `QAlignGallery.open()` opens over the page."""
+def gallery_list(folders: Mapping[str, Path] = NO_FOLDERS) -> gr.HTML:
+    """The list of recorded runs, which `QAlignGallery.open()` opens over the page.
+
+    Args:
+        folders: as for `recorded_text`.
+    """
+
+    def recorded(name: str) -> dict[str, str]:
+        return recorded_text(name, folders)
+
     return gr.HTML(
         html_template='<div class="qg-host"></div>',
         js_on_load=SCRIPT,
         entries=[asdict(entry) for entry in gallery().values()],
-        server_functions=asked(recorded_text),
+        server_functions=asked(recorded),
         apply_default_css=False,
         padding=False,
     )

@@ -17,10 +17,10 @@ from components.session.runs import Feed, Runs
 from qalign_core.chain.kernel import log_acceptance
 from qalign_core.chain.moves.suffix import length_ratio
 from qalign_core.decide.answers.extraction import get_extractor
-from qalign_core.errors import InvalidSetting, InvalidTrace
+from qalign_core.errors import InvalidSetting
 from qalign_core.protocols import LanguageModel, RewardModel
 from qalign_core.reading import are_ids, is_text, is_whole, shown
-from qalign_core.record.trace import TraceReader
+from qalign_core.record.trace import header_of
 from qalign_core.target import Scores
 from qalign_core.types import TraceHeader, Weighed
 
@@ -75,7 +75,7 @@ async def _answered(runs: Runs, kind: str, asked: Any, drawn: Drawn) -> Answer:
     found: list[Answer] = []
 
     async def work(feed: Feed) -> None:
-        header = _header(asked)
+        header = header_of(asked.get("header"))
         run = header.run.with_changes(steps=0, chains=1, pool=0, burn_in=0).check(runs.limits)
         if is_lent(run.lm, run.rm):
             raise InvalidSetting(f"the GPU that {run.lm} needs is lent to whole runs only")
@@ -93,14 +93,6 @@ async def _answered(runs: Runs, kind: str, asked: Any, drawn: Drawn) -> Answer:
     if status.state == "stopped":
         return {"error": "A newer question has taken the place of this one."}
     return {"error": f"{status.text.removeprefix('Failed: ').rstrip('.')}."}
-
-
-def _header(asked: Mapping[str, Any]) -> TraceHeader:
-    reader = TraceReader()
-    reader.feed(str(asked.get("header")))
-    if reader.header is None:
-        raise InvalidTrace("the first line of this trace is no header")
-    return reader.header
 
 
 def _check_model(lm: LanguageModel, header: TraceHeader) -> None:

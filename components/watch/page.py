@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import gradio as gr
 
+from components.common.evaluated import NO_FOLDERS
 from components.common.folding import fold
 from components.common.foreign import foreign_line
 from components.common.form import RunForm
@@ -28,47 +30,19 @@ from components.session.gpu import with_gpu
 from components.session.links import linked
 from components.session.runs import IDLE, Feed, Runs, Status
 from components.watch.diagnostics import beta_facts, diagnose
-from components.watch.gallery import gallery_list, page_parts
+from components.watch.gallery import WATCH, gallery_list, page_parts, recorded_run
 from components.watch.inside import questions
 from components.watch.player import beta_slider, chain_player
-from qalign_core.assets import ASSETS
 from qalign_core.errors import InvalidSetting, QAlignError
-from qalign_core.protocols import LanguageModel
 from qalign_core.record.live import obstacle
-from qalign_core.record.trace import TraceReader, load_trace, trace_text
+from qalign_core.record.trace import header_of
 from qalign_core.run import Run
-from qalign_core.target import Target
 from qalign_core.types import Response
 from qalign_study.measure.tuning import tune_beta
 
-RECORDED = ASSETS / "runs" / "watch.jsonl"
 PLAYS = " ▶ plays on."
 SEEDS = 10_000
 """New seeds are below: few digits, so that people can tell each other which run they saw."""
-
-
-class Counted:
-    """A language model that tells how many responses it has drawn, for a progress line."""
-
-    def __init__(self, lm: LanguageModel, told: Callable[[int], None]) -> None:
-        self.id = lm.id
-        self.max_new_tokens = lm.max_new_tokens
-        self._lm = lm
-        self._told = told
-        self._n = 0
-
-    def encode(self, prompt: str) -> tuple[int, ...]:
-        """As the model does."""
-        return self._lm.encode(prompt)
-
-    async def extend(
-        self, prompt_ids: Sequence[int], prefix: Sequence[int], *, seed: int
-    ) -> Response:
-        """As the model does, and count it."""
-        response = await self._lm.extend(prompt_ids, prefix, seed=seed)
-        self._n += 1
-        self._told(self._n)
-        return response
 
 
 @with_gpu
@@ -81,25 +55,20 @@ async def tune_run(feed: Feed, runs: Runs, run: Run) -> None:
     run.check(runs.limits)
     lm, rm = await runs.models(feed, run.lm, run.rm, run.sampling)
 
-    def tell(n: int) -> None:
-        feed.status = Status("sampling", f"Finding β: {n} proposals tried")
+    n = 0
 
-    counted = Counted(lm, tell)
+    async def extend(*given: Sequence[int], **options: Any) -> Response:
+        nonlocal n
+        response = await lm.extend(*given, **options)
+        n += 1
+        feed.status = Status("sampling", f"Finding β: {n} proposals tried")
+        return response
+
+    counted: Any = SimpleNamespace(
+        id=lm.id, max_new_tokens=lm.max_new_tokens, encode=lm.encode, extend=extend
+    )
     tuned = await tune_beta(counted, rm, run.prompt, start=run.target, move=run.move, seed=run.seed)
     feed.write(json.dumps([float(f"{tuned.beta:.3g}"), tuned.acceptance, tuned.low, tuned.high]))
-
-
-def recorded_run(path: Path = RECORDED) -> tuple[str, Run]:
-    """The run that plays before any click, and the run that would draw it again.
-
-    Raises:
-        InvalidTrace: the file is no trace.
-        InvalidSetting: it was put together from several betas.
-    """
-    run = load_trace(path).header.run
-    Target(run.beta)
-    text = trace_text(path)
-    return text[: text.rfind("\n") + 1] or text, run  # a killed writer leaves half a line
 
 
 def link_of(header: str) -> dict[str, str]:
@@ -108,14 +77,10 @@ def link_of(header: str) -> dict[str, str]:
     Returns:
         {"query": ...}, or {"error": one sentence} for a line that is no header.
     """
-    reader = TraceReader()
     try:
-        reader.feed(str(header))
+        return {"query": header_of(header).run.query()}
     except QAlignError as error:
         return {"error": f"{error}."}
-    if reader.header is None:
-        return {"error": "Its first line is no header."}
-    return {"query": reader.header.run.query()}
 
 
 def _drawer(start: Run, runs: Runs) -> tuple[RunForm, gr.Dropdown, gr.Button, gr.Button]:
@@ -147,13 +112,19 @@ def _drawer(start: Run, runs: Runs) -> tuple[RunForm, gr.Dropdown, gr.Button, gr
     return form, kind, new, tune
 
 
-def build_watch_page(runs: Runs, demo: gr.Blocks, trace: Path | None = None) -> RunForm:
+def build_watch_page(
+    runs: Runs,
+    demo: gr.Blocks,
+    trace: Path | None = None,
+    folders: Mapping[str, Path] = NO_FOLDERS,
+) -> RunForm:
     """Build the page's widgets in the current context and register its events.
 
     Args:
         runs: of this server.
         demo: the app.
         trace: what is shown before any click, in place of the recorded run.
+        folders: of results, by name, whose chains may be shown.
 
     Returns:
         The settings: Compare takes their problem over.
@@ -161,7 +132,7 @@ def build_watch_page(runs: Runs, demo: gr.Blocks, trace: Path | None = None) -> 
     Raises:
         InvalidTrace, InvalidSetting: as `recorded_run`.
     """
-    text, start = recorded_run(trace or RECORDED)
+    text, start = recorded_run(trace or WATCH)
     with gr.Column(elem_id="watch"):
         with gr.Row(elem_id="watch-bar"):
             run = gr.Button("Run it live", variant="primary", elem_id="watch-run")
@@ -181,7 +152,7 @@ def build_watch_page(runs: Runs, demo: gr.Blocks, trace: Path | None = None) -> 
             questions=questions(runs),
             name=name,
         )
-        gallery_list()
+        gallery_list(folders)
     form, kind, new_in_drawer, tune = _drawer(start, runs)
     foreign_line(foreign, form, runs.offer)
     widgets, settings_of = form.values(), form.names

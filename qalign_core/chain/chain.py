@@ -17,7 +17,7 @@ from qalign_core.chain.moves.choices import Drawn
 from qalign_core.chain.moves.mixture import move_of
 from qalign_core.chain.moves.move import Move
 from qalign_core.chain.randomness import At
-from qalign_core.chain.sampling import draw, encode_prompt, score
+from qalign_core.chain.sampling import check_models, draw, encode_prompt, score
 from qalign_core.errors import ModelContractError
 from qalign_core.mix import BLOCK, SUFFIX, read_mix
 from qalign_core.protocols import LanguageModel, RewardModel
@@ -103,6 +103,7 @@ async def run_chain(
     Raises:
         InvalidSetting, InvalidPrompt, ModelContractError, InvalidReward.
     """
+    check_models(lm, rm)
     target = target or Target(**renamed(of_target))
     made_of = read_mix(move) if isinstance(move, str) else ()
     move = move_of(made_of, lm) if isinstance(move, str) else move

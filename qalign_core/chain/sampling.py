@@ -4,6 +4,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
+from inspect import iscoroutinefunction
 from typing import Any
 
 from qalign_core.chain.cost import draw_cost, reading_of
@@ -14,6 +15,28 @@ from qalign_core.protocols import LanguageModel, RewardModel
 from qalign_core.reading import HUGE, shown
 from qalign_core.run import check_count
 from qalign_core.types import Cost, Response, ScoredResponse
+
+
+def check_models(lm: LanguageModel, rm: RewardModel) -> None:
+    """Refuse what is no language model or no reward model, before anything is drawn.
+
+    Raises:
+        ModelContractError: with the first attribute that is missing, or is no coroutine.
+    """
+    of_lm = ("id", "max_new_tokens", "encode", "extend")
+    for model, what, names in ((lm, "language", of_lm), (rm, "reward", ("id", "score"))):
+        kind = model if isinstance(model, type) else type(model)
+        if isinstance(model, type):
+            raise ModelContractError(f"the {what} model is the class {kind.__name__}; make one")
+        if lacks := next((name for name in names if not hasattr(model, name)), ""):
+            raise ModelContractError(
+                f"the {what} model {kind.__name__} has no {lacks}; it needs {', '.join(names)}"
+            )
+        if not iscoroutinefunction(getattr(model, names[-1])):
+            raise ModelContractError(
+                f"{names[-1]} of the {what} model {kind.__name__} is a plain function, a coroutine "
+                f"was expected; write `async def {names[-1]}`"
+            )
 
 
 def encode_prompt(lm: LanguageModel, prompt: str) -> tuple[int, ...]:
@@ -180,6 +203,7 @@ async def sample_iid(
     check_count("n", n, 0)
     check_count("first", first, 0)
     check_count("concurrency", concurrency, 1)
+    check_models(lm, rm)
     prompt_ids = encode_prompt(lm, prompt)
     pending: deque[asyncio.Task[ScoredResponse]] = deque()
     started = first

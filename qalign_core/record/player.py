@@ -5,16 +5,14 @@ end the element that it stands in. Title and caption are escaped as markup.
 """
 
 import html
-from contextlib import suppress
 
 from qalign_core.assets import ASSETS
 from qalign_core.decide.answers.extraction import get_extractor
-from qalign_core.reading import from_json
 from qalign_core.record import dictionary
 from qalign_core.record.command import command_of
 from qalign_core.record.live import POLICY, carried
 from qalign_core.record.scripts import bundle, sheets
-from qalign_core.record.trace import parse_trace, trace_lines
+from qalign_core.record.trace import parse_trace, trace_lines, whole_lines
 from qalign_core.types import Trace, TraceHeader
 
 MAX_TITLE = 100
@@ -38,11 +36,14 @@ header p { margin: 4px 0 12px; max-width: 80ch }
 figcaption { font-size: 14px; opacity: .85; margin-top: 8px; overflow-wrap: anywhere }
 """
 )
-_SCRIPT = """
+FOLLOW = """
 const dark = matchMedia("(prefers-color-scheme: dark)");
 const follow = () => document.documentElement.classList.toggle("dark", dark.matches);
 dark.addEventListener("change", follow);
 follow();
+"""
+"""A script: the page is as dark as the reader's system."""
+_SCRIPT = """
 const data = (name) => document.getElementById(name).textContent;
 const player = QAlign.mount(document.getElementById("player"), {
   text: data("trace"), name: "Recorded run", run: () => live.draw(),
@@ -54,8 +55,9 @@ const live = QAlignLive.mount(document.getElementById("live"), () => player, {
   files: JSON.parse(data("files")), worker: data("worker"),
 });
 """
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; "
-_PLAYS = "script-src 'unsafe-inline'"
+NO_SCRIPT = "default-src 'none'; style-src 'unsafe-inline'"
+PLAYS = f"{NO_SCRIPT}; script-src 'unsafe-inline'"
+"""Policies of pages that fetch nothing, without scripts and with their own."""
 
 
 def head(title: str, style: str, policy: str) -> str:
@@ -84,7 +86,7 @@ def page_around(
     """
     parts = [ASSETS / name / name for name in ("player", "inside")]
     parts += [ASSETS / "engine" / "live"] * live
-    policy = _POLICY + (POLICY if live else _PLAYS)
+    policy = f"{NO_SCRIPT}; {POLICY}" if live else PLAYS
     style = dictionary.style() + sheets(*parts) + _STYLE
     script = dictionary.names() + bundle(*(part.with_suffix(".js") for part in parts))
     window = html.escape(title or header.prompt[:MAX_TITLE] or "QAlign Explorer")
@@ -92,14 +94,14 @@ def page_around(
     sentence = f"<p>{html.escape(says)}</p>" * bool(says)
     settings = '<div id="live"></div>' * live
     again = f"<code>{html.escape(command_of(header.run))}</code>"
+    data = carried(header) if live else ""
+    starts = FOLLOW + _SCRIPT + _DRAWS * live
     before = (
         f"{head(window, style, policy)}<body><figure><header>{heading}{sentence}</header>"
         f'{settings}<div id="player"></div>'
         f"<figcaption>QAlign Explorer. It is drawn again by {again}</figcaption></figure>\n"
         '<script type="application/x-ndjson" id="trace">'
     )
-    data = carried(header) if live else ""
-    starts = _SCRIPT + _DRAWS * live
     behind = f"</script>\n{data}<script>{script}</script><script>{starts}</script></body></html>\n"
     return before, behind
 
@@ -121,12 +123,8 @@ def page(text: str, *, title: str = "", says: str = "", live: bool = False) -> s
         InvalidSetting: as for `page_around`.
     """
     header = parse_trace(text).header
-    whole = text[: text.rfind("\n") + 1]
-    with suppress(ValueError):  # a killed writer leaves half a line
-        from_json(text[len(whole) :])
-        whole = text
     before, behind = page_around(header, title=title, says=says, live=live)
-    return before + as_data(whole) + behind
+    return before + as_data(whole_lines(text)) + behind
 
 
 def framed(trace: Trace, *, height: int = 900) -> str:

@@ -215,18 +215,34 @@ def parse_trace(text: str) -> Trace:
     Raises:
         InvalidTrace: it is not a trace of this version; the message names the line.
     """
-    lines = text.split("\n")
-    try:
-        from_json(lines[-1])
-    except ValueError:  # nothing, or half a line, as a killed writer leaves it
-        lines.pop()
     reader = TraceReader()
-    for line in lines:
+    for line in whole_lines(text).split("\n"):
         if line.strip():
             reader.feed(line)
         else:
             reader.line_number += 1
     return reader.trace()
+
+
+def header_of(line: object) -> TraceHeader:
+    """The header that the first line of a trace is.
+
+    Raises:
+        InvalidTrace: it is none.
+    """
+    reader = TraceReader()
+    reader.feed(str(line))
+    return reader.trace().header
+
+
+def whole_lines(text: str) -> str:
+    """The text of a trace without a last line that was cut off, as a killed writer leaves it."""
+    end = text.rfind("\n") + 1
+    try:
+        from_json(text[end:])
+    except ValueError:
+        return text[:end]
+    return text
 
 
 class TraceReader:

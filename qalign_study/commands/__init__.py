@@ -27,7 +27,7 @@ COMMANDS = {
     "train-rm": "train a reward model on a language model's own right and wrong responses",
     "check": "check that two models obey the laws that the chain rests on",
     "fetch": "download models, so that later commands work offline",
-    "export": "write a trace as one page that plays offline",
+    "export": "write a trace, or a folder of results, as one page that works offline",
 }
 COUNTS = {
     **dict.fromkeys(("problems", "at_once", "budget", "each", "response_tokens"), 1),

@@ -1,25 +1,43 @@
-"""A trace as one page that plays offline.
+"""A trace, or a folder of results, as one page that works offline.
 
 Examples:
-  qalign export run.jsonl --html run.html
   qalign export run.jsonl --html run.html --title "A chain" --says "It corrects a sum."
+  qalign export results --html results.html --problem 3 7
 """
 
 import argparse
 from pathlib import Path
 
+from qalign_core.errors import InvalidSetting
 from qalign_core.record.player import page
 from qalign_core.record.trace import trace_text, write_whole
+from qalign_study.measure.report import evaluated
+from qalign_study.measure.results import load_results
+from qalign_study.sheet.folder import folder_page
 
 
 def options(parser: argparse.ArgumentParser) -> None:
     """Those of `qalign export`."""
-    parser.usage = f"{parser.usage} TRACE"
-    parser.add_argument("trace", type=Path, help="file of the trace, as run --out writes it")
-    parser.add_argument("--html", type=Path, required=True, help="file of the page")
-    parser.add_argument("--title", default="", help="of the page")
-    parser.add_argument("--says", default="", help="what there is to see, in a sentence or two")
+    parser.usage = f"{parser.usage} PATH"
     parser.add_argument(
+        "path",
+        type=Path,
+        metavar="PATH",
+        help="file of a trace, as run --out writes it, or folder of results, as evaluate does",
+    )
+    parser.add_argument("--html", type=Path, required=True, help="file of the page")
+    parser.add_argument(
+        "--problem",
+        type=int,
+        nargs="+",
+        default=[],
+        metavar="N",
+        help="of a folder: problems whose whole chains the page plays, by their numbers from 0",
+    )
+    group = parser.add_argument_group("page of a trace")
+    group.add_argument("--title", default="", help="of the page")
+    group.add_argument("--says", default="", help="what there is to see, in a sentence or two")
+    group.add_argument(
         "--live",
         action="store_true",
         help="make a page of 5 MB that draws new runs too (embedded models only)",
@@ -28,7 +46,18 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 async def command(options: argparse.Namespace) -> None:
     """Write the page."""
-    text = trace_text(options.trace)
-    made = page(text, title=options.title, says=options.says, live=options.live).encode()
-    write_whole(options.html, made)
-    print(f"{options.html}: {len(made):,} bytes")
+    path: Path = options.path
+    if path.is_dir():
+        if options.title or options.says or options.live:
+            raise InvalidSetting(f"{path} is a folder; --title, --says and --live are for a trace")
+        made = folder_page(
+            evaluated(path, path.resolve().name, load_results(path)), options.problem
+        )
+    elif options.problem:
+        raise InvalidSetting(f"{path} is no folder; --problem is for a folder of results")
+    else:
+        text = trace_text(path)
+        made = page(text, title=options.title, says=options.says, live=options.live)
+    content = made.encode()
+    write_whole(options.html, content)
+    print(f"{options.html}: {len(content):,} bytes")

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,9 @@ from qalign_study.measure.curves import (
 )
 from qalign_study.measure.own_beta import at_own_beta
 from qalign_study.measure.results import Results
+from qalign_study.sets.drawn import N_PROBLEMS, drawn_rows
+from qalign_study.sets.folder import digest_of, trace_path
+from qalign_study.sets.problem_sets import Problem, load_problems
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -66,9 +69,41 @@ class Evaluated:
         return level_n(self.points) or 0
 
     @property
+    def listed(self) -> tuple[Problem, ...]:
+        """The problems of a folder, or of an embedded set if they are the very ones; else none."""
+        header = self.results.header
+        return self.results.problems or _embedded(header.task, len(header.problems), header.digest)
+
+    def place(self, k: int) -> int:
+        """The number in the set, from 0, of the problem of a record."""
+        return self.results.header.problems.index(self.results.records[k].id)
+
+    def trace_path(self, place: int) -> Path:
+        """The trace of the problem at a place of the set."""
+        return trace_path(self.folder or Path("FOLDER"), place)
+
+    @property
     def problems(self) -> object:
         """What problems these are: the same for results of the same ones."""
         return (self.results.header.digest, tuple(record.id for record in self.results.records))
+
+
+@cache
+def _embedded(task: str, n: int, digest: str) -> tuple[Problem, ...]:
+    if task not in N_PROBLEMS and drawn_rows(task) is None:
+        return ()
+    problems = tuple(load_problems(task)[:n])
+    return problems if digest_of(problems) == digest else ()
+
+
+def evaluated(path: Path, name: str, results: Results) -> Evaluated:
+    """The results at a path, measured.
+
+    There are no curves of a folder in which nothing is drawn yet, or nothing says what is right.
+    """
+    folder = path if path.is_dir() else None
+    measured = folder is None or (results.records and all(p.is_graded for p in results.problems))
+    return Evaluated(name, results, tuple(curves(results)) if measured else (), folder=folder)
 
 
 @dataclass(frozen=True)

@@ -11,39 +11,44 @@ since `numpy.load` reserves what a header promises, 745 GiB if it says so.
 import io
 import math
 import zipfile
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 from numpy.lib import format as npy
 
 from qalign_core.decide.rules import consensus
-from qalign_core.errors import InvalidTask, InvalidTrace
+from qalign_core.errors import InvalidTrace
 from qalign_core.reading import first_line, read_file, shown
 from qalign_core.record.trace import grows, write_whole
 from qalign_core.types import Array, SetHeader, Trace
 from qalign_study.measure.diagnostics import acceptance
 from qalign_study.measure.record import Draws, Record, record_of
 from qalign_study.sets.folder import (
-    HEADER,
-    PROBLEMS,
     VERSION,
-    digest_of,
     header_json,
+    read_set,
     read_set_header,
     traces_of,
 )
-from qalign_study.sets.problem_sets import Problem, load_problems
+from qalign_study.sets.problem_sets import Problem
 
 _Columns = dict[str, tuple[str, float, float]]
 
 
 @dataclass(frozen=True, eq=False)
 class Results(Draws):
-    """What was drawn over a set."""
+    """What was drawn over a set.
+
+    Attributes:
+        problems: all of the set; of a folder only.
+        texts: by id, a text of each chain: with the answer that most states have, or the last.
+    """
 
     header: SetHeader
+    problems: tuple[Problem, ...] = ()
+    texts: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def n_missing(self) -> int:
@@ -68,26 +73,21 @@ def results_in(folder: str | Path) -> Results:
     Raises:
         InvalidTrace: it is no folder of a run, or a trace cannot be read.
     """
-    folder = Path(folder)
-    try:
-        header = read_set_header(read_file(folder / HEADER).decode(), str(folder))
-        problems = load_problems(folder / PROBLEMS)
-    except (OSError, UnicodeDecodeError, InvalidTask) as error:
-        raise InvalidTrace(f"{folder} is not the folder of a run ({error})") from error
-    if digest_of(problems) != header.digest:
-        raise InvalidTrace(f"{folder / PROBLEMS} was changed; put back the set that was run")
-    begun = [
-        (
-            record_of(trace, problems[k].extract, problems[k].is_right, id=problems[k].id),
-            trace.end is not None
-            and trace.end[0] == "finished"
-            and not grows(trace.header, header),
-        )
-        for k, trace in traces_of(folder, len(problems))
-        if trace.steps or trace.pool
-    ]
-    finished = tuple(record for record, is_finished in begun if is_finished)
-    return Results(header, finished or tuple(record for record, _ in begun))
+    header, problems = read_set(Path(folder))
+    begun, finished, texts = [], [], {}
+    for k, trace in traces_of(folder, len(problems)):
+        if not (trace.steps or trace.pool):
+            continue
+        problem = problems[k]
+        record = record_of(trace, problem.extract, problem.is_right, id=problem.id)
+        begun.append(record)
+        if trace.end and trace.end[0] == "finished" and not grows(trace.header, header):
+            finished.append(record)
+        if trace.steps and problem.extract:
+            texts[problem.id] = answer_of(problem, trace).text
+        elif trace.steps:
+            texts[problem.id] = trace.steps[-1].state.response.text
+    return Results(header, tuple(finished or begun), problems=problems, texts=texts)
 
 
 def unpack(path: str | Path) -> Results:

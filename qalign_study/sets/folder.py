@@ -16,7 +16,7 @@ from pathlib import Path
 from qalign_core.chain.merging import gather
 from qalign_core.errors import InvalidSetting, InvalidTask, InvalidTrace
 from qalign_core.protocols import LanguageModel, RewardModel
-from qalign_core.reading import first_line, from_json, is_whole, shown
+from qalign_core.reading import first_line, from_json, is_whole, read_file, shown
 from qalign_core.record.runner import header_of, record, told_of
 from qalign_core.record.trace import (
     check_same_run,
@@ -30,7 +30,7 @@ from qalign_core.record.trace import (
 )
 from qalign_core.run import Run, check_count
 from qalign_core.types import SetHeader, Trace
-from qalign_study.sets.problem_sets import Problem, problem_line
+from qalign_study.sets.problem_sets import Problem, load_problems, problem_line
 
 HEADER, PROBLEMS = "set.json", "problems.jsonl"
 """The files of the folder with what was asked for, and with the problem set."""
@@ -132,6 +132,40 @@ async def run_set(
         told(0, len(problems) - len(left), len(taken))
         if left:
             await asyncio.sleep(WAIT)
+
+
+def read_set(folder: Path) -> tuple[SetHeader, tuple[Problem, ...]]:
+    """What was asked for in a folder, and the problems.
+
+    Raises:
+        InvalidTrace: it is no folder of a run, or its problems are not those that were run.
+    """
+    try:
+        header = read_set_header(read_file(folder / HEADER).decode(), str(folder))
+        problems = tuple(load_problems(folder / PROBLEMS))
+    except (OSError, UnicodeDecodeError, InvalidTask) as error:
+        raise InvalidTrace(f"{folder} is not the folder of a run ({error})") from error
+    if digest_of(problems) != header.digest:
+        raise InvalidTrace(f"{folder / PROBLEMS} was changed; put back the set that was run")
+    return header, problems
+
+
+def sets_in(folder: Path) -> dict[str, Path]:
+    """The folders of runs by their names: this one, or else those in it, in order.
+
+    Raises:
+        InvalidTrace: there is none, or one cannot be read.
+    """
+    found = [folder] if (folder / HEADER).exists() else sorted(folder.glob(f"*/{HEADER}"))
+    if not found:
+        raise InvalidTrace(
+            f"{folder} has no results; give a folder that evaluate or run wrote, or one with such "
+            "folders in it"
+        )
+    places = [folder.resolve() if path == folder else path.parent for path in found]
+    for place in places:
+        read_set(place)
+    return {place.name: place for place in places}
 
 
 def traces_of(folder: str | Path, n: int) -> Iterator[tuple[int, Trace]]:

@@ -14,9 +14,19 @@ or the instructions of IFEval that a response has to follow, "loose" or "strict"
     {"prompt": "...", "instructions": {"ids": ["punctuation:no_comma"], "kwargs": [{}]}}
 
 Other fields are kept as they are, in `extra`.
+
+Rows of another form need a file beside them, `mine.toml`, which is given in their place. `rows` and
+`template` are required; without `answer` the prompts are open-ended.
+
+    rows = "capitals.csv"                                # or .jsonl, or .json with a list
+    template = "What is the capital of <{country}>?"     # <{name}> is a field of the row
+    answer = "capital"                                   # the field with the right answer
+    extractor = "text"                                   # how an answer is read and compared
+    id = "code"                                          # the field that names a problem
 """
 
 import json
+import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,11 +41,17 @@ from qalign_core.decide.answers.extraction import (
 )
 from qalign_core.errors import InvalidTask, on_disk
 from qalign_core.protocols import AnswerExtractor
-from qalign_core.reading import from_json, read_file, shown
+from qalign_core.reading import checked, first_line, from_json, read_file, shown
 from qalign_study.sets.drawn import drawn_rows
 from qalign_study.sets.generated import WritingTask, constraints
 from qalign_study.sets.instructions import RULES, Instructions
+from qalign_study.sets.rows import problem_of, rows_of
 
+_DESCRIBED = {
+    **dict.fromkeys(("rows", "template"), str),
+    **dict.fromkeys(("answer", "extractor", "id"), str | None),
+}
+"""What a file may say of rows of another form."""
 _CHECKS = ("constraints", "instructions")
 """What may say of an open-ended response that it is right."""
 
@@ -67,6 +83,11 @@ class Problem:
         """The function behind `extractor`."""
         return None if self.extractor is None else get_extractor(self.extractor)
 
+    @property
+    def is_graded(self) -> bool:
+        """Whether something says what is right."""
+        return any(v is not None for v in (self.answer, self.writing, self.instructions))
+
     def is_right(self, answer: str) -> bool | None:
         """Whether an answer, or the text of an open-ended response, is right; None if unknown."""
         if self.writing is not None:
@@ -88,7 +109,7 @@ def load_problems(task: str | Path) -> list[Problem]:
     if (rows := drawn_rows(str(task))) is not None:
         return parse_problems(map(json.dumps, rows), str(task))
     embedded = ASSETS / "tasks" / f"{task}.jsonl"
-    path = embedded if "/" not in str(task) and embedded.is_file() else task
+    path = embedded if "/" not in str(task) and embedded.is_file() else Path(task)
     advice = "give the name of a set or the path of a file of JSON lines"
     try:
         with on_disk(f"the problem set {path}", "read", advice, InvalidTask):
@@ -97,7 +118,27 @@ def load_problems(task: str | Path) -> list[Problem]:
         raise InvalidTask(
             f"{path} is not UTF-8 text (byte {error.start}); save it as UTF-8 JSON lines"
         ) from error
-    return parse_problems(text.split("\n"), str(path))
+    lines = _described(path, text) if path.suffix == ".toml" else text.split("\n")
+    return parse_problems(lines, str(path))
+
+
+def _described(path: Path, text: str) -> list[str]:
+    """The lines of rows of another form, as their file says how each is read."""
+    try:
+        table = tomllib.loads(text)
+        if unknown := [name for name in table if name not in _DESCRIBED]:
+            raise ValueError(f"{unknown[0]!r} is none of {', '.join(_DESCRIBED)}")
+        for name, kind in _DESCRIBED.items():
+            checked(table, name, kind)
+    except ValueError as error:
+        raise InvalidTask(f"{path} does not describe a problem set: {first_line(error)}") from error
+    rows, _ = rows_of(path.parent / table["rows"])
+    own = {**table, "rows": "own", "title": path.name}
+    shared = {"extractor": table["extractor"]} if "extractor" in table else {}
+    return [
+        json.dumps(shared | problem_of(row, k, own, seed=0, place=f"{table['rows']}, row {k}"))
+        for k, row in enumerate(rows)
+    ]
 
 
 def parse_problems(lines: Iterable[str], name: str = "the problem set") -> list[Problem]:
@@ -130,7 +171,7 @@ def check_gradable(problems: Sequence[Problem]) -> None:
     for problem in problems:
         if problem.instructions is not None:  # what cannot be checked is said before the first draw
             problem.instructions.followed("")
-        elif problem.answer is None and problem.writing is None:
+        elif not problem.is_graded:
             raise InvalidTask(
                 f"problem {problem.id!r} has neither an answer to compare with nor constraints to "
                 "check; one of them is needed"

@@ -102,7 +102,7 @@ def problem_of(row: Row, number: int, table: Table, *, seed: int, place: str) ->
     except KeyError as error:
         raise InvalidTask(
             f"{place} has no {error}; it has {', '.join(map(str, row)) or 'nothing'}, which is not "
-            f"the official format of {table['title']}"
+            f"the format of {table['title']}"
         ) from error
     except (ValueError, TypeError, AttributeError, IndexError) as error:
         raise InvalidTask(f"{place}: {error}") from error
@@ -186,12 +186,22 @@ def _ifeval(row: Row, number: int, table: Table, seed: int) -> dict[str, Any]:
     return {"id": str(row["key"]), "prompt": prompt, "instructions": said}
 
 
+def _own(row: Row, number: int, table: Table, seed: int) -> dict[str, Any]:
+    made = {name: row[name] for name in ("constraints", "instructions") if name in row}
+    made["prompt"] = filled(table["template"], {name: str(value) for name, value in row.items()})
+    for name in ("id", "answer"):
+        if name in table:
+            made[name] = row[table[name]]
+    return made
+
+
 READERS: Mapping[str, Callable[[Row, int, Table, int], dict[str, Any]]] = {
     "gsm": _gsm,
     "math": _math,
     "redux": _redux,
     "truthful": _truthful,
     "ifeval": _ifeval,
+    "own": _own,
 }
 """How a set's rows are read, by the name that its table has for it."""
 

@@ -11,6 +11,16 @@ from qalign_study.sheet import chart as svg
 from qalign_study.sheet.chart import Figure, chart, legend
 from qalign_study.sheet.values import Cell, Markup, Section, Table
 
+PAGE = """
+:root { color-scheme: light dark; --ground: #fff; --ink: #1d2430; --soft: #545d6b; --line: #dfe3ea }
+@media (prefers-color-scheme: dark) {
+  :root { --ground: #0f141d; --ink: #e9edf4; --soft: #a9b2c0; --line: #2b3442 }
+}
+body { margin: 0 auto; padding: 20px 16px 60px; max-width: 1160px; background: var(--ground);
+  color: var(--ink); font: 16px/1.5 system-ui, "Segoe UI", Roboto, Arial, sans-serif }
+h1 { font-size: 26px; margin: 0 }
+"""
+"""Style of a page that is a sheet and nothing else."""
 STYLE = (
     svg.STYLE
     + """
@@ -35,12 +45,32 @@ td :is(a, button):is(:hover, :focus-visible) { text-decoration: underline }
 td:has(> bdi) { white-space: normal; min-width: 12ch; max-width: 44ch }
 td:has(code) { white-space: normal; min-width: 44ch }
 td small + small { display: block; white-space: nowrap }
+.list { max-height: 75vh } .list thead :is(th, td) { position: sticky; top: 0; z-index: 1;
+  background: var(--ground) }
+.list :is(th, td:has(> bdi)) { white-space: normal; min-width: 0 }
+.list summary { font-weight: 400 }
+.list td a { text-decoration: underline; text-underline-offset: 3px }
+.list thead button { font: inherit; font-weight: 700; color: inherit; background: none; border: 0;
+  padding: 0; text-align: left; cursor: pointer }
+.list [aria-sort=ascending] button::after { content: " ▲" }
+.list [aria-sort=descending] button::after { content: " ▼" }
+.filter { display: flex; flex-wrap: wrap; gap: 4px 14px; align-items: baseline }
+.filter input { font: inherit; color: inherit; background: var(--ground); padding: 3px 8px;
+  width: min(100%, 42ch); border: 1px solid var(--line); border-radius: 6px }
+td details { margin: 0; white-space: normal; min-width: 28ch; max-width: 56ch }
+td h4 { margin: 8px 0 0; font-size: 14px } td p { white-space: pre-wrap; overflow-wrap: anywhere }
 details { margin: 10px 0 } summary { cursor: pointer }
 .narrow { display: none }
 @media (max-width: 640px) { .broad { display: none } .narrow { display: block } }
 """
 )
 """Style sheet of a sheet, for a page that has `--ground`, `--ink`, `--soft`, `--line`."""
+
+_SORTS = '<button type="button">{}</button>'
+_FILTER = (
+    '<p class="filter"><input type="search" aria-label="Filter the rows" '
+    'placeholder="Filter: wrong, not mixed, a word, an id"><output></output></p>'
+)
 
 
 def text(said: str) -> str:
@@ -56,13 +86,19 @@ def table_html(table: Table | None) -> str:
 
     frame = table.frame.map(_cell)
     frame.index, frame.columns = frame.index.map(text), frame.columns.map(html.escape)
+    head = "<td></td>"
+    if table.sorts:
+        head = f"<th>{_SORTS.format('id')}</th>"
+        frame.columns = frame.columns.map(_SORTS.format)
     with pd.option_context("display.max_colwidth", None):
         made = frame.to_html(escape=False, border=0, header=table.heads, justify="unset")
     caption = f'<p class="soft">{html.escape(table.caption)}</p>' if table.caption else ""
     # pandas gives the corner a head of its own, which would name nothing
-    corner = made.replace("<th></th>", "<td></td>", 1)
+    whole = made.replace("<th></th>", head, 1)
+    before = f"{caption}{_FILTER}" if table.sorts else caption
+    kind = "table list" if table.sorts else "table"
     return (
-        f'{caption}<div class="table" tabindex="0" role="group" aria-label="numbers">{corner}</div>'
+        f'{before}<div class="{kind}" tabindex="0" role="group" aria-label="numbers">{whole}</div>'
     )
 
 

@@ -2,18 +2,16 @@
 
 import html
 import math
-import shlex
 from collections.abc import Sequence
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from qalign_core.decide.compared import RULES
 from qalign_core.errors import InvalidSetting
-from qalign_core.record.command import command_of_problem
 from qalign_core.record.dictionary import colours, ideas
-from qalign_core.record.player import head
+from qalign_core.record.player import NO_SCRIPT, head
 from qalign_study.measure.curves import level_n
 from qalign_study.measure.diagnostics import acceptance_of
 from qalign_study.measure.intervals import FEW
@@ -21,8 +19,9 @@ from qalign_study.measure.landmarks import Crossing, crossing, turn
 from qalign_study.measure.own_beta import FACTORS, PARTS
 from qalign_study.measure.report import Evaluated, Group, Report, others
 from qalign_study.sheet.figures import first, gains, mixtures, models_of, multiples, waits
-from qalign_study.sheet.page import STYLE, section_html, text
-from qalign_study.sheet.values import Markup, Section, Table, problems, table
+from qalign_study.sheet.page import PAGE, STYLE, section_html, text
+from qalign_study.sheet.problems import COLUMNS, MOST, listed, opens
+from qalign_study.sheet.values import Markup, Section, Table, table
 from qalign_study.sheet.words import (
     COUNTED,
     MARGIN,
@@ -35,18 +34,6 @@ from qalign_study.sheet.words import (
     target_of,
 )
 
-MOST_PROBLEMS = 400
-"""Problems of a set that the page lists; those on which the rules differ come first."""
-_PAGE = """
-:root { color-scheme: light dark; --ground: #fff; --ink: #1d2430; --soft: #545d6b; --line: #dfe3ea }
-@media (prefers-color-scheme: dark) {
-  :root { --ground: #0f141d; --ink: #e9edf4; --soft: #a9b2c0; --line: #2b3442 }
-}
-body { margin: 0 auto; padding: 20px 16px 60px; max-width: 1160px; background: var(--ground);
-  color: var(--ink); font: 16px/1.5 system-ui, "Segoe UI", Roboto, Arial, sans-serif }
-h1 { font-size: 26px; margin: 0 }
-"""
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 OWN = (
     f"The problems are dealt into {PARTS} parts by a hash of their ids. At each budget the "
     "problems of a part are decided at the β that is best over the other parts: β is "
@@ -94,7 +81,7 @@ def to_html(report: Report, *, tuning: float | None = None) -> str:
     light, dark = ("".join(f"--c-{id_}:{pair[k]};" for id_, pair in pairs.items()) for k in (0, 1))
     variables = f":root {{{light}}}\n@media (prefers-color-scheme: dark) {{ :root {{{dark}}} }}\n"
     return (
-        head(f"QAlign report: {plain}", f"{variables}{_PAGE}{STYLE}", _POLICY)
+        head(f"QAlign report: {plain}", variables + PAGE + STYLE, NO_SCRIPT)
         + f'<body><h1>QAlign report: {shown}</h1><p class="soft">{count}; '
         f"{text(models_of(groups[0]))}.</p>{''.join(map(section_html, made))}</body></html>\n"
     )
@@ -190,42 +177,26 @@ def _crossed(found: Crossing | None, unit: str) -> str:
 
 
 def _problems(groups: Sequence[Group], numbers: dict[str, int]) -> list[Section]:
-    """Every set's problems: what each rule makes of them, and what shows the chain."""
+    """Every set's problems, in order; of a large set those on which the rules differ."""
     says = (
-        "How often each rule is right, in percent of the subsets of the samples (the chain ran "
-        "once). The command at the end opens the chain of a problem on Watch; where the report was "
-        "made from a packed file, which holds numbers only, it draws the same chain again first."
+        f"{COLUMNS} The command at the end opens the chain of a problem on Watch; where the report "
+        "was made from a packed file, which holds numbers only, it draws the same chain again "
+        "first."
     )
     made = [Section("Problem by problem", says, [])]
     for group in groups:
         for each in group.sets:
             at = {p.method: p for p in each.points if p.n == (level_n(each.points) or group.n)}
-            records = each.results.records
             values = [p.each for method, p in at.items() if method in RULES]
             apart = [max(told) - min(told) for told in zip(*values, strict=True)]
-            order = sorted(np.argsort(apart)[::-1][:MOST_PROBLEMS].tolist())
-            left = len(records) - len(order)
+            order = sorted(np.argsort(apart)[::-1][:MOST].tolist())
+            left = len(each.results.records) - len(order)
             note = f" ({left:,} on which the rules agree are left out)" if left else ""
-            commands = [Markup(f"<code>{html.escape(_opens(each, k))}</code>") for k in order]
             title = f"{text(each.name)}, {len(order):,} problems{note}"
-            found = problems(each, at, order, {"its chain": commands})
+            found = listed(each, order, at, partial(opens, each))
             id_ = f"problems-{numbers[each.name]}"
             made.append(Section(title, "", [found], fold=True, id=id_))
     return made
-
-
-def _opens(each: Evaluated, k: int) -> str:
-    record, header, folder = each.results.records[k], each.results.header, each.folder
-    place = header.problems.index(record.id)
-    shown = shlex.quote(str((folder or Path("FOLDER")) / f"{place:05}.jsonl"))
-    command = f"python app.py {shown}"
-    if folder is None and header.source:  # whose rows are elsewhere, and put in order by seed
-        return f"{header.command} && {command}"
-    if folder is None:
-        steps = len(record.chain_reward) // record.n_chains - 1
-        drawn = command_of_problem(header, place, steps)
-        return f"{drawn} --out chain.jsonl && python app.py chain.jsonl"
-    return command
 
 
 def ran(each: Evaluated) -> dict[str, str]:

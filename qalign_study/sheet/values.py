@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from qalign_core.decide.compared import RULES
 from qalign_study.measure.curves import Curve, Difference, Point, is_level, own_curves
-from qalign_study.measure.report import Evaluated, Row
+from qalign_study.measure.report import Row
 from qalign_study.sheet.chart import Figure
 from qalign_study.sheet.words import VERDICTS, curve_name, few, in_points
 
@@ -62,11 +62,13 @@ class Table:
         frame: the cells.
         caption: what they are, in plain text.
         heads: whether the columns have names.
+        sorts: whether a page with a script sorts and filters its rows.
     """
 
     frame: "pd.DataFrame"
     caption: str = ""
     heads: bool = True
+    sorts: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,27 +134,3 @@ def _share(row: Row, method: Curve, link: str, numbers: dict[str, int]) -> Cell 
     ended = method != "one" and samples is not None and not is_level(point, samples)
     opens = f"#problems-{numbers[row.name]}" if row.name in numbers else link and f"{link}{row.n}"
     return Cell(point, method == row.best, opens, "its chain ended before" * ended)
-
-
-def problems(
-    each: Evaluated, at: dict[Curve, Point], order: Sequence[int], last: dict[str, Sequence[str]]
-) -> Table:
-    """How often each method is right on each problem, in percent, in this order.
-
-    Args:
-        each: the set.
-        at: the points of one budget.
-        order: places of the problems.
-        last: further columns, a text or markup per problem in that order.
-    """
-    import pandas as pd
-
-    is_open = each.results.header.open_ended
-    shares = {
-        curve_name(m, is_open): [f"{100 * at[m].each[k]:.0f}" for k in order]
-        for m in shown()
-        if m in at
-    }
-    return Table(
-        pd.DataFrame({**shares, **last}, index=[each.results.records[k].id for k in order])
-    )

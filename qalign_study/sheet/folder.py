@@ -1,0 +1,92 @@
+"""A folder of results as one page of HTML: its problems, and whole chains of those one names."""
+
+import html
+import shlex
+from collections.abc import Collection
+from pathlib import Path
+
+import pandas as pd
+
+from qalign_core.assets import ASSETS
+from qalign_core.errors import InvalidSetting
+from qalign_core.record import dictionary
+from qalign_core.record.player import FOLLOW, PLAYS, as_data, head
+from qalign_core.record.scripts import bundle, sheets
+from qalign_core.record.trace import parse_trace, trace_text, whole_lines
+from qalign_study.measure.report import Evaluated
+from qalign_study.sheet.page import PAGE, STYLE, section_html, table_html, text
+from qalign_study.sheet.problems import COLUMNS, at_level, listed, progress
+from qalign_study.sheet.report import ran
+from qalign_study.sheet.values import Markup, Section, Table
+
+_STYLE = f"""
+body {{ max-width: 1240px }} #player {{ margin: 12px 0 }} .sheet {{ {STYLE} }}
+[data-chain] {{ font: inherit; padding: 2px 10px; cursor: pointer }}
+"""
+_SCRIPT = """
+QAlignList.listen();
+const host = document.getElementById("player");
+let player = null;
+document.addEventListener("click", ({ target }) => {
+  const pressed = target.closest("[data-chain]");
+  if (!pressed) return;
+  const { chain, name } = pressed.dataset;
+  const text = document.getElementById(chain).textContent;
+  if (player) player.open(text, name);
+  else player = QAlign.mount(host, { text, name });
+  host.scrollIntoView();
+});
+"""
+
+
+def folder_page(found: Evaluated, chains: Collection[int] = ()) -> str:
+    """The page of a folder.
+
+    Args:
+        found: its results.
+        chains: the numbers of the problems whose whole chains the page plays.
+
+    Raises:
+        InvalidSetting: there is no such problem.
+        InvalidTrace: a chain cannot be read.
+    """
+    header, records, folder = found.results.header, found.results.records, found.folder
+    assert folder is not None, "packed results hold numbers only"
+    n = len(header.problems)
+    if missing := [place for place in chains if not 0 <= place < n]:
+        raise InvalidSetting(f"--problem {missing[0]}: {folder} has problems 0 to {n - 1}")
+    order = range(len(records))
+    data = "".join(
+        f'<script type="application/x-ndjson" id="chain-{place}">'
+        f"{as_data(_trace(found.trace_path(place)))}</script>\n"
+        for place in chains
+    )
+
+    def chain(k: int) -> str:
+        if found.place(k) not in chains:
+            return "–"
+        name = html.escape(f"{found.name}, problem {found.place(k)}")
+        chain = f'data-chain="chain-{found.place(k)}" data-name="{name}"'
+        return Markup(f'<button type="button" {chain}>Watch</button>')
+
+    made = listed(found, order, at_level(found), chain, sorts=True)
+    facts = Section("What was run", "", [Table(pd.DataFrame({"": ran(found)}), heads=False)], True)
+    parts = [ASSETS / name / name for name in ("player", "inside")]
+    script = dictionary.names() + bundle(
+        *(part.with_suffix(".js") for part in parts), ASSETS / "list" / "list.js"
+    )
+    style = dictionary.style() + sheets(*parts) + PAGE + _STYLE
+    body = (
+        f'<h1>{text(found.name)}</h1><div id="player"></div><div class="sheet">'
+        f"<p>{progress(found)} <code>python app.py {html.escape(shlex.quote(str(folder)))}</code> "
+        f'plays the chain of each.</p><p class="soft">{COLUMNS}</p>{table_html(made)}'
+        f"{section_html(facts)}</div>\n{data}<script>{script}</script>"
+        f"<script>{FOLLOW}{_SCRIPT}</script>"
+    )
+    return f"{head(html.escape(found.name), style, PLAYS)}<body>{body}</body></html>\n"
+
+
+def _trace(path: Path) -> str:
+    text = whole_lines(trace_text(path))
+    parse_trace(text)
+    return text

@@ -1,0 +1,147 @@
+"""The problems of a set as one list: what each came to, and what shows its chain.
+
+Results, the report and the page of a folder write this table.
+"""
+
+import html
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from qalign_core.record.command import command_of_problem
+from qalign_core.types import SetHeader
+from qalign_study.measure.curves import Curve, Point
+from qalign_study.measure.diagnostics import agreement
+from qalign_study.measure.record import Record
+from qalign_study.measure.report import Evaluated
+from qalign_study.sheet.values import Markup, Table, shown
+from qalign_study.sheet.words import curve_name, number, percent
+
+MOST = 2_000
+"""Problems in a list, at most."""
+MOST_TEXT = 110
+"""Characters of a problem before its row is opened."""
+COLUMNS = (
+    "Answer: the vote of the chain’s states, or of open-ended texts whether the last one is right. "
+    "Votes: its share of the states. Reward: their mean. R-hat compares the halves of the chains. "
+    "Methods: how often each is right, in percent of the subsets of the samples; the chain ran "
+    "once."
+)
+"""What the columns hold, for people."""
+
+
+def listed(
+    found: Evaluated,
+    order: Sequence[int],
+    at: Mapping[Curve, Point],
+    chain: Callable[[int], str],
+    *,
+    sorts: bool = False,
+) -> Table:
+    """The list of a set's problems.
+
+    Args:
+        found: the set.
+        order: places of the records that are listed.
+        at: the points of one budget; empty where nothing says what is right.
+        chain: what shows the chain of the record at a place.
+        sorts: as for `Table`.
+    """
+    import pandas as pd
+
+    results = found.results
+    known = {problem.id: problem for problem in found.listed}
+    rows = []
+    for k in order[:MOST]:
+        record = results.records[k]
+        problem = known.get(record.id)
+        shares = {
+            curve_name(m, results.header.open_ended): f"{100 * at[m].each[k]:.0f}"
+            for m in shown()
+            if m in at
+        }
+        text = _text(problem.prompt if problem else "", results.texts.get(record.id, ""))
+        asked = {"Problem": text, "Right": (problem and problem.answer) or "–"} if known else {}
+        graded = problem is None or problem.is_graded
+        came = _came_to(record, results.header, graded)
+        rows.append({**asked, **came, **shares, "Chain": chain(k)})
+    ids = [results.records[k].id for k in order[:MOST]]
+    return Table(pd.DataFrame(rows, index=ids), sorts=sorts)
+
+
+def at_level(found: Evaluated, n: str | None = None) -> dict[Curve, Point]:
+    """The points at a budget, by default the largest of equal compute; one sample at any."""
+    if n is None:
+        n = str(found.level or max((p.n for p in found.points), default=0))
+    return {p.method: p for p in found.points if str(p.n) == n or p.method == "one"}
+
+
+def progress(found: Evaluated) -> str:
+    """How much of a folder is here."""
+    n, of = len(found.results.records), len(found.results.header.problems)
+    still = (
+        " The folder is still being filled: these are the problems that are finished, or all that "
+        "have begun while none is."
+    )
+    return f"{n:,} of {of:,} problems.{still if n < of else ''}"
+
+
+def _came_to(record: Record, header: SetHeader, graded: bool) -> dict[str, str]:
+    """What the chains of a problem came to: answer, votes, mean reward and R-hat."""
+    if not len(record.chain_reward):
+        return dict.fromkeys(("Answer", "Votes", "Reward", "R-hat"), "–")
+    first = header.burn_in * record.n_chains
+    states = record.state_of[min(first, len(record.state_of) - record.n_chains) :]
+    answers, rewards = record.chain_answer[states], record.chain_reward[states]
+    read = answers[answers >= 0]
+    won, votes = -1, 0.0
+    if header.open_ended:
+        won = int(answers[-1])
+    elif len(read):
+        counts = np.bincount(read)
+        won, votes = int(counts.argmax()), float(counts.max() / len(answers))
+    verdict = ("right" if won >= 0 and record.right[won] else "wrong") * graded
+    answer = "" if header.open_ended else str(record.answers[won]) if won >= 0 else "none"
+    found = agreement(rewards.reshape(-1, record.n_chains).T.tolist())
+    return {
+        "Answer": ", ".join(filter(None, (answer, verdict))) or "–",
+        "Votes": "–" if header.open_ended else percent(votes),
+        "Reward": number(float(rewards.mean())),
+        "R-hat": "–"
+        if found is None
+        else f"{found.rhat:.3f}" + ", not mixed" * (not found.is_mixed),
+    }
+
+
+def _text(prompt: str, response: str) -> str:
+    """A problem, which opens where there is more of it, or a response."""
+    begin = " ".join(prompt.split())
+    begin = begin if len(begin) <= MOST_TEXT else f"{begin[: MOST_TEXT - 1]}…"
+    if not response and begin == prompt:
+        return prompt
+    parts = "".join(
+        f"<h4>{title}</h4><p><bdi>{html.escape(said)}</bdi></p>"
+        for title, said in (("Problem", prompt), ("Response of the chain", response))
+        if said
+    )
+    opened = f"<details><summary><bdi>{html.escape(begin)}</bdi></summary>{parts}</details>"
+    return Markup(opened if parts else "")
+
+
+def opens(found: Evaluated, k: int) -> Markup:
+    """The command that opens the chain of a problem on Watch, or draws it again first."""
+    record, header = found.results.records[k], found.results.header
+    place = found.place(k)
+    command = f"python app.py {shlex.quote(str(found.trace_path(place)))}"
+    if found.folder is None and header.source:  # whose rows are elsewhere, and ordered by seed
+        command = f"{header.command} && {command}"
+    elif found.folder is None:
+        drawn = command_of_problem(header, place, steps_of(record))
+        command = f"{drawn} --out chain.jsonl && python app.py chain.jsonl"
+    return Markup(f"<code>{html.escape(command)}</code>")
+
+
+def steps_of(record: Record) -> int:
+    """The steps of each chain behind its initial draw."""
+    return len(record.chain_reward) // record.n_chains - 1

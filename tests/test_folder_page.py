@@ -1,0 +1,201 @@
+"""A folder of results opens: on Results, as a page from a disk, and each chain on Watch."""
+
+from __future__ import annotations
+
+import asyncio
+import html
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from browser import ROOT, serve
+from toys import ANSWER, PROMPT, ToyLM, ToyRM, toy_reward
+
+import app
+from components.common.evaluated import NO_FOLDERS, summarise
+from components.results.sheet import show
+from components.session.runs import Runs
+from components.watch.gallery import recorded_text
+from qalign_core.errors import InvalidTrace
+from qalign_core.record.player import PLAYS
+from qalign_core.record.trace import read_trace
+from qalign_core.run import Run
+from qalign_study.commands import main
+from qalign_study.measure.diagnostics import agreement
+from qalign_study.measure.results import answers_in
+from qalign_study.sets.folder import read_set, run_set, sets_in, trace_path
+from qalign_study.sets.problem_sets import Problem
+
+PROBLEMS = [
+    Problem(id=f"toy-{k}", prompt=f"{PROMPT} {k} </script>", answer=ANSWER, extractor="number")
+    for k in range(4)
+]
+
+
+def drawn(folder: Path, problems: list[Problem], **changes: object) -> Path:
+    run = Run(steps=48, pool=8, seed=3, matched="none").with_changes(**changes)
+    asyncio.run(run_set(ToyLM(), ToyRM(), run, problems, folder, task="toys"))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Four problems with eight samples and a chain each."""
+    return drawn(tmp_path_factory.mktemp("home") / "toys", PROBLEMS)
+
+
+def rows_of(listed: str) -> dict[str, list[str]]:
+    """The cells of a list as text, by the problem's id."""
+    found = {}
+    for row in re.findall(r"<tr[^>]*>(.*?)</tr>", listed, re.DOTALL):
+        cells = re.findall(r"<(?:td|th)>(.*?)</(?:td|th)>", row, re.DOTALL)
+        texts = [re.sub("<[^>]+>", " ", cell).strip() for cell in cells]
+        found[texts[0]] = texts[1:]
+    return found
+
+
+def test_a_folder_lists_the_answer_votes_reward_and_rhat_of_each_chain(folder):
+    above, listed, below = show(folder)
+    assert "4 of 4 problems." in above
+    assert "still being filled" not in above
+    assert 'id="results-error"' in above
+    assert "What was run" in below
+    rows = rows_of(listed)
+    heads = rows.pop("id")
+    assert heads[:6] == ["Problem", "Right", "Answer", "Votes", "Reward", "R-hat"]
+    assert [*rows] == [problem.id for problem in PROBLEMS]
+    for place, answer in enumerate(answers_in(folder, PROBLEMS)):
+        told = dict(zip(heads, rows[answer.id], strict=True))
+        states = read_trace(trace_path(folder, place)).states
+        rewards = [state.reward for state in states]
+        verdict = "right" if answer.answer == ANSWER else "wrong"
+        assert told["Right"] == ANSWER
+        assert told["Answer"] == f"{answer.answer}, {verdict}"
+        assert told["Votes"] == f"{100 * answer.share:.0f}%"
+        assert float(told["Reward"].replace("−", "-")) == pytest.approx(
+            sum(rewards) / len(rewards), rel=5e-3
+        )
+        rhat = agreement([rewards])
+        assert told["R-hat"].startswith("–" if rhat is None else f"{rhat.rhat:.3f}")
+        assert f'href="?run=toys%2F{place:05}"' in listed
+        assert html.escape(answer.text) in told["Problem"]
+    assert "</script>" not in listed
+
+
+def test_a_folder_that_is_being_filled_shows_what_it_has_and_says_so(folder, tmp_path):
+    shutil.copytree(folder, tmp_path / "half")
+    (tmp_path / "half" / "00002.jsonl").unlink()
+    cut = tmp_path / "half" / "00001.jsonl"
+    cut.write_bytes(cut.read_bytes()[: cut.stat().st_size // 2])
+    above, listed, _ = show(tmp_path / "half")
+    assert "2 of 4 problems. The folder is still being filled" in above
+    assert [*rows_of(listed)][1:] == ["toy-0", "toy-3"]
+    shutil.copy(folder / "00002.jsonl", tmp_path / "half")  # it is read again
+    assert "3 of 4 problems." in show(tmp_path / "half")[0]
+
+
+def test_prompts_without_a_right_answer_are_listed_without_a_verdict(tmp_path):
+    texts = [Problem(id="a", prompt="Tell me more."), Problem(id="b", prompt="And more.")]
+    above, listed, _ = show(drawn(tmp_path / "mine", texts, pool=0, extractor="none"))
+    assert "2 of 2 problems." in above
+    assert "results-error" not in above
+    assert "wrong" not in re.sub("<input[^>]+>", "", listed)
+    assert summarise(tmp_path / "mine").points == ()
+
+
+def test_only_chains_of_the_folders_that_were_named_reach_the_page(folder):
+    named = {"toys": folder}
+    assert recorded_text("toys/00000", named)["text"] == (folder / "00000.jsonl").read_text()
+    assert "error" in recorded_text("toys/00000", NO_FOLDERS), "the control: it was not named"
+    for name in (
+        "toys/../set",
+        "toys/set.json",
+        "toys",
+        "/etc/passwd",
+        "other/00000",
+        "toys/٠٠٠٠٠",
+    ):
+        assert "no recorded run" in recorded_text(name, named)["error"], name
+    assert "cannot be read" in recorded_text("toys/00099", named)["error"]
+
+
+def test_a_folder_without_results_is_refused_in_one_sentence(folder, tmp_path):
+    for empty in (tmp_path, ROOT / "docs"):
+        with pytest.raises(InvalidTrace, match=r"has no results; give a folder that") as refused:
+            app.build_app(opened=empty)
+        assert "\n" not in str(refused.value)
+    assert sets_in(folder) == {"toys": folder}
+    assert sets_in(folder.parent) == {"toys": folder}
+    shutil.copytree(folder, tmp_path / "changed")
+    with (tmp_path / "changed" / "problems.jsonl").open("a") as file:
+        file.write('{"prompt": "one more"}\n')
+    with pytest.raises(InvalidTrace, match="was changed; put back the set"):
+        read_set(tmp_path / "changed")
+
+
+def test_the_page_of_a_folder_has_its_numbers_and_the_chains_that_one_names(
+    folder, tmp_path, capsys
+):
+    made = tmp_path / "page.html"
+    assert main(["export", str(folder), "--html", str(made), "--problem", "1", "3"]) == 0
+    page = made.read_text("utf-8")
+    assert [*rows_of(page)][1:5] == [problem.id for problem in PROBLEMS]
+    assert re.findall(r'id="(chain-\d+)"', page) == ["chain-1", "chain-3"]
+    assert re.findall(r'data-chain="(chain-\d+)"', page) == ["chain-1", "chain-3"]
+    assert f'content="{PLAYS}"' in page
+    assert page.count("</script>") == 4, "no text of a problem ends a script"
+    for path, more in (
+        (folder, ["--problem", "4"]),
+        (folder, ["--live"]),
+        (folder / "00000.jsonl", ["--problem", "0"]),
+        (tmp_path, []),
+    ):
+        capsys.readouterr()
+        assert main(["export", str(path), "--html", str(made), *more]) == 2
+        assert capsys.readouterr().err.count("\n") == 1
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_a_page_from_a_disk_sorts_filters_and_plays(folder, tmp_path, visitors):
+    made = tmp_path / "page.html"
+    assert await asyncio.to_thread(
+        lambda: main(["export", str(folder), "--html", str(made), "--problem", "2"])
+    ) == 0  # fmt: skip
+    page = await visitors.new_page()
+    try:
+        await page.goto(made.as_uri())
+        head = page.locator(".list thead button").first
+        rows = "document.querySelectorAll('.list tbody tr:not([hidden]) > th')"
+        ids = f"[...{rows}].map(head => head.innerText)"
+        in_order = [problem.id for problem in PROBLEMS]
+        await head.click()
+        assert await page.evaluate(ids) == in_order
+        await head.click()
+        assert await page.evaluate(ids) == in_order[::-1]
+        await page.locator(".filter input").fill("TOY-2")
+        assert await page.evaluate(ids) == ["toy-2"]
+        assert await page.text_content("output") == "1 of 4"
+        await page.locator("[data-chain]").click()
+        await page.wait_for_selector(".qp[data-t]")
+        assert "toys, problem 2" in await page.text_content("#player")
+    finally:
+        await page.close()
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_a_folder_opens_on_results_and_leads_to_a_chain_on_watch(folder, visit, monkeypatch):
+    monkeypatch.setattr("components.results.page.advice", lambda files: "")  # of all shipped sets
+    runs = Runs(load=lambda lm, rm, sampling: (ToyLM(), toy_reward(rm)))
+    demo = app.build_app(runs, folder)
+    with serve(demo, **app.launch_options(runs)) as address:
+        page = await visit(address)
+        link = page.locator('#results-problems a[href="?run=toys%2F00002"]')
+        await link.click()
+        await page.wait_for_function("location.search.includes('run=toys%2F00002')")
+        name = page.locator("#watch-player b", has_text="toys, problem 2")
+        await name.wait_for(state="visible")
+        again = await visit(f"{address}?run=toys%2F00001")  # a link works by itself
+        await again.locator("#watch-player b", has_text="toys, problem 1").wait_for()
+        shown = "document.querySelector('#tab-watch-button').ariaSelected"
+        assert await again.evaluate(shown) == "true"
