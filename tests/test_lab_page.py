@@ -19,11 +19,11 @@ from components.lab import (
     beta,
     break_it,
     style,
+    which_move,
 )
 from components.lab.base_rewards import base_rewards
 from components.lab.chain import SEED
 from components.lab.page import SECTIONS, build_lab_page, parts_of, rows_of, world_of
-from qalign_study.exact.blocks import chains
 from qalign_study.exact.convergence import (
     acceptance_rate,
     at_beta,
@@ -453,8 +453,8 @@ async def test_block_moves_help_until_the_fields_copy_each_other(sections) -> No
         await slide(sections, "lab-copies", copies)
         await slide(sections, "lab-share-blocks", share)
         await text_in(sections, "lab-moves-told", words)
-        for chain, name in zip(chains(copies / 100, share / 100), ("suffix moves alone",
-                               "with block moves"), strict=True):  # fmt: skip
+        names = which_move.ALONE, which_move.MIXED
+        for chain, name in zip(which_move.both(copies, share), names, strict=True):
             await curve_is(sections, "lab-moves", name, distances(chain, 400).tolist())
     assert not sections.errors
 

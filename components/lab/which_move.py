@@ -25,8 +25,9 @@ from components.lab.style import (
     table,
 )
 from components.lab.view import View, view
-from qalign_study.exact.blocks import chains
+from qalign_study.exact.blocks import chain
 from qalign_study.exact.convergence import distances, second_eigenvalue, steps_within
+from qalign_study.exact.law import ExactChain
 
 STEPS = 400
 COPIES = tuple(range(0, 101, 5))
@@ -36,10 +37,15 @@ CHANGE = 0.1
 ALONE, MIXED = "suffix moves alone", "with block moves"
 
 
+def both(copies: int, share: int) -> tuple[ExactChain, ExactChain]:
+    """The chain of suffix moves alone and the mixture."""
+    return chain(copies / 100, 0.0), chain(copies / 100, share / 100)
+
+
 @lru_cache(maxsize=512)
 def gaps(copies: int, share: int) -> tuple[float, float]:
     """Spectral gap of suffix moves alone and of the mixture."""
-    alone, mixed = (1 - second_eigenvalue(each) for each in chains(copies / 100, share / 100))
+    alone, mixed = (1 - second_eigenvalue(each) for each in both(copies, share))
     return alone, mixed
 
 
@@ -102,7 +108,7 @@ def told(copies: int, share: int) -> tuple[Words, ...]:
     else:
         verdict = f"Here block moves change little: {speed}."
     better = ("good",) if ratio > 1 else ()
-    steps = [steps_within(each) for each in chains(copies / 100, share / 100)]
+    steps = [steps_within(each) for each in both(copies, share)]
     rows = [
         (f"Steps to within 1% of the target, {ALONE}", number(steps[0])),
         (f"Steps to within 1% of the target, {MIXED}", number(steps[1]), *better),
@@ -130,8 +136,8 @@ def map_table(share: int) -> Words:
 def draw(copies: float, share: float) -> View:
     """Everything that the section shows."""
     at = int(copies), int(share)
-    both = [distances(each, STEPS) for each in chains(at[0] / 100, at[1] / 100)]
-    curve = distance_figure(*both), distance_table(*both)
+    far = [distances(each, STEPS) for each in both(*at)]
+    curve = distance_figure(*far), distance_table(*far)
     return View(told(*at), (curve, (map_figure(*at), map_table(at[1]))))
 
 
