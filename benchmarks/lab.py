@@ -74,6 +74,10 @@ SECTIONS = (
         ("near misses", "#lab-near-miss", (70, 80, 90, 98, 100)),
         ("compute", "#lab-budget", ("64", "128", "512", "256")),
     )),
+    ("Which move?", ("moves", "moves-map"), (
+        ("copies", "#lab-copies", (20, 40, 60, 80, 95)),
+        ("share", "#lab-share-blocks", (20, 30, 70, 80, 90)),
+    )),
 )  # fmt: skip
 STILL = {"#lab-guess": ("target",)}  # figures that a control leaves as they are
 WATCH = """(plots) => {

@@ -9,7 +9,7 @@ from qalign_core.chain.moves.mixture import Mixture, move_of
 from qalign_core.chain.moves.suffix import Suffix
 from qalign_core.mix import read_mix
 from qalign_study.commands import main
-from qalign_study.exact.bench import dependent, in_world, separable, worlds
+from qalign_study.exact.bench import in_world, worlds
 
 MINE = '''
 from qalign_core.chain.moves.move import Proposal
@@ -72,7 +72,7 @@ def test_a_move_that_cannot_reach_every_response_is_caught(mine, capsys):
 def test_blocks_help_where_the_rest_does_not_depend_on_them_and_not_where_it_does():
     mixed, suffix = "suffix+block(:)", Suffix()
     gaps = {}
-    for lm in (separable(), dependent()):
+    for lm in worlds()[:2]:
         move = move_of(read_mix(mixed), lm)
         gaps[lm.id] = [in_world(lm, each).gap for each in (suffix, move)]
     assert gaps["separable"][1] > 2 * gaps["separable"][0]

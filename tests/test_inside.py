@@ -46,6 +46,19 @@ async def test_a_text_is_weighed_as_it_was_drawn_bit_by_bit(sampling):
         assert [each.log_p for each in weighed] == list(map(rounded, done.log_probs))
 
 
+async def test_a_tail_is_read_in_chunks_without_a_decoding_step_wherever_it_begins():
+    lm = embedded(Sampling())
+    ids = lm.encode(PROMPT)
+    before = lm.engine.n_steps
+    done = await lm.extend(ids, (), seed=1)
+    drawn = lm.engine.n_steps
+    assert drawn - before >= len(done), "the control: a draw takes a step per token"
+    every = await lm.weigh(ids, done.tokens)
+    for first in (1, len(done) // 2, len(done) - 3, len(done) - 1):
+        assert await lm.weigh(ids, done.tokens, first=first) == every[first:]
+    assert lm.engine.n_steps == drawn
+
+
 async def test_another_temperature_weighs_otherwise():  # the control of the test above
     drawn, other = (embedded(Sampling(temperature=t)) for t in (1.0, 1.5))
     ids = drawn.encode(PROMPT)

@@ -20,6 +20,7 @@ from components.lab import (
     break_it,
     chain,
     style,
+    which_move,
     wrong,
 )
 from components.lab.base_rewards import N_EVALUATED, base_rewards, evaluated
@@ -27,14 +28,20 @@ from components.lab.link import from_query, to_query
 from components.lab.page import SECTIONS, draw_section, parts_of, rows_of, world_of
 from components.lab.section import Section
 from components.lab.style import Figure, Words
+from qalign_core.chain.moves.block import Block
+from qalign_core.chain.moves.mixture import Mixture as Moves
+from qalign_core.chain.moves.suffix import Suffix
 from qalign_core.decide.compared import RULES
 from qalign_core.errors import InvalidSetting
+from qalign_study.exact.bench import fields, prefers_b
+from qalign_study.exact.blocks import TARGET
+from qalign_study.exact.blocks import chain as field_chain
 from qalign_study.exact.convergence import (
     at_beta,
     distances,
 )
-from qalign_study.exact.law import EXACT, total_variation
-from qalign_study.exact.mistakes import MISTAKES, SHARP_MISTAKES
+from qalign_study.exact.law import EXACT, Rule, exact_chain, total_variation
+from qalign_study.exact.mistakes import MISTAKES, ONE_LETTER, SHARP_MISTAKES
 from qalign_study.exact.world import LANGUAGE_MODELS, REWARDS, by_reward, preset
 from qalign_study.exact.wrong_reward import Example, outcomes
 from qalign_study.measure.mixture import (
@@ -174,6 +181,28 @@ def test_the_methods_curves_are_the_outcomes() -> None:
 )
 def test_the_story_follows_beta(settings, words) -> None:
     assert words in said(*wrong.draw(*settings).told)
+
+
+@pytest.mark.parametrize(("copies", "word"), [(0, "help"), (90, "help"), (100, "slow the chain")])
+def test_block_moves_help_unless_a_field_nearly_always_copies_the_one_before(copies, word) -> None:
+    drawn = which_move.draw(copies, 50)
+    assert f"Here block moves {word}" in said(*drawn.told)
+    ratios = np.asarray(drawn.figures[1][0]["data"][0]["y"])
+    assert ratios[0] > 3
+    assert ratios[-1] == pytest.approx(0.5, abs=0.01), "half the steps do nothing"
+    here = values(drawn.figures[1][0], "your settings")
+    assert here == pytest.approx(ratios[which_move.COPIES.index(copies)])
+
+
+@pytest.mark.parametrize("copies", [0.0, 0.7])
+def test_the_mixed_matrix_is_that_of_the_mixture_that_the_engine_runs(copies) -> None:
+    lm = fields(copies, "fields")
+    mixture = Moves((Suffix(), Block(lm.delimiters(":"))), (0.7, 0.3))
+    mixed = field_chain(copies, 0.3)
+    whole = exact_chain(lm, prefers_b, TARGET, Rule(move=mixture))
+    assert mixed.matrix == pytest.approx(whole.matrix, abs=1e-14)
+    assert mixed.balance_residual() < 1e-12
+    assert np.abs(field_chain(copies, 0.0).matrix - whole.matrix).max() > 1e-2
 
 
 # --- best-of-n ---
@@ -334,6 +363,29 @@ def test_a_mistake_of_a_sharper_target_says_at_sharpness_one_that_nothing_is_los
     right = balance.draw(sharp, 1.0, "ab·", "a·", balance.RIGHT)
     assert any("The two flows are equal" in text for text in texts_in(*right.told))
     assert any("(p(new) / p(old))^3" in text for text in texts_in(*right.told))
+
+
+@pytest.mark.parametrize(
+    ("title", "lm"),
+    [("Cut in the first half only", "All of one length"),
+     ("Tail’s factor forgotten", "Every token alike"),
+     ("Tail’s factor forgotten", "All of one length")],
+)  # fmt: skip
+def test_two_mistakes_are_right_in_one_world_and_say_so(title, lm) -> None:
+    for world, harm in ((WORLD, True), (preset(lm), False)):
+        for at in (0.3, 1.0, 5.0):
+            assert (break_it.broken(world, at, MISTAKES[title]).distance > 1e-2) == harm
+        drawn = break_it.draw(world, 1.0, title)
+        assert ("does little harm" in said(*drawn.told)) != harm
+        # the distance at the last step is the one that stays, or there is none
+        last = values(drawn.figures[1][0], "this mistake")[-1]
+        assert (last > 1e-2) == harm
+
+
+def test_with_the_tails_factor_the_same_steps_reach_the_target() -> None:
+    for name in LANGUAGE_MODELS:
+        rule = Rule(move=ONE_LETTER, share=0.5)
+        assert break_it.broken(preset(name), 1.0, rule).distance < 1e-9
 
 
 @pytest.mark.parametrize("lm", LANGUAGE_MODELS)

@@ -19,6 +19,7 @@ from components.lab import (
     beta,
     break_it,
     style,
+    which_move,
 )
 from components.lab.base_rewards import base_rewards
 from components.lab.chain import SEED
@@ -447,12 +448,26 @@ async def test_every_slider_of_the_model_moves_the_methods(sections) -> None:
 
 
 @pytest.mark.asyncio(loop_scope="session")
+async def test_block_moves_help_until_the_fields_copy_each_other(sections) -> None:
+    await open_section(sections, "Which move?")
+    await text_in(sections, "lab-moves-told", "Here block moves help")
+    for copies, share, words in ((0, 80, "moves help"), (95, 80, "moves slow the chain")):
+        await slide(sections, "lab-copies", copies)
+        await slide(sections, "lab-share-blocks", share)
+        await text_in(sections, "lab-moves-told", words)
+        names = which_move.ALONE, which_move.MIXED
+        for chain, name in zip(which_move.both(copies, share), names, strict=True):
+            await curve_is(sections, "lab-moves", name, distances(chain, 400).tolist())
+    assert not sections.errors
+
+
+@pytest.mark.asyncio(loop_scope="session")
 async def test_every_sections_figure_is_on_the_first_screen_and_nothing_jumps(
     visit, toy_app
 ) -> None:
     page = await visit(f"{toy_app}?tab=lab", height=800)
     await page.wait_for_selector("#lab-target .main-svg")
-    plots = ("target", "strip", "flow", "wrong", "densities", "accuracy", "worth")
+    plots = ("target", "strip", "flow", "wrong", "densities", "accuracy", "worth", "moves")
     sizes = ((1280, 800), (390, 844))
     for ((name, _), plot), (width, height) in product(zip(SECTIONS, plots, strict=True), sizes):
         await page.set_viewport_size({"width": width, "height": height})
@@ -553,7 +568,7 @@ async def test_a_links_bad_value_falls_back_and_is_told(visit, toy_app) -> None:
 @pytest.mark.asyncio(loop_scope="session")
 async def test_every_figure_has_its_numbers_and_the_phone_needs_no_sideways_scrolling(lab) -> None:
     await lab.set_viewport_size({"width": 360, "height": 740})
-    plots = ("sweep", "strip", "flow", "wrong", "betas", "accuracy", "worth-map")
+    plots = ("sweep", "strip", "flow", "wrong", "betas", "accuracy", "worth-map", "moves-map")
     for (name, _), plot in zip(SECTIONS, plots, strict=True):
         await open_section(lab, name)
         await lab.locator(f"#lab-{plot}.js-plotly-plot").wait_for()

@@ -6,9 +6,14 @@ import asyncio
 import itertools
 import json
 import math
+import os
 import shlex
+import signal
+import subprocess
+import sys
 from dataclasses import dataclass, replace
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -30,8 +35,8 @@ from qalign_core.chain.randomness import At
 from qalign_core.errors import InvalidSetting, InvalidTrace, ModelContractError
 from qalign_core.mix import Part, read_mix
 from qalign_core.models.enumerable import EnumerableLM
-from qalign_core.record.runner import record
-from qalign_core.record.trace import parse_trace, trace_lines
+from qalign_core.record.runner import header_of, record
+from qalign_core.record.trace import load_trace, open_trace, parse_trace, trace_lines
 from qalign_core.run import Run
 from qalign_core.target import Target
 from qalign_core.types import Cost, Meter, Refused, ScoredResponse
@@ -254,18 +259,16 @@ LM, RM = world(7, limit=6), TableReward()
 MIX = "0.4*suffix+0.6*block(:)"
 
 
-async def last_states(n, **how):
+async def last_states(n, lm=LM, steps=30, **how):
     async def one(k):
-        steps = [
-            s async for s in run_chain(LM, RM, "x", beta=1.0, steps=30, seed=11, chain=k, **how)
-        ]
-        return steps[-1].state
+        chain = run_chain(lm, RM, "x", beta=1.0, steps=steps, seed=11, chain=k, **how)
+        return [step async for step in chain][-1].state
 
     return await gather(*map(one, range(n)))
 
 
-def chi_square_p(states, expected):
-    number = {y.tokens: k for k, y in enumerate(LM.support)}
+def chi_square_p(states, expected, lm=LM):
+    number = {y.tokens: k for k, y in enumerate(lm.support)}
     visits = np.bincount([number[s.response.tokens] for s in states], minlength=len(expected))
     common = expected * len(states) >= 5
     seen = [*visits[common], visits[~common].sum()]
@@ -286,6 +289,92 @@ async def test_the_engines_chain_samples_the_target(move, sharpness):
     states = await last_states(800, move=move, sharpness=sharpness)
     assert chi_square_p(states, after) > 1e-4
     assert chi_square_p(states, exact_chain(LM, correlated_reward, Target(0.3)).target) < 1e-12
+
+
+class Waiting(EnumerableLM):
+    """Lets other chains go on while it draws, as a real model does."""
+
+    async def extend(self, *args, **how):
+        await asyncio.sleep(0)
+        return await super().extend(*args, **how)
+
+
+def two_fields() -> EnumerableLM:
+    """`a:` or `b:`, mostly a second field that copies the first: the tail depends on the block."""
+
+    def next_token(prefix):
+        if len(prefix) % 2:
+            return [0.0, 1.0, 0.0, 0.0]
+        if len(prefix) == 4:
+            return [0.0, 0.0, 0.0, 1.0]
+        a = {(): 0.6, (0, 1): 0.95, (2, 1): 0.05}[prefix]
+        go_on = 0.8 if prefix else 1.0
+        return [go_on * a, 0.0, go_on * (1 - a), 1 - go_on]
+
+    return Waiting(next_token, pieces=("a", ":", "b", "<eos>"), max_new_tokens=5)
+
+
+TWO = two_fields()
+MANY = Run("x", extractor="text", lm="two", rm="table", move=MIX, steps=25, chains=120, pool=0,
+           seed=9, beta=1.0)  # fmt: skip
+
+
+async def draw_into(path, after_a_line=lambda: None):
+    """Go on with the trace of `MANY`."""
+    with open_trace(path, header_of(TWO, RM, MANY)) as file:
+        async for item in record(TWO, RM, MANY, known=file.known):
+            file.write(item.line)
+            after_a_line()
+
+
+CLIENT = """
+import asyncio, itertools, sys
+from pathlib import Path
+from test_moves import draw_into
+lines = itertools.count(1)
+def wait():
+    if next(lines) == 1500:
+        print("there", flush=True)
+        sys.stdin.read()
+asyncio.run(draw_into(Path(sys.argv[1]), wait))
+"""
+
+
+@pytest.mark.slow
+async def test_the_chain_of_blocks_follows_the_target_alone_in_company_and_after_a_kill(tmp_path):
+    """120 chains of 25 steps, killed after 1,500 lines; the seed is fixed."""
+    path = tmp_path / "run.jsonl"
+    here = str(Path(__file__).parent)
+    paths = os.pathsep.join((here, str(Path(here).parent)))
+    command = [sys.executable, "-c", CLIENT, str(path)]
+    killed = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": paths},
+    )  # fmt: skip
+    assert killed.stdout.readline() == b"there\n"
+    killed.kill()
+    killed.communicate()
+    assert killed.returncode == -signal.SIGKILL
+    begun = load_trace(path)
+    assert {len(chain) for chain in begun.chains.values()} <= {*range(1, MANY.steps)}
+    assert len(begun.chains) == MANY.chains
+    await draw_into(path)
+    resumed = load_trace(path).chains
+    company = parse_trace("".join([i.line async for i in record(TWO, RM, MANY)])).chains
+    assert resumed == company
+    for k in (0, 77):
+        alone = run_chain(TWO, RM, "x", target=MANY.target, move=MIX, steps=25, seed=9, chain=k)
+        assert [s.state.response.tokens async for s in alone] == [
+            s.state.response.tokens for s in company[k]
+        ]
+    moves = move_of(read_mix(MIX), TWO)
+    target = exact_chain(TWO, correlated_reward, MANY.target, Rule(move=moves)).target
+    assert chi_square_p([chain[-1].state for chain in resumed.values()], target, TWO) > 1e-4
+
+    # without the tail's factor the same test fails
+    wrong = Mixture((SUFFIX, WithoutTheTail()), (0.4, 0.6))
+    missed = await last_states(120, TWO, steps=25, move=wrong)
+    assert chi_square_p(missed, target, TWO) < 1e-12
 
 
 async def test_a_chain_is_the_same_alone_in_company_and_taken_up_again():

@@ -9,7 +9,15 @@ from collections import Counter
 
 import pytest
 from browser import standalone
-from traces import HOSTILE, hostile_trace, long_trace, numbers, sharper_trace, toy_trace
+from traces import (
+    HOSTILE,
+    block_trace,
+    hostile_trace,
+    long_trace,
+    numbers,
+    sharper_trace,
+    toy_trace,
+)
 
 from qalign_core.decide.answers.extraction import extract_number
 from qalign_core.errors import InvalidTrace
@@ -41,6 +49,42 @@ async def at(page, t: int, phase: int = 5) -> None:
 async def test_a_recorded_run_moves_before_any_click(visit):
     page = await open_player(visit, options="", moving=True)
     await shows(page, "api.position.playing && api.position.t >= 2")
+    assert page.errors == []
+
+
+LANES = "(name) => document.querySelector(`.qp-${name}-row .qp-${name}`).textContent"
+
+
+async def test_a_block_step_shows_what_is_kept_rewritten_and_kept_again(visit):
+    trace = block_trace()
+    blocks = [step for step in parse_trace(trace).steps if step.kept_again and step.changed]
+    assert {step.accepted for step in blocks} == {True, False}
+    page = await open_player(visit, trace)
+    again = page.locator(".qp-again-row")
+    for step in blocks:
+        await page.evaluate(f"api.seek({step.t})")
+        await at(page, step.t)
+        old, new, n = step.current.response.pieces, step.proposal.response.pieces, step.kept_again
+        shown = [await page.evaluate(LANES, name) for name in ("kept", "old", "new", "again")]
+        parts = old[: step.index], old[step.index : -n], new[step.index : -n], old[-n:]
+        assert shown == ["".join(part) for part in parts]
+        assert await again.is_visible()
+        cells = await page.locator(".qp-cell-body").all_inner_texts()
+        assert cells[0].startswith(f"i = {step.index} of {len(old)}: a block begins there")
+        assert f"; {n} token{'s' * (n > 1)} kept again" in cells[1]
+        assert "p(rest|new)/p(rest|old)" in cells[3]
+        assert "how well the rest still fits" in cells[3]
+    # a step of the paper's move keeps nothing behind the cut
+    suffix = next(s for s in parse_trace(trace).steps[1:] if not (s.kept_again or s.refused))
+    await page.evaluate(f"api.seek({suffix.t})")
+    await at(page, suffix.t)
+    assert not await again.is_visible()
+    refused = next(step for step in parse_trace(trace).steps if step.refused)
+    await page.evaluate(f"api.seek({refused.t})")
+    await at(page, refused.t)
+    cells = await page.locator(".qp-cell-body").all_inner_texts()
+    assert cells[1].startswith(f"No proposal: {refused.refused.reason}.")
+    assert await page.locator(".qp-new-row .qp-lane").inner_text() == "refused"
     assert page.errors == []
 
 

@@ -11,7 +11,7 @@ import pytest
 from browser import ROOT
 from PIL import Image, ImageSequence
 from test_export import PLAYING
-from traces import HOSTILE, hostile_trace, toy_trace
+from traces import HOSTILE, block_trace, hostile_trace, toy_trace
 
 from qalign_core.record.trace import parse_trace
 
@@ -74,6 +74,25 @@ async def test_a_run_is_saved_as_a_page_that_plays(visit, toy_app, tmp_path):
     lines = await again.evaluate(f"{API.replace('#watch-player ', '')}.text")
     assert parse_trace(lines) == parse_trace(text)
     assert json.loads(lines.splitlines()[0])["prompt"] == parse_trace(text).header.prompt
+
+
+async def test_a_saved_step_and_page_of_a_block_show_what_is_kept_again(visit, toy_app, tmp_path):
+    text = block_trace()
+    steps = parse_trace(text).steps
+    block = next(step for step in steps if step.kept_again and step.changed)
+    suffix = next(step for step in steps[1:] if not (step.kept_again or step.refused))
+    page = await opened(visit, toy_app, text, block.t)
+    # the pictures of an animation are drawn by the same function
+    _, said = drawing(await saved(page, "Step as SVG", tmp_path))
+    assert "kept again" in said
+    assert "p(rest|new)/p(rest|old)" in said
+    path = await saved(page, "Page as HTML", tmp_path)
+    again = await visit(path.as_uri())
+    await again.evaluate(f"document.querySelector('.qp').qalign.seek({block.t})")
+    await again.locator(".qp-again-row").wait_for()
+    other = await opened(visit, toy_app, text, suffix.t)
+    _, said = drawing(await saved(other, "Step as SVG", tmp_path))
+    assert "kept again" not in said
 
 
 @pytest.mark.parametrize("dark", [False, True])

@@ -10,6 +10,7 @@ from finite import TableReward, letters
 from toys import ANSWER, PROMPT, ToyLM, ToyRM
 
 from qalign_core import collect
+from qalign_core.models.enumerable import EnumerableLM
 from qalign_core.record.runner import record
 from qalign_core.run import Run
 
@@ -36,6 +37,20 @@ def sharper_trace(steps: int = 8) -> str:
     """A finished run whose target is of sharpness 2."""
     run = Run(PROMPT, sharpness=2.0, steps=steps, seed=2)
     return "".join(each.line for each in collect(record(letters(), TableReward(), run)))
+
+
+def block_trace(steps: int = 24) -> str:
+    """A finished run on texts of fields, as in `aab:b:a:`; half of the steps rewrite one field."""
+
+    def next_token(prefix):  # a letter is mostly that before it; an empty field can end the text
+        p_a = 0.5 if not prefix else (0.6, 0.5, 0.2)[prefix[-1]]
+        colon, end = (0.4, 0.0) if prefix and prefix[-1] != 1 else (0.0, 0.45 * bool(prefix))
+        letters = 1 - colon - end
+        return [letters * p_a, colon, letters * (1 - p_a), end]
+
+    lm = EnumerableLM(next_token, pieces=("a", ":", "b", "<eos>"), max_new_tokens=9)
+    run = Run(PROMPT, beta=2.0, move="suffix+block(:)", extractor="text", steps=steps, seed=4)
+    return "".join(each.line for each in collect(record(lm, TableReward(), run)))
 
 
 def hostile_trace(extra: dict[str, object] | None = None) -> str:

@@ -50,8 +50,9 @@ const CELLS = [
   },
   ({ step }) => {
     if (step.refused !== null) {
-      return [h("b", "No proposal"), `: ${step.refused}.`, h("p.small",
-        `${many(step.vain.length, "token")} drawn in vain; they count as compute.`)];
+      const n = step.vain.length;
+      return [h("b", "No proposal"), `: ${step.refused}.`,
+        n ? h("p.small", `${many(n, "token")} drawn in vain; they count as compute.`) : ""];
     }
     const fresh = step.ids.length - step.index - step.again;
     const n = step.first - step.index;

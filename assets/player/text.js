@@ -35,6 +35,7 @@ function written({ t, phase, moving, passed }, n) {
 function names({ step, t, phase }) {
   if (t === 0) return ["now", "first draft"];
   if (phase < LAST) return ["now", "proposed"];
+  if (step.refused !== null) return ["stays", "refused"];
   return step.accepted ? ["before", "now"] : ["stays", "rejected"];
 }
 

@@ -27,11 +27,10 @@ from qalign_study.exact.world import LANGUAGE_MODELS, World, label, preset
 
 FLOW_HEIGHT = 280
 RIGHT = EXACT.name
-# a rule that counts only some steps has flows that are no product of these factors
 RULES = {
     rule.name: rule
     for rule in (EXACT, *MISTAKES.values(), *SHARP_MISTAKES.values())
-    if rule.counted == "all"
+    if rule.factors
 }
 
 

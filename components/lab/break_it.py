@@ -104,8 +104,8 @@ def facts_of(b: Broken, idle: bool) -> tuple[Words, ...]:
         return cards, note(needed)
     if b.distance < 1e-3:
         harmless = (
-            "With this language model, reward and β the mistake does little harm: almost all "
-            "of the target is on one response. Try a larger β or another reward."
+            "With this language model, reward and β the mistake does little harm. Try another "
+            "language model, another reward or a larger β."
         )
         return cards, note(harmless)
     return (cards,)

@@ -227,7 +227,7 @@ def build() -> Section:
     """The section's widgets and its Play button."""
     heading(
         "Does the chain reach the target?",
-        "Every bar is one of the 121 responses that this tiny language model can give, worst "
+        "Every bar is one of the responses (at most 121) of this tiny language model, worst "
         "[reward](reward) on the left. Move t, or press Play: the [chain](chain) (points) leaves "
         "the [model alone](base) (grey line) and settles on the exact [target](target) (bars).",
     )

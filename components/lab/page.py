@@ -13,7 +13,7 @@ from gradio.components import Component
 
 from components.common.folding import fold
 from components.common.options import PRIVATE
-from components.lab import balance, best_of_n, beta, break_it, chain, worth, wrong
+from components.lab import balance, best_of_n, beta, break_it, chain, which_move, worth, wrong
 from components.lab.link import from_query, to_query
 from components.lab.section import Section
 from qalign_core.errors import QAlignError
@@ -35,8 +35,9 @@ SECTIONS: tuple[tuple[str, Callable[[], Section]], ...] = (
     ("Best-of-n", best_of_n.build),
     ("A wrong reward", wrong.build),
     ("When is a chain worth it?", worth.build),
+    ("Which move?", which_move.build),
 )
-ANCHORS = ("beta", "convergence", "balance", "break", "best-of-n", "wrong", "worth")
+ANCHORS = ("beta", "convergence", "balance", "break", "best-of-n", "wrong", "worth", "move")
 """What links call the sections, whatever their names: `<a href="#lab-section-worth">`."""
 UNNAMED = "Convergence"
 """The section of a link with settings and no section: the Lab opened on it up to version 0.5."""

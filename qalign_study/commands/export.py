@@ -50,9 +50,8 @@ async def command(options: argparse.Namespace) -> None:
     if path.is_dir():
         if options.title or options.says or options.live:
             raise InvalidSetting(f"{path} is a folder; --title, --says and --live are for a trace")
-        made = folder_page(
-            evaluated(path, path.resolve().name, load_results(path)), options.problem
-        )
+        found = evaluated(path, path.resolve().name, load_results(path))
+        made = folder_page(found, options.problem)
     elif options.problem:
         raise InvalidSetting(f"{path} is no folder; --problem is for a folder of results")
     else:

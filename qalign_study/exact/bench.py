@@ -3,7 +3,6 @@
 Three worlds show what decides: how much the text behind a block depends on the block.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -19,6 +18,8 @@ from qalign_study.exact.law import ExactChain, Rule, exact_chain, total_variatio
 PIECES = ("a", "b", ":", "<eos>")
 FIELDS = 4
 """Fields of the worlds whose texts have fields."""
+RARE = 0.15
+"""Probability of a b, which the reward prefers."""
 TARGETS = (Target(0.5), Target(0.5, 2.5))
 EXACT = 1e-12
 """Balance holds if no pair of states is further from it."""
@@ -26,14 +27,21 @@ REACHED = 1e-6
 """A limit is the target if it is no further away, in total variation."""
 
 
-def separable() -> EnumerableLM:
-    """Four fields that do not depend on each other: `b:a:a:b:`. The reward prefers every b."""
-    return _fields("separable", lambda prefix: 0.15)
+def fields(copies: float, name: str) -> EnumerableLM:
+    """Four fields, as in `b:a:a:b:`: each copies the one before it with this chance.
 
+    Otherwise it is drawn again, b with probability 0.15; so each field alone is b that often.
+    """
 
-def dependent() -> EnumerableLM:
-    """Four fields of which each mostly repeats the one before."""
-    return _fields("dependent", lambda prefix: 0.15 if not prefix else (0.03, 0.97)[prefix[-2]])
+    def law(prefix: Tokens) -> list[float]:
+        if len(prefix) == 2 * FIELDS:
+            return [0.0, 0.0, 0.0, 1.0]
+        if len(prefix) % 2:
+            return [0.0, 0.0, 1.0, 0.0]
+        b = RARE if not prefix else (1 - copies) * RARE + copies * (prefix[-2] == 1)
+        return [1 - b, b, 0.0, 0.0]
+
+    return EnumerableLM(law, pieces=PIECES, max_new_tokens=2 * FIELDS + 1, id=name)
 
 
 def ragged() -> EnumerableLM:
@@ -48,18 +56,6 @@ def ragged() -> EnumerableLM:
     return EnumerableLM(law, pieces=PIECES, max_new_tokens=4, id="ragged")
 
 
-def _fields(name: str, chance: Callable[[Tokens], float]) -> EnumerableLM:
-    def law(prefix: Tokens) -> list[float]:
-        if len(prefix) == 2 * FIELDS:
-            return [0.0, 0.0, 0.0, 1.0]
-        if len(prefix) % 2:
-            return [0.0, 0.0, 1.0, 0.0]
-        b = chance(prefix)
-        return [1 - b, b, 0.0, 0.0]
-
-    return EnumerableLM(law, pieces=PIECES, max_new_tokens=2 * FIELDS + 1, id=name)
-
-
 def prefers_b(y: Response) -> float:
     """One for every b, and a part without a pattern, so that no symmetry hides a mistake."""
     rough = float(np.random.default_rng([1, *y.tokens]).random())
@@ -69,7 +65,7 @@ def prefers_b(y: Response) -> float:
 @lru_cache(maxsize=1)
 def worlds() -> tuple[EnumerableLM, ...]:
     """All of them."""
-    return separable(), dependent(), ragged()
+    return fields(0.0, "separable"), fields(0.95, "dependent"), ragged()
 
 
 @dataclass(frozen=True, slots=True)

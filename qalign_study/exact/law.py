@@ -39,8 +39,8 @@ class Rule:
     Attributes:
         name: the mistake in a few words.
         why: what it leaves out, and why that matters.
-        move: another move than the paper's, enumerated; then `n_indices`, `length` and `limit` play
-            no role.
+        move: another move than the paper's, enumerated.
+        share: how often a step makes that move; the others make the paper's.
         n_indices: from how many positions the index is drawn.
         length: the |y| that enters the length ratio.
         log_alpha: the acceptance rule, called as `log_acceptance` is, elementwise.
@@ -54,12 +54,18 @@ class Rule:
     name: str = "The right rule"
     why: str = ""
     move: Move | None = None
+    share: float = 1.0
     n_indices: Callable[[Response], int] = len  # with EOS counted
     length: Callable[[Response], int] = len  # with EOS counted
     log_alpha: Callable[..., Array] = log_acceptance
     log_prob: Callable[[EnumerableLM, Response], float] = lambda lm, y: float(y.log_prob or 0.0)
     limit: Callable[[int, int], int] = lambda most, index: most
     counted: str = "all"
+
+    @property
+    def factors(self) -> bool:
+        """Whether a flow is the product of the factors of `Flow`."""
+        return self.counted == "all" and self.move is None
 
 
 EXACT = Rule()
@@ -137,14 +143,14 @@ def exact_chain(
         target: what the chain samples; its beta is in units of the reward.
         rule: the right rule, or one of the wrong ones.
     """
-    correction: tuple[Array, ...]
+    states, old, new, p = _moves(lm, rule.n_indices, rule.limit)
+    lengths = np.array([rule.length(state) for state in states])
+    correction: tuple[Array, ...] = length_ratio(new=lengths[new], old=lengths[old])
     if rule.move is not None:
         law = law_of(lm, rule.move)
-        states, old, new, p, correction = lm.support, law.old, law.new, law.p, (law.correction,)
-    else:
-        states, old, new, p = _moves(lm, rule.n_indices, rule.limit)
-        lengths = np.array([rule.length(state) for state in states])
-        correction = length_ratio(new=lengths[new], old=lengths[old])
+        old, new = np.append(old, law.old), np.append(new, law.new)
+        p = np.append((1 - rule.share) * p, rule.share * law.p)
+        correction = (np.append(sum(correction), law.correction),)
     n = len(states)
     rewards = np.array([float(reward(state)) for state in states])
     log_probs = np.array([rule.log_prob(lm, state) for state in states])
@@ -263,11 +269,11 @@ def flow(
 
     Raises:
         InvalidSetting: `old` equals `new` (a state's flow to itself always balances), or the rule
-            counts only some of the steps, so a flow is not a product of these factors.
+            has no such factors: it counts only some of the steps, or makes another move.
     """
     if old == new:
         raise InvalidSetting("choose two different responses; a response balances with itself")
-    if rule.counted != "all":
+    if not rule.factors:
         raise InvalidSetting(f"{rule.name}: its flows are not products of these factors")
     y, z = chain.states[old], chain.states[new]
     p_index = index_probabilities(rule.n_indices(y))

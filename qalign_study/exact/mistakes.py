@@ -1,17 +1,19 @@
 """The wrong rules of "Break it", with what they do: negative controls, which must fail the laws."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
 
 from qalign_core.chain.kernel import log_acceptance
+from qalign_core.chain.moves.block import Block
+from qalign_core.chain.moves.move import Choices, Made
 from qalign_core.models.enumerable import EnumerableLM
 from qalign_core.target import Scored, Target
-from qalign_core.types import Array, Response
+from qalign_core.types import Array, Refused, Response
 from qalign_study.exact.law import ExactChain, Rule, total_variation
-from qalign_study.exact.world import MAX_NEW_TOKENS, World
+from qalign_study.exact.world import LETTERS, MAX_NEW_TOKENS, World
 
 
 def _no_ratio(target: Target, *, new: Scored, old: Scored, log_correction: object) -> Array:
@@ -29,6 +31,21 @@ def _always(target: Target, *, new: Scored, **_: object) -> Array:
 def _without_eos(response: Response) -> int:
     # an immediate EOS would leave no position at all, and a chain that can never leave it
     return max(1, len(response) - response.finished)
+
+
+def _first_half(response: Response) -> int:
+    return (len(response) + 1) // 2
+
+
+ONE_LETTER = Block(frozenset(range(len(LETTERS))))
+"""Draws one letter again and keeps the letters behind it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _TailForgotten:
+    async def propose(self, choices: Choices, y: Response) -> Made:
+        made = await ONE_LETTER.propose(choices, y)
+        return made if isinstance(made, Refused) else replace(made, log_correction=())
 
 
 @lru_cache(maxsize=16)  # one rule a limit, so that its moves are enumerated once
@@ -88,6 +105,22 @@ MISTAKES = {
             "Every proposal is accepted, so the reward has no say. The chain then samples "
             "something near the base LM, with lengths that are off.",
             log_alpha=_always,
+        ),
+        Rule(
+            "Cut in the first half only",
+            "The cut always lies in the first half of the text. Where the new text is shorter, the "
+            "cut can lie outside its first half, and then no step leads back. With the language "
+            "model “All of one length” this rule is right: try it.",
+            n_indices=_first_half,
+        ),
+        Rule(
+            "Tail’s factor forgotten",
+            "Half of the steps are block moves: they draw one letter again and keep the letters "
+            "behind it, the tail. The factor p(tail | new letter) / p(tail | old letter) is left "
+            "out, so nothing checks how well the tail still fits. With the language model “Every "
+            "token alike” the tail does not depend on the letter, and the rule is right: try it.",
+            move=_TailForgotten(),
+            share=0.5,
         ),
     )
 }

@@ -157,7 +157,7 @@ def law_of(lm: EnumerableLM, move: Move) -> Law:
     number = {state.tokens: a for a, state in enumerate(lm.support)}
     ways: dict[tuple[int, int, float], float] = {}
     for a, y in enumerate(lm.support):
-        for p, made in outcomes(lm, move, y):
+        for chance, made in outcomes(lm, move, y):
             if isinstance(made, Refused):
                 continue
             b = number.get(made.response.tokens)
@@ -167,9 +167,10 @@ def law_of(lm: EnumerableLM, move: Move) -> Law:
                     "refuse it"
                 )
             way = a, b, _total(made)
-            ways[way] = ways.get(way, 0.0) + p
-    old, new, correction = (np.array(each) for each in zip(*ways, strict=True))
-    known[move] = Law(old, new, np.array(list(ways.values())), correction)
+            ways[way] = ways.get(way, 0.0) + chance
+    old, new, correction = np.array([*ways], float).reshape(-1, 3).T  # none: all are refused
+    p = np.array([*ways.values()])
+    known[move] = Law(old.astype(int), new.astype(int), p, correction)
     return known[move]
 
 

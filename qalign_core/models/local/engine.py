@@ -57,6 +57,7 @@ class _Row:
         self.sampling = sampling
         self.tokens = [*prompt, *prefix]
         self.given = len(self.tokens)
+        self.first = self.given - 1  # from here on the network's output is needed
         self.u = uniforms(seed, len(prefix), sampling.max_new_tokens).tolist()
         self.log_probs: list[float] = []
         self.filled = self.reused = 0
@@ -73,27 +74,26 @@ class _Row:
 
 
 class _Reading(_Row):
-    """A response that is there already; each token is weighed where one would be drawn."""
+    """A response that is there already: it is read in chunks, and each token is weighed."""
 
     def __init__(
         self, prompt: Sequence[int], response: Sequence[int], sampling: Sampling, top: int
     ) -> None:
-        super().__init__(prompt, (), sampling, 0)
-        self.u = [0.0] * len(response)
-        self.response, self.top = response, top
-        self.others: list[list[tuple[int, float]]] = [[] for _ in response]
+        super().__init__(prompt, response, sampling, 0)
+        self.first = len(prompt) - 1
+        self.top = top
+        self.others: list[list[tuple[int, float]]] = []
         self.entropies: list[float] = []
 
-    def weigh(self, logits: Tensor) -> tuple[int, float]:
-        """The response's next token and its ln p; entropy and most probable ones are kept."""
-        at = len(self.log_probs)
-        log_p = log_law(logits)
+    def weigh(self, logits: Tensor) -> None:
+        """Keep ln p of the response's next token, the entropy and the most probable tokens."""
+        log_p = log_law(restrict(logits / self.sampling.temperature, self.sampling))
         self.entropies.append(float(torch.special.entr(log_p.exp()).sum()))
         best = log_p.topk(min(self.top, len(log_p)))
         found = zip(best.indices.tolist(), best.values.tolist(), strict=True)
-        self.others[at] = [(token, value) for token, value in found if value > -math.inf]
-        token = self.response[at]
-        return token, float(log_p[token])
+        self.others.append([(token, value) for token, value in found if value > -math.inf])
+        token = self.tokens[self.first + len(self.log_probs) + 1]
+        self.log_probs.append(float(log_p[token]))
 
     def result(self, finished: bool) -> Any:
         return list(zip(self.log_probs, self.others, self.entropies, strict=True))
@@ -184,7 +184,7 @@ class Engine(Worker):
         spent = False
         for index, row in list(self._rows.items()):
             if not row.started:
-                wanted = row.tokens[: row.given - 1]
+                wanted = row.tokens[: row.first]
                 slots, held = self.cache.match(wanted), self.net.n_held(index, wanted)
                 known = max(len(slots), held)
                 if spent and known < len(wanted):
@@ -198,16 +198,29 @@ class Engine(Worker):
                     continue
                 spent = True
                 stop = min(row.filled + self.net.chunk, row.given - 1)
+                needed = max(stop - max(row.filled, row.first), 0)
                 try:
-                    hidden = self.net.read_in(index, row.tokens[row.filled : stop], row.filled)
+                    read = row.tokens[row.filled : stop]
+                    hidden = self.net.read_in(index, read, row.filled, needed=needed)
                     if not bool(hidden.isfinite().all()):
                         raise EngineError(_NOT_FINITE)
+                    if isinstance(row, _Reading) and needed:
+                        for logits in self._logits(hidden[-needed:]):
+                            row.weigh(logits)
                 except Exception as error:
                     self._fail(index, as_engine_error(error))
                     continue
                 row.filled = stop
-                if not row.due:
+                if isinstance(row, _Reading) and not row.due:
+                    self._complete(index, row, finished=True)
+                elif not row.due:
                     self._keep(index, row)
+
+    def _logits(self, hidden: Tensor) -> Tensor:
+        """Logits [n, vocabulary]; few rows are padded, since they would round otherwise."""
+        n = len(hidden)
+        padding = 0, 0, 0, self.net.n_rows(n) - n
+        return self.net.logits(torch.nn.functional.pad(hidden, padding))[:n]
 
     def _decode(self) -> None:
         rows = sorted(self._rows.items())
@@ -259,9 +272,6 @@ class Engine(Worker):
         self.n_steps += 1
         self.n_tokens += len(ready)
         new, log_p = drawn.tolist(), log_probs.tolist()
-        for index, row in ready:
-            if isinstance(row, _Reading):
-                new[index], log_p[index] = row.weigh(logits[index])
         return {index: (new[index], log_p[index]) for index, _ in ready}
 
     def _complete(self, index: int, row: _Row, finished: bool) -> None:

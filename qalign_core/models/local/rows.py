@@ -72,8 +72,11 @@ class Net(ABC):
         return n
 
     @abstractmethod
-    def read_in(self, row: int, tokens: Sequence[int], start: int) -> Tensor:
-        """Run consecutive tokens of a row through the network: hidden states, the last one last."""
+    def read_in(self, row: int, tokens: Sequence[int], start: int, *, needed: int = 1) -> Tensor:
+        """Run consecutive tokens of a row through the network: the last `needed` hidden states.
+
+        There can be more of them; the last token's is the last.
+        """
 
     @abstractmethod
     def decode(self, tokens: np.ndarray, positions: np.ndarray) -> Tensor:
@@ -140,7 +143,7 @@ class KVNet(Net):
         """Logits [m, vocabulary] after token i of row i; a position of -1 marks an idle row."""
         return self.logits(self.hidden(*self._plan(tokens, positions, None)))
 
-    def read_in(self, row: int, tokens: Sequence[int], start: int) -> Tensor:
+    def read_in(self, row: int, tokens: Sequence[int], start: int, *, needed: int = 1) -> Tensor:
         """Run consecutive tokens of one row through the network: hidden states [n, width]."""
         n = len(tokens)
         m = self.n_rows(n)

@@ -89,16 +89,15 @@ class PlainNet(Net):
     def __init__(self, model: Any, rows: int, window: int, *, stateful: bool) -> None:
         super().__init__(rows, window, model.device, model.dtype)
         self._model, self._stateful = model, stateful
-        self._options = {"use_cache": stateful, **last_logits(model, 1)}
         self._ids: list[list[int]] = [[] for _ in range(rows)]
         self._states: list[dict[str, Any]] = [{} for _ in range(rows)]
         self._last: list[Tensor | None] = [None] * rows
 
-    def read_in(self, row: int, tokens: Sequence[int], start: int) -> Tensor:
-        """Begin a sequence; the logits after its last token [1, vocabulary]."""
+    def read_in(self, row: int, tokens: Sequence[int], start: int, *, needed: int = 1) -> Tensor:
+        """Begin a sequence; the logits after its last tokens [needed, vocabulary]."""
         assert start == 0, "a sequence is read in at once"
         self.clear(row)
-        return self._run(row, list(tokens))[None]
+        return self._run(row, list(tokens), max(needed, 1))
 
     def decode(self, tokens: np.ndarray, positions: np.ndarray) -> Tensor:
         """Logits [m, vocabulary], one row after the other; those of idle rows are zeros."""
@@ -116,18 +115,19 @@ class PlainNet(Net):
         elif at == len(self._ids[row]) - 1 and (last := self._last[row]) is not None:
             return last  # asked again, since another row failed in the same step
         assert at == len(self._ids[row])
-        return self._run(row, [token])
+        return self._run(row, [token], 1)[0]
 
-    def _run(self, row: int, tokens: list[int]) -> Tensor:
-        """Logits [vocabulary] after the row's ids and `tokens`."""
+    def _run(self, row: int, tokens: list[int], needed: int) -> Tensor:
+        """Logits [needed, vocabulary] after the last of the row's ids and `tokens`."""
         state, self._states[row] = self._states[row], {}  # gone if the model fails half-way
         ids = tokens if state else self._ids[row] + tokens
-        out = self._model(torch.tensor([ids], device=self.device), **state, **self._options)
+        options = {"use_cache": self._stateful, **last_logits(self._model, needed)}
+        out = self._model(torch.tensor([ids], device=self.device), **state, **options)
         if self._stateful:
             self._states[row] = {name: out[name] for name in _STATES if out.get(name) is not None}
         self._ids[row] += tokens
-        self._last[row] = last = out.logits[0, -1]
-        return last  # type: ignore[no-any-return]
+        self._last[row] = out.logits[0, -1]
+        return out.logits[0, -needed:]  # type: ignore[no-any-return]
 
     def clear(self, row: int) -> None:
         """Forget a row."""

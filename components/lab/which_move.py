@@ -1,0 +1,163 @@
+"""Which move? Suffix moves alone against suffix and block moves, and what decides between them."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import gradio as gr
+import numpy as np
+
+from components.common.style import log_axis
+from components.lab.section import Section
+from components.lab.style import (
+    CHAIN,
+    DOTTED,
+    GREY,
+    Figure,
+    Words,
+    facts,
+    figure,
+    heading,
+    line_at,
+    note,
+    number,
+    scatter,
+    table,
+)
+from components.lab.view import View, view
+from qalign_study.exact.blocks import chain
+from qalign_study.exact.convergence import distances, second_eigenvalue, steps_within
+from qalign_study.exact.law import ExactChain
+
+STEPS = 400
+COPIES = tuple(range(0, 101, 5))
+"""How often a field copies the one before it, in %: the places of the map."""
+CHANGE = 0.1
+"""A gap that differs by less than this share is called the same."""
+ALONE, MIXED = "suffix moves alone", "with block moves"
+
+
+def both(copies: int, share: int) -> tuple[ExactChain, ExactChain]:
+    """The chain of suffix moves alone and the mixture."""
+    return chain(copies / 100, 0.0), chain(copies / 100, share / 100)
+
+
+@lru_cache(maxsize=512)
+def gaps(copies: int, share: int) -> tuple[float, float]:
+    """Spectral gap of suffix moves alone and of the mixture."""
+    alone, mixed = (1 - second_eigenvalue(each) for each in both(copies, share))
+    return alone, mixed
+
+
+def distance_figure(alone: np.ndarray, mixed: np.ndarray) -> Figure:
+    """Total variation to the target, step by step, of both chains."""
+    t = np.arange(len(alone))
+    traces = [
+        scatter(x=t, y=alone, name=ALONE, line={"color": GREY, "width": 2.5, "dash": "dash"},
+                hovertemplate="%{y:.2e}"),
+        scatter(x=t, y=mixed, name=MIXED, line={"color": CHAIN, "width": 2.5},
+                hovertemplate="%{y:.2e}"),
+    ]  # fmt: skip
+    return figure(
+        traces,
+        x="step t",
+        y="total variation to the target",
+        yaxis=log_axis([*alone, *mixed]),
+    )
+
+
+def map_figure(copies: int, share: int) -> Figure:
+    """How many times as fast the mixture is, by how much the fields depend on each other."""
+    ratios = [mixed / alone for alone, mixed in (gaps(each, share) for each in COPIES)]
+    alone, mixed = gaps(copies, share)
+    traces = [
+        scatter(x=COPIES, y=ratios, name=f"{share}% block moves", showlegend=False,
+                line={"color": CHAIN, "width": 2.5}, hovertemplate="%{y:.2f} times as fast"),
+        scatter(x=[0, 100], y=[1, 1], name=f"{ALONE}: 1", mode="lines",
+                line={"color": GREY, "width": 2.5, "dash": "dash"}, hoverinfo="skip"),
+        scatter(x=[copies], y=[mixed / alone], name="your settings", mode="markers",
+                marker={"color": CHAIN, "size": 12, "line": {"color": "white", "width": 2}},
+                hoverinfo="skip"),
+    ]  # fmt: skip
+    return figure(
+        traces,
+        x="a field copies the one before it, % of the time",
+        y="times as fast as suffix moves",
+        xaxis={"range": [-3, 103]},
+        yaxis={"rangemode": "tozero"},
+        shapes=[line_at(copies, **DOTTED)],
+    )
+
+
+def told(copies: int, share: int) -> tuple[Words, ...]:
+    """The verdict and its numbers."""
+    alone, mixed = gaps(copies, share)
+    ratio, speed = mixed / alone, f"{mixed / alone:.2g} times as fast in the long run"
+    if ratio > 1 + CHANGE:
+        verdict = (
+            f"Here block moves help: the chain is {speed}. "
+            "A block move improves one field and leaves the others as they are. A suffix move "
+            "draws every later field again, so a good field behind the cut is often lost."
+        )
+    elif ratio < 1 - CHANGE:
+        verdict = (
+            f"Here block moves slow the chain: it is only {speed}. A field that differs from the "
+            "fields around it is improbable, so block moves change the text even less often than "
+            "suffix moves do."
+        )
+    else:
+        verdict = f"Here block moves change little: {speed}."
+    better = ("good",) if ratio > 1 else ()
+    steps = [steps_within(each) for each in both(copies, share)]
+    rows = [
+        (f"Steps to within 1% of the target, {ALONE}", number(steps[0])),
+        (f"Steps to within 1% of the target, {MIXED}", number(steps[1]), *better),
+        (f"Distance lost per step (spectral gap), {ALONE}", f"{100 * alone:.2f}%"),
+        (f"Distance lost per step (spectral gap), {MIXED}", f"{100 * mixed:.2f}%", *better),
+    ]
+    return note(verdict), facts(rows)
+
+
+def distance_table(alone: np.ndarray, mixed: np.ndarray) -> Words:
+    """Both distances at some steps."""
+    stops = (0, 1, 2, 4, 8, 16, 32, 64, 128, 256, STEPS)
+    rows = [(str(t), float(alone[t]), float(mixed[t])) for t in stops]
+    return table(("t", ALONE, MIXED), rows)
+
+
+def map_table(share: int) -> Words:
+    """Both gaps at every place of the map."""
+    rows = [(f"{each}%", alone, mixed, mixed / alone)
+            for each in COPIES for alone, mixed in [gaps(each, share)]]  # fmt: skip
+    heads = ("copies", f"spectral gap, {ALONE}", f"spectral gap, {MIXED}", "times as fast")
+    return table(heads, rows)
+
+
+def draw(copies: float, share: float) -> View:
+    """Everything that the section shows."""
+    at = int(copies), int(share)
+    far = [distances(each, STEPS) for each in both(*at)]
+    curve = distance_figure(*far), distance_table(*far)
+    return View(told(*at), (curve, (map_figure(*at), map_table(at[1]))))
+
+
+def build() -> Section:
+    """The section's widgets."""
+    heading(
+        "Which move reaches the target sooner?",
+        "A [move](move) is a way to make a [proposal](proposed). The texts here have four fields, "
+        "as in b:a:a:b:, and the reward prefers b. A suffix move rewrites everything behind a "
+        "random place. A block move rewrites one field and keeps the fields behind it. Block "
+        "moves help as long as the fields depend little on each other. Move the first slider to "
+        "the right: the fields copy each other, and the advantage disappears.",
+    )
+    with gr.Column(elem_classes="lab-own"):
+        copies = gr.Slider(0, 100, 0, step=COPIES[1], elem_id="lab-copies", min_width=260,
+                           label="A field copies the one before it, % of the time")  # fmt: skip
+        share = gr.Slider(10, 90, 50, step=10, elem_id="lab-share-blocks", min_width=260,
+                          label="Steps that are block moves, %")  # fmt: skip
+    panel = view(
+        "lab-moves-told",
+        {"moves": "How far from the target?", "moves-map": "What decides it?"},
+    )
+    return Section(draw, [copies, share], panel, uses_world=False)
