@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parent.parent
 FLOORS = {
     "qalign_core": (
         {"errors", "assets", "reading", "carried"},
-        {"mix", "target"},
+        {"mix", "target", "messages"},
         {"run"},
         {"types"},
         {"protocols"},

@@ -32,7 +32,7 @@ from components.watch.gallery import gallery_list, page_parts
 from components.watch.inside import questions
 from components.watch.player import beta_slider, chain_player
 from qalign_core.assets import ASSETS
-from qalign_core.errors import InvalidSetting, QAlignError
+from qalign_core.errors import QAlignError
 from qalign_core.protocols import LanguageModel
 from qalign_core.record.live import obstacle
 from qalign_core.record.trace import TraceReader, load_trace, trace_text
@@ -221,7 +221,7 @@ def build_watch_page(runs: Runs, demo: gr.Blocks, trace: Path | None = None) -> 
     async def on_tune(request: gr.Request, *values: Any) -> AsyncIterator[tuple[Any, str]]:
         try:
             wanted = asked(values)
-        except InvalidSetting as error:
+        except QAlignError as error:
             yield gr.skip(), status_value(Status("failed", f"Failed: {error}."))
             return
         work = runs.stream(str(request.session_hash), lambda feed: tune_run(feed, runs, wanted))
