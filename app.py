@@ -29,17 +29,15 @@ from threadpoolctl import threadpool_limits
 
 from components.common.later import routes
 from components.common.options import PRIVATE
-from components.common.refused import Refused
 from components.common.theme import head, theme
 from components.compare.page import build_compare_page
-from components.door import answer_refused, guarded
+from components.door import guarded
 from components.endpoints import build_api
 from components.lab.page import build_lab_page
 from components.learn.exhibit import exhibit
 from components.learn.guide import build_guide
 from components.learn.lessons import lessons
 from components.learn.page import build_learn_page, build_panel, entries, judged, told
-from components.origins import Ours
 from components.results.page import build_results_page
 from components.room.hall import Course, Hall
 from components.room.rooms import Caps, Taught
@@ -47,6 +45,8 @@ from components.room.routes import room_routes
 from components.session.runs import Runs
 from components.watch.page import build_watch_page
 from qalign_core.errors import QAlignError
+from qalign_study.serve.origins import Ours
+from qalign_study.serve.refused import Refused, answer_refused
 
 HEADER = """
 <div class="q-head"><h1>QAlign Explorer</h1>

@@ -34,6 +34,7 @@ FLOORS = {
         {"exact"},
         {"train"},
         {"sheet"},
+        {"serve"},
         {"commands"},
         {"__main__"},
     ),

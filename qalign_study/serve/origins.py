@@ -15,9 +15,9 @@ from ipaddress import IPv6Address, ip_address
 from starlette.datastructures import Headers
 from starlette.types import Scope
 
-from components.common.refused import Refused
 from qalign_core.errors import QAlignError
 from qalign_core.reading import shown
+from qalign_study.serve.refused import Refused
 
 LOCAL = frozenset({"localhost", "127.0.0.1", "::1"})
 """Hosts that are always ours."""
