@@ -11,7 +11,6 @@ import asyncio
 import tempfile
 from pathlib import Path
 
-from qalign_core.assets import ASSETS
 from qalign_core.registry import load_language_model, load_reward_model
 from qalign_core.run import Run
 from qalign_study.measure.diagnostics import Rate
@@ -27,7 +26,7 @@ FIRST = 300
 async def draw(beta: float, steps: int, seed: int, folder: Path) -> None:
     """Draw the chains of one β."""
     lm, rm = load_language_model("embedded", rows=64), load_reward_model("embedded")
-    problems = load_problems(ASSETS / "tasks" / "inventory.jsonl")[FIRST:]
+    problems = load_problems("inventory")[FIRST:]
     run = Run(beta=beta, steps=steps, pool=0, seed=seed)
     await run_set(lm, rm, run, problems, folder, task="inventory")
 

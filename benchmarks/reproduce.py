@@ -27,7 +27,7 @@ from qalign_study.measure.curves import curves
 from qalign_study.measure.record import Record
 from qalign_study.measure.results import Results, results_in, unpack
 from qalign_study.sets.folder import run_set
-from qalign_study.sets.problem_sets import load_problems, problem_file
+from qalign_study.sets.problem_sets import load_problems
 
 SHIPPED = Path(__file__).resolve().parent.parent / "assets" / "results" / "in_distribution.zip"
 
@@ -45,7 +45,7 @@ async def draw_again(shipped: Results, n_problems: int, budget: int, folder: Pat
         if found != expected:
             sys.exit(f"the {name} model is {found or '?'}, the results are of {expected or '?'}")
 
-    problems = load_problems(problem_file(header.task))[:n_problems]
+    problems = load_problems(header.task)[:n_problems]
     run = header.run.with_changes(pool=budget)
     with tqdm(total=n_problems, unit="problem") as bar:
         await run_set(

@@ -145,7 +145,7 @@ def at_95(values: list[float]) -> float:
 
 
 async def measure(n_members: int, minutes: float, seconds: float) -> None:
-    problem = load_problems("assets/tasks/in_distribution.jsonl")[0]
+    problem = load_problems("in_distribution")[0]
     few, all_ = httpx.Limits(max_connections=16), httpx.Limits(max_connections=None)
     with contextlib.closing(Server()) as server:
         async with (

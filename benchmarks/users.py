@@ -33,7 +33,7 @@ from qalign_study.sets.problem_sets import load_problems
 
 ROOT = Path(__file__).resolve().parent.parent
 STEPS = 128
-PROBLEMS = load_problems(ROOT / "assets" / "tasks" / "in_distribution.jsonl")
+PROBLEMS = load_problems("in_distribution")
 STEP = '{"type":"step"'
 
 

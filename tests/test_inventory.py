@@ -8,9 +8,12 @@ from pathlib import Path
 import pytest
 
 from qalign_core.decide.answers.extraction import extract_amounts, same_answer
+from qalign_core.errors import InvalidTask
 from qalign_core.run import usual_extractor
+from qalign_study.sets.drawn import N_PROBLEMS, held_out
 from qalign_study.sets.generated import LARGEST, generate_problem, kind_of, split_of
 from qalign_study.sets.inventory import N_THINGS, generate_inventory
+from qalign_study.sets.problem_sets import load_problems
 
 TASKS = Path(__file__).parent.parent / "assets" / "tasks"
 MISTAKEN = tuple(product((False, True), repeat=2))
@@ -131,11 +134,26 @@ def test_an_inventory_is_known_by_its_prompt_and_read_as_amounts():
 
 
 def test_the_set_is_held_out_and_made_by_the_generator():
-    from qalign_study.train.embedded.tasks import held_out_inventories
-
     rows = [json.loads(line) for line in (TASKS / "inventory.jsonl").read_text().splitlines()]
-    drawn = held_out_inventories(seed=0)
+    drawn = held_out("inventory", seed=0)
     assert len(rows) == len(drawn) == 350
     assert [(row["prompt"], row["answer"]) for row in rows] == [(i.prompt, i.answer) for i in drawn]
     assert {row["extractor"] for row in rows} == {"amounts"}
     assert {split_of(i.key) for i in drawn} == {"held_out"}
+
+
+@pytest.mark.parametrize("name", N_PROBLEMS)
+def test_every_set_is_drawn_again_by_its_name_and_seed(name):
+    embedded = load_problems(name)
+    assert load_problems(f"{name}@0") == embedded
+    fresh = load_problems(f"{name}@2")
+    assert len(fresh) == len(embedded) == N_PROBLEMS[name]
+    assert fresh[0].id == f"{name}@2-000"
+    if name != "writing":  # of which there are few
+        assert not {p.prompt for p in embedded} & {p.prompt for p in fresh}
+
+
+@pytest.mark.parametrize("task", ["inventory@", "inventory@-1", "inventory@01", "other@2"])
+def test_another_name_with_an_at_sign_is_that_of_a_file(task):
+    with pytest.raises(InvalidTask, match="give the name of a set"):
+        load_problems(task)

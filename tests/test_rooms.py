@@ -36,6 +36,7 @@ from components.room.rooms import (
 from components.room.routes import room_routes
 from components.room.told import Figures, of_class, of_member, of_room
 from components.session.runs import Runs
+from qalign_core.assets import ASSETS
 from qalign_core.chain.chain import run_chain
 from qalign_core.decide.answers.extraction import get_extractor
 from qalign_core.decide.rules import importance_weights, majority_vote
@@ -393,9 +394,21 @@ async def hall(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Hall]:
     await made.close()
 
 
+async def test_an_instructor_opens_a_room_for_each_lesson_and_a_thousand_are_refused(hall):
+    n_lessons = len(list((ASSETS / "lessons").glob("*.toml")))
+    for _ in range(n_lessons):
+        lead = await hall.open({**SETTINGS, "lesson": "lesson"}, "here")
+        await do(hall, lead, "end")
+    with pytest.raises(Refused, match="too much at once"):
+        for _ in range(1000):
+            lead = await hall.open(dict(SETTINGS), "here")
+            await do(hall, lead, "end")
+    await hall.open(dict(SETTINGS), "there")
+
+
 async def until(done: Callable[[], object]) -> None:
     """Let everything run until something is so."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not done():
             await asyncio.sleep(0)
 
@@ -671,7 +684,7 @@ async def test_the_embedded_model_weighs_a_chains_text_as_the_chain_did(hall, mo
 async def heard(events: AsyncIterator[str], done: Callable[[dict[str, Any]], bool]) -> list[Any]:
     """The events of a stream up to one."""
     found: list[Any] = []
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         async for event in events:
             if event.startswith("data: "):
                 found.append(json.loads(event.removeprefix("data: ")))

@@ -254,7 +254,7 @@ async def test_an_answer_without_end_is_not_kept(server, kind, monkeypatch):
     sentence(raised)
     assert len(server.bodies) == 1  # a server that lies is not asked again
     assert server.sent < 2**24  # what was on its way
-    before = server.sent  # a part that was on its way can still be counted while the next is asked for
+    before = server.sent  # what was on its way may be counted later: hence >= below
     monkeypatch.setattr(client, "MOST", 2**40)  # the control: nothing else ends it
     monkeypatch.setattr(language_model, "MOST", 2**40)
     monkeypatch.setattr(Server.post, "__kwdefaults__", {"most": 2**40})

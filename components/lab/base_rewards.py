@@ -49,7 +49,7 @@ def evaluated() -> dict[str, BaseRewards]:
     """
     try:
         results = unpack(EVALUATED)
-        problems = load_problems(ASSETS / "tasks" / f"{results.header.task}.jsonl")
+        problems = load_problems(results.header.task)
     except (InvalidTrace, InvalidTask):
         return {}
     prompts = {problem.id: problem.prompt for problem in problems}

@@ -5,13 +5,13 @@ from __future__ import annotations
 import html
 from functools import cache
 
-from qalign_core.assets import ASSETS
 from qalign_core.decide.compared import RULES
 from qalign_core.record.command import command_of_problem
 from qalign_core.run import Run
 from qalign_core.types import SetHeader
 from qalign_study.measure.curves import Curve, Point
 from qalign_study.measure.report import Evaluated
+from qalign_study.sets.drawn import N_PROBLEMS, drawn_rows
 from qalign_study.sets.folder import digest_of, run_of
 from qalign_study.sets.problem_sets import Problem, load_problems
 from qalign_study.sheet.page import table_html
@@ -92,8 +92,7 @@ def problems_of(header: SetHeader) -> tuple[Problem, ...]:
 
 @cache
 def _problems_of(task: str, n: int, digest: str) -> tuple[Problem, ...]:
-    embedded = {path.stem: path for path in (ASSETS / "tasks").glob("*.jsonl")}
-    if task not in embedded:
+    if task not in N_PROBLEMS and drawn_rows(task) is None:
         return ()
-    problems = tuple(load_problems(embedded[task])[:n])
+    problems = tuple(load_problems(task)[:n])
     return problems if digest_of(problems) == digest else ()

@@ -51,8 +51,8 @@ POOL = 200
 """Samples of the model alone, by which the target is estimated."""
 SWEEP = 30.0
 """Seconds between two looks for rooms that are over."""
-OPENED, A_DAY = 6, 1 / 120
-"""Rooms that one address may open at once, and then a second."""
+OPENED, AGAIN = 12, 1 / 60
+"""Rooms that one address may open at once, and then a second: there are nine lessons."""
 SHARE = 0.5
 """Of the rooms of this server, what one address may hold."""
 MAX_ADDRESSES = 1024
@@ -108,7 +108,7 @@ class Hall:
         now = self.rooms.clock()
         while len(self._opening) >= MAX_ADDRESSES:
             del self._opening[next(iter(self._opening))]
-        self._opening.setdefault(address, Bucket(A_DAY, OPENED, now)).take(now)
+        self._opening.setdefault(address, Bucket(AGAIN, OPENED, now)).take(now)
         session = read_session(given.get("session")) if "session" in given else None
         given = given if session is None else session
         held = sum(self._opener.get(room) == address for room in self.rooms)

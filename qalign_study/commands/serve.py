@@ -3,7 +3,6 @@
 Examples:
   qalign serve --lm embedded --rm embedded
   qalign serve --lm http://localhost:8001 --rm ./my-rm --steps 32 --beta 0.5
-  QALIGN_API_KEY=secret qalign serve --host 0.0.0.0
 """
 
 import argparse

@@ -12,7 +12,7 @@ from qalign_core.protocols import LanguageModel, RewardModel
 from qalign_core.registry import is_address, load_language_model, load_reward_model
 from qalign_core.run import OPEN, Run, Sampling
 from qalign_core.target import FORMER
-from qalign_study.sets.problem_sets import load_problems, problem_file
+from qalign_study.sets.problem_sets import load_problems
 from qalign_study.sets.tasks import Loaded, Task, read_task, task_names, task_of
 
 Models = tuple[LanguageModel, RewardModel]
@@ -162,7 +162,7 @@ def load_set(options: argparse.Namespace, n: int | None = None) -> Loaded:
             raise InvalidSetting(
                 f"--data has rows of the paper's sets, {known}; got {options.task!r}"
             )
-        return Loaded(tuple(load_problems(problem_file(options.task))[:n]))
+        return Loaded(tuple(load_problems(options.task)[:n]))
     seed = settings_of(options).seed
     loaded = read_task(task, options.data, n=n, seed=seed)
     out = f", {loaded.n_left_out:,} rows left out" if loaded.n_left_out else ""

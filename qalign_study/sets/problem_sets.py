@@ -32,6 +32,7 @@ from qalign_core.decide.answers.extraction import (
 from qalign_core.errors import InvalidTask, on_disk
 from qalign_core.protocols import AnswerExtractor
 from qalign_core.reading import from_json, read_file, shown
+from qalign_study.sets.drawn import drawn_rows
 from qalign_study.sets.generated import WritingTask, constraints
 from qalign_study.sets.instructions import RULES, Instructions
 
@@ -75,12 +76,19 @@ class Problem:
         return None if self.answer is None else same_answer(answer, self.answer)
 
 
-def load_problems(path: str | Path) -> list[Problem]:
+def load_problems(task: str | Path) -> list[Problem]:
     """Read a problem set.
+
+    Args:
+        task: name of an embedded set; `NAME@SEED`, that set as another seed draws it; or a file.
 
     Raises:
         InvalidTask: the file cannot be read, or a line cannot; the message names the line.
     """
+    if (rows := drawn_rows(str(task))) is not None:
+        return parse_problems(map(json.dumps, rows), str(task))
+    embedded = ASSETS / "tasks" / f"{task}.jsonl"
+    path = embedded if "/" not in str(task) and embedded.is_file() else task
     advice = "give the name of a set or the path of a file of JSON lines"
     try:
         with on_disk(f"the problem set {path}", "read", advice, InvalidTask):
@@ -90,12 +98,6 @@ def load_problems(path: str | Path) -> list[Problem]:
             f"{path} is not UTF-8 text (byte {error.start}); save it as UTF-8 JSON lines"
         ) from error
     return parse_problems(text.split("\n"), str(path))
-
-
-def problem_file(task: str) -> Path:
-    """The file of an embedded problem set by its name, or the file itself."""
-    embedded = ASSETS / "tasks" / f"{task}.jsonl"
-    return embedded if "/" not in task and embedded.is_file() else Path(task)
 
 
 def parse_problems(lines: Iterable[str], name: str = "the problem set") -> list[Problem]:

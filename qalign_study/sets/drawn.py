@@ -1,0 +1,62 @@
+"""The embedded problem sets as they are drawn: held-out problems, each set by a seed of its own."""
+
+import random
+import re
+from collections.abc import Callable
+from functools import partial
+from typing import Any, TypeVar, get_args
+
+from qalign_study.sets.generated import (
+    HasKey,
+    Problem,
+    ProblemKind,
+    WritingTask,
+    generate_problem,
+    generate_writing_task,
+)
+from qalign_study.sets.inventory import Inventory, generate_inventory
+
+_T = TypeVar("_T", bound=HasKey)
+
+N_PROBLEMS = {**dict.fromkeys(get_args(ProblemKind), 250), "inventory": 350, "writing": 100}
+"""Problems of each embedded set. The files in `assets/tasks/` are those of seed 0."""
+_DRAWN = re.compile(rf"({'|'.join(N_PROBLEMS)})@(0|[1-9]\d{{0,8}})")
+
+
+def drawn_rows(task: str) -> list[dict[str, Any]] | None:
+    """The rows of `NAME@SEED`, such as "inventory@2"; None if a name is not of that form."""
+    if (found := _DRAWN.fullmatch(task)) is None:
+        return None
+    name, seed = found[1], int(found[2])
+    rows = map(_row, held_out(name, seed))
+    prefix = task if seed else name
+    return [{"id": f"{prefix}-{n:03}", **row} for n, row in enumerate(rows)]
+
+
+def held_out(name: str, seed: int) -> list[Any]:
+    """The distinct tasks of a set, with what they were made of, in its order."""
+    if name == "inventory":
+        return _distinct(generate_inventory, name, seed)
+    if name == "writing":
+        return _distinct(generate_writing_task, name, seed)
+    kind: ProblemKind = name  # type: ignore[assignment]  # one of the other three
+    return _distinct(partial(generate_problem, kind=kind), name, seed)
+
+
+def _distinct(draw: Callable[[random.Random], _T], name: str, seed: int) -> list[_T]:
+    rng = random.Random(f"tasks {seed} {name}")
+    drawn: dict[str, _T] = {}
+    while len(drawn) < N_PROBLEMS[name]:
+        task = draw(rng)
+        drawn.setdefault(task.key, task)
+    return list(drawn.values())
+
+
+def _row(task: Problem | Inventory | WritingTask) -> dict[str, Any]:
+    if isinstance(task, WritingTask):
+        checked = {"use": task.use, "end": task.end, "sentences": task.sentences}
+        return {
+            "prompt": task.prompt, "answer": None, "extractor": None, "constraints": checked,
+        }  # fmt: skip
+    extractor = "amounts" if isinstance(task, Inventory) else "number"
+    return {"prompt": task.prompt, "answer": task.answer, "extractor": extractor}
