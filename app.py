@@ -27,20 +27,19 @@ from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
 from threadpoolctl import threadpool_limits
 
+from components.chat import chat_routes
 from components.common.evaluated import NO_FOLDERS
 from components.common.later import routes
 from components.common.options import PRIVATE
-from components.common.refused import Refused
 from components.common.theme import head, theme
 from components.compare.page import build_compare_page
-from components.door import answer_refused, guarded
+from components.door import guarded
 from components.endpoints import build_api
 from components.lab.page import build_lab_page
 from components.learn.exhibit import exhibit
 from components.learn.guide import build_guide
 from components.learn.lessons import lessons
 from components.learn.page import build_learn_page, build_panel, entries, judged, told
-from components.origins import Ours
 from components.results.page import build_results_page
 from components.room.hall import Course, Hall
 from components.room.rooms import Caps, Taught
@@ -48,6 +47,8 @@ from components.room.routes import room_routes
 from components.session.runs import Runs
 from components.watch.page import build_watch_page
 from qalign_core.errors import QAlignError
+from qalign_study.serve.origins import Ours
+from qalign_study.serve.refused import Refused, answer_refused
 from qalign_study.sets.folder import sets_in
 
 HEADER = """
@@ -132,20 +133,26 @@ def _first_look(tab: gr.Tab) -> gr.State:
 def launch_options(runs: Runs | None = None) -> dict[str, object]:
     """What `launch` gets: no outside host, no file of the server, no error text for the page.
 
-    With `QALIGN_MCP=1` (and requirements-mcp.txt) the endpoints are tools of an MCP server too.
+    With `QALIGN_MCP=1` (and requirements-mcp.txt) the endpoints are tools of an MCP server too, and
+    with `QALIGN_OPENAI=1` the app answers as OpenAI's API does.
 
     Args:
         runs: of this server, whose models its rooms take.
 
     Raises:
-        QAlignError: the operator's caps on rooms are no numbers, or hosts no hosts.
+        QAlignError: the operator's caps on rooms are no numbers, hosts no hosts, or a key lacks.
     """
     mcp = {"mcp_server": True} if os.environ.get("QALIGN_MCP") == "1" else {}
-    hall = Hall(runs or Runs(), Course(entries(), _taught), Caps.from_environment(os.environ))
+    runs = runs or Runs()
+    hall = Hall(runs, Course(entries(), _taught), Caps.from_environment(os.environ))
     ours = Ours.from_environment(os.environ)
     app_kwargs = {
         "middleware": MIDDLEWARE,
-        "routes": [*room_routes(hall, hidden=ours.is_space), *routes()],
+        "routes": [
+            *room_routes(hall, hidden=ours.is_space),
+            *chat_routes(runs, ours, os.environ),
+            *routes(),
+        ],
         "lifespan": guarded(ours),
         "exception_handlers": {Refused: answer_refused},
     }

@@ -4,47 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
-import os
 import re
-import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
-from ipaddress import ip_address
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from typing import Any
 from urllib.parse import parse_qs, urlencode
 
-from starlette.datastructures import Headers, MutableHeaders
-from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from components.bodies import Bodies
-from components.common.refused import Refused
 from components.endpoints import ENDPOINTS, settings
-from components.origins import Ours
 from qalign_core.reading import from_json, is_text, is_whole, shown
 from qalign_core.run import Limits
+from qalign_study.serve.guard import Guard, check_kind, received
+from qalign_study.serve.origins import Ours
+from qalign_study.serve.refused import Refused
 
 MAX_NAME = 64
 """Characters of a session's name; a browser's has 11, a program's 36. Gradio keeps thousands."""
-OPEN = 1000
-"""Requests of one address that are open at once; a class of 100 behind one address has 600."""
 UNREAD = 60.0
 """Seconds after which a call that nobody reads is ended, and what it said forgotten."""
-LOGGED = 10.0
-"""Seconds between two defects that are logged: whoever meets one may meet it a thousand times."""
-POLICY = (
-    "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval' blob:; "
-    "style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; font-src 'self' data:; "
-    "connect-src 'self' data: blob:; worker-src 'self' blob:; object-src 'none'; base-uri 'self'; "
-    "form-action 'none'"
-)
-"""Of pages without a policy of their own: Gradio runs the page's handlers by `eval`."""
-log = logging.getLogger("qalign.door")
 _ROOM = re.compile(r"/room(/|$)")
-_MCP = re.compile(r"/mcp(/|$)")
+_OTHERS = re.compile(r"/(mcp|room|v1)(/|$)")
+"""What reads its bodies itself."""
 _QUESTION = re.compile(r"/component_server/?$")
 _CALL = re.compile(r"(.*/call/)(v2/)?([^/]*)/?$")
 _EVENT = re.compile(r"/(queue/join|(run|api)/[^/]*)/?$")
@@ -52,11 +35,9 @@ _STREAM = re.compile(r"/(queue/data|call/(v2/)?[^/]+/([^/]+))/?$")
 _NAMED = re.compile(r"/heartbeat/([^/]*)|/call/(?:v2/)?[^/]+/([^/]*)")
 _CLOSED = re.compile(r"/(upload|process_recording|deep_link|file[=/]|proxy=|stream/)")
 """What Gradio has for apps with files: this one has none, and a disk that fills up."""
-_UNHEARD = (400, 403, 408, 421)
-"""What is answered although a body may still come: the connection is closed."""
 
 
-class Door:
+class Door(Guard):
     """Stands around the app: whoever asks has to be let in, and a call has what it needs.
 
     Gradio answers a wrong number of settings, an unknown name and an unknown endpoint with "null"
@@ -70,90 +51,18 @@ class Door:
     """
 
     def __init__(self, app: ASGIApp, ours: Ours | None = None) -> None:
-        self._app = app
-        self._ours = ours or Ours.from_environment(os.environ)
-        self._bodies = Bodies()
-        self._open: Counter[str] = Counter()
-        self._logged = -LOGGED
+        super().__init__(app, ours)
         # by the name of a stream: a session's, or an event's
         self._readers: Counter[str] = Counter()
         self._unread: dict[str, asyncio.Task[None]] = {}
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer what is refused, pass on all else."""
-        if scope["type"] == "websocket":  # no page has one, and browsers let any page open them
-            await send({"type": "websocket.close"})
-            return
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        headers, origin = Headers(scope=scope), ""
-        try:
-            origin = self._ours.check(scope, headers)
-            signed = self._signed(send, origin)
-            if scope["method"] == "OPTIONS":
-                await _preflight(headers)(scope, receive, signed)
-                return
-            # Gradio would let any page read the answers of a host that is not localhost
-            scope["headers"] = [each for each in scope["headers"] if each[0] != b"origin"]
-            with self._place(scope):
-                if scope["method"] in ("GET", "HEAD"):
-                    _check_get(scope, headers)
-                    await self._get(scope, receive, signed)
-                else:
-                    await self._post(scope, receive, signed, headers)
-        except Refused as error:
-            answer, signed = answer_refused(Request(scope), error), self._signed(send, origin)
-            await answer(scope, receive, signed)
-        except Exception:  # a defect: it has been answered so
-            now = time.monotonic()
-            if now - self._logged >= LOGGED:
-                self._logged = now
-                log.exception("a request failed")
-
-    def _signed(self, send: Send, origin: str) -> Send:
-        """Add to every answer who may read it, and to every page what it may do and be part of."""
-
-        async def sign(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                headers = MutableHeaders(scope=message)
-                headers["X-Content-Type-Options"] = "nosniff"
-                if origin.lower() in self._ours.origins:
-                    headers["Access-Control-Allow-Origin"] = origin
-                    headers.add_vary_header("Origin")
-                if headers.get("content-type", "").startswith("text/html"):
-                    policy = headers.get("content-security-policy", POLICY)
-                    frames = f"frame-ancestors {self._ours.frames}"
-                    headers["Content-Security-Policy"] = f"{policy}; {frames}"
-            await send(message)
-
-        return sign
-
-    @contextmanager
-    def _place(self, scope: Scope) -> Iterator[None]:
-        """A place among the open requests of an address.
-
-        Rooms count their own screens: a whole school may sit behind one address. An address of this
-        machine is a proxy's, or the owner's; a Space's is its proxy's.
-
-        Raises:
-            Refused: it has too many.
-        """
-        address = (scope.get("client") or [""])[0]
-        if self._ours.is_space or _is_local(address) or _ROOM.search(scope["path"]):
-            yield
-            return
-        if self._open[address] >= OPEN:
-            raise Refused(429, f"your address has {OPEN:,} requests open; wait until some end")
-        self._open[address] += 1
-        try:
-            yield
-        finally:
-            self._open[address] -= 1
-            self._open += Counter()  # forgets who has left
+    def _counts(self, scope: Scope) -> bool:
+        """Rooms count their own screens: a whole school may sit behind one address."""
+        return not _ROOM.search(scope["path"])
 
     async def _get(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on; while it reads a stream, the stream is read."""
+        _check_names(scope)
         stream = _stream_of(scope)
         if stream is None:
             await self._app(scope, receive, send)
@@ -180,27 +89,17 @@ class Door:
         body = await self._bodies.receive(receive, path)
         _check_names(scope)
         if scope["method"] == "POST":
-            _check_kind(headers)
+            check_kind(headers)
         if call := _CALL.search(path):
             body = _checked(body, call[3], by_name=bool(call[2]))
         elif _EVENT.search(path):
             stream = _checked_event(body, scope["app"].get_blocks().fns)
         elif _QUESTION.search(path):
             _check_question(body, scope["app"].get_blocks().blocks)
-        elif body and not (_ROOM.search(path) or _MCP.search(path)):
+        elif body and not _OTHERS.search(path):
             _object(body)
-        first, answer = True, b""
-
-        async def again() -> Message:
-            nonlocal first, body
-            if not first:
-                return await receive()
-            first = False
-            sent, body = (
-                body,
-                b"",
-            )  # an answer may be a stream, and what was sent is not kept for it
-            return {"type": "http.request", "body": sent, "more_body": False}
+        again, answer = received(body, receive), b""
+        del body
 
         async def listen(message: Message) -> None:
             nonlocal answer
@@ -267,52 +166,6 @@ def guarded(ours: Ours) -> Callable[[Any], AbstractAsyncContextManager[None]]:
         yield
 
     return lifespan
-
-
-def answer_refused(_: Request, error: Exception) -> Response:
-    """A refusal as JSON, with its status."""
-    assert isinstance(error, Refused)
-    close = {"Connection": "close"} if error.status in _UNHEARD else {}
-    return JSONResponse({"detail": str(error)}, error.status, close)
-
-
-def _preflight(headers: Headers) -> Response:
-    """What a browser asks before a page's request; `Door` says whether the page may read it."""
-    asked = headers.get("access-control-request-headers", "")
-    allowed = {"Methods": "GET, POST, DELETE", "Headers": asked}
-    return Response(
-        status_code=204,
-        headers={f"Access-Control-Allow-{key}": value for key, value in allowed.items()},
-    )
-
-
-def _is_local(address: str) -> bool:
-    try:
-        return ip_address(address).is_loopback
-    except ValueError:  # no address: a socket of this machine
-        return True
-
-
-def _check_get(scope: Scope, headers: Headers) -> None:
-    """Refuse names that are too long, files, and bodies: nobody reads a body of these requests.
-
-    Raises:
-        Refused: one of these.
-    """
-    _check_names(scope)
-    if headers.get("content-length", "0") != "0" or "transfer-encoding" in headers:
-        raise Refused(400, f"{scope['method']} takes no body; use POST")
-
-
-def _check_kind(headers: Headers) -> None:
-    """Refuse what a page may send to any server without asking, in older browsers unsigned.
-
-    Raises:
-        Refused: the request is not declared as JSON.
-    """
-    kind = headers.get("content-type", "")
-    if kind.partition(";")[0].strip().lower() != "application/json":
-        raise Refused(415, f"Content-Type must be application/json, got {shown(kind)}")
 
 
 def _check_names(scope: Scope) -> None:

@@ -15,7 +15,7 @@ import gradio as gr
 from components.compare.page import Shown, compared
 from components.session.drawing import draw_run
 from components.session.runs import Runs, Work
-from qalign_core.errors import InvalidSetting
+from qalign_core.errors import QAlignError
 from qalign_core.run import Limits, Run
 from qalign_study.measure.comparisons import full_cut, outcomes
 
@@ -107,7 +107,7 @@ def of_run(
         try:
             given = zip(taken, values, strict=True)
             run = Run.read({e.name: e.default if v is None else v for e, v in given})
-        except InvalidSetting as error:
+        except QAlignError as error:
             raise gr.Error(str(error), print_exception=False) from error
         async with aclosing(endpoint(run)) as texts:  # type: ignore[type-var]
             async for text in texts:

@@ -13,6 +13,10 @@ class InvalidSetting(QAlignError, ValueError):
     """A setting is outside its range (beta, steps, a number of samples, a chain's index, ...)."""
 
 
+class Busy(InvalidSetting):
+    """A server has as many runs as it takes; later there is room again."""
+
+
 class InvalidPrompt(QAlignError, ValueError):
     """The prompt is empty, or longer than the model's context allows."""
 

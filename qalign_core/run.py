@@ -16,6 +16,7 @@ from typing import Any, Self, get_type_hints
 from urllib.parse import urlencode
 
 from qalign_core.errors import InvalidPrompt, InvalidSetting
+from qalign_core.messages import messages_of, question_of, written
 from qalign_core.mix import BLOCK, read_mix
 from qalign_core.reading import is_text, is_whole, shown
 from qalign_core.target import Target, renamed
@@ -274,16 +275,21 @@ class Run:
     def read(cls, given: Mapping[str, Any]) -> Self:
         """A run from what a browser, a program or a command line sent: anybody's word.
 
-        What is not given has its default; without an extractor the prompt decides.
+        What is not given has its default; without an extractor the prompt decides. The prompt may
+        be a list of messages too.
 
         Raises:
             InvalidSetting: a value is not of its setting's kind; one sentence.
+            InvalidPrompt: the messages are no conversation.
         """
         values: dict[str, Any] = {}
         given = renamed(given)
         for name, kind in cls.kinds().items():
             if name in given:
-                read = _READ[kind](name, given[name])
+                value = given[name]
+                if name == "prompt" and isinstance(value, list | tuple):
+                    value = written(value)
+                read = _READ[kind](name, value)
                 values[name] = read.strip() or None if name == "reference" else read
         extractor = values.get("extractor") or usual_extractor(values.get("prompt", ""))
         values["extractor"] = None if extractor == OPEN else extractor
@@ -297,6 +303,7 @@ class Run:
         """
         if not self.prompt.strip():
             raise InvalidPrompt("the problem is empty; write one, or press New problem")
+        messages_of(self.prompt)
         for each in fields(self):
             if "says" in each.metadata:
                 _check(each.name, getattr(self, each.name), each.metadata, limits)
@@ -342,9 +349,10 @@ class Run:
 
 def usual_extractor(prompt: str) -> str:
     """How the answers to a prompt are read unless somebody says otherwise."""
-    if prompt.startswith(WRITING):
+    asked = question_of(prompt)
+    if asked.startswith(WRITING):
         return OPEN
-    return "amounts" if INVENTORY in prompt else "number"
+    return "amounts" if INVENTORY in asked else "number"
 
 
 def _shown(value: object) -> str:

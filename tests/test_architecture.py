@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent
 FLOORS = {
     "qalign_core": (
         {"errors", "assets", "reading", "carried"},
-        {"mix", "target"},
+        {"mix", "target", "messages"},
         {"run"},
         {"types"},
         {"protocols"},
@@ -39,6 +39,7 @@ FLOORS = {
         {"exact"},
         {"train"},
         {"sheet"},
+        {"serve"},
         {"commands"},
         {"__main__"},
     ),

@@ -29,12 +29,8 @@ from test_rooms import JSON, SETTINGS, bearer
 from toys import PROMPT, ToyLM, ToyRM
 
 import app
-from components import bodies, door, origins
-from components.bodies import Bodies
 from components.common.asked import asked
-from components.common.refused import Refused
-from components.door import Door, answer_refused
-from components.origins import Ours
+from components.door import Door
 from components.room import routes
 from components.room.hall import SCREENS, Course, Hall
 from components.room.rooms import Caps
@@ -42,6 +38,10 @@ from components.room.routes import _drawn, qr_rows, room_routes
 from components.session.runs import Runs
 from qalign_core.errors import QAlignError
 from qalign_core.run import Limits
+from qalign_study.serve import bodies, guard, origins
+from qalign_study.serve.bodies import Bodies
+from qalign_study.serve.origins import Ours
+from qalign_study.serve.refused import Refused, answer_refused
 
 
 class Anybody(Ours):
@@ -482,7 +482,7 @@ async def streams(client: httpx.AsyncClient, paths: list[str], open_: Any) -> li
     ],
 )
 async def test_an_address_has_so_many_requests_open(monkeypatch, path, address, ours, refused):
-    monkeypatch.setattr(door, "OPEN", 3)
+    monkeypatch.setattr(guard, "OPEN", 3)
     open_ = asyncio.Event()
 
     async def stream(_: Request) -> PlainTextResponse:
@@ -517,7 +517,7 @@ async def test_a_room_has_so_many_screens_of_its_instructor(hall):
 
 
 async def test_a_thousand_members_behind_one_address_follow_their_rooms(hall, monkeypatch):
-    monkeypatch.setattr(door, "OPEN", 3)
+    monkeypatch.setattr(guard, "OPEN", 3)
     async with asking(rooms_of(hall)) as school:
         codes = [(await school.post("/room/open", json=SETTINGS)).json()["code"] for _ in range(4)]
         for code in codes:

@@ -11,10 +11,10 @@ import pytest
 import test_rooms
 from test_rooms import PROMPT, SETTINGS, a_class, do, until
 
-from components.common.refused import Refused
 from components.room.hall import Hall
 from components.room.keep import kept
 from components.room.rooms import Room, key_of
+from qalign_study.serve.refused import Refused
 
 pytestmark = pytest.mark.asyncio
 hall = test_rooms.hall

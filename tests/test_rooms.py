@@ -15,9 +15,7 @@ import pytest
 from starlette.applications import Starlette
 from toys import ANSWER, PROMPT, ToyLM, ToyRM
 
-from components.common.refused import Refused
-from components.door import Door, answer_refused
-from components.origins import Ours
+from components.door import Door
 from components.room import hall as halls
 from components.room.hall import Course, Hall
 from components.room.rooms import (
@@ -46,6 +44,8 @@ from qalign_core.errors import QAlignError
 from qalign_core.target import Target
 from qalign_core.types import Response, ScoredResponse, Step, Weighed
 from qalign_study.measure.diagnostics import agreement
+from qalign_study.serve.origins import Ours
+from qalign_study.serve.refused import Refused, answer_refused
 
 SETTINGS = {"prompt": PROMPT, "reference": ANSWER, "beta": 0.5}
 STOPS = [

@@ -18,6 +18,7 @@ import {
   plain,
   px,
   signed,
+  promptText,
   visible,
 } from "../player/words.js";
 import { BOLD, END, MIDDLE, clipped, drawing, text, wrap } from "./svg.js";
@@ -114,7 +115,8 @@ export function drawStep(moment, c, wide) {
 /** @type {(moment: Moment, c: Colours, wide: Wide) => Shape[]} */
 function heading({ trace, chain, t }, c, wide) {
   const size = 21;
-  const lines = wrap(visible(trace.header.prompt.slice(0, MOST)), 1000, size, wide, true);
+  const asked = visible(promptText(trace.header.prompt).slice(0, MOST));
+  const lines = wrap(asked, 1000, size, wide, true);
   const shown = lines.slice(0, 3);
   if (lines.length > 3) shown[2] = `${shown[2].trimEnd()}…`;
   const right = SIZE.width - LEFT.x;

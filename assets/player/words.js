@@ -63,6 +63,21 @@ export function pair(u, alpha) {
 }
 
 /**
+ * A prompt for people: the messages of a conversation, each with its role.
+ * @param {string} prompt
+ */
+export function promptText(prompt) {
+  if (!prompt.trimStart().startsWith('[{"role"')) return prompt;
+  try {
+    /** @type {{ role: string, content: string }[]} */
+    const messages = JSON.parse(prompt);
+    return messages.map(({ role, content }) => `${role}: ${content}`).join("\n\n");
+  } catch {
+    return prompt;
+  }
+}
+
+/**
  * Model text made safe to look at: controls and direction marks become visible signs.
  * @param {string} text
  */

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
-from components.common.refused import Refused
 from qalign_core.errors import QAlignError
 from qalign_core.reading import shown
+from qalign_study.serve.refused import Refused
 
 _WRONG = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 """What a value of the wrong kind raises where it is first used."""

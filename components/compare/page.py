@@ -29,7 +29,7 @@ from components.session.drawing import draw_run
 from components.session.links import linked
 from components.session.runs import Feed, Runs, Status
 from qalign_core.assets import ASSETS
-from qalign_core.errors import InvalidSetting, QAlignError
+from qalign_core.errors import QAlignError
 from qalign_core.record.dictionary import with_terms
 from qalign_core.record.trace import load_trace, trace_lines
 from qalign_core.run import Run
@@ -308,7 +308,7 @@ def build_compare_page(
         try:
             *settings, said = values
             wanted, budget = form.read(settings), _budget(said)
-        except InvalidSetting as error:
+        except QAlignError as error:
             yield [*nothing, status_value(Status("failed", f"Failed: {error}."))]
             return
         shown.follow(Feed())

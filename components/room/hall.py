@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
 
-from components.common.refused import Refused
 from components.room.keep import kept, read_session, restore
 from components.room.rooms import (
     Bucket,
@@ -38,6 +37,7 @@ from qalign_core.chain.chain import run_chain
 from qalign_core.chain.sampling import sample_iid
 from qalign_core.errors import QAlignError
 from qalign_core.protocols import LanguageModel, RewardModel
+from qalign_study.serve.refused import Refused
 
 LOOK = 0.25
 """Seconds between two looks of a stream, or of a chain that rests."""

@@ -11,10 +11,10 @@ import io
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from components.common.refused import Refused
 from components.room.rooms import TRIES, Room, prediction
 from components.room.told import Figures
 from qalign_core.reading import is_finite, is_text, is_whole
+from qalign_study.serve.refused import Refused
 
 COLUMNS = ("kind", "who", "at", "answer", "value", "right")
 NO_SESSION = "this is no saved class; choose the page that a class was saved as"

@@ -15,7 +15,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from components.common.refused import Refused
 from components.session.hand import log_target
 from qalign_core.decide.answers.extraction import get_extractor
 from qalign_core.errors import QAlignError
@@ -23,6 +22,7 @@ from qalign_core.protocols import AnswerExtractor
 from qalign_core.reading import is_text, is_whole, shown
 from qalign_core.run import Limits, Run
 from qalign_core.types import Response, ScoredResponse, Step
+from qalign_study.serve.refused import Refused
 
 LETTERS = "ABCDEFGHJKMNPQRSTUVWXYZ23456789"
 """Of codes: none looks like another, from the last row or on a small screen."""

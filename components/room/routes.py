@@ -10,10 +10,10 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from components.common.refused import Refused
 from components.room.hall import Hall
 from components.room.page import POLICY, page
 from qalign_core.reading import from_json, is_text, shown
+from qalign_study.serve.refused import Refused
 
 MAX_LINK = 200
 """Characters of a link that is drawn as a QR code."""

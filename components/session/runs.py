@@ -20,7 +20,7 @@ from typing import Literal
 
 from components.session.offer import Offer
 from qalign_core.carried import RUN, TOLD
-from qalign_core.errors import InvalidSetting, QAlignError
+from qalign_core.errors import Busy, QAlignError
 from qalign_core.protocols import LanguageModel, RewardModel
 from qalign_core.record.trace import TraceReader
 from qalign_core.run import Limits, Sampling
@@ -246,7 +246,7 @@ class Runs:
         """Wait for one of the places to run, first come, first served."""
         ticket = object()
         if not patient and len(self._waiting) >= self.limits.queue:
-            raise InvalidSetting(
+            raise Busy(
                 f"{self.limits.queue} runs are waiting already; please try again in a minute"
             )
         self._waiting.append(ticket)

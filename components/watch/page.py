@@ -33,7 +33,7 @@ from components.watch.diagnostics import beta_facts, diagnose
 from components.watch.gallery import WATCH, gallery_list, page_parts, recorded_run
 from components.watch.inside import questions
 from components.watch.player import beta_slider, chain_player
-from qalign_core.errors import InvalidSetting, QAlignError
+from qalign_core.errors import QAlignError
 from qalign_core.record.live import obstacle
 from qalign_core.record.trace import header_of
 from qalign_core.run import Run
@@ -192,7 +192,7 @@ def build_watch_page(
     async def on_tune(request: gr.Request, *values: Any) -> AsyncIterator[tuple[Any, str]]:
         try:
             wanted = asked(values)
-        except InvalidSetting as error:
+        except QAlignError as error:
             yield gr.skip(), status_value(Status("failed", f"Failed: {error}."))
             return
         work = runs.stream(str(request.session_hash), lambda feed: tune_run(feed, runs, wanted))

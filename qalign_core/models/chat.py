@@ -8,7 +8,8 @@ from functools import lru_cache
 from typing import Any, Self
 
 from qalign_core.errors import InvalidPrompt, InvalidSetting, ModelContractError, ModelLoadError
-from qalign_core.reading import is_finite, is_whole, shown
+from qalign_core.messages import messages_of
+from qalign_core.reading import first_line, is_finite, is_whole, shown
 from qalign_core.run import USUAL, Sampling
 from qalign_core.types import Response
 
@@ -18,10 +19,11 @@ class Text:
 
     Args:
         tokenizer: of transformers, fast (backed by the tokenizers library), with a chat template.
+        one_message: whether the model was trained on single messages, so that it reads no others.
     """
 
-    def __init__(self, tokenizer: Any) -> None:
-        self._tokenizer = tokenizer
+    def __init__(self, tokenizer: Any, *, one_message: bool = False) -> None:
+        self._tokenizer, self._one_message = tokenizer, one_message
         self._backend = tokenizer.backend_tokenizer
         self.n_tokens = max(tokenizer.get_vocab().values(), default=-1) + 1  # ids below are known
         self._special = frozenset(tokenizer.all_special_ids) | {
@@ -31,18 +33,40 @@ class Text:
         self.ids_with = lru_cache(maxsize=16)(self._ids_with)
 
     def prompt(self, prompt: str) -> tuple[int, ...]:
-        """Ids of a conversation of one user turn, ending where the assistant's text begins."""
+        """Ids of a prompt's messages, ending where the assistant's text begins.
+
+        Raises:
+            InvalidPrompt: it is empty, or the model does not read such messages.
+        """
         if not prompt.strip():
             raise InvalidPrompt("the prompt is empty; type a question or a task")
         return self.conversation(prompt, None)
 
     def _conversation(self, prompt: str, response: str | None) -> tuple[int, ...]:
-        messages = [{"role": "user", "content": prompt}]
-        if response is not None:
-            messages.append({"role": "assistant", "content": response})
-        rendered = self._tokenizer.apply_chat_template(
-            messages, tokenize=False, add_generation_prompt=response is None
-        )
+        from jinja2 import TemplateError
+
+        asked = messages_of(prompt)
+        if self._one_message and len(asked) > 1:
+            raise InvalidPrompt(
+                f"this model reads one user message, and the conversation has {len(asked)} "
+                "messages; send the last one alone, or choose another model"
+            )
+        said = [] if response is None else [{"role": "assistant", "content": response}]
+        try:
+            rendered = self._tokenizer.apply_chat_template(
+                [*asked, *said], tokenize=False, add_generation_prompt=response is None
+            )
+        except TemplateError as error:
+            raise InvalidPrompt(
+                f"the model's chat template refuses these messages ({first_line(error)}); "
+                "send others, or choose another model"
+            ) from error
+        for each in asked:  # a template may pass over a role that it does not know
+            if each["role"] != "assistant" and each["content"].strip() not in rendered:
+                raise InvalidPrompt(
+                    f"the model's chat template leaves out a {each['role']} message; send the "
+                    "conversation without it, or choose another model"
+                )
         return self.tokenize(rendered)
 
     def scored(self, prompt: str, response: Response, *, as_ids: bool = False) -> tuple[int, ...]:

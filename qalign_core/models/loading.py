@@ -80,6 +80,7 @@ class Pretrained(ABC):
         dtype: str | None = None,
         device: str | None = None,
         chat_template: str | None = None,
+        one_message: bool = False,
         **options: Any,
     ) -> Self:
         """Load a folder or hub id.
@@ -92,6 +93,7 @@ class Pretrained(ABC):
                 one.
             device: as torch names them; by default a GPU if there is one.
             chat_template: used if the tokenizer has none.
+            one_message: refuse conversations of several messages.
             options: of the class.
 
         Raises:
@@ -137,7 +139,7 @@ class Pretrained(ABC):
                 f"{name} lacks trained weights for {missing[0]} (they would be random); "
                 "choose a checkpoint that has its head"
             )
-        text = _text(folder, name, chat_template)
+        text = _text(folder, name, chat_template, one_message=one_message)
         model = model.to(device).eval().requires_grad_(False)
         made = cls(model, text, id=id or name, **options)
         made.revision, made.n_parameters = commit, sum(p.numel() for p in model.parameters())
@@ -226,7 +228,7 @@ def eos_ids(config: Any) -> tuple[int, ...]:
     return () if eos is None else (eos,) if isinstance(eos, int) else tuple(eos)
 
 
-def _text(folder: Path, name: str, chat_template: str | None) -> Text:
+def _text(folder: Path, name: str, chat_template: str | None, *, one_message: bool = False) -> Text:
     from transformers import AutoTokenizer
 
     with _one_sentence(name, "its tokenizer cannot be loaded; put tokenizer.json beside the model"):
@@ -237,7 +239,7 @@ def _text(folder: Path, name: str, chat_template: str | None) -> Text:
         raise ModelLoadError(
             f"{name} has no chat template; choose an instruct model, or give one (chat_template=…)"
         )
-    return Text(tokenizer)
+    return Text(tokenizer, one_message=one_message)
 
 
 _UNFETCHED: dict[type[Exception], str] = {

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from qalign_core.assets import ASSETS
 from qalign_core.errors import InvalidSetting
+from qalign_core.messages import is_conversation
 from qalign_core.mix import SUFFIX
 from qalign_core.record.scripts import bundle
 from qalign_core.record.trace import told
@@ -27,6 +28,8 @@ def obstacle(run: Run) -> str:
         return "a browser has the embedded models only"
     if run.extractor not in _READ:
         return f"a browser does not read answers of the kind {run.extractor!r}"
+    if is_conversation(run.prompt):
+        return "a browser reads one message only"
     other = [name for name, value in _OFF.items() if getattr(run, name) != value]
     return f"a browser does not know the setting {other[0]}" if other else ""
 

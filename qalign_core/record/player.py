@@ -8,6 +8,7 @@ import html
 
 from qalign_core.assets import ASSETS
 from qalign_core.decide.answers.extraction import get_extractor
+from qalign_core.messages import question_of
 from qalign_core.record import dictionary
 from qalign_core.record.command import command_of
 from qalign_core.record.live import POLICY, carried
@@ -89,7 +90,7 @@ def page_around(
     policy = f"{NO_SCRIPT}; {POLICY}" if live else PLAYS
     style = dictionary.style() + sheets(*parts) + _STYLE
     script = dictionary.names() + bundle(*(part.with_suffix(".js") for part in parts))
-    window = html.escape(title or header.prompt[:MAX_TITLE] or "QAlign Explorer")
+    window = html.escape(title or question_of(header.prompt)[:MAX_TITLE] or "QAlign Explorer")
     heading = f"<h1>{html.escape(title)}</h1>" * bool(title)
     sentence = f"<p>{html.escape(says)}</p>" * bool(says)
     settings = '<div id="live"></div>' * live

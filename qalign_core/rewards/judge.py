@@ -8,6 +8,7 @@ from qalign_core.chain.cost import parameters_of
 from qalign_core.chain.merging import gather
 from qalign_core.chain.randomness import derive_seed
 from qalign_core.errors import InvalidReward
+from qalign_core.messages import transcript
 from qalign_core.protocols import LanguageModel
 from qalign_core.run import check_count
 from qalign_core.types import Response
@@ -56,7 +57,8 @@ class JudgeReward:
             InvalidReward: none of the judge's answers holds a grade.
             QAlignError: the judge failed.
         """
-        asked = _QUESTION.format(criterion=self._criterion, prompt=prompt, response=response.text)
+        task = transcript(prompt)
+        asked = _QUESTION.format(criterion=self._criterion, prompt=task, response=response.text)
         ids = self._lm.encode(asked)
         address = int.from_bytes(hashlib.blake2b(asked.encode(), digest_size=8).digest(), "big")
         answers: list[Response] = []

@@ -28,6 +28,7 @@ COMMANDS = {
     "check": "check that two models obey the laws that the chain rests on",
     "fetch": "download models, so that later commands work offline",
     "export": "write a trace, or a folder of results, as one page that works offline",
+    "serve": "answer as OpenAI's API does, so that chat clients can use the methods",
 }
 COUNTS = {
     **dict.fromkeys(("problems", "at_once", "budget", "each", "response_tokens"), 1),

@@ -14,6 +14,7 @@ import {
   percents,
   plain,
   signed,
+  promptText,
   visible,
 } from "../../assets/player/words.js";
 import { FOUR } from "./traces.js";
@@ -112,4 +113,11 @@ test("a rewrite that begins as before says how far", () => {
   assert.equal(from(0), `${kept}.`);
   assert.equal(from(1), `${kept}; its first token is the same as before.`);
   assert.equal(from(3), `${kept}; its first 3 tokens are the same as before.`);
+});
+
+test("a conversation is shown message by message, and any other prompt as it is", () => {
+  const talk = [{ role: "system", content: "Be brief." }, { role: "user", content: "1 + 1?" }];
+  assert.equal(promptText(JSON.stringify(talk)), "system: Be brief.\n\nuser: 1 + 1?");
+  for (const prompt of ["1 + 1?", '[{"role"', '[{"role": 1}'])
+    assert.equal(promptText(prompt), prompt);
 });

@@ -15,12 +15,12 @@ from ipaddress import IPv6Address, ip_address
 from starlette.datastructures import Headers
 from starlette.types import Scope
 
-from components.common.refused import Refused
 from qalign_core.errors import QAlignError
 from qalign_core.reading import shown
+from qalign_study.serve.refused import Refused
 
 LOCAL = frozenset({"localhost", "127.0.0.1", "::1"})
-"""Hosts that are always ours."""
+"""Hosts that are always ours, and those where nobody beyond this machine is heard."""
 SPACES = "https://huggingface.co"
 """The origin whose pages show a Space in a frame."""
 _HOST = re.compile(r"(\[[0-9a-f:.]{2,}\]|[a-z0-9_.-]+)(:[0-9]{1,5})?")

@@ -7,12 +7,12 @@ import re
 
 from starlette.types import Receive
 
-from components.common.refused import Refused
+from qalign_study.serve.refused import Refused
 
 MOST = (
     (re.compile(r"/room/open$"), 128 * 2**10),
     (re.compile(r"/room/[^/]*$"), 8 * 2**10),
-    (re.compile(r"/(api|call|mcp|queue|run)(/|$)"), 2**20),
+    (re.compile(r"/(api|call|mcp|queue|run|v1)(/|$)"), 2**20),
     (re.compile(""), 4 * 2**20),
 )
 """Bytes of one body by its path: a saved class; a problem; texts of a run; rewards of chains."""

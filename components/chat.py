@@ -1,0 +1,54 @@
+"""The app as a model for chat clients: OpenAI's API over its runs, where the operator wants it."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import AsyncIterator, Mapping
+from contextlib import aclosing
+
+from starlette.routing import Route
+
+from components.session.drawing import draw_run
+from components.session.runs import Feed, Runs
+from qalign_core.errors import Busy, InvalidSetting
+from qalign_core.run import Run
+from qalign_study.serve.origins import LOCAL, Ours
+from qalign_study.serve.routes import Served
+
+
+def chat_routes(runs: Runs, ours: Ours, environment: Mapping[str, str]) -> list[Route]:
+    """The addresses of OpenAI's API with `QALIGN_OPENAI=1`, else none.
+
+    Raises:
+        InvalidSetting: others than this machine could ask, and there is no key.
+    """
+    if environment.get("QALIGN_OPENAI") != "1":
+        return []
+    key = environment.get("QALIGN_API_KEY", "")
+    if not key and (ours.is_space or ours.bound not in {"", *LOCAL}):
+        raise InvalidSetting(
+            "QALIGN_OPENAI=1 listens beyond this machine here; set QALIGN_API_KEY to a key"
+        )
+    usual = Run().within(runs.limits).numbers
+    usual.pop("seed")
+
+    async def draw(run: Run) -> AsyncIterator[str]:
+        failed: list[Exception] = []
+
+        async def work(feed: Feed) -> None:
+            try:
+                await draw_run(feed, runs, run)
+            except Exception as error:
+                failed.append(error)
+                raise
+
+        n = 0
+        stream = runs.stream(f"chat {uuid.uuid4()}", work, patient=False)
+        async with aclosing(stream) as shown:
+            async for now in shown:
+                if now.status.state == "failed":
+                    raise failed[0] if failed else Busy(now.status.text.removeprefix("Failed: "))
+                yield now.text[n:]
+                n = len(now.text)
+
+    return Served(tuple(runs.offer.models["lm"]), draw, usual, runs.limits, key).routes()

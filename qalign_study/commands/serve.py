@@ -1,0 +1,72 @@
+"""Answer as OpenAI's API does, by the methods that align at test time.
+
+Examples:
+  qalign serve --lm embedded --rm embedded
+  qalign serve --lm http://localhost:8001 --rm ./my-rm --steps 32 --beta 0.5
+"""
+
+import argparse
+import os
+import socket
+from collections.abc import AsyncIterator
+from dataclasses import asdict
+
+from qalign_core.errors import InvalidSetting, on_disk
+from qalign_core.models.chat import TemplatedLanguageModel
+from qalign_core.record.runner import record
+from qalign_core.run import Limits, Run
+from qalign_study.commands import shared
+
+USUAL = {"QALIGN_MAX_PROMPT": "100000", "QALIGN_MAX_TOKENS": "4096"}
+"""Caps of a server of one's own, where the environment has none."""
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    """Those of `qalign serve`."""
+    parser.add_argument(
+        "--host", default="127.0.0.1", help="where to listen (default: %(default)s)"
+    )
+    parser.add_argument("--port", type=int, default=8000, help="(default: %(default)s)")
+    parser.add_argument("--key", help="that requests must bear; default: QALIGN_API_KEY, or none")
+    shared.run_options(parser, leave_out=("prompt", "reference", "matched"))
+    shared.model_options(parser)
+
+
+async def command(options: argparse.Namespace) -> None:
+    """Load the models and answer until Ctrl-C."""
+    try:
+        import uvicorn
+
+        from qalign_study.serve.origins import LOCAL, Ours
+        from qalign_study.serve.routes import Served
+    except ImportError as error:
+        raise InvalidSetting(
+            "serve needs starlette and uvicorn; pip install 'qalign-explorer[serve]'"
+        ) from error
+
+    limits = Limits.from_environment({**USUAL, **os.environ})
+    key = os.environ.get("QALIGN_API_KEY", "") if options.key is None else options.key
+    if options.host not in LOCAL and not key:
+        raise InvalidSetting(
+            f"--host {options.host} listens beyond this machine; set QALIGN_API_KEY to a key"
+        )
+    shared.settings_of(options).check(limits)
+    lm, rm = shared.models_of(options)
+    assert isinstance(lm, TemplatedLanguageModel), "what is loaded by name is one"
+    defaults = {**asdict(lm.sampling), **shared.given_in(options)}
+    names = Run.read(defaults)
+
+    async def draw(run: Run) -> AsyncIterator[str]:
+        if run.rm != names.rm:
+            raise InvalidSetting(f"this server has the reward {names.rm}, got {run.rm}")
+        async for item in record(lm.with_sampling(run.sampling), rm, run):
+            yield item.line
+
+    served = Served((names.lm,), draw, defaults, limits, key)
+    ours = Ours.from_environment({**os.environ, "GRADIO_SERVER_NAME": options.host})
+    with on_disk(f"port {options.port}", "used", "give another --port", InvalidSetting):
+        listening = socket.create_server((options.host, options.port))
+    host, port = listening.getsockname()[:2]
+    print(f"http://{host}:{port}/v1 answers as {', '.join(served.names)}", flush=True)
+    config = uvicorn.Config(served.app(ours), log_level="warning", lifespan="off")
+    await uvicorn.Server(config).serve(sockets=[listening])

@@ -1,0 +1,150 @@
+"""One choice of a chat completion: it is drawn line by line, tells how far it is, and decides."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing
+from typing import Any
+
+from qalign_core.carried import RUN
+from qalign_core.decide import rules
+from qalign_core.decide.answers.extraction import get_extractor
+from qalign_core.record.trace import TraceReader, end_line
+from qalign_core.run import Run
+from qalign_core.types import Cost, ScoredResponse, TraceHeader
+from qalign_study.measure.diagnostics import agreement, ess
+from qalign_study.serve.asked import Asked
+
+Draw = Callable[[Run], AsyncIterator[str]]
+"""What draws a run: lines of its trace as they come, or nothing new."""
+TOLD = 64
+"""Lines of progress in an answer, at most."""
+
+
+class Choice:
+    """A choice while it is drawn.
+
+    Attributes:
+        number: among the choices of the answer.
+        name: of its trace.
+    """
+
+    def __init__(self, asked: Asked, number: int, id: str) -> None:
+        self.number, self.name = number, f"{id}-{number}" if number else id
+        self._lines: list[str] = []
+        self._asked = asked
+        self._run = asked.run.with_changes(seed=asked.run.seed + number)
+        self._reader = TraceReader()
+        self._extract = get_extractor(self._run.extractor) if self._run.extractor else None
+
+    async def follow(self, draw: Draw) -> AsyncIterator[tuple[Choice, str]]:
+        """Draw the run, and yield this choice with a line of progress, or "" when it has begun.
+
+        Raises:
+            QAlignError: it cannot be drawn, or drawing failed.
+        """
+        RUN.set(self.name)
+        told = 0
+        async with aclosing(draw(self._run)) as lines:  # type: ignore[type-var]
+            async for text in lines:
+                begun = not self._lines and text
+                for line in text.splitlines(keepends=True):
+                    self._lines.append(line)
+                    self._reader.feed(line)
+                if begun:
+                    yield self, ""
+                if (now := self.done * TOLD // self.total) > told:
+                    told = now
+                    yield self, self._progress()
+
+    @property
+    def text(self) -> str:
+        """The trace so far; one that broke off ends as stopped."""
+        broke_off = bool(self._lines) and self._reader.end is None
+        return "".join([*self._lines, *([end_line("stopped")] * broke_off)])
+
+    @property
+    def draws(self) -> list[ScoredResponse]:
+        """What the rule decides from, so far."""
+        if self._asked.rule.draws == "pool":
+            return self._reader.pool
+        steps = self._reader.steps
+        latest = max((step.t for step in steps), default=0)
+        return rules.chain_states(steps, min(self._run.burn_in, latest)) if steps else []
+
+    @property
+    def done(self) -> int:
+        """Proposals, or samples, so far."""
+        if self._asked.rule.draws == "pool":
+            return len(self._reader.pool)
+        return sum(step.t > 0 for step in self._reader.steps)
+
+    @property
+    def total(self) -> int:
+        """Proposals, or samples, in the end; at least 1."""
+        pool = self._asked.rule.draws == "pool"
+        return max(1, self._run.pool if pool else self._run.steps * self._run.chains)
+
+    def _progress(self) -> str:
+        what = "sample" if self._asked.rule.draws == "pool" else "step"
+        place = f"{what} {self.done} of {self.total}"
+        if self._extract is not None and self._asked.rule.pick == "vote":
+            shares = self._asked.rule.decide(self.draws, self._extract, self._run.target).shares
+            if shares:
+                return f"{place}, {shares[0][1]:.0%} of votes for {shares[0][0]}"
+        return f"{place}, highest reward {max(draw.reward for draw in self.draws):.3g}"
+
+    async def decided(self) -> dict[str, Any]:
+        """The finished choice: its text, why it ends there, and what it rests on.
+
+        A median text takes the place of the vote where no draw has an answer.
+
+        Raises:
+            QAlignError: a reward is not finite.
+        """
+        rule, target, draws = self._asked.rule, self._run.target, self.draws
+        decision = await asyncio.to_thread(rule.decide, draws, self._extract, target)
+        chosen = decision.chosen
+        if chosen is None:
+            chosen = (await asyncio.to_thread(rule.decide, draws, None, target)).chosen
+        assert chosen is not None, "a text is chosen from at least one"
+        text = chosen.response.text
+        cut = min([text.find(stop) for stop in self._asked.stop if stop in text], default=None)
+        ended = cut is not None or chosen.response.finished
+        return {
+            "content": text[:cut],
+            "finish_reason": "stop" if ended else "length",
+            "length": len(chosen.response),
+            "qalign": {
+                "answer": decision.answer,
+                "votes": dict(decision.shares),
+                "draws": len(draws),
+                **self._trust(decision.weights),
+                "seed": self._run.seed,
+                "trace": f"/v1/traces/{self.name}",
+            },
+        }
+
+    def _trust(self, weights: tuple[float, ...]) -> dict[str, float | None]:
+        """R-hat of the rewards and effective samples; None where they cannot be estimated."""
+        if self._asked.rule.draws == "pool":
+            weighted = self._asked.rule.weights is not None
+            n = rules.effective_sample_size(weights) if weighted else float(len(weights))
+            return {"rhat": None, "effective_samples": n}
+        chains = self._reader.trace().chains.values()
+        rewards = [[s.state.reward for s in steps[self._run.burn_in :]] for steps in chains]
+        agreed = agreement(rewards)
+        rhat = None if agreed is None else agreed.rhat
+        return {"rhat": rhat, "effective_samples": ess(rewards)}
+
+    @property
+    def cost(self) -> Cost:
+        """Tokens of everything that was drawn."""
+        steps = sum((step.cost for step in self._reader.steps), Cost())
+        return sum((sample.cost for sample in self._reader.pool), steps)
+
+    @property
+    def header(self) -> TraceHeader | None:
+        """The header of the trace, once the run has begun."""
+        return self._reader.header

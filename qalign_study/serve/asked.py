@@ -1,0 +1,246 @@
+"""A request for a chat completion: read, checked, and made a `Run` and a deciding rule."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from qalign_core.decide.compared import RULES, Rule
+from qalign_core.errors import QAlignError
+from qalign_core.messages import written
+from qalign_core.reading import is_text, is_whole, shown
+from qalign_core.record import dictionary
+from qalign_core.run import Limits, Run
+from qalign_study.serve.refused import Refused
+
+METHODS: dict[str, Rule] = {
+    dictionary.ideas()[id].word.lower().replace(" ", "-"): rule for id, rule in RULES.items()
+}
+"""The deciding rules by the end of a model's name: `qalign`, `best-of-n` and so on."""
+MOST_CHOICES = 8
+MOST_STOPS = 4
+SEEDS = 2**31
+
+_FIELDS = {
+    "temperature": "temperature",
+    "top_p": "top_p",
+    "seed": "seed",
+    "max_tokens": "max_new_tokens",
+    "max_completion_tokens": "max_new_tokens",
+}
+"""Fields of the API by the settings that they are."""
+OWN = "qalign"
+"""The field whose object has all other settings of a run."""
+_SETTINGS = [
+    name for name in Run.kinds() if name not in ("prompt", "lm", "matched", *_FIELDS.values())
+]
+_IGNORED = (
+    *("user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key"),
+    *("prompt_cache_retention", "parallel_tool_calls"),
+)
+"""Fields that change no answer."""
+_NEUTRAL: dict[str, tuple[Any, ...]] = {
+    "logprobs": (False,),
+    "top_logprobs": (0,),
+    "logit_bias": ({},),
+    "presence_penalty": (0,),
+    "frequency_penalty": (0,),
+    "tools": ([],),
+    "functions": ([],),
+    "tool_choice": ("none", "auto"),
+    "function_call": ("none", "auto"),
+    "response_format": ({"type": "text"},),
+    "modalities": (["text"],),
+    **dict.fromkeys(("audio", "prediction", "reasoning_effort", "verbosity"), ()),
+    "web_search_options": (),
+}
+"""Fields that are not supported, each with the values that ask for nothing."""
+_READ = frozenset(("model", "messages", "n", "stop", "stream", "stream_options", OWN))
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A request.
+
+    Attributes:
+        model: as it was named.
+        rule: what decides.
+        run: of the first choice; choice k has its seed + k.
+        n: choices.
+        stop: the answer's text ends before the first of these.
+        stream: whether it is answered in events.
+        usage: whether the events end with the usage.
+    """
+
+    model: str
+    rule: Rule
+    run: Run
+    n: int
+    stop: tuple[str, ...]
+    stream: bool
+    usage: bool
+
+
+def asked(body: Any, lms: tuple[str, ...], defaults: Mapping[str, Any], limits: Limits) -> Asked:
+    """Read a request: anybody's word.
+
+    Args:
+        body: its JSON.
+        lms: names of the language models.
+        defaults: settings of a run for what is not given.
+        limits: caps of this server.
+
+    Raises:
+        Refused: one sentence for the first field that cannot be.
+    """
+    if not isinstance(body, dict):
+        raise Refused(400, f"the request must be an object, got {shown(body)}")
+    given = {name: value for name, value in body.items() if value is not None}
+    for name in given:
+        _check_known(name, given[name])
+    model, rule, lm = named(given.get("model"), lms)
+    n = _one(given, "n", 1, lambda n: is_whole(n, 1, MOST_CHOICES), f"1 to {MOST_CHOICES}")
+    stream = _one(given, "stream", False, lambda v: isinstance(v, bool), "true or false")
+    run = _run(given, lm, rule, defaults, limits)
+    if run.seed + n > SEEDS:
+        raise _bad("seed", f"seed + n must be at most {SEEDS}, since choice k has the seed + k")
+    return Asked(model, rule, run, n, _stops(given), stream, _usage(given, stream))
+
+
+def named(model: object, lms: tuple[str, ...]) -> tuple[str, Rule, str]:
+    """A model's name, its deciding rule and its language model.
+
+    Raises:
+        Refused: there is no such model.
+    """
+    if model is None:
+        raise _bad("model", "the model is missing; name one of /v1/models", "missing_parameter")
+    lm, _, method = str(model).rpartition("/")
+    if not is_text(model) or lm not in lms or method not in METHODS:
+        raise Refused(
+            404,
+            f"there is no model {shown(model)}; name one of /v1/models, such as {lms[0]}/qalign",
+            param="model",
+            code="model_not_found",
+        )
+    return str(model), METHODS[method], lm
+
+
+def _check_known(name: str, value: object) -> None:
+    if name in _NEUTRAL and value not in _NEUTRAL[name]:
+        raise _bad(name, f"{name} is not supported; leave it out", "unsupported_parameter")
+    if name not in {*_READ, *_FIELDS, *_IGNORED, *_NEUTRAL}:
+        raise _bad(
+            name,
+            f"there is no field {shown(name)}; settings of a run go into the object {OWN!r}",
+            "unknown_parameter",
+        )
+
+
+def _run(
+    given: Mapping[str, Any], lm: str, rule: Rule, defaults: Mapping[str, Any], limits: Limits
+) -> Run:
+    """The run of a request, each setting checked in its turn so that an error names its field."""
+    own = given.get(OWN, {})
+    if not isinstance(own, dict):
+        raise _bad(OWN, f"{OWN} must be an object of settings, got {shown(own)}")
+    for name in own:
+        if name not in _SETTINGS:
+            known = ", ".join(_SETTINGS)
+            raise _bad(
+                f"{OWN}.{name}",
+                f"{OWN} has no setting {shown(name)}; it has {known}",
+                "unknown_parameter",
+            )
+    most = given.get("max_tokens")
+    if most is not None and given.get("max_completion_tokens", most) != most:
+        raise _bad("max_tokens", "max_tokens and max_completion_tokens differ; give one of them")
+    if "messages" not in given:
+        raise _bad("messages", "the messages are missing; send a list", "missing_parameter")
+    seed = {"seed": secrets.randbelow(SEEDS - MOST_CHOICES)}
+    read: dict[str, Any] = {**seed, **defaults, "lm": lm}
+    fields = [("messages", "prompt", written_of(given["messages"]))]
+    fields += [(name, setting, given[name]) for name, setting in _FIELDS.items() if name in given]
+    fields += [(f"{OWN}.{name}", name, own[name]) for name in _SETTINGS if name in own]
+    for field, setting, value in fields:
+        try:
+            run = Run.read({**read, setting: value}).check(limits)
+        except QAlignError as error:
+            raise _bad(field, str(error).replace(setting, field, 1)) from error
+        read[setting] = value
+    if rule.needs_reward and not run.rewarded:
+        raise _bad("model", "this method needs a reward, and rm is none; choose another model")
+    if rule.draws == "chain":
+        return run.with_changes(pool=0)
+    if not run.pool:
+        raise _bad(f"{OWN}.pool", f"{OWN}.pool must be at least 1 for this method, got 0")
+    return run.with_changes(steps=0, chains=1, burn_in=0)
+
+
+def written_of(messages: object) -> str:
+    """Messages of the API as a prompt: what an answer had beside its text is left out.
+
+    Raises:
+        Refused: one cannot be read.
+    """
+    if not isinstance(messages, list):
+        raise _bad("messages", f"messages must be a list, got {shown(messages)}")
+    found = []
+    for number, each in enumerate(messages):
+        if not isinstance(each, dict):
+            raise _bad("messages", f"message {number} must be an object, got {shown(each)}")
+        for name in ("tool_calls", "function_call", "audio"):
+            if each.get(name):
+                raise _bad("messages", f"message {number} has {name}, which is not supported")
+        role = "system" if each.get("role") == "developer" else each.get("role")
+        found.append({"role": role, "content": _content(number, each.get("content"))})
+    try:
+        return written(found)
+    except QAlignError as error:
+        raise _bad("messages", str(error)) from error
+
+
+def _content(number: int, content: Any) -> Any:
+    """A message's text, whose parts may be given one by one."""
+    if not isinstance(content, list):
+        return content
+    for part in content:
+        if not (
+            isinstance(part, dict) and part.get("type") == "text" and is_text(part.get("text"))
+        ):
+            raise _bad("messages", f"message {number} has a part that is no text; send text only")
+    return "".join(part["text"] for part in content)
+
+
+def _stops(given: Mapping[str, Any]) -> tuple[str, ...]:
+    stop = given.get("stop", [])
+    stops = [stop] if isinstance(stop, str) else stop
+    if not (
+        isinstance(stops, list)
+        and len(stops) <= MOST_STOPS
+        and all(is_text(s) and s for s in stops)
+    ):
+        raise _bad("stop", f"stop must be up to {MOST_STOPS} texts, got {shown(stop)}")
+    return tuple(stops)
+
+
+def _usage(given: Mapping[str, Any], stream: bool) -> bool:
+    options = given.get("stream_options", {})
+    if not isinstance(options, dict) or (options and not stream):
+        raise _bad("stream_options", "stream_options must be an object, and needs stream = true")
+    return bool(options.get("include_usage"))
+
+
+def _one(
+    given: Mapping[str, Any], name: str, usual: Any, is_one: Callable[[Any], bool], words: str
+) -> Any:
+    value = given.get(name, usual)
+    if not is_one(value):
+        raise _bad(name, f"{name} must be {words}, got {shown(value)}")
+    return value
+
+
+def _bad(param: str, sentence: str, code: str = "invalid_value") -> Refused:
+    return Refused(400, sentence, param=param, code=code)

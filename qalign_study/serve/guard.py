@@ -1,0 +1,193 @@
+"""What is refused before anybody reads it: hosts, pages, too many requests, too large ones."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from ipaddress import ip_address
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from qalign_core.reading import shown
+from qalign_study.serve.bodies import Bodies
+from qalign_study.serve.origins import Ours
+from qalign_study.serve.refused import Refused, answer_refused
+
+OPEN = 1000
+"""Requests of one address that are open at once; a class of 100 behind one address has 600."""
+LOGGED = 10.0
+"""Seconds between two defects that are logged: whoever meets one may meet it a thousand times."""
+POLICY = (
+    "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval' blob:; "
+    "style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; font-src 'self' data:; "
+    "connect-src 'self' data: blob:; worker-src 'self' blob:; object-src 'none'; base-uri 'self'; "
+    "form-action 'none'"
+)
+"""Of pages without a policy of their own: Gradio runs the page's handlers by `eval`."""
+log = logging.getLogger("qalign.door")
+
+
+class Guard:
+    """Stands around an app of any kind: whoever asks has to be let in.
+
+    Args:
+        app: what is behind it.
+        ours: hosts and origins.
+    """
+
+    def __init__(self, app: ASGIApp, ours: Ours | None = None) -> None:
+        self._app = app
+        self._ours = ours or Ours.from_environment(os.environ)
+        self._bodies = Bodies()
+        self._open: Counter[str] = Counter()
+        self._logged = -LOGGED
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer what is refused, pass on all else."""
+        if scope["type"] == "websocket":  # no page has one, and browsers let any page open them
+            await send({"type": "websocket.close"})
+            return
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers, origin = Headers(scope=scope), ""
+        try:
+            origin = self._ours.check(scope, headers)
+            signed = self._signed(send, origin)
+            if scope["method"] == "OPTIONS":
+                await _preflight(headers)(scope, receive, signed)
+                return
+            # Gradio would let any page read the answers of a host that is not localhost
+            scope["headers"] = [each for each in scope["headers"] if each[0] != b"origin"]
+            with self._place(scope):
+                if scope["method"] in ("GET", "HEAD"):
+                    _check_bodiless(scope, headers)
+                    await self._get(scope, receive, signed)
+                else:
+                    await self._post(scope, receive, signed, headers)
+        except Refused as error:
+            answer, signed = answer_refused(Request(scope), error), self._signed(send, origin)
+            await answer(scope, receive, signed)
+        except Exception:  # a defect: it has been answered so
+            now = time.monotonic()
+            if now - self._logged >= LOGGED:
+                self._logged = now
+                log.exception("a request failed")
+
+    def _signed(self, send: Send, origin: str) -> Send:
+        """Add to every answer who may read it, and to every page what it may do and be part of."""
+
+        async def sign(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                headers["X-Content-Type-Options"] = "nosniff"
+                if origin.lower() in self._ours.origins:
+                    headers["Access-Control-Allow-Origin"] = origin
+                    headers.add_vary_header("Origin")
+                if headers.get("content-type", "").startswith("text/html"):
+                    policy = headers.get("content-security-policy", POLICY)
+                    frames = f"frame-ancestors {self._ours.frames}"
+                    headers["Content-Security-Policy"] = f"{policy}; {frames}"
+            await send(message)
+
+        return sign
+
+    @contextmanager
+    def _place(self, scope: Scope) -> Iterator[None]:
+        """A place among the open requests of an address.
+
+        An address of this machine is a proxy's, or the owner's; a Space's is its proxy's.
+
+        Raises:
+            Refused: it has too many.
+        """
+        address = (scope.get("client") or [""])[0]
+        if self._ours.is_space or is_local(address) or not self._counts(scope):
+            yield
+            return
+        if self._open[address] >= OPEN:
+            raise Refused(429, f"your address has {OPEN:,} requests open; wait until some end")
+        self._open[address] += 1
+        try:
+            yield
+        finally:
+            self._open[address] -= 1
+            self._open += Counter()  # forgets who has left
+
+    def _counts(self, scope: Scope) -> bool:
+        """Whether a request takes one of the places of its address."""
+        return True
+
+    async def _get(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass on a request that has no body."""
+        await self._app(scope, receive, send)
+
+    async def _post(self, scope: Scope, receive: Receive, send: Send, headers: Headers) -> None:
+        """Pass on a request whose body is small enough, and JSON.
+
+        Raises:
+            Refused: it is not.
+        """
+        body = await self._bodies.receive(receive, scope["path"])
+        if scope["method"] == "POST":
+            check_kind(headers)
+        await self._app(scope, received(body, receive), send)
+
+
+def received(body: bytes, receive: Receive) -> Receive:
+    """What gives a body that has arrived, and then what comes behind it."""
+    sent: list[bytes] = [body]
+
+    async def again() -> Message:
+        # an answer may be a stream, and what was sent is not kept for it
+        if not sent:
+            return await receive()
+        return {"type": "http.request", "body": sent.pop(), "more_body": False}
+
+    return again
+
+
+def _preflight(headers: Headers) -> Response:
+    """What a browser asks before a page's request; `Guard` says whether the page may read it."""
+    asked = headers.get("access-control-request-headers", "")
+    allowed = {"Methods": "GET, POST, DELETE", "Headers": asked}
+    return Response(
+        status_code=204,
+        headers={f"Access-Control-Allow-{key}": value for key, value in allowed.items()},
+    )
+
+
+def is_local(address: str) -> bool:
+    """Whether an address is this machine's own."""
+    try:
+        return ip_address(address).is_loopback
+    except ValueError:  # no address: a socket of this machine
+        return True
+
+
+def _check_bodiless(scope: Scope, headers: Headers) -> None:
+    """Refuse bodies that nobody reads.
+
+    Raises:
+        Refused: there is one.
+    """
+    if headers.get("content-length", "0") != "0" or "transfer-encoding" in headers:
+        raise Refused(400, f"{scope['method']} takes no body; use POST")
+
+
+def check_kind(headers: Headers) -> None:
+    """Refuse what a page may send to any server without asking, in older browsers unsigned.
+
+    Raises:
+        Refused: the request is not declared as JSON.
+    """
+    kind = headers.get("content-type", "")
+    if kind.partition(";")[0].strip().lower() != "application/json":
+        raise Refused(415, f"Content-Type must be application/json, got {shown(kind)}")

@@ -1,0 +1,40 @@
+"""What is answered in place of what was asked."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+_UNHEARD = (400, 403, 408, 421)
+"""What is answered although a body may still come: the connection is closed."""
+
+
+class Refused(Exception):
+    """A status of HTTP and one sentence, with the field that is meant and a code if there are any.
+
+    Attributes:
+        status: of the answer.
+        param, code: as OpenAI's API has them.
+    """
+
+    def __init__(
+        self, status: int, sentence: str, *, param: str | None = None, code: str | None = None
+    ) -> None:
+        super().__init__(sentence)
+        self.status, self.param, self.code = status, param, code
+
+    @property
+    def error(self) -> dict[str, object]:
+        """The error in the form of OpenAI's API."""
+        of_server = "server_error" if self.status >= 500 else "invalid_request_error"
+        kind = "rate_limit_error" if self.status == 429 else of_server
+        told = {"message": str(self), "type": kind, "param": self.param, "code": self.code}
+        return {"error": told}
+
+
+def answer_refused(request: Request, error: Exception) -> Response:
+    """A refusal as JSON, with its status; below /v1 in the form of OpenAI's API."""
+    assert isinstance(error, Refused)
+    close = {"Connection": "close"} if error.status in _UNHEARD else {}
+    of_api = request.url.path.startswith("/v1/")
+    return JSONResponse(error.error if of_api else {"detail": str(error)}, error.status, close)

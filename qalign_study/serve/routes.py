@@ -1,0 +1,300 @@
+"""The addresses of OpenAI's API: models, chat completions, and traces beside them."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+import logging
+import time
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from qalign_core.chain.merging import end, gather, merge
+from qalign_core.errors import (
+    Busy,
+    InvalidPrompt,
+    InvalidSetting,
+    ModelLoadError,
+    NotEnoughMemory,
+    QAlignError,
+)
+from qalign_core.reading import from_json
+from qalign_core.record.player import page
+from qalign_core.run import Limits
+from qalign_core.types import TraceHeader
+from qalign_study.serve.answer import Choice, Draw
+from qalign_study.serve.asked import METHODS, Asked, asked, named
+from qalign_study.serve.guard import Guard
+from qalign_study.serve.origins import Ours
+from qalign_study.serve.refused import Refused, answer_refused
+
+MOST_TRACES = 256
+MOST_BYTES = 64 * 2**20
+"""Traces that are kept to be opened, and characters of all of them."""
+QUIET = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+log = logging.getLogger("qalign.serve")
+T = TypeVar("T")
+
+
+@dataclass
+class Served:
+    """What a server answers with.
+
+    Attributes:
+        lms: names of the language models.
+        draw: draws a run.
+        defaults: settings of a run for what a request leaves out.
+        limits: caps of the server.
+        key: what every request but a trace's must bear; "" for none.
+    """
+
+    lms: tuple[str, ...]
+    draw: Draw
+    defaults: Mapping[str, Any]
+    limits: Limits
+    key: str = ""
+    _traces: dict[str, str] = field(default_factory=dict)
+    _open: int = 0
+    _since: int = field(default_factory=lambda: int(time.time()))
+
+    def routes(self) -> list[Route]:
+        """The addresses, each of them below /v1."""
+        every = ["GET", "POST", "PUT", "PATCH", "DELETE"]
+        return [
+            Route("/v1/models", self._keyed(self._list)),
+            Route("/v1/models/{name:path}", self._keyed(self._show)),
+            Route("/v1/chat/completions", self._keyed(self._complete), methods=["POST"]),
+            Route("/v1/traces/{name}", self._trace),
+            Route("/v1/{path:path}", self._keyed(_unknown), methods=every),
+        ]
+
+    def app(self, ours: Ours) -> Starlette:
+        """A server of these addresses alone, guarded."""
+        guard = Middleware(Guard, ours=ours)
+        handlers = {Refused: answer_refused}
+        return Starlette(routes=self.routes(), middleware=[guard], exception_handlers=handlers)
+
+    def _keyed(
+        self, endpoint: Callable[[Request], Awaitable[Response]]
+    ) -> Callable[[Request], Awaitable[Response]]:
+        """An endpoint that needs the key, if there is one, and whose defects have a sentence."""
+
+        async def called(request: Request) -> Response:
+            given = request.headers.get("authorization", "").removeprefix("Bearer ").strip()
+            if not hmac.compare_digest(given.encode(), self.key.encode()) and self.key:
+                raise Refused(
+                    401, "the key is missing or wrong; send it as Authorization: Bearer KEY",
+                    code="invalid_api_key",
+                )  # fmt: skip
+            try:
+                return await endpoint(request)
+            except Refused:
+                raise
+            except Exception as error:
+                raise _refused(error) from error
+
+        return called
+
+    @property
+    def names(self) -> list[str]:
+        """The models: each language model by each method."""
+        return [f"{lm}/{method}" for lm in self.lms for method in METHODS]
+
+    async def _list(self, request: Request) -> Response:
+        return JSONResponse({"object": "list", "data": [*map(self._model, self.names)]})
+
+    async def _show(self, request: Request) -> Response:
+        return JSONResponse(self._model(named(request.path_params["name"], self.lms)[0]))
+
+    def _model(self, name: str) -> dict[str, Any]:
+        return {"id": name, "object": "model", "created": self._since, "owned_by": "qalign"}
+
+    async def _trace(self, request: Request) -> Response:
+        """The page that plays a trace, or with `.jsonl` the trace; its name is the key to it."""
+        name = request.path_params["name"]
+        text = self._traces.get(name.removesuffix(".jsonl"))
+        if text is None:
+            raise Refused(404, "there is no such trace, or it is no longer kept; ask again")
+        if name.endswith(".jsonl"):
+            return Response(text, media_type="application/x-ndjson")
+        return HTMLResponse(await asyncio.to_thread(page, text), headers=QUIET)
+
+    def _keep(self, choices: list[Choice]) -> None:
+        self._traces |= {choice.name: text for choice in choices if (text := choice.text)}
+        while len(self._traces) > MOST_TRACES or sum(map(len, self._traces.values())) > MOST_BYTES:
+            del self._traces[next(iter(self._traces))]
+
+    async def _complete(self, request: Request) -> Response:
+        try:
+            body = from_json(await request.body())
+        except ValueError as error:
+            raise Refused(400, f"the request is no JSON ({error}); send an object") from error
+        wanted = asked(body, self.lms, self.defaults, self.limits)
+        if self._open + wanted.n > self.limits.runs:
+            raise Busy(f"{self._open} answers are being drawn; please try again in a minute")
+        answer = _Answer(wanted, [])
+        drawn = self._drawn(wanted, answer)
+        if wanted.stream:
+            await _unless_left(request, anext(drawn))  # what cannot be drawn is refused here
+            events = _events(answer, drawn)
+            return StreamingResponse(events, media_type="text/event-stream", headers=QUIET)
+        return JSONResponse(await _unless_left(request, _whole(answer, drawn)))
+
+    async def _drawn(self, wanted: Asked, answer: _Answer) -> AsyncIterator[tuple[Choice, str]]:
+        """Draw all choices side by side; what was drawn is kept, however it ends."""
+        answer.choices = [Choice(wanted, k, answer.id) for k in range(wanted.n)]
+        self._open += wanted.n
+        streams = merge(*(choice.follow(self.draw) for choice in answer.choices))
+        try:
+            async with aclosing(streams) as told:  # type: ignore[type-var]
+                async for item in told:
+                    yield item
+        finally:
+            self._open -= wanted.n
+            self._keep(answer.choices)
+
+
+@dataclass
+class _Answer:
+    """What all parts of an answer have in common."""
+
+    asked: Asked
+    choices: list[Choice]
+    id: str = field(default_factory=lambda: f"chatcmpl-{uuid.uuid4().hex}")
+    created: int = field(default_factory=lambda: int(time.time()))
+
+    @property
+    def header(self) -> TraceHeader:
+        """What all choices share: that of the first that has begun."""
+        return next(choice.header for choice in self.choices if choice.header is not None)
+
+    def part(self, kind: str, choices: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
+        return {
+            "id": self.id,
+            "object": f"chat.completion{kind}",
+            "created": self.created,
+            "model": self.asked.model,
+            "system_fingerprint": self.header.lm_revision,
+            "choices": choices,
+            **more,
+        }
+
+    def usage(self, shown: int) -> dict[str, Any]:
+        """All tokens drawn; those that are not in the texts that were `shown` are reasoning."""
+        n_prompt = self.header.prompt_tokens
+        n = sum(choice.cost.generated for choice in self.choices)
+        return {
+            "prompt_tokens": n_prompt,
+            "completion_tokens": n,
+            "total_tokens": n_prompt + n,
+            "completion_tokens_details": {"reasoning_tokens": max(0, n - shown)},
+        }
+
+
+async def _whole(answer: _Answer, drawn: AsyncIterator[tuple[Choice, str]]) -> dict[str, Any]:
+    """The answer at once."""
+    async with aclosing(drawn) as told:  # type: ignore[type-var]
+        async for _ in told:
+            pass
+    decided = await gather(*(choice.decided() for choice in answer.choices))
+    choices = [
+        {
+            "index": k,
+            "message": {"role": "assistant", "content": each["content"], "refusal": None},
+            "logprobs": None,
+            "finish_reason": each["finish_reason"],
+            "qalign": each["qalign"],
+        }
+        for k, each in enumerate(decided)
+    ]
+    return answer.part("", choices, usage=answer.usage(sum(each["length"] for each in decided)))
+
+
+async def _events(answer: _Answer, drawn: AsyncIterator[tuple[Choice, str]]) -> AsyncIterator[str]:
+    """The answer in events: progress as reasoning, then each choice's text, then how it ended."""
+
+    def event(number: int, delta: dict[str, str], ended: str | None = None, **more: Any) -> str:
+        choice = {"index": number, "delta": delta, "logprobs": None, "finish_reason": ended}
+        return _event(answer.part(".chunk", [{**choice, **more}]))
+
+    try:
+        async with aclosing(drawn) as told:  # type: ignore[type-var]
+            for choice in answer.choices:
+                yield event(choice.number, {"role": "assistant", "content": ""})
+            async for choice, progress in told:
+                if progress:
+                    yield event(choice.number, {"reasoning_content": f"{progress}\n"})
+        shown = 0
+        for choice in answer.choices:
+            decided = await choice.decided()
+            shown += decided["length"]
+            yield event(choice.number, {"content": decided["content"]})
+            yield event(choice.number, {}, decided["finish_reason"], qalign=decided["qalign"])
+        if answer.asked.usage:
+            yield _event(answer.part(".chunk", [], usage=answer.usage(shown)))
+        yield "data: [DONE]\n\n"
+    except Exception as error:
+        yield _event(_refused(error).error)
+
+
+def _event(data: dict[str, Any]) -> str:
+    return f"data: {json.dumps(data, ensure_ascii=False)}\n\n"
+
+
+def _refused(error: Exception) -> Refused:
+    """An error as the API has it; a defect is logged, and its sentence says no more."""
+    if not isinstance(error, QAlignError):
+        log.exception("an answer failed", exc_info=error)
+        return Refused(500, "the server met an internal error; try again")
+    status = next((n for kind, n in _STATUS.items() if isinstance(error, kind)), 500)
+    return Refused(status, str(error), param="messages" if type(error) is InvalidPrompt else None)
+
+
+_STATUS: dict[type[QAlignError], int] = {
+    Busy: 429,
+    NotEnoughMemory: 503,
+    InvalidSetting: 400,
+    InvalidPrompt: 400,
+    ModelLoadError: 400,
+}
+"""The status of an error of a run; the first kind that fits. All others are the server's."""
+
+
+async def _unless_left(request: Request, work: Awaitable[T]) -> T:
+    """What `work` returns; a client that leaves before cancels it.
+
+    Raises:
+        Refused: the client has left.
+    """
+
+    async def left() -> None:
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+
+    tasks = [asyncio.ensure_future(work), asyncio.ensure_future(left())]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        if not tasks[0].done():
+            raise Refused(499, "the client has left")
+        return tasks[0].result()  # type: ignore[return-value]
+    finally:
+        await end(tasks)
+
+
+async def _unknown(request: Request) -> Response:
+    raise Refused(
+        404,
+        f"there is no {request.method} {request.url.path}; there are GET /v1/models, "
+        "POST /v1/chat/completions and GET /v1/traces/ID",
+        code="unknown_url",
+    )

@@ -1,0 +1,505 @@
+"""The methods behind OpenAI's API, asked by clients that nobody here wrote."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import httpx
+import openai
+import pytest
+import uvicorn
+from browser import serve
+from huggingface_hub import InferenceClient
+from huggingface_hub.errors import BadRequestError
+from tiny_models import save
+from toys import PROMPT, ToyLM, ToyRM
+
+import app
+from components.chat import chat_routes
+from components.session.runs import Runs
+from qalign_core.decide.answers.extraction import get_extractor
+from qalign_core.decide.compared import RULES
+from qalign_core.errors import EngineError, InvalidSetting
+from qalign_core.messages import messages_of
+from qalign_core.record.runner import record
+from qalign_core.record.trace import parse_trace
+from qalign_core.registry import load_language_model, load_reward_model, unload
+from qalign_core.run import Limits, Run
+from qalign_study.commands import main
+from qalign_study.serve import routes
+from qalign_study.serve.answer import Choice
+from qalign_study.serve.asked import METHODS, asked
+from qalign_study.serve.origins import Ours
+from qalign_study.serve.routes import Served
+
+ASKED = {"role": "user", "content": PROMPT}
+FEW = {"qalign": {"steps": 6, "pool": 6}}
+SMALL = {"seed": 7, "extra_body": FEW}
+
+
+@contextmanager
+def answering(served: Served) -> Iterator[str]:
+    """A server on a thread of its own; yields its address."""
+    started = threading.Event()
+
+    class Server(uvicorn.Server):
+        async def startup(self, sockets: Any = None) -> None:
+            await super().startup(sockets)
+            started.set()
+
+    config = uvicorn.Config(served.app(Ours()), port=0, log_level="warning", lifespan="off")
+    server = Server(config)
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    assert started.wait(120)
+    port = server.servers[0].sockets[0].getsockname()[1]
+    try:
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        server.should_exit = server.force_exit = True
+        thread.join()
+
+
+def served_by(lm: Any, rm: Any, **more: Any) -> Served:
+    """A server of two models, whatever their kind."""
+
+    async def draw(run: Run) -> Any:
+        model = lm.with_sampling(run.sampling) if hasattr(lm, "with_sampling") else lm
+        async for item in record(model, rm, run):
+            yield item.line
+
+    given = {"lms": (lm.id,), "draw": draw, "defaults": {"rm": rm.id}, "limits": Limits()}
+    return Served(**{**given, **more})
+
+
+@contextmanager
+def talking(address: str, key: str = "none") -> Iterator[openai.OpenAI]:
+    with openai.OpenAI(base_url=f"{address}/v1", api_key=key, max_retries=0) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    with answering(served_by(ToyLM(), ToyRM())) as found:
+        yield found
+
+
+@pytest.fixture
+def client(address: str) -> Iterator[openai.OpenAI]:
+    with talking(address) as found:
+        yield found
+
+
+def ask(client: openai.OpenAI, model: str = "toy/qalign", **more: Any) -> Any:
+    given = {"messages": [ASKED], **SMALL, **more}
+    return client.chat.completions.create(model=model, **given)
+
+
+def told_of(answer: Any) -> dict[str, Any]:
+    return answer.choices[0].model_extra["qalign"]
+
+
+def trace_of(address: str, answer: Any) -> Any:
+    return parse_trace(httpx.get(f"{address}{told_of(answer)['trace']}.jsonl", timeout=60).text)
+
+
+# What is answered.
+
+
+def test_every_language_model_is_there_by_every_rule(client):
+    names = ("qalign", "best-of-n", "majority-vote", "weighted-vote")
+    assert [model.id for model in client.models.list()] == [f"toy/{name}" for name in names]
+    assert tuple(METHODS.values()) == tuple(RULES.values())
+    assert client.models.retrieve("toy/qalign").object == "model"
+    with pytest.raises(openai.NotFoundError, match="there is no model 'toy/mcmc'"):
+        client.models.retrieve("toy/mcmc")
+
+
+def test_an_answer_has_its_votes_its_mixing_and_all_tokens_drawn(client, address):
+    answer = ask(client, extra_body={"qalign": {"steps": 60}})
+    (choice,), told, usage = answer.choices, told_of(answer), answer.usage
+    trace = trace_of(address, answer)
+    assert told["trace"] == f"/v1/traces/{answer.id}"
+    assert len(trace.steps) == told["draws"] == 61
+    n = sum(step.cost.generated for step in trace.steps)
+    assert usage.completion_tokens == n
+    assert usage.prompt_tokens == trace.header.prompt_tokens
+    assert usage.total_tokens == n + usage.prompt_tokens
+    assert 0 < usage.completion_tokens_details.reasoning_tokens < n
+    assert told["answer"] in choice.message.content
+    assert told["votes"][told["answer"]] == max(told["votes"].values())
+    assert told["rhat"] > 0.9
+    assert told["effective_samples"] >= 1
+    page = httpx.get(f"{address}{told['trace']}", timeout=60)
+    assert page.headers["content-type"].startswith("text/html")
+    assert PROMPT in page.text
+
+
+@pytest.mark.parametrize("method", ["best-of-n", "majority-vote", "weighted-vote"])
+def test_a_rule_over_samples_draws_a_pool(client, address, method):
+    answer = ask(client, f"toy/{method}")
+    trace, told = trace_of(address, answer), told_of(answer)
+    assert len(trace.pool) == told["draws"] == 6
+    assert [step.t for step in trace.steps] == [0]
+    assert told["rhat"] is None
+    decided = METHODS[method].decide(trace.pool, get_extractor("number"), trace.header.target)
+    assert decided.answer == told["answer"]
+
+
+def test_choice_k_is_the_answer_to_the_seed_plus_k(client):
+    both = ask(client, n=2, seed=6).choices
+    one = ask(client).choices[0]
+    assert [each.model_extra["qalign"]["seed"] for each in both] == [6, 7]
+    assert both[1].message.content == one.message.content
+    assert both[1].model_extra["qalign"]["votes"] == one.model_extra["qalign"]["votes"]
+
+
+def test_without_a_seed_one_is_drawn_and_told(client):
+    first = ask(client, seed=None)
+    again = ask(client, seed=told_of(first)["seed"])
+    assert again.choices[0].message.content == first.choices[0].message.content
+    assert told_of(ask(client, seed=None))["seed"] != told_of(first)["seed"]
+
+
+def test_a_stop_cuts_the_text_and_changes_no_draw(client):
+    cut, whole = ask(client, stop=["no such", " "]), ask(client)
+    text = whole.choices[0].message.content
+    assert cut.choices[0].message.content == text.partition(" ")[0]
+    assert cut.choices[0].finish_reason == "stop"
+    assert told_of(cut)["votes"] == told_of(whole)["votes"]
+
+
+# Streams.
+
+
+def streamed(events: Any) -> tuple[str, str, list[Any]]:
+    """What a stream thought and said, and its events."""
+    found = list(events)
+    deltas = [each.choices[0].delta for each in found if each.choices]
+    thought = "".join((delta.model_extra or {}).get("reasoning_content", "") for delta in deltas)
+    return thought, "".join(delta.content or "" for delta in deltas), found
+
+
+def test_a_stream_tells_progress_as_reasoning_and_then_the_same_answer(client):
+    whole = ask(client)
+    options = {"stream": True, "stream_options": {"include_usage": True}}
+    thought, said, events = streamed(ask(client, **options))
+    assert said == whole.choices[0].message.content
+    answer, votes = max(told_of(whole)["votes"].items(), key=lambda vote: vote[1])
+    assert thought.splitlines()[-1] == f"step 6 of 6, {votes:.0%} of votes for {answer}"
+    assert len(thought.splitlines()) == 6
+    assert events[-1].usage == whole.usage
+    assert told_of(events[-2])["answer"] == answer
+    assert events[-2].choices[0].finish_reason == whole.choices[0].finish_reason
+    assert len({each.id for each in events}) == 1
+
+
+def test_another_client_asks_and_streams(client, address):
+    said = ask(client).choices[0].message.content
+    other = InferenceClient(base_url=f"{address}/v1", api_key="none", timeout=60)
+    given = {"messages": [ASKED], "model": "toy/qalign", "seed": 7, "extra_body": FEW}
+    assert other.chat_completion(**given).choices[0].message.content == said
+    parts = [each.choices[0].delta for each in other.chat_completion(**given, stream=True)]
+    assert "".join(part.content or "" for part in parts) == said
+    with pytest.raises(BadRequestError, match="n must be 1 to 8, got 99"):
+        other.chat_completion(**given, n=99)
+
+
+# Who leaves.
+
+
+class Slow(ToyLM):
+    """Draws three responses; the next takes until it is cancelled."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.n, self.waits, self.cancelled = 0, threading.Event(), threading.Event()
+
+    async def extend(self, prompt_ids: Any, prefix: Any, *, seed: int) -> Any:
+        self.n += 1
+        if self.n > 3:
+            self.waits.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                self.cancelled.set()
+        return await super().extend(prompt_ids, prefix, seed=seed)
+
+
+class Noticed(Served):
+    """Tells when what was drawn is kept."""
+
+    def __init__(self, lm: Any, rm: Any) -> None:
+        plain = served_by(lm, rm)
+        super().__init__(plain.lms, plain.draw, plain.defaults, plain.limits)
+        self.kept = threading.Event()
+
+    def _keep(self, choices: Any) -> None:
+        super()._keep(choices)
+        self.kept.set()
+
+
+def test_a_client_that_closes_the_stream_ends_the_chain_and_what_was_drawn_is_kept():
+    lm = Slow()
+    served = Noticed(lm, ToyRM())
+    with answering(served) as address, talking(address) as client:
+        events = ask(client, stream=True)
+        for event in events:
+            if (event.choices[0].delta.model_extra or {}).get("reasoning_content"):
+                break
+        assert lm.waits.wait(60)
+        assert not lm.cancelled.is_set()  # the control: it is the leaving that ends it
+        events.close()
+        assert lm.cancelled.wait(60)
+        assert served.kept.wait(60)
+        (kept,) = served._traces.values()
+        assert parse_trace(kept).end == ("stopped", "")
+        assert served._open == 0
+        assert lm.n == 4
+
+
+async def test_a_client_that_leaves_before_a_whole_answer_ends_the_chain():
+    lm = Slow()
+    served = Noticed(lm, ToyRM())
+    with answering(served) as address:
+        async with httpx.AsyncClient(timeout=None) as client:
+            body = {"model": "toy/qalign", "messages": [ASKED]}
+            post = asyncio.create_task(client.post(f"{address}/v1/chat/completions", json=body))
+            assert await asyncio.to_thread(lm.waits.wait, 60)
+            post.cancel()
+            assert await asyncio.to_thread(lm.cancelled.wait, 60)
+            assert await asyncio.to_thread(served.kept.wait, 60)
+
+
+# What is refused.
+
+GOOD = {"model": "toy/qalign", "messages": [ASKED], "qalign": {"steps": 1}}
+IMAGE = {"type": "image_url", "image_url": {"url": "https://example.org/cat.png"}}
+ANSWERED = [ASKED, {"role": "assistant", "content": "18"}]
+BAD: list[tuple[dict[str, Any], int, str, str]] = [
+    ({"model": None}, 400, "model", "the model is missing"),
+    ({"model": "gpt-4o"}, 404, "model", "there is no model 'gpt-4o'"),
+    ({"model": "toy/mcmc"}, 404, "model", "such as toy/qalign"),
+    ({"messages": None}, 400, "messages", "the messages are missing"),
+    ({"messages": "hello"}, 400, "messages", "must be a list"),
+    ({"messages": []}, 400, "messages", "the last message must be the user's"),
+    ({"messages": ANSWERED}, 400, "messages", "the last message must be the user's"),
+    ({"messages": ["hello"]}, 400, "messages", "message 0 must be an object"),
+    ({"messages": [{"role": "tool", "content": "18"}]}, 400, "messages", "the roles are"),
+    ({"messages": [{"role": "user", "content": [IMAGE]}]}, 400, "messages", "send text only"),
+    ({"messages": [{**ASKED, "tool_calls": [{}]}]}, 400, "messages", "which is not supported"),
+    ({"temperature": 0}, 400, "temperature", "temperature must be between 0.05 and 5, got 0"),
+    ({"temperature": "hot"}, 400, "temperature", "temperature must be a number"),
+    ({"top_p": 1.5}, 400, "top_p", "top_p must be between"),
+    ({"seed": -1}, 400, "seed", "seed must be between 0 and 2147483647"),
+    ({"seed": 2**31 - 1, "n": 2}, 400, "seed", "choice k has the seed + k"),
+    ({"max_tokens": 10**6}, 400, "max_tokens", "max_tokens must be between 1 and 512 on this"),
+    ({"max_tokens": 8, "max_completion_tokens": 9}, 400, "max_tokens", "give one of them"),
+    ({"n": 9}, 400, "n", "n must be 1 to 8, got 9"),
+    ({"stop": ["a", ""]}, 400, "stop", "up to 4 texts"),
+    ({"stream": "yes"}, 400, "stream", "true or false"),
+    ({"stream_options": {"include_usage": True}}, 400, "stream_options", "needs stream = true"),
+    ({"logprobs": True}, 400, "logprobs", "logprobs is not supported; leave it out"),
+    ({"tools": [{"type": "function"}]}, 400, "tools", "tools is not supported"),
+    ({"response_format": {"type": "json_object"}}, 400, "response_format", "not supported"),
+    ({"frequency_penalty": 0.5}, 400, "frequency_penalty", "not supported"),
+    ({"steps": 5}, 400, "steps", "settings of a run go into the object 'qalign'"),
+    ({"qalign": 5}, 400, "qalign", "must be an object"),
+    ({"qalign": {"stepz": 5}}, 400, "qalign.stepz", "has no setting 'stepz'"),
+    ({"qalign": {"steps": 10**6}}, 400, "qalign.steps", "qalign.steps must be between 0 and 1024"),
+    ({"qalign": {"steps": 4, "burn_in": 5}}, 400, "qalign.burn_in", "0 to 4 steps, got 5"),
+    ({"qalign": {"beta": 0}}, 400, "qalign.beta", "qalign.beta must be between"),
+    ({"model": "toy/best-of-n", "qalign": {"rm": "none"}}, 400, "model", "needs a reward"),
+    ({"model": "toy/best-of-n", "qalign": {"pool": 0}}, 400, "qalign.pool", "at least 1"),
+]
+
+
+@pytest.mark.parametrize(("change", "status", "param", "says"), BAD)
+def test_a_bad_request_gets_one_sentence_that_names_the_field(address, change, status, param, says):
+    body = {**GOOD, **change}
+    answer = httpx.post(f"{address}/v1/chat/completions", json=body, timeout=60)
+    assert answer.status_code == status, answer.text
+    error = answer.json()["error"]
+    assert set(error) == {"message", "type", "param", "code"}
+    assert says in error["message"]
+    assert "\n" not in error["message"]
+    assert (error["param"], error["type"]) == (param, "invalid_request_error")
+
+
+def test_the_client_raises_what_the_server_says_and_takes_what_asks_for_nothing(client):
+    with pytest.raises(openai.BadRequestError, match="n must be 1 to 8") as raised:
+        ask(client, n=9)
+    assert raised.value.param == "n"
+    neutral = {"presence_penalty": 0, "logprobs": False, "response_format": {"type": "text"}}
+    assert ask(client, messages=[{**ASKED, "name": "tom"}], user="tom", tools=[], **neutral)
+
+
+JSON = {"Content-Type": "application/json"}
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "more", "status", "says"),
+    [
+        ("GET", "/v1/chat/completions", {}, 404, "there is no GET /v1/chat/completions"),
+        ("POST", "/v1/completions", {"json": {}}, 404, "POST /v1/chat/completions"),
+        ("GET", "/v1/traces/chatcmpl-1", {}, 404, "no such trace"),
+        ("POST", "/v1/chat/completions", {"content": b"{}"}, 415, "must be application/json"),
+        ("POST", "/v1/chat/completions", {"content": b"{", "headers": JSON}, 400, "is no JSON"),
+        ("POST", "/v1/chat/completions", {"json": []}, 400, "must be an object"),
+        ("POST", "/v1/chat/completions", {"json": ["a" * 2**20]}, 413, "1,048,576 at most"),
+        ("GET", "/v1/models", {"headers": {"Host": "evil.example"}}, 421, "this server is not"),
+        ("GET", "/v1/models", {"headers": {"Origin": "https://evil.example"}}, 403, "may not use"),
+    ],
+)
+def test_the_guards_answer_in_the_same_form(address, method, path, more, status, says):
+    answer = httpx.request(method, f"{address}{path}", timeout=60, **more)
+    assert answer.status_code == status
+    assert says in answer.json()["error"]["message"]
+
+
+def test_a_key_is_asked_for_where_there_is_one():
+    with answering(served_by(ToyLM(), ToyRM(), key="secret")) as address:
+        with talking(address, "secret") as client:
+            assert client.models.list().data
+        wrong = pytest.raises(openai.AuthenticationError, match="key is missing or wrong")
+        with talking(address, "other") as client, wrong:
+            client.models.list()
+
+
+def test_beyond_this_machine_a_key_is_needed(capsys, monkeypatch):
+    monkeypatch.delenv("QALIGN_API_KEY", raising=False)
+    assert main(["serve", "--host", "0.0.0.0"]) == 2
+    assert "listens beyond this machine; set QALIGN_API_KEY" in capsys.readouterr().err
+    runs, told = Runs(Limits()), {"QALIGN_OPENAI": "1"}
+    assert chat_routes(runs, Ours(), {}) == []
+    assert chat_routes(runs, Ours(), told)
+    for beyond in (Ours(bound="0.0.0.0"), Ours(is_space=True)):
+        with pytest.raises(InvalidSetting, match="set QALIGN_API_KEY"):
+            chat_routes(runs, beyond, told)
+        assert chat_routes(runs, beyond, {**told, "QALIGN_API_KEY": "secret"})
+
+
+# What fails later.
+
+
+class Failing(ToyRM):
+    """Scores three responses, and no more."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__()
+        self.error, self.n = error, 0
+
+    async def score(self, prompt: str, response: Any) -> float:
+        self.n += 1
+        if self.n > 3:
+            raise self.error
+        return await super().score(prompt, response)
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [
+        (EngineError("the server is gone; start it again"), "the server is gone; start it again"),
+        (ZeroDivisionError("secret"), "the server met an internal error; try again"),
+    ],
+)
+def test_a_failure_in_the_middle_is_an_error_of_the_answer(error, says, stream):
+    with answering(served_by(ToyLM(), Failing(error))) as address, talking(address) as client:
+        with pytest.raises(openai.APIError, match=says) as raised:
+            list(ask(client, stream=stream))
+        assert raised.value.type == "server_error"
+
+
+def test_a_full_server_asks_to_come_again():
+    served = served_by(ToyLM(), ToyRM(), limits=Limits(runs=1))
+    with answering(served) as address, talking(address) as client:
+        with pytest.raises(openai.RateLimitError, match="try again in a minute"):
+            ask(client, n=2)
+        assert ask(client, n=1)  # the control
+
+
+def test_traces_are_kept_up_to_a_number_and_a_size(monkeypatch):
+    served = served_by(ToyLM(), ToyRM())
+    wanted = asked({**GOOD, "seed": 1}, ("toy",), {}, Limits())
+    monkeypatch.setattr(routes, "MOST_TRACES", 2)
+    for name in "abc":
+        choice = Choice(wanted, 0, name)
+        choice._lines = ["12345\n"]
+        served._keep([choice])
+    assert list(served._traces) == ["b", "c"]
+    monkeypatch.setattr(routes, "MOST_BYTES", 1)
+    served._keep([choice])
+    assert served._traces == {}
+
+
+# Real models.
+
+
+def test_a_conversation_of_several_turns_is_held_at_its_own_temperature(tmp_path_factory):
+    folders = [
+        str(save(tmp_path_factory.mktemp(kind), "llama", n_outputs=n))
+        for kind, n in (("lm", 0), ("rm", 1))
+    ]
+    lm = load_language_model(folders[0], device="cpu", max_new_tokens=4)
+    rm = load_reward_model(folders[1], device="cpu")
+    messages: list[Any] = [{"role": "developer", "content": "Be brief."}]
+    with answering(served_by(lm, rm, defaults={"rm": rm.id, "max_new_tokens": 4})) as address:
+        with talking(address) as client:
+            for question in ("One?", [{"type": "text", "text": "Two?"}]):
+                messages.append({"role": "user", "content": question})
+                answer = ask(client, f"{lm.id}/qalign", messages=messages, temperature=0.5)
+                messages.append(answer.choices[0].message)  # with all its fields, as clients do
+            limited = ask(client, f"{lm.id}/qalign", max_completion_tokens=1)
+        trace = trace_of(address, answer)
+    for each in folders:
+        unload(each)
+    found = messages_of(trace.header.prompt)
+    assert [each["role"] for each in found] == ["system", "user", "assistant", "user"]
+    assert found[-1]["content"] == "Two?"
+    assert trace.header.temperature == 0.5
+    assert limited.usage.completion_tokens == 7  # one for the first draw and for each proposal
+    assert told_of(limited)["answer"] is None
+    assert limited.choices[0].message.content is not None  # then the most typical text
+
+
+@pytest.mark.slow
+def test_a_seed_gives_the_same_answer_by_the_endpoint_the_page_and_the_command(
+    monkeypatch, tmp_path
+):
+    """The page draws by the function behind its own endpoint, `draw_run`."""
+    monkeypatch.setenv("QALIGN_OPENAI", "1")
+    runs, out = Runs(Limits()), tmp_path / "run.jsonl"
+    with serve(app.build_app(runs), **app.launch_options(runs)) as page:
+        address = page.rstrip("/")
+        with talking(address) as client:
+            answer = ask(client, "embedded/qalign")
+            thought, said, _ = streamed(ask(client, "embedded/qalign", stream=True))
+            with pytest.raises(openai.BadRequestError, match="reads one user message"):
+                ask(client, "embedded/qalign", messages=[*ANSWERED, ASKED])
+            with pytest.raises(openai.BadRequestError, match="n must be 1 to 8"):
+                ask(client, "embedded/qalign", n=9)
+        of_chat = trace_of(address, answer)
+        from gradio_client import Client
+
+        caller = Client(page, verbose=False)
+        line = caller.predict(PROMPT, steps=6, seed=7, pool=0, api_name="/run_chain")
+    given = ["--prompt", PROMPT, "--steps", "6", "--seed", "7", "--quiet", "--out", str(out)]
+    assert main(["run", *given]) == 0
+    of_command = parse_trace(out.read_text("utf-8"))
+    assert of_chat.steps == parse_trace(line).steps == of_command.steps
+    assert answer.choices[0].message.content == said
+    assert thought
+    other = ask_again(given)
+    assert other != of_command.steps  # the control: another seed draws others
+
+
+def ask_again(given: list[str]) -> Any:
+    out = given[-1].replace("run.jsonl", "other.jsonl")
+    assert main(["run", *given[:-1], out, "--seed", "8"]) == 0
+    with open(out, encoding="utf-8") as file:
+        return parse_trace(file.read()).steps
