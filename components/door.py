@@ -30,7 +30,7 @@ from qalign_core.run import Limits
 MAX_NAME = 64
 """Characters of a session's name; a browser's has 11, a program's 36. Gradio keeps thousands."""
 OPEN = 1000
-"""Requests of one address that are open at once; a class of 100 behind one address has 600."""
+"""Requests of one address that are open at once, those of rooms apart."""
 UNREAD = 60.0
 """Seconds after which a call that nobody reads is ended, and what it said forgotten."""
 LOGGED = 10.0
@@ -44,6 +44,7 @@ POLICY = (
 """Of pages without a policy of their own: Gradio runs the page's handlers by `eval`."""
 log = logging.getLogger("qalign.door")
 _ROOM = re.compile(r"/room(/|$)")
+_CLASS = re.compile(r"/(room|models|engine)(/|\.js$|$)")
 _MCP = re.compile(r"/mcp(/|$)")
 _QUESTION = re.compile(r"/component_server/?$")
 _CALL = re.compile(r"(.*/call/)(v2/)?([^/]*)/?$")
@@ -133,14 +134,15 @@ class Door:
     def _place(self, scope: Scope) -> Iterator[None]:
         """A place among the open requests of an address.
 
-        Rooms count their own screens: a whole school may sit behind one address. An address of this
-        machine is a proxy's, or the owner's; a Space's is its proxy's.
+        Rooms count their own screens, and their members load the models: a whole school may sit
+        behind one address. An address of this machine is a proxy's, or the owner's; a Space's is
+        its proxy's.
 
         Raises:
             Refused: it has too many.
         """
         address = (scope.get("client") or [""])[0]
-        if self._ours.is_space or _is_local(address) or _ROOM.search(scope["path"]):
+        if self._ours.is_space or _is_local(address) or _CLASS.search(scope["path"]):
             yield
             return
         if self._open[address] >= OPEN:

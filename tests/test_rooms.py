@@ -377,7 +377,7 @@ def test_a_class_has_no_problem_or_beta_that_a_run_cannot_have(given):
 
 def test_whatever_else_is_sent_has_no_say_in_the_run_of_a_class():
     run = class_run({**SETTINGS, "lm": "other/model", "steps": 10**6, "chains": 5000}, Caps())
-    assert (run.lm, run.steps, run.chains) == ("embedded", 60, 100)
+    assert (run.lm, run.steps, run.chains) == ("embedded", 60, 1000)
 
 
 # Chains, drawn with toy models.
@@ -386,10 +386,9 @@ def test_whatever_else_is_sent_has_no_say_in_the_run_of_a_class():
 @pytest.fixture
 async def hall(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Hall]:
     monkeypatch.setattr(halls, "LOOK", 0.002)
-    monkeypatch.setattr(halls, "PACE", 0.0)
     monkeypatch.setattr(halls, "COUNT", 0.0)
     runs = Runs(load=lambda lm, rm, sampling: (ToyLM(), ToyRM()))
-    made = Hall(runs, Course((), {"lesson": LESSON}.__getitem__), Caps(steps=40))
+    made = Hall(runs, Course((), {"lesson": LESSON}.__getitem__), Caps(steps=40, pace=1e-6))
     yield made
     await made.close()
 
@@ -420,6 +419,7 @@ async def a_class(hall: Hall, n: int) -> tuple[dict[str, Any], Room, list[Member
     tokens = [hall.join(lead["code"], "")["token"] for _ in range(n)]
     members = [room.members[key_of(token)] for token in tokens]
     for member in members:
+        hall.follow(room.code, member.token)
         member.streams = 1
     return lead, room, members
 
@@ -671,6 +671,7 @@ async def test_the_embedded_model_weighs_a_chains_text_as_the_chain_did(hall, mo
     room = hall.rooms.find(lead["code"])
     room.run = replace(room.run, seed=1)  # a text that is read into the tokens it was written in
     member = room.members[key_of(hall.join(lead["code"], "")["token"])]
+    hall.follow(room.code, member.token)
     member.streams = 1
     await do(hall, lead, "step")
     await until(lambda: member.t == 0)

@@ -19,6 +19,9 @@ MOST_ANSWERS = 4
 """Answers of a vote that are shown."""
 FIRST = 6
 """Members whose texts by hand are listed."""
+DRAWN = ("prompt", "extractor", "lm", "rm", "beta", "steps", "seed", "temperature",
+         "max_new_tokens")  # fmt: skip
+"""Of a run, what a browser that draws one of its chains needs."""
 
 
 def of_room(room: Room) -> dict[str, Any]:
@@ -33,6 +36,9 @@ def of_room(room: Room) -> dict[str, Any]:
         "goal": room.goal,
         "opened": room.stop in room.opened,
         "trouble": room.trouble,
+        "run": {name: getattr(room.run, name) for name in DRAWN},
+        "pace": room.caps.pace,
+        "every": room.every,
         "reference": room.run.reference if room.solved else None,
         "stop": None,
     }
@@ -54,7 +60,7 @@ def of_member(room: Room, member: Member) -> dict[str, Any]:
     """What one member is told alone: the own chain, and what was predicted."""
     said = member.said.get(room.stop, "")
     told: dict[str, Any] = {"number": member.number, "t": member.t, "said": said}
-    told["hand"] = {"reached": member.reached, "best": member.best, "left": TRIES - member.tries}
+    told |= {"had": member.had, "drawer": member.drawer, "hand": hand_of(member)}
     if room.ask and room.stop in room.opened:
         came = room.judgement(said) if said else room.opened[room.stop]
         told["came"] = {"right": came["right"] if said else None, "says": came["says"]}
@@ -65,6 +71,11 @@ def of_member(room: Room, member: Member) -> dict[str, Any]:
         told["answer"] = room.read(member.states[-1].response.text)
         told["rewards"] = [round(reward, 3) for reward in member.rewards]
     return told
+
+
+def hand_of(member: Member) -> dict[str, Any]:
+    """How a member's game stands."""
+    return {"reached": member.reached, "best": member.best, "left": TRIES - member.tries}
 
 
 def _step(step: Step) -> dict[str, Any]:
@@ -134,9 +145,11 @@ class Figures:
     """
 
     def __init__(self, room: Room) -> None:
-        self._chains = {m.number: list(m.states) for m in room.members.values() if m.states}
-        # first drafts are samples of the model alone, and the pool is drawn in their manner
-        self._base = [*room.pool, *(states[0] for states in self._chains.values())]
+        begun = [m for m in room.members.values() if m.states]
+        self._chains = {m.number: list(m.states) for m in begun}
+        # first drafts are samples of the model alone, and the pool is drawn in their manner; what
+        # browsers sent has no say in the target
+        self._base = [*room.pool, *(m.states[0] for m in begun if not m.claimed)]
         self._run, self._read, self._single = room.run, room.read, room.single
 
     def told(self) -> dict[str, Any]:
