@@ -156,19 +156,20 @@ class Figures:
         """The numbers and votes, as far as anything can be said yet."""
         told: dict[str, Any] = {}
         rewards = [sample.reward for sample in self._base]
+        if not rewards:
+            return told
         weights = importance_weights(rewards, self._run.target, self._base)
-        if self._base:
-            told["base"] = [round(reward, 3) for reward in rewards]
-            told["weights"] = [round(weight, 6) for weight in weights]
-            told["worth"] = effective_sample_size(weights)
-            told["mean"] = {
-                "base": math.fsum(rewards) / len(rewards),
-                "target": math.fsum(w * r for w, r in zip(weights, rewards, strict=True)),
-            }
-            told["votes"] = {
-                "base": _shares(self._base, self._read),
-                "target": _shares(self._base, self._read, weights),
-            }
+        told["base"] = [round(reward, 3) for reward in rewards]
+        told["weights"] = [round(weight, 6) for weight in weights]
+        told["worth"] = effective_sample_size(weights)
+        told["mean"] = {
+            "base": math.fsum(rewards) / len(rewards),
+            "target": math.fsum(w * r for w, r in zip(weights, rewards, strict=True)),
+        }
+        told["votes"] = {
+            "base": _shares(self._base, self._read),
+            "target": _shares(self._base, self._read, weights),
+        }
         if self._chains:
             states = [state for chain in self._chains.values() for state in chain]
             later = [s.reward for chain in self._chains.values() for s in chain[len(chain) // 2 :]]

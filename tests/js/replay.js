@@ -61,7 +61,7 @@ export function replay(engine, { header, lines }, seed = header.seed) {
   /** A response of the trace, where ours is another. */
   function recorded(tokens, index, line) {
     const { finished } = line;
-    return sampler.scored({ tokens, finished, ...engine.tokenizer.decode(tokens) }, index);
+    return sampler.scored({ tokens, finished, logProbs: [], ...engine.tokenizer.decode(tokens) }, index);
   }
 
   if (sampler.promptIds.length !== header.prompt_tokens) found.failures.push("the prompt differs");
