@@ -15,7 +15,7 @@ export GRADIO_ANALYTICS_ENABLED := False
 # modules are compiled once, when they are first imported; pip would compile four times as many
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test pytest quick js test-processors test-package test-servers test-mcp test-pretrained test-tasks test-train lint models engine site clean
+.PHONY: demo test pytest quick js test-processors test-package test-servers test-mcp test-pretrained test-tasks test-train lint models engine site docs clean
 
 demo: $(VENV)/.app
 	$(BIN)/python app.py
@@ -77,6 +77,7 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/python tests/prose.py
 
 models: $(VENV)/.dev
 	$(BIN)/python -m qalign_study.train.embedded
@@ -84,6 +85,13 @@ models: $(VENV)/.dev
 # pages that any host of files serves: Watch that draws in the browser, the gallery, the glossary
 site: $(VENV)/.app
 	$(BIN)/python -m components.site build/site
+
+# the API reference, from the docstrings: build/docs/index.html
+docs: $(VENV)/.dev
+	$(BIN)/pdoc --docformat google --output-directory build/docs qalign_core qalign_core.errors \
+		qalign_core.contract qalign_core.chain.moves.move qalign_core.chain.moves.suffix \
+		qalign_core.rewards.functions qalign_core.decide.answers.extraction \
+		qalign_study.measure.results qalign_study.sets.generated
 
 # the kernel that browsers run (assets/engine/net.c), by a C compiler that comes as a package
 engine: $(ZIG)/.ready

@@ -18,6 +18,7 @@ import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 from scipy.special import ndtri
+from scipy.stats import gumbel_r
 
 from components.lab.base_rewards import evaluated
 from components.lab.style import BON, GREY, TARGET
@@ -26,7 +27,6 @@ from qalign_study.measure.mixture import (
     Mixture,
     best_of_n_as_alignment,
     fit_mixture,
-    gumbel_density,
     maximum_density,
 )
 
@@ -80,7 +80,7 @@ def maximum_against_gumbel() -> go.Figure:
         exact = maximum_density(STANDARD, n, best.a + best.b * z) * best.b
         _panel(fig, k, 4, samples, [
             ("exact", z, exact, BON, "solid"),
-            ("standard Gumbel", z, gumbel_density(0.0, 1.0, z), GREY, "dash"),
+            ("standard Gumbel", z, gumbel_r.pdf(z), GREY, "dash"),
         ])  # fmt: skip
     return fig
 

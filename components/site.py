@@ -15,7 +15,7 @@ from pathlib import Path
 
 from components.watch.gallery import gallery, write_slides
 from qalign_core.record import dictionary
-from qalign_core.record.player import PLAIN, page
+from qalign_core.record.player import PLAIN, head, page
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 _SAYS = (
@@ -40,13 +40,7 @@ def write_site(folder: Path) -> list[Path]:
 
 
 def _page(title: str, *body: str) -> str:
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
-        f"<title>{title}</title><style>{PLAIN}</style></head>\n<body><main>{''.join(body)}</main>"
-        "</body></html>\n"
-    )
+    return f"{head(title, PLAIN, _POLICY)}<body><main>{''.join(body)}</main></body></html>\n"
 
 
 def _index() -> str:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-import ast
+import keyword
+import re
+import shutil
 import subprocess
 import sys
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
+
+from benchmarks.architecture import PICTURE, drawing, imports_of, name_of
+from benchmarks.architecture import graph_of as graph
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -47,24 +52,6 @@ def modules(package: str) -> list[Path]:
     return sorted((ROOT / package).rglob("*.py"))
 
 
-def name_of(path: Path, root: Path = ROOT) -> str:
-    parts = path.relative_to(root).with_suffix("").parts
-    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-
-
-def imports_of(path: Path) -> set[str]:
-    """Every module that a file imports, at its top or within a function."""
-    found = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import):
-            found.update(alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path}: relative import"
-            module = node.module or ""
-            found |= {module} | {f"{module}.{alias.name}" for alias in node.names}
-    return found
-
-
 def room_of(module: str) -> str:
     return module.split(".")[1]
 
@@ -74,12 +61,6 @@ def floor_of(module: str) -> int:
         if room_of(module) in rooms:
             return number
     raise AssertionError(f"{module} has no floor: add it to FLOORS where it belongs")
-
-
-def graph(package: str, root: Path = ROOT) -> dict[str, set[str]]:
-    """Every module of a package with the modules of it that it imports."""
-    paths = {name_of(path, root): path for path in sorted((root / package).rglob("*.py"))}
-    return {name: {m for m in imports_of(path) if m in paths} for name, path in paths.items()}
 
 
 def cycle_in(imports: dict[str, set[str]]) -> list[str]:
@@ -209,3 +190,62 @@ def test_fewer_than_half_of_the_possible_arrows_between_rooms_exist(package: str
 def test_the_arrow_test_sees_a_house_in_which_everything_imports_everything() -> None:
     house = {"h.a": {"h.b", "h.c"}, "h.b": {"h.c"}, "h.c": set[str]()}
     assert arrows(house) == (3, 3)
+
+
+def test_the_picture_of_the_architecture_is_that_of_the_imports(tmp_path: Path) -> None:
+    picture = PICTURE.read_text(encoding="utf-8")
+    assert picture == drawing(), "draw it again: python -m benchmarks.architecture"
+    assert len(picture.encode()) < 60_000
+    for package in ("qalign_core", "qalign_study", "components"):
+        shutil.copytree(ROOT / package, tmp_path / package, ignore=lambda *_: ["__pycache__"])
+    assert drawing(tmp_path) == picture
+    more = tmp_path / "qalign_study" / "exact" / "more.py"
+    more.write_text("import qalign_study.train\n")  # the control: one arrow more
+    assert drawing(tmp_path) != picture
+
+
+MOST_SHARED = 12
+"""Lines that two places may share, whatever their names, strings and numbers."""
+_NO_SHAPE = re.compile(
+    r'^\s*r?"""(?:.|\n)*?"""|^from [\w.]+ import \((?:.|\n)*?^\)|^(?:from|import) .*$'
+    r"|/\*(?:.|\n)*?\*/|\s*(?:#|//) .*$",
+    re.MULTILINE,
+)
+_STRING = re.compile(r'"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'|`[^`\n]*`|\b\d[\w.]*')
+_NAME = re.compile(r"[A-Za-z_$][\w$]*")
+_WORDS = {*keyword.kwlist, "const", "let", "function", "export", "new", "this", "throw", "switch"}
+
+
+def shapes_of(text: str) -> list[str]:
+    """The lines of a file that hold code, with one name for all names and one value for all."""
+    lines = [line.strip() for line in _NO_SHAPE.sub("", text).split("\n")]
+    plain = [_STRING.sub("0", line) for line in lines if re.search(r"\w", line)]
+    return [_NAME.sub(lambda m: m[0] if m[0] in _WORDS else "n", line) for line in plain]
+
+
+def shared(texts: dict[str, str]) -> list[str]:
+    """The places that begin more lines in a row than two places may share; tables do not count."""
+    seen: dict[tuple[str, ...], tuple[str, int]] = {}
+    found, n = [], MOST_SHARED + 1
+    for name, text in texts.items():
+        lines = shapes_of(text)
+        for k in range(len(lines) - n + 1):
+            window = tuple(lines[k : k + n])
+            if len(set(window)) <= n // 2:  # rows of a table are alike, and no logic
+                continue
+            other, at = seen.setdefault(window, (name, k))
+            if other != name or k - at >= n:
+                found.append(f"{other} and {name}: {window[0]}")
+    return found
+
+
+def test_no_two_places_share_more_than_twelve_lines() -> None:
+    files = [path for package in (*FLOORS, "components") for path in modules(package)]
+    files += sorted((ROOT / "assets").rglob("*.js"))
+    assert not shared({str(path.relative_to(ROOT)): path.read_text("utf-8") for path in files})
+
+
+def test_the_test_of_shared_lines_sees_a_copy_with_other_names() -> None:
+    code = (ROOT / "qalign_core" / "chain" / "chain.py").read_text("utf-8")
+    assert len(shapes_of(code)) > MOST_SHARED
+    assert shared({"one": code, "other": code.replace("state", "former")})

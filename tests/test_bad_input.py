@@ -208,7 +208,7 @@ def test_a_broken_file_of_a_training_is_named_in_one_sentence(name, content, tmp
         InvalidSetting, match=rf"{name} (is no JSON|holds .*, not an object)"
     ) as raised:
         if name == "asked.json":
-            reward_training._join(tmp_path, "{}")
+            reward_training._join(tmp_path, {})
         else:
             reward_training._object(tmp_path / name, content)
     assert "\n" not in str(raised.value)

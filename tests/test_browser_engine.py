@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
@@ -87,6 +88,36 @@ async def test_a_worker_that_does_not_start_is_one_sentence(visit, toy_app):
     drawn = await draw(page, begun(), script="no-such-script.js")
     page.errors.clear()
     assert (drawn["lines"], drawn["failed"]) == ([], "the worker did not start")
+
+
+ENDS = """() => {
+  const Real = window.Worker;
+  window.Worker = class extends Real {
+    set onmessage(heard) {
+      let n = 0;
+      super.onmessage = (event) => {
+        if ("line" in event.data && (n += 1) > 3) {
+          this.terminate();
+          window.ended = true;
+        } else heard(event);
+      };
+    }
+  };
+}"""
+
+
+async def test_a_worker_that_ends_in_mid_run_is_one_sentence_and_what_it_drew_stays(visit, toy_app):
+    page = await visit(toy_app)
+    await page.clock.install()
+    await page.evaluate(ENDS)
+    drawing = asyncio.ensure_future(draw(page, begun()))
+    await page.wait_for_function("window.ended")
+    while not drawing.done():  # from now on the page's clock goes faster than ours
+        await page.clock.run_for(5000)
+    found = drawing.result()
+    assert found["failed"] == "the worker stopped answering"
+    assert len(found["lines"]) == 3
+    assert (await draw(await visit(toy_app), begun()))["failed"] == ""  # the control
 
 
 async def test_a_prompt_without_room_is_the_sentence_that_the_server_has(visit, toy_app):

@@ -107,7 +107,7 @@ def test_a_setting_that_cannot_be_is_refused_before_any_model_loads(command, cap
 def test_a_damaged_record_of_a_training_is_named(damaged, tmp_path):
     (tmp_path / ASKED).write_bytes(damaged)
     with pytest.raises(InvalidSetting, match=r"asked\.json (is no JSON|holds \[\])"):
-        _join(tmp_path, "{}")
+        _join(tmp_path, {})
 
 
 def test_a_progress_bar_never_passes_its_total():

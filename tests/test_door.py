@@ -605,13 +605,13 @@ def test_a_question_that_is_none_gets_one_sentence_and_no_log(
 
 @pytest.mark.parametrize("guard", [lambda f: asked(f)[0], lambda f: f])
 async def test_without_the_guard_a_wrong_value_is_a_defect_and_fills_no_log(guard, caplog):
-    def lesson(name: str) -> str:
+    async def lesson(name: str) -> str:
         return {"one-step": "One step"}[name]
 
     fn = guard(lesson)
 
     async def ask(request: Request) -> JSONResponse:
-        return JSONResponse(fn((await request.json())["data"]))
+        return JSONResponse(await fn((await request.json())["data"]))
 
     fn._is_server_fn = True
     handlers: Any = {Refused: answer_refused}

@@ -8,14 +8,14 @@ import pytest
 import torch
 from transformers import (
     AutoModelForCausalLM,
-    AutoModelForSequenceClassification,
     AutoTokenizer,
     GenerationConfig,
 )
 
 from qalign_study.sets.drawn import held_out
 from qalign_study.train.embedded import inventories, quality
-from qalign_study.train.embedded.export import load_language_model, load_reward_model
+from qalign_study.train.embedded.export import load_reward_model
+from qalign_study.train.embedded.reward_model import score
 from qalign_study.train.embedded.tasks import read_tasks
 
 ASSETS = Path(__file__).parent.parent / "assets"
@@ -28,16 +28,6 @@ INVENTORIES = json.loads((MODELS / "inventories.json").read_text())
 @pytest.fixture(scope="module")
 def tokenizer():
     return AutoTokenizer.from_pretrained(MODELS / "lm", local_files_only=True)
-
-
-@pytest.fixture(scope="module")
-def conversation(tokenizer):
-    messages = [
-        {"role": "user", "content": "Mia has 12 shells. She finds 5 shells. How many are there?"},
-        {"role": "assistant", "content": "Adding 5 gives 12 + 5 = 17. The answer is 17."},
-    ]
-    text = tokenizer.apply_chat_template(messages, tokenize=False)
-    return tokenizer(text, add_special_tokens=False, return_tensors="pt").input_ids
 
 
 def test_all_models_together_take_ten_megabytes_at_most():
@@ -89,20 +79,6 @@ def test_weights_are_computed_in_float32_unless_asked_otherwise():
     assert model.dtype == torch.float32
 
 
-@torch.inference_mode()
-def test_transformers_and_the_trainer_agree_on_logits_and_rewards(conversation):
-    lm = AutoModelForCausalLM.from_pretrained(MODELS / "lm", dtype=torch.float32)
-    own = load_language_model(MODELS / "lm")
-    torch.testing.assert_close(
-        lm(conversation).logits, own.logits(own(conversation)), atol=1e-4, rtol=1e-4
-    )
-    for name in NAMES[1:]:
-        rm = AutoModelForSequenceClassification.from_pretrained(MODELS / name, dtype=torch.float32)
-        reward = load_reward_model(MODELS / name)(conversation.tolist())
-        torch.testing.assert_close(rm(conversation).logits[:, 0], reward, atol=1e-4, rtol=1e-4)
-
-
-@torch.inference_mode()
 def test_the_reward_model_knows_a_misconception_when_it_reads_one(tokenizer):
     rm = load_reward_model(MODELS / "rm")
     prompt = (
@@ -112,7 +88,7 @@ def test_the_reward_model_knows_a_misconception_when_it_reads_one(tokenizer):
     right = "The boxes hold 3 * 4 = 12. So 12 + 12 = 24. The answer is 24.<eos>"
     wrong = "The boxes hold 3 + 4 = 7. So 12 + 7 = 19. The answer is 19.<eos>"
     ids = [tokenizer(prompt + text, add_special_tokens=False).input_ids for text in (right, wrong)]
-    good, bad = rm(ids).tolist()
+    good, bad = score(rm, ids).tolist()
     assert good > bad + 1
 
 

@@ -42,8 +42,6 @@ from qalign_study.measure.mixture import (
     Mixture,
     best_of_n_as_alignment,
     fit_mixture,
-    gumbel_cdf,
-    gumbel_density,
     match,
     maximum_density,
 )
@@ -197,14 +195,11 @@ def test_the_maximum_is_that_of_n_draws_of_the_mixture(n) -> None:
     assert maximum_density(TWO, n, m.reward) == pytest.approx(slope, abs=2e-3)
 
 
-def test_the_gumbel_approximation_is_close_from_32_on_and_its_density_is_its_slope() -> None:
+def test_the_gumbel_approximation_is_close_from_32_on() -> None:
     gaps = {n: match(figures.STANDARD, n).gap for n in SIZES if n >= 8}
     assert all(0.0 < gap < 0.07 for gap in gaps.values())
     late = [gaps[n] for n in gaps if n >= 32]  # it falls from there on, if slowly
     assert late == sorted(late, reverse=True)
-    r = np.linspace(-3, 9, 4001)
-    slope = np.gradient(gumbel_cdf(0.4, 0.9, r), r)
-    assert gumbel_density(0.4, 0.9, r) == pytest.approx(slope, abs=1e-4)
 
 
 def test_beta_star_matches_the_mode_and_not_the_variance() -> None:

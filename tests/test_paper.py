@@ -29,7 +29,10 @@ from qalign_study.sets.tasks import PRESETS, read_task, task_names, task_of
 BESIDE = Path(__file__).resolve().parents[2] / "shared"
 OFFICIAL = Path(os.environ.get("QALIGN_DATA", BESIDE / "data"))
 PAPER = Path(os.environ.get("QALIGN_PAPER", BESIDE / "paper")) / "sample-dont-search.tex"
-GUIDE = (Path(__file__).resolve().parents[1] / "docs" / "paper.md").read_text(encoding="utf-8")
+GUIDE = "".join(
+    (Path(__file__).resolve().parents[1] / "docs" / f"{name}.md").read_text(encoding="utf-8")
+    for name in ("paper", "paper-differences")
+)
 SUBJECTS = task_of("mmlu-redux").table["subjects"]
 
 GSM = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import subprocess
@@ -10,13 +11,19 @@ import sys
 import textwrap
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
+from prose import found, pages, prose
 from tiny_models import save
 
-from qalign_core import registry
+from qalign_core import Target, load_trace, log_acceptance, registry
+from qalign_core.decide.answers.extraction import extract_number
 from qalign_core.run import Limits
+from qalign_core.target import Scores
 from qalign_study.commands import main
+from qalign_study.measure.results import unpack
 from qalign_study.sets.problem_sets import parse_problems
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -39,6 +46,7 @@ COMMANDS = [
     if line.strip() and not line.startswith("#")
 ]
 QUICK = [line for line in COMMANDS if line.startswith(("python -m ", "qalign "))]
+RUN = ROOT / "assets" / "runs" / "watch.jsonl"
 ENV = re.compile(r"`(QALIGN_[A-Z_]+)`")
 TARGETS = [line for line in COMMANDS if line.startswith("make ")]
 
@@ -174,3 +182,70 @@ def test_every_variable_of_the_environment_is_in_the_table_of_settings() -> None
     table = TEXTS[ROOT / "docs/own-models.md"]
     rows = {name for row in re.findall(r"^\|.*", table, re.MULTILINE) for name in ENV.findall(row)}
     assert read - {"QALIGN_MAX"} <= rows
+
+
+def test_the_two_texts_are_counted_as_how_it_works_says() -> None:
+    page = TEXTS[ROOT / "docs/how-it-works.md"]
+    (block,) = re.findall(r"^```python\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
+    names: dict[str, Any] = {}
+    exec(compile(block, "block", "exec"), names)
+    counts = names["counts"]
+    assert counts["B"] / sum(counts.values()) == pytest.approx(2 / 3, abs=0.01)
+    better_only = block.replace("random.random() < reward[proposal]", "1 < reward[proposal]")
+    exec(compile(better_only, "block", "exec"), names)  # the control
+    assert names["counts"]["B"] / sum(names["counts"].values()) > 0.99
+    # from A: propose B, accept always; from B: propose A, accept by the kernel's rule
+    a, b = Scores(0.0), Scores(math.log(8))
+    back = math.exp(log_acceptance(Target(1.0), new=a, old=b, log_correction=()))
+    assert 600 * 0.8 * back == pytest.approx(300 * 0.2) == 60
+
+
+def test_the_numbers_of_how_it_works_are_those_of_the_shipped_runs_and_samples() -> None:
+    page = " ".join(TEXTS[ROOT / "docs/how-it-works.md"].split())
+    records = unpack(ROOT / "assets/results/in_distribution.zip").records
+    right = np.concatenate([r.pool_reward[r.is_right(r.pool_answer)] for r in records])
+    wrong = np.concatenate([r.pool_reward[~r.is_right(r.pool_answer)] for r in records])
+    medians = [f"{np.median(x):.1f}".replace("-", "−") for x in (right, wrong)]
+    assert "right answers have a median of {} and wrong ones {}".format(*medians) in page
+    said = [extract_number(s.response.text) for s in load_trace(RUN).states]
+    n, late = said.count("75"), said[6:]
+    assert f"{n} of {len(said)} states say 75, the right answer ({n / len(said):.0%})" in page
+    assert f"Without the first 6 states, all {late.count('75')} do." in page
+    assert len(late) == late.count("75")
+    above = f"{np.percentile(wrong, 95):.1f}".replace("-", "−")
+    assert f"one wrong answer in twenty scores above {above}" in page
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The rows are drawn anew.",
+        "One may hold at times. It is so.",
+        "It makes 30 steps a second.",
+        "What would not fit is not fetched.",
+        "- What is kept is the rest.",
+        "The two were not told apart.",
+    ],
+)
+def test_a_phrase_that_is_better_written_otherwise_is_found(text: str) -> None:
+    assert list(found(text))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Again, 30 steps per second; what is kept stays.",
+        "What is kept?",
+        "The option is `anew`, and “at times” is a quotation.",
+        "It recommends a model, [here](docs/anew.md).",
+    ],
+)
+def test_code_questions_and_quotations_are_left_out(text: str) -> None:
+    assert not list(found(text))
+
+
+def test_headings_and_code_of_a_page_are_not_prose(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("# What is is.\n\n```sh\nanew\n```\n\n- one\n- drawn anew\n")
+    assert [text for _, text in prose(page)] == ["- one", "- drawn anew"]
+    assert {path.name for path in pages()} >= {"README.md", "faq.md", "dictionary.toml"}

@@ -7,6 +7,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+import yaml
 from packaging.requirements import Requirement
 
 from qalign_core import __version__
@@ -72,10 +73,28 @@ def test_the_core_needs_no_package_of_the_page():
     assert pages == set(wanted(EXTRAS["app"]))
 
 
-def test_the_version_stands_in_the_package_and_its_changes_in_the_changelog():
+def test_the_changelog_has_dated_versions_of_named_kinds_and_this_one_first():
     assert PROJECT["dynamic"] == ["version"]
     changes = (ROOT / "CHANGELOG.md").read_text("utf-8")
-    assert re.search(r"^## (\S+)", changes, re.MULTILINE)[1] == __version__
+    first, *_ = versions = re.findall(r"^## (\d\S*) - (\d{4}-\d\d-\d\d)$", changes, re.MULTILINE)
+    assert first[0] == __version__
+    assert len(versions) + changes.count("\n## Unreleased\n") == changes.count("\n## ")
+    kinds = {"Added", "Changed", "Removed", "Fixed", "Security"}
+    assert set(re.findall(r"^### (.+)$", changes, re.MULTILINE)) == kinds
+    assert len(re.findall(r"^## .+\n\n### ", changes, re.MULTILINE)) == changes.count("\n## ")
+
+
+def test_a_citation_names_this_version_and_the_paper():
+    cff = yaml.safe_load((ROOT / "CITATION.cff").read_text("utf-8"))
+    changes = (ROOT / "CHANGELOG.md").read_text("utf-8")
+    assert f"\n## {cff['version']} - {cff['date-released']}\n" in changes
+    assert (cff["version"], cff["license"]) == (__version__, PROJECT["license"])
+    bibtex = (ROOT / "CITATION.bib").read_text("utf-8")
+    assert f"version = {{{__version__}}}" in bibtex
+    (paper,) = cff["references"]
+    assert f"{{{paper['title']}}}" in bibtex
+    for fact in (paper["url"], paper["journal"], str(paper["year"])):
+        assert fact in bibtex
 
 
 def test_the_command_is_the_command_lines_main():

@@ -23,7 +23,6 @@ import { partsOf } from "../shell/links.js";
  * @property {Record<string, Rung[]>} ladders by budget
  * @property {string} prompt
  * @property {string | null} reference
- * @property {string} note
  * @property {boolean} open_ended a text is what is chosen, no answer
  * @property {string} counted what is counted as compute
  * @property {{ done: number, of: number, text: string }} progress
@@ -183,7 +182,7 @@ function mount(host, { cut, save }) {
     if (!data.ladders[budget]) budget = data.budget;
     const live = data.state === "live" && !stopped;
     const other = expected !== "" && !live && !begun && expected !== data.prompt.trim();
-    const told = other ? WAITING : data.note;
+    const told = other ? WAITING : "";
     put(prompt, other ? expected : data.prompt);
     put(known, other || data.reference === null ? "" : `The right answer is ${data.reference}.`);
     put(note, told);

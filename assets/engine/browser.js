@@ -24,7 +24,7 @@
  * @property {(sentence: string) => void} failed nothing more will come
  */
 
-const PATIENCE = 20000; // ms in which a worker that works has read its models
+const PATIENCE = 20000; // ms in which a worker that works has read its models, or drawn a line
 const TICK = 100; // ms between two updates of a page
 /** @type {Record<string, string>} */
 const FOLDERS = { embedded: "rm", "embedded-weak": "rm-weak" };
@@ -72,21 +72,34 @@ export class BrowserEngine {
   async draw(run, listener) {
     this.stop();
     const id = this.n;
+    let silent = false;
     const fail = (/** @type {string} */ sentence) => {
+      window.clearInterval(watch);
       this.workers.delete(run.rm);
       if (this.n !== id) return;
+      this.busy?.terminate();
       this.stop();
       listener.failed(sentence);
     };
+    // a worker that the browser ends, for its memory for instance, says nothing more
+    const watch = window.setInterval(() => {
+      if (this.n !== id) window.clearInterval(watch);
+      else if (silent) fail("the worker stopped answering");
+      silent = true;
+    }, PATIENCE);
     try {
       const worker = await this.worker(run.rm);
       if (this.n !== id) return;
       this.busy = worker;
       worker.onmessage = (/** @type {MessageEvent<Told>} */ { data }) => {
+        silent = false;
         if ("failed" in data) fail(data.failed);
         else if (!("id" in data) || data.id !== this.n) return;
         else if ("line" in data) listener.line(data.line);
-        else listener.ended();
+        else {
+          window.clearInterval(watch);
+          listener.ended();
+        }
       };
       worker.onerror = ({ message }) => fail(message);
       worker.postMessage({ do: "draw", id, run });

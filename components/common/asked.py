@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections.abc import Callable
 from functools import wraps
@@ -21,22 +22,15 @@ def asked(*functions: Callable[[Any], Any]) -> list[Callable[[Any], Any]]:
 
 
 def _asked(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    def refused(error: Exception, sent: object) -> Refused:
-        own = isinstance(error, QAlignError)
-        return Refused(422, str(error) if own else f"{function.__name__} cannot use {shown(sent)}")
-
     @wraps(function)
-    async def later(sent: Any) -> Any:
+    async def answer(sent: Any) -> Any:
         try:
-            return await function(sent)
-        except (QAlignError, *_WRONG) as error:
-            raise refused(error, sent) from error
+            if inspect.iscoroutinefunction(function):
+                return await function(sent)
+            return await asyncio.to_thread(function, sent)
+        except QAlignError as error:
+            raise Refused(422, str(error)) from error
+        except _WRONG as error:
+            raise Refused(422, f"{function.__name__} cannot use {shown(sent)}") from error
 
-    @wraps(function)
-    def now(sent: Any) -> Any:
-        try:
-            return function(sent)
-        except (QAlignError, *_WRONG) as error:
-            raise refused(error, sent) from error
-
-    return later if inspect.iscoroutinefunction(function) else now
+    return answer

@@ -69,7 +69,6 @@ def view(
     *,
     state: str,
     budget: Budget = "flops",
-    note: str = "",
     every_rung: bool = True,
 ) -> str:
     """All that the panel shows, as JSON.
@@ -78,7 +77,6 @@ def view(
         comparison: what has been drawn so far.
         state: "live", "done", "stopped" or "recorded".
         budget: which of the two comparisons is shown first.
-        note: a sentence above the columns.
         every_rung: False leaves out all budgets but the largest, while a run goes on.
     """
     header = comparison.header
@@ -89,12 +87,10 @@ def view(
         for kind in budgets if every_rung else (budget,):
             cuts = ladder(comparison, kind) if every_rung else (full_cut(comparison, kind),)
             ladders[kind] = [_rung(comparison, cut, kind, texts) for cut in cuts]
-    goal = header.chains * (header.steps + 1)
-    n_states = len(comparison.trace.steps)
+    goal, n_states = header.chains * (header.steps + 1), len(comparison.trace.steps)
     return json.dumps(
         {
             "state": state,
-            "note": note,
             "prompt": header.prompt,
             "reference": header.reference,
             "budget": budget,

@@ -58,6 +58,16 @@ _POLICY = "default-src 'none'; style-src 'unsafe-inline'; "
 _PLAYS = "script-src 'unsafe-inline'"
 
 
+def head(title: str, style: str, policy: str) -> str:
+    """The beginning of a page that may do no more than its policy says, up to its body."""
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
+        f"<title>{title}</title><style>{style}</style></head>\n"
+    )
+
+
 def page_around(
     header: TraceHeader, *, title: str = "", says: str = "", live: bool = False
 ) -> tuple[str, str]:
@@ -83,11 +93,8 @@ def page_around(
     settings = '<div id="live"></div>' * live
     again = f"<code>{html.escape(command_of(header.run))}</code>"
     before = (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
-        f"<title>{window}</title><style>{style}</style></head>\n"
-        f'<body><figure><header>{heading}{sentence}</header>{settings}<div id="player"></div>'
+        f"{head(window, style, policy)}<body><figure><header>{heading}{sentence}</header>"
+        f'{settings}<div id="player"></div>'
         f"<figcaption>QAlign Explorer. It is drawn again by {again}</figcaption></figure>\n"
         '<script type="application/x-ndjson" id="trace">'
     )

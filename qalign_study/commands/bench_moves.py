@@ -12,9 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from qalign_core.chain.chain import run_chain
 from qalign_core.chain.cost import meter_of
-from qalign_core.chain.merging import gather
 from qalign_core.chain.moves.mixture import move_of
 from qalign_core.chain.moves.move import Move
 from qalign_core.decide.rules import consensus
@@ -27,6 +25,7 @@ from qalign_core.types import Step
 from qalign_study.commands import shared
 from qalign_study.exact.bench import REACHED, in_world, worlds
 from qalign_study.measure.diagnostics import acceptance, ess
+from qalign_study.measure.tuning import chains_on
 from qalign_study.sets.problem_sets import Problem, check_gradable
 
 LEFT_OUT = (*shared.TEXTS, "move", "chains", "pool", "matched", "burn_in")
@@ -114,21 +113,8 @@ async def _measure(options: argparse.Namespace) -> None:
     print(f"{'move':{width}}  right  accepted  refused  {meter.unit}  effective samples per 1e9")
     for name in options.moves:
         move = _move(name, lm)
-
-        async def walk(problem: Problem, place: int, move: Move = move) -> list[Step]:
-            chain = run_chain(
-                lm,
-                rm,
-                problem.prompt,
-                target=run.target,
-                move=move,
-                steps=run.steps,
-                seed=run.seed,
-                chain=place,
-            )
-            return [step async for step in chain]
-
-        walks = await gather(*(walk(problem, k) for k, problem in enumerate(problems)))
+        how: Any = {"target": run.target, "move": move, "steps": run.steps, "seed": run.seed}
+        walks = await chains_on(lm, rm, [problem.prompt for problem in problems], **how)
         right = [_is_right(*each) for each in zip(problems, walks, strict=True)]
         every = [step for steps in walks for step in steps]
         spent = [sum(meter.price(step.cost) for step in steps) for steps in walks]

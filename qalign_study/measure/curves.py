@@ -11,9 +11,10 @@ same for both methods. The difference problem by problem does not.
 """
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -171,15 +172,11 @@ def curves(
             Point(
                 method=method,
                 n=cuts[place].n if cuts else place,
-                used=_mean(row.used for row in mine),
-                spent=_mean(row.spent for row in mine),
-                tokens=_mean(row.tokens for row in mine),
-                waited=_mean(row.waited for row in mine),
                 value=float(values.mean()),
                 low=low,
                 high=high,
-                reward=_mean(row.reward for row in mine),
                 each=tuple(each.tolist()),
+                **_means(mine),
                 answer=mine[0].answer,
                 correct=mine[0].correct,
             )
@@ -398,8 +395,10 @@ def _first_of_subset(size: int, n: int) -> Array:
     return p
 
 
-def _mean(values: Iterable[float]) -> float:
-    return float(np.mean(list(values)))
+def _means(parts: Sequence[_Row | Point]) -> dict[str, Any]:
+    """The mean prices, counts and rewards of a `Point`, over problems or over sets."""
+    names = ("used", "spent", "tokens", "waited", "reward")
+    return {name: float(np.mean([getattr(part, name) for part in parts])) for name in names}
 
 
 # --- one prompt: its draws, resampled --------------------------------------------------------
@@ -574,16 +573,12 @@ def averaged(sets: Sequence[Sequence[Point]]) -> list[Point]:
         point = Point(
             method=method,
             n=n,
-            used=_mean(p.used for p in at),
-            spent=_mean(p.spent for p in at),
-            tokens=_mean(p.tokens for p in at),
-            waited=_mean(p.waited for p in at),
-            value=_mean(p.value for p in at),
+            value=float(np.mean([p.value for p in at])),
             low=0.0,
             high=1.0,
-            reward=_mean(p.reward for p in at),
             each=tuple(value for p in at for value in p.each),
             strata=tuple(len(p.each) for p in at),
+            **_means(at),
         )
         low, high = band(resampled_weights(point) @ np.array(point.each))
         found.append(replace(point, low=low, high=high))

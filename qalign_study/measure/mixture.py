@@ -203,19 +203,6 @@ def maximum_density(mixture: Mixture, n: int, r: Array) -> Array:
     return np.asarray(n * mixture.cdf(r) ** (n - 1) * mixture.density(r))
 
 
-def gumbel_cdf(a: float, b: float, r: Array) -> Array:
-    """Distribution function of Gumbel(a, b), same shape."""
-    with np.errstate(over="ignore"):
-        return np.asarray(np.exp(-np.exp(-(r - a) / b)))
-
-
-def gumbel_density(a: float, b: float, r: Array) -> Array:
-    """Density of Gumbel(a, b), same shape; its mode is a."""
-    with np.errstate(over="ignore"):
-        z = np.exp(-(r - a) / b)
-    return np.asarray(np.where(np.isfinite(z), z * np.exp(-z) / b, 0.0))
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Matched:
     """Best-of-n and its alignment on a grid of rewards.
@@ -270,9 +257,11 @@ def match(mixture: Mixture, n: int, points: int = 1201) -> Matched:
     r = np.linspace(min(mu - 5 * sd for mu, sd in ends), high, points)
     gumbel = gap = None
     if alignment is not None:
-        gumbel = gumbel_density(alignment.a, alignment.b, r)
-        off = mixture.cdf(r) ** n - gumbel_cdf(alignment.a, alignment.b, r)
-        gap = float(np.abs(off).max())
+        from scipy.stats import gumbel_r  # slow to import
+
+        law = gumbel_r(alignment.a, alignment.b)
+        gumbel = law.pdf(r)
+        gap = float(np.abs(mixture.cdf(r) ** n - law.cdf(r)).max())
     return Matched(
         n, r, mixture.density(r), maximum_density(mixture, n, r), alignment, reason, gumbel,
         tilted, gap,

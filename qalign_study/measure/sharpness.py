@@ -6,35 +6,16 @@ are accepted. So the right answers of problems decide, and the results to report
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 from qalign_core.errors import InvalidSetting
 from qalign_core.mix import SUFFIX
-from qalign_core.protocols import AnswerExtractor, LanguageModel, RewardModel
+from qalign_core.protocols import LanguageModel, RewardModel
 from qalign_core.run import check_count
 from qalign_core.target import Target
 from qalign_core.types import Cost, TraceHeader
 from qalign_study.measure.curves import Point, curves
 from qalign_study.measure.tuning import START, NoBeta, Tuned, tune_beta, walk
-
-
-class Asked(Protocol):
-    """A problem whose right answer is known."""
-
-    @property
-    def prompt(self) -> str:
-        """The user's text."""
-
-    @property
-    def extractor(self) -> str | None:
-        """Name of what reads the answer; None for an open-ended prompt."""
-
-    @property
-    def extract(self) -> AnswerExtractor | None:
-        """Reads the answer; None if the text is its own."""
-
-    def is_right(self, answer: str) -> bool | None:
-        """Whether an answer is right."""
+from qalign_study.sets.problem_sets import Problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +39,7 @@ class Tried:
 async def tune_sharpness(
     lm: LanguageModel,
     rm: RewardModel,
-    problems: Sequence[Asked],
+    problems: Sequence[Problem],
     sharpnesses: Sequence[float],
     *,
     acceptance: float = 0.5,

@@ -22,9 +22,9 @@ from qalign_core.mix import SUFFIX
 from qalign_core.protocols import AnswerExtractor, LanguageModel, RewardModel
 from qalign_core.run import check_count
 from qalign_core.target import Scores, Target
-from qalign_core.types import Array, Cost, Trace, TraceHeader
+from qalign_core.types import Array, Cost, Step, Trace, TraceHeader
 from qalign_study.measure.intervals import resampled_problems, wilson
-from qalign_study.measure.record import Draws, Record, record_of
+from qalign_study.measure.record import Draws, record_of
 
 
 def kl_from_base(rewards: Sequence[float], target: Target, plus: Array | float = 0.0) -> float:
@@ -278,23 +278,26 @@ async def walk(
     seed: int,
 ) -> tuple[Draws, Cost]:
     """Run a chain a prompt, all at once, as a header says; what they drew, and the tokens spent."""
-
-    async def one(place: int) -> Record:
-        chain = run_chain(
-            lm,
-            rm,
-            prompts[place],
-            target=header.target,
-            move=header.move,
-            steps=header.steps,
-            seed=seed,
-            chain=place,
-        )
-        return record_of(Trace.collect([step async for step in chain], header), *readers[place])
-
-    records = tuple(await gather(*map(one, range(len(prompts)))))
+    run = {"target": header.target, "move": header.move, "steps": header.steps, "seed": seed}
+    walks = await chains_on(lm, rm, prompts, **run)
+    records = tuple(
+        record_of(Trace.collect(steps, header), *reader)
+        for steps, reader in zip(walks, readers, strict=True)
+    )
     spent = (Cost(*record.chain_cost.sum(axis=0).tolist()) for record in records)
     return Draws(header, records), sum(spent, Cost())
+
+
+async def chains_on(
+    lm: LanguageModel, rm: RewardModel, prompts: Sequence[str], **run: Any
+) -> list[list[Step]]:
+    """The steps of a chain a prompt, run all at once; the prompt's place is the chain's number."""
+
+    async def one(place: int) -> list[Step]:
+        chain = run_chain(lm, rm, prompts[place], chain=place, **run)
+        return [step async for step in chain]
+
+    return await gather(*map(one, range(len(prompts))))
 
 
 def proposals_of(draws: Draws, first: int = 1) -> Proposals | None:

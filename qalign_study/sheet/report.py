@@ -13,6 +13,7 @@ from qalign_core.decide.compared import RULES
 from qalign_core.errors import InvalidSetting
 from qalign_core.record.command import command_of_problem
 from qalign_core.record.dictionary import colours, ideas
+from qalign_core.record.player import head
 from qalign_study.measure.curves import level_n
 from qalign_study.measure.diagnostics import acceptance_of
 from qalign_study.measure.intervals import FEW
@@ -93,11 +94,8 @@ def to_html(report: Report, *, tuning: float | None = None) -> str:
     light, dark = ("".join(f"--c-{id_}:{pair[k]};" for id_, pair in pairs.items()) for k in (0, 1))
     variables = f":root {{{light}}}\n@media (prefers-color-scheme: dark) {{ :root {{{dark}}} }}\n"
     return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
-        f"<title>QAlign report: {plain}</title><style>{variables}{_PAGE}{STYLE}</style></head>\n"
-        f'<body><h1>QAlign report: {shown}</h1><p class="soft">{count}; '
+        head(f"QAlign report: {plain}", f"{variables}{_PAGE}{STYLE}", _POLICY)
+        + f'<body><h1>QAlign report: {shown}</h1><p class="soft">{count}; '
         f"{text(models_of(groups[0]))}.</p>{''.join(map(section_html, made))}</body></html>\n"
     )
 

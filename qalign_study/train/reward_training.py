@@ -30,7 +30,7 @@ from qalign_study.train.preferences import (
     pairs_of,
     split,
 )
-from qalign_study.train.trainer import Recipe, Told, recipe_json, train
+from qalign_study.train.trainer import Recipe, Told, train
 
 SAMPLES, ASKED, REPORT = "samples", "asked.json", "report.json"
 """What is beside the model's own files."""
@@ -89,7 +89,7 @@ async def learn(
         **{"base": base, "max_length": max_length, **asdict(kinds), "set": digest_of(problems)},
         "draws": sum(len(trace.pool) + len(trace.steps) for trace in traces.values()),
     }
-    _join(out, recipe_json(recipe, asked))
+    _join(out, {**asdict(recipe), **asked})
     if (said := content_of(out / REPORT, InvalidSetting)) is not None:
         return _object(out / REPORT, said)
     groups = [graded(problems[place], trace) for place, trace in traces.items()]
@@ -145,17 +145,17 @@ async def _score(rm: RewardModel, pair: Pair, rewards: dict[tuple[str, str], flo
             rewards[pair.prompt, text] = reward
 
 
-def _join(out: Path, asked: str) -> None:
+def _join(out: Path, asked: Mapping[str, Any]) -> None:
     """Begin a training, or make sure that the one there is the same."""
     there = content_of(out / ASKED, InvalidSetting)
     if there is None:
-        write_whole(out / ASKED, asked.encode())
+        write_whole(out / ASKED, json.dumps(asked, indent=1, sort_keys=True).encode())
         return
-    old, new = _object(out / ASKED, there), json.loads(asked)
-    for name in new:
-        if old.get(name, new[name]) != new[name]:
+    old = _object(out / ASKED, there)
+    for name, wanted in asked.items():
+        if old.get(name, wanted) != wanted:
             raise InvalidSetting(
-                f"{out} has a training with {name} = {shown(old.get(name))}, not {new[name]}; give "
+                f"{out} has a training with {name} = {shown(old.get(name))}, not {wanted}; give "
                 "the same settings, or another --out"
             )
 

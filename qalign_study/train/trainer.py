@@ -4,12 +4,11 @@ TRL comes with the extra `train` and is imported when a training starts. It gets
 or renders nothing itself: what a reward model learns from is what it will be given to score.
 """
 
-import json
 import math
 import resource
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Self
@@ -266,8 +265,3 @@ def last_checkpoint(out: Path) -> str | None:
     whole = [path.parent for path in (out / CHECKPOINTS).glob("checkpoint-*/trainer_state.json")]
     newest = max(whole, key=lambda path: int(path.name.partition("-")[2]), default=None)
     return None if newest is None else str(newest)
-
-
-def recipe_json(recipe: Recipe, more: Mapping[str, Any]) -> str:
-    """What a training was asked for, as JSON text: two folders with the same text go on alike."""
-    return json.dumps({**asdict(recipe), **more}, indent=1, sort_keys=True)

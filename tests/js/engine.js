@@ -31,9 +31,10 @@ export const isEmbedded = ({ lm, rm }) => lm === "embedded" && rm in FOLDERS;
 /** The tokenizer's file. */
 export const TOKENIZER = json("models/lm/tokenizer.json");
 
-/** An engine of a reward model; `kind` is "wasm" or "js". */
+/** An engine of a reward model; `kind` is "wasm" or "js", or the bytes of another kernel. */
 export function engineOf(rm, kind, weights = "") {
-  const module = kind === "wasm" ? new WebAssembly.Module(bytes("engine/net.wasm")) : null;
+  const kernel = kind === "wasm" ? bytes("engine/net.wasm") : kind;
+  const module = kind === "js" ? null : new WebAssembly.Module(kernel);
   const lm = weights === "rounded" ? rounded(files("lm")) : files("lm");
   return new Engine(lm, files(FOLDERS[rm]), TOKENIZER, module);
 }

@@ -74,6 +74,16 @@ for (const kind of ["wasm", "js"]) {
   });
 }
 
+test("a net whose memory cannot grow says so", () => {
+  const bytes = readFileSync(new URL("engine/net.wasm", ASSETS));
+  const at = bytes.indexOf(Buffer.from([5, 3, 1, 0])); // the memory: one, of so many pages or more
+  const pages = bytes[at + 4];
+  const scarce = Buffer.concat([bytes.subarray(0, at), Buffer.from([5, 4, 1, 1, pages, pages]),
+    bytes.subarray(at + 5)]);
+  assert.throws(() => engineOf("embedded", scarce), /there is too little memory for the model/);
+  assert.ok(engineOf("embedded", bytes).lm.net.keep());
+});
+
 test("both nets compute the same logits, up to float32 rounding", () => {
   const tokens = Array.from({ length: 90 }, (_, k) => (11 * k + 5) % 977);
   const [a, b] = ["wasm", "js"].map((kind) => {

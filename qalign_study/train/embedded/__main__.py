@@ -15,11 +15,7 @@ import torch
 from transformers import PreTrainedTokenizerFast
 from transformers.utils import logging
 
-from qalign_study.train.embedded.export import (
-    export_language_model,
-    export_reward_model,
-    load_language_model,
-)
+from qalign_study.train.embedded.export import export, load_language_model
 from qalign_study.train.embedded.language_model import train_language_model
 from qalign_study.train.embedded.on_policy import graded_samples, near_misses
 from qalign_study.train.embedded.quality import ASSETS
@@ -62,7 +58,7 @@ def train(build: Path, out: Path, seed: int) -> None:
     write_tasks(out / "tasks", seed)
     tokenizer: PreTrainedTokenizerFast = train_tokenizer(seed)
     trained = train_language_model(tokenizer, build, seed=seed)
-    export_language_model(trained, tokenizer, models / "lm")
+    export(trained, tokenizer, models / "lm")
 
     # From here on the language model is the shipped one, with its rounded weights.
     model = load_language_model(models / "lm")
@@ -75,7 +71,7 @@ def train(build: Path, out: Path, seed: int) -> None:
         reward_model = train_reward_model(
             model, tokenizer, *learnt, build / f"{name}.pt", seed=seed, steps=steps
         )
-        export_reward_model(reward_model, tokenizer, models / name)
+        export(reward_model, tokenizer, models / name)
 
 
 if __name__ == "__main__":

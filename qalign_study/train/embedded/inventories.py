@@ -17,19 +17,15 @@ from itertools import combinations
 from pathlib import Path
 
 import torch
+from transformers import AutoTokenizer
 
 from qalign_study.sets.drawn import held_out
 from qalign_study.sets.inventory import Inventory
 from qalign_study.train.embedded.decisions import read_decisions
-from qalign_study.train.embedded.export import (
-    load_language_model,
-    load_reward_model,
-    load_tokenizer,
-)
-from qalign_study.train.embedded.on_policy import MAX_NEW_TOKENS, redrawn, sample
+from qalign_study.train.embedded.export import load_language_model, load_reward_model
+from qalign_study.train.embedded.on_policy import draw, redrawn
 from qalign_study.train.embedded.quality import ASSETS, replace_between
 from qalign_study.train.embedded.reward_model import score
-from qalign_study.train.embedded.tokenizer import prompt_ids
 
 SAMPLES = 16  # of each inventory
 SUBSET = 24  # inventories; small enough for a test to measure again
@@ -39,16 +35,10 @@ CARD = ("<!-- inventories -->\n", "<!-- /inventories -->")
 def measure(models: Path, inventories: Sequence[Inventory], samples: int, seed: int) -> dict:
     """All figures; the same seed gives the same ones on one machine."""
     model = load_language_model(models / "lm")
-    tokenizer = load_tokenizer(models / "lm")
-    ids = prompt_ids(tokenizer, [inventory.prompt for inventory in inventories])
-    drawn = sample(
-        model,
-        [prompt for prompt in ids for _ in range(samples)],
-        [MAX_NEW_TOKENS] * samples * len(ids),
-        eos=tokenizer.eos_token_id,
-        generator=torch.Generator().manual_seed(seed),
-    )
-    texts = tokenizer.batch_decode(drawn, skip_special_tokens=True)
+    tokenizer = AutoTokenizer.from_pretrained(models / "lm")
+    generator = torch.Generator().manual_seed(seed)
+    prompts = [inventory.prompt for inventory in inventories]
+    _, drawn, texts = draw(model, tokenizer, prompts, samples, generator)
     outcomes: dict[str, Counter[str]] = defaultdict(Counter)
     right = 0
     for n, text in enumerate(texts):
@@ -75,7 +65,7 @@ def near_misses(models: Path, inventories: Sequence[Inventory], seed: int) -> di
     named after its event, and anything else that goes wrong is a "slip".
     """
     model = load_language_model(models / "lm")
-    tokenizer = load_tokenizer(models / "lm")
+    tokenizer = AutoTokenizer.from_pretrained(models / "lm")
     reward_model = load_reward_model(models / "rm")
     groups = redrawn(model, tokenizer, inventories, random.Random(f"near misses {seed}"))
     rewards = score(reward_model, [group.prompt + r for group in groups for r in group.responses])

@@ -2,48 +2,41 @@
 
 from __future__ import annotations
 
-import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
-from transformers import PreTrainedTokenizerFast
+from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
-from qalign_study.train.embedded.checkpoint import load_checkpoint, save_checkpoint
 from qalign_study.train.embedded.corpus import documents
-from qalign_study.train.embedded.llama import Llama, Shape
-from qalign_study.train.embedded.optim import Optimizers
-from qalign_study.train.embedded.tokenizer import CONTEXT_LENGTH, prompt_ids, response_ids
+from qalign_study.train.embedded.fitting import by_length, fit, padded
+from qalign_study.train.embedded.llama import new_language_model
+from qalign_study.train.embedded.tokenizer import prompt_ids, response_ids
 
 STEPS = 3000
 DOCUMENTS = 48  # a step, of all kinds: about 6,000 tokens
 TOKENS_AT_ONCE = 1536  # padding included; documents of about one length go through together
 
 
-def train_language_model(tokenizer: PreTrainedTokenizerFast, build: Path, *, seed: int) -> Llama:
+def train_language_model(
+    tokenizer: PreTrainedTokenizerFast, build: Path, *, seed: int
+) -> LlamaForCausalLM:
     """Train from nothing, or from the checkpoint in `build`; prints its progress."""
-    model = Llama(Shape(vocabulary=len(tokenizer), context=CONTEXT_LENGTH), seed)
-    optimizers = Optimizers(model, steps=STEPS, muon_lr=0.02, adam_lr=3e-3)
-    checkpoint = build / "lm.pt"
-    first = load_checkpoint(checkpoint, model, optimizers)
-    started, seen, total = time.monotonic(), 0, 0.0
-    for step in range(first, STEPS):
+    model = new_language_model(tokenizer, seed)
+
+    def losses(step: int) -> Iterator[Tensor]:
         batches = _batches(tokenizer, documents(seed, step, DOCUMENTS))
         n_targets = sum(int(is_target.sum()) for _, is_target in batches)
         for ids, is_target in batches:
             with torch.autocast("cpu", dtype=torch.bfloat16):
-                logits = model.logits(model(ids[:, :-1])[is_target])
+                hidden = model.model(ids[:, :-1]).last_hidden_state
+                logits = model.lm_head(hidden[is_target])
             targets = ids[:, 1:][is_target]
-            loss = cross_entropy(logits.float(), targets, reduction="sum") / n_targets
-            loss.backward()
-            seen, total = seen + ids.numel(), total + loss.item()
-        optimizers.step(step)
-        if (step + 1) % 50 == 0 or step + 1 == STEPS:
-            rate = seen / (time.monotonic() - started)
-            mean, total = total / ((step % 50) + 1), 0.0
-            print(f"lm {step + 1}/{STEPS} loss {mean:.4f} {rate:,.0f} tokens/s", flush=True)
-            save_checkpoint(checkpoint, model, optimizers, step + 1)
+            yield cross_entropy(logits.float(), targets, reduction="sum") / n_targets
+
+    fit(model, build / "lm.pt", losses, steps=STEPS, muon_lr=0.02, adam_lr=3e-3, every=50)
     return model
 
 
@@ -52,26 +45,12 @@ def _batches(
 ) -> list[tuple[Tensor, Tensor]]:
     """(ids, is_target): padded ids (B, T), and (B, T-1) where ids[:, 1:] is response."""
     prompts, responses = (list(texts) for texts in zip(*drawn, strict=True))
-    pairs = list(
-        zip(prompt_ids(tokenizer, prompts), response_ids(tokenizer, responses), strict=True)
-    )
-    pairs.sort(key=lambda pair: len(pair[0]) + len(pair[1]))
-    batches, batch = [], []
-    for pair in pairs:  # in order of length, so the next one is the longest so far
-        if batch and (len(batch) + 1) * (len(pair[0]) + len(pair[1])) > TOKENS_AT_ONCE:
-            batches.append(batch)
-            batch = []
-        batch.append(pair)
-    batches.append(batch)
-    return [_pad(batch, tokenizer.pad_token_id) for batch in batches]
-
-
-def _pad(batch: list[tuple[list[int], list[int]]], pad: int) -> tuple[Tensor, Tensor]:
-    length = max(len(prompt) + len(response) for prompt, response in batch)
-    ids = torch.full((len(batch), length), pad)
-    is_target = torch.zeros((len(batch), length - 1), dtype=torch.bool)
-    for row, (prompt, response) in enumerate(batch):
-        end = len(prompt) + len(response)
-        ids[row, :end] = torch.tensor(prompt + response)
-        is_target[row, len(prompt) - 1 : end - 1] = True
-    return ids, is_target
+    pairs = zip(prompt_ids(tokenizer, prompts), response_ids(tokenizer, responses), strict=True)
+    batches = by_length(pairs, lambda pair: len(pair[0]) + len(pair[1]), TOKENS_AT_ONCE)
+    return [
+        (
+            padded([prompt + response for prompt, response in batch]),
+            padded([[False] * (len(prompt) - 1) + [True] * len(each) for prompt, each in batch]),
+        )
+        for batch in batches
+    ]

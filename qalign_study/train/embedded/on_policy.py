@@ -11,13 +11,14 @@ from pathlib import Path
 
 import torch
 from torch import Tensor
-from transformers import PreTrainedTokenizerFast
+from tqdm import tqdm
+from transformers import DynamicCache, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from qalign_core.decide.answers.extraction import extract_number
 from qalign_study.sets.generated import constraints_met, generate_problem, generate_writing_task
 from qalign_study.sets.inventory import Inventory, generate_inventory
 from qalign_study.train.embedded.decisions import Outcome, read_decisions
-from qalign_study.train.embedded.llama import Llama
+from qalign_study.train.embedded.fitting import save
 from qalign_study.train.embedded.solutions import draw_mistakes, write_inventory
 from qalign_study.train.embedded.tokenizer import prompt_ids, response_ids
 
@@ -62,13 +63,10 @@ class Graded:
 
 @torch.inference_mode()
 def sample(
-    model: Llama,
+    model: LlamaForCausalLM,
     prompts: Sequence[list[int]],
     limits: Sequence[int],
-    *,
-    eos: int,
     generator: torch.Generator,
-    progress: Callable[[int], None] = lambda done: None,
 ) -> list[list[int]]:
     """Draw one continuation of each prompt at temperature 1, EOS included, `limits[i]` ids at most.
 
@@ -77,32 +75,46 @@ def sample(
     """
     drawn: list[list[int]] = [[] for _ in prompts]
     in_order = sorted(range(len(prompts)), key=lambda i: len(prompts[i]))
-    for first in range(0, len(prompts), ROWS):
-        _draw_batch(model, prompts, limits, in_order[first : first + ROWS], drawn, eos, generator)
-        progress(min(first + ROWS, len(prompts)))
+    for first in tqdm(range(0, len(prompts), ROWS), "sampling", disable=None):
+        _draw_batch(model, prompts, limits, in_order[first : first + ROWS], drawn, generator)
     return drawn
 
 
+def draw(
+    model: LlamaForCausalLM,
+    tokenizer: PreTrainedTokenizerFast,
+    texts: list[str],
+    n: int,
+    generator: torch.Generator,
+) -> tuple[list[list[int]], list[list[int]], list[str]]:
+    """`n` responses to each of some prompts: the ids of the prompts, of the responses, the texts.
+
+    All have an item a response, those to one prompt together.
+    """
+    prompts = [ids for ids in prompt_ids(tokenizer, texts) for _ in range(n)]
+    drawn = sample(model, prompts, [MAX_NEW_TOKENS] * len(prompts), generator)
+    return prompts, drawn, tokenizer.batch_decode(drawn, skip_special_tokens=True)
+
+
 def _draw_batch(
-    model: Llama,
+    model: LlamaForCausalLM,
     prompts: Sequence[list[int]],
     limits: Sequence[int],
     rows: list[int],
     drawn: list[list[int]],
-    eos: int,
     generator: torch.Generator,
 ) -> None:
-    lengths = torch.tensor([len(prompts[i]) for i in rows])
+    eos, lengths = model.config.eos_token_id, torch.tensor([len(prompts[i]) for i in rows])
     ids = torch.full((len(rows), int(lengths.max())), eos)
     for row, i in enumerate(rows):
         ids[row, : lengths[row]] = torch.tensor(prompts[i])
-    size = max(len(prompts[i]) + limits[i] for i in rows)
-    hidden, caches = model.prefill(ids, size)
+    mask, cache = torch.arange(ids.shape[1]) < lengths[:, None], DynamicCache()
+    hidden = model.model(ids, attention_mask=mask, past_key_values=cache).last_hidden_state
     last = hidden[torch.arange(len(rows)), lengths - 1]
     positions = lengths
     going = [True] * len(rows)
     while True:
-        new = _draw_ids(model.logits(last), generator)
+        new = _draw_ids(model.lm_head(last), generator)
         for row, token in enumerate(new.tolist()):
             if going[row]:
                 i = rows[row]
@@ -114,10 +126,13 @@ def _draw_batch(
         if sum(going) < 0.8 * len(going):
             kept = torch.tensor(going).nonzero()[:, 0]
             new, positions, rows = new[kept], positions[kept], [rows[row] for row in kept.tolist()]
-            caches = [(keys[kept], values[kept]) for keys, values in caches]
+            mask = mask[kept]
+            cache.batch_select_indices(kept)
             going = [True] * len(rows)
-        last = model.decode(new, positions, caches)
-        positions = (positions + 1).clamp(max=size - 1)
+        mask = torch.cat([mask, torch.ones(len(new), 1, dtype=torch.bool)], dim=1)
+        at = {"attention_mask": mask, "position_ids": positions[:, None]}
+        last = model.model(new[:, None], **at, past_key_values=cache).last_hidden_state[:, 0]
+        positions = positions + 1
 
 
 def _draw_ids(logits: Tensor, generator: torch.Generator) -> Tensor:
@@ -127,7 +142,7 @@ def _draw_ids(logits: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def graded_samples(
-    model: Llama, tokenizer: PreTrainedTokenizerFast, cache: Path, *, seed: int
+    model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, cache: Path, *, seed: int
 ) -> list[Graded]:
     """Prompts of the training split with samples of two different grades at least.
 
@@ -149,7 +164,7 @@ def graded_samples(
 
 
 def near_misses(
-    model: Llama, tokenizer: PreTrainedTokenizerFast, cache: Path, *, seed: int
+    model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, cache: Path, *, seed: int
 ) -> list[Graded]:
     """Inventories of the training split with responses as a chain compares them.
 
@@ -169,7 +184,7 @@ def near_misses(
 
 
 def redrawn(
-    model: Llama,
+    model: LlamaForCausalLM,
     tokenizer: PreTrainedTokenizerFast,
     inventories: Sequence[Inventory],
     rng: random.Random,
@@ -192,8 +207,7 @@ def redrawn(
         model,
         [prompts[n // 3] + prefix for n, prefix in enumerate(kept)],
         [MAX_NEW_TOKENS - len(prefix) for prefix in kept],
-        eos=tokenizer.eos_token_id,
-        generator=generator,
+        generator,
     )
     whole = [prefix + suffix for prefix, suffix in zip(kept, suffixes, strict=True)]
     return [
@@ -222,8 +236,7 @@ def graded_inventory(
 
 def _save(samples: list[Graded], path: Path) -> None:
     rows = [(g.prompt, g.responses, g.grades, g.marks) for g in samples]
-    torch.save(rows, path.with_suffix(".new"))
-    path.with_suffix(".new").replace(path)
+    save(rows, path)
 
 
 def _load(path: Path) -> list[Graded]:
@@ -231,7 +244,7 @@ def _load(path: Path) -> list[Graded]:
 
 
 def _graded(
-    model: Llama,
+    model: LlamaForCausalLM,
     tokenizer: PreTrainedTokenizerFast,
     kind: str,
     n_prompts: int,
@@ -250,24 +263,10 @@ def _graded(
             problem = generate_problem(rng, kind, split="train")  # type: ignore[arg-type]
             grades.append(lambda text, answer=problem.answer: int(extract_number(text) == answer))
             texts.append(problem.prompt)
-    prompts = prompt_ids(tokenizer, texts)
-    repeated = [prompt for prompt in prompts for _ in range(n_samples)]
     generator = torch.Generator().manual_seed(rng.getrandbits(63))
-    responses = sample(
-        model,
-        repeated,
-        [MAX_NEW_TOKENS] * len(repeated),
-        eos=tokenizer.eos_token_id,
-        generator=generator,
-        progress=lambda done: (
-            print(f"sampling {kind}: {done}/{len(repeated)}", flush=True)
-            if done // ROWS % 40 == 0
-            else None
-        ),
-    )
-    decoded = tokenizer.batch_decode(responses, skip_special_tokens=True)
+    prompts, responses, decoded = draw(model, tokenizer, texts, n_samples, generator)
     groups = [slice(i * n_samples, (i + 1) * n_samples) for i in range(n_prompts)]
     return [
-        Graded(prompt, responses[group], [grade(text) for text in decoded[group]], [])
-        for prompt, grade, group in zip(prompts, grades, groups, strict=True)
+        Graded(prompts[of.start], responses[of], [grade(text) for text in decoded[of]], [])
+        for grade, of in zip(grades, groups, strict=True)
     ]

@@ -13,20 +13,17 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import torch
+from torch import Tensor
+from transformers import AutoTokenizer, LlamaForCausalLM
 
 from qalign_core.decide.answers.extraction import extract_number
 from qalign_study.sets.generated import WritingTask, constraints_met
-from qalign_study.train.embedded.export import (
-    load_language_model,
-    load_reward_model,
-    load_tokenizer,
-)
-from qalign_study.train.embedded.llama import Llama
-from qalign_study.train.embedded.on_policy import MAX_NEW_TOKENS, sample
-from qalign_study.train.embedded.reward_model import RewardModel, score
+from qalign_study.train.embedded.export import load_language_model, load_reward_model
+from qalign_study.train.embedded.on_policy import draw
+from qalign_study.train.embedded.reward_model import score
 from qalign_study.train.embedded.tasks import read_tasks
-from qalign_study.train.embedded.tokenizer import prompt_ids
 
 ASSETS = Path(__file__).parents[3] / "assets"
 SETS = ("in_distribution", "shifted", "long", "writing")
@@ -49,49 +46,40 @@ def grader(task: dict) -> Callable[[str], int]:
 
 def measure(models: Path, tasks: list[dict], *, samples: int, seed: int) -> dict:
     """All figures of one problem set; the same seed gives the same ones on one machine."""
-    model, tokenizer = load_language_model(models / "lm"), load_tokenizer(models / "lm")
+    model = load_language_model(models / "lm")
+    tokenizer = AutoTokenizer.from_pretrained(models / "lm")
     generator = torch.Generator().manual_seed(seed)
-    eos = tokenizer.eos_token_id
-    prompts = [
-        p for p in prompt_ids(tokenizer, [t["prompt"] for t in tasks]) for _ in range(samples)
-    ]
-    limits = [MAX_NEW_TOKENS] * len(prompts)
-    drawn = sample(
-        model, prompts, limits, eos=eos, generator=generator, progress=_progress(prompts)
-    )
-    texts = tokenizer.batch_decode(drawn, skip_special_tokens=True)
-    of_problem = [slice(i * samples, (i + 1) * samples) for i in range(len(tasks))]
-    grades = [
-        [grader(t)(text) for text in texts[s]] for t, s in zip(tasks, of_problem, strict=True)
-    ]
+    texts = [task["prompt"] for task in tasks]
+    prompts, drawn, texts = draw(model, tokenizer, texts, samples, generator)
+    of_problem = np.arange(len(texts)).reshape(len(tasks), samples)
+    graded = [grader(tasks[k // samples])(text) for k, text in enumerate(texts)]
+    grades = np.array(graded).reshape(of_problem.shape)
 
     best = 3 if tasks[0]["answer"] is None else 1
     figures: dict = {
         "problems": len(tasks),
         "samples": samples,
-        "single_sample": _interval([statistics.mean(g == best for g in row) for row in grades]),
-        "any_right": statistics.mean(max(row) == best for row in grades),
+        "single_sample": _interval((grades == best).mean(axis=1).tolist()),
+        "any_right": float((grades == best).any(axis=1).mean()),
         "tokens": statistics.mean(map(len, drawn)),
-        "cut_off": statistics.mean(ids[-1] != eos for ids in drawn),
-        "distinct": statistics.mean(len(set(texts[s])) / samples for s in of_problem),
+        "cut_off": statistics.mean(ids[-1] != tokenizer.eos_token_id for ids in drawn),
+        "distinct": statistics.mean(len({texts[k] for k in row}) / samples for row in of_problem),
     }
     if best == 1:
-        votes = [Counter(filter(None, map(extract_number, texts[s]))) for s in of_problem]
-        figures["no_answer"] = statistics.mean(extract_number(text) is None for text in texts)
-        figures["most_common_wrong"] = _interval(
-            [
-                float(not vote or vote.most_common(1)[0][0] != t["answer"])
-                for vote, t in zip(votes, tasks, strict=True)
-            ]
-        )
+        answers = [extract_number(text) for text in texts]
+        votes = [Counter(answers[k] for k in row if answers[k]) for row in of_problem]
+        common = [vote.most_common(1)[0][0] if vote else None for vote in votes]
+        wrong = [float(a != task["answer"]) for a, task in zip(common, tasks, strict=True)]
+        figures["no_answer"] = statistics.mean(answer is None for answer in answers)
+        figures["most_common_wrong"] = _interval(wrong)
 
-    moved = [i for s in of_problem for i in range(s.start, s.start + min(MOVED, samples))]
-    same = [_same_proposal(model, prompts[i], drawn[i]) for i in moved]
+    same = [_same_proposal(model, prompts[k], drawn[k]) for k in of_problem[:, :MOVED].flat]
     figures["same_proposal"] = statistics.mean(same)
 
+    whole = [prompts[k] + drawn[k] for k in of_problem[:, :SCORED].flat]
     for name in ("rm", "rm-weak"):
-        reward_model = load_reward_model(models / name)
-        figures[name] = _pair_accuracy(reward_model, prompts, drawn, of_problem, grades)
+        rewards = score(load_reward_model(models / name), whole).view(len(tasks), -1)
+        figures[name] = _pair_accuracy(rewards, torch.tensor(grades[:, :SCORED]))
     return figures
 
 
@@ -102,36 +90,29 @@ def measure_subset(models: Path, tasks: list[dict], *, seed: int) -> dict:
 
 
 @torch.inference_mode()
-def _same_proposal(model: Llama, prompt: list[int], drawn: list[int]) -> float:
+def _same_proposal(model: LlamaForCausalLM, prompt: list[int], drawn: list[int]) -> float:
     """The exact probability that the chain proposes the very response that it is at.
 
     The index is uniform, and the suffix comes back with the probability that the LM gives it.
     """
     ids = torch.tensor([prompt + drawn])
-    log_probs = model.logits(model(ids)[0, len(prompt) - 1 : -1]).log_softmax(-1)
+    log_probs = model(ids).logits[0, len(prompt) - 1 : -1].log_softmax(-1)
     of_token = log_probs.gather(1, ids[0, len(prompt) :, None])[:, 0]
     return of_token.flip(0).cumsum(0).exp().mean().item()
 
 
-def _pair_accuracy(
-    model: RewardModel,
-    prompts: list[list[int]],
-    drawn: list[list[int]],
-    of_problem: list[slice],
-    grades: list[list[int]],
-) -> dict:
-    """Per problem, the share of all its (better, worse) pairs that the reward orders rightly."""
-    shares, spreads = [], []
-    chosen = [range(s.start, min(s.stop, s.start + SCORED)) for s in of_problem]
-    rewards = score(model, [prompts[i] + drawn[i] for rows in chosen for i in rows])
-    for row, of_one in zip(grades, rewards.split([len(rows) for rows in chosen]), strict=True):
-        graded = torch.tensor(row[: len(of_one)])
-        better = graded[:, None] > graded[None, :]
-        if better.any():
-            ordered = (of_one[:, None] > of_one[None, :])[better]
-            shares.append(ordered.float().mean().item())
-        spreads.append(of_one.std().item() if len(of_one) > 1 else 0.0)
-    return _interval(shares) | {"problems": len(shares), "spread": statistics.mean(spreads)}
+def _pair_accuracy(rewards: Tensor, grades: Tensor) -> dict:
+    """Per problem, the share of all its (better, worse) pairs that the reward orders rightly.
+
+    Args:
+        rewards, grades: of the samples of each problem, shape [problems, samples].
+    """
+    better = grades[:, :, None] > grades[:, None]
+    ordered = rewards[:, :, None] > rewards[:, None]
+    pairs = zip(ordered, better, strict=True)
+    shares = [each[where].float().mean().item() for each, where in pairs if where.any()]
+    spread = statistics.mean(rewards.std(dim=1).tolist())
+    return _interval(shares) | {"problems": len(shares), "spread": spread}
 
 
 def _interval(values: list[float]) -> dict:
@@ -139,13 +120,6 @@ def _interval(values: list[float]) -> dict:
     mean = statistics.mean(values)
     half = 1.96 * statistics.stdev(values) / len(values) ** 0.5
     return {"mean": mean, "low": max(0.0, mean - half), "high": min(1.0, mean + half)}
-
-
-def _progress(prompts: list) -> Callable[[int], None]:
-    def report(done: int) -> None:
-        print(f"\r{done}/{len(prompts)}", end="" if done < len(prompts) else "\n", flush=True)
-
-    return report
 
 
 def replace_between(card: Path, begin: str, end: str, table: str) -> None:

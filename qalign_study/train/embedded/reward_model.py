@@ -12,21 +12,23 @@ from __future__ import annotations
 
 import math
 import random
-import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import combinations
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, logsigmoid
-from transformers import PreTrainedTokenizerFast
+from transformers import (
+    LlamaForCausalLM,
+    LlamaForSequenceClassification,
+    PreTrainedTokenizerFast,
+)
 
 from qalign_study.sets.inventory import generate_inventory
-from qalign_study.train.embedded.checkpoint import load_checkpoint, save_checkpoint
-from qalign_study.train.embedded.llama import Llama
+from qalign_study.train.embedded.fitting import by_length, fit, padded
+from qalign_study.train.embedded.llama import new_reward_model
 from qalign_study.train.embedded.on_policy import N_THINGS, SCALES, Graded, graded_inventory
-from qalign_study.train.embedded.optim import Optimizers
 from qalign_study.train.embedded.solutions import draw_mistakes, write_inventory
 from qalign_study.train.embedded.tokenizer import prompt_ids, response_ids
 
@@ -40,30 +42,13 @@ WORTH = 3.0  # of a right decision, in units of the reward
 FLAG_LAYER = 3
 
 
-class RewardModel(nn.Module):
-    """A Llama with one linear output, read at the last token."""
-
-    def __init__(self, model: Llama) -> None:
-        super().__init__()
-        self.model = Llama(model.shape)
-        self.model.load_state_dict(model.state_dict())
-        self.score = nn.Linear(model.shape.width, 1, bias=False)
-        nn.init.zeros_(self.score.weight)
-
-    def forward(self, conversations: Sequence[list[int]]) -> Tensor:
-        """Ids of whole conversations, EOS included -> rewards (B,)."""
-        ids = _padded(conversations)
-        last = torch.tensor([len(c) - 1 for c in conversations])
-        return self.score(self.model(ids)[torch.arange(len(ids)), last])[:, 0]
-
-
 class Critic(nn.Module):
     """A reward model in training, with what is thrown away: a flag for each wrong decision."""
 
-    def __init__(self, language_model: Llama) -> None:
+    def __init__(self, language_model: LlamaForCausalLM) -> None:
         super().__init__()
-        self.rm = RewardModel(language_model)
-        width = language_model.shape.width
+        self.rm = new_reward_model(language_model)
+        width = language_model.config.hidden_size
         self.flag = nn.Sequential(nn.RMSNorm(width, eps=1e-5), nn.Linear(width, 1))
         nn.init.zeros_(self.flag[1].weight)
         nn.init.zeros_(self.flag[1].bias)
@@ -74,10 +59,10 @@ class Critic(nn.Module):
         A margin is by how much the better response of two different grades is ahead.
         """
         with torch.autocast("cpu", dtype=torch.bfloat16):
-            ids = _padded([g.prompt + r for g in groups for r in g.responses])
-            residuals = self.rm.model.residuals(ids)
-            scores = self.rm.score(self.rm.model.norm(residuals[-1]))[:, :, 0].float()
-            flags = self.flag(residuals[FLAG_LAYER - 1])[:, :, 0].float()
+            ids = padded([g.prompt + r for g in groups for r in g.responses])
+            read = self.rm.model(ids, output_hidden_states=True)
+            scores = self.rm.score(read.last_hidden_state)[:, :, 0].float()
+            flags = self.flag(read.hidden_states[FLAG_LAYER])[:, :, 0].float()
         losses, margins, row = list[Tensor](), list[Tensor](), 0
         for group in groups:
             rows = range(row, row + len(group.responses))
@@ -101,7 +86,7 @@ class Critic(nn.Module):
 
 
 def train_reward_model(
-    language_model: Llama,
+    language_model: LlamaForCausalLM,
     tokenizer: PreTrainedTokenizerFast,
     graded: Sequence[Graded],
     redrawn: Sequence[Graded],
@@ -109,7 +94,7 @@ def train_reward_model(
     *,
     seed: int,
     steps: int,
-) -> RewardModel:
+) -> LlamaForSequenceClassification:
     """Train on pairs of these prompts and on these groups of redrawn responses; 5 % validate.
 
     Without groups it learns from the pairs alone, as the weak one does.
@@ -117,24 +102,22 @@ def train_reward_model(
     critic = Critic(language_model)
     held, graded = graded[: len(graded) // 20], graded[len(graded) // 20 :]
     held_groups, redrawn = redrawn[: len(redrawn) // 20], redrawn[len(redrawn) // 20 :]
-    optimizers = Optimizers(critic, steps=steps, muon_lr=0.01, adam_lr=1.5e-3)
-    first = load_checkpoint(checkpoint, critic, optimizers)
-    started, right, pairs, total = time.monotonic(), 0, 0, 0.0
-    for step in range(first, steps):
-        for batch in by_length(draw_groups(tokenizer, graded, redrawn, seed, step)):
+    ordered: list[Tensor] = []
+
+    def losses(step: int) -> Iterator[Tensor]:
+        groups = draw_groups(tokenizer, graded, redrawn, seed, step)
+        for batch in by_length(groups, _length, TOKENS_AT_ONCE, lambda g: len(g.responses)):
             loss, margins = critic.loss(batch)
-            loss.backward()
-            total += loss.item()
-            right, pairs = right + int((margins > 0).sum()), pairs + len(margins)
-        optimizers.step(step)
-        if (step + 1) % 20 == 0 or step + 1 == steps:
-            print(
-                f"{checkpoint.stem} {step + 1}/{steps} loss {total / (step % 20 + 1):.4f} "
-                f"pair accuracy {right / pairs:.3f} {time.monotonic() - started:.0f} s",
-                flush=True,
-            )
-            right, pairs, total = 0, 0, 0.0
-            save_checkpoint(checkpoint, critic, optimizers, step + 1)
+            ordered.append(margins > 0)
+            yield loss
+
+    def said() -> str:
+        share = torch.cat(ordered).float().mean().item()
+        ordered.clear()
+        return f"pair accuracy {share:.3f}"
+
+    rates = {"muon_lr": 0.01, "adam_lr": 1.5e-3}
+    fit(critic, checkpoint, losses, steps=steps, every=20, said=said, **rates)
     model = critic.rm.eval()
     print(
         f"{checkpoint.stem} validation: pair accuracy {pair_accuracy(model, held):.3f}, "
@@ -158,22 +141,6 @@ def draw_groups(
         return pairs
     written = [_written_pair(tokenizer, rng) for _ in range(N_WRITTEN)]
     return pairs + rng.sample(redrawn, N_REDRAWN) + written
-
-
-def by_length(groups: list[Graded]) -> list[list[Graded]]:
-    """The groups in batches of about one length each: half the padding."""
-
-    def length(group: Graded) -> int:
-        return len(group.prompt) + max(map(len, group.responses))
-
-    batches, rows = list[list[Graded]](), 0
-    for group in sorted(groups, key=length):
-        rows += len(group.responses)
-        if not batches or rows * length(group) > TOKENS_AT_ONCE:
-            batches.append([])
-            rows = len(group.responses)
-        batches[-1].append(group)
-    return batches
 
 
 def _written_pair(tokenizer: PreTrainedTokenizerFast, rng: random.Random) -> Graded:
@@ -201,22 +168,24 @@ def _pairs(grades: Sequence[int]) -> tuple[list[int], list[int]]:
     return [a for a, _ in pairs], [b for _, b in pairs]
 
 
-def _padded(conversations: Sequence[list[int]]) -> Tensor:
-    return nn.utils.rnn.pad_sequence([torch.tensor(c) for c in conversations], batch_first=True)
+def _length(group: Graded) -> int:
+    return len(group.prompt) + max(map(len, group.responses))
 
 
 @torch.inference_mode()
-def score(model: RewardModel, conversations: Sequence[list[int]], rows: int = 64) -> Tensor:
+def score(
+    model: LlamaForSequenceClassification, conversations: Sequence[list[int]], rows: int = 64
+) -> Tensor:
     """Rewards (N,) of any number of conversations, those of one length together."""
     rewards = torch.empty(len(conversations))
     in_order = sorted(range(len(conversations)), key=lambda i: len(conversations[i]))
     for first in range(0, len(in_order), rows):
         batch = in_order[first : first + rows]
-        rewards[batch] = model([conversations[i] for i in batch])
+        rewards[batch] = model(padded([conversations[i] for i in batch])).logits[:, 0]
     return rewards
 
 
-def pair_accuracy(model: RewardModel, graded: Sequence[Graded]) -> float:
+def pair_accuracy(model: LlamaForSequenceClassification, graded: Sequence[Graded]) -> float:
     """Share of pairs, one a prompt, in which the better response has the higher reward."""
     rng = random.Random("pair accuracy")
     pairs = [g.draw_pair(rng) for g in graded]
@@ -225,7 +194,7 @@ def pair_accuracy(model: RewardModel, graded: Sequence[Graded]) -> float:
     return (better > worse).float().mean().item()
 
 
-def near_miss_accuracy(model: RewardModel, redrawn: Sequence[Graded]) -> float:
+def near_miss_accuracy(model: LlamaForSequenceClassification, redrawn: Sequence[Graded]) -> float:
     """The same of all pairs in a group whose grades differ by one."""
     rewards = score(model, [g.prompt + r for g in redrawn for r in g.responses])
     ordered = list[bool]()

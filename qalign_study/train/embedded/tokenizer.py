@@ -10,7 +10,6 @@ from transformers import PreTrainedTokenizerFast
 from qalign_study.train.embedded.corpus import documents
 
 SPECIALS = ("<pad>", "<bos>", "<eos>", "<user>", "<assistant>")
-CONTEXT_LENGTH = 512
 # One user turn, then the response; a whole conversation ends with the response's EOS.
 CHAT_TEMPLATE = (
     "{{ bos_token }}{% for message in messages %}"
@@ -44,7 +43,7 @@ def train_tokenizer(seed: int, n_documents: int = 20_000) -> PreTrainedTokenizer
         eos_token="<eos>",
         extra_special_tokens=["<user>", "<assistant>"],
         chat_template=CHAT_TEMPLATE,
-        model_max_length=CONTEXT_LENGTH,
+        model_max_length=512,
         clean_up_tokenization_spaces=False,
     )
 

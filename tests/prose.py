@@ -1,0 +1,85 @@
+"""Phrases that make a text hard to read: `python tests/prose.py` prints each with its line.
+
+It reads documents, gallery and glossary, without headings, code, links' addresses and quotations.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+DICTIONARY = ROOT / "assets" / "dictionary.toml"
+INSTEAD = {
+    r"anew": "again",
+    r"mend(s|ed|ing)?": "fix",
+    r"at times": "sometimes",
+    r"whoever": "the learner, the user",
+    r"in place of": "instead of",
+    r"(not )?told apart": "no significant difference; distinguished",
+    r"tells? (none|which|apart)": "return; distinguish",
+    r"has a say": "decides",
+    r"(is|are|was) (once )?said (in|once|to)": "appears, is described",
+    r"(stands?|stood) (in|on|at|there|beside)": "is in",
+    r"go(es)? both ways": "are sent and checked",
+    r"as good as": "a difference with its interval",
+    r"\d+ \w+ an? (second|minute|hour|step|problem|prompt|token)": "per",
+    r"\A(- )?what [^.?!:]* (is|are) [^?]*\.\Z": "begin with a noun",
+}
+PHRASES = {re.compile(rf"(?<!\w){p}(?!\w)", re.I): instead for p, instead in INSTEAD.items()}
+QUOTED = re.compile(r'“[^”]*”|"[^"\n]*"|`[^`]*`|\]\([^)]*\)|<!--.*?-->|\$[^$]*\$')
+
+
+def prose(path: Path) -> Iterator[tuple[str, str]]:
+    """The texts of a file, each with a name of its place: paragraphs, or the strings of a table."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".toml":
+        yield from _strings(tomllib.loads(text), "")
+        return
+    text = re.sub(r"\A---\n.*?^---$", "", text, flags=re.DOTALL | re.MULTILINE)
+    text = re.sub(r"^```.*?^```$", "", text, flags=re.DOTALL | re.MULTILINE)
+    for paragraph in re.split(r"\n\s*\n|\n(?=[-|#]|\d+\. )", text):
+        if not paragraph.lstrip().startswith("#"):
+            yield paragraph.strip()[:40], " ".join(paragraph.split())
+
+
+def _strings(value: object, place: str) -> Iterator[tuple[str, str]]:
+    if isinstance(value, str):
+        yield place, " ".join(value.split())
+    elif isinstance(value, dict | list):
+        for key, each in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _strings(each, f"{place}.{key}".strip("."))
+
+
+def found(text: str) -> Iterator[tuple[str, str]]:
+    """Each phrase of a text that is better written otherwise, and how."""
+    text = QUOTED.sub("…", text)
+    for sentence in re.split(r"(?<=[.!?])\s+", text):
+        for phrase, instead in PHRASES.items():
+            if match := phrase.search(sentence):
+                yield match[0], instead
+
+
+def pages(root: Path = ROOT) -> list[Path]:
+    """All files that are checked."""
+    globs = ("*.md", "docs/*.md", "assets/models/*.md", "assets/runs/gallery.toml")
+    return [*(path for each in globs for path in sorted(root.glob(each))), DICTIONARY]
+
+
+def main() -> int:
+    """Print all that is found; the exit status is 1 if there is any."""
+    hits = [
+        f"{path.relative_to(ROOT)}: {place}: “{phrase[:60]}” ({instead})"
+        for path in pages()
+        for place, text in prose(path)
+        for phrase, instead in found(text)
+    ]
+    print("\n".join(hits) or "prose: nothing found")
+    return bool(hits)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
