@@ -154,12 +154,10 @@ async def run(room: Room, seconds: float) -> tuple[list[float], list[float], lis
 
 
 def recorded() -> list[list[Any] | None]:
-    """The states of a recorded chain, as a browser sends them."""
-    steps = load_trace(ROOT / "assets" / "runs" / "watch.jsonl").steps
-    return [
-        [s.state.response.text, s.state.reward, -9.0] if s.accepted or s.t == 0 else None
-        for s in steps
-        if s.chain == 0
+    """The states of a recorded chain twice over, as a browser sends them."""
+    steps = load_trace(ROOT / "assets" / "runs" / "watch.jsonl").chains[0]
+    return 2 * [
+        [s.state.response.text, s.state.reward, -9.0] if s.accepted else None for s in steps
     ]
 
 
