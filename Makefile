@@ -5,6 +5,7 @@ BIN := $(VENV)/bin
 SERVERS := build/servers-venv
 MCP := build/mcp-venv
 PRETRAINED := build/pretrained
+LLAMACPP := build/llamacpp
 TASKS := build/tasks-venv
 TRAIN := build/train-venv
 ZIG := build/zig-venv
@@ -15,7 +16,7 @@ export GRADIO_ANALYTICS_ENABLED := False
 # modules are compiled once, when they are first imported; pip would compile four times as many
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test pytest quick js test-processors test-package test-servers test-mcp test-pretrained test-tasks test-train lint models engine site docs clean
+.PHONY: demo test pytest quick js test-processors test-package test-servers test-mcp test-pretrained test-llamacpp test-tasks test-train lint models engine site docs clean
 
 demo: $(VENV)/.app
 	$(BIN)/python app.py
@@ -64,6 +65,10 @@ test-mcp: $(MCP)/.ready
 test-pretrained: $(PRETRAINED)/.ready
 	HF_HOME=$(abspath $(PRETRAINED)/hf) HF_HUB_OFFLINE=1 \
 		$(BIN)/python -m pytest -o addopts=-q tests/pretrained
+
+# a real llama.cpp server on the CPU: 34 MB from the package registry
+test-llamacpp: $(VENV)/.dev $(LLAMACPP)/.ready
+	PYTHONPATH=$(abspath $(LLAMACPP)) $(BIN)/python -m pytest -o addopts=-q tests/llamacpp
 
 # IFEval's checkers, 380 MB with what they need; apart, since few want them
 test-tasks: $(TASKS)/.ready
@@ -148,6 +153,11 @@ $(TRAIN)/.ready: requirements.txt requirements-dev.txt requirements-train.txt
 	$(PYTHON) -m venv $(TRAIN)
 	$(TRAIN)/bin/python -m pip install --quiet --disable-pip-version-check \
 		-r requirements-dev.txt -r requirements-train.txt
+	touch $@
+
+$(LLAMACPP)/.ready: requirements-llamacpp.txt | $(VENV)/.dev
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --upgrade \
+		--target $(LLAMACPP) -r requirements-llamacpp.txt
 	touch $@
 
 $(PRETRAINED)/lib/.ready: requirements-pretrained.txt | $(VENV)/.dev

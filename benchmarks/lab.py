@@ -169,7 +169,7 @@ async def main() -> None:
             page.set_default_timeout(60_000)
             start = time.perf_counter()
             await page.goto(address)
-            await page.wait_for_selector("#lab-distance .main-svg")
+            await page.wait_for_selector("#lab-target .main-svg")
             print(
                 f"lab opened in {time.perf_counter() - start:.1f} s, load {os.getloadavg()[0]:.1f}"
             )
@@ -179,7 +179,7 @@ async def main() -> None:
                     continue
                 await page.evaluate(WATCH, list(plots))
                 await page.locator("#lab-opened").get_by_text(section, exact=True).click()
-                if section != "Convergence":
+                if section != "Beta":
                     print(
                         f"{section[:17]:18}{'opening':16}{await page.evaluate('window.drawn'):6.0f}"
                     )

@@ -1,14 +1,16 @@
-"""A fake of vLLM's HTTP interface: it draws from seeded random numbers, and fails when told to.
+"""A fake of vLLM's and llama.cpp's HTTP: it draws seeded random numbers, and fails when told to.
 
-It is no language model; what a real server samples is tested in tests/servers, where a `Proxy`
-fails in the same ways in front of one.
+It is no language model; what real servers sample is tested in tests/servers, where a `Proxy` fails
+in the same ways in front of one, and in tests/llamacpp.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import random
 import socket
+import struct
 import threading
 from collections import deque
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -63,6 +65,10 @@ class FakeServer:
         if path == "/classify":
             return scored(body)
         return as_text(body) if self.text_only else completed(body, self.tells)
+
+    def worded(self, answer: dict[str, Any], body: dict[str, Any]) -> dict[str, Any]:
+        """An answer in the words of the kind of server."""
+        return answer
 
     @property
     def connections(self) -> set[socket.socket]:
@@ -135,7 +141,7 @@ class _Handler(BaseHTTPRequestHandler):
             fake.open += 1
             fake.most = max(fake.most, fake.open)
         try:
-            self._spoilt(fake.answer(self.path, body), fault)
+            self._spoilt(fake.answer(self.path, body), body, fault)
         finally:
             with fake.lock:
                 fake.open -= 1
@@ -148,7 +154,7 @@ class _Handler(BaseHTTPRequestHandler):
             return False
         return True
 
-    def _spoilt(self, answer: dict[str, Any], fault: str) -> None:
+    def _spoilt(self, answer: dict[str, Any], body: dict[str, Any], fault: str) -> None:
         choice = answer.get("choices", [{}])[0]
         if fault.isdecimal():
             self._answer({"error": {"message": "told to fail"}}, int(fault))
@@ -188,7 +194,8 @@ class _Handler(BaseHTTPRequestHandler):
             answer["usage"]["prompt_tokens"] -= 1
         elif fault == "always squashed":
             answer["data"][0]["probs"] = [0.5]
-        self._answer(answer, half=fault == "half", text=TEXTS.get(fault, ""))
+        worded = self.fake.worded(answer, body)
+        self._answer(worded, half=fault == "half", text=TEXTS.get(fault, ""))
 
     def _go_on(self, fault: str) -> None:
         """Answer without an end, as far as anybody reads it: 32 MiB, or 40 s of single bytes."""
@@ -255,6 +262,61 @@ def scored(body: dict[str, Any]) -> dict[str, Any]:
     score = 1.0 / (1 + len(ids)) if body["use_activation"] else sum(ids) / 1000 - 8
     usage = {"prompt_tokens": len(ids)}
     return {"data": [{"probs": [score], "num_classes": 1}], "usage": usage}
+
+
+class FakeLlamaCpp(FakeServer):
+    """The same draws in the words of llama.cpp's own interface, as its server's README has them.
+
+    Attributes:
+        fixed: settings that no request changes.
+        ends: what it stops at.
+        slots: requests that run at once.
+        parts: whether it tells nothing of every third token, as of one within a character.
+    """
+
+    fixed: dict[str, Any] = {}  # noqa: RUF012
+    ends, slots, parts = EOS, 2, False
+
+    def answer(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        if path == "/v1/models":
+            meta = {"n_params": 95_296}
+            return {"data": [{"id": "a/tiny.gguf", "owned_by": "llamacpp", "meta": meta}]}
+        if path == "/props":
+            context = {"n_ctx": CONTEXT}
+            return {"total_slots": self.slots, "default_generation_settings": context}
+        if path == "/tokenize":
+            return {"tokens": tokenizer()(body["content"])["input_ids"]}
+        if path != "/completion":
+            return {}
+        most = {"max_tokens": body["n_predict"], "stop_token_ids": self.ends}
+        told = {"logprobs": 0} if body.get("n_probs") else {}
+        return completed({**body, **most, **told}, self.tells)
+
+    def worded(self, answer: dict[str, Any], body: dict[str, Any]) -> dict[str, Any]:
+        (choice,), usage = answer["choices"], answer["usage"]
+        stops = {"stop": "eos", "length": "limit"}
+        said: dict[str, Any] = {
+            "tokens": choice["token_ids"],
+            "tokens_predicted": usage["completion_tokens"],
+            "tokens_evaluated": len(choice["prompt_token_ids"]),
+            "stop_type": stops.get(choice["finish_reason"], "none"),
+            "completion_probabilities": [
+                {"prob": math.exp(log_p), "top_probs": [{}]}
+                for k, log_p in enumerate(choice.get("logprobs", {}).get("token_logprobs", []))
+                if not (self.parts and k % 3 == 2)
+            ],
+            "generation_settings": {
+                **body,
+                "temperature": struct.unpack("f", struct.pack("f", body["temperature"]))[0],
+                "logit_bias": [{"token": id, "bias": None} for id in self.ends]
+                if body["ignore_eos"]
+                else [],
+                "stop": [],
+                "grammar": "",
+                **self.fixed,
+            },
+        }
+        return {name: said[name] for name in body["response_fields"]}
 
 
 class Proxy(FakeServer):

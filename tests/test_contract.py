@@ -273,6 +273,10 @@ NETS_AND_SETTINGS = [
     ("torch_lm", "sampling"), NETS_AND_SETTINGS, indirect=["torch_lm"], ids=str
 )
 async def test_first_tokens_follow_the_distribution_that_the_settings_show(torch_lm, sampling):
+    await first_tokens_follow(torch_lm, sampling)
+
+
+async def first_tokens_follow(torch_lm, sampling):
     lm, plain = torch_lm
     n = 800
     ids = lm.encode("Hi")

@@ -7,7 +7,7 @@ import json
 import zipfile
 from collections.abc import Callable
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -16,13 +16,15 @@ from finite import TableReward, letters
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from test_reading import results
+from tiny_models import tokenizer
 
 from qalign_core import collect, run_chains
 from qalign_core.decide.answers.extraction import EXTRACTORS, get_extractor
 from qalign_core.errors import ModelLoadError, QAlignError
+from qalign_core.models.chat import Text
 from qalign_core.models.loading import n_stored
 from qalign_core.models.served import language_model as served_lm
-from qalign_core.models.served.client import Garbled, read_card
+from qalign_core.models.served.client import Card, Garbled, Reached, Server, read_card
 from qalign_core.record.trace import load_trace, parse_trace, trace_lines
 from qalign_core.registry import _read_own
 from qalign_core.rewards import served as served_rm
@@ -191,7 +193,23 @@ SENT, NEW = [5, 6, 7], [9, 8, 2]
 CHOICE = {"prompt_token_ids": SENT, "token_ids": NEW, "finish_reason": "stop", "text": "a"}
 DRAWN = {"choices": [CHOICE], "usage": {"prompt_tokens": 3, "completion_tokens": 3}}
 SCORED = {"data": [{"probs": [0.5]}], "usage": {"prompt_tokens": 3}}
-CARD = {"data": [{"id": "m", "root": "m", "max_model_len": 99}]}
+CARD = {"data": [{"id": "m", "root": "m", "max_model_len": 99, "meta": {"n_params": 5}}]}
+PROBS = [{"prob": 0.5, "top_probs": [{"id": 2}]}] * 3
+OF_LLAMA_CPP = {
+    **{"tokens": NEW, "tokens_evaluated": 3, "tokens_predicted": 3, "stop_type": "eos"},
+    "completion_probabilities": PROBS,
+}
+PROPS = {"total_slots": 4, "default_generation_settings": {"n_ctx": 99}}
+SAMPLED = {"generation_settings": {"logit_bias": [{"token": 2, "bias": None}], "top_k": 0}}
+AT = Reached(
+    Server("http://h", kind="lm", rows=1, timeout=1.0, patience=1.0, pause=1.0),
+    Card("m", "m", 99),
+    Text(tokenizer()),
+    (2,),
+)
+SERVED_LM, LLAMA_CPP = (
+    kind(AT, id="m") for kind in (served_lm.ServedLanguageModel, served_lm.LlamaCppLanguageModel)
+)
 
 
 def read_text(answer: Any) -> None:
@@ -201,10 +219,23 @@ def read_text(answer: Any) -> None:
 
 
 @SEEDED
-@given(drawn=changed(DRAWN), scored=changed(SCORED), card=changed(CARD), text=VALUES)
-def test_what_servers_answer(drawn: Any, scored: Any, card: Any, text: Any) -> None:
+@given(
+    drawn=changed(DRAWN),
+    of_llama_cpp=changed(OF_LLAMA_CPP),
+    props=changed(PROPS),
+    sampled=changed(SAMPLED),
+    scored=changed(SCORED),
+    card=changed(CARD),
+    text=VALUES,
+)
+def test_what_servers_answer(
+    drawn: Any, of_llama_cpp: Any, props: Any, sampled: Any, scored: Any, card: Any, text: Any
+) -> None:
     for read, *told in (
-        (served_lm._read, drawn, SENT, 10, (2,), frozenset[int](), 262, "http://h"),
+        (partial(SERVED_LM._read, SENT, 10, frozenset[int]()), drawn),
+        (partial(LLAMA_CPP._read, SENT, 10, frozenset[int]()), of_llama_cpp),
+        (served_lm._read_props, props),
+        (served_lm._read_settings, sampled),
         (served_rm._read, scored, 3, "http://h"),
         (read_text, {"choices": [{**CHOICE, "text": text}]}),
         (read_card, card),

@@ -62,13 +62,13 @@ CEILING = "at least one of n is right: the ceiling"
 
 @asynccontextmanager
 async def opened(visitors: Any, address: str) -> AsyncIterator[Any]:
-    """The lab as a new visitor has it; scripts' errors are collected in `page.errors`."""
+    """The lab, opened at Convergence; scripts' errors are collected in `page.errors`."""
     page = await visitors.new_page()
     await page.set_viewport_size({"width": 1280, "height": 900})
     page.set_default_timeout(3 * PATIENCE)  # the plots are a bundle of 5 MB
     page.errors = []
     page.on("pageerror", lambda error: page.errors.append(str(error)))
-    await page.goto(f"{address}?tab=lab")
+    await page.goto(f"{address}?tab=lab&lab-opened=Convergence")
     await page.wait_for_selector("#lab-distance .main-svg")
     await page.evaluate("QAlignShell.open()")  # as the app does
     yield page
@@ -209,7 +209,9 @@ async def test_a_graph_stays_in_the_page_and_takes_new_data(lab) -> None:
         shown = await curve(lab, "lab-strip", f"after {t} steps")
         chain = WORLD.chain(1.0)
         assert shown == pytest.approx(chain.after(t)[by_reward(chain)], abs=1e-12)
-        await lab.wait_for_function(f"location.search === '?tab=lab&lab-t={t}'")
+        await lab.wait_for_function(
+            f"location.search === '?tab=lab&lab-opened=Convergence&lab-t={t}'"
+        )
     assert await lab.evaluate("kept === document.querySelector('#lab-strip .main-svg')")
     # the address has changed: what is drawn must not refer to it as it was
     assert await lab.evaluate(
@@ -245,7 +247,7 @@ FITS = """(plot) => {
 
 @pytest.mark.asyncio(loop_scope="session")
 async def test_what_was_hidden_is_drawn_at_its_full_width(visit, toy_app) -> None:
-    page = await visit(f"{toy_app}?tab=lab")
+    page = await visit(f"{toy_app}?tab=lab&lab-opened=Convergence")
     await page.wait_for_function(FITS, arg="lab-strip")
     await page.locator("#lab-play").click()
     await page.locator("#tab-watch-button").click()
@@ -449,8 +451,8 @@ async def test_every_sections_figure_is_on_the_first_screen_and_nothing_jumps(
     visit, toy_app
 ) -> None:
     page = await visit(f"{toy_app}?tab=lab", height=800)
-    await page.wait_for_selector("#lab-distance .main-svg")
-    plots = ("strip", "flow", "wrong", "target", "densities", "accuracy", "worth")
+    await page.wait_for_selector("#lab-target .main-svg")
+    plots = ("target", "strip", "flow", "wrong", "densities", "accuracy", "worth")
     sizes = ((1280, 800), (390, 844))
     for ((name, _), plot), (width, height) in product(zip(SECTIONS, plots, strict=True), sizes):
         await page.set_viewport_size({"width": width, "height": height})
@@ -525,6 +527,21 @@ async def test_a_link_shows_what_its_sender_saw(visit, toy_app) -> None:
 
 
 @pytest.mark.asyncio(loop_scope="session")
+async def test_the_lab_opens_on_beta_and_links_keep_their_section(visit, toy_app) -> None:
+    page = await visit(f"{toy_app}?tab=lab")
+    await page.wait_for_selector("#lab-target .main-svg")
+    assert await page.locator("#lab-section-convergence").is_hidden()
+    assert "lab-" not in page.url
+    await open_section(page, "Convergence")
+    await page.wait_for_function("location.search === '?tab=lab&lab-opened=Convergence'")
+    for link in (page.url, f"{toy_app}?tab=lab&lab-t=3"):  # the second is of an earlier version
+        other = await visit(link)
+        await other.wait_for_selector("#lab-distance .main-svg")
+        assert await other.locator("#lab-section-beta").is_hidden()
+        assert not other.errors
+
+
+@pytest.mark.asyncio(loop_scope="session")
 async def test_a_links_bad_value_falls_back_and_is_told(visit, toy_app) -> None:
     page = await visit(f"{toy_app}?tab=lab&lab-opened=Break+it&lab-beta=-3")
     await page.get_by_text("The link's lab-beta “-3” cannot be used here.").wait_for()
@@ -536,7 +553,7 @@ async def test_a_links_bad_value_falls_back_and_is_told(visit, toy_app) -> None:
 @pytest.mark.asyncio(loop_scope="session")
 async def test_every_figure_has_its_numbers_and_the_phone_needs_no_sideways_scrolling(lab) -> None:
     await lab.set_viewport_size({"width": 360, "height": 740})
-    plots = ("strip", "flow", "wrong", "sweep", "betas", "accuracy", "worth-map")
+    plots = ("sweep", "strip", "flow", "wrong", "betas", "accuracy", "worth-map")
     for (name, _), plot in zip(SECTIONS, plots, strict=True):
         await open_section(lab, name)
         await lab.locator(f"#lab-{plot}.js-plotly-plot").wait_for()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import axe_playwright_python
@@ -10,6 +11,7 @@ import pytest
 from components.learn.facts import Share, value_of
 from components.learn.lessons import lessons
 from components.learn.page import filled, judged
+from components.results.sheet import show
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -113,6 +115,15 @@ async def begin(page, lesson) -> None:
     await row.get_by_role("button").focus()
     await page.keyboard.press("Enter")
     await titled(page, lesson.stops[0].title)
+
+
+async def test_the_first_pass_leads_on_to_the_run_on_which_no_sample_is_right(visit, toy_app):
+    page = await visit(f"{toy_app}?lesson={FIRST.name}&stop={len(FIRST.stops)}")
+    await titled(page, FIRST.stops[-1].title)
+    await page.click(".learn-next")
+    await page.get_by_role("button", name="Right where no sample is", exact=True).click()
+    await page.wait_for_function("location.search.includes('run=beyond')")
+    assert await page.locator(".learn-panel").count() == 0
 
 
 @pytest.mark.slow
@@ -259,3 +270,59 @@ async def test_touch_is_enough(browser, toy_app):
         await page.tap(".learn-next")
     await titled(page, "That was it")
     await context.close()
+
+
+async def test_what_is_said_of_a_set_waits_for_the_figure_of_that_set(visit, toy_app, monkeypatch):
+    lesson = LESSONS["worth"]
+    k = next(k for k, stop in enumerate(lesson.stops) if stop.at.set == "long")
+    drawn = threading.Event()
+
+    def slow(path: Path) -> tuple[str, str]:
+        if path.stem == "long":
+            drawn.wait(60)
+        return show(path)
+
+    monkeypatch.setattr("components.results.page.show", slow)
+    page = await visit(f"{toy_app}?lesson=worth&stop={k + 1}")
+    await titled(page, lesson.stops[k].title)
+    figure = page.locator("#results-error > *").first
+    await figure.wait_for(state="attached")  # of the set before
+    assert await figure.is_hidden()
+    await page.fill("#learn-number", "0")
+    await page.click(".learn-next")
+    await page.get_by_text("The figure is being drawn…").wait_for()
+    assert await page.get_attribute(".learn-told", "data-right") == ""
+    assert await page.locator(".learn-next").is_disabled()
+    drawn.set()
+    await page.wait_for_selector(".learn-told[data-right=false]")
+    assert "of long" in await page.text_content("#results-facts")
+    await figure.wait_for(state="visible")
+
+
+WITHIN = """([selector, within]) => {
+  const box = document.querySelector(selector)?.getBoundingClientRect();
+  const around = document.querySelector(within).getBoundingClientRect();
+  return box?.height && box.top >= Math.max(0, around.top) - 1
+    && box.bottom <= Math.min(innerHeight, around.bottom) + 1;
+}"""
+
+
+async def test_what_the_lesson_on_trust_says_is_in_sight_and_the_trace_is_the_chains_it_asks_about(
+    visit, toy_app
+):
+    lesson = LESSONS["trust"]
+    halves, four = (
+        next(k for k, stop in enumerate(lesson.stops) if stop.ask and stop.ask.fact == fact)
+        for fact in ("mixed", "chain_says:1")
+    )
+    page = await visit(f"{toy_app}?lesson=trust&stop={halves + 1}", height=800)
+    await titled(page, lesson.stops[halves].title)
+    await predict(page, lesson.stops[halves], True)
+    # the verdict comes from the server after its place has been lit
+    await page.wait_for_function(WITHIN, arg=[".qp-trust", "body"])
+    await page.wait_for_function(WITHIN, arg=[".learn-told", ".learn-panel"])
+    other = await visit(f"{toy_app}?lesson=trust&stop={four + 1}", height=800)
+    await titled(other, lesson.stops[four].title)
+    await predict(other, lesson.stops[four], False)
+    await other.wait_for_function(WITHIN, arg=[".learn-told", ".learn-panel"])
+    assert await other.evaluate(f"{API}.position.chain") == 1

@@ -23,7 +23,7 @@ API = "document.querySelector('#watch-player .qp').qalign"
 READY = {
     "watch": ".qp-bead",
     "compare": "#compare-histograms .main-svg",
-    "lab": "#lab-distance .main-svg",
+    "lab": "#lab-target .main-svg",
     "results": "#results-beta svg.chart",
 }
 STILL = "Promise.all(document.getAnimations().map((a) => a.finished.catch(() => 0)))"
@@ -155,7 +155,7 @@ async def test_a_link_has_the_state_of_its_own_page_only(visit, toy_app):
     await page.wait_for_selector("#compare-panel .qc-card >> nth=3")
     assert await copied(page) == {"tab": "compare"}
     await page.click("#tab-lab-button")
-    await shows(page, "location.search === '?tab=lab&lab-beta=0.5'")
+    await shows(page, "location.search === '?tab=lab&lab-opened=Convergence&lab-beta=0.5'")
     await page.click("#tab-watch-button")
     assert await copied(page) == {"seed": "5", "steps": "8", "step": "3"}
 

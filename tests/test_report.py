@@ -227,6 +227,49 @@ def test_the_readme_and_the_card_say_the_reports_numbers_of_inventories(
     assert f"the right one in {100 * near.value:.1f} % of {near.trials:,}." in card
 
 
+def test_what_is_said_of_fresh_inventories_are_the_reports_numbers() -> None:
+    fresh = unpack(RESULTS / "fresh" / "inventory@2.zip")
+    assert (fresh.header.beta, fresh.header.rm_revision) == (0.8, "b3cf714bb912")
+    (group,) = Report({"first": unpack(RESULTS / "inventory.zip"), "fresh": fresh}).groups
+    said = {
+        path: " ".join((ASSETS.parent / path).read_text("utf-8").split())
+        for path in ("docs/results.md", "README.md", "assets/models/README.md")
+    }
+    titles = {"first": "the first 300", "fresh": "the fresh 300", AVERAGE: "all 600"}
+    for name, points in group.lines:
+        at = {p.method: p for p in points if p.n == 128}
+        cells = [_cell(_as_share(at[m])) for m in ("mv", "wmv", "any", "qalign")]
+        gaps = {d.b: d for d in differences(points) if (d.a, d.n) == ("qalign", 128)}
+        told = {b: "{:+.1f} ({:.1f} to {:.1f})".format(*_percent(gaps[b])) for b in ("wmv", "any")}
+        row = f"| {titles[name]} | {' | '.join([*cells, *told.values()])} |"
+        assert row in said["docs/results.md"]
+        assert gaps["any"].low > 0
+        if name == AVERAGE:
+            chain, ceiling = (f"{100 * at[m].value:.1f}%" for m in ("qalign", "any"))
+            assert f"chain is right on {chain} of them" in said["README.md"]
+            assert f"one sample is right on {ceiling}" in said["README.md"]
+            value, low, high = _percent(gaps["any"])
+            assert f"{value:+.1f} points (95% CI {low:.1f} to {high:.1f}) over" in said["README.md"]
+        if name == "fresh":
+            value, low, high = _percent(gaps["any"])
+            assert f"{value:+.1f} points ({low:.1f} to {high:.1f})" in said["README.md"]
+            assert (
+                f"ceiling {told['any']}, minus WMV {told['wmv']}" in said["assets/models/README.md"]
+            )
+            chain, ceiling = (np.array(at[m].each) == 1 for m in ("qalign", "any"))
+            gained, lost = int((chain & ~ceiling).sum()), int((ceiling & ~chain).sum())
+            assert f"right on {gained} of which none of the 128" in said["docs/results.md"]
+            assert f"wrong on {lost} of which" in said["docs/results.md"]
+
+
+def _as_share(point: Point) -> dict[str, float]:
+    return {"accuracy": point.value, "low": point.low, "high": point.high}
+
+
+def _percent(found: Difference) -> tuple[float, float, float]:
+    return 100 * found.value, 100 * found.low, 100 * found.high
+
+
 def _cell(row: dict[str, Any]) -> str:
     value, low, high = (100 * row[key] for key in BAND)
     return f"{value:.1f} ({low + 1e-9:.0f}-{high + 1e-9:.0f})"

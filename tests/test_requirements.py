@@ -26,6 +26,7 @@ FILES = {
     # in an environment of its own, with nothing of the core but torch's pin
     "requirements-servers.txt": [*EXTRAS["servers"], "torch==2.13.0"],
     "requirements-pretrained.txt": PYPROJECT["dependency-groups"]["pretrained"],
+    "requirements-llamacpp.txt": PYPROJECT["dependency-groups"]["llamacpp"],
 }
 
 

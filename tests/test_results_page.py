@@ -11,6 +11,7 @@ from pathlib import Path
 from statistics import median
 from urllib.parse import parse_qsl
 
+import gradio as gr
 import numpy as np
 import pandas as pd
 import pytest
@@ -26,7 +27,7 @@ from components.common.evaluated import (
 )
 from components.results.advice import Clause, between, clauses, waiting
 from components.results.findings import findings, findings_html
-from components.results.page import advice
+from components.results.page import advice, build_results_page
 from components.results.problems import problems_html, problems_of
 from components.results.sheet import BETAS, betas_of, file_of, paper_html, show, whole_html
 from qalign_core.run import Run
@@ -39,9 +40,7 @@ from qalign_study.sets.problem_sets import Problem
 from qalign_study.sheet.figures import betas, errors, proxy
 from qalign_study.sheet.page import table_html
 from qalign_study.sheet.values import Table, table
-from qalign_study.sheet.words import VERDICTS, brief, in_points
-
-pytestmark = pytest.mark.recorded
+from qalign_study.sheet.words import SURVIVE, VERDICTS, brief, in_points
 
 pytestmark = pytest.mark.recorded
 
@@ -280,6 +279,7 @@ def clause_for(use: str, found: list[Clause]) -> Clause:
 
 def test_that_the_chain_passes_every_rule_over_its_samples_is_said_where_it_does() -> None:
     said = {p.stem: findings(summarise(p).points)[0] for p in results_files()}
+    assert SURVIVE in said["inventory"]  # no part of the method knows what is right
     assert "among 512 samples, so no rule over them can do better" in said.pop("inventory")
     assert said
     assert not [name for name, first in said.items() if "no rule over them" in first]
@@ -314,6 +314,7 @@ def test_every_clause_of_the_advice_follows_from_the_shipped_results() -> None:
         assert "est-of-n" not in clause.use
     ratios = [ratio for each in usual.values() for ratio in waiting(each)]
     assert f"{median(ratios):.0f} times as long" in found[0].because
+    assert SURVIVE in rare.because
     assert rare.lab == "#lab-section-worth"
     said = advice(results_files())
     assert f'href="{rare.lab}"' in said
@@ -358,6 +359,25 @@ def test_a_set_of_rare_right_answers_is_shown_for_the_chain_itself() -> None:
     rare = replace(summary(qalign=0.5), points=tuple(points))
     clause = clause_for("QAlign", [c for c in clauses({"these": rare}, {}) if "rarer" in c.given])
     assert "Shown here: on these QAlign is ahead of every rule over the samples" in clause.because
+
+
+def test_the_advice_is_never_an_empty_box_and_computes_no_curve_that_it_leaves_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with gr.Blocks() as demo:
+        build_results_page(gr.State(0))
+    (box,) = (b for b in demo.blocks.values() if getattr(b, "elem_id", "") == "results-advice")
+    assert "Comparing the methods on every set" in str(getattr(box, "value", ""))
+    computed: list[str] = []
+
+    def curves_of(path: Path) -> Evaluated:
+        computed.append(path.stem)
+        return summarise(path)
+
+    monkeypatch.setattr("components.results.page.summarise", curves_of)
+    assert advice(results_files())
+    assert "long" in computed
+    assert "writing" not in computed  # open-ended, and the slowest of all
 
 
 def test_the_advice_makes_text_of_names(folder: Path) -> None:

@@ -302,3 +302,14 @@ def test_a_chart_leaves_out_what_has_no_place_and_is_never_empty_markup() -> Non
         chart(Figure("", [Line("mv", [3.0], [0.0])], Axis("x", log=True), Axis("y", zero=True)))
     )
     assert "nan" not in ElementTree.tostring(flat).decode()
+
+
+@pytest.mark.parametrize("most", [8.8e10, 1e11])
+def test_the_last_label_of_a_logarithmic_axis_is_inside_the_figure(most: float) -> None:
+    line = Line("mv", [2e8, most], [0.1, 0.5])
+    drawn = ElementTree.fromstring(
+        chart(Figure("", [line], Axis("x", log=True), Axis("y")), width=720)
+    )
+    last = next(text for text in drawn.iter("text") if text.text == "100G")
+    half = 0.62 * 13 * len("100G") / 2  # the widest digits of the sheet's fonts, 13 pixels high
+    assert float(last.attrib["x"]) + half <= 720

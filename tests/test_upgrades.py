@@ -190,6 +190,6 @@ async def test_without_gradios_module_the_lab_draws_with_plotlys_own(browser, mo
         asked = []
         page.on("request", lambda request: asked.append(request.url))
         await page.goto(address)
-        await page.wait_for_selector("#lab-distance .main-svg")
+        await page.wait_for_selector("#lab-target .main-svg")
         await page.close()
     assert not [url for url in asked if "PlotlyPlot" in url]

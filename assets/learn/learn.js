@@ -54,6 +54,8 @@ const asked = query.get(LESSON) ?? "";
 /** A link to something, or a visitor who has seen the first pass, is not interrupted. */
 const isFirst = !isSeen() && [...query.keys()].every((key) => key === "__theme");
 const OFFLINE = "The server did not answer; try again.";
+const RUN = "run="; // what a lesson goes on with is a run of the gallery, not a lesson
+const DRAWN = "The figure is being drawn…";
 
 /**
  * Where a lesson is, for who shows it to a class.
@@ -71,8 +73,10 @@ const OFFLINE = "The server did not answer; try again.";
 let props = { first: null, list: [], value: "" };
 /** @type {Server} */
 let server;
-/** @type {(query: string) => void} */
-let lead = () => {};
+/** @type {(page: string, query: string) => Promise<void>} */
+let lead = async () => {};
+/** @type {(page: string, query: string) => void} */
+let arrived = () => {};
 /** @type {Lesson | null} */
 let lesson = null;
 let k = 0; // the stop
@@ -233,9 +237,21 @@ function furtherOn(over) {
     },
   }, "Run it yourself");
   const save = button("go", { onclick: () => saveSheet(over, answers()) }, "Save my answers");
-  const others = over.onward.map((name) =>
-    button("go", { onclick: () => open(name) }, titles[name]));
+  const others = over.onward.map((name) => (name.startsWith(RUN) ? recorded(name)
+    : button("go", { onclick: () => open(name) }, titles[name])));
   return [isFirstPass() ? run : save, ...others];
+}
+
+/** A run to go on with, as the gallery shows it. @param {string} name */
+function recorded(name) {
+  /** @type {HTMLElement | null} */
+  const pick = document.querySelector(`[data-name="${name.slice(RUN.length)}"]`);
+  return button("go", {
+    onclick: () => {
+      close();
+      pick?.click();
+    },
+  }, pick?.querySelector("b")?.textContent ?? "");
 }
 
 function buttons() {
@@ -244,6 +260,7 @@ function buttons() {
   put(skip, over ? "Close" : isFirstPass() ? "Skip" : "Leave");
   show(skip, true);
   back.disabled = k === 0;
+  next.disabled = false;
   show(unsaid, waits());
   show(next, !over);
   put(next, waits() ? "Check" : k === (lesson?.stops.length ?? 0) - 1 ? "Finish" : "Next");
@@ -271,12 +288,16 @@ async function check(givenUp = false) {
   const answer = { said, words: said && form.named(said), right, value, says };
   remember(lesson.name, { answers: { ...answers(), [at]: answer } });
   if (k !== at) return;
+  next.disabled = true;
+  if (ends[at].at.query) put(told, DRAWN);
+  await move(ends[at]); // what is said of a figure never stands beside the old one
+  if (k !== at || !form) return;
   form.show(said, value);
   tell(answer);
+  told.scrollIntoView({ block: "nearest" });
   buttons();
   QAlignLearn.onturn();
   next.focus({ preventScroll: true });
-  await move(ends[at]);
 }
 
 /** @param {{ at: Place, lit: string }} to */
@@ -289,8 +310,11 @@ async function move({ at, lit }) {
     api.open(await server.run(at.run), "Recorded run");
   }
   if (mine !== k || !lesson) return;
-  goTo(at, lead);
-  light(lit, waits() ? lesson.stops[k].ask?.veil : "");
+  const drawn = goTo(at, lead);
+  const veil = waits() ? lesson.stops[k].ask?.veil : "";
+  if (drawn && at.page === "results") light(lit, veil || lit, DRAWN); // it may take seconds
+  await drawn;
+  if (mine === k && lesson) light(lit, veil);
 }
 
 /** The page keeps what is lit out from under the panel. */
@@ -334,6 +358,8 @@ export const QAlignLearn = {
     const { at, lit } = ends[Math.min(k, stops.length - 1)] ?? stop;
     return { lesson, k, stop, over: k === stops.length, answer: answers()[k], at, lit };
   },
+  /** The Lab or Results has drawn what a query asks for. */
+  arrived: (/** @type {string} */ page, /** @type {string} */ query) => arrived(page, query),
   /** As the buttons of the panel, except that what is asked is shown unasked. */
   on: () => (waits() ? check(true) : turn(k + 1)),
   back: () => turn(k - 1),
@@ -342,10 +368,11 @@ export const QAlignLearn = {
   mount(given, calls, trigger) {
     props = given;
     server = calls;
-    lead = (settings) => {
+    lead = (page, settings) => new Promise((done) => {
+      arrived = (where, what) => (where === page && what === settings ? done() : undefined);
       props.value = settings;
       trigger("change");
-    };
+    });
     const known = props.list.some(({ name }) => name === asked);
     const start = () => {
       if (!player()) window.requestAnimationFrame(start);

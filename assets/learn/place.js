@@ -34,7 +34,8 @@ let watch = 0;
 /**
  * Bring the page there.
  * @param {Place} place
- * @param {(query: string) => void} lead to settings of the Lab or of Results
+ * @param {(page: string, query: string) => Promise<void>} lead to settings of the Lab or of Results
+ * @returns {Promise<void> | undefined} settled when the Lab or Results has drawn them
  */
 export function goTo(place, lead) {
   const tab = document.querySelector(`#tab-${place.page}-button`);
@@ -44,7 +45,7 @@ export function goTo(place, lead) {
     api.seek(place.step, place.chain);
     if (place.phase < LAST) api.goPhase(place.phase);
     api.openTab(place.tab);
-  } else if (place.query) lead(place.query);
+  } else if (place.query) return lead(place.page, place.query);
 }
 
 /**
@@ -58,11 +59,14 @@ export function light(selector, veil = "", why = "Hidden until the prediction is
   window.clearInterval(watch);
   /** @type {Element | undefined} */
   let node;
+  let height = 0;
   const look = () => {
-    if (node?.clientHeight && node.classList.contains(LIT)) return;
+    const isLit = node?.clientHeight && node.classList.contains(LIT);
+    if (isLit && node && node.clientHeight <= height) return; // what grows may have left the window
     document.querySelector(`.${LIT}`)?.classList.remove(LIT);
     node = [...document.querySelectorAll(selector)].find((each) => each.clientHeight);
     node?.classList.add(LIT);
+    height = node?.clientHeight ?? 0;
     node?.scrollIntoView({ block: "nearest", behavior: still() ? "auto" : "smooth" });
   };
   document.querySelector(`.${LIT}`)?.classList.remove(LIT);

@@ -9,7 +9,7 @@ from pathlib import Path
 from qalign_core.assets import ASSETS
 from qalign_study.measure.curves import Difference, curves, difference
 from qalign_study.measure.report import Evaluated
-from qalign_study.measure.results import unpack
+from qalign_study.measure.results import Results, unpack
 
 FOLDER = ASSETS / "results"
 TITLES = {
@@ -53,12 +53,30 @@ def summarise(path: Path) -> Evaluated:
     Raises:
         QAlignError: it cannot be read.
     """
-    return _summarise(path, path.stat().st_mtime_ns if path.exists() else 0)
+    return _summarise(path, _version(path))
+
+
+def read(path: Path) -> Results:
+    """The draws of a results file; read once per version of the file.
+
+    Raises:
+        QAlignError: it cannot be read.
+    """
+    return _read(path, _version(path))
+
+
+def _version(path: Path) -> int:
+    return path.stat().st_mtime_ns if path.exists() else 0
+
+
+@lru_cache(maxsize=16)
+def _read(path: Path, version: int) -> Results:
+    return unpack(path)
 
 
 @lru_cache(maxsize=16)
 def _summarise(path: Path, version: int) -> Evaluated:
-    results = unpack(path)
+    results = read(path)
     return Evaluated(title_of(path), results, tuple(curves(results)))
 
 
@@ -105,7 +123,7 @@ def beside_the_papers(path: Path) -> Difference | None:
     header = found.results.header
     if header.sharpness == 1 or not (header.rewarded and plain.exists() and n):
         return None
-    usual, ids = unpack(plain), [record.id for record in found.results.records]
+    usual, ids = read(plain), [record.id for record in found.results.records]
     same = replace(usual, records=tuple(r for r in usual.records if r.id in ids))
     one, other = ((h.lm, h.rm, h.beta, h.task) for h in (usual.header, header))
     if one != other or [record.id for record in same.records] != ids:

@@ -31,6 +31,7 @@ from qalign_study.measure.curves import paired
 from qalign_study.measure.diagnostics import acceptance, agreement
 from qalign_study.sets.generated import WritingTask, constraints, kind_of, read_writing_task
 from qalign_study.sheet.words import (
+    SURVIVE,
     gap,
     in_a_sentence,
     mixed,
@@ -182,8 +183,8 @@ def _out_of_reach(comparison: Comparison, found: Sequence[Outcome]) -> str:
     if not of["qalign"].correct or any(map(comparison.is_right, said)):
         return ""
     return (
-        f" None of the {_count(pool.n, 'sample')} is right, so no rule over them could be: the "
-        "chain came there by keeping what was right and drawing the rest again."
+        f" None of the {_count(pool.n, 'sample')} is right, so no rule over them could be. "
+        f"{SURVIVE}."
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import gradio as gr
 
 from components.common.style import log_axis
-from components.lab.chain import strip, strip_table
+from components.lab.chain import FIRST_BETA, strip, strip_table
 from components.lab.section import Section
 from components.lab.style import (
     AXIS,
@@ -31,9 +31,10 @@ from components.lab.style import (
 )
 from components.lab.view import View, view
 from qalign_study.exact.convergence import AtBeta, at_beta, sweep
-from qalign_study.exact.world import World
+from qalign_study.exact.world import World, preset
 
 HIDDEN, REVEALED = "Guess first", "Show the acceptance rate"
+FIRST_GUESS = 50
 SWEEP_HEIGHT = 480
 TICKS = (0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20)
 
@@ -154,16 +155,18 @@ def build() -> Section:
         "Move β, but guess the [acceptance](acceptance) first.",
     )
     with gr.Column(elem_classes="lab-own"):
-        guess = gr.Slider(0, 100, 50, step=1, label="Your guess: accepted proposals, %",
+        guess = gr.Slider(0, 100, FIRST_GUESS, step=1, label="Your guess: accepted proposals, %",
                           elem_id="lab-guess", scale=3, min_width=240)  # fmt: skip
         mode = gr.Radio([HIDDEN, REVEALED], value=HIDDEN, label="Acceptance rate",
                         elem_id="lab-reveal", scale=2, min_width=240)  # fmt: skip
+    # drawn at once: the section that is open first must not wait for an event
     panel = view(
         "lab-beta-told",
         {
             "target": "The target at this β",
             "sweep": "Acceptance, distance and patience, at every β",
         },
+        draw(preset(), FIRST_BETA, FIRST_GUESS, HIDDEN),
         heights={"sweep": SWEEP_HEIGHT},
     )
     return Section(draw, [guess, mode], panel)

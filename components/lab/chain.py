@@ -40,7 +40,7 @@ from qalign_study.exact.convergence import (
     simulate,
 )
 from qalign_study.exact.law import ExactChain, total_variation
-from qalign_study.exact.world import World, by_reward, label, preset
+from qalign_study.exact.world import World, by_reward, label
 
 STEPS = 256
 FIRST_BETA = 1.0
@@ -239,11 +239,9 @@ def build() -> Section:
             list(SHOWN), value=next(iter(SHOWN)), label="Distribution shown", scale=3,
             elem_id="lab-shown", min_width=280,
         )  # fmt: skip
-    # drawn at once: the section that is open first must not wait for an event
     panel = view(
         "lab-chain-facts",
         {"strip": "Which responses, how often?", "distance": "How far from the target?"},
-        draw(preset(), FIRST_BETA, 0, next(iter(SHOWN))),
     )
     timer = gr.Timer(0.4, active=False)
 

@@ -1,7 +1,7 @@
 """The lab's settings as the query of a link, and back: a link shows what its sender saw.
 
-The keys are the controls' names on the page (`lab-beta=0.5&lab-t=64`), and only what differs from
-the page as it opens is named.
+The keys are the controls' names on the page (`lab-opened=Beta&lab-beta=0.5`). A link names the open
+section, and the other controls that differ from the page as it opens.
 """
 
 from __future__ import annotations

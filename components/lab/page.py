@@ -28,16 +28,18 @@ from qalign_study.exact.world import (
 )
 
 SECTIONS: tuple[tuple[str, Callable[[], Section]], ...] = (
+    ("Beta", beta.build),
     ("Convergence", chain.build),
     ("Detailed balance", balance.build),
     ("Break it", break_it.build),
-    ("Beta", beta.build),
     ("Best-of-n", best_of_n.build),
     ("A wrong reward", wrong.build),
     ("When is a chain worth it?", worth.build),
 )
-ANCHORS = ("convergence", "balance", "break", "beta", "best-of-n", "wrong", "worth")
+ANCHORS = ("beta", "convergence", "balance", "break", "best-of-n", "wrong", "worth")
 """What links call the sections, whatever their names: `<a href="#lab-section-worth">`."""
+UNNAMED = "Convergence"
+"""The section of a link with settings and no section: the Lab opened on it up to version 0.5."""
 INTRO = f"""<p class="lab-say" data-anchors="{" ".join(ANCHORS)}">Everything here is small enough
 to be computed exactly; what is sampled or fitted says so.</p>"""
 LAST = {**PRIVATE, "trigger_mode": "always_last"}
@@ -133,7 +135,8 @@ class _Page:
             for control, value in zip(self.controls, values, strict=True)
             if not isinstance(control, gr.Textbox)
         }
-        return to_query(held, self.unmoved(held))
+        unmoved = self.unmoved(held)
+        return to_query(held, unmoved) and to_query(held, unmoved | {"lab-opened": ""})
 
 
 def build_lab_page(demo: gr.Blocks, led: gr.HTML | None = None) -> None:
@@ -237,7 +240,7 @@ def _wire(page: _Page, demo: gr.Blocks, led: gr.HTML | None) -> None:
             gr.Warning(notice)
         if not found:
             return [gr.skip()] * (len(page.controls) + 1)
-        held = page.unmoved(found) | found
+        held = page.unmoved(found) | {"lab-opened": UNNAMED} | found
         return [*(held.get(str(c.elem_id), gr.skip()) for c in page.controls), str(found)]
 
     outputs = [page.message, page.link, *(section.view for _, section in sections.values())]
@@ -259,5 +262,7 @@ def _wire(page: _Page, demo: gr.Blocks, led: gr.HTML | None) -> None:
 
     demo.load(on_load, None, to, **LAST)
     if led is not None:
-        led.change(lambda query: follow(dict(parse_qsl(str(query)))), led, to, **LAST)
+        lead = {"fn": lambda query: follow(dict(parse_qsl(str(query))))[:-1], "inputs": led}
+        leading = led.change(**lead, outputs=page.controls, **LAST).then(**draw)
+        leading.then(None, led, js="(query) => QAlignLearn.arrived('lab', query)", **PRIVATE)
     page.link.change(None, page.link, None, js="(query) => QAlignShell.lab(query)", **PRIVATE)

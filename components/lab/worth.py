@@ -241,8 +241,8 @@ def build() -> Section:
         "When is a chain worth it?",
         "When right answers are so rare that a pool of samples seldom holds one, and the "
         "[reward](reward) tells near misses apart. A model of it: a solution is a series of "
-        "decisions, all of which must be right; a [chain](chain) keeps the first ones and draws "
-        "the rest again.",
+        "decisions, all of which must be right; a step of the [chain](chain) keeps those before "
+        "its cut and draws the rest again.",
     )
     with gr.Column(elem_classes="lab-own"):
         decisions = gr.Slider(2, 20, 12, step=1, label="Decisions in a solution",

@@ -4,7 +4,7 @@
     says = "What is kept, and why."     one sentence for the list
     minutes = 5
     end = "That was one step."          what stands under the last stop (optional)
-    onward = ["beta"]                   lessons to go on with (optional)
+    onward = ["run=stuck", "beta"]      runs of the gallery and lessons to go on with (optional)
 
     [[learnt]]                          what can be said now, under that (optional)
     question = "What is kept?"
@@ -43,7 +43,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
-from components.learn.facts import Place, facts_of
+from components.learn.facts import RUNS, Place, facts_of
 from qalign_core.assets import ASSETS
 from qalign_core.errors import QAlignError
 
@@ -155,11 +155,12 @@ def lessons(folder: Path = FOLDER) -> dict[str, Lesson]:
         lesson = read_lesson(path)
         found[lesson.name] = lesson
     for lesson in found.values():
+        runs = {f"run={path.stem}" for path in RUNS.glob("*.jsonl")}
         for name in lesson.onward:
-            if name not in found:
+            if name not in {*found, *runs}:
                 raise InvalidLesson(
                     f"lesson {lesson.name!r} goes on with {name!r}, which is none; "
-                    f"there are {', '.join(found)}"
+                    f"there are {', '.join([*found, *sorted(runs)])}"
                 )
     return found
 

@@ -11,7 +11,14 @@ from qalign_core.decide.compared import RULES
 from qalign_study.measure.curves import Curve, Difference, Point, difference, is_level
 from qalign_study.measure.record import generated
 from qalign_study.measure.report import Evaluated
-from qalign_study.sheet.words import brief, curve_name, in_a_sentence, percent, standing
+from qalign_study.sheet.words import (
+    SURVIVE,
+    brief,
+    curve_name,
+    in_a_sentence,
+    percent,
+    standing,
+)
 
 RARE = 1 / 300
 """Single samples that are right, below which a chain can be right more often than any rule over as
@@ -223,7 +230,6 @@ def _rare(sets: Mapping[str, Evaluated]) -> Clause | None:
         "Right answers rarer than one in 300 samples, and a reward model that tells near misses "
         "apart",
         "QAlign",
-        "A vote can only choose among the samples that are there; a chain keeps what is right and "
-        f"draws the rest again. {seen}{rest}",
+        f"A vote can only choose among the samples that are there. {SURVIVE}. {seen}{rest}",
         LAB,
     )

@@ -11,6 +11,7 @@ from qalign_core.types import SetHeader
 from qalign_study.measure.curves import Difference, Point, difference, paired
 from qalign_study.sheet.figures import of
 from qalign_study.sheet.words import (
+    SURVIVE,
     gap,
     in_a_sentence,
     names_of,
@@ -53,8 +54,7 @@ def _out_of_reach(points: Sequence[Point]) -> list[str]:
     return [
         f"Only {percent(ceiling)} of the problems have a right answer among {last.n} samples, so "
         "no rule over them can do better; at the same compute QAlign reaches "
-        f"{percent(ceiling + last.value)}: {gap(last)}. It keeps what is right and draws the rest "
-        "again."
+        f"{percent(ceiling + last.value)}: {gap(last)}. {SURVIVE}."
     ]
 
 

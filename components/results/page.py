@@ -14,6 +14,7 @@ import gradio as gr
 from components.common.evaluated import (
     FOLDER,
     OTHER_TARGETS,
+    read,
     results_files,
     summarise,
     title_of,
@@ -39,6 +40,8 @@ EMPTY = """
 <code>qalign evaluate --task in_distribution --budget 512 --out runs/in_distribution
 --pack assets/results/in_distribution.zip</code>; it continues where it stopped.</p>
 """
+READING = '<p class="qc-sub">Reading the results…</p>'
+COMPARING = '<p class="qc-sub">Comparing the methods on every set; this takes a few seconds…</p>'
 OPENS = """
 element.addEventListener("click", (event) => {
   const cell = event.target.closest("[data-opens]");
@@ -58,10 +61,11 @@ def advice(files: Sequence[Path]) -> str:
     sets, poor = {}, {}
     for path in (path for path in files if variant_of(path) not in OTHER_TARGETS):
         try:
+            header = read(path).header  # first: the curves of an open-ended set take long
+            if header.open_ended or header.sharpness != 1:
+                continue
             found = summarise(path)
-        except QAlignError:  # it is said where that set is chosen
-            continue
-        if found.results.header.open_ended or found.results.header.sharpness != 1:
+        except QAlignError:  # the page shows the error where that set is chosen
             continue
         task, _, model = path.stem.partition("-")
         named = IN_A_SENTENCE.get(task, f"“{task.replace('_', ' ')}”")
@@ -114,14 +118,13 @@ def _build_sets(looked_at: gr.State, files: tuple[Path, ...], led: gr.HTML | Non
         filterable=False,
         elem_id="results-set",
     )
-    waiting = '<p class="qc-sub">Reading the results…</p>'
-    above = gr.HTML(waiting, elem_id="results-sheet", js_on_load=OPENS, **PLAIN)
+    above = gr.HTML(READING, elem_id="results-sheet", js_on_load=OPENS, **PLAIN)
     behind = gr.HTML("", elem_id="results-problems", **PLAIN)
     _heading(
         "Which should I use?",
         "It depends on what you have. Each line says which results it rests on.",
     )
-    advised = gr.HTML("", elem_id="results-advice", **PLAIN)
+    advised = gr.HTML(COMPARING, elem_id="results-advice", **PLAIN)
     below = gr.HTML("", **PLAIN)
     with fold("All sets together: averages, where curves cross, how long one waits", "results-all"):
         with gr.Row(elem_id="results-files"):
@@ -144,8 +147,10 @@ def _build_sets(looked_at: gr.State, files: tuple[Path, ...], led: gr.HTML | Non
             return ""
         return await asyncio.to_thread(problems_html, found, str(getattr(event, "cell", "")))
 
-    async def on_look(request: gr.Request) -> list[Any]:
-        name = str(request.query_params.get("set", ""))
+    async def on_look(query: str, request: gr.Request) -> list[Any]:
+        # a lesson that leads here comes before the link that brought the visitor
+        asked = {**request.query_params, **dict(parse_qsl(str(query)))}
+        name = str(asked.get("set", ""))
         return [name if name in by_name else files[0].stem, *await on_choose(name)]
 
     async def on_lead(query: str) -> list[Any]:
@@ -164,11 +169,13 @@ def _build_sets(looked_at: gr.State, files: tuple[Path, ...], led: gr.HTML | Non
     chosen.input(on_choose, chosen, outputs, concurrency_limit=2, **PRIVATE)
     shut = "(name) => { QAlignShell.set(name); return ''; }"
     chosen.change(None, chosen, behind, js=shut, **PRIVATE)
-    shown = looked_at.change(on_look, None, [chosen, *outputs], concurrency_limit=2, **PRIVATE)
+    led_to = led or gr.State("")
+    shown = looked_at.change(on_look, led_to, [chosen, *outputs], concurrency_limit=2, **PRIVATE)
     # after what is looked at first: it reads every set
     shown.then(lambda: advice(files), None, advised, concurrency_limit=1, **PRIVATE)
     if led is not None:
-        led.change(on_lead, led, [chosen, *outputs], concurrency_limit=2, **PRIVATE)
+        leading = led.change(on_lead, led, [chosen, *outputs], concurrency_limit=2, **PRIVATE)
+        leading.then(None, led, js="(query) => QAlignLearn.arrived('results', query)", **PRIVATE)
 
 
 def _heading(question: str, sentence: str) -> None:

@@ -33,7 +33,7 @@ class ServedRewardModel(TemplatedRewardModel, Served):
     def __init__(
         self, reached: Reached, *, id: str, n_parameters: int = 0, score_ids: bool = False
     ) -> None:
-        super().__init__(reached.text, id=id, context=reached.context, score_ids=score_ids)
+        super().__init__(reached.text, id=id, context=reached.card.context, score_ids=score_ids)
         self.n_parameters = n_parameters
         self._at = reached
 
@@ -55,7 +55,7 @@ class ServedRewardModel(TemplatedRewardModel, Served):
             )
 
     def _body(self, ids: tuple[int, ...], activation: bool = False) -> dict[str, Any]:
-        return {"model": self._at.name, "input": [list(ids)], "use_activation": activation}
+        return {"model": self._at.card.name, "input": [list(ids)], "use_activation": activation}
 
     def _reader(self, n_sent: int) -> Callable[[Any], float]:
         return lambda answer: _read(answer, n_sent, self._at.server.address)

@@ -24,7 +24,7 @@ STYLE = """
 .chart .told { fill: var(--ink) }
 """
 DASHES = {"dash": "7 5", "dot": "2 4", "dashdot": "8 4 2 4"}
-LEFT, RIGHT, TOP, BOTTOM = 50, 12, 26, 44
+LEFT, RIGHT, TOP, BOTTOM = 50, 20, 26, 44
 
 
 def as_percent(value: float) -> str:
@@ -149,7 +149,8 @@ class _Scale:
         if axis.log:
             most = 7 if abs(end - start) > 400 else 4
             self.ticks = log_ticks(low, high, most)
-            self.low, self.high = low / 1.08, high * 1.08
+            self.low = min([low / 1.08, *self.ticks])
+            self.high = max([high * 1.08, *self.ticks])  # no label lies beyond its axis
         elif start > end:  # upwards: the last line of the grid is the top
             self.ticks = _ticks(low, high)
             self.low, self.high = low, max(high, self.ticks[-1])

@@ -19,6 +19,8 @@ COUNTED = (
     "alone, not on caches or on who else is using the server."
 )
 """What `chain.cost` counts, for people."""
+SURVIVE = "A rewrite that loses a right part is usually rejected, so right parts survive"
+"""Why a chain can be right where no sample is: no part of the method knows what is right."""
 
 
 def names_of(open_ended: bool = False) -> dict[str, Idea]:

@@ -21,10 +21,10 @@ from test_contract import (  # noqa: F401  the suite that every language model p
     SETTINGS,
     as_shown,
     draws,
+    first_tokens_follow,
     found,
     test_a_batch_gives_what_single_requests_give,
     test_a_language_model_obeys_every_law,
-    test_first_tokens_follow_the_distribution_that_the_settings_show,
     test_the_last_token_counts_and_is_eos_exactly_if_finished,
     test_there_is_a_piece_for_every_token_and_they_join_to_the_text,
 )
@@ -91,6 +91,11 @@ async def test_scores_are_those_of_transformers_alone_and_in_a_batch(lm, rm, ser
         assert abs(await rm.score(PROMPT, response) - reward) < 1e-5
     assert len(set(map(float, together))) > 1
     local.close()
+
+
+@pytest.mark.parametrize("sampling", SETTINGS, ids=str)
+async def test_first_tokens_follow_the_distribution_that_the_settings_show(torch_lm, sampling):
+    await first_tokens_follow(torch_lm, sampling)
 
 
 async def test_log_probabilities_are_those_of_the_distribution_that_is_sampled(torch_lm):

@@ -85,7 +85,7 @@ class Server:
                 f"rows, timeout, patience and pause of {self.address} must be above 0, "
                 f"got {rows}, {timeout:g}, {patience:g} and {pause:g}"
             )
-        self._rows, self._patience, self._pause = rows, patience, pause
+        self.rows, self._patience, self._pause = rows, patience, pause
         self._timeout = timeout
         self._options: dict[str, Any] = {
             "base_url": self.address,
@@ -116,7 +116,7 @@ class Server:
         except (httpx.TransportError, TimeoutError) as error:
             raise ModelLoadError(
                 f"no server answers at {self.address} ({_cause(error)}); start one with "
-                "'vllm serve', or check the address"
+                "'vllm serve' or 'llama-server', or check the address"
             ) from error
         except Garbled as error:
             raise ModelLoadError(
@@ -176,7 +176,7 @@ class Server:
         loop = asyncio.get_running_loop()
         if loop not in self._loops:
             self._loops[loop] = asyncio.LifoQueue()
-            for _ in range(self._rows):
+            for _ in range(self.rows):
                 self._loops[loop].put_nowait(None)
         return self._loops[loop]
 
@@ -279,16 +279,30 @@ PROBE = "Say one word, and 12 + 5 = 17: Zoë."
 
 
 @dataclass(frozen=True, slots=True)
-class Reached:
-    """A model on a server, its context (tokens), its tokenizer and every id that ends a response.
+class Card:
+    """What `/v1/models` says of a model.
 
-    `name` is what the server calls it, `root` where it says that it loaded it from.
+    Attributes:
+        name: what the server calls it.
+        root: where the server says that it loaded it from.
+        context: prompt and response together (tokens).
+        owner: the kind of server.
+        n_parameters: 0 if it does not say.
     """
 
-    server: Server
     name: str
     root: str
     context: int
+    owner: object = None
+    n_parameters: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """A model on a server, its tokenizer and every id that ends a response."""
+
+    server: Server
+    card: Card
     text: Text
     eos: tuple[int, ...]
 
@@ -307,11 +321,16 @@ class Served(ABC):
     @property
     def root(self) -> str:
         """Where the server says that it loaded the model from: a folder or a hub id."""
-        return self._at.root
+        return self._at.card.root
 
     @abstractmethod
     def __init__(self, reached: Reached, *, id: str, **options: Any) -> None:
         """Take what was reached, under the name `id`."""
+
+    @classmethod
+    def of(cls, owner: object) -> type[Self]:
+        """The class for that kind of server."""
+        return cls
 
     @classmethod
     def connect(
@@ -347,16 +366,19 @@ class Served(ABC):
         server = Server(
             address, kind=cls.kind, rows=rows, timeout=timeout, patience=patience, pause=pause
         )
-        name, root, context = server.ask("/v1/models", None, read_card)
+        card = server.ask("/v1/models", None, read_card)
+        where = tokenizer or card.root
         try:
-            text, eos = load_text(tokenizer or root, revision=revision, chat_template=chat_template)
+            text, eos = load_text(where, revision=revision, chat_template=chat_template)
         except ModelLoadError as error:
             raise ModelLoadError(
                 f"the tokenizer of {server.address}: {error} (--lm-tokenizer or --rm-tokenizer "
                 "says where it is)"
             ) from error
-        title = name.rstrip("/").rsplit("/", 1)[-1] if name[:1] in "/." else name  # no path there
-        model = cls(Reached(server, name, root, context, text, eos), id=id or title, **options)
+        name = card.name.rstrip("/")
+        is_path = name[:1] in "/." or name.endswith(".gguf")  # a trace shows none
+        title = name.replace("\\", "/").rsplit("/", 1)[-1] if is_path else name
+        model = cls.of(card.owner)(Reached(server, card, text, eos), id=id or title, **options)
         model.probe()
         return model
 
@@ -367,7 +389,8 @@ class Served(ABC):
             ModelLoadError: one sentence that says what is wrong with it.
         """
         server, ids = self._at.server, list(self._at.text.tokenize(PROBE))
-        body = {"model": self._at.name, "prompt": PROBE, "add_special_tokens": False}
+        of_vllm = {"model": self._at.card.name, "prompt": PROBE, "add_special_tokens": False}
+        body = {**of_vllm, "content": PROBE, "add_special": False}  # the words of llama.cpp
         answer = server.ask("/tokenize", body, lambda answer: answer)
         if not isinstance(answer, dict) or answer.get("tokens") != ids:
             raise ModelLoadError(
@@ -379,8 +402,8 @@ class Served(ABC):
         """Forget the server; it goes on for others."""
 
 
-def read_card(answer: Any) -> tuple[str, str, int]:
-    """The first model of `/v1/models`: name, where it was loaded from, its context (tokens).
+def read_card(answer: Any) -> Card:
+    """The first model of `/v1/models`.
 
     Raises:
         ModelLoadError: the answer has none.
@@ -389,10 +412,12 @@ def read_card(answer: Any) -> tuple[str, str, int]:
         card = answer["data"][0]
         name, root = card["id"], card.get("root") or card["id"]
         context = card.get("max_model_len") or 2**31
-        if not (is_text(name) and is_text(root) and is_whole(context, 2)):
+        n_parameters = (card.get("meta") or {}).get("n_params", 0)
+        of_text, of_whole = is_text(name) and is_text(root), is_whole(n_parameters, 0)
+        if not (of_text and of_whole and is_whole(context, 2)):
             raise TypeError
     except (KeyError, IndexError, TypeError, AttributeError) as error:
         raise ModelLoadError(
             "the server names no model at /v1/models; an OpenAI-compatible one was expected"
         ) from error
-    return name, root, context
+    return Card(name, root, context, card.get("owned_by"), n_parameters)

@@ -1,12 +1,13 @@
-"""A language model behind vLLM's `/v1/completions`, with token ids both ways.
+"""A language model behind vLLM or llama.cpp's `llama-server`, with token ids both ways.
 
 Text would have to be tokenised again to continue it, and comes back as other ids: 12 sampled ids
 became 16. So a server must take ids and return them, and what it echoes is checked in every answer.
 A server that takes text only can be used if that is asked for, and everything is then labelled.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Self
 
@@ -18,18 +19,51 @@ from qalign_core.models.chat import (
     rounded,
 )
 from qalign_core.models.served.client import MOST, PROBE, Garbled, Reached, Served
-from qalign_core.reading import are_ids, is_finite, is_text, shown
+from qalign_core.reading import are_ids, is_finite, is_text, is_whole, shown
 from qalign_core.run import Sampling
 from qalign_core.types import Weighed
 
-_PATH = "/v1/completions"
 _COLDEST = 0.01  # vLLM raises what is below to this, and another temperature is another base
 _A_TOKEN = 1024  # bytes of an answer: an id, a text, a log-probability, each of them with a name
 _PROBED = 8  # tokens whose log-probabilities tell whether they are of what was sampled
+_REASONS = ("stop", "length", "eos", "limit")
+_DRAWN = ("tokens", "tokens_predicted", "tokens_evaluated", "stop_type", "completion_probabilities")
+_OFF = ("min_p", "presence_penalty", "frequency_penalty")  # by 0, of every server
+_OFF_IN_LLAMA_CPP = (
+    *("dynatemp_range", "min_keep", "xtc_probability", "dry_multiplier", "mirostat", *_OFF),
+    "n_cache_reuse",  # pieces that are moved are not those that would be computed
+)
+LLAMA_CPP = {
+    "samplers": ["temperature", "top_k", "top_p"],  # in this order, as everywhere else
+    **dict.fromkeys(_OFF_IN_LLAMA_CPP, 0),
+    **{"typical_p": 1, "repeat_penalty": 1, "top_n_sigma": -1, "logit_bias": []},
+    **{"ignore_eos": False, "backend_sampling": False, "cache_prompt": True},
+    **{"return_tokens": True, "response_fields": [*_DRAWN]},
+}
+"""What a request to llama.cpp says; what it left out would follow the server's options."""
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What an answer says, in no server's words.
+
+    Attributes:
+        n_read: how many prompt ids the server read; None if they were not those that were sent.
+        new: the ids that it drew.
+        n_new: how many it says that it drew.
+        reason: why it stopped.
+        log_probs: natural log of the probability of each as sampled; None if it does not tell.
+    """
+
+    n_read: object
+    new: list[int]
+    n_new: object
+    reason: object
+    log_probs: object
 
 
 class ServedLanguageModel(TemplatedLanguageModel, Served):
-    """A causal LM as sampled, on a server. Views made by `with_sampling` share one client.
+    """A causal LM as sampled, on vLLM. Views made by `with_sampling` share one client.
 
     Attributes:
         id: the name for traces.
@@ -42,14 +76,16 @@ class ServedLanguageModel(TemplatedLanguageModel, Served):
 
     kind = "lm"
     notes: tuple[str, ...] = ()
+    _path = "/v1/completions"
+    _no_weights = ""  # why given ids cannot be weighed
     _processed: bool | None = None  # log-probabilities as sampled, of the model, or none at all
 
     def __init__(
         self, reached: Reached, *, id: str, sampling: Sampling | None = None, n_parameters: int = 0
     ) -> None:
-        context = reached.context
+        context = reached.card.context
         super().__init__(reached.text, reached.eos, id=id, context=context, sampling=sampling)
-        self.n_parameters = n_parameters
+        self.n_parameters = n_parameters or reached.card.n_parameters
         self._at = reached
 
     @classmethod
@@ -68,6 +104,11 @@ class ServedLanguageModel(TemplatedLanguageModel, Served):
             return RetokenisedLanguageModel.connect(address, **options)  # type: ignore[return-value]
         return super().connect(address, **options)
 
+    @classmethod
+    def of(cls, owner: object) -> type[Self]:
+        """The class for that kind of server: llama.cpp takes ids, whatever else was asked for."""
+        return LlamaCppLanguageModel if owner == "llamacpp" else cls  # type: ignore[return-value]
+
     @staticmethod
     def _checked(sampling: Sampling) -> Sampling:
         if sampling.temperature < _COLDEST:
@@ -80,10 +121,9 @@ class ServedLanguageModel(TemplatedLanguageModel, Served):
     async def _draw(
         self, ids: list[int], most: int, seed: int, until: frozenset[int]
     ) -> Completion:
-        body, read = self._body(ids, most, seed), self._reader(ids, most, until)
-        body["stop_token_ids"] += sorted(until)
+        body, read = self._body(ids, most, seed, until), partial(self._read, ids, most, until)
         most_bytes = MOST + _A_TOKEN * (len(ids) + most)
-        return await self._at.server.post(_PATH, body, read, most=most_bytes)
+        return await self._at.server.post(self._path, body, read, most=most_bytes)
 
     def delimiters(self, text: str) -> frozenset[int]:
         """Every id that ends a block, where the server weighs given ids as it samples.
@@ -92,12 +132,20 @@ class ServedLanguageModel(TemplatedLanguageModel, Served):
             ModelContractError: it does not.
             InvalidSetting: no id contains the text.
         """
-        if not self._is_plain:
+        if not self._no_weights and not self._is_plain:
             raise ModelContractError(
                 f"{self._at.server.address} weighs given tokens at temperature 1 without top-p and "
                 "top-k alone; use those settings, or move = suffix"
             )
+        self._check_weighs()
         return super().delimiters(text)
+
+    def _check_weighs(self) -> None:
+        if self._no_weights:
+            raise ModelContractError(
+                f"{self._at.server.address} {self._no_weights}, so it cannot weigh given tokens; "
+                "use vLLM or a model in this process, or move = suffix"
+            )
 
     async def weigh(
         self, prompt_ids: Sequence[int], tokens: Sequence[int], *, top: int = 0, first: int = 0
@@ -107,12 +155,13 @@ class ServedLanguageModel(TemplatedLanguageModel, Served):
         Raises:
             EngineError, ModelContractError: from the server.
         """
+        self._check_weighs()
         sent = [*prompt_ids, *tokens]
         body = {**self._body(sent, 1, 0), "prompt_logprobs": top}
         n = len(sent) - len(tokens) + first
         most = MOST + _A_TOKEN * len(sent)
         read = partial(_read_weighed, sent, n)
-        return await self._at.server.post(_PATH, body, read, most=most)
+        return await self._at.server.post(self._path, body, read, most=most)
 
     def probe(self) -> None:
         """Draw one token too: the server must take ids and return them.
@@ -121,11 +170,16 @@ class ServedLanguageModel(TemplatedLanguageModel, Served):
         """
         super().probe()
         sent, ask = list(self._text.prompt(PROBE)), self._at.server.ask
-        ask(_PATH, self._body(sent, 1, 0), self._reader(sent, 1))
+        ask(self._path, self._body(sent, 1, 0), partial(self._read, sent, 1, frozenset()))
+        if self._processed is not None:
+            return
         self._processed = True
         try:
-            body = {**self._body(sent, _PROBED, 0), "top_k": 1}
-            found = ask(_PATH, body, self._reader(sent, _PROBED)).log_probs
+            body, read = (
+                self._body(sent, _PROBED, 0),
+                partial(self._read, sent, _PROBED, frozenset()),
+            )
+            found = ask(self._path, {**body, "top_k": 1}, read).log_probs
         except ModelLoadError:  # a server may refuse to tell
             found = ()
         self._processed = all(log_p > -1e-6 for log_p in found) if found else None
@@ -143,34 +197,92 @@ class ServedLanguageModel(TemplatedLanguageModel, Served):
     def _asked(self, prompt: object, most: int) -> dict[str, Any]:
         """A request in the words that all servers know."""
         return {
-            "model": self._at.name,
+            "model": self._at.card.name,
             "prompt": prompt,
             "max_tokens": most,
             "temperature": self.sampling.temperature,
             "top_p": self.sampling.top_p,
         }
 
-    def _body(self, sent: list[int], most: int, seed: int) -> dict[str, Any]:
+    def _body(
+        self, sent: list[int], most: int, seed: int, until: frozenset[int] = frozenset()
+    ) -> dict[str, Any]:
         """The request; what is left out would follow the server's defaults, so nothing is."""
         return {
             **self._asked(sent, most),
             "top_k": self.sampling.top_k,
-            "min_p": 0,
+            **dict.fromkeys(_OFF, 0),
             "repetition_penalty": 1,
-            "presence_penalty": 0,
-            "frequency_penalty": 0,
             "watermarking": False,
             "seed": seed % 2**63,
-            "stop_token_ids": list(self.eos),
+            "stop_token_ids": [*self.eos, *sorted(until)],
             "return_token_ids": True,
             **({"logprobs": 0} if self._tells else {}),
         }
 
-    def _reader(
-        self, sent: list[int], most: int, until: frozenset[int] = frozenset()
-    ) -> Callable[[Any], Completion]:
-        known, place = self._text.n_tokens, self._at.server.address
-        return lambda answer: _read(answer, sent, most, self.eos, until, known, place)
+    def _said(self, answer: Any, sent: list[int], ends: frozenset[int], most: int) -> Said:
+        """What an answer says of a draw of at most `most` ids, up to one of `ends`."""
+        choice, usage = answer["choices"][0], answer["usage"]
+        echoed, new = choice.get("prompt_token_ids"), choice.get("token_ids")
+        if not isinstance(echoed, list) or not isinstance(new, list):
+            raise ModelContractError(
+                f"{self._at.server.address} takes or returns no token ids (return_token_ids), so a "
+                "kept prefix would be tokenised again; use vLLM or llama-server, or ask for the "
+                "approximate mode (--approximate)"
+            )
+        n_read = usage["prompt_tokens"] if echoed == sent else None
+        reason, told = choice["finish_reason"], choice.get("logprobs")
+        log_probs = told.get("token_logprobs") if isinstance(told, dict) else None
+        return Said(n_read, new, usage["completion_tokens"], reason, log_probs)
+
+    def _read(self, sent: list[int], most: int, until: frozenset[int], answer: Any) -> Completion:
+        """The new ids of an answer, checked against what was sent.
+
+        Raises:
+            Garbled: it did not come through whole.
+            ModelContractError: the server does something else than what was asked.
+        """
+        address, n_tokens, ends = (
+            self._at.server.address,
+            self._text.n_tokens,
+            until.union(self.eos),
+        )
+        try:
+            said = self._said(answer, sent, ends, most)
+        except (KeyError, IndexError, TypeError, AttributeError, ValueError) as error:
+            raise Garbled("an answer without a completion") from error
+        new, log_probs = said.new, said.log_probs
+        if said.n_read != len(sent):
+            raise ModelContractError(
+                f"{address} read {shown(said.n_read)} prompt ids where {len(sent)} were sent, or "
+                "other ones; a server that changes ids cannot be used"
+            )
+        if said.reason not in _REASONS or len(new) != said.n_new or not new:
+            raise Garbled(
+                f"a completion that broke off after {len(new)} of {shown(said.n_new)} ids"
+            )
+        if not are_ids(new, n_tokens):
+            raise ModelContractError(
+                f"{address} returned {shown(new)} where ids from 0 to {n_tokens - 1} were "
+                "expected; serve the model whose tokenizer is used here"
+            )
+        at = [token in ends for token in new]
+        if any(at[:-1]) or len(new) > most or (not at[-1] and len(new) < most):
+            raise ModelContractError(
+                f"{address} returned {len(new)} ids that end by {shown(said.reason)}, with an EOS "
+                f"at {at.index(True) + 1 if any(at) else 'no place'}; up to the first EOS or "
+                f"{most} ids were asked for"
+            )
+        if log_probs is None:
+            return Completion(tuple(new), (), new[-1] in self.eos)
+        if not (isinstance(log_probs, list) and len(log_probs) == len(new)):
+            raise Garbled(f"other than a log-probability for each of {len(new)} ids")
+        if not all(is_finite(log_p) and log_p <= 1e-6 for log_p in log_probs):
+            raise ModelContractError(
+                f"{address} returned {shown(log_probs)} where log-probabilities were expected; "
+                "look at the server's log"
+            )
+        return Completion(tuple(new), tuple(log_probs), new[-1] in self.eos)
 
 
 class RetokenisedLanguageModel(ServedLanguageModel):
@@ -179,6 +291,8 @@ class RetokenisedLanguageModel(ServedLanguageModel):
     A prefix that comes out as other ids is a move that the acceptance ratio does not know of, so
     detailed balance holds only as far as that is rare. `notes` says how often it was.
     """
+
+    _no_weights = "takes text only"
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -191,13 +305,6 @@ class RetokenisedLanguageModel(ServedLanguageModel):
         label = "approximate: prefixes re-tokenised"
         return (f"{label}, {changed} of {sent} came back different" if sent else label,)
 
-    def delimiters(self, text: str) -> frozenset[int]:
-        """None: texts of a server come back as other ids."""
-        raise ModelContractError(
-            f"{self._at.server.address} takes text only, so it cannot rewrite a block; use a "
-            "server that takes token ids, or move = suffix"
-        )
-
     async def _draw(
         self, ids: list[int], most: int, seed: int, until: frozenset[int]
     ) -> Completion:
@@ -209,7 +316,7 @@ class RetokenisedLanguageModel(ServedLanguageModel):
             room, before = most - len(new), self._text.decode([*ids, *new], special=True)
             body = self._text_body(before, room, seed + asked)
             post, most_bytes = self._at.server.post, MOST + _A_TOKEN * room
-            text, ended = await post(_PATH, body, self._read_text, most=most_bytes)
+            text, ended = await post(self._path, body, self._read_text, most=most_bytes)
             drawn = self._text.tokenize(text)[:room]
             new += drawn
             finished = ended and len(drawn) < room
@@ -225,7 +332,7 @@ class RetokenisedLanguageModel(ServedLanguageModel):
 
     def probe(self) -> None:
         """Draw one token as text."""
-        self._at.server.ask(_PATH, self._text_body(PROBE, 1, 0), self._read_text)
+        self._at.server.ask(self._path, self._text_body(PROBE, 1, 0), self._read_text)
 
     def _text_body(self, text: str, most: int, seed: int) -> dict[str, Any]:
         if self.sampling.top_k:
@@ -243,64 +350,89 @@ class RetokenisedLanguageModel(ServedLanguageModel):
         return text, reason == "stop"
 
 
-def _read(
-    answer: Any,
-    sent: list[int],
-    most: int,
-    eos: Sequence[int],
-    until: frozenset[int],
-    n_tokens: int,
-    address: str,
-) -> Completion:
-    """The new ids of an answer, checked against what was sent.
+class LlamaCppLanguageModel(ServedLanguageModel):
+    """A causal LM as sampled, on llama.cpp's `llama-server`.
 
-    Raises:
-        Garbled: it did not come through whole.
-        ModelContractError: the server does something else than what was asked.
+    It knows no ids to stop at, so what it draws behind an end is cut off here. It tells nothing of
+    a token within a character, so a response with such a token has no log-probabilities.
     """
+
+    _path = "/completion"
+    _no_weights = "tells no probabilities of given tokens"
+    _processed = True
+
+    def probe(self) -> None:
+        """Refuse options that no request can change; read how much it takes, and what ends a draw.
+
+        Raises:
+            ModelLoadError: as `Served.probe`.
+        """
+        server, sent = self._at.server, list(self._text.prompt(PROBE))
+        n_slots, self.context_length = server.ask("/props", None, _read_props)
+        server.rows = min(server.rows, n_slots)  # the rest would wait there, and run out of time
+        asked = {**self._body(sent, 1, 0), "response_fields": ["generation_settings"]}
+        found = server.ask(self._path, asked, _read_settings)
+        for name, value in {**asked, "stop": [], "grammar": ""}.items():
+            if not _equal(found.get(name, value), value):
+                raise ModelLoadError(
+                    f"{server.address} samples with {name} = {shown(found[name])} whatever it is "
+                    "asked for; start llama-server without the option that sets it"
+                )
+        found = server.ask(self._path, {**asked, "ignore_eos": True}, _read_settings)
+        ends = [biased["token"] for biased in found["logit_bias"]]  # it forbids each of them
+        self.eos = (*self.eos, *sorted({*ends} - {*self.eos}))
+        super().probe()
+
+    def _body(
+        self, sent: list[int], most: int, seed: int, until: frozenset[int] = frozenset()
+    ) -> dict[str, Any]:
+        return {
+            **LLAMA_CPP,
+            "prompt": sent,
+            "n_predict": most,
+            "temperature": self.sampling.temperature,
+            "top_p": self.sampling.top_p,
+            "top_k": self.sampling.top_k,
+            "seed": seed % (2**32 - 1),  # the largest of 32 bits asks for any
+            **({"n_probs": 1, "post_sampling_probs": True} if self._tells else {}),
+        }
+
+    def _said(self, answer: Any, sent: list[int], ends: frozenset[int], most: int) -> Said:
+        new, told = answer["tokens"], answer.get("completion_probabilities", [])
+        n = next((n for n, token in enumerate(new[:most], 1) if token in ends), most)
+        n_new = answer["tokens_predicted"] - len(new[n:])
+        # a token that a draft model proposed is told without others, and as certain
+        whole = len(told) == len(new) and all(each["top_probs"] for each in told)
+        log_probs = [math.log(each["prob"]) for each in told[:n]] if whole else None
+        return Said(answer["tokens_evaluated"], new[:n], n_new, answer["stop_type"], log_probs)
+
+
+def _read_props(answer: Any) -> tuple[int, int]:
+    """Requests that a llama-server runs at once, and the context of each (tokens)."""
     try:
-        choice, usage = answer["choices"][0], answer["usage"]
-        echoed, new = choice.get("prompt_token_ids"), choice.get("token_ids")
-        reason = choice["finish_reason"]
-        n_sent, n_new = usage["prompt_tokens"], usage["completion_tokens"]
-    except (KeyError, IndexError, TypeError, AttributeError) as error:
-        raise Garbled("an answer without a completion") from error
-    if not isinstance(echoed, list) or not isinstance(new, list):
-        raise ModelContractError(
-            f"{address} takes or returns no token ids (return_token_ids), so a kept prefix would "
-            "be tokenised again; use vLLM, or ask for the approximate mode (--approximate)"
-        )
-    if echoed != sent or n_sent != len(sent):
-        raise ModelContractError(
-            f"{address} read {shown(n_sent)} prompt ids where {len(sent)} were sent, or other "
-            "ones; a server that changes ids cannot be used"
-        )
-    if reason not in ("stop", "length") or len(new) != n_new or not new:
-        raise Garbled(f"a completion that broke off after {len(new)} of {shown(n_new)} ids")
-    if not are_ids(new, n_tokens):
-        raise ModelContractError(
-            f"{address} returned {shown(new)} where ids from 0 to {n_tokens - 1} were expected; "
-            "serve the model whose tokenizer is used here"
-        )
-    ends = [token in eos or token in until for token in new]
-    if any(ends[:-1]) or len(new) > most or (not ends[-1] and len(new) < most):
-        raise ModelContractError(
-            f"{address} returned {len(new)} ids that end by {shown(reason)}, with an EOS at "
-            f"{ends.index(True) + 1 if any(ends) else 'no place'}; up to the first EOS or "
-            f"{most} ids were asked for"
-        )
-    told = choice.get("logprobs")
-    log_probs = told.get("token_logprobs") if isinstance(told, dict) else None
-    if log_probs is None:
-        return Completion(tuple(new), (), new[-1] in eos)
-    if not (isinstance(log_probs, list) and len(log_probs) == len(new)):
-        raise Garbled(f"other than a log-probability for each of {len(new)} ids")
-    if not all(is_finite(log_p) and log_p <= 1e-6 for log_p in log_probs):
-        raise ModelContractError(
-            f"{address} returned {shown(log_probs)} where log-probabilities were expected; look at "
-            "the server's log"
-        )
-    return Completion(tuple(new), tuple(log_probs), new[-1] in eos)
+        found = answer["total_slots"], answer["default_generation_settings"]["n_ctx"]
+        if not all(is_whole(number, 1) for number in found):
+            raise TypeError
+    except (KeyError, TypeError) as error:
+        raise Garbled("an answer without total_slots and n_ctx") from error
+    return found
+
+
+def _read_settings(answer: Any) -> dict[str, Any]:
+    """How a llama-server says that it samples."""
+    try:
+        found = dict(answer["generation_settings"])
+        if not are_ids([biased["token"] for biased in found["logit_bias"]]):
+            raise TypeError
+    except (KeyError, TypeError, ValueError) as error:
+        raise Garbled("an answer without generation_settings") from error
+    return found
+
+
+def _equal(found: object, asked: object) -> bool:
+    if is_finite(found) and is_finite(asked):  # it holds 32 bits
+        return math.isclose(found, asked, rel_tol=1e-6)  # type: ignore[arg-type]
+    return found == asked
 
 
 def _read_weighed(sent: list[int], first: int, answer: Any) -> tuple[Weighed, ...]:
