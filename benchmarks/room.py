@@ -1,12 +1,17 @@
 """A class in one room over HTTP: first steps, rates, predictions on the screen, memory.
 
     python -m benchmarks.room [--members 100] [--minutes 20] [--seconds 120]
+    python -m benchmarks.room --members 1000 --draw --minutes 10
 
 Every member follows a stream of its own, as a phone does, and the instructor theirs. Everybody
 predicts at one moment; then the instructor presses Run, and whenever all chains are done, begins
 anew, for so many minutes. Wanted with 100 members on two cores: the first step within 3 s for 95 %
 of them, a step a second for each at least, predictions on the instructor's screen within 2 s, and
 flat memory.
+
+With `--draw` the members' browsers draw: programs send recorded states at the pace of the class, in
+batches as often as the server says. Everybody predicts again while they send. Wanted with 1,000:
+predictions within 2 s, every state counted once, and flat memory.
 """
 
 from __future__ import annotations
@@ -16,15 +21,17 @@ import asyncio
 import contextlib
 import json
 import math
+import random
 import statistics
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
 
-from benchmarks.users import Server
+from benchmarks.users import ROOT, Server
+from qalign_core.record.trace import load_trace
 from qalign_study.sets.problem_sets import load_problems
 
 LESSON = "one-step"
@@ -51,10 +58,16 @@ class Room:
     """An open room of a server, as its instructor and its members see it."""
 
     def __init__(
-        self, asking: httpx.AsyncClient, following: httpx.AsyncClient, address: str
+        self,
+        asking: httpx.AsyncClient,
+        following: httpx.AsyncClient,
+        address: str,
+        *,
+        draws: bool = False,
     ) -> None:
         # two: a client looks through all its connections at every request
         self._asking, self._following, self._address = asking, following, address
+        self._draws = draws
         self.code = self._lead = ""
         self.lead = Screen("")
         self.members: list[Screen] = []
@@ -99,7 +112,7 @@ class Room:
 
     async def _events(self, screen: Screen) -> AsyncIterator[dict[str, Any]]:
         head = {"Authorization": f"Bearer {screen.token}"}
-        where = f"{self._address}/room/follow?code={self.code}"
+        where = f"{self._address}/room/follow?code={self.code}&draws={int(self._draws)}"
         async with self._following.stream("GET", where, headers=head) as answer:
             answer.raise_for_status()
             async for line in answer.aiter_lines():
@@ -115,11 +128,11 @@ class Room:
 
 async def predict(room: Room) -> float:
     """All members predict at one moment: seconds until the instructor's screen has them all."""
-    n = len(room.members)
+    n, new = len(room.members), random.randrange(100, 1000)
     begun = time.perf_counter()
-    said = (room.ask("say", m.token, stop=0, said=str(k % 9)) for k, m in enumerate(room.members))
+    said = (room.ask("say", m.token, stop=0, said=f"{new}") for m in room.members)
     await asyncio.gather(*said)
-    counted = lambda: sum(k for _, k in room.lead.told["class"]["said"]) == n  # noqa: E731
+    counted = lambda: dict(room.lead.told["class"]["said"]) == {f"{new}": n}  # noqa: E731
     await room.until(counted)
     return time.perf_counter() - begun
 
@@ -138,6 +151,69 @@ async def run(room: Room, seconds: float) -> tuple[list[float], list[float], lis
         sorted(m.at[t] - begun if len(m.at) > t else math.inf for m in room.members) for t in (0, 1)
     )
     return drafts, firsts, [member.rate for member in room.members]
+
+
+def recorded() -> list[list[Any] | None]:
+    """The states of a recorded chain twice over, as a browser sends them."""
+    steps = load_trace(ROOT / "assets" / "runs" / "watch.jsonl").chains[0]
+    return 2 * [
+        [s.state.response.text, s.state.reward, -9.0] if s.accepted else None for s in steps
+    ]
+
+
+async def draw(room: Room, member: Screen, states: Sequence[Any], late: list[float]) -> None:
+    """One run of a member's browser: states at the pace of the class, sent in batches."""
+    stage, begun, sent = room.lead.told["room"], time.perf_counter(), 0
+    await asyncio.sleep(random.uniform(0.5, 1.5) * stage["every"])
+    while sent <= stage["steps"]:
+        now = time.perf_counter()
+        drawn = min(stage["steps"] + 1, 1 + int((now - begun) / stage["pace"]))
+        batch = {"round": stage["round"], "t": sent, "states": states[sent:drawn]}
+        sent = (await room.ask("moved", member.token, **batch))["t"] + 1
+        late.append(time.perf_counter() - now)
+        await asyncio.sleep(stage["every"])
+
+
+async def measure_drawn(n_members: int, minutes: float) -> None:
+    """A class whose browsers draw: predictions, answers to batches, states and memory."""
+    problem, states = load_problems("in_distribution")[0], recorded()
+    few, all_ = httpx.Limits(max_connections=64), httpx.Limits(max_connections=None)
+    with contextlib.closing(Server()) as server:
+        async with (
+            httpx.AsyncClient(timeout=None, limits=few) as asking,
+            httpx.AsyncClient(timeout=None, limits=all_) as following,
+        ):
+            await server.ready(asking)
+            address = server.address.removesuffix("/gradio_api")
+            room = Room(asking, following, address, draws=True)
+            await room.open(n_members, prompt=problem.prompt, beta=1)
+            await room.until(lambda: room.lead.told["class"]["pool"] >= 200)
+            print("| minute | predictions on the screen | batch answered: median | 95 % "
+                  "| states counted | of | processors | memory |")  # fmt: skip
+            print(f"|{'---|' * 8}", flush=True)
+            wanted = n_members * (room.lead.told["room"]["steps"] + 1)
+            counted = lambda: room.lead.told["figures"].get("states") == wanted  # noqa: E731
+            begun = time.perf_counter()
+            while time.perf_counter() - begun < 60 * minutes:
+                cpu, now, late = server.cpu, time.perf_counter(), list[float]()
+                await room.do("run")
+                await room.until(lambda: room.lead.told["room"]["goal"] > 0)
+                drawing = [draw(room, member, states, late) for member in room.members]
+                running = asyncio.gather(*drawing)
+                await asyncio.sleep(10)  # they send now
+                shown = await predict(room)
+                await running
+                with contextlib.suppress(TimeoutError):
+                    await room.until(counted, 30)
+                cells = [f"{(now - begun) / 60:.1f}", f"{shown:.2f} s"]
+                cells += [f"{statistics.median(late):.2f} s", f"{at_95(sorted(late)):.2f} s"]
+                cells += [f"{room.lead.told['figures']['states']:,}", f"{wanted:,}"]
+                took = time.perf_counter() - now
+                cells += [f"{(server.cpu - cpu) / took:.2f}", f"{server.memory:.0f} MiB"]
+                print("|", " | ".join(cells), "|", flush=True)
+                await room.do("again")
+                await room.until(lambda: room.lead.told["room"]["goal"] < 0)
+            await room.close()
 
 
 def at_95(values: list[float]) -> float:
@@ -185,8 +261,12 @@ def main() -> None:
     parser.add_argument("--members", type=int, default=100)
     parser.add_argument("--minutes", type=float, default=20.0)
     parser.add_argument("--seconds", type=float, default=120.0, help="of one run at most")
+    parser.add_argument("--draw", action="store_true", help="the members' browsers draw")
     options = parser.parse_args()
-    asyncio.run(measure(options.members, options.minutes, options.seconds))
+    if options.draw:
+        asyncio.run(measure_drawn(options.members, options.minutes))
+    else:
+        asyncio.run(measure(options.members, options.minutes, options.seconds))
 
 
 if __name__ == "__main__":

@@ -25,9 +25,9 @@ MAX_NAME = 64
 """Characters of a session's name; a browser's has 11, a program's 36. Gradio keeps thousands."""
 UNREAD = 60.0
 """Seconds after which a call that nobody reads is ended, and what it said forgotten."""
-_ROOM = re.compile(r"/room(/|$)")
 _OTHERS = re.compile(r"/(mcp|room|v1)(/|$)")
 """What reads its bodies itself."""
+_CLASS = re.compile(r"/(room|models|engine)(/|\.js$|$)")
 _QUESTION = re.compile(r"/component_server/?$")
 _CALL = re.compile(r"(.*/call/)(v2/)?([^/]*)/?$")
 _EVENT = re.compile(r"/(queue/join|(run|api)/[^/]*)/?$")
@@ -57,8 +57,11 @@ class Door(Guard):
         self._unread: dict[str, asyncio.Task[None]] = {}
 
     def _counts(self, scope: Scope) -> bool:
-        """Rooms count their own screens: a whole school may sit behind one address."""
-        return not _ROOM.search(scope["path"])
+        """Rooms count their own screens, and their members load the models.
+
+        A whole school may sit behind one address.
+        """
+        return not _CLASS.search(scope["path"])
 
     async def _get(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on; while it reads a stream, the stream is read."""

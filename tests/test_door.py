@@ -477,6 +477,7 @@ async def streams(client: httpx.AsyncClient, paths: list[str], open_: Any) -> li
     [
         ("/gradio_api/heartbeat/a", "192.0.2.9", Ours(), 2),
         ("/room/follow", "192.0.2.9", Ours(), 0),  # rooms count their own screens
+        ("/models/lm/model.safetensors", "192.0.2.9", Ours(), 0),  # which load the models
         ("/gradio_api/heartbeat/a", "127.0.0.1", Ours(), 0),  # a proxy, or the owner
         ("/gradio_api/heartbeat/a", "192.0.2.9", Ours(is_space=True), 0),
     ],

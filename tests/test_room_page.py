@@ -25,6 +25,8 @@ AXE = Path(axe_playwright_python.__file__).with_name("axe.min.js")
 LESSON = lessons()["one-step"]
 SURE = "[window.sure, window.asked] = [true, []]; window.confirm = (s) => asked.push(s) && sure"
 """Before its scripts: what would ask the instructor is noted, and answered at once."""
+NO_WORKER = "; delete window.Worker"
+"""Then the server's toys draw."""
 HOSTILE = "<img src=x onerror=alert(1)>${7*7}"
 
 
@@ -38,12 +40,14 @@ class Class:
     errors: list[str]
 
 
-async def opened(browser: Any, errors: list[str], address: str, **options: Any) -> Any:
-    """A page of somebody who shares nothing with anybody."""
+async def opened(
+    browser: Any, errors: list[str], address: str, script: str = "", **options: Any
+) -> Any:
+    """A page of somebody who shares nothing with anybody; `script` runs before its own."""
     context = await browser.new_context(reduced_motion="reduce", **options)
     page = await context.new_page()
     page.set_default_timeout(PATIENCE)
-    await page.add_init_script(SURE)
+    await page.add_init_script(SURE + script)
     page.on("pageerror", lambda error: errors.append(str(error)))
     page.on("console", lambda said: errors.append(said.text) if said.type == "error" else None)
     await page.goto(address)
@@ -64,7 +68,15 @@ async def room(browser: Any, toy_app: str) -> AsyncIterator[Class]:
     await lead.wait_for_selector(".room-qr")
     phone = {"width": 390, "height": 844}
     phones = [
-        await opened(browser, errors, lead.url, viewport=phone, is_mobile=True, color_scheme=scheme)
+        await opened(
+            browser,
+            errors,
+            lead.url,
+            NO_WORKER,
+            viewport=phone,
+            is_mobile=True,
+            color_scheme=scheme,
+        )
         for scheme in ("light", "dark")
     ]
     for k, page in enumerate(phones):
@@ -92,7 +104,7 @@ async def scene(room: Class, name: str) -> None:
 
 
 async def test_who_has_the_link_or_types_the_code_is_in_with_no_account_and_no_name(room, browser):
-    await room.lead.wait_for_selector(".room-join >> text=2 places taken of 100")
+    await room.lead.wait_for_selector(".room-join >> text=2 places taken of 1000")
     code = await room.lead.inner_text(".room-join .room-code")
     page = await opened(browser, room.errors, room.link.split("#")[0])
     await page.fill("#room-code", code.lower())
@@ -184,6 +196,50 @@ async def test_one_step_then_all_chains_run_on_one_trace_until_they_are_paused(r
     await lead.wait_for_selector(f"text=The right answer is {ANSWER}")
 
 
+BLOCKED = """; window.Worker = class {
+  postMessage() { setTimeout(() => this.onerror({ preventDefault() {}, message: '' })); }
+  terminate() {}
+}"""
+
+
+@pytest.mark.parametrize(
+    ("script", "says"),
+    [
+        ("", "Drawn in your browser."),
+        (BLOCKED, "Drawn on the server: the worker did not start."),
+    ],
+    ids=["draws", "blocked"],
+)
+async def test_a_members_browser_draws_its_chain_and_the_server_where_it_cannot(
+    browser, toy_app, script, says
+):
+    errors: list[str] = []
+    lead = await opened(browser, errors, f"{toy_app}room", viewport={"width": 1280, "height": 720})
+    await lead.click("text=Open the room")
+    await lead.wait_for_selector(".room-qr")
+    phone = await opened(browser, errors, lead.url, script, viewport={"width": 390, "height": 844})
+    sent: list[str] = []
+    phone.on("request", lambda asked: sent.append(asked.url))
+    await phone.wait_for_selector(f".room-where:text-is('{says}')")
+    for t in (0, 1, 2):
+        await lead.keyboard.press("n")
+        await phone.wait_for_selector(f"text=step {t} of 60 · the class rests")
+        await lead.wait_for_selector(f".room-numbers dt:text-is('states') + dd:text-is('{t + 1}')")
+    assert any(url.endswith("/room/moved") for url in sent) == (not script)
+    text = await phone.inner_text(".room-chain .room-text")
+    await phone.reload()  # it draws the same chain again, and sends no state twice
+    await text_is(phone, ".room-chain .room-text", text)
+    await lead.keyboard.press("n")
+    await phone.wait_for_selector("text=step 3 of 60 · the class rests")
+    await lead.wait_for_selector(".room-numbers dt:text-is('states') + dd:text-is('4')")
+    await axe_is_quiet(phone)
+    assert errors == []
+    await lead.keyboard.press("5")
+    await lead.click("text=Close this room for good")
+    for page in (lead, phone):
+        await page.context.close()
+
+
 async def test_a_text_is_a_text_on_every_screen(room):
     assert HOSTILE in await room.phones[0].inner_text(".room-problem")
     assert await room.phones[0].locator("img").count() == 0
@@ -268,7 +324,7 @@ async def test_a_class_is_saved_as_a_table_and_as_a_page_and_opened_again(room, 
         await (await chooser.value).set_files(file)
         await page.wait_for_selector(".room-qr" if code else "text=This is no saved class")
     assert page.url != room.link  # that one is still open
-    await page.wait_for_selector(".room-join >> text=3 places taken of 100")
+    await page.wait_for_selector(".room-join >> text=3 places taken of 1000")
     await page.keyboard.press("3")
     await page.wait_for_selector(".room-chains")
     assert [error for error in errors if "422" not in error] == []
@@ -358,7 +414,7 @@ async def test_nothing_prints_over_the_chart_in_any_state(browser, toy_app, size
         told.append(state)
         await page.goto("about:blank")
         await page.goto(f"{toy_app}room#ABCDEFGH")
-        await page.wait_for_selector(".room-join >> text=places taken of 100")
+        await page.wait_for_selector(".room-join >> text=places taken of 1000")
         await page.keyboard.press("3")
         await page.wait_for_function(
             "(text) => document.querySelector('.room-class .room-problem')?.textContent === text",

@@ -377,7 +377,7 @@ def test_a_class_has_no_problem_or_beta_that_a_run_cannot_have(given):
 
 def test_whatever_else_is_sent_has_no_say_in_the_run_of_a_class():
     run = class_run({**SETTINGS, "lm": "other/model", "steps": 10**6, "chains": 5000}, Caps())
-    assert (run.lm, run.steps, run.chains) == ("embedded", 60, 100)
+    assert (run.lm, run.steps, run.chains) == ("embedded", 60, 1000)
 
 
 # Chains, drawn with toy models.
@@ -386,10 +386,9 @@ def test_whatever_else_is_sent_has_no_say_in_the_run_of_a_class():
 @pytest.fixture
 async def hall(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Hall]:
     monkeypatch.setattr(halls, "LOOK", 0.002)
-    monkeypatch.setattr(halls, "PACE", 0.0)
     monkeypatch.setattr(halls, "COUNT", 0.0)
     runs = Runs(load=lambda lm, rm, sampling: (ToyLM(), ToyRM()))
-    made = Hall(runs, Course((), {"lesson": LESSON}.__getitem__), Caps(steps=40))
+    made = Hall(runs, Course((), {"lesson": LESSON}.__getitem__), Caps(steps=40, pace=1e-6))
     yield made
     await made.close()
 
@@ -420,6 +419,7 @@ async def a_class(hall: Hall, n: int) -> tuple[dict[str, Any], Room, list[Member
     tokens = [hall.join(lead["code"], "")["token"] for _ in range(n)]
     members = [room.members[key_of(token)] for token in tokens]
     for member in members:
+        hall.follow(room.code, member.token)
         member.streams = 1
     return lead, room, members
 
@@ -549,6 +549,163 @@ async def test_models_that_fail_are_told_in_their_sentence_and_the_room_goes_on(
     await until(lambda: members[0].t == 40)
 
 
+# Members whose browsers draw.
+
+STATES = [None if t % 3 == 2 else [f"That is {t}.", 1.0 - t / 10, -0.5] for t in range(61)]
+"""As a browser sends them: a text, its reward and its natural log of p; null where it stayed."""
+NO_STATES = [
+    *(True, 7, 1.5, "text", {}, [], ["text", 1.0], ["text", 1.0, -1.0, 0], [7, 1.0, -1.0]),
+    *(["text", "1", -1.0], ["text", True, -1.0], ["text", 100.5, -1.0], ["text", 1e999, -1.0]),
+    *(["text", math.nan, -1.0], ["text", 1.0, 0.1], ["text", 1.0, -math.inf]),
+    *(["u" * 2001, 1.0, -1.0], ["\ud800", 1.0, -1.0]),
+]
+
+
+def that_runs(clock: Clock) -> tuple[Room, Member]:
+    """A room whose class has run for so long that every step can have been drawn."""
+    room = a_room(clock)
+    member = room.sit("", clock.now)
+    room.let("run", clock.now)
+    clock.now += 100
+    return room, member
+
+
+def test_states_of_a_browser_are_counted_once_and_in_order(clock):
+    room, member = that_runs(clock)
+    for t, end in ((0, 3), (0, 3), (1, 5), (2, 4)):  # twice, overlapping, and old ones
+        room.sent(member, 0, t, STATES[t:end], clock.now)
+    said = ["That is 0.", "That is 1.", "That is 1.", "That is 3.", "That is 4."]
+    assert [state.response.text for state in member.states] == said
+    assert room.walk == [(1, reward) for reward in member.rewards]
+    for round_, t in ((0, 6), (1, 5), (-1, 5), (None, 5), ("0", 5)):  # a gap, other rounds
+        room.sent(member, round_, t, STATES[t:], clock.now)
+        assert member.t == 4
+    room.sent(member, 0, 5, STATES[5:], clock.now)
+    assert (member.t, len(room.walk)) == (60, 61)
+    room.again(class_run(SETTINGS, Caps()))
+    room.sent(member, 0, 0, STATES, clock.now)  # sent before the class began again
+    assert (member.t, room.walk) == (-1, [])
+    assert member.reached is None
+
+
+@pytest.mark.parametrize("state", NO_STATES, ids=lambda v: repr(v)[:20])
+def test_what_is_no_state_is_refused_and_nothing_of_its_batch_is_counted(clock, state):
+    room, member = that_runs(clock)
+    other = room.sit("", clock.now)
+    before = seen_by(room, other)
+    refused(422, lambda: room.sent(member, 0, 0, [*STATES[:2], state], clock.now))
+    for t, states in (("0", []), (-1, []), (True, []), (None, []), (0, "text"), (0, [None] * 62)):
+        refused(422, lambda t=t, states=states: room.sent(member, 0, t, states, clock.now))
+    room.sent(member, 0, 0, [None], clock.now)  # a first draft cannot stay where nothing was
+    assert (member.t, room.walk, seen_by(room, other)) == (-1, [], before)
+
+
+def test_a_flood_of_batches_is_refused_and_the_others_are_counted(clock):
+    room, member = that_runs(clock)
+    for _ in range(room.caps.burst):
+        room.sent(member, 0, 0, STATES, clock.now)
+    refused(429, lambda: room.sent(member, 0, 0, STATES, clock.now))
+    other = room.sit("", clock.now)
+    room.sent(other, 0, 0, STATES, clock.now)
+    assert len(room.walk) == 122
+
+
+def test_a_browser_is_no_faster_than_the_class(clock):
+    room = a_room(clock, Caps(pace=1.0))
+    fast, other = room.sit("", clock.now), room.sit("", clock.now)
+
+    def reached() -> int:
+        clock.now += 1.0
+        room.sent(fast, 0, 0, STATES, clock.now)
+        return fast.t
+
+    assert reached() == -1
+    for t in (0, 1):
+        room.let("step", clock.now)
+        room.sent(other, 0, 0, STATES[: t + 1], clock.now)
+        assert [reached(), reached()] == [t, t]
+    room.let("run", clock.now)
+    assert [reached() for _ in range(5)] == [3, 4, 5, 6, 8]
+    room.let("rest", clock.now)
+    assert [reached(), reached()] == [8, 8]
+    room.let("step", clock.now)
+    assert [reached(), reached(), room.goal] == [9, 9, 9]
+
+
+def test_what_a_browser_sends_has_no_say_in_the_target(clock):
+    room, member = that_runs(clock)
+    for t in range(3):
+        room.drew(a_step(t, float(t)).state)
+    before = Figures(room).told()
+    room.sent(member, 0, 0, [["I say 7.", 100.0, 0.0]], clock.now)
+    told = Figures(room).told()
+    assert told["mean"]["target"] == before["mean"]["target"]
+    assert told["votes"]["class"] == [("7", 1.0)]
+    room.moved(room.sit("", clock.now), a_step(0, 100.0))  # that of the server does
+    assert Figures(room).told()["mean"]["target"] > 90
+
+
+def test_batches_are_rarer_in_a_large_class(clock):
+    room = a_room(clock)
+    assert room.every == 0.5
+    for _ in range(1000):
+        room.sit("", clock.now)
+    assert room.every == 4.0
+    refused(403, lambda: room.sit("", clock.now) and room.sit("", clock.now))
+
+
+async def its_chain(room: Room, member: Member) -> list[Any]:
+    """A member's chain as the member's browser sends it."""
+    run, sent = room.run, list[Any]()
+    chain = run_chain(ToyLM(), ToyRM(), run.prompt, beta=run.beta, steps=run.steps, seed=run.seed,
+                      chain=member.number)  # fmt: skip
+    async for step in chain:
+        is_new = step.accepted and (step.changed or step.t == 0)
+        sent.append([step.state.response.text, step.state.reward, -1.0] if is_new else None)
+    return sent
+
+
+async def test_the_server_goes_on_where_a_browser_stopped_and_the_other_way_round(hall):
+    lead, room, (member, other) = await a_class(hall, 2)
+    states = await its_chain(room, member)
+    hall.follow(room.code, member.token, draws=True)
+    await do(hall, lead, "run")
+    await until(lambda: other.t == 40)
+    assert member.t == -1  # the server draws nothing for a browser that does
+    hall.moved(room.code, member.token, {"round": 0, "t": 0, "states": states[:11]})
+    assert member.t == 10
+    hall.follow(room.code, member.token)  # the browser's worker has failed
+    await until(lambda: member.t > 20)
+    hall.follow(room.code, member.token, draws=True)  # and another browser has the place
+    rested = member.t
+    for _ in range(50):
+        await asyncio.sleep(0)
+    assert member.t == rested
+    said = hall.moved(room.code, member.token, {"round": 0, "t": 5, "states": states[5:36]})
+    assert said["t"] == max(35, rested)
+    hall.follow(room.code, member.token)
+    await until(lambda: member.last is not None and member.last.t == 40)
+    rewards = [r for number, r in room.walk if number == member.number]
+    assert rewards == member.rewards
+    texts = [state and state[0] for state in states]
+    for k, text in enumerate(texts):
+        texts[k] = text or texts[k - 1]
+    assert [state.response.text for state in member.states] == texts
+    assert of_member(room, member)["counted"] == 41 - max(k for k, s in enumerate(states) if s)
+
+
+async def test_the_server_draws_so_many_chains_and_the_next_member_looks_on(hall):
+    hall.rooms.caps = replace(hall.rooms.caps, drawn=2)
+    lead, room, members = await a_class(hall, 3)
+    await do(hall, lead, "run")
+    await until(lambda: all(member.t == 40 for member in members[:2]))
+    assert [member.drawer for member in members] == ["server", "server", ""]
+    assert members[2].t == -1
+    members[0].streams, members[0].seen = 0, -1e9
+    hall.follow(room.code, members[2].token)  # when one has left there is a place
+    await until(lambda: members[2].t == 40)
+
+
 # The game.
 
 
@@ -671,6 +828,7 @@ async def test_the_embedded_model_weighs_a_chains_text_as_the_chain_did(hall, mo
     room = hall.rooms.find(lead["code"])
     room.run = replace(room.run, seed=1)  # a text that is read into the tokens it was written in
     member = room.members[key_of(hall.join(lead["code"], "")["token"])]
+    hall.follow(room.code, member.token)
     member.streams = 1
     await do(hall, lead, "step")
     await until(lambda: member.t == 0)
@@ -775,14 +933,20 @@ async def test_a_room_is_opened_joined_and_led_over_http(client, hall):
     said = await client.post("/room/say", json={"code": lead["code"], "stop": 1, "said": "up"},
                              headers=bearer(seat["token"]))  # fmt: skip
     assert said.status_code == 200
-    assert dict(hall.rooms.find(lead["code"]).said) == {"up": 1}
+    room = hall.rooms.find(lead["code"])
+    assert dict(room.said) == {"up": 1}
+    room.let("run", hall.rooms.clock())
+    states = {"code": lead["code"], "round": 0, "t": 0, "states": STATES[:1]}
+    moved = await client.post("/room/moved", json=states, headers=bearer(seat["token"]))
+    reached = pytest.approx(-0.5 + 1.0 / 0.5)
+    assert moved.json() == {"t": 0, "hand": {"reached": reached, "best": None, "left": TRIES}}
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b"null", b"NaN", b"[" * 5000, b"\xff\xfe",
                                   b'"text"', b"{}", b'{"code": 7}', b'{"code": {"a": 1}}',
                                   b'{"code": "' + b"A" * 9000 + b'"}'],
                          ids=lambda b: repr(b)[:20])  # fmt: skip
-@pytest.mark.parametrize("path", ["open", "join", "say", "weigh", "lead", "qr"])
+@pytest.mark.parametrize("path", ["open", "join", "say", "moved", "weigh", "lead", "qr"])
 async def test_rubbish_gets_one_sentence(client, path, body):
     answer = await client.post(f"/room/{path}", content=body, headers=JSON)
     assert 400 <= answer.status_code < 500

@@ -29,6 +29,22 @@ const TICK = 100; // ms between two updates of a page
 /** @type {Record<string, string>} */
 const FOLDERS = { embedded: "rm", "embedded-weak": "rm-weak" };
 
+/** @param {string} name */
+const address = (name) => new URL(name, document.baseURI).href;
+
+/**
+ * Where the app's own pages have it from.
+ * @type {Source}
+ */
+export const SERVED = {
+  script: () => address("engine.js"),
+  async file(name) {
+    const found = await fetch(address(name));
+    if (!found.ok) throw new Error("the models could not be fetched");
+    return found.arrayBuffer();
+  },
+};
+
 /** Draws runs in workers, one run at a time. */
 export class BrowserEngine {
   /** @param {Source} source */

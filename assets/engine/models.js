@@ -17,6 +17,8 @@ import { uniforms } from "./randomness.js";
  * @property {string} text
  * @property {string[]} pieces the text of each token
  * @property {boolean} finished whether EOS ended it; else the limit did
+ * @property {number[]} logProbs natural log of the probability of each token; of those that
+ *   `extend` drew, as it returns them
  */
 
 /** A net that remembers what it read: a sequence is read on from the longest kept beginning. */
@@ -165,16 +167,19 @@ export class LanguageModel {
     const u = uniforms(seed);
     const read = [...promptIds, ...prefix];
     const tokens = [...prefix];
+    const logProbs = [];
     const place = reader.open(read);
     let finished = false;
     while (!finished && tokens.length < limit) {
       reader.read(place, read);
-      const token = invert(cumulative(reader.net.logits(), temperature), u(tokens.length));
+      const cdf = cumulative(reader.net.logits(), temperature);
+      const token = invert(cdf, u(tokens.length));
+      logProbs.push(Math.log((cdf[token] - (cdf[token - 1] ?? 0)) / cdf[cdf.length - 1]));
       read.push(token);
       tokens.push(token);
       finished = token === eos;
     }
-    return { tokens, finished, ...this.tokenizer.decode(tokens) };
+    return { tokens, finished, logProbs, ...this.tokenizer.decode(tokens) };
   }
 }
 

@@ -21,6 +21,8 @@ import { Sampler } from "./chain.js";
  * @property {number} temperature
  * @property {number} max_new_tokens
  * @property {number} pool
+ * @property {number} [chain] number of the first chain, 0 if it is absent
+ * @property {boolean} [logProb] whether lines of steps have the proposal's natural log of p
  */
 /** @typedef {(text: string) => string | null} Extractor */
 
@@ -47,15 +49,17 @@ function headerLine(run, nPrompt, now) {
 /**
  * @param {Step} step
  * @param {Extractor} extract
+ * @param {boolean} [logProb]
  */
-export function stepLine(step, extract) {
+export function stepLine(step, extract, logProb) {
   const { chain, t, index, proposal, logAlpha, logU, accepted } = step;
   const { tokens, pieces, text, finished, reward, cost } = proposal;
   const joined = (finished ? pieces.slice(0, -1) : pieces).join("");
   return dump({ type: "step", chain, t, index, tokens: tokens.slice(index),
     pieces: pieces.slice(index), finished, reward, log_alpha: finiteOrNull(logAlpha),
     log_u: finiteOrNull(logU), accepted, answer: extract(text), cost,
-    ...(joined === text ? {} : { text }) });
+    ...(joined === text ? {} : { text }),
+    ...(logProb ? { log_prob: proposal.logProbs.reduce((sum, p) => sum + p, 0) } : {}) });
 }
 
 /**
@@ -81,11 +85,12 @@ export function* record(lm, rm, run) {
   /** @type {Scored[]} */
   const states = [];
   let n = 0;
+  const { chain: first = 0, chains, logProb } = run;
   for (let t = 0; t <= run.steps; t++) {
-    for (let chain = 0; chain < run.chains; chain++) {
+    for (let chain = first; chain < first + chains; chain++) {
       const step = t ? sampler.step(chain, t, states[chain]) : sampler.begin(chain);
       states[chain] = step.state;
-      yield stepLine(step, extract);
+      yield stepLine(step, extract, logProb);
     }
     if (n < run.pool) yield sampleLine(n, sampler.sample(n++), extract);
   }

@@ -5,6 +5,7 @@ import { fixed, many, pair, visible } from "../player/words.js";
 import { drawVotes, h, s } from "./drawing.js";
 import { drawExhibit } from "./exhibit.js";
 import { BROKE, Refusal, ask, follow, keep, shownCode } from "./net.js";
+import { OwnChain } from "./own.js";
 
 /** @typedef {import("./net.js").Seat} Seat */
 
@@ -19,6 +20,9 @@ const LONGEST = 2000; // characters, as components/session/hand.py has it
  * @property {number} steps
  * @property {number} round
  * @property {number} goal the step up to which chains may go
+ * @property {Omit<import("../engine/record.js").Run, "chains" | "pool" | "reference">} run
+ * @property {number} pace seconds between two steps
+ * @property {number} every seconds between two batches of a browser that draws
  * @property {boolean} opened
  * @property {string} trouble
  * @property {{ lesson: string, name: string, k: number, of: number, title: string, text: string,
@@ -32,6 +36,8 @@ const LONGEST = 2000; // characters, as components/session/hand.py has it
  * @typedef {object} Mine
  * @property {number} number
  * @property {number} t
+ * @property {number} had the step that the chain of a saved class had reached
+ * @property {"browser" | "server" | ""} drawer
  * @property {string} said
  * @property {{ right: boolean | null, says: string }} [came]
  * @property {string} kept
@@ -66,30 +72,47 @@ export async function memberView(host, seat) {
     chain.node, hand.node));
   /** @type {RoomTold | null} */
   let room = null;
+  /** @type {Mine | null} */
+  let mine = null;
+  let why = typeof Worker === "function" ? "" : "it has no workers"; // the server draws
+  let reopen = () => {};
+  const own = new OwnChain(seat, draw, (sentence) => {
+    why = sentence;
+    reopen();
+  });
+
+  function draw() {
+    if (!room || !mine) return;
+    const all = why ? mine : { ...mine, ...own.told() };
+    put(who, `You are number ${mine.number}`);
+    put(trouble, room.trouble);
+    show(trouble, room.trouble);
+    stop.draw(room, all);
+    chain.draw(room, all, why);
+    hand.draw(all);
+  }
 
   /** @param {{ room?: RoomTold, mine?: Mine, over?: string, elsewhere?: boolean }} told */
   function hear(told) {
     if (told.over || told.elsewhere) {
+      own.stop();
       farewell(host, told.over ?? "this place is open in another window of this browser");
       return false;
     }
-    if (told.room) room = told.room;
-    if (room && told.mine) {
-      put(who, `You are number ${told.mine.number}`);
-      put(trouble, room.trouble);
-      show(trouble, room.trouble);
-      stop.draw(room, told.mine);
-      chain.draw(room, told.mine);
-      hand.draw(told.mine);
-    }
+    room = told.room ?? room;
+    mine = told.mine ?? mine;
+    if (room && mine && !why) own.hear(room, mine);
+    draw();
     return true;
   }
 
-  const why = await follow(seat, hear, (joined) => {
+  const over = await follow(seat, hear, (joined, again) => {
     put(line, joined ? "" : "The connection is down. Your place and your answers are kept.");
+    reopen = again;
     if (joined) stop.send();
-  });
-  if (why) farewell(host, why);
+  }, () => !why);
+  own.stop();
+  if (over) farewell(host, over);
 }
 
 /**
@@ -222,13 +245,15 @@ function chainPart() {
   const drawn = h("div", text, away, verdict, answer,
     h("h3", "Its reward, step after step"), line, h("h3", "Its votes"), votes);
   const wait = h("p.quiet");
-  const node = h("section.card.chain", h("div.row", title, step), problem, wait, drawn);
+  const where = h("p.small.where");
+  const node = h("section.card.chain", h("div.row", title, step), problem, wait, drawn, where);
 
   /**
    * @param {RoomTold} room
    * @param {Mine} mine
+   * @param {string} why this browser does not draw
    */
-  function draw(room, mine) {
+  function draw(room, mine, why) {
     const begun = mine.t >= 0;
     const rests = mine.t >= room.goal && mine.t < room.steps;
     put(step, begun ? `step ${mine.t} of ${room.steps}${rests ? " · the class rests" : ""}` : "");
@@ -236,6 +261,8 @@ function chainPart() {
     put(wait, begun ? "" : !rests ? "Your first draft is being written…"
       : "Your chain begins when the instructor lets the class run.");
     show(wait, !begun);
+    put(where, !why ? "Drawn in your browser." : mine.drawer ? `Drawn on the server: ${why}.`
+      : `Your browser cannot draw a chain (${why}) and the server draws no more: look on.`);
     show(drawn, begun);
     if (!begun) return;
     const first = mine.t === 0;
@@ -295,7 +322,7 @@ function handPart({ code, token }) {
     draw({ t, hand: { reached, best, left }, accepted, kept, old, new: fresh }) {
       show(node, reached !== null);
       if (told.textContent === BROKE) put(told, "");
-      if (reached === null) return;
+      if (reached === null || t < 0) return;
       if (words.value === offered) {
         offered = kept + (accepted || t === 0 ? fresh : old);
         words.value = offered;

@@ -10,6 +10,7 @@ const KEY = "qalign-rooms";
 const KEPT = 8; // rooms whose places are remembered
 const FIRST = 500; // ms before another try
 const LONGEST = 8000;
+const AGAIN = "again"; // why a connection is cut
 const SILENT = 25000; // ms without a word of a server that sends one every 10 s
 
 /** What a screen says while its connection is down. */
@@ -51,10 +52,11 @@ const sentence = (text) => `${text[0].toUpperCase()}${text.slice(1)}.`.replace(/
  * is made again. Ends when the server refuses, with its reason.
  * @param {Seat} seat
  * @param {(told: any) => boolean} hear whether to go on
- * @param {(joined: boolean) => void} joined
+ * @param {(joined: boolean, again: () => void) => void} joined `again` makes the connection anew
+ * @param {() => boolean} draws whether this browser draws the member's chain
  * @returns {Promise<string>}
  */
-export async function follow({ code, token }, hear, joined) {
+export async function follow({ code, token }, hear, joined, draws = () => false) {
   let wait = FIRST;
   for (;;) {
     const line = new AbortController();
@@ -67,13 +69,13 @@ export async function follow({ code, token }, hear, joined) {
     window.addEventListener("offline", cut);
     heard();
     try {
-      const answer = await fetch(`room/follow?code=${code}`, {
+      const answer = await fetch(`room/follow?code=${code}&draws=${Number(draws())}`, {
         headers: { Authorization: `Bearer ${token}` },
         cache: "no-store",
         signal: line.signal,
       });
       if (!answer.ok || !answer.body) await read(answer);
-      joined(true);
+      joined(true, () => line.abort(AGAIN));
       wait = FIRST;
       const body = /** @type {ReadableStream<Uint8Array>} */ (answer.body);
       for await (const told of events(body, heard)) if (!hear(told)) return "";
@@ -84,7 +86,8 @@ export async function follow({ code, token }, hear, joined) {
       window.clearTimeout(silence);
       window.removeEventListener("offline", cut);
     }
-    joined(false);
+    if (line.signal.reason === AGAIN) continue;
+    joined(false, () => {});
     await new Promise((resolve) => {
       window.setTimeout(resolve, wait);
       window.addEventListener("online", resolve, { once: true });

@@ -75,8 +75,9 @@ function start(host, offered) {
     onclick: () => chooseFile(".html", async (file) => begin({ session: await sessionIn(file) })),
   }, "Open a class that was saved");
   host.replaceChildren(h("div.start", h("h1", "A room for a class"),
-    h("p", `Up to ${offered.members} people join by link, with no account and no name. They `
-      + "predict, each has a chain of their own, and all chains together are the sampler."),
+    h("p", `Up to ${offered.members.toLocaleString("en")} people join by link, with no account and `
+      + "no name. They predict, each has a chain of their own, and all chains together are the "
+      + "sampler."),
     join, h("div.card", h("h2", "Teach a class"), open.node, again, failed,
       h("p.quiet", "A room lives in this server's memory: it is gone when it is closed, when "
         + "nobody is in it any more, or when the server is started again. Save it before."))));

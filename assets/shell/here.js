@@ -1,6 +1,6 @@
 /* Runs of Watch that the visitor's own browser draws (assets/engine); where it cannot, the server
    draws the same run. */
-import { BrowserEngine } from "../engine/browser.js";
+import { BrowserEngine, SERVED } from "../engine/browser.js";
 
 /** @typedef {import("../engine/browser.js").Stage} Stage */
 /** @typedef {import("../engine/record.js").Run} Run */
@@ -10,16 +10,7 @@ let why = ""; // it does not draw
 /** @type {number | null} */
 let again = null; // the seed of the run that the server takes over
 
-/** @param {string} name */
-const address = (name) => new URL(name, document.baseURI).href;
-const engine = new BrowserEngine({
-  script: () => address("engine.js"),
-  async file(name) {
-    const found = await fetch(address(name));
-    if (!found.ok) throw new Error("the models could not be fetched");
-    return found.arrayBuffer();
-  },
-});
+const engine = new BrowserEngine(SERVED);
 
 /** What the server is told with the settings: whether this browser draws, and if not why. */
 export function here() {

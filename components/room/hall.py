@@ -29,7 +29,7 @@ from components.room.rooms import (
     key_of,
     plain_code,
 )
-from components.room.told import Figures, as_event, of_class, of_member, of_room
+from components.room.told import Figures, as_event, hand_of, of_class, of_member, of_room
 from components.session.hand import check_weighs, log_target, read_words, weigh_text
 from components.session.runs import Feed, Runs
 from qalign_core.carried import ASIDE, RUN
@@ -41,8 +41,6 @@ from qalign_study.serve.refused import Refused
 
 LOOK = 0.25
 """Seconds between two looks of a stream, or of a chain that rests."""
-PACE = 0.45
-"""Seconds between two steps of a chain at the least: a class looks on."""
 BEAT = 10.0
 """Seconds after which a stream says that it is there: whoever is gone is noticed only then."""
 COUNT = 1.0
@@ -151,8 +149,6 @@ class Hall:
         if token == room.lead:
             return {"code": room.code, "token": room.lead, "lead": True}
         member = room.sit(str(token or ""), self.rooms.clock())
-        if f"chain {member.number}" not in self._tasks[room]:
-            self._begin(room, f"chain {member.number}", partial(self._walk, room, member))
         return {"code": room.code, "token": member.token, "lead": False}
 
     def say(self, code: object, token: str, given: Mapping[str, object]) -> dict[str, Any]:
@@ -165,6 +161,21 @@ class Hall:
         member = self._member(room, token)
         room.say(member, given.get("stop"), given.get("said"), self.rooms.clock())
         return {}
+
+    def moved(self, code: object, token: str, given: Mapping[str, object]) -> dict[str, Any]:
+        """Take states that a member's browser drew.
+
+        Returns:
+            {"t": the last step that is counted, "hand": how the member's game stands}.
+
+        Raises:
+            Refused: they cannot be.
+        """
+        room = self.rooms.find(code, token)
+        member = self._member(room, token)
+        round_, t, states = (given.get(name) for name in ("round", "t", "states"))
+        room.sent(member, round_, t, states, self.rooms.clock())
+        return {"t": member.t, "hand": hand_of(member)}
 
     async def weigh(self, code: object, token: str, given: Mapping[str, object]) -> dict[str, Any]:
         """Weigh a member's own text, as both models of this server find it.
@@ -224,7 +235,7 @@ class Hall:
             case "solve":
                 room.solve()
             case "run" | "step" | "rest" as what:
-                room.let(what)
+                room.let(what, self.rooms.clock())
             case "again":
                 held = {"prompt": room.run.prompt, "reference": room.run.reference or ""}
                 if "prompt" in given:  # another problem has another answer
@@ -260,8 +271,13 @@ class Hall:
 
     # Streams.
 
-    def follow(self, code: object, token: str) -> AsyncIterator[str]:
+    def follow(self, code: object, token: str, *, draws: bool = False) -> AsyncIterator[str]:
         """What a screen shows from now on, as events.
+
+        Args:
+            code: of the room.
+            token: of a place in it.
+            draws: whether the member's browser draws the member's chain; else the server does.
 
         Raises:
             Refused: the token has no place in that room, or too many screens follow from it.
@@ -271,7 +287,21 @@ class Hall:
             raise Refused(429, f"{SCREENS} screens show this room already; close one of them")
         if token == room.lead:
             return self._lead_stream(room)
-        return self._member_stream(room, self._member(room, token))
+        member = self._member(room, token)
+        self._appoint(room, member, draws)
+        return self._member_stream(room, member)
+
+    def _appoint(self, room: Room, member: Member, draws: bool) -> None:
+        """Have a member's chain drawn by the browser, or by the server if it can draw one more."""
+        tasks, name = self._tasks[room], f"chain {member.number}"
+        if draws:
+            member.drawer = "browser"
+            if name in tasks:
+                tasks.pop(name).cancel()
+            return
+        member.drawer = "server" if room.draws_another(member, self.rooms.clock()) else ""
+        if member.drawer and name not in tasks:
+            self._begin(room, name, partial(self._walk, room, member))
 
     async def _member_stream(self, room: Room, member: Member) -> AsyncIterator[str]:
         screen = member.screen = object()
@@ -302,7 +332,8 @@ class Hall:
 
     async def _lead_stream(self, room: Room) -> AsyncIterator[str]:
         room.streams += 1
-        seen, round_, at, beat, counted, clock = -1, -1, 0, 0.0, 0.0, self.rooms.clock
+        seen, at, beat, counted, clock = -1, 0, 0.0, 0.0, self.rooms.clock
+        walk: list[tuple[int, float]] = []
         drawn: tuple[int, ...] = ()
         try:
             while True:
@@ -314,11 +345,11 @@ class Hall:
                 if room.news != seen:
                     seen = room.news
                     told = {"room": of_room(room), "class": of_class(room, now)}
-                    if round_ != room.round:
-                        round_, at = room.round, 0
+                    if walk is not room.walk:  # the class began again, or a place was given away
+                        walk, at = room.walk, 0
                     told["from"] = at
-                    told["walk"] = [(n, round(reward, 3)) for n, reward in room.walk[at:]]
-                    at = len(room.walk)
+                    told["walk"] = [(n, round(reward, 3)) for n, reward in walk[at:]]
+                    at = len(walk)
                 state = (room.round, len(room.walk), len(room.pool), room.single)
                 if state != drawn and now - counted >= COUNT:
                     drawn, counted = state, now
@@ -339,15 +370,16 @@ class Hall:
 
     def _start_again(self, room: Room, run: Any) -> None:
         """Everybody's chain from a first draft; the samples stay where the problem does."""
-        redraw = run.prompt != room.run.prompt
-        for name, task in list(self._tasks[room].items()):
+        redraw, tasks = run.prompt != room.run.prompt, self._tasks[room]
+        for name in list(tasks):
             if name != "pool" or redraw:
-                task.cancel()
+                tasks.pop(name).cancel()
         room.again(run)
         if redraw:
             self._begin(room, "pool", partial(self._pool, room))
         for member in room.members.values():
-            self._begin(room, f"chain {member.number}", partial(self._walk, room, member))
+            if member.drawer == "server":
+                self._begin(room, f"chain {member.number}", partial(self._walk, room, member))
 
     async def _guarded(self, room: Room, work: Work) -> None:
         try:
@@ -374,7 +406,10 @@ class Hall:
                 room.drew(sample)
 
     async def _walk(self, room: Room, member: Member) -> None:
-        """A member's chain, as far as the class goes and somebody looks on."""
+        """A member's chain, as far as the class goes and somebody looks on.
+
+        It is drawn from its first draft on, at once up to the state that the member has.
+        """
         RUN.set(f"room {room.code} {member.number}")  # each member's turn is a visitor's
         lm, rm = await self._models(room)
         run, loop = room.run, asyncio.get_running_loop()
@@ -389,12 +424,12 @@ class Hall:
             chain=member.number,
         )
         async with aclosing(steps):  # type: ignore[type-var]
-            while member.t < run.steps:
-                while not room.may_step(member, self.rooms.clock()):
+            for t in range(run.steps + 1):
+                while t > member.t and not room.may_step(member, self.rooms.clock()):
                     if room.over or member.key not in room.members:
                         return
                     await asyncio.sleep(LOOK)
-                due = loop.time() + PACE * (member.t >= member.had)
+                due = loop.time() + room.caps.pace * (t > max(member.t, member.had))
                 room.moved(member, await anext(steps))
                 await asyncio.sleep(max(0.0, due - loop.time()))
 

@@ -21,7 +21,7 @@ NEW = ("in_distribution", "in_distribution", "shifted", "long")
 """The kinds of the further problems that are offered."""
 POLICY = (
     "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
-    "connect-src 'self'; base-uri 'none'; form-action 'none'"
+    "connect-src 'self'; worker-src 'self'; base-uri 'none'; form-action 'none'"
 )
 
 

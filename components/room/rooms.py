@@ -19,7 +19,7 @@ from components.session.hand import log_target
 from qalign_core.decide.answers.extraction import get_extractor
 from qalign_core.errors import QAlignError
 from qalign_core.protocols import AnswerExtractor
-from qalign_core.reading import is_text, is_whole, shown
+from qalign_core.reading import is_finite, is_text, is_whole, shown
 from qalign_core.run import Limits, Run
 from qalign_core.types import Response, ScoredResponse, Step
 from qalign_study.serve.refused import Refused
@@ -34,6 +34,12 @@ MAX_SAID = 40
 """Characters of a prediction."""
 STEPS, TRIES = 30, 30
 """Of the game: steps of the chain that is to be passed, and texts that a member may try."""
+LONGEST, HIGHEST = 2000, 100.0
+"""Of a state that a browser sends: characters of its text, and its reward either side of 0."""
+EVERY, TOGETHER = 0.5, 250
+"""Seconds between two batches of a browser at the least, and batches of a whole class a second."""
+AHEAD = 1.2
+"""How much faster than the class's pace a browser's clock may run."""
 TRY_RATE, TRY_BURST = 0.2, 5
 """Tries that a member may make a second, and at once: each asks both models."""
 
@@ -45,7 +51,9 @@ class Caps:
     Attributes:
         rooms: at one time.
         members: of a room.
+        drawn: members of a room whose chains the server draws; the others' browsers do.
         steps: proposals of a member's chain.
+        pace: seconds between two steps of a chain at the least: a class looks on.
         text: characters of a problem.
         life: seconds after which any room is over.
         alone: seconds after which a room is over in which nobody is.
@@ -54,8 +62,10 @@ class Caps:
     """
 
     rooms: int = 8
-    members: int = 100
+    members: int = 1000
+    drawn: int = 100
     steps: int = 60
+    pace: float = 0.45
     text: int = 600
     life: float = 3 * 3600.0
     alone: float = 900.0
@@ -129,7 +139,9 @@ class Member:
         said: predictions by the number of their stop.
         states: of the chain so far, without their tokens.
         had: the step that the chain of a saved class had reached, up to which it is drawn again.
-        last: the step that was drawn last.
+        drawer: who draws the chain: "browser", "server", or "" if nobody does.
+        claimed: whether a browser sent states, which may be any that it liked.
+        last: the step that the server drew last; None if a browser went on from there.
         since: the step at which the state came that stands now.
         reached: the highest ln pi of the chain's first `STEPS` steps; None if the model tells none.
         tries: texts by hand that were weighed; `best` is the highest ln pi of them.
@@ -147,6 +159,8 @@ class Member:
     said: dict[int, str] = field(default_factory=dict)
     states: list[ScoredResponse] = field(default_factory=list)
     had: int = -1
+    drawer: str = ""
+    claimed: bool = False
     last: Step | None = None
     since: int = 0
     reached: float | None = None
@@ -210,6 +224,7 @@ class Room:
         self.trouble = self.over = ""
         self.bucket = Bucket(caps.rate, caps.burst, now)
         self.numbers = 0
+        self._reached, self._let = -1, now
         self._judged: dict[tuple[int, str], Mapping[str, Any]] = {}
         self._answers: dict[str, str | None] = {}
 
@@ -254,7 +269,6 @@ class Room:
         gone = min(away, key=lambda member: member.seen)
         del self.members[gone.key]
         self.walk = [(number, r) for number, r in self.walk if number != gone.number]
-        self.round += 1  # what is on the instructor's screen begins anew
 
     def say(self, member: Member, stop: object, said: object, now: float) -> None:
         """A prediction, which may arrive late; the last one before the answers are opened counts.
@@ -303,24 +317,63 @@ class Room:
         self.news += 1
 
     def moved(self, member: Member, step: Step) -> None:
-        """A chain made a step."""
+        """The server made a step of a chain; one whose state is there already is only shown."""
         if member.key not in self.members:
             return
-        state = step.state
-        log_prob = state.response.log_prob
-        if log_prob is not None and step.t <= STEPS:
-            log_pi = log_target(self.run, log_prob, state.reward)
-            member.reached = log_pi if member.reached is None else max(member.reached, log_pi)
-        if step.accepted and (step.changed or step.t == 0):
-            member.since = step.t
-            response = Response((), state.response.text, state.response.finished)
-            member.states.append(ScoredResponse(response, state.reward))
-        else:
-            member.states.append(member.states[-1])
+        state, is_new = step.state, step.accepted and (step.changed or step.t == 0)
+        if step.t > member.t:
+            text = state.response.text
+            self._count(member, (text, state.reward, state.log_prob) if is_new else None)
         member.last = step
-        member.version += 1
-        self.walk.append((member.number, state.reward))
+        member.since = step.t if is_new else member.since
+        member.version += step.t == member.t
+
+    def sent(self, member: Member, round_: object, t: object, states: object, now: float) -> None:
+        """A member's browser sent states of the member's chain: those that are next are counted.
+
+        States that are there already, of another round, behind a gap or faster than the class's
+        pace are passed over: `member.t` tells the browser where to go on.
+
+        Args:
+            member: whose they are.
+            round_: the round in which they were drawn.
+            t: the step of the first of them.
+            states: each as `read_state` reads it.
+            now: seconds.
+
+        Raises:
+            Refused: they are no states, or came too often.
+        """
+        member.bucket.take(now)
+        most = self.run.steps + 1
+        if not (is_whole(t, 0, most) and isinstance(states, list) and len(states) <= most):
+            raise Refused(422, f"a batch has the step of its first state and up to {most} states")
+        read = [read_state(state) for state in states]
+        if round_ != self.round:
+            return
+        end = max(member.had, self._reachable(now))
+        for k, state in enumerate(read, start=int(t)):  # type: ignore[call-overload]
+            if k == member.t + 1 <= end and (k or state):
+                self._count(member, state)
+                member.claimed, member.last = True, None
+
+    def _count(self, member: Member, state: tuple[str, float, float | None] | None) -> None:
+        """Add the next state of a chain: text, reward and natural log of p; None if it stayed."""
+        if state is None:
+            member.states.append(member.states[-1])
+        else:
+            text, reward, log_prob = state
+            member.states.append(ScoredResponse(Response((), text, finished=True), reward))
+            if log_prob is not None and member.t <= STEPS:
+                log_pi = log_target(self.run, log_prob, reward)
+                member.reached = log_pi if member.reached is None else max(member.reached, log_pi)
+        self.walk.append((member.number, member.states[-1].reward))
         self.news += 1
+
+    def _reachable(self, now: float) -> int:
+        """The step that a chain at the class's pace may have reached by now."""
+        more = 1 + int(AHEAD * (now - self._let) / self.caps.pace)
+        return max(self._reached, min(self.goal, self._reached + more))
 
     def drew(self, sample: ScoredResponse) -> None:
         """The model alone wrote a sample."""
@@ -332,6 +385,16 @@ class Room:
         """Whether a member's chain may go on: the class does, and somebody is there to see it."""
         follows = member.t < self.goal and member.is_here(now, self.caps.away)
         return follows or member.t < member.had
+
+    def draws_another(self, member: Member, now: float) -> bool:
+        """Whether the server may draw this chain too: it does so for `drawn` who are here."""
+        others = [m for m in self.members.values() if m.drawer == "server" and m is not member]
+        return sum(m.is_here(now, self.caps.away) for m in others) < self.caps.drawn
+
+    @property
+    def every(self) -> float:
+        """Seconds between two batches of a browser: they grow with the class."""
+        return max(EVERY, len(self.members) / TOGETHER)
 
     @property
     def ask(self) -> Mapping[str, Any] | None:
@@ -405,8 +468,9 @@ class Room:
         self.solved = True
         self._touch()
 
-    def let(self, what: str) -> None:
+    def let(self, what: str, now: float) -> None:
         """Let chains "run", make one "step", or "rest"."""
+        self._reached, self._let = self._reachable(now), now
         goals = {"run": self.run.steps, "step": min(self.front + 1, self.run.steps), "rest": -1}
         self.goal = goals[what]
         self._touch()
@@ -422,8 +486,9 @@ class Room:
         for member in self.members.values():
             member.states, member.last, member.since, member.had = [], None, 0, -1
             member.reached, member.best, member.tries = None, None, 0
+            member.claimed = False
             member.version += 1
-        self.walk, self.goal, self.trouble = [], -1, ""
+        self.walk, self.goal, self.trouble, self._reached = [], -1, "", -1
         self._answers.clear()  # those of a round: with every round there would be more
         self.round += 1
         self._touch()
@@ -485,6 +550,23 @@ def prediction(ask: Mapping[str, Any], said: object) -> str:
     if not abs(number) <= LARGEST:
         raise Refused(422, f"{shown(text)} is no number up to a million; write one, such as 12.5")
     return f"{number:.6g}"
+
+
+def read_state(given: object) -> tuple[str, float, float] | None:
+    """A state as a browser sends it: [text, reward, natural log of p], or null where it stayed.
+
+    Raises:
+        Refused: it is none.
+    """
+    if given is None:
+        return None
+    if isinstance(given, list) and len(given) == 3:
+        text, reward, log_prob = given
+        numbers = is_finite(reward) and abs(reward) <= HIGHEST and is_finite(log_prob)
+        if is_text(text) and len(text) <= LONGEST and numbers and log_prob <= 0:
+            return text, float(reward), float(log_prob)
+    raise Refused(422, f"a state is null, or a text of {LONGEST:,} characters at most, a reward up "
+                  f"to {HIGHEST:g} either side of 0, and a natural log of 0 at most")  # fmt: skip
 
 
 class Rooms:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from functools import lru_cache
+from inspect import isawaitable
 from typing import Any
 
 from starlette.requests import Request
@@ -41,20 +43,17 @@ def room_routes(hall: Hall, *, hidden: bool = False) -> list[Route]:
         said = await _said(request)
         return JSONResponse(hall.join(said.get("code"), _token(request)))
 
-    async def say(request: Request) -> Response:
-        said = await _said(request)
-        return JSONResponse(hall.say(said.get("code"), _token(request), said))
+    def asking(does: Callable[..., Any]) -> Callable[[Request], Awaitable[Response]]:
+        async def answer(request: Request) -> Response:
+            said = await _said(request)
+            found = does(said.get("code"), _token(request), said)
+            return JSONResponse(await found if isawaitable(found) else found)
 
-    async def weigh(request: Request) -> Response:
-        said = await _said(request)
-        return JSONResponse(await hall.weigh(said.get("code"), _token(request), said))
-
-    async def lead(request: Request) -> Response:
-        said = await _said(request)
-        return JSONResponse(await hall.lead(said.get("code"), _token(request), said))
+        return answer
 
     async def follow(request: Request) -> Response:
-        events = hall.follow(request.query_params.get("code"), _token(request))
+        query = request.query_params
+        events = hall.follow(query.get("code"), _token(request), draws=query.get("draws") == "1")
         return StreamingResponse(events, media_type="text/event-stream", headers=QUIET)
 
     async def qr(request: Request) -> Response:
@@ -62,7 +61,8 @@ def room_routes(hall: Hall, *, hidden: bool = False) -> list[Route]:
         hall.led(said.get("code"), _token(request))
         return JSONResponse({"rows": await asyncio.to_thread(qr_rows, said.get("link"))})
 
-    said = {"open": open_room, "join": join, "say": say, "weigh": weigh, "lead": lead, "qr": qr}
+    asked = {each.__name__: asking(each) for each in (hall.say, hall.moved, hall.weigh, hall.lead)}
+    said = {"open": open_room, "join": join, "qr": qr, **asked}
     return [
         Route("/room", show),
         Route("/room/follow", follow),

@@ -19,6 +19,9 @@ MOST_ANSWERS = 4
 """Answers of a vote that are shown."""
 FIRST = 6
 """Members whose texts by hand are listed."""
+DRAWN = ("prompt", "extractor", "lm", "rm", "beta", "steps", "seed", "temperature",
+         "max_new_tokens")  # fmt: skip
+"""Of a run, what a browser that draws one of its chains needs."""
 
 
 def of_room(room: Room) -> dict[str, Any]:
@@ -33,6 +36,9 @@ def of_room(room: Room) -> dict[str, Any]:
         "goal": room.goal,
         "opened": room.stop in room.opened,
         "trouble": room.trouble,
+        "run": {name: getattr(room.run, name) for name in DRAWN},
+        "pace": room.caps.pace,
+        "every": room.every,
         "reference": room.run.reference if room.solved else None,
         "stop": None,
     }
@@ -54,7 +60,7 @@ def of_member(room: Room, member: Member) -> dict[str, Any]:
     """What one member is told alone: the own chain, and what was predicted."""
     said = member.said.get(room.stop, "")
     told: dict[str, Any] = {"number": member.number, "t": member.t, "said": said}
-    told["hand"] = {"reached": member.reached, "best": member.best, "left": TRIES - member.tries}
+    told |= {"had": member.had, "drawer": member.drawer, "hand": hand_of(member)}
     if room.ask and room.stop in room.opened:
         came = room.judgement(said) if said else room.opened[room.stop]
         told["came"] = {"right": came["right"] if said else None, "says": came["says"]}
@@ -65,6 +71,11 @@ def of_member(room: Room, member: Member) -> dict[str, Any]:
         told["answer"] = room.read(member.states[-1].response.text)
         told["rewards"] = [round(reward, 3) for reward in member.rewards]
     return told
+
+
+def hand_of(member: Member) -> dict[str, Any]:
+    """How a member's game stands."""
+    return {"reached": member.reached, "best": member.best, "left": TRIES - member.tries}
 
 
 def _step(step: Step) -> dict[str, Any]:
@@ -134,28 +145,31 @@ class Figures:
     """
 
     def __init__(self, room: Room) -> None:
-        self._chains = {m.number: list(m.states) for m in room.members.values() if m.states}
-        # first drafts are samples of the model alone, and the pool is drawn in their manner
-        self._base = [*room.pool, *(states[0] for states in self._chains.values())]
+        begun = [m for m in room.members.values() if m.states]
+        self._chains = {m.number: list(m.states) for m in begun}
+        # first drafts are samples of the model alone, and the pool is drawn in their manner; what
+        # browsers sent has no say in the target
+        self._base = [*room.pool, *(m.states[0] for m in begun if not m.claimed)]
         self._run, self._read, self._single = room.run, room.read, room.single
 
     def told(self) -> dict[str, Any]:
         """The numbers and votes, as far as anything can be said yet."""
         told: dict[str, Any] = {}
         rewards = [sample.reward for sample in self._base]
+        if not rewards:
+            return told
         weights = importance_weights(rewards, self._run.target, self._base)
-        if self._base:
-            told["base"] = [round(reward, 3) for reward in rewards]
-            told["weights"] = [round(weight, 6) for weight in weights]
-            told["worth"] = effective_sample_size(weights)
-            told["mean"] = {
-                "base": math.fsum(rewards) / len(rewards),
-                "target": math.fsum(w * r for w, r in zip(weights, rewards, strict=True)),
-            }
-            told["votes"] = {
-                "base": _shares(self._base, self._read),
-                "target": _shares(self._base, self._read, weights),
-            }
+        told["base"] = [round(reward, 3) for reward in rewards]
+        told["weights"] = [round(weight, 6) for weight in weights]
+        told["worth"] = effective_sample_size(weights)
+        told["mean"] = {
+            "base": math.fsum(rewards) / len(rewards),
+            "target": math.fsum(w * r for w, r in zip(weights, rewards, strict=True)),
+        }
+        told["votes"] = {
+            "base": _shares(self._base, self._read),
+            "target": _shares(self._base, self._read, weights),
+        }
         if self._chains:
             states = [state for chain in self._chains.values() for state in chain]
             later = [s.reward for chain in self._chains.values() for s in chain[len(chain) // 2 :]]

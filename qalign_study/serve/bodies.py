@@ -10,12 +10,12 @@ from starlette.types import Receive
 from qalign_study.serve.refused import Refused
 
 MOST = (
-    (re.compile(r"/room/open$"), 128 * 2**10),
+    (re.compile(r"/room/(open|moved)$"), 128 * 2**10),
     (re.compile(r"/room/[^/]*$"), 8 * 2**10),
     (re.compile(r"/(api|call|mcp|queue|run|v1)(/|$)"), 2**20),
     (re.compile(""), 4 * 2**20),
 )
-"""Bytes of one body by its path: a saved class; a problem; texts of a run; rewards of chains."""
+"""Bytes of one body by its path: a class or chain; a problem; texts of a run; rewards of chains."""
 RECEIVE = 30.0
 """Seconds in which a body must have arrived."""
 TOGETHER = 64 * 2**20

@@ -61,7 +61,8 @@ export function replay(engine, { header, lines }, seed = header.seed) {
   /** A response of the trace, where ours is another. */
   function recorded(tokens, index, line) {
     const { finished } = line;
-    return sampler.scored({ tokens, finished, ...engine.tokenizer.decode(tokens) }, index);
+    const { text, pieces } = engine.tokenizer.decode(tokens);
+    return sampler.scored({ tokens, finished, logProbs: [], text, pieces }, index);
   }
 
   if (sampler.promptIds.length !== header.prompt_tokens) found.failures.push("the prompt differs");

@@ -23,6 +23,7 @@ export function suffix(lm, promptIds, state, at) {
   const n = state.tokens.length;
   const index = drawIndex(n, at.uniform("index"));
   const response = lm.extend(promptIds, state.tokens.slice(0, index), at.seed("suffix"));
+  response.logProbs.unshift(...state.logProbs.slice(0, index));
   // old/new: the reverse move draws its index from |y_new| positions
   const logCorrection = Math.log(n) - Math.log(response.tokens.length);
   return { index, response, logCorrection };
