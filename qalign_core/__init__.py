@@ -13,7 +13,6 @@ from qalign_core.decide.rules import (
     minimum_bayes_risk,
     weighted_majority_vote,
 )
-from qalign_core.models.enumerable import EnumerableLM
 from qalign_core.protocols import LanguageModel, RewardModel
 from qalign_core.record.frames import to_datatree, to_frame
 from qalign_core.record.player import framed
@@ -38,7 +37,6 @@ __version__ = "0.5.0"
 __all__ = [
     "Cost",
     "Decision",
-    "EnumerableLM",
     "LanguageModel",
     "Response",
     "RewardModel",

@@ -6,9 +6,9 @@ import hashlib
 
 from qalign_core.chain.kernel import log_acceptance
 from qalign_core.chain.moves.suffix import length_ratio
-from qalign_core.models.enumerable import EnumerableLM
 from qalign_core.target import Target
 from qalign_core.types import Response, ScoredResponse
+from qalign_study.exact.enumerable import EnumerableLM
 
 
 def letters(max_new_tokens: int = 4) -> EnumerableLM:

@@ -13,7 +13,6 @@ from finite import TableReward, correlated_reward, letters, suffix_log_alpha
 from scipy.stats import chisquare
 
 from qalign_core import (
-    EnumerableLM,
     Response,
     Step,
     collect,
@@ -28,6 +27,7 @@ from qalign_core.chain.moves.choices import draw_index
 from qalign_core.chain.moves.suffix import length_ratio
 from qalign_core.errors import InvalidPrompt, InvalidReward, InvalidSetting, ModelContractError
 from qalign_core.target import Scores, Target
+from qalign_study.exact.enumerable import EnumerableLM
 from qalign_study.exact.law import exact_chain, total_variation
 
 LM, RM = letters(), TableReward()

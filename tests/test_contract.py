@@ -28,7 +28,6 @@ from qalign_core.contract import (
     told_chances,
 )
 from qalign_core.errors import InvalidPrompt
-from qalign_core.models.enumerable import EnumerableLM
 from qalign_core.models.local.engine import HFLanguageModel
 from qalign_core.registry import load_language_model, load_reward_model
 from qalign_core.rewards.classifier import HFRewardModel
@@ -36,6 +35,7 @@ from qalign_core.rewards.functions import CompositeReward, FunctionReward
 from qalign_core.run import Sampling
 from qalign_core.types import Response
 from qalign_study.commands import main
+from qalign_study.exact.enumerable import EnumerableLM
 
 pytestmark = pytest.mark.slow
 

@@ -15,7 +15,6 @@ from scipy import stats
 from benchmarks import worth
 from qalign_core.decide.compared import RULES
 from qalign_core.errors import InvalidSetting
-from qalign_core.models.enumerable import EnumerableLM
 from qalign_core.target import Target
 from qalign_study.exact import decisions
 from qalign_study.exact.decisions import (
@@ -27,6 +26,7 @@ from qalign_study.exact.decisions import (
     move_cost,
     walk,
 )
+from qalign_study.exact.enumerable import EnumerableLM
 from qalign_study.exact.law import exact_chain
 from qalign_study.measure.near_misses import near_misses
 from qalign_study.measure.record import Record

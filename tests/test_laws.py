@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qalign_core.chain.kernel import log_acceptance
-from qalign_core.models.enumerable import EnumerableLM
 from qalign_core.target import Target
+from qalign_study.exact.enumerable import EnumerableLM
 from qalign_study.exact.law import (
     EXACT,
     ExactChain,

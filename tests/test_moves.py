@@ -34,13 +34,13 @@ from qalign_core.chain.moves.suffix import Suffix, length_ratio
 from qalign_core.chain.randomness import At
 from qalign_core.errors import InvalidSetting, InvalidTrace, ModelContractError
 from qalign_core.mix import Part, read_mix
-from qalign_core.models.enumerable import EnumerableLM
 from qalign_core.record.runner import header_of, record
 from qalign_core.record.trace import load_trace, open_trace, parse_trace, trace_lines
 from qalign_core.run import Run
 from qalign_core.target import Target
 from qalign_core.types import Cost, Meter, Refused, ScoredResponse
 from qalign_study.commands import main
+from qalign_study.exact.enumerable import EnumerableLM
 from qalign_study.exact.law import EXACT, Rule, exact_chain, total_variation
 from qalign_study.exact.moves import law_of, outcomes
 from qalign_study.measure.results import pack, unpack

@@ -24,7 +24,6 @@ from qalign_core.chain.moves.suffix import length_ratio
 from qalign_core.chain.sampling import sample_iid
 from qalign_core.decide.rules import effective_sample_size, importance_weights
 from qalign_core.errors import InvalidSetting, InvalidTrace, ModelContractError
-from qalign_core.models.enumerable import EnumerableLM
 from qalign_core.record.runner import record
 from qalign_core.record.trace import parse_trace, step_line, trace_lines
 from qalign_core.registry import load_language_model, load_reward_model
@@ -33,6 +32,7 @@ from qalign_core.target import Scores, Target
 from qalign_core.types import Response, ScoredResponse
 from qalign_study.commands import main
 from qalign_study.exact.convergence import second_eigenvalue, steps_within
+from qalign_study.exact.enumerable import EnumerableLM
 from qalign_study.exact.law import EXACT, exact_chain, flow, target_distribution, total_variation
 from qalign_study.exact.mistakes import SHARP_MISTAKES
 from qalign_study.exact.world import RewardSpec, make_world, preset

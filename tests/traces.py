@@ -10,9 +10,9 @@ from finite import TableReward, letters
 from toys import ANSWER, PROMPT, ToyLM, ToyRM
 
 from qalign_core import collect
-from qalign_core.models.enumerable import EnumerableLM
 from qalign_core.record.runner import record
 from qalign_core.run import Run
+from qalign_study.exact.enumerable import EnumerableLM
 
 HOSTILE = (
     "</script><script>window.hit=1</script>",

@@ -9,10 +9,10 @@ from functools import lru_cache
 import numpy as np
 
 from qalign_core.chain.moves.move import Move
-from qalign_core.models.enumerable import EnumerableLM, Tokens
 from qalign_core.target import Target
 from qalign_core.types import Response
 from qalign_study.exact.convergence import acceptance_rate_changed, second_eigenvalue
+from qalign_study.exact.enumerable import EnumerableLM, Tokens
 from qalign_study.exact.law import ExactChain, Rule, exact_chain, total_variation
 
 PIECES = ("a", "b", ":", "<eos>")

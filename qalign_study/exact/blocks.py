@@ -3,9 +3,9 @@
 from functools import lru_cache
 
 from qalign_core.chain.moves.block import Block
-from qalign_core.models.enumerable import EnumerableLM
 from qalign_core.target import Target
 from qalign_study.exact.bench import fields, prefers_b
+from qalign_study.exact.enumerable import EnumerableLM
 from qalign_study.exact.law import ExactChain, Rule, exact_chain
 
 TARGET = Target(0.5)

@@ -9,9 +9,9 @@ import numpy as np
 from qalign_core.chain.kernel import log_acceptance
 from qalign_core.chain.moves.block import Block
 from qalign_core.chain.moves.move import Choices, Made
-from qalign_core.models.enumerable import EnumerableLM
 from qalign_core.target import Scored, Target
 from qalign_core.types import Array, Refused, Response
+from qalign_study.exact.enumerable import EnumerableLM
 from qalign_study.exact.law import ExactChain, Rule, total_variation
 from qalign_study.exact.world import LETTERS, MAX_NEW_TOKENS, World
 

@@ -15,8 +15,8 @@ import numpy as np
 
 from qalign_core.chain.moves.move import Made, Move, Proposal
 from qalign_core.errors import InvalidSetting
-from qalign_core.models.enumerable import EnumerableLM, Tokens
 from qalign_core.types import Array, Refused, Response
+from qalign_study.exact.enumerable import EnumerableLM, Tokens
 
 MOST = 10**6
 """Sequences of choices from one state; a move with more is not enumerated."""

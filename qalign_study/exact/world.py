@@ -8,10 +8,10 @@ from functools import lru_cache
 import numpy as np
 
 from qalign_core.errors import InvalidSetting
-from qalign_core.models.enumerable import EnumerableLM
 from qalign_core.reading import shown
 from qalign_core.target import Target
 from qalign_core.types import Array, Response
+from qalign_study.exact.enumerable import EnumerableLM
 from qalign_study.exact.law import EXACT, ExactChain, Rule, exact_chain
 
 LETTERS = ("a", "b", "c")

@@ -16,9 +16,9 @@ import numpy as np
 from qalign_core.decide.arrays import winner
 from qalign_core.decide.compared import RULES, Rule
 from qalign_core.errors import InvalidSetting
-from qalign_core.models.enumerable import EnumerableLM
 from qalign_core.target import Target
 from qalign_core.types import Array, Response
+from qalign_study.exact.enumerable import EnumerableLM
 from qalign_study.exact.law import ExactChain, exact_chain, target_distribution
 from qalign_study.exact.world import MOST
 
