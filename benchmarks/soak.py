@@ -92,7 +92,11 @@ async def uploads(server: Server, k: int, n: Counter) -> None:
             while not answer.done():
                 writer.write(b" ")
                 await asyncio.wait({answer}, timeout=1.0)
-            n[f"uploads ended by {answer.result()[9:12].decode()}"] += 1
+            try:
+                ended = answer.result()[9:12].decode()
+            except ConnectionResetError:  # the answer was on its way when the connection ended
+                ended = "a reset"
+            n[f"uploads ended by {ended}"] += 1
         finally:
             answer.cancel()
             writer.close()
