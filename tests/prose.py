@@ -65,9 +65,8 @@ def found(text: str) -> Iterator[tuple[str, str]]:
 
 def pages(root: Path = ROOT) -> list[Path]:
     """All files that are checked."""
-    globs = ("*.md", "docs/*.md", "assets/models/*.md", "assets/lessons/*.toml")
-    tables = [root / "assets" / "runs" / "gallery.toml", DICTIONARY]
-    return [*(path for each in globs for path in sorted(root.glob(each))), *tables]
+    globs = ("*.md", "docs/*.md", "assets/models/*.md", "assets/runs/gallery.toml")
+    return [*(path for each in globs for path in sorted(root.glob(each))), DICTIONARY]
 
 
 def main() -> int:
