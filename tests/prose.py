@@ -65,7 +65,13 @@ def found(text: str) -> Iterator[tuple[str, str]]:
 
 def pages(root: Path = ROOT) -> list[Path]:
     """All files that are checked."""
-    globs = ("*.md", "docs/*.md", "assets/models/*.md", "assets/runs/gallery.toml")
+    globs = (
+        "*.md",
+        "docs/*.md",
+        "assets/models/*.md",
+        "assets/runs/gallery.toml",
+        "assets/lessons/*.toml",
+    )
     return [*(path for each in globs for path in sorted(root.glob(each))), DICTIONARY]
 
 

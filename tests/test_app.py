@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 from itertools import pairwise
+from types import SimpleNamespace
 
 import gradio as gr
 import httpx
@@ -18,10 +19,13 @@ import pytest
 from browser import PATIENCE, serve
 from gradio_client import Client
 from gradio_client.exceptions import AppError
+from starlette.applications import Starlette
+from starlette.testclient import TestClient
 from toys import PROMPT, ToyLM, ToyRM
 
 import app
 from components import door
+from components.common import later
 from components.common.new_problem import new_problem
 from components.common.status import next_problem, status_value
 from components.common.theme import head
@@ -416,3 +420,26 @@ def test_new_problems_come_with_a_known_answer_where_there_is_one():
         assert prompt.endswith("?")
         assert answer.isdecimal()
     assert new_problem("writing")[1] == ""
+
+
+def test_weights_are_compressed_once_and_kept_by_browsers(monkeypatch):
+    compressed = []
+
+    def compress(data):
+        compressed.append(len(data))
+        return gzip.compress(data)
+
+    monkeypatch.setattr(later, "gzip", SimpleNamespace(compress=compress))
+    later._compressed.cache_clear()
+    weights = (ASSETS / "models/lm/model.safetensors").read_bytes()
+    with TestClient(Starlette(routes=later.routes(), middleware=app.MIDDLEWARE)) as asked:
+        first, again = (asked.get("/models/lm/model.safetensors") for _ in range(2))
+        assert first.content == again.content == weights
+        assert first.headers["content-encoding"] == "gzip"
+        assert compressed == [len(weights)]
+        kept = {"If-None-Match": first.headers["etag"]}
+        assert asked.get("/models/lm/model.safetensors", headers=kept).status_code == 304
+        plain = asked.get("/models/lm/model.safetensors", headers={"Accept-Encoding": "identity"})
+        assert plain.content == weights
+        assert "content-encoding" not in plain.headers
+        assert asked.get("/models/../registry.toml").status_code == 404

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import gzip
+import os
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
+from starlette.datastructures import Headers
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import FileResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
+from starlette.types import Scope
 
 from qalign_core.assets import ASSETS
 from qalign_core.record.live import WORKER
@@ -24,12 +29,38 @@ FILES = ("vendor", "models", "engine")
 """Folders of assets/ whose files a page may fetch: scripts of others, and what its worker reads."""
 
 
+class Compressed(StaticFiles):
+    """Files that are compressed once, and not once for each member of a class of 1,000."""
+
+    def file_response(
+        self,
+        full_path: str | os.PathLike[str],
+        stat_result: os.stat_result,
+        scope: Scope,
+        status_code: int = 200,
+    ) -> Response:
+        """The answer for a file, as Starlette makes it, with the kept bytes in it."""
+        found = super().file_response(full_path, stat_result, scope, status_code)
+        takes = "gzip" in Headers(scope=scope).get("accept-encoding", "")
+        if not (takes and isinstance(found, FileResponse)):
+            return found
+        headers = {name: found.headers[name] for name in ("etag", "last-modified")}
+        headers |= {"content-encoding": "gzip", "vary": "Accept-Encoding"}
+        body = _compressed(os.fspath(full_path))
+        return Response(body, status_code, headers, found.media_type)
+
+
+@cache
+def _compressed(path: str) -> bytes:
+    return gzip.compress(Path(path).read_bytes())
+
+
 def routes() -> list[BaseRoute]:
     """Addresses beside the app's own: `LATER`, the worker's script and `FILES`."""
     return [
         *(Route(f"/{address}", _script(path)) for address, path in LATER.items()),
         Route("/engine.js", _script(WORKER)),
-        *(Mount(f"/{name}", StaticFiles(directory=ASSETS / name)) for name in FILES),
+        *(Mount(f"/{name}", Compressed(directory=ASSETS / name)) for name in FILES),
     ]
 
 
