@@ -18,7 +18,7 @@ from components.compare.figures import compute_curves, reward_bins, reward_histo
 from components.compare.page import RECORDED, Shown, link_of
 from components.compare.view import conclusion, level_line, ranking, rule, view
 from components.session.runs import Feed
-from components.watch.page import RECORDED as WATCHED
+from components.watch.gallery import WATCH as WATCHED
 from qalign_core.decide.compared import RULES
 from qalign_core.record.trace import load_trace, parse_trace
 from qalign_core.run import Run

@@ -501,9 +501,9 @@ async def test_an_anchor_opens_its_section_from_any_page_and_from_outside(visit,
         )
         await page.wait_for_function(FITS, arg=f"lab-{plot}")
         assert await page.locator(f"#lab-section-{anchor} h2").first.is_visible()
-    other = await visit(f"{toy_app}#lab-section-beta")
-    await other.wait_for_function(FITS, arg="lab-sweep")
-    await other.wait_for_function("location.search.includes('lab-opened=Beta')")
+    other = await visit(f"{toy_app}#lab-section-convergence")
+    await other.wait_for_function(FITS, arg="lab-strip")
+    await other.wait_for_function("location.search.includes('lab-opened=Convergence')")
     assert not await other.evaluate("location.hash")
 
 

@@ -12,7 +12,7 @@ from browser import standalone
 from traces import toy_trace
 
 from components.lab.page import ANCHORS
-from components.watch.page import RECORDED
+from components.watch.gallery import WATCH
 from qalign_core.record.trace import load_trace, parse_trace
 from qalign_core.run import Run
 
@@ -165,7 +165,7 @@ async def test_a_link_to_another_page_leaves_this_ones_form_alone(visit, toy_app
     await says(page, "#compare .q-status", "settings are in place")
     steps = "input[aria-label='number input for Steps']"
     assert await page.input_value(f"#compare-steps {steps}") == "9"
-    assert await page.input_value(f"#watch-steps {steps}") == str(load_trace(RECORDED).header.steps)
+    assert await page.input_value(f"#watch-steps {steps}") == str(load_trace(WATCH).header.steps)
     assert await page.text_content(".qp-note") == ""
 
 

@@ -123,7 +123,7 @@ def test_the_problem_set_that_is_shown_is_one() -> None:
 
 
 def test_the_registry_that_is_shown_runs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (block,) = [block for language, block in BLOCKS if language == "toml"]
+    (block,) = [block for language, block in BLOCKS if language == "toml" and "[[lm]]" in block]
     (folder / "own.toml").write_text(block)
     save(folder / "my-model", "llama", max_position_embeddings=2048)
     (rule,) = re.findall(r"# (def short.*)", block)
