@@ -311,8 +311,8 @@ async def test_what_the_lesson_on_trust_says_is_in_sight_and_the_trace_is_the_ch
 ):
     lesson = LESSONS["trust"]
     halves, four = (
-        next(k for k, stop in enumerate(lesson.stops) if stop.ask and stop.ask.fact == fact)
-        for fact in ("mixed", "chain_says:1")
+        next(k for k, stop in enumerate(lesson.stops) if stop.ask and asks(stop.ask))
+        for asks in (lambda ask: ask.fact == "mixed", lambda ask: ask.then.run == "stuck")
     )
     page = await visit(f"{toy_app}?lesson=trust&stop={halves + 1}", height=800)
     await titled(page, lesson.stops[halves].title)

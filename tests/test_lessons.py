@@ -94,6 +94,31 @@ def test_every_prediction_can_be_right_and_wrong(stop):
         assert not judged(stop, str(number + 2 * stop.ask.within + 1))["right"]
 
 
+@pytest.mark.parametrize("stop", ASKED)
+def test_what_is_told_to_those_who_are_right_is_not_told_again_to_the_others(stop):
+    clauses = re.compile(r"[.:;?!]\s")
+    right, wrong = (set(clauses.split(text)) for text in (stop.ask.right, stop.ask.wrong))
+    assert [each for each in right & wrong if len(each.split()) > 4] == []
+
+
+def test_of_options_that_are_numbers_the_nearest_is_right():
+    stop = next(s for s in LESSONS["beta"].stops if s.ask and s.ask.fact == "patience")
+    near = min(stop.ask.options, key=lambda n: abs(int(n) - value_of("patience", stop.ask.then)))
+    assert {n: judged(stop, n)["right"] for n in stop.ask.options} == {
+        n: n == near for n in stop.ask.options
+    }
+    assert len(stop.ask.options) > 2
+
+
+def test_the_chain_that_is_stuck_has_the_lowest_r_hat_of_its_own():
+    place = next(stop.ask.then for stop in LESSONS["trust"].stops if stop.at.run == "stuck")
+    own = [value_of(f"rhat:{chain}", place) for chain in range(4)]
+    assert min(own) == own[1]
+    assert max(own) < value_of("rhat", place)
+    assert [value_of(f"chain_says:{chain}", place) for chain in (0, 2, 3)] == ["63"] * 3
+    assert value_of("chain_says:1", place) != "63"
+
+
 def test_what_is_shown_unasked_speaks_of_no_guess():
     speaks = re.compile(r"(The other|No\b|Not\b|It is( not)?:|Yes)")
     assert speaks.match("The other one: {reward} for the old text.")

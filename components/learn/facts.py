@@ -11,6 +11,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import takewhile
+from statistics import fmean
 
 from components.common.evaluated import FOLDER, summarise
 from components.common.trust import trust
@@ -262,7 +263,7 @@ class Walk:
 
     def mean_reward(self) -> float:
         """Mean reward of the states."""
-        return math.fsum(self._rewards[0]) / self.states()
+        return fmean(self._rewards[0])
 
     def rate(self) -> Share:
         """Share of the proposals that differ which were taken."""
@@ -276,9 +277,9 @@ class Walk:
         """Independent samples that the states are worth; 0 if that cannot be said."""
         return ess(self._rewards) or 0.0
 
-    def rhat(self) -> float:
-        """Split R-hat of the rewards; infinite if that cannot be said."""
-        found = agreement(self._rewards)
+    def rhat(self, chain: str = "") -> float:
+        """Split R-hat of the rewards, of all chains or of one; infinite if it is undefined."""
+        found = agreement([self._rewards[int(chain)]] if chain else self._rewards)
         return math.inf if found is None else found.rhat
 
     def mixed(self) -> str:
@@ -290,9 +291,14 @@ class Walk:
         """Samples of the model alone."""
         return len(self._base)
 
-    def model_says(self) -> str:
-        """The answer that the model alone gives most often."""
-        return majority_vote(self._pool, self._read).answer or "none"
+    def model_says(self, n: str = "") -> str:
+        """The answer that the model alone gives most often, in all or in the first n samples."""
+        pool = self._pool[: int(n)] if n else self._pool
+        return majority_vote(pool, self._read).answer or "none"
+
+    def rewarded(self, answer: str) -> float:
+        """Mean reward of the model's own samples that give an answer."""
+        return fmean(each.reward for each in self._pool if self._answer(each) == answer)
 
     def model_share(self, answer: str = "") -> Share:
         """Share of an answer among the model's own samples, by default the most frequent."""
@@ -300,7 +306,7 @@ class Walk:
 
     def model_reward(self) -> float:
         """Mean reward of the model's own samples."""
-        return math.fsum(self._base) / len(self._base)
+        return fmean(self._base)
 
     def best_says(self) -> str:
         """What best-of-n answers, from all the model's own samples."""
@@ -381,10 +387,6 @@ class Lab:
         """How often a majority vote of n samples is right there."""
         return Share(self._way("mv", n).accuracy)
 
-    def weighted(self, n: str) -> Share:
-        """How often a weighted vote of n samples is right there."""
-        return Share(self._way("wmv", n).accuracy)
-
     def chain(self, n: str) -> Share:
         """How often a vote of n states of a chain is right there."""
         return Share(self._way("qalign", n).accuracy)
@@ -413,10 +415,6 @@ class Compared:
     def says(self, method: str) -> str:
         """The answer of a method."""
         return self._found[method].decision.answer or "none"
-
-    def is_right(self, method: str) -> str:
-        """Whether a method's answer is right: yes or no."""
-        return "yes" if self._found[method].correct else "no"
 
     def right_answer(self) -> str:
         """The right answer."""

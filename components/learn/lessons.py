@@ -27,10 +27,11 @@
     then = { phase = "verdict" }        where the page goes then (optional)
 
 A prediction with `options` is a choice, one with `spot = true` is a place among the rewards of the
-model alone, any other a number (of a share: in %). In place of `fact`, `moves` is a fact that goes
-"up", "down" or stays the "same" from `at` to `then`, and `largest = true` says that the options are
-facts. What a stop's `at` does not say of the same page is as at the stop before. In braces stand
-facts (`components/learn/facts.py`), of `then` where there is one; `{before.alpha}` is that of `at`.
+model alone, any other a number (of a share: in %). Of options that are numbers, the one nearest to
+the fact is right. Instead of `fact`, `moves` is a fact that goes "up", "down" or stays the "same"
+from `at` to `then`, and `largest = true` says that the options are facts. A stop's `at` keeps what
+it does not name of the same page from the stop before. In braces stand facts
+(`components/learn/facts.py`), of `then` where there is one; `{before.alpha}` is that of `at`.
 """
 
 from __future__ import annotations

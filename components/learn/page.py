@@ -130,8 +130,10 @@ def _chosen(ask: Ask, at: Place) -> str:
     if not ask.fact:  # the options are facts
         return max(ask.options, key=lambda name: float(value_of(name, ask.then)))
     now = value_of(ask.fact, ask.then)
+    if isinstance(now, str):
+        return now
     if not ask.moves:
-        return str(now)
+        return min(ask.options, key=lambda option: abs(float(option) - now))
     by = float(now) - float(value_of(ask.fact, at))
     return "same" if abs(by) < 1e-9 else "up" if by > 0 else "down"
 
