@@ -262,6 +262,23 @@ def test_what_is_said_of_fresh_inventories_are_the_reports_numbers() -> None:
             assert f"wrong on {lost} of which" in said["docs/results.md"]
 
 
+def test_what_is_said_of_block_moves_are_the_numbers_of_both_runs() -> None:
+    suffix, blocks = (unpack(RESULTS / "fresh" / f"inventory@4{x}.zip") for x in ("", "-block"))
+    assert (suffix.header.move, blocks.header.move) == ("suffix", "0.5*suffix+0.5*block(:)")
+    assert [r.id for r in suffix.records] == [r.id for r in blocks.records]
+    said = (ASSETS.parent / "docs/moves.md").read_text("utf-8")
+    at = [{(p.method, p.n): p for p in curves(each)} for each in (suffix, blocks)]
+    for n in (16, 32, 64):
+        theirs, ours = (points["qalign", n] for points in at)
+        gap = difference(ours, theirs)
+        cells = [_cell(_as_share(theirs)), _cell(_as_share(ours))]
+        cells.append("{:+.1f} ({:.1f} to {:.1f})".format(*_percent(gap)))
+        assert f"| {n} samples | {' | '.join(cells)} |" in said
+        assert abs(ours.spent / theirs.spent - 1) < 0.01, "at equal compute"
+    assert gap.low > 0
+    assert f"is right on {_cell(_as_share(at[0]['any', 64])).replace(' ', '% ', 1)}" in said
+
+
 def _as_share(point: Point) -> dict[str, float]:
     return {"accuracy": point.value, "low": point.low, "high": point.high}
 
