@@ -108,12 +108,16 @@ class Room:
         self._tasks: list[asyncio.Task[None]] = []
 
     async def ask(self, what: str, token: str = "", **said: Any) -> dict[str, Any]:
-        while self._free and self._free[-1].reader.at_eof():
-            self._free.pop().writer.close()
-        line = self._free.pop() if self._free else await Line.to(self._address)
-        found: dict[str, Any] = await line.post(f"/room/{what}", token, {"code": self.code, **said})
-        self._free.append(line)
-        return found
+        while True:
+            line = self._free.pop() if self._free else await Line.to(self._address)
+            said["code"] = self.code
+            try:
+                found: dict[str, Any] = await line.post(f"/room/{what}", token, said)
+            except (ConnectionError, asyncio.IncompleteReadError):
+                line.writer.close()  # the server closes idle connections; a browser asks again too
+                continue
+            self._free.append(line)
+            return found
 
     async def open(self, n_members: int, **settings: Any) -> None:
         opened = await self.ask("open", lesson=LESSON, **settings)
