@@ -78,6 +78,7 @@ def _learn() -> str:
     shown = [ASSETS / name / name for name in ("player", "inside", "learn")]
     parts = [*shown, ASSETS / "learn" / "alone"]
     style = PLAIN.replace("80ch", "1240px") + dictionary.style() + sheets(*shown)
+    style += ".learn-open .learn-list { display: none }"
     script = dictionary.names() + bundle(*(part.with_suffix(".js") for part in parts))
     return (
         f"{head('Lessons: QAlign Explorer', style, PLAYS)}<body><main><h1>Lessons</h1>"

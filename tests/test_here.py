@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 from browser import PATIENCE, ROOT, serve
+from test_save import saved
 
 import app
 from components.learn.alone import NEEDS, SERVED
@@ -129,16 +130,25 @@ async def test_a_word_that_is_none_leaves_the_run_to_the_server(said):
     assert Here.read(said).why
 
 
-async def test_an_exported_page_draws_from_a_disk_without_a_network(browser, tmp_path):
-    text = (ROOT / "assets/runs/watch.jsonl").read_text(encoding="utf-8")
-    (tmp_path / "live.html").write_text(page(text, live=True), encoding="utf-8")
+@pytest.mark.parametrize("made", ["exported", "saved"])
+async def test_a_page_that_draws_does_so_from_a_disk_without_a_network(
+    visit, embedded_app, browser, tmp_path, made
+):
+    if made == "exported":
+        path = tmp_path / "live.html"
+        text = (ROOT / "assets/runs/watch.jsonl").read_text(encoding="utf-8")
+        path.write_text(page(text, live=True), encoding="utf-8")
+    else:
+        watch = await visit(embedded_app)
+        await watch.get_by_role("button", name="Save…").click()
+        path = await saved(watch, "Page that draws, as HTML", tmp_path)
     context = await browser.new_context(offline=True)
     try:
         shown, errors = await context.new_page(), []
         shown.set_default_timeout(PATIENCE)
         shown.on("pageerror", lambda error: errors.append(str(error)))
         shown.on("console", lambda said: errors.append(said.text))
-        await shown.goto((tmp_path / "live.html").as_uri())
+        await shown.goto(path.as_uri())
         await shown.click("#live summary")
         for name, value in (("steps", "12"), ("pool", "2")):
             await shown.fill(f"#live [name={name}]", value)
