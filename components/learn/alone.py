@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from components.learn.facts import RUNS, Share, value_of
+from components.learn.facts import RUNS
 from components.learn.lessons import Lesson, Stop, lessons
-from components.learn.page import entries, judged, told
+from components.learn.page import entries, judged, number_of, told
 
 SERVED = ("tokens", "hand")
 """Tabs of the player whose contents a server computes."""
@@ -55,7 +55,5 @@ def _outcomes(stop: Stop) -> dict[str, Any]:
     outcomes = {said: judged(stop, said) for said in ("", *ask.options)}
     if ask.kind == "choice":
         return {"said": outcomes}
-    number = value_of(ask.fact, ask.then)
-    assert not isinstance(number, str)
-    near = 100 * number if isinstance(number, Share) else number
+    near = number_of(ask)
     return {"said": outcomes, "near": near, "within": ask.within, "right": judged(stop, f"{near}")}

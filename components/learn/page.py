@@ -119,10 +119,15 @@ def _outcome(ask: Ask, at: Place, said: str) -> tuple[str, bool | None]:
         if said and said not in ask.options:
             raise ValueError(f"{said[:40]!r} is none of the options")
         return value, said == value if said else None
+    off = abs(float(said) - number_of(ask)) if said else 0
+    return shown(value_of(ask.fact, ask.then)), off <= ask.within if said else None
+
+
+def number_of(ask: Ask) -> float:
+    """The number that is right, a share in percent; only of a question that asks for a number."""
     number = value_of(ask.fact, ask.then)
     assert not isinstance(number, str)
-    off = abs(float(said) - (100 * number if isinstance(number, Share) else number)) if said else 0
-    return shown(number), off <= ask.within if said else None
+    return 100 * number if isinstance(number, Share) else number
 
 
 def _chosen(ask: Ask, at: Place) -> str:
