@@ -70,7 +70,7 @@ def sweep_figure(points: tuple[AtBeta, ...], here: AtBeta, guess: float | None) 
     dot(None if here.steps is None else max(here.steps, 1), "y3", TARGET)
     return figure(
         traces,
-        x="β: the larger, the more the reward is distrusted",
+        x="β: small follows the reward, large stays close to the model",
         y="acceptance",
         height=SWEEP_HEIGHT,
         # one axis of beta under three stacked ones

@@ -156,7 +156,7 @@ def build_lab_page(demo: gr.Blocks, led: gr.HTML | None = None) -> None:
             with gr.Row():
                 beta = gr.Slider(0.05, 5, chain.FIRST_BETA, step=0.05, scale=2, min_width=260,
                                  label="β, in standard deviations of the reward",
-                                 info="the larger, the more the reward is distrusted",
+                                 info="small: follow the reward; large: stay close to the model",
                                  elem_id="lab-beta")  # fmt: skip
                 lm = gr.Dropdown(list(LANGUAGE_MODELS), label="Language model", elem_id="lab-lm",
                                  min_width=200)  # fmt: skip

@@ -76,7 +76,7 @@ def target_figure(example: Example) -> Figure:
                        "line": {"width": 0}})  # fmt: skip
     return figure(
         traces,
-        x="β: the larger, the more the reward is distrusted",
+        x="β: small follows the reward, large stays close to the model",
         y="share of the target",
         xaxis={"type": "log", "tickvals": [0.1, 0.2, 0.5, 1, 2, 5, 10]},
         yaxis=SHARES,

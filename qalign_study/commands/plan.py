@@ -173,10 +173,10 @@ def plan_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--plan",
         action="store_true",
-        help="load and draw nothing: print models, tokens, FLOPs, hours on named GPUs, and disk",
+        help="only print models, tokens, FLOPs, hours on named GPUs, and disk space",
     )
     parser.add_argument(
-        "--response-tokens", type=int, help="mean length that --plan assumes; half of the limit"
+        "--response-tokens", type=int, help="mean length for --plan (half of the limit)"
     )
 
 
