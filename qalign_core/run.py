@@ -160,7 +160,10 @@ class Run:
 
     prompt: str = setting("", "Problem", "the text that the model answers", cap="prompt")
     reference: str | None = setting(
-        None, "Known answer, if any", "the right answer, if known; neither model sees it", cap="prompt"
+        None,
+        "Known answer, if any",
+        "the right answer, if known; neither model sees it",
+        cap="prompt",
     )
     extractor: str | None = setting(
         "number",
@@ -196,7 +199,9 @@ class Run:
         64, "Steps", "proposals in each chain", least=0, most=MAX_STEPS, cap="steps"
     )
     chains: int = setting(1, "Chains", "independent chains", least=1, most=10**4, cap="chains")
-    seed: int = setting(7, "Seed", "the same seed and settings draw the same run", least=0, most=2**31 - 1)
+    seed: int = setting(
+        7, "Seed", "the same seed and settings give everybody the same run", least=0, most=2**31 - 1
+    )
     temperature: float = setting(
         USUAL.temperature,
         "Temperature",

@@ -126,8 +126,8 @@ def curve_figure(comparison: Comparison, budget: Budget) -> Any:
 
 
 CURVES: dict[Measure, str] = {
-    "right": "how often each method would be right with new draws, with 95% bands. Below: its answer "
-    "with these draws (a cross is a wrong answer)",
+    "right": "how often each method would be right with new draws, with 95% bands. Below: its "
+    "answer with these draws (a cross is a wrong answer)",
     "same": "how often each method would give with new draws the answer that it gives with all of "
     "these, with 95% bands. Below: its answer with these draws",
     "reward": "the reward of the text that each method would choose with new draws, with 95% bands",
@@ -145,8 +145,8 @@ def curve_note(comparison: Comparison) -> str:
         )
     else:
         text = (
-            "QAlign’s band resamples blocks of one chain’s states, so it leaves out the differences "
-            "between chains. Run several chains to include them."
+            "QAlign’s band resamples blocks of one chain’s states, so it leaves out the "
+            "differences between chains. Run several chains to include them."
         )
     return (
         '<h2 class="qc-h">What would more compute buy?</h2>'
@@ -273,7 +273,10 @@ def build_compare_page(
         _heading(
             "Which rewards did they see?",
             "The chain and the weighted vote aim at the same [target](target). The chain samples "
-            "from it; the vote weighs samples of the model alone.",
+            "from it; the vote weighs samples of the model alone. The embedded reward model "
+            "learned to score the better of two of the language model’s responses higher. It does "
+            "not see the right answer, and only differences between its rewards count: −14 alone "
+            "means nothing.",
         )
         mixture = gr.Checkbox(
             label="Also draw the target: a mixture of normal curves, tilted by exp(reward / β)",

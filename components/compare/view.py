@@ -150,8 +150,9 @@ def waits(found: Sequence[Outcome]) -> str:
     """What equal compute does not make equal: how long one waits for it."""
     chain, pool = _sides(found)
     return (
-        f"The waiting time is not equal. The chain writes {chain.sequential:,} new tokens one after "
-        f"another. Samples can be drawn in parallel, and the longest has {pool.sequential:,} tokens."
+        f"The waiting time is not equal. The chain writes {chain.sequential:,} new tokens one "
+        f"after another. Samples can be drawn in parallel, and the longest has {pool.sequential:,} "
+        "tokens."
     )
 
 
@@ -182,8 +183,8 @@ def _out_of_reach(comparison: Comparison, found: Sequence[Outcome]) -> str:
     if not of["qalign"].correct or any(map(comparison.is_right, said)):
         return ""
     return (
-        f" None of the {_count(pool.n, 'sample')} is right, so no rule that chooses among them can be. "
-        f"{SURVIVE}."
+        f" None of the {_count(pool.n, 'sample')} is right, so no rule that chooses among them can "
+        f"be right. {SURVIVE}."
     )
 
 
@@ -250,7 +251,9 @@ def _card(
         "said": _said(comparison, decision),
         "correct": outcome.correct,
         "rule": rule(comparison, outcome),
-        "unvoted": "No vote: the highest reward decides." if outcome.rule.pick == "best" else "No votes.",
+        "unvoted": "No vote: the highest reward decides."
+        if outcome.rule.pick == "best"
+        else "No votes.",
         "bars": _typical(outcome, waste) if is_open else _votes(comparison, decision, waste),
         "trust": _trusted(comparison, cut) if is_chain else None,
         "recycled": _recycled_line(comparison, decision, waste),

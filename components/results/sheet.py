@@ -53,7 +53,10 @@ BETA = (
     "the [distance](kl) of the target from the language model. n samples cannot show a distance "
     "above log n, the dotted line."
 )
-BESIDE = "The same problems and the same language model, with a weak reward model."
+BESIDE = (
+    "The same problems and the same language model, with a weak reward model. If yours is poor, "
+    "use the majority vote, raise β, or train another one (qalign train-rm)."
+)
 
 
 @lru_cache(maxsize=16)

@@ -40,7 +40,9 @@ def options(parser: argparse.ArgumentParser) -> None:
         metavar="MOVE",
         help="suffix, entropy, a mix such as suffix+block(:), or your own as FILE.py:NAME",
     )
-    parser.add_argument("--problems", type=int, metavar="N", help="also measure on the first N of the set")
+    parser.add_argument(
+        "--problems", type=int, metavar="N", help="also measure on the first N of the set"
+    )
     shared.set_options(parser)
     shared.run_options(parser, leave_out=LEFT_OUT)
     shared.model_options(parser)

@@ -36,9 +36,14 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print the numbers as JSON")
     parser.add_argument("--csv", type=Path, metavar="FILE", help="write all numbers as CSV")
     parser.add_argument("--latex", type=Path, metavar="FILE", help="write the tables for LaTeX")
-    parser.add_argument("--html", type=Path, metavar="FILE", help="write everything as one offline page")
     parser.add_argument(
-        "--tuning", type=float, metavar="FLOPS", help="compute spent on finding beta, marked on the page"
+        "--html", type=Path, metavar="FILE", help="write everything as one offline page"
+    )
+    parser.add_argument(
+        "--tuning",
+        type=float,
+        metavar="FLOPS",
+        help="compute spent on finding beta, marked on the page",
     )
 
 

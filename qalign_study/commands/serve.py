@@ -26,8 +26,12 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--host", default="127.0.0.1", help="address to listen on (default: %(default)s)"
     )
-    parser.add_argument("--port", type=int, default=8000, help="port to listen on (default: %(default)s)")
-    parser.add_argument("--key", help="API key that requests must send; default: QALIGN_API_KEY, or none")
+    parser.add_argument(
+        "--port", type=int, default=8000, help="port to listen on (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--key", help="API key that requests must send; default: QALIGN_API_KEY, or none"
+    )
     shared.run_options(parser, leave_out=("prompt", "reference", "matched"))
     shared.model_options(parser)
 

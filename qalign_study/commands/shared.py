@@ -47,7 +47,7 @@ def model_options(parser: argparse.ArgumentParser, kinds: Sequence[str] = ("lm",
     group.add_argument(
         "--approximate",
         action="store_true",
-        help="allow a server that accepts text only; prefixes are re-tokenized, and the changes counted",
+        help="allow a server that accepts text only; prefixes are re-tokenized and counted",
     )
 
 
@@ -87,7 +87,8 @@ def run_options(
     """An option for each setting of a run; where one is not given, the default holds."""
     group = parser.add_argument_group(
         "run",
-        "A registry entry may have its own defaults for temperature, top-p, top-k and length limit.",
+        "A registry entry may have its own defaults for temperature, top-p, top-k and length "
+        "limit.",
     )
     for name, kind in Run.kinds().items():
         if name in leave_out:

@@ -50,12 +50,18 @@ def options(parser: argparse.ArgumentParser) -> None:
     shared.many_options(parser, 64)
     pool = Run().pool
     parser.add_argument("--samples", type=int, default=pool, help=f"responses per problem ({pool})")
-    parser.add_argument("--out", type=Path, help="folder of the new model, for --rm; required without --plan")
     parser.add_argument(
-        "--only-draw", action="store_true", help="only draw responses; several processes can share the work"
+        "--out", type=Path, help="folder of the new model, for --rm; required without --plan"
+    )
+    parser.add_argument(
+        "--only-draw",
+        action="store_true",
+        help="only draw responses; several processes can share the work",
     )
     plan_options(parser)
-    pairs = parser.add_argument_group("pairs", "one right and one wrong sample of a problem, and also:")
+    pairs = parser.add_argument_group(
+        "pairs", "one right and one wrong sample of a problem, and also:"
+    )
     pairs.add_argument("--each", type=int, default=1, help="pairs of each kind per problem (1)")
     for name, says in _PAIRS.items():
         pairs.add_argument(f"--{name}", action="store_true", help=says)
