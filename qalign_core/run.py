@@ -376,9 +376,13 @@ def _text(name: str, value: object) -> str:
     if not isinstance(value, str):
         raise InvalidSetting(f"{name} must be a text, got {shown(value)}")
     if len(value) > MAX_TEXT:
-        raise InvalidSetting(f"{name} has {len(value):,} characters; {MAX_TEXT:,} at most, please")
+        raise InvalidSetting(
+            f"{name} has {len(value):,} characters; at most {MAX_TEXT:,} are allowed"
+        )
     if not is_text(value):
-        raise InvalidSetting(f"{name} holds half a character (a lone surrogate); send whole ones")
+        raise InvalidSetting(
+            f"{name} contains half a character (a lone surrogate); send whole characters"
+        )
     return value
 
 

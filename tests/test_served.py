@@ -172,7 +172,9 @@ async def test_a_served_chain_rewrites_blocks_where_given_ids_are_weighed_as_sam
     with pytest.raises(ModelContractError, match="at temperature 1 without top-p") as raised:
         [step async for step in run_chain(colder, rm, PROMPT, **how)]
     sentence(raised)
-    with pytest.raises(ModelContractError, match="returns no entropies, which the move") as raised:
+    with pytest.raises(
+        ModelContractError, match="returns no entropies, but the move entropy"
+    ) as raised:
         [step async for step in run_chain(lm, rm, PROMPT, **{**how, "move": "entropy"})]
     sentence(raised)
 
