@@ -320,7 +320,7 @@ async def test_a_class_is_saved_as_a_table_and_as_a_page_and_opened_again(room, 
     await page.goto(room.link.split("#")[0])
     for file, code in ((saved["csv"], ""), (saved["html"], "room")):
         async with page.expect_file_chooser() as chooser:
-            await page.click("text=Open a class that was saved")
+            await page.click("text=Open a saved class")
         await (await chooser.value).set_files(file)
         await page.wait_for_selector(".room-qr" if code else "text=This is no saved class")
     assert page.url != room.link  # that one is still open
