@@ -275,7 +275,7 @@ async def test_an_answer_given_without_a_connection_is_kept_and_sent_when_it_is_
     for phone in room.phones:
         await phone.context.set_offline(False)
         await phone.wait_for_selector(".room-line", state="hidden")
-    await page.wait_for_selector(".room-told >> text=You said: The new text")
+    await page.wait_for_selector(".room-told >> text=You answered: The new text")
     await lead.wait_for_selector(".room-question .room-bars dd:nth-of-type(2):has-text('1')")
     assert await silent.inner_text(".room-told") == ""
     room.errors[:] = [error for error in room.errors if "ERR_INTERNET_DISCONNECTED" not in error]

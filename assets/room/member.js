@@ -348,7 +348,7 @@ function spoken(mine, first) {
   const rewards = `reward ${fixed(mine.before)} → ${fixed(mine.reward)}`;
   if (mine.accepted) {
     const why = mine.alpha === 1 ? "its chance is 1" : `the coin ${u} is below the chance ${alpha}`;
-    return `Accepted: ${why} (${rewards}). What is struck out is gone.`;
+    return `Accepted: ${why} (${rewards}). The struck-out text is gone.`;
   }
   return `Rejected: the coin ${u} is not below the chance ${alpha} (${rewards}). `
     + `Your text stays, counted ${many(mine.counted, "time")} now.`;
