@@ -330,7 +330,7 @@ def test_no_file_is_taken_or_given(toy_app, path):
         httpx.get(f"{toy_app}{path}"),
     ):
         assert answer.status_code == 403
-        assert answer.json() == {"detail": "this server takes no files"}
+        assert answer.json() == {"detail": "this server accepts no files"}
 
 
 def test_both_pages_with_costs_say_what_is_counted():

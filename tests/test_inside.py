@@ -272,7 +272,7 @@ async def test_tokens_are_shaded_a_hand_rewrites_and_the_game_is_won(visit, embe
     assert await page.evaluate("window.hit ?? 0") == 0
     await page.fill(".qp-words", "a\u202eb")
     await page.get_by_role("button", name="It ends here").click()
-    await page.get_by_text("signs that cannot be seen").wait_for()
+    await page.get_by_text("invisible characters").wait_for()
 
     # a text that the chain came to later, written by hand
     best = next(step.proposal.response.text for step in STEPS if step.t == 14)

@@ -248,4 +248,12 @@ def test_headings_and_code_of_a_page_are_not_prose(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("# What is is.\n\n```sh\nanew\n```\n\n- one\n- drawn anew\n")
     assert [text for _, text in prose(page)] == ["- one", "- drawn anew"]
-    assert {path.name for path in pages()} >= {"README.md", "faq.md", "dictionary.toml"}
+    assert {path.name for path in pages()} >= {"README.md", "faq.md", "dictionary.toml", "run.py"}
+
+
+def test_the_strings_of_code_are_prose_without_docstrings_and_comments(tmp_path: Path) -> None:
+    page, script = tmp_path / "page.py", tmp_path / "page.js"
+    page.write_text('"""Drawn anew."""\nsays = (\n    f"{n} texts "\n    "drawn"\n)  # anew\n')
+    script.write_text('// drawn "anew"\nsay("text " + "drawn", `${n} steps`);\n')
+    assert [text for _, text in prose(page)] == ["… texts drawn"]
+    assert [text for _, text in prose(script)] == ["text drawn", "${n} steps"]

@@ -274,7 +274,7 @@ async function check(givenUp = false) {
   if (!lesson || !form || !waits()) return;
   const said = givenUp ? "" : form.said();
   if (!said && !givenUp) {
-    put(told, "Say what you expect first; nothing is lost by a wrong guess.");
+    put(told, "Predict first; a wrong guess costs nothing.");
     return;
   }
   const at = k;
@@ -333,7 +333,7 @@ function row({ name, title: named, says, minutes, stops }) {
   const all = Object.values(given);
   const right = all.filter((answer) => answer.right).length;
   const state = done ? "done" : at ? `at ${at + 1} of ${stops}` : `${stops} stops`;
-  const score = all.length ? `, ${right} of ${all.length} predicted` : "";
+  const score = all.length ? `, ${right} of ${all.length} predicted right` : "";
   return h("li", h("h3", named), h("p", says),
     h("span.state", `${minutes} min · ${state}${score}`),
     button("go", { onclick: () => open(name), aria: `${done ? "Again" : "Start"}: ${named}` },

@@ -112,7 +112,7 @@ class RunForm:
         if name == "lm":
             return model_list(self._runs.offer, "lm", value, **given)
         if name == "extractor":
-            given["info"] = "without any, the most typical text is chosen"
+            given["info"] = "open-ended: the most typical text is chosen"
             return gr.Dropdown(list(ANSWERS.items()), value=USUAL, filterable=False, **given)
         given["info"] = told["says"]
         if told["choices"]:

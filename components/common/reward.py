@@ -77,7 +77,7 @@ def second_reward(
         _seconds(offer, first),
         value=second,
         label="And a second reward model",
-        info="steers by two preferences: the reward is their weighted sum",
+        info="the reward is the weighted sum of the two",
         filterable=True,
         allow_custom_value=True,
         **options,
@@ -88,7 +88,7 @@ def second_reward(
         value=share,
         step=0.05,
         label="Share of the second",
-        info="0.3: the sum is 0.7 × the first + 0.3 × the second",
+        info="0.3 means 0.7 × the first + 0.3 × the second",
         visible=bool(second),
     )
     chosen.change(

@@ -67,9 +67,9 @@ watch("value", () => {
 });
 """
 HEADING = (
-    "The same models and the same [compute](compute): only the way to one answer differs. Three "
-    "rules share one pool of samples of the [model alone](base); QAlign follows a [chain](chain) "
-    "that rewrites its answer."
+    "All methods use the same models and the same [compute](compute). Three rules choose from one "
+    "pool of samples of the [model alone](base). QAlign follows a [chain](chain) that rewrites its "
+    "answer."
 )
 
 
@@ -126,12 +126,11 @@ def curve_figure(comparison: Comparison, budget: Budget) -> Any:
 
 
 CURVES: dict[Measure, str] = {
-    "right": "how often each method would be right if the draws were made again, with 95% bands, "
-    "and below what it says with these draws (a cross is a wrong answer)",
-    "same": "how often each method would say what it says with all draws if they were made again, "
-    "with 95% bands, and below what it says with these draws",
-    "reward": "the reward of the text that each method would choose if the draws were made again, "
-    "with 95% bands",
+    "right": "how often each method would be right with new draws, with 95% bands. Below: its "
+    "answer with these draws (a cross is a wrong answer)",
+    "same": "how often each method would give with new draws the answer that it gives with all of "
+    "these, with 95% bands. Below: its answer with these draws",
+    "reward": "the reward of the text that each method would choose with new draws, with 95% bands",
 }
 
 
@@ -139,15 +138,15 @@ def curve_note(comparison: Comparison) -> str:
     """What the curves show, and what their bands do not know."""
     says = CURVES[measure_of(comparison)]
     if writing_task(comparison) is not None:
-        says += ", and below how many of the constraints its text meets with these draws"
+        says += ". Below: how many constraints its text meets with these draws"
     if len(comparison.chains) > 1:
         text = (
             f"QAlign’s band resamples {len(comparison.chains)} chains and blocks of their states."
         )
     else:
         text = (
-            "QAlign’s band resamples blocks of one chain’s states: it cannot know what another "
-            "chain would have found. Run several chains for that."
+            "QAlign’s band resamples blocks of one chain’s states, so it leaves out the "
+            "differences between chains. Run several chains to include them."
         )
     return (
         '<h2 class="qc-h">What would more compute buy?</h2>'
@@ -220,14 +219,14 @@ def _form(start: Run, runs: Runs) -> tuple[RunForm, gr.Radio, gr.Dropdown]:
                 list(KINDS.items()),
                 value="in_distribution",
                 label="Kind of new problem",
-                info="what the button New problem writes",
+                info="used by the button New problem",
                 filterable=False,
             )
         with gr.Row():
             form.add("lm", "rm")
         with gr.Row():
             form.add("beta", "steps", "seed")
-        budget = gr.Radio(list(BUDGETS.items()), value="flops", label="What is made equal")
+        budget = gr.Radio(list(BUDGETS.items()), value="flops", label="Equal for all methods")
         rest = [name for name in form.rest if name != "pool"]
         for at in range(0, len(rest), IN_A_ROW):
             with gr.Row():
@@ -273,11 +272,14 @@ def build_compare_page(
         gr.HTML(f'<p class="qc-sub">{COUNTED}</p>', elem_id="compare-counted", **PLAIN)
         _heading(
             "Which rewards did they see?",
-            "Both start from what the model writes alone; the weights and the chain aim at the "
-            "same [target](target), each in its own way.",
+            "The chain and the weighted vote aim at the same [target](target). The chain samples "
+            "from it; the vote weighs samples of the model alone. The embedded reward model "
+            "learned to score the better of two of the language model’s responses higher. It does "
+            "not see the right answer, and only differences between its rewards count: −14 alone "
+            "means nothing.",
         )
         mixture = gr.Checkbox(
-            label="Draw the target too: a mixture of normal curves, tilted by exp(reward / β)",
+            label="Also draw the target: a mixture of normal curves, tilted by exp(reward / β)",
             container=False,
             elem_id="compare-mixture",
         )

@@ -100,7 +100,9 @@ def facts_of(b: Broken, idle: bool) -> tuple[Words, ...]:
         ]
     )
     if idle:
-        needed = "At sharpness 1 nothing is read of these probabilities: raise the sharpness above."
+        needed = (
+            "At sharpness 1 the rule does not use these probabilities: raise the sharpness above."
+        )
         return cards, note(needed)
     if b.distance < 1e-3:
         harmless = (
@@ -128,9 +130,9 @@ def build() -> Section:
     """The section's widgets."""
     heading(
         "What if one piece of the rule is missing?",
-        "Break the rule on purpose: each mistaken chain settles too, but not on the "
-        "[target](target). This project’s own tests must catch every one of these mistakes. The "
-        "last two do harm only where the target is [sharper](sharpness).",
+        "Break the rule on purpose. Each mistaken chain settles as well, but not on the "
+        "[target](target). The last two mistakes do harm only at a higher [sharpness](sharpness). "
+        "This project’s tests must catch all of them.",
     )
     titles = list(ALL)
     with gr.Column(elem_classes="lab-own"):

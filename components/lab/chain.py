@@ -227,9 +227,10 @@ def build() -> Section:
     """The section's widgets and its Play button."""
     heading(
         "Does the chain reach the target?",
-        "Every bar is one of the responses (at most 121) of this tiny language model, worst "
-        "[reward](reward) on the left. Move t, or press Play: the [chain](chain) (points) leaves "
-        "the [model alone](base) (grey line) and settles on the exact [target](target) (bars).",
+        "Each bar is a response of this tiny language model, which has at most 121. The lowest "
+        "[reward](reward) is on the left. Move t, or press Play: the [chain](chain) (points) "
+        "leaves the [model alone](base) (gray line) and settles on the exact [target](target) "
+        "(bars).",
     )
     with gr.Column(elem_classes="lab-own"):
         t = gr.Slider(0, STEPS, 0, step=1, label="Step t", elem_id="lab-t", scale=3,

@@ -158,6 +158,6 @@ def build() -> Section:
                           label="Steps that are block moves, %")  # fmt: skip
     panel = view(
         "lab-moves-told",
-        {"moves": "How far from the target?", "moves-map": "What decides it?"},
+        {"moves": "How far from the target?", "moves-map": "When do block moves help?"},
     )
     return Section(draw, [copies, share], panel, uses_world=False)

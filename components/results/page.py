@@ -118,7 +118,7 @@ def _build_sets(
     first = next(iter(by_name))
     _heading(
         "How many answers are wrong, for how much compute?",
-        "Whole problem sets that no model was trained on, every method at the same "
+        "Every method ran on whole problem sets that no model was trained on, at the same "
         "[compute](compute). Lower is better; bands are 95% over problems.",
     )
     chosen = gr.Dropdown(
@@ -132,11 +132,11 @@ def _build_sets(
     behind = gr.HTML("", elem_id="results-problems", **PLAIN)
     _heading(
         "Which should I use?",
-        "It depends on what you have. Each line says which results it rests on.",
+        "It depends on what you have. Each line names the results behind it.",
     )
     advised = gr.HTML(COMPARING, elem_id="results-advice", **PLAIN)
     below = gr.HTML("", **PLAIN)
-    with fold("All sets together: averages, where curves cross, how long one waits", "results-all"):
+    with fold("All sets together: averages, crossings of the curves, waiting times", "results-all"):
         with gr.Row(elem_id="results-files"):
             together = gr.Button("Draw them", size="sm")
             as_csv = gr.Button("Save as CSV", size="sm")

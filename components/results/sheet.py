@@ -44,16 +44,19 @@ SHEET = f"""<style>
 FORMS = {"csv": to_csv, "tex": to_latex}
 """The files of all results, by how their names end."""
 PROXY = (
-    "Each point is a budget. A curve that goes right and down follows the reward model into its "
-    "mistakes: [over-optimisation](overoptimised)."
+    "Each point is a budget. A curve that goes right and down shows "
+    "[over-optimization](overoptimised): more reward, fewer right answers."
 )
 BETA = (
-    "At other [β](beta), from the same draws: how often the [weighted vote](wmv) is right (the "
+    "The same draws at other values of [β](beta): how often the [weighted vote](wmv) is right (the "
     "[chain](chain) aims at the same [target](target)), how many changes a chain would accept, and "
-    "how [far](kl) the target is from the language model. n samples cannot show a distance above "
-    "log n, the dotted line."
+    "the [distance](kl) of the target from the language model. n samples cannot show a distance "
+    "above log n, the dotted line."
 )
-BESIDE = "The same problems and the same language model, with another reward model."
+BESIDE = (
+    "The same problems and the same language model, with a weak reward model. If yours is poor, "
+    "use the majority vote, raise β, or train another one (qalign train-rm)."
+)
 
 
 @lru_cache(maxsize=16)
@@ -97,7 +100,7 @@ def show(path: Path) -> tuple[str, str, str]:
         below += _asked("Does more reward mean more right answers?", PROXY) + made
     if tried:
         made = _figure("results-beta", panels_html(betas(tried, group)))
-        below += _asked("What does β decide?", BETA) + made
+        below += _asked("What does β change?", BETA) + made
     if len(runs) > 1:
         panels = [errors(each.points, group, name) for name, each in runs.items()]
         level = min(each.level or max(p.n for p in each.points) for each in runs.values())
@@ -128,7 +131,7 @@ def _numbers(found: Evaluated) -> str:
     how = {"open_ended": header.open_ended, "opens": "cells"}
     items = [table(rows, labels, gaps=gaps, **how) for gaps in (False, True)]  # type: ignore[arg-type]
     kept = [each for each in items if each is not None]
-    title, says = "All numbers, and what is counted as compute", f"{COUNTED}</p><p>{INTERVALS}"
+    title, says = "All numbers, and the definition of compute", f"{COUNTED}</p><p>{INTERVALS}"
     return section_html(Section(title, says, kept, fold=True, id="results-table"))
 
 

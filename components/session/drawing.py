@@ -23,7 +23,7 @@ class Here:
         seed: of a run that it began and that the server takes over.
     """
 
-    why: str = "the browser sent no word"
+    why: str = "the browser stopped answering"
     seed: int | None = None
 
     @classmethod
