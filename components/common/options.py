@@ -1,7 +1,5 @@
 """What the pages' events and texts are declared with in Gradio."""
 
-from __future__ import annotations
-
 from typing import Any
 
 PLAIN: dict[str, Any] = {"padding": False, "apply_default_css": False}

@@ -1,7 +1,5 @@
 """What stands under a figure of Plotly's: buttons that save it, drawn anew for a light page."""
 
-from __future__ import annotations
-
 
 def save_line(figure: str) -> str:
     """Markup of the buttons for the figure in the element of this id."""

@@ -1,7 +1,5 @@
 """The Compare page: four ways to decide, one budget, side by side."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import time
@@ -107,7 +105,7 @@ class Shown:
         self._feed = feed
         return feed
 
-    def __deepcopy__(self, memo: dict[int, object]) -> Shown:
+    def __deepcopy__(self, memo: dict[int, object]) -> "Shown":
         return Shown(self.comparison, self.budget)  # the comparison itself never changes
 
     def histograms(self, mixture: bool) -> Any:

@@ -1,7 +1,5 @@
 """What if one piece is missing? Mistakes, each with the wrong distribution that it samples."""
 
-from __future__ import annotations
-
 import gradio as gr
 import numpy as np
 

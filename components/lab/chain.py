@@ -1,7 +1,5 @@
 """Does the chain reach the target? The exact chain, step by step."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import gradio as gr

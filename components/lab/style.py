@@ -3,8 +3,6 @@
 Colours are the dictionary's; words and grids follow the page's theme.
 """
 
-from __future__ import annotations
-
 import html
 import math
 from collections.abc import Iterable, Mapping, Sequence

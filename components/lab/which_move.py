@@ -1,7 +1,5 @@
 """Which move? Suffix moves alone against suffix and block moves, and what decides between them."""
 
-from __future__ import annotations
-
 from functools import lru_cache
 
 import gradio as gr

@@ -1,7 +1,5 @@
 """The Results page: the four methods over whole problem sets, as it came out."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Mapping, Sequence
 from functools import partial

@@ -1,7 +1,5 @@
 """The sheet of one set and of all, as markup for the page, and files to take home."""
 
-from __future__ import annotations
-
 import html
 import json
 import time

@@ -3,8 +3,6 @@
 What the browser sends is the visitor's word: sizes and types are checked before anything is done.
 """
 
-from __future__ import annotations
-
 import math
 from statistics import stdev
 from typing import Any

@@ -3,8 +3,6 @@
 Interrupted, it goes on where it was when called again; `--fresh` begins anew.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import shutil

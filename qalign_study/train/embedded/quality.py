@@ -4,8 +4,6 @@ Writes `assets/models/quality.json` and the table of the card, which is made of 
 are 95 %, over problems (the problem is the unit: samples of one problem are not independent).
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import statistics

@@ -1,7 +1,5 @@
 """Write the problem sets in `assets/tasks/`, and read them."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
