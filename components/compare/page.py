@@ -12,8 +12,8 @@ from components.common.folding import fold
 from components.common.foreign import foreign_line
 from components.common.form import RunForm
 from components.common.new_problem import KINDS
-from components.common.options import PLAIN, PRIVATE
-from components.common.saving import save_line
+from components.common.options import PLAIN, PRIVATE, heading
+from components.common.saving import file_saver, save_line
 from components.common.status import (
     next_problem,
     stale_line,
@@ -57,12 +57,6 @@ RANKS = """
 const rank = () => window.QAlignCompare.rank(props.value);
 watch("value", rank);
 rank();
-"""
-SAVER = """
-watch("value", () => {
-  const file = JSON.parse(props.value);
-  window.QAlignCompare.download(file.name, file.text);
-});
 """
 HEADING = (
     "The same models and the same [compute](compute): only the way to one answer differs. Three "
@@ -147,20 +141,11 @@ def curve_note(comparison: Comparison) -> str:
             "QAlign’s band resamples blocks of one chain’s states: it cannot know what another "
             "chain would have found. Run several chains for that."
         )
-    return (
-        '<h2 class="qc-h">What would more compute buy?</h2>'
-        f'<p class="qc-sub">At every budget: {says}. {text}</p>'
-    )
+    return heading("What would more compute buy?", f"At every budget: {says}. {text}")
 
 
 def _budget(said: object) -> Budget:
     return "samples" if said == "samples" else "flops"
-
-
-def _heading(question: str, sentence: str) -> None:
-    gr.HTML(
-        f'<h2 class="qc-h">{question}</h2><p class="qc-sub">{with_terms(sentence)}</p>', **PLAIN
-    )
 
 
 def compared(run: Run, budget: Budget, samples: int) -> Run:
@@ -269,11 +254,12 @@ def build_compare_page(
         compute = gr.Plot(elem_id="compare-curves", elem_classes="qc-plot", **PLOT)
         gr.HTML(save_line("compare-curves"), **PLAIN)
         gr.HTML(f'<p class="qc-sub">{COUNTED}</p>', elem_id="compare-counted", **PLAIN)
-        _heading(
+        seen = heading(
             "Which rewards did they see?",
             "Both start from what the model writes alone; the weights and the chain aim at the "
             "same [target](target), each in its own way.",
         )
+        gr.HTML(seen, **PLAIN)
         mixture = gr.Checkbox(
             label="Draw the target too: a mixture of normal curves, tilted by exp(reward / β)",
             container=False,
@@ -282,7 +268,7 @@ def build_compare_page(
         histograms = gr.Plot(elem_id="compare-histograms", elem_classes="qc-plot", **PLOT)
         gr.HTML(save_line("compare-histograms"), **PLAIN)
     ranks = gr.HTML(value="", html_template="<i hidden></i>", js_on_load=RANKS)
-    saver = gr.HTML(value="", html_template="<i hidden></i>", js_on_load=SAVER)
+    saver = file_saver()
     shown = gr.State(Shown(recorded))
 
     nothing = [gr.skip()] * 5
