@@ -12,7 +12,7 @@ import gradio as gr
 import numpy as np
 from numpy.typing import NDArray
 
-from components.common.style import FONT, GRID, log_axis
+from components.common.style import GRID, frame, log_axis
 from qalign_core.record.dictionary import colour, with_terms
 from qalign_core.types import Array
 
@@ -85,21 +85,18 @@ def figure(
     (`go.Figure` takes longer than the mathematics), no template, and margins that are wide enough,
     since measuring them takes a second drawing.
     """
-    frame = {
+    shown: dict[str, Any] = {
         "template": {},
-        "height": HEIGHT,
         "margin": {"l": 70, "r": 20, "t": 36, "b": 48, **(margin or {})},
-        "paper_bgcolor": "rgba(0,0,0,0)",
-        "plot_bgcolor": "rgba(0,0,0,0)",
-        "font": FONT,
         "legend": LEGEND,
         "hovermode": "x unified",
         "bargap": 0.15,
         "xaxis": {**AXIS, "title": title(x), **(xaxis or {})},
         "yaxis": {**AXIS, "title": title(y), **(yaxis or {})},
-        "dragmode": False,
+        "height": HEIGHT,
+        **layout,
     }
-    return {"data": list(traces), "layout": {**frame, **layout}}
+    return {"data": list(traces), "layout": frame(**shown)}
 
 
 def number(value: Cell) -> str:
