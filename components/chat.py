@@ -1,7 +1,5 @@
 """The app as a model for chat clients: OpenAI's API over its runs, where the operator wants it."""
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing

@@ -1,7 +1,5 @@
 """What is refused before Gradio reads it, and who is no longer there: the app's own doorkeeper."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re

@@ -1,7 +1,5 @@
 """The settings of a run as widgets: one for each field of `Run` that a page shows, by its name."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import fields

@@ -4,8 +4,6 @@ A run has it as one text, "0.7*embedded + 0.3*embedded-weak", in traces and link
 another shape, which a link or a file may have, stands in the list of reward models as it is.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

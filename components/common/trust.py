@@ -1,7 +1,5 @@
 """Whether chains may be trusted, in one sentence, and what to do next."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The Compare page: four ways to decide, one budget, side by side."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import time
@@ -14,8 +12,8 @@ from components.common.folding import fold
 from components.common.foreign import foreign_line
 from components.common.form import RunForm
 from components.common.new_problem import KINDS
-from components.common.options import PLAIN, PRIVATE
-from components.common.saving import save_line
+from components.common.options import PLAIN, PRIVATE, heading
+from components.common.saving import file_saver, save_line
 from components.common.status import (
     next_problem,
     stale_line,
@@ -60,12 +58,6 @@ const rank = () => window.QAlignCompare.rank(props.value);
 watch("value", rank);
 rank();
 """
-SAVER = """
-watch("value", () => {
-  const file = JSON.parse(props.value);
-  window.QAlignCompare.download(file.name, file.text);
-});
-"""
 HEADING = (
     "All methods use the same models and the same [compute](compute). Three rules choose from one "
     "pool of samples of the [model alone](base). QAlign follows a [chain](chain) that rewrites its "
@@ -107,7 +99,7 @@ class Shown:
         self._feed = feed
         return feed
 
-    def __deepcopy__(self, memo: dict[int, object]) -> Shown:
+    def __deepcopy__(self, memo: dict[int, object]) -> "Shown":
         return Shown(self.comparison, self.budget)  # the comparison itself never changes
 
     def histograms(self, mixture: bool) -> Any:
@@ -148,20 +140,11 @@ def curve_note(comparison: Comparison) -> str:
             "QAlign’s band resamples blocks of one chain’s states, so it leaves out the "
             "differences between chains. Run several chains to include them."
         )
-    return (
-        '<h2 class="qc-h">What would more compute buy?</h2>'
-        f'<p class="qc-sub">At every budget: {says}. {text}</p>'
-    )
+    return heading("What would more compute buy?", f"At every budget: {says}. {text}")
 
 
 def _budget(said: object) -> Budget:
     return "samples" if said == "samples" else "flops"
-
-
-def _heading(question: str, sentence: str) -> None:
-    gr.HTML(
-        f'<h2 class="qc-h">{question}</h2><p class="qc-sub">{with_terms(sentence)}</p>', **PLAIN
-    )
 
 
 def compared(run: Run, budget: Budget, samples: int) -> Run:
@@ -270,7 +253,7 @@ def build_compare_page(
         compute = gr.Plot(elem_id="compare-curves", elem_classes="qc-plot", **PLOT)
         gr.HTML(save_line("compare-curves"), **PLAIN)
         gr.HTML(f'<p class="qc-sub">{COUNTED}</p>', elem_id="compare-counted", **PLAIN)
-        _heading(
+        seen = heading(
             "Which rewards did they see?",
             "The chain and the weighted vote aim at the same [target](target). The chain samples "
             "from it; the vote weighs samples of the model alone. The embedded reward model "
@@ -278,6 +261,7 @@ def build_compare_page(
             "not see the right answer, and only differences between its rewards count: −14 alone "
             "means nothing.",
         )
+        gr.HTML(seen, **PLAIN)
         mixture = gr.Checkbox(
             label="Also draw the target: a mixture of normal curves, tilted by exp(reward / β)",
             container=False,
@@ -286,7 +270,7 @@ def build_compare_page(
         histograms = gr.Plot(elem_id="compare-histograms", elem_classes="qc-plot", **PLOT)
         gr.HTML(save_line("compare-histograms"), **PLAIN)
     ranks = gr.HTML(value="", html_template="<i hidden></i>", js_on_load=RANKS)
-    saver = gr.HTML(value="", html_template="<i hidden></i>", js_on_load=SAVER)
+    saver = file_saver()
     shown = gr.State(Shown(recorded))
 
     nothing = [gr.skip()] * 5

@@ -4,8 +4,6 @@ Every number is formatted here, from the core's values; the browser only lays th
 every text into the page as text.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from typing import Any

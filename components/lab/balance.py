@@ -1,7 +1,5 @@
 """Why does it stay there? Detailed balance of one pair, with every factor."""
 
-from __future__ import annotations
-
 import gradio as gr
 
 from components.lab.section import Section

@@ -1,7 +1,5 @@
 """What has best-of-n to do with beta? The distribution of the maximum beside the tilted mixture."""
 
-from __future__ import annotations
-
 import re
 from functools import lru_cache
 

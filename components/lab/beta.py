@@ -1,7 +1,5 @@
 """What does beta do? From trusting the LM to trusting the reward, guessed before it is shown."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import gradio as gr

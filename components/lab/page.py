@@ -1,7 +1,5 @@
 """The Theory lab: everything that can be computed exactly, on one page."""
 
-from __future__ import annotations
-
 import html
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """When is a chain worth it? A model of solving problems, simulated as its settings are moved."""
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What if the reward is wrong? A constructed example, computed exactly with the real kernel."""
 
-from __future__ import annotations
-
 import math
 
 import gradio as gr

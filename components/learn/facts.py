@@ -4,8 +4,6 @@ The public methods of a page's class are its facts. What stands behind a colon i
 (`alpha:2`) is a fact's argument; a share of one is a `Share`, which people read in percent.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from dataclasses import dataclass, replace

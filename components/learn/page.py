@@ -4,8 +4,6 @@ A lesson goes to the browser without what its predictions are checked by; what i
 back, and the core's own number decides.
 """
 
-from __future__ import annotations
-
 from typing import Any
 from urllib.parse import urlencode
 

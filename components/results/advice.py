@@ -1,7 +1,5 @@
 """Which method to use, by what one has: each clause says which of the shown results backs it."""
 
-from __future__ import annotations
-
 import html
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What came out on a set, in sentences that follow from the numbers alone."""
 
-from __future__ import annotations
-
 import html
 from collections.abc import Mapping, Sequence
 

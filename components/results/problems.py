@@ -1,7 +1,5 @@
 """From a number of Results to the problems behind it, and from a problem to its chain on Watch."""
 
-from __future__ import annotations
-
 import html
 from urllib.parse import urlencode
 

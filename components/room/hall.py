@@ -5,8 +5,6 @@ other visitors as between any two runs. A stream looks four times a second wheth
 changed, so that a hundred of them cost little and none depends on another.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging

@@ -4,8 +4,6 @@ A session has the run's seed and the members' places, predictions and steps. Its
 again from that seed, so that a saved class is small and its texts come from this server's models.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 from collections.abc import Iterator, Mapping

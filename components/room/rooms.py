@@ -4,8 +4,6 @@ Plain Python: no server, no tasks and no clock but the one that is handed in. Wh
 do reaches that member's own place and nothing else; a code is for joining, a token is a place.
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 import secrets
@@ -13,7 +11,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 from components.session.hand import log_target
 from qalign_core.decide.answers.extraction import get_extractor
@@ -74,7 +72,7 @@ class Caps:
     burst: int = 20
 
     @classmethod
-    def from_environment(cls, environment: Mapping[str, str]) -> Caps:
+    def from_environment(cls, environment: Mapping[str, str]) -> Self:
         """The defaults, with `QALIGN_MAX_ROOMS` (0 for none) and `QALIGN_MAX_MEMBERS` instead.
 
         Raises:

@@ -1,7 +1,5 @@
 """The addresses of rooms: a page, and what its scripts ask. JSON in, JSON out, and two streams."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable
 from functools import lru_cache

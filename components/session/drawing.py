@@ -1,7 +1,5 @@
 """A live run of a visitor: the models, then what the run draws, line by line into its feed."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Self
 

@@ -1,7 +1,5 @@
 """A text by a visitor's hand: what it may be, and what both models think of it."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 from typing import Any

@@ -7,8 +7,6 @@ page, Stop and a newer run of the same visitor all cancel the coroutine, and wit
 that it waits for.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging
