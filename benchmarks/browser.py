@@ -5,8 +5,8 @@
 
 Promises: one visitor's browser makes at least as many steps per second as the server gives one of
 ten visitors; the first step comes within 1.5 s of the press on a cold page; a processor of a
-quarter of the speed makes two steps per second; and 2,000 fresh steps over all problem sets have
-the same tokens, cuts, verdicts and answers (a difference passes only within 2e-4 of a border, and
+quarter of the speed makes two steps per second (its pages and workers are stopped for three
+quarters of the time); and 2,000 fresh steps over all problem sets have the same tokens, cuts, verdicts and answers (a difference passes only within 2e-4 of a border, and
 is printed).
 """
 
@@ -18,10 +18,13 @@ import gzip
 import json
 import os
 import random
+import signal
 import subprocess
 import sys
+import threading
 import time
-from contextlib import aclosing
+from collections.abc import Iterator
+from contextlib import aclosing, contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -32,6 +35,7 @@ from browser import ROOT, chromium, serve
 
 import app
 from components.common.new_problem import KINDS, new_problem
+from components.session.runs import Runs
 from qalign_core.record.runner import record
 from qalign_core.record.scripts import bundle
 from qalign_core.registry import load_language_model, load_reward_model
@@ -42,6 +46,10 @@ RECORDED = ROOT / "assets" / "runs" / "watch.jsonl"
 VISITORS = 10
 STEPS_A_RUN = 40
 SAMPLES_A_RUN = 4
+TURN = 0.01
+"""Seconds for which a slowed page runs."""
+PHONE = 4
+"""How many times slower the processor of a phone is."""
 SETTINGS = [(1.0, 1.0), (0.3, 1.0), (0.15, 0.7), (2.0, 1.3)]
 """Beta and temperature of fresh runs, in turns."""
 
@@ -70,22 +78,69 @@ RATE = """async ({ run, seconds, plain }) => {
 }"""
 
 
-def browser_cpu() -> float:
-    """CPU seconds of the processes that this program started."""
-    parents, ticks = {}, {}
+API = "document.querySelector('#watch-player .qp').qalign"
+READY = "document.querySelector('#watch-steps input')?.value === '400'"
+DRAWN = f"({API}.position.source === 'live' ? {API}.trace.chains[0]?.steps.length ?? 0 : 0)"
+PRESS = f"""seconds => new Promise((resolve) => {{
+  const start = performance.now();
+  let first = 0;
+  const look = () => {{
+    const now = performance.now();
+    if (!first && {DRAWN} > 1) first = now;
+    if (!first || now - first < 1e3 * seconds) return requestAnimationFrame(look);
+    const rate = 1e3 * ({DRAWN} - 2) / (now - first);
+    resolve({{ first: first - start, rate }});
+  }};
+  document.querySelector("#watch-run").click();
+  look();
+}})"""
+
+
+def stats() -> dict[int, list[str]]:
+    """The fields of /proc/PID/stat from the state on, of each process that this program started."""
+    found: dict[int, list[str]] = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            stat = path.read_text().rsplit(")", 1)[1].split()
-        except OSError:  # it has just ended
-            continue
-        pid = int(path.parent.name)
-        parents[pid], ticks[pid] = int(stat[1]), int(stat[11]) + int(stat[12])
+        with suppress(OSError):  # it has just ended
+            found[int(path.parent.name)] = path.read_text().rsplit(")", 1)[1].split()
 
     def ours(pid: int) -> bool:
-        parent = parents.get(pid, 0)
+        parent = int(found[pid][1]) if pid in found else 0
         return parent == os.getpid() or (parent > 1 and ours(parent))
 
-    return sum(ticks[pid] for pid in ticks if ours(pid)) / os.sysconf("SC_CLK_TCK")
+    return {pid: fields for pid, fields in found.items() if ours(pid)}
+
+
+def browser_cpu() -> float:
+    """CPU seconds of the processes that this program started."""
+    ticks = sum(int(fields[11]) + int(fields[12]) for fields in stats().values())
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+@contextmanager
+def slowed(times: int) -> Iterator[None]:
+    """Stop the browser's pages and their workers for all but one `times`-th of the time.
+
+    Chromium's own emulation of a slow processor slows a page's main thread and no worker.
+    """
+    pages = [
+        pid for pid in stats() if b"--type=renderer" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    ]
+    over = threading.Event()
+
+    def slow() -> None:
+        while not over.is_set():
+            for sign, seconds in ((signal.SIGSTOP, TURN * (times - 1)), (signal.SIGCONT, TURN)):
+                for pid in pages:
+                    os.kill(pid, sign)
+                time.sleep(seconds)
+
+    thread = threading.Thread(target=slow)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
 
 
 def models() -> tuple[Any, Any]:
@@ -134,11 +189,33 @@ async def browser(seconds: float) -> None:
                 spent = browser_cpu() - cpu
                 print(
                     f"browser, {name}: {found['rate']:.1f} steps/s, {found['steps'] / spent:.1f} "
-                    f"per CPU second, first step after {found['first']:.0f} ms; a processor of a "
-                    f"quarter of the speed: {found['rate'] / 4:.1f} steps/s",
+                    f"per CPU second, first draft after {found['first']:.0f} ms",
                     flush=True,
                 )
                 await page.context.close()
+
+
+async def press(seconds: float, slower: int) -> None:
+    """From the press of "Run it live" on a page just opened to the first step that it shows."""
+    run = Run.read(json.loads(RECORDED.read_text().split("\n", 1)[0]))
+    link = f"?{run.with_changes(steps=400, pool=0).query()}"
+    runs = Runs()
+    runs.warm_up().join()
+    with serve(app.build_app(runs), **app.launch_options(runs)) as address:
+        async with chromium() as running:
+            context = await running.new_context()
+            for weights in ("from the server", "from the cache", "from the cache"):
+                page = await context.new_page()
+                await page.goto(address + link)
+                await page.wait_for_function(READY)
+                with slowed(slower):
+                    found = await page.evaluate(PRESS, seconds)
+                print(
+                    f"page, processor {slower} times slower, weights {weights}: first step "
+                    f"{found['first']:.0f} ms after the press, {found['rate']:.1f} steps/s shown",
+                    flush=True,
+                )
+                await page.close()
 
 
 def weigh() -> None:
@@ -210,6 +287,8 @@ def main() -> None:
         print(f"server, {visitors} at once: {rate:.1f} steps/s for each, {per_cpu:.1f} of all per "
               "CPU second", flush=True)  # fmt: skip
     asyncio.run(browser(asked.seconds))
+    for slower in (1, PHONE):
+        asyncio.run(press(asked.seconds, slower))
 
 
 if __name__ == "__main__":

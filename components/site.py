@@ -1,4 +1,4 @@
-"""A site of plain files: Watch that draws in the browser, the gallery and the glossary.
+"""A site of plain files: Watch that draws in the browser, lessons, the gallery and the glossary.
 
     python -m components.site FOLDER
 
@@ -7,13 +7,17 @@ is not there, and the first page says so.
 """
 
 import html
+import json
 import sys
 from itertools import groupby
 from pathlib import Path
 
+from components.learn.alone import carried
 from components.watch.gallery import gallery, write_slides
+from qalign_core.assets import ASSETS
 from qalign_core.record import dictionary
-from qalign_core.record.player import PLAIN, head, page
+from qalign_core.record.player import FOLLOW, PLAIN, PLAYS, as_data, head, page
+from qalign_core.record.scripts import bundle, sheets
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 _SAYS = (
@@ -21,9 +25,17 @@ _SAYS = (
     "a weighted coin decides which one stays."
 )
 _MISSING = (
-    "This site has no server. Compare, the Lab, Results, the lessons and other models need one: "
-    "install the project and run python app.py."
+    "This site has no server. Compare, the Lab, Results, the other lessons and other models need "
+    "one: install the project and run python app.py."
 )
+_LESSONS = """
+const { list, ...rest } = JSON.parse(document.getElementById("carried").textContent);
+const [first] = Object.values(rest.lessons);
+const [text] = Object.values(rest.runs);
+QAlign.mount(document.getElementById("watch-player"), { text, autoplay: false });
+QAlignLearn.list(document.querySelector(".learn-list"));
+QAlignLearn.mount({ first, list, value: "" }, answering(rest), () => {});
+"""
 
 
 def write_site(folder: Path) -> list[Path]:
@@ -31,7 +43,7 @@ def write_site(folder: Path) -> list[Path]:
     slides = write_slides(folder)
     entry = gallery()["watch"]
     watch = page(entry.path.read_text("utf-8"), title=entry.title, says=entry.says, live=True)
-    pages = {"index": _index(), "watch": watch, "glossary": _glossary()}
+    pages = {"index": _index(), "watch": watch, "learn": _learn(), "glossary": _glossary()}
     for name, text in pages.items():
         (folder / f"{name}.html").write_text(text, encoding="utf-8")
     return list(dict.fromkeys([*(folder / f"{name}.html" for name in pages), *slides]))
@@ -53,8 +65,25 @@ def _index() -> str:
         f"<h1>QAlign Explorer</h1><p>{_SAYS}</p>",
         '<ul><li><a href="watch.html">Watch</a>: a recorded chain, and new ones that your browser '
         "draws (5 MB).</li>",
+        '<li><a href="learn.html">Lessons</a>: predict each part of a step before you see it.</li>',
         '<li><a href="glossary.html">Glossary</a></li></ul>',
         f"<h2>Gallery</h2><ul>{runs}</ul><p>{_MISSING}</p>",
+    )
+
+
+def _learn() -> str:
+    """The lessons that need no server, with the player that they speak of."""
+    shown = [ASSETS / name / name for name in ("player", "inside", "learn")]
+    parts = [*shown, ASSETS / "learn" / "alone"]
+    style = PLAIN.replace("80ch", "1240px") + dictionary.style() + sheets(*shown)
+    style += ".learn-open .learn-list { display: none }"
+    script = dictionary.names() + bundle(*(part.with_suffix(".js") for part in parts))
+    return (
+        f"{head('Lessons: QAlign Explorer', style, PLAYS)}<body><main><h1>Lessons</h1>"
+        '<p><a href="index.html">QAlign Explorer</a> · <a href="watch.html" id="watch-run">Watch'
+        '</a></p><div class="learn-list"></div><div id="watch-player"></div></main>'
+        f'<script type="application/json" id="carried">{as_data(json.dumps(carried()))}</script>'
+        f"<script>{script}</script><script>{FOLLOW}{_LESSONS}</script></body></html>\n"
     )
 
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 from typing import Any
 
 import pytest
 from browser import ROOT
 
+from qalign_core.chain.chain import run_chain
 from qalign_core.record.scripts import bundle
 from qalign_core.record.trace import TraceReader
+from qalign_core.registry import load_language_model, load_reward_model
 from qalign_core.run import Run
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -81,6 +84,24 @@ async def test_its_lines_are_a_trace_that_python_reads(visit, toy_app):
         **{"chains": 2, "steps": 2, "seed": 5},
     })  # fmt: skip
     assert trace.header.meter.lm_parameters > 0
+
+
+async def test_the_log_probability_of_a_proposal_is_pythons(visit, toy_app):
+    """That of the whole text at the run's temperature; the rewritten part alone is noticed."""
+    page, run = await visit(toy_app), Run.read(recorded()[0]).with_changes(temperature=0.7, steps=8)
+    drawn = await draw(page, begun(temperature=0.7, pool=0, logProb=True))
+    found = [json.loads(line) for line in drawn["lines"]]
+    found = [line for line in found if line["type"] == "step"]
+    lm, rm = load_language_model("embedded", sampling=run.sampling), load_reward_model("embedded")
+    chain = run_chain(lm, rm, run.prompt, target=run.target, move=run.move, steps=run.steps,
+                      seed=run.seed, chain=0)  # fmt: skip
+    steps = [step async for step in chain]
+    written = [(step.index, step.proposal.response) for step in steps]
+    assert [line["tokens"] for line in found] == [list(r.tokens[k:]) for k, r in written]
+    log_probs = [line["log_prob"] for line in found]
+    assert log_probs == pytest.approx([r.log_prob for _, r in written], abs=1e-3)
+    parts = [math.fsum(r.log_probs[k:]) for k, r in written]
+    assert log_probs != pytest.approx(parts, abs=1e-3)
 
 
 async def test_a_worker_that_does_not_start_is_one_sentence(visit, toy_app):

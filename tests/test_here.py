@@ -7,8 +7,13 @@ from collections.abc import Iterator
 
 import pytest
 from browser import PATIENCE, ROOT, serve
+from test_save import saved
 
 import app
+from components.learn.alone import NEEDS, SERVED
+from components.learn.facts import Share, value_of
+from components.learn.lessons import lessons
+from components.learn.page import judged
 from components.session.drawing import Here
 from components.session.runs import Runs
 from components.site import write_site
@@ -125,16 +130,25 @@ async def test_a_word_that_is_none_leaves_the_run_to_the_server(said):
     assert Here.read(said).why
 
 
-async def test_an_exported_page_draws_from_a_disk_without_a_network(browser, tmp_path):
-    text = (ROOT / "assets/runs/watch.jsonl").read_text(encoding="utf-8")
-    (tmp_path / "live.html").write_text(page(text, live=True), encoding="utf-8")
+@pytest.mark.parametrize("made", ["exported", "saved"])
+async def test_a_page_that_draws_does_so_from_a_disk_without_a_network(
+    visit, embedded_app, browser, tmp_path, made
+):
+    if made == "exported":
+        path = tmp_path / "live.html"
+        text = (ROOT / "assets/runs/watch.jsonl").read_text(encoding="utf-8")
+        path.write_text(page(text, live=True), encoding="utf-8")
+    else:
+        watch = await visit(embedded_app)
+        await watch.get_by_role("button", name="Save…").click()
+        path = await saved(watch, "Page that draws, as HTML", tmp_path)
     context = await browser.new_context(offline=True)
     try:
         shown, errors = await context.new_page(), []
         shown.set_default_timeout(PATIENCE)
         shown.on("pageerror", lambda error: errors.append(str(error)))
         shown.on("console", lambda said: errors.append(said.text))
-        await shown.goto((tmp_path / "live.html").as_uri())
+        await shown.goto(path.as_uri())
         await shown.click("#live summary")
         for name, value in (("steps", "12"), ("pool", "2")):
             await shown.fill(f"#live [name={name}]", value)
@@ -153,8 +167,8 @@ async def test_an_exported_page_draws_from_a_disk_without_a_network(browser, tmp
 
 async def test_the_site_of_plain_files_opens_without_a_network(browser, tmp_path):
     pages = write_site(tmp_path)
-    links = set(re.findall(r'href="([^"]+)"', "".join(p.read_text("utf-8") for p in pages[:3])))
-    assert {"watch.html", "glossary.html", "index.html"} < links
+    links = set(re.findall(r'href="([^"]+)"', "".join(p.read_text("utf-8") for p in pages[:4])))
+    assert {"watch.html", "learn.html", "glossary.html", "index.html"} < links
     assert links == {p.name for p in pages}
     context = await browser.new_context(offline=True)
     try:
@@ -168,9 +182,51 @@ async def test_the_site_of_plain_files_opens_without_a_network(browser, tmp_path
         await shown.click("text=Watch")
         await shown.wait_for_selector("#live .ql-go")
         await shown.wait_for_selector(".qp >> text=Recorded run")
+        await shown.go_back()
+        await shown.click("text=Lessons")
+        await shown.click("text=Skip")  # the first pass opens by itself
+        assert await shown.locator(".learn-list li h3").all_text_contents() == [
+            lessons()[name].title for name in ("first-pass", "one-step")
+        ]
+        for name in ("first-pass", "one-step"):
+            await take(shown, lessons()[name])
         assert errors == []
     finally:
         await context.close()
+
+
+OUTCOME = """sent => answering(JSON.parse(document.getElementById("carried").textContent))
+  .check(sent)"""
+
+
+async def take(page, lesson) -> None:
+    """Go through a lesson by "Show me"; the page judges each prediction as the server does."""
+    await page.click(f"[aria-label$='{lesson.title}']")
+    for k, stop in enumerate(lesson.stops):
+        await page.wait_for_selector(f".learn-panel h2 >> text='{stop.title}'")
+        needs = stop.at.tab in SERVED
+        assert await page.locator(f".learn-words >> text={NEEDS}").count() == needs
+        for said in predictions(stop):
+            sent = {"lesson": lesson.name, "stop": k, "said": said}
+            assert await page.evaluate(OUTCOME, sent) == judged(stop, said), sent
+        if stop.ask:
+            await page.click("text=Show me")
+            await page.wait_for_selector(f".learn-told >> text={judged(stop, '')['says']}")
+        await page.wait_for_selector(".learn-lit")
+        await page.click(".learn-next")
+    await page.click(".learn-foot >> text=Close")
+
+
+def predictions(stop) -> list[str]:
+    """Of a stop with a question: each choice, or numbers about as far off as may be."""
+    if stop.ask is None:
+        return []
+    if stop.ask.kind == "choice":
+        return ["", *stop.ask.options]
+    number = value_of(stop.ask.fact, stop.ask.then)
+    near = 100 * number if isinstance(number, Share) else number
+    within = stop.ask.within
+    return ["", *(f"{near + off}" for off in (0, 0.99 * within, -1.01 * within - 1e-6))]
 
 
 async def test_a_page_that_cannot_draw_is_refused_in_a_sentence():
