@@ -174,7 +174,8 @@ async def test_two_visitors_do_not_mix(visit, toy_app):
         trace = parse_trace(await page.evaluate(f"{API}.text"))
         assert trace.header.seed == seed
         assert [s.t for s in trace.steps] == list(range(trace.header.steps + 1))
-        expected = parse_trace(toy_trace(trace.header.steps, seed=seed))
+        header = trace.header
+        expected = parse_trace(toy_trace(header.steps, seed=seed, beta=header.beta))
         assert [s.proposal.reward for s in trace.steps][1:] == [
             s.proposal.reward for s in expected.steps
         ][1:]
