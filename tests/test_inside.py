@@ -185,7 +185,7 @@ async def test_a_model_that_does_not_tell_says_so():
     runs = Runs(load=lambda lm, rm, sampling: (ToyLM(), ToyRM()))
     weigh, _ = questions(runs)
     found = await weigh(ASKED)
-    assert found["error"].startswith("toy does not tell how likely single tokens are; ")
+    assert found["error"].startswith("toy does not return the probabilities of tokens; ")
 
 
 class Waits(ToyLM):

@@ -158,7 +158,10 @@ def test_every_picture_and_every_page_that_it_links_to_is_there(page: Path) -> N
 
 def test_the_readme_has_a_picture_and_leads_to_every_page() -> None:
     readme = TEXTS[ROOT / "README.md"]
-    assert re.search(r"!\[.+?\]\(assets/", readme)
+    (first, *_) = re.findall(r"!\[.+?\]\((assets/[^)]+)\)", readme)
+    assert first.endswith(".gif")
+    for moving in ROOT.glob("assets/screenshots/*.gif"):
+        assert moving.stat().st_size < 1_500_000, moving.name
     for page in PAGES[1:]:
         assert f"]({page.relative_to(ROOT).as_posix()})" in readme
 
