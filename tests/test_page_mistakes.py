@@ -174,7 +174,7 @@ async def test_the_problem_set_of_results_is_in_its_link_and_its_numbers_lead_on
     await says(page, "#results-facts", "long")
     await page.locator("summary", has_text="All numbers").click()
     await page.locator("#results-table [data-opens='wmv::64']").click()
-    await says(page, "#results-problems", "on which weighted vote does worst")
+    await says(page, "#results-problems", "starting where weighted vote does worst")
     chain = await page.locator("#results-problems a").first.get_attribute("href")
     assert chain.startswith("?prompt=")
     assert "seed=" in chain
