@@ -5,10 +5,9 @@
 
 Promises: one visitor's browser makes at least as many steps per second as the server gives one of
 ten visitors; the first step comes within 1.5 s of the press on a cold page; a processor of a
-quarter of the speed makes two steps per second (its pages and workers are stopped for three quarters
-of the time); and 2,000 fresh steps over all problem sets have
-the same tokens, cuts, verdicts and answers (a difference passes only within 2e-4 of a border, and
-is printed).
+quarter of the speed, simulated by stopping the page for three quarters of the time, makes two steps
+per second; and 2,000 fresh steps over all problem sets have the same tokens, cuts, verdicts and
+answers (a difference passes only within 2e-4 of a border, and is printed).
 """
 
 from __future__ import annotations
