@@ -119,8 +119,11 @@ def _build_sets(
     )
     above = gr.HTML(READING, elem_id="results-sheet", js_on_load=OPENS, **PLAIN)
     behind = gr.HTML("", elem_id="results-problems", **PLAIN)
-    says = "It depends on what you have. Each line says which results it rests on."
-    gr.HTML(heading("Which should I use?", says), **PLAIN)
+    second_question = heading(
+        "Which should I use?",
+        "It depends on what you have. Each line says which results it rests on.",
+    )
+    gr.HTML(second_question, **PLAIN)
     advised = gr.HTML(COMPARING, elem_id="results-advice", **PLAIN)
     below = gr.HTML("", **PLAIN)
     with fold("All sets together: averages, where curves cross, how long one waits", "results-all"):
