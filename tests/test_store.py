@@ -204,7 +204,9 @@ def test_on_a_full_disk_what_was_written_is_kept_and_gone_on_with(path, tmp_path
         full.unlink(missing_ok=True)
         with (
             room(n_bytes),
-            pytest.raises(InvalidSetting, match=r"cannot be written \(File too large\); free some space"),
+            pytest.raises(
+                InvalidSetting, match=r"cannot be written \(File too large\); free some space"
+            ),
         ):
             go_on(full)
         assert full.stat().st_size <= n_bytes
