@@ -166,7 +166,7 @@ WRONG = {
     "an unknown key": ("minutes = 5", "minutes = 5\nhours = 2", "'hours' is not known here"),
     "an unknown page": ('page = "watch"', 'page = "home"', "stop 1, at: 'page' is 'home'"),
     "an unknown key of the page": ("step = 1", 'lab = "x"', "'lab' is not known here"),
-    "a step too far": ("step = 1", "step = 9999", "'step' is 9999; this run has steps 0 to 50"),
+    "a step too far": ("step = 1", "step = 9999", "'step' is 9999; this run has steps 0 to 256"),
     "a chain that there is not": ("step = 1", "chain = 7", "'chain' is 7; this run has 1"),
     "an unknown phase": ("step = 1", 'step = 1, phase = "love"', "expected one of cut, rewrite"),
     "an unknown run": ("step = 1", 'run = "nobody"', "there is no recorded run 'nobody'"),

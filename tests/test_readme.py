@@ -211,10 +211,10 @@ def test_the_numbers_of_how_it_works_are_those_of_the_shipped_runs_and_samples()
     medians = [f"{np.median(x):.1f}".replace("-", "−") for x in (right, wrong)]
     assert "right answers have a median of {} and wrong ones {}".format(*medians) in page
     said = [extract_number(s.response.text) for s in load_trace(RUN).states]
-    n, late = said.count("75"), said[6:]
-    assert f"{n} of {len(said)} states say 75, the right answer ({n / len(said):.0%})" in page
-    assert f"Without the first 6 states, all {late.count('75')} do." in page
-    assert len(late) == late.count("75")
+    n, late = said.count("25"), said[128:]
+    assert f"{n} of {len(said)} states say 25, the right answer ({n / len(said):.0%})" in page
+    n = late.count("25")
+    assert f"Without the first 128 it is {n} of {len(late)} ({n / len(late):.0%})" in page
     above = f"{np.percentile(wrong, 95):.1f}".replace("-", "−")
     assert f"one wrong answer in twenty scores above {above}" in page
 

@@ -312,6 +312,10 @@ class Walk:
         """What best-of-n answers, from all the model's own samples."""
         return best_of_n(self._pool, self._read).answer or "none"
 
+    def best_reward(self) -> float:
+        """The highest reward among the model's own samples."""
+        return max(self._base)
+
     def weighted_says(self) -> str:
         """What the weighted vote of the model's own samples answers."""
         target = Target(self._beta)
