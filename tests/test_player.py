@@ -291,7 +291,7 @@ async def test_a_switch_on_the_votes_says_what_leaving_out_early_states_changes(
     trace = (ROOT / "assets" / "runs" / "watch.jsonl").read_text(encoding="utf-8")
     page = await open_player(visit, trace)
     states = [extract_number(step.state.response.text) for step in parse_trace(trace).steps]
-    for t, changes in ((8, True), (50, False)):
+    for t, changes in ((38, True), (256, False)):
         await page.evaluate(f"api.seek({t})")
         await at(page, t)
         await page.get_by_label("later half only").focus()

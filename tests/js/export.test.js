@@ -80,7 +80,7 @@ test("a picture says what the player says of the phase, and nothing of what is t
   const verdict = said(draw(trace, rejected));
   assert.match(verdict, /Rejected: .* The old text stays and is counted again\./);
   assert.match(verdict, u);
-  assert.match(verdict, /counted again, ×3/);
+  assert.match(verdict, /counted again, ×2/);
   const chance = said(draw(trace, rejected, 3));
   assert.match(chance, /α = min\(1,/);
   assert.doesNotMatch(chance, u);
