@@ -94,7 +94,7 @@ async def test_a_saved_class_gives_no_place_away(hall):
         assert secret not in found
     assert all(member.key in found for member in members)
     for member in members:  # what the file does hold of a token is no token
-        with pytest.raises(Refused, match="was released"):
+        with pytest.raises(Refused, match="given up"):
             hall.say(room.code, member.key, {"stop": 2, "said": "7"})
 
 

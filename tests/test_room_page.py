@@ -138,7 +138,7 @@ async def test_predictions_arrive_as_a_histogram_and_the_answers_are_opened(room
     assert await lead.locator(".room-said .room-column").count() == 2
     await axe_is_quiet(lead)
     for page in (one, two):
-        await page.wait_for_selector("text=You can change it until the answers are shown")
+        await page.wait_for_selector("text=You can change it until the answers are opened")
         await axe_is_quiet(page)
     await lead.keyboard.press("a")
     value = judged(stop, "")["value"]
@@ -174,7 +174,7 @@ async def test_one_step_then_all_chains_run_on_one_trace_until_they_are_paused(r
         assert await page.locator(".room-away:visible").count() == 0
     await lead.keyboard.press("n")
     for page in phones:
-        await page.wait_for_selector("text=step 1 of 60 · the class is paused")
+        await page.wait_for_selector("text=step 1 of 60 · the class rests")
         await page.wait_for_selector(".room-verdict:text-matches('^(Accepted|Rejected): ')")
         await axe_is_quiet(page)
     await lead.keyboard.press("Space")
@@ -188,7 +188,7 @@ async def test_one_step_then_all_chains_run_on_one_trace_until_they_are_paused(r
     await lead.keyboard.press("Space")
     await lead.wait_for_selector("text=Run")
     for page in phones:
-        await page.wait_for_selector("text=the class is paused")
+        await page.wait_for_selector("text=the class rests")
     await lead.click("[aria-label='Next chain']")
     await text_is(lead, ".room-votes .room-row h3", "Chain 2 alone")
     await axe_is_quiet(lead)
@@ -223,19 +223,19 @@ async def test_a_members_browser_draws_its_chain_and_the_server_where_it_cannot(
     await phone.wait_for_selector(f".room-where:text-is('{says}')")
     for t in (0, 1, 2):
         await lead.keyboard.press("n")
-        await phone.wait_for_selector(f"text=step {t} of 60 · the class is paused")
+        await phone.wait_for_selector(f"text=step {t} of 60 · the class rests")
         await lead.wait_for_selector(f".room-numbers dt:text-is('states') + dd:text-is('{t + 1}')")
     assert any(url.endswith("/room/moved") for url in sent) == (not script)
     text = await phone.inner_text(".room-chain .room-text")
     await phone.reload()  # it draws the same chain again, and sends no state twice
     await text_is(phone, ".room-chain .room-text", text)
     await lead.keyboard.press("n")
-    await phone.wait_for_selector("text=step 3 of 60 · the class is paused")
+    await phone.wait_for_selector("text=step 3 of 60 · the class rests")
     await lead.wait_for_selector(".room-numbers dt:text-is('states') + dd:text-is('4')")
     await axe_is_quiet(phone)
     assert errors == []
     await lead.keyboard.press("5")
-    await lead.click("text=Close this room")
+    await lead.click("text=Close this room for good")
     for page in (lead, phone):
         await page.context.close()
 
@@ -269,13 +269,13 @@ async def test_an_answer_given_without_a_connection_is_kept_and_sent_when_it_is_
         await axe_is_quiet(phone)
     await page.click("text=The new text")
     await page.click(".room-stop .room-send")
-    await page.wait_for_selector(".room-told >> text=Your answer is kept")
+    await page.wait_for_selector(".room-told >> text=Waiting to be sent")
     counts = await lead.locator(".room-question .room-bars dd").all_inner_texts()
     assert counts == ["1", "0"]  # the old answer, until the new one can be sent
     for phone in room.phones:
         await phone.context.set_offline(False)
         await phone.wait_for_selector(".room-line", state="hidden")
-    await page.wait_for_selector(".room-told >> text=You answered: The new text")
+    await page.wait_for_selector(".room-told >> text=You said: The new text")
     await lead.wait_for_selector(".room-question .room-bars dd:nth-of-type(2):has-text('1')")
     assert await silent.inner_text(".room-told") == ""
     room.errors[:] = [error for error in room.errors if "ERR_INTERNET_DISCONNECTED" not in error]
@@ -320,7 +320,7 @@ async def test_a_class_is_saved_as_a_table_and_as_a_page_and_opened_again(room, 
     await page.goto(room.link.split("#")[0])
     for file, code in ((saved["csv"], ""), (saved["html"], "room")):
         async with page.expect_file_chooser() as chooser:
-            await page.click("text=Open a saved class")
+            await page.click("text=Open a class that was saved")
         await (await chooser.value).set_files(file)
         await page.wait_for_selector(".room-qr" if code else "text=This is no saved class")
     assert page.url != room.link  # that one is still open
@@ -330,7 +330,7 @@ async def test_a_class_is_saved_as_a_table_and_as_a_page_and_opened_again(room, 
     await page.wait_for_selector(".room-chains", state="attached")
     assert [error for error in errors if "422" not in error] == []
     await page.keyboard.press("5")
-    await page.click("text=Close this room")
+    await page.click("text=Close this room for good")
     await page.context.close()
 
 
@@ -338,16 +338,16 @@ async def test_begin_anew_and_close_are_said_to_everybody(room):
     lead, phones = room.lead, room.phones
     await scene(room, "Settings")
     await lead.fill("#room-beta", "0.5")
-    await lead.click("text=Start again with these")
+    await lead.click("text=Begin anew with these")
     await lead.wait_for_selector(".room-numbers dd:text-is('0.5')")
-    await phones[0].wait_for_selector("text=Your chain starts when the instructor")
+    await phones[0].wait_for_selector("text=Your chain begins when the instructor")
     await scene(room, "Settings")
     await lead.evaluate("window.sure = false")
-    await lead.click("text=Close this room")
+    await lead.click("text=Close this room for good")
     assert "Close this room for everybody?" in await lead.evaluate("window.asked.at(-1)")
     assert await lead.locator("nav").is_visible()  # asked, and refused
     await lead.evaluate("[window.sure, window.asked] = [true, []]")
-    await lead.click("text=Close this room")
+    await lead.click("text=Close this room for good")
     for page in (lead, *phones):
         await page.wait_for_selector("text=The instructor has closed this room")
         assert len(await page.evaluate("window.asked")) == (page is lead)
@@ -475,7 +475,7 @@ async def test_every_stop_of_every_lesson_is_seen_and_answered_by_a_member(
                 await shown_on(lead, phone, seen_of(stop, answered=True))
             await lead.keyboard.press("ArrowRight")
         await scene(Class(lead.url, lead, [phone], errors), "Settings")
-        await lead.click("text=Close this room")
+        await lead.click("text=Close this room for good")
         await phone.wait_for_selector("text=has closed this room")
         for page in (lead, phone):
             await page.context.close()

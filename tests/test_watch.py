@@ -192,7 +192,8 @@ async def test_run_streams_steps_one_by_one_and_stop_keeps_them(visit, toy_app):
     # one step against the test's own arithmetic
     text = await page.evaluate(f"{API}.text")
     step = parse_trace(text).steps[20]
-    ratio = math.exp(step.proposal.reward - step.current.reward)
+    beta = parse_trace(text).header.beta
+    ratio = math.exp((step.proposal.reward - step.current.reward) / beta)
     ratio *= len(step.current.response) / len(step.proposal.response)
     assert step.log_alpha == pytest.approx(min(0.0, math.log(ratio)), abs=1e-12)
     assert step.accepted == (math.exp(step.log_u) < ratio)

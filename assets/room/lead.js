@@ -78,14 +78,14 @@ export async function leadView(host, seat, offered) {
     button("tab", { onclick: () => turnTo(name) }, NAMES[name])]));
   const [join, question, sampler, game] = [joinScene(seat, lead), questionScene(),
     classScene(lead), gameScene()];
-  const set = settings(offered, "Start again with these", async (said) => {
-    if (chains.size && !isSure("Start again?")) return;
+  const set = settings(offered, "Begin anew with these", async (said) => {
+    if (chains.size && !isSure("Begin again?")) return;
     await lead({ do: "again", ...said });
     turnTo("class");
   });
   const end = button("quiet", {
     onclick: () => isSure("Close this room for everybody?") && lead({ do: "end" }),
-  }, "Close this room");
+  }, "Close this room for good");
   const saving = h("p.row", ...["page", "table"].map((kind) => button("ctl", {
     onclick: async () => {
       const found = await lead({ do: "keep" });
@@ -102,9 +102,9 @@ export async function leadView(host, seat, offered) {
     settings: h("section.scene.settings",
       h("div", h("h2", "Another problem, another β"), set.node),
       h("div", h("h2", "Keep this class"), saving,
-        h("p.quiet", "Both contain the predictions, the votes and the chains since the last "
-          + "start. The page also shows the figures, and a room opened from it later has the "
-          + "same members, answers and chains."), end)),
+        h("p.quiet", "Both hold the predictions, the votes and the chains since the last "
+          + "beginning. The page also shows the figures. A room that is opened from it next "
+          + "week has the same members, answers and chains."), end)),
   };
   const back = button("ctl", { onclick: () => turn(-1), aria: "Stop before" }, "◀");
   const next = button("ctl", { onclick: () => turn(1), aria: "Next stop" }, "▶");
@@ -146,7 +146,7 @@ export async function leadView(host, seat, offered) {
   }
 
   const play = () => (!isDone() ? go(runs() ? "rest" : "run")
-    : isSure("Start again?") && go("again"));
+    : isSure("Begin again?") && go("again"));
   const tell = () => lead({ do: asks() ? "reveal" : "solve" });
 
   /** @param {number} by */
@@ -210,9 +210,9 @@ export async function leadView(host, seat, offered) {
     next.disabled = !stop || stop.k === stop.of - 1;
     const open = asks() ? room.opened : room.reference !== null;
     reveal.disabled = open;
-    put(reveal, asks() ? open ? "The answers are shown" : "Show the answers"
+    put(reveal, asks() ? open ? "The answers are open" : "Open the answers"
       : open ? `The right answer is ${room.reference || "unknown"}` : "Show the right answer");
-    put(run, isDone() ? "Start again" : runs() ? "Pause" : "Run");
+    put(run, isDone() ? "Begin anew" : runs() ? "Pause" : "Run");
     set.fill(room);
     if (scene === "join") join.draw(room, all);
     if (scene === "question" && stop) question.draw(room, all);
@@ -243,7 +243,7 @@ export async function leadView(host, seat, offered) {
   }
 
   const why = await follow(seat, hear, (there) =>
-    put(line, there ? "" : "The connection is down. The room stays open."));
+    put(line, there ? "" : "The connection is down. The room is kept."));
   if (why) farewell(host, why);
 }
 
@@ -257,15 +257,15 @@ function joinScene({ code, token }, lead) {
   const count = h("p.count");
   const door = button("ctl", {});
   const only = HERE_ONLY.test(window.location.host) ? h("p.warn",
-    "This address works only on this computer. To let others join, start the app with "
-    + "GRADIO_SERVER_NAME=0.0.0.0 and open this page at the computer's address.") : null;
+    "This address works on this computer alone. For others start the app with "
+    + "GRADIO_SERVER_NAME=0.0.0.0, and open this page by the computer's address.") : null;
   let open = true;
   door.addEventListener("click", () => lead({ do: "door", open: !open }));
   const words = h("div.words",
     h("p.large", "Point your phone's camera here, or open"),
     h("p.link", link.replace(/^https?:\/\//, "").replace(/#.*/, "")),
     h("p.large", "and type"), h("p.code", shownCode(code)), count,
-    h("p.quiet", "No account, no name. The server does not keep your answers."), only, door);
+    h("p.quiet", "No account and no name. Nothing that is said here is kept."), only, door);
   const node = h("section.scene.join", picture, words);
   ask("qr", { code, link }, token)
     .then(({ rows }) => picture.replaceChildren(drawQr(rows, link)))
@@ -373,7 +373,7 @@ function classScene(lead) {
     const { base = [], weights = [], worth = 0, votes = {} } = figures;
     put(problem, room.prompt);
     put(wait, chains.size ? "" : room.goal >= 0 ? "The first drafts are being written…"
-      : "Press Run or the space bar. Each member's chain starts from its own draft.");
+      : "Press Run, or the space bar: each member's chain starts from a draft of its own.");
     show(wait, !chains.size);
     const right = room.reference;
     pooled.replaceChildren(drawVotes(votes.class ?? [], right));
@@ -381,7 +381,7 @@ function classScene(lead) {
     alone.replaceChildren(drawVotes(votes.base ?? [], right));
     put(who, `Chain ${at} alone`);
     const [[answer, n] = ["", 0]] = figures.leaders ?? [];
-    put(leading, n ? `${n} of ${many(chains.size, "chain")} would answer ${answer}` : "");
+    put(leading, n ? `${n} of ${many(chains.size, "chain")} would say ${answer}` : "");
     show(less, order.length > 1);
     show(more, order.length > 1);
     numbers.replaceChildren(...cells(room, figures));
@@ -399,9 +399,9 @@ function gameScene() {
   const state = h("p.large", { role: "status" });
   const list = h("ol.first");
   const node = h("section.scene.game", h("h2", "Can you beat your chain?"),
-    h("p", "On your phone, below your chain, edit its text. Your score is ln π: the text's log "
-      + "probability under the model, plus its reward divided by β. Score higher than your chain "
-      + "did in its first 30 steps."), state, list);
+    h("p", "On your phone, below your chain, change its text as you like. Your score is ln π: how "
+      + "likely the model finds the text, plus its reward divided by β. Reach a higher score than "
+      + "your chain reached in its first 30 steps."), state, list);
   return {
     node,
     /** @param {ClassTold} all */

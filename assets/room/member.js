@@ -172,8 +172,8 @@ function stopPart(seat) {
     try {
       await ask("say", { code: seat.code, ...waiting }, seat.token);
     } catch (error) {
-      trying = error instanceof Refusal ? error.message : "Your answer is kept, and will be sent "
-        + "when the connection is back.";
+      trying = error instanceof Refusal ? error.message : "Waiting to be sent: your answer is kept "
+        + "and goes out when the connection is back.";
       put(told, trying);
       if (!(error instanceof Refusal)) return keep(seat);
     }
@@ -223,7 +223,7 @@ function stopPart(seat) {
     } else if (!trying) {
       put(press, said ? "Change" : "Send");
       put(told, said
-        ? `You answered: ${made.named(said)}. You can change it until the answers are shown.` : "");
+        ? `You said: ${made.named(said)}. You can change it until the answers are opened.` : "");
     }
   }
 
@@ -243,7 +243,7 @@ function chainPart() {
   const line = h("div");
   const votes = h("div");
   const drawn = h("div", text, away, verdict, answer,
-    h("h3", "Its reward, step by step"), line, h("h3", "Its votes"), votes);
+    h("h3", "Its reward, step after step"), line, h("h3", "Its votes"), votes);
   const wait = h("p.quiet");
   const where = h("p.small.where");
   const node = h("section.card.chain", h("div.row", title, step), problem, wait, drawn, where);
@@ -256,14 +256,13 @@ function chainPart() {
   function draw(room, mine, why) {
     const begun = mine.t >= 0;
     const rests = mine.t >= room.goal && mine.t < room.steps;
-    put(step, !begun ? ""
-      : `step ${mine.t} of ${room.steps}${rests ? " · the class is paused" : ""}`);
+    put(step, begun ? `step ${mine.t} of ${room.steps}${rests ? " · the class rests" : ""}` : "");
     put(problem, room.prompt);
     put(wait, begun ? "" : !rests ? "Your first draft is being written…"
-      : "Your chain starts when the instructor runs the class.");
+      : "Your chain begins when the instructor lets the class run.");
     show(wait, !begun);
     put(where, !why ? "Drawn in your browser." : mine.drawer ? `Drawn on the server: ${why}.`
-      : `Your browser cannot draw a chain (${why}), and the server is full: watch the screen.`);
+      : `Your browser cannot draw a chain (${why}) and the server draws no more: look on.`);
     show(drawn, begun);
     if (!begun) return;
     const first = mine.t === 0;
@@ -298,9 +297,9 @@ function handPart({ code, token }) {
     },
   }, words, send);
   const node = h("section.card.hand", h("h2", "A game: your hand"),
-    h("p", "Can you reach a higher ln π than your chain did in its first 30 steps? Edit its text. "
-      + "The target π is high for texts that the model finds likely and that have a high reward. "
-      + "Your text does not become part of the chain."), score, form, told);
+    h("p", "Can you reach a higher ln π than your chain in its first 30 steps? Change its text as "
+      + "you like. The target π likes what the model finds likely and what the reward model likes. "
+      + "Your text is no part of the chain."), score, form, told);
   /** The chain's text, for as long as nothing else was written. */
   let offered = "";
 
@@ -309,8 +308,7 @@ function handPart({ code, token }) {
     put(told, "Asking the models…");
     try {
       const found = await ask("weigh", { code, words: words.value }, token);
-      put(told, found.log_pi === null
-        ? "With these sampling settings, the model never writes this text."
+      put(told, found.log_pi === null ? "The model, as it is sampled, never writes this text."
         : `Your text: ln π = ${fixed(found.log_pi)}.`);
     } catch (error) {
       put(told, error instanceof Refusal ? error.message : BROKE);
@@ -348,7 +346,7 @@ function spoken(mine, first) {
   const rewards = `reward ${fixed(mine.before)} → ${fixed(mine.reward)}`;
   if (mine.accepted) {
     const why = mine.alpha === 1 ? "its chance is 1" : `the coin ${u} is below the chance ${alpha}`;
-    return `Accepted: ${why} (${rewards}). The struck-out text is gone.`;
+    return `Accepted: ${why} (${rewards}). What is struck out is gone.`;
   }
   return `Rejected: the coin ${u} is not below the chance ${alpha} (${rewards}). `
     + `Your text stays, counted ${many(mine.counted, "time")} now.`;

@@ -56,7 +56,7 @@ function start(host, offered) {
   }, h("h2", "Join a class"), h("label", { for: typed.id }, "Code"),
   h("div.row", typed, h("button.send", { type: "submit" }, "Join")), wrong);
   const lessons = h("select", { id: "room-lesson" },
-    h("option", { value: "" }, "none: chains only"),
+    h("option", { value: "" }, "none: the chains alone"),
     ...offered.lessons.map(({ name, title, minutes, stops }) =>
       h("option", { value: name }, `${title} (${stops} stops, ${minutes} min)`)));
   const failed = h("p.told", { role: "alert" });
@@ -73,13 +73,14 @@ function start(host, offered) {
     begin({ lesson: lessons.value, ...said }), h("label", { for: lessons.id }, "Lesson"), lessons);
   const again = button("quiet", {
     onclick: () => chooseFile(".html", async (file) => begin({ session: await sessionIn(file) })),
-  }, "Open a saved class");
+  }, "Open a class that was saved");
   host.replaceChildren(h("div.start", h("h1", "A room for a class"),
     h("p", `Up to ${offered.members.toLocaleString("en")} people join by link, with no account and `
-      + "no name. Everybody predicts and has a chain, and all chains together are the sampler."),
+      + "no name. They predict, each has a chain of their own, and all chains together are the "
+      + "sampler."),
     join, h("div.card", h("h2", "Teach a class"), open.node, again, failed,
-      h("p.quiet", "This server keeps a room only in memory. It is lost when it is closed or "
-        + "empty, or when the server restarts. Save it first."))));
+      h("p.quiet", "A room lives in this server's memory: it is gone when it is closed, when "
+        + "nobody is in it any more, or when the server is started again. Save it before."))));
 }
 
 export const QAlignRoom = {

@@ -5,6 +5,8 @@ other visitors as between any two runs. A stream looks four times a second wheth
 changed, so that a hundred of them cost little and none depends on another.
 """
 
+from __future__ import annotations
+
 import asyncio
 import contextlib
 import logging
@@ -116,7 +118,7 @@ class Hall:
             try:
                 lesson = await asyncio.to_thread(self.course.teach, str(name)[:60])
             except KeyError as error:
-                raise Refused(422, "there is no lesson with that name; choose another") from error
+                raise Refused(422, "there is no lesson of that name; choose another") from error
         room = self.rooms.open(run, lesson, plain_code(given.get("code")) if session else "")
         self._tasks[room], self._opener[room] = {}, address
         if session:
@@ -264,7 +266,7 @@ class Hall:
 
     def _member(self, room: Room, token: str) -> Member:
         if key_of(token) not in room.members:
-            raise Refused(403, "this place in the room was released; join again")
+            raise Refused(403, "this place in the room was given up; join again")
         return room.members[key_of(token)]
 
     # Streams.
@@ -386,7 +388,7 @@ class Hall:
             room.fail(str(error))
         except Exception:  # a defect: the log has it, the screens say only that
             log.exception("a room failed")
-            room.fail("the models had an internal error; start again")
+            room.fail("the models met an internal error; begin anew")
 
     async def _models(self, room: Room) -> tuple[LanguageModel, RewardModel]:
         run = room.run

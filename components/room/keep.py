@@ -4,6 +4,8 @@ A session has the run's seed and the members' places, predictions and steps. Its
 again from that seed, so that a saved class is small and its texts come from this server's models.
 """
 
+from __future__ import annotations
+
 import csv
 import io
 from collections.abc import Iterator, Mapping
@@ -15,7 +17,7 @@ from qalign_core.reading import is_finite, is_text, is_whole
 from qalign_study.serve.refused import Refused
 
 COLUMNS = ("kind", "who", "at", "answer", "value", "right")
-NO_SESSION = "this is not a saved class; choose a page from “Save as a page”"
+NO_SESSION = "this is no saved class; choose the page that a class was saved as"
 
 
 def kept(room: Room) -> dict[str, Any]:

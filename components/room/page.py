@@ -1,5 +1,7 @@
 """The page of a room: one file with its style, its scripts and what they need to know."""
 
+from __future__ import annotations
+
 import json
 import random
 from collections.abc import Mapping, Sequence

@@ -4,6 +4,8 @@ Plain Python: no server, no tasks and no clock but the one that is handed in. Wh
 do reaches that member's own place and nothing else; a code is for joining, a token is a place.
 """
 
+from __future__ import annotations
+
 import hashlib
 import math
 import secrets
@@ -11,7 +13,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any
 
 from components.session.hand import log_target
 from qalign_core.decide.answers.extraction import get_extractor
@@ -72,7 +74,7 @@ class Caps:
     burst: int = 20
 
     @classmethod
-    def from_environment(cls, environment: Mapping[str, str]) -> Self:
+    def from_environment(cls, environment: Mapping[str, str]) -> Caps:
         """The defaults, with `QALIGN_MAX_ROOMS` (0 for none) and `QALIGN_MAX_MEMBERS` instead.
 
         Raises:
@@ -104,7 +106,7 @@ class Bucket:
         self._left = min(self._burst, self._left + self._rate * (now - self._at))
         self._at = now
         if self._left < 1:
-            raise Refused(429, "too many requests at once; wait a moment and try again")
+            raise Refused(429, "that was too much at once; wait a moment and try again")
         self._left -= 1
 
 
@@ -280,9 +282,9 @@ class Room:
             raise Refused(409, "this lesson has no such stop; look at the question again")
         at = int(stop)  # type: ignore[call-overload]
         if "ask" not in stops[at]:
-            raise Refused(409, "this stop has no question")
+            raise Refused(409, "nothing is asked at this stop")
         if at in self.opened:
-            raise Refused(409, "the answers are already shown; wait for the next question")
+            raise Refused(409, "the answers are open already; the next question comes")
         member.said[at] = prediction(stops[at]["ask"], said)
         member.version += 1
         self.news += 1
@@ -294,9 +296,9 @@ class Room:
             Refused: too many came, or the last one is still being weighed.
         """
         if member.tries >= TRIES:
-            raise Refused(409, f"you have tried {TRIES} texts, the limit of this game")
+            raise Refused(409, f"you have tried {TRIES} texts, which is all of this game")
         if member.trying:
-            raise Refused(409, "your last text is still being scored; wait for the result")
+            raise Refused(409, "your last text is still being weighed; wait for it")
         member.hand.take(now)
         member.trying = True
 
@@ -307,7 +309,7 @@ class Room:
             Refused: the class has begun anew meanwhile, or the place was given up.
         """
         if run is not self.run or member.key not in self.members:
-            raise Refused(409, "the class has started again; try your text again")
+            raise Refused(409, "the class has begun anew; try your text again")
         member.tries += 1
         if math.isfinite(log_pi):
             member.best = log_pi if member.best is None else max(member.best, log_pi)
@@ -345,9 +347,7 @@ class Room:
         member.bucket.take(now)
         most = self.run.steps + 1
         if not (is_whole(t, 0, most) and isinstance(states, list) and len(states) <= most):
-            raise Refused(
-                422, f"a batch needs the step of its first state and at most {most} states"
-            )
+            raise Refused(422, f"a batch has the step of its first state and up to {most} states")
         read = [read_state(state) for state in states]
         if round_ != self.round:
             return
@@ -456,7 +456,7 @@ class Room:
             Refused: nothing is asked there.
         """
         if self.ask is None:
-            raise Refused(409, "this stop has no question")
+            raise Refused(409, "nothing is asked at this stop")
         told = self.judgement("")
         if self.ask["kind"] == "choice":  # then what is said of the right one suits everybody
             told = self.judgement(str(told["value"]))
@@ -510,7 +510,7 @@ class Room:
             Refused: nobody has that number.
         """
         if number not in [member.number for member in self.members.values()]:
-            raise Refused(422, f"no member of this room has number {shown(number)}")
+            raise Refused(422, f"nobody in this room has number {shown(number)}")
         self.single = int(number)
         self._touch()
 
@@ -541,16 +541,14 @@ def prediction(ask: Mapping[str, Any], said: object) -> str:
     text = str(said).strip()
     if ask["kind"] == "choice":
         if text not in [value for value, _ in ask["options"]]:
-            raise Refused(422, f"{shown(text)} is not one of the choices; choose one that is shown")
+            raise Refused(422, f"{shown(text)} is none of the choices; take one that is shown")
         return text
     try:
         number = float(text)
     except ValueError:
         number = math.nan
     if not abs(number) <= LARGEST:
-        raise Refused(
-            422, f"{shown(text)} is not a number up to a million; enter one, such as 12.5"
-        )
+        raise Refused(422, f"{shown(text)} is no number up to a million; write one, such as 12.5")
     return f"{number:.6g}"
 
 

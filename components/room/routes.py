@@ -1,5 +1,7 @@
 """The addresses of rooms: a page, and what its scripts ask. JSON in, JSON out, and two streams."""
 
+from __future__ import annotations
+
 import asyncio
 from collections.abc import Awaitable, Callable
 from functools import lru_cache
@@ -100,7 +102,7 @@ async def _said(request: Request) -> dict[str, Any]:
     try:
         said = from_json(await request.body())
     except ValueError as error:
-        raise Refused(422, f"the request is not JSON ({error}); send an object") from error
+        raise Refused(422, f"the request is no JSON ({error}); send an object") from error
     if not isinstance(said, dict):
         raise Refused(422, f"the request must be an object, got {shown(said)}")
     return said

@@ -1,5 +1,7 @@
 """What the screens of a room are told: values that a browser draws. Every number is the core's."""
 
+from __future__ import annotations
+
 import json
 import math
 from collections import Counter
