@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import subprocess
 import sys
 import tempfile
 from collections.abc import Awaitable, Callable, Sequence
@@ -47,6 +48,9 @@ TOP = """() => { scrollTo(0, 0);
     document.querySelector('.learn-lit')?.scrollIntoView({ block: 'nearest' }) }"""
 DRAWN = 600
 """Milliseconds that figures may take to follow the window's size; nothing says when they have."""
+
+BLOCKS = ["run", "--move", "suffix+block(:)", "--task", "inventory", "--problem", "0"]
+BLOCKS += ["--beta", "0.8", "--steps", "8"]
 
 Prepare = Callable[[Any], Awaitable[None]]
 
@@ -146,6 +150,15 @@ def opens(text: str) -> Prepare:
         await page.keyboard.press("End")
 
     return prepare
+
+
+def block_trace() -> str:
+    """The run that docs/moves.md shows."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "blocks.jsonl"
+        command = [sys.executable, "-m", "qalign_study", *BLOCKS, "--out", str(path), "--quiet"]
+        subprocess.run(command, check=True)
+        return path.read_text(encoding="utf-8")
 
 
 class Scribe:
@@ -288,7 +301,6 @@ async def readme(browser: Any, address: str, only: str) -> None:
     """The pictures of README and docs."""
     found = {state.name: state for state in states()}
     for name, state, width, height, dark in (
-        ("watch-light", "watch", 1280, 800, False),
         ("watch-dark", "watch", 1280, 800, True),
         ("watch-phone", "watch", 390, 844, False),
         ("compare-light", "compare", 1280, 800, False),
@@ -307,6 +319,25 @@ async def readme(browser: Any, address: str, only: str) -> None:
         async with opened(browser, address, found[state]) as page:
             await look(page, width, height, dark)
             await take(page, README / f"{name}.png")
+    if only in "watch":
+        async with opened(browser, address, found["watch"]) as page:
+            await animate(page, README / "watch.gif", 0, 7)
+    if only in "moves":
+        moves = State("moves", "tab=watch", ".qp-bead", opens(block_trace()))
+        async with opened(browser, address, moves) as page:
+            await animate(page, README / "moves.gif", 5, 8)
+
+
+async def animate(page: Any, path: Path, first: int, last: int) -> None:
+    """Write these steps of what Watch shows as a GIF, three seconds each, and say so."""
+    await page.locator("#watch-player").get_by_text("Save…").click()
+    await page.get_by_label("First step").fill(str(first))
+    await page.get_by_label("Last step").fill(str(last))
+    await page.get_by_label("Seconds a step").select_option("3")
+    async with page.expect_download() as saving:
+        await page.get_by_role("button", name="Animation as GIF").click()
+    await (await saving.value).save_as(path)
+    print(path, flush=True)
 
 
 async def main() -> None:

@@ -1,7 +1,5 @@
 """The app as a model for chat clients: OpenAI's API over its runs, where the operator wants it."""
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing
@@ -27,7 +25,7 @@ def chat_routes(runs: Runs, ours: Ours, environment: Mapping[str, str]) -> list[
     key = environment.get("QALIGN_API_KEY", "")
     if not key and (ours.is_space or ours.bound not in {"", *LOCAL}):
         raise InvalidSetting(
-            "QALIGN_OPENAI=1 listens beyond this machine here; set QALIGN_API_KEY to a key"
+            "QALIGN_OPENAI=1 would open the API to other machines; set QALIGN_API_KEY to a key"
         )
     usual = Run().within(runs.limits).numbers
     usual.pop("seed")

@@ -1,7 +1,5 @@
 """What is refused before Gradio reads it, and who is no longer there: the app's own doorkeeper."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re
@@ -178,7 +176,7 @@ def _check_names(scope: Scope) -> None:
         Refused: one of these.
     """
     if _CLOSED.search(scope["path"]):
-        raise Refused(403, "this server takes no files")
+        raise Refused(403, "this server accepts no files")
     for found in _NAMED.finditer(scope["path"]):
         _check_name("session_hash", found[1] or found[2] or "")
     for name in parse_qs(scope["query_string"].decode("latin-1")).get("session_hash", []):
@@ -208,7 +206,7 @@ def _object(body: bytes) -> dict[str, Any]:
     try:
         said: Any = from_json(body)
     except ValueError as error:
-        raise Refused(422, f"the request is no JSON ({error}); send an object") from error
+        raise Refused(422, f"the request is not JSON ({error}); send an object") from error
     if not isinstance(said, dict):
         raise Refused(422, f"the request must be an object of settings, got {shown(said)}")
     for key in ("session_hash", "event_id"):
@@ -231,7 +229,7 @@ def _check_question(body: bytes, blocks: Mapping[int, Any]) -> None:
     if not getattr(asked, "_is_server_fn", False):
         raise Refused(404, f"component {number} has no function {shown(name)}")
     if said.get("session_hash") is None or "data" not in said:
-        raise Refused(422, "session_hash and data are needed; send them with the question")
+        raise Refused(422, "session_hash and data are missing; send both")
 
 
 def _checked_event(body: bytes, events: Mapping[int, Any]) -> str | None:

@@ -1,7 +1,5 @@
 """What a program can call: /run_chain and /compare, typed, within the same caps as the page."""
 
-from __future__ import annotations
-
 import inspect
 import json
 import uuid

@@ -6,8 +6,6 @@ Any host of files serves it, and a disk too: each page carries all that it needs
 is not there, and the first page says so.
 """
 
-from __future__ import annotations
-
 import html
 import json
 import sys

@@ -50,7 +50,7 @@ def messages_of(prompt: str) -> list[Message]:
         if isinstance(error, InvalidPrompt):
             raise
         raise InvalidPrompt(
-            f"the prompt begins as a list of messages, and is no JSON ({error}); "
+            f"the prompt starts like a list of messages but is not JSON ({error}); "
             "write the list, or a plain text"
         ) from error
 
@@ -75,8 +75,7 @@ def _checked(messages: object) -> list[Message]:
     for number, each in enumerate(messages):
         if not isinstance(each, Mapping) or set(each) != {"role", "content"}:
             raise InvalidPrompt(
-                f"message {number} must have a role and a content and nothing else, "
-                f"got {shown(each)}"
+                f"message {number} must have a role and a content, nothing else, got {shown(each)}"
             )
         if each["role"] not in ROLES:
             raise InvalidPrompt(

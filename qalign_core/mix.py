@@ -55,7 +55,7 @@ def read_mix(text: str) -> tuple[Part, ...]:
         )
     if all(part.name == BLOCK for part in found):
         raise InvalidSetting(
-            f"blocks alone cannot reach every response, got {shown(text)}; "
+            f"block moves alone cannot reach every response, got {shown(text)}; "
             f"add suffix, as in {SUFFIX}+{text:.80}"
         )
     return tuple(Part(part.weight / total, part.name, part.delimiter) for part in found)

@@ -158,27 +158,34 @@ class Run:
     cost what the pool did (and has `steps` proposals at most).
     """
 
-    prompt: str = setting("", "Problem", "the task, in plain words", cap="prompt")
+    prompt: str = setting("", "Problem", "the text that the model answers", cap="prompt")
     reference: str | None = setting(
-        None, "Known answer, if any", "the right answer, where it is known", cap="prompt"
+        None,
+        "Known answer, if any",
+        "the right answer, if known; neither model sees it",
+        cap="prompt",
     )
     extractor: str | None = setting(
         "number",
         "Answers to vote on",
-        "how the final answer is read out of a text; 'none' for an open-ended prompt",
+        "how the final answer is read from a text; 'none' for an open-ended prompt",
         choices=EXTRACTORS,
     )
-    lm: str = setting("embedded", "Language model", "which language model", cap="prompt")
+    lm: str = setting("embedded", "Language model", "language model", cap="prompt")
     rm: str = setting(
-        "embedded", "Reward model", 'which reward model, or a sum: "0.7*A + 0.3*B"', cap="prompt"
+        "embedded", "Reward model", 'reward model, or a sum: "0.7*A + 0.3*B"', cap="prompt"
     )
     beta: float = setting(
-        1.0, "β (beta)", "the larger, the more the reward is distrusted", least=1e-3, most=1e3
+        1.0,
+        "β (beta)",
+        "small: follow the reward; large: stay close to the model",
+        least=1e-3,
+        most=1e3,
     )
     sharpness: float = setting(
         1.0,
         "Sharpness (κ)",
-        "power of the model's own probability in the target; 1 is the paper's, more is sharper",
+        "power of the model's own probability in the target; 1 as in the paper",
         least=1.0,
         most=100.0,
     )
@@ -192,18 +199,20 @@ class Run:
         64, "Steps", "proposals in each chain", least=0, most=MAX_STEPS, cap="steps"
     )
     chains: int = setting(1, "Chains", "independent chains", least=1, most=10**4, cap="chains")
-    seed: int = setting(7, "Seed", "the same seed draws the same run", least=0, most=2**31 - 1)
+    seed: int = setting(
+        7, "Seed", "the same seed and settings give everybody the same run", least=0, most=2**31 - 1
+    )
     temperature: float = setting(
         USUAL.temperature,
         "Temperature",
-        "of the language model; 1 is the model itself",
+        "of the language model; 1 leaves it unchanged",
         least=0.05,
         most=5.0,
     )
     max_new_tokens: int = setting(
         USUAL.max_new_tokens,
         "Length limit",
-        "most tokens in a response, its end mark counted",
+        "most tokens in a response, including its end mark",
         least=1,
         most=10**6,
         cap="tokens",
@@ -211,21 +220,21 @@ class Run:
     top_p: float = setting(
         USUAL.top_p,
         "Top-p",
-        "draw from the likeliest tokens up to this share; 1 is off",
+        "draw from the most likely tokens with this total probability; 1 is off",
         least=1e-6,
         most=1.0,
     )
     top_k: int = setting(
         USUAL.top_k,
         "Top-k",
-        "draw from so many of the likeliest tokens; 0 is off",
+        "draw from this many of the most likely tokens; 0 is off",
         least=0,
         most=10**6,
     )
     burn_in: int = setting(
         0,
         "Burn-in",
-        "how many of the first states are not counted",
+        "number of first states that are not counted",
         least=0,
         most=10**7,
         cap="steps",
@@ -236,7 +245,7 @@ class Run:
     matched: str = setting(
         "none",
         "Equal compute",
-        "which of the two stops once it has cost as much as the other",
+        "chain or pool, whichever stops once it has cost as much as the other",
         choices=("none", "pool", "chain"),
         page=False,
     )
@@ -367,9 +376,13 @@ def _text(name: str, value: object) -> str:
     if not isinstance(value, str):
         raise InvalidSetting(f"{name} must be a text, got {shown(value)}")
     if len(value) > MAX_TEXT:
-        raise InvalidSetting(f"{name} has {len(value):,} characters; {MAX_TEXT:,} at most, please")
+        raise InvalidSetting(
+            f"{name} has {len(value):,} characters; at most {MAX_TEXT:,} are allowed"
+        )
     if not is_text(value):
-        raise InvalidSetting(f"{name} holds half a character (a lone surrogate); send whole ones")
+        raise InvalidSetting(
+            f"{name} contains half a character (a lone surrogate); send whole characters"
+        )
     return value
 
 

@@ -1,10 +1,12 @@
 """Phrases that make a text hard to read: `python tests/prose.py` prints each with its line.
 
-It reads documents, gallery and glossary, without headings, code, links' addresses and quotations.
+It reads documents, gallery, glossary and the texts of pages, commands and errors, without headings,
+code, links' addresses and quotations.
 """
 
 from __future__ import annotations
 
+import ast
 import re
 import sys
 import tomllib
@@ -13,6 +15,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 DICTIONARY = ROOT / "assets" / "dictionary.toml"
+SCRIPTS = ("compare", "export", "gallery", "lab", "learn", "presenter", "room", "shell")
 INSTEAD = {
     r"anew": "again",
     r"mend(s|ed|ing)?": "fix",
@@ -34,8 +37,17 @@ QUOTED = re.compile(r'“[^”]*”|"[^"\n]*"|`[^`]*`|\]\([^)]*\)|<!--.*?-->|\$[
 
 
 def prose(path: Path) -> Iterator[tuple[str, str]]:
-    """The texts of a file, each with a name of its place: paragraphs, or the strings of a table."""
+    """The texts of a file, each with a name of its place: paragraphs, or the strings of code."""
     text = path.read_text(encoding="utf-8")
+    if path.suffix == ".py":
+        yield from _of_python(text)
+        return
+    if path.suffix == ".js":
+        code = re.sub(r"^\s*(/?\*|//).*|\s//\s.*", "", text, flags=re.MULTILINE)
+        joined = re.sub(r"[\"`]\s*\+\s*[\"`]", "", code)
+        for said in re.findall(r"\"([^\"\n]+)\"|`([^`]+)`", joined):
+            yield "".join(said)[:40], "".join(said)
+        return
     if path.suffix == ".toml":
         yield from _strings(tomllib.loads(text), "")
         return
@@ -44,6 +56,18 @@ def prose(path: Path) -> Iterator[tuple[str, str]]:
     for paragraph in re.split(r"\n\s*\n|\n(?=[-|#]|\d+\. )", text):
         if not paragraph.lstrip().startswith("#"):
             yield paragraph.strip()[:40], " ".join(paragraph.split())
+
+
+def _of_python(text: str) -> Iterator[tuple[str, str]]:
+    """The strings of a module, docstrings left out; a value in an f-string is an ellipsis."""
+    tree = [*ast.walk(ast.parse(text))]
+    silent = {id(node.value) for node in tree if isinstance(node, ast.Expr | ast.FormattedValue)}
+    for node in tree:
+        parts = node.values if isinstance(node, ast.JoinedStr) else [node]
+        silent |= {id(part) for part in parts if part is not node}
+        if isinstance(node, ast.JoinedStr | ast.Constant) and id(node) not in silent:
+            said = [part.value if isinstance(part, ast.Constant) else "…" for part in parts]
+            yield f"line {node.lineno}", " ".join("".join(map(str, said)).split())
 
 
 def _strings(value: object, place: str) -> Iterator[tuple[str, str]]:
@@ -71,6 +95,11 @@ def pages(root: Path = ROOT) -> list[Path]:
         "assets/models/*.md",
         "assets/runs/gallery.toml",
         "assets/lessons/*.toml",
+        "benchmarks/*.md",
+        "components/**/*.py",
+        "qalign_core/**/*.py",
+        "qalign_study/**/*.py",
+        *(f"assets/{folder}/*.js" for folder in SCRIPTS),
     )
     return [*(path for each in globs for path in sorted(root.glob(each))), DICTIONARY]
 

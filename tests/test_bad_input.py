@@ -127,7 +127,7 @@ OPTIONS = {
     "--rm http://localhost:9 --rm-device cpu": "http://localhost:9 has no option device; it has",
     "--rm 0.5*embedded+0.5*embedded-weak --rm-tokenizer some": "has no option tokenizer; it has",
     "--rm 0.5*embedded+0.5*no-such-model": "there is no model called 'no-such-model'",
-    "--lm owner/name@../other": "'../other' is no revision of owner/name",
+    "--lm owner/name@../other": "'../other' is not a revision of owner/name",
     "--prompts in_distribution --problems 0 --out x": "--problems must be a whole number >= 1",
     "--prompts in_distribution --out /proc/x": "cannot be written (No such file or directory)",
     "--out /proc/x": "cannot be written (No such file or directory); give another path",

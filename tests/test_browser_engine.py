@@ -143,4 +143,5 @@ async def test_a_worker_that_ends_in_mid_run_is_one_sentence_and_what_it_drew_st
 
 async def test_a_prompt_without_room_is_the_sentence_that_the_server_has(visit, toy_app):
     drawn = await draw(await visit(toy_app), begun(max_new_tokens=500))
-    assert drawn["failed"].startswith("the prompt has 43 tokens and the response may have 500")
+    n = recorded()[0]["prompt_tokens"]
+    assert drawn["failed"].startswith(f"the prompt has {n} tokens and the response may have 500")

@@ -161,7 +161,9 @@ def test_that_no_sample_is_right_and_the_chain_is_is_said_where_it_is_so() -> No
         these = changed(comparison, pool=pool)
         found = outcomes(these, full_cut(these))
         assert found[0].correct
-        assert ("is right, so no rule over them could be" in conclusion(these, found)) == unseen
+        assert (
+            "is right, so no rule that chooses among them can be right" in conclusion(these, found)
+        ) == unseen
 
 
 def test_one_problem_is_set_against_the_recorded_ones_of_its_kind() -> None:

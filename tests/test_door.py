@@ -584,7 +584,7 @@ WRONG_QUESTIONS = [
     ({"fn_name": "unload"}, 404, "has no function 'unload'"),
     ({"fn_name": "__class__"}, 404, "has no function '__class__'"),
     ({"fn_name": [1]}, 404, "has no function [1]"),
-    ({"session_hash": None}, 422, "session_hash and data are needed"),
+    ({"session_hash": None}, 422, "session_hash and data are missing"),
 ]  # fmt: skip
 
 

@@ -13,10 +13,10 @@ from transformers import (
 )
 
 from qalign_study.sets.drawn import held_out
+from qalign_study.sets.problem_sets import load_problems
 from qalign_study.train.embedded import inventories, quality
 from qalign_study.train.embedded.export import load_reward_model
 from qalign_study.train.embedded.reward_model import score
-from qalign_study.train.embedded.tasks import read_tasks
 
 ASSETS = Path(__file__).parent.parent / "assets"
 MODELS = ASSETS / "models"
@@ -99,7 +99,7 @@ def test_the_card_tells_the_accuracy_of_the_shipped_weights(name):
     # Three instruction sets measure the same figures to the last digit. A draw at its border, one
     # token in 480,000, could change one of the 320 responses.
     stated = QUALITY["subset"][name]
-    tasks = read_tasks(ASSETS / "tasks", name)
+    tasks = load_problems(name)
     measured = quality.measure_subset(MODELS, tasks, seed=QUALITY["seed"])
     for figure, within in (("single_sample", 1 / 320), ("rm", 5e-3), ("rm-weak", 5e-3)):
         assert abs(measured[figure]["mean"] - stated[figure]["mean"]) <= within, figure

@@ -288,7 +288,7 @@ def test_a_problem_that_has_only_the_shorter_run_is_not_finished(tmp_path):
         ("set.json", b'{"mine": 1}', "has version None, this program reads 3"),
         ("set.json", b"mine", "has no readable settings"),
         ("set.json", b"\xff\xfe", "has no readable settings"),
-        ("00000.jsonl", b"mine", "is no trace; give another path, or an empty folder"),
+        ("00000.jsonl", b"mine", "is not a trace; give another path, or an empty folder"),
         ("00001.jsonl", b"mine\n", "not JSON; .* give another path, or an empty folder"),
     ],
 )
@@ -311,7 +311,9 @@ def test_a_run_into_the_folder_of_its_own_problem_file_spares_it(tmp_path, capsy
     assert "kept" in mine.read_text()
 
 
-@pytest.mark.parametrize(("name", "match"), [("set.json", "set.json"), ("00000.jsonl", "no file")])
+@pytest.mark.parametrize(
+    ("name", "match"), [("set.json", "set.json"), ("00000.jsonl", "not a file")]
+)
 def test_a_folder_in_place_of_a_file_is_said_in_one_sentence(tmp_path, name, match):
     (tmp_path / name).mkdir()
     with pytest.raises(InvalidSetting, match=match):

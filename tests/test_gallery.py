@@ -12,10 +12,14 @@ import pytest
 from browser import ROOT
 from recorded import check_same_run
 
+from benchmarks import first_run
 from components.watch.gallery import gallery, page_parts, recorded_text
+from qalign_core import best_of_n, majority_vote
+from qalign_core.decide.answers.extraction import get_extractor
 from qalign_core.record.player import as_data, page
 from qalign_core.record.trace import load_trace
 from qalign_study.commands import main
+from qalign_study.measure.diagnostics import agreement, ess
 
 API = "document.querySelector('#watch-player .qp').qalign"
 ENTRIES = gallery()
@@ -45,6 +49,27 @@ def test_an_entry_says_what_there_is_to_see_and_is_small(name):
 def test_every_trace_in_the_folder_is_an_entry():
     assert {path.stem for path in (ROOT / "assets/runs").glob("*.jsonl")} == set(ENTRIES)
     assert next(iter(ENTRIES)) == "watch"
+
+
+def test_the_run_that_everybody_sees_first_has_converged_and_beats_both_rules_over_its_samples():
+    trace = load_trace(ENTRIES["watch"].path)
+    right, read = trace.header.reference, get_extractor("number")
+    rewards = [[step.state.reward for step in trace.chains[0]]]
+    halves, worth = agreement(rewards), ess(rewards)
+    assert halves is not None
+    assert halves.is_mixed
+    assert worth is not None
+    assert worth >= first_run.WORTH
+    assert majority_vote(trace.states, read).answer == right
+    assert majority_vote(trace.pool, read).answer != right
+    assert read(best_of_n(trace.pool).chosen.response.text) != right
+    draft, worse, found, rejected = trace.steps[:4]  # all that the first pass shows
+    assert worse.accepted
+    assert first_run.is_worse(draft.state, worse.proposal)
+    assert read(found.state.response.text) == right
+    assert not rejected.accepted
+    early = [[step.state.reward for step in trace.chains[0][:51]]]
+    assert not agreement(early).is_mixed  # what the lesson on trust says
 
 
 @pytest.mark.recorded

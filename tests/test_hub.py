@@ -143,7 +143,7 @@ def test_a_revision_is_pinned_to_its_commit_and_an_unknown_one_is_refused(hub, t
     assert said == [
         *(COMMIT, COMMIT),
         "owner/tiny has no revision no-such-branch; leave it out or name a commit, branch or tag",
-        "'../main' is no revision of owner/tiny; name a commit, branch or tag",
+        "'../main' is not a revision of owner/tiny; name a commit, branch or tag",
     ]
 
 

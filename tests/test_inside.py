@@ -185,7 +185,7 @@ async def test_a_model_that_does_not_tell_says_so():
     runs = Runs(load=lambda lm, rm, sampling: (ToyLM(), ToyRM()))
     weigh, _ = questions(runs)
     found = await weigh(ASKED)
-    assert found["error"].startswith("toy does not tell how likely single tokens are; ")
+    assert found["error"].startswith("toy does not return the probabilities of tokens; ")
 
 
 class Waits(ToyLM):
@@ -272,10 +272,10 @@ async def test_tokens_are_shaded_a_hand_rewrites_and_the_game_is_won(visit, embe
     assert await page.evaluate("window.hit ?? 0") == 0
     await page.fill(".qp-words", "a\u202eb")
     await page.get_by_role("button", name="It ends here").click()
-    await page.get_by_text("signs that cannot be seen").wait_for()
+    await page.get_by_text("invisible characters").wait_for()
 
     # a text that the chain came to later, written by hand
-    best = next(step.proposal.response.text for step in STEPS if step.t == 14)
+    best = next(step.proposal.response.text for step in STEPS if step.t == 209)
     await page.locator(".qp-shade").nth(0).click()
     await page.fill(".qp-words", best)
     await page.get_by_role("button", name="It ends here").click()

@@ -148,7 +148,7 @@ def test_the_flows_are_drawn_index_by_index_and_equal() -> None:
     assert right == pytest.approx(-left)
     assert sum(right) == pytest.approx(forth.total)
     equal = said(*balance.told(forth, back, 1.0, 1.0, EXACT))
-    assert "equal to the last digit" in equal
+    assert "equal up to rounding" in equal
     assert "e+00" not in equal  # no difference is shown where there is none
     rule = MISTAKES["No length ratio"]
     forth, back = balance.pair(WORLD, 1.0, "ab·", "abca…", rule)
@@ -248,7 +248,7 @@ def test_where_the_formula_means_nothing_the_page_says_so() -> None:
     assert "no matching beta" in said(*drawn.told)
     assert names_in(drawn.figures[0][0]) == {"model alone", "best of 2"}
     drawn = best_of_n.draw(best_of_n.SLIDERS, "", 40, -1.5, 0.8, 1.0, 1.0, "8")
-    assert "Small for an asymptotic formula" in said(*drawn.told)
+    assert "small for an asymptotic formula" in said(*drawn.told)
 
 
 def test_normalised_maxima_are_maxima_of_normal_numbers() -> None:

@@ -340,7 +340,7 @@ async def test_every_mistake_shows_its_distance(sections) -> None:
 @pytest.mark.asyncio(loop_scope="session")
 async def test_the_acceptance_rate_is_revealed_after_the_guess(sections) -> None:
     await open_section(sections, "Beta")
-    await text_in(sections, "lab-beta-told", "what share of the proposals")
+    await text_in(sections, "lab-beta-told", "What share of the proposals")
     here = at_beta(WORLD, 0.6)
     expected = [f"{style.number(here.kl)} nats", f"{here.mean_reward:+.2f} SD"]
     await changes(sections, "lab-beta-told", expected, slide(sections, "lab-beta", 0.6))
@@ -394,7 +394,7 @@ async def test_shipped_and_pasted_rewards_are_fitted_on_the_page(sections) -> No
         sections.get_by_role("option", name=known.title(60)).click(),
     )  # fmt: skip
     await sections.locator("#lab-source input").click()
-    await sections.get_by_role("option", name="Rewards of your own").click()
+    await sections.get_by_role("option", name="Your own rewards").click()
     await sections.locator("#lab-pasted textarea").fill("1 2 three")
     await text_in(sections, "lab-message", "'three' is not a number")
     rewards = np.random.default_rng(1).normal(size=40).round(3)
@@ -408,7 +408,7 @@ async def test_shipped_and_pasted_rewards_are_fitted_on_the_page(sections) -> No
 async def test_the_hacks_sliders_move_the_four_methods(sections) -> None:
     await open_section(sections, "A wrong reward")
     await sections.locator("#lab-beta").wait_for(state="hidden")
-    await text_in(sections, "lab-wrong-told", "Best-of-n looks for the highest reward")
+    await text_in(sections, "lab-wrong-told", "Best-of-n takes the highest reward")
     for name, value, example in (
         ("lab-hack-mass", 5, Example(0.05)),
         ("lab-hack-reward", 2, Example(0.05, 2.0)),

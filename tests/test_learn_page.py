@@ -228,7 +228,9 @@ async def test_a_prediction_is_made_before_anything_is_shown(visit, toy_app):
     page = await visit(f"{toy_app}?lesson=four-ways", first=True)
     await page.wait_for_selector(".learn-panel fieldset")
     await page.click(".learn-next")
-    await page.wait_for_function("document.querySelector('.learn-told').textContent.includes('ex')")
+    await page.wait_for_function(
+        "document.querySelector('.learn-told').textContent.includes('Predict')"
+    )
     assert await page.inner_text(".learn-next") == "Check"
     await page.click("text=Show me")
     await page.wait_for_function("document.querySelector('.learn-next').textContent === 'Next'")

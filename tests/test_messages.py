@@ -126,7 +126,7 @@ async def test_a_conversation_is_drawn_recorded_and_played(pair):
 
 def test_a_model_trained_on_single_messages_refuses_others():
     embedded = load_language_model("embedded")
-    with pytest.raises(InvalidPrompt, match="reads one user message, and the conversation has 4"):
+    with pytest.raises(InvalidPrompt, match="reads one user message, but the conversation has 4"):
         embedded.encode(written(TALK))
     with pytest.raises(InvalidPrompt, match="reads one user message"):
         asyncio.run(load_reward_model("embedded").score(written(TALK), Response((), "8", True)))

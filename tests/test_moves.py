@@ -94,7 +94,7 @@ def test_the_whole_matrix_of_every_move_keeps_balance(name, sharpness, endless):
         assert np.allclose(chain.matrix.sum(axis=1), 1.0, atol=1e-12)
         assert chain.matrix.min() >= 0
         assert max(residuals(chain)) <= 1e-12
-        if name != "block":  # blocks alone cannot reach everything
+        if name != "block":  # block moves alone cannot reach everything
             assert total_variation(chain.limit(), chain.target) < 1e-9
 
 
@@ -433,10 +433,10 @@ def test_a_mix_is_read_once_into_a_value():
              "block()+suffix", "suffix+block(:", "sufix", "suffixentropy", "-1*suffix+entropy"],
 )  # fmt: skip
 def test_what_is_no_mix_is_refused_in_one_sentence(text):
-    with pytest.raises(InvalidSetting, match=r"move must be|blocks alone") as raised:
+    with pytest.raises(InvalidSetting, match=r"move must be|block moves alone") as raised:
         read_mix(text)
     assert "\n" not in str(raised.value)
-    with pytest.raises(InvalidSetting, match=r"move must be|blocks alone"):
+    with pytest.raises(InvalidSetting, match=r"move must be|block moves alone"):
         Run("x", move=text).check()
 
 

@@ -174,7 +174,7 @@ async def test_the_problem_set_of_results_is_in_its_link_and_its_numbers_lead_on
     await says(page, "#results-facts", "long")
     await page.locator("summary", has_text="All numbers").click()
     await page.locator("#results-table [data-opens='wmv::64']").click()
-    await says(page, "#results-problems", "on which weighted vote does worst")
+    await says(page, "#results-problems", "starting where weighted vote does worst")
     chain = await page.locator("#results-problems a").first.get_attribute("href")
     assert chain.startswith("?prompt=")
     assert "seed=" in chain
@@ -261,11 +261,11 @@ async def test_stop_and_new_problem_say_what_happened(visit, toy_app, name):
     await page.click(f"#{name}-run")
     await page.wait_for_selector(f"#{name} .q-status[data-state=sampling]")
     await page.click(f"#{name}-new")
-    await says(page, f"#{name}-stale", "Another problem is set; it waits for the next run: ")
+    await says(page, f"#{name}-stale", "The next run uses another problem: ")
     assert await page.locator(f"#{name}-stale").is_visible()
     await page.wait_for_selector(f"#{name} .q-status[data-state=sampling]")
     await page.click(f"#{name}-stop")
-    await says(page, f"#{name} .q-status", "Stopped. What was drawn stays.")
+    await says(page, f"#{name} .q-status", "Stopped. The steps drawn so far are kept.")
 
 
 async def test_a_file_opened_in_mid_run_says_that_the_run_goes_on(visit, toy_app, tmp_path):
@@ -273,7 +273,7 @@ async def test_a_file_opened_in_mid_run_says_that_the_run_goes_on(visit, toy_app
     await page.click("#watch-run")
     await shows(page, f"{API}.position.source === 'live' && {API}.position.last > 1")
     await open_file(page, tmp_path, toy_trace(6, seed=3))
-    await says(page, ".qp-note", "The live run goes on unseen; Stop ends it.")
+    await says(page, ".qp-note", "The live run continues in the background; press Stop to end it.")
     await shows(page, "location.search.includes('seed=3')")
     await page.click("#watch-stop")
     await says(page, "#watch .q-status", "Stopped.")
@@ -395,7 +395,7 @@ async def test_a_writing_task_is_compared_in_its_own_words(visit, toy_app):
     everything = await page.inner_text("#compare")
     assert "cross" not in everything
     assert "right if" not in everything
-    assert "how many of the constraints its text meets" in everything
+    assert "how many constraints its text meets" in everything
     await page.get_by_text("What would more compute buy?").scroll_into_view_if_needed()
     await says(page, "#compare", "2/3")  # in the figure, which is drawn once it is looked at
 

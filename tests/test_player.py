@@ -8,7 +8,7 @@ import re
 from collections import Counter
 
 import pytest
-from browser import standalone
+from browser import ROOT, standalone
 from traces import (
     HOSTILE,
     block_trace,
@@ -220,7 +220,6 @@ async def test_a_rewrite_that_begins_as_before_says_how_far(visit):
         later += 1
         await page.evaluate(f"(api.seek({step.t}), api.goPhase(1))")
         await at(page, step.t, 1)
-        assert f"its first {same} tokens are the same as before" in await page.inner_text(".qp-say")
         assert f"the first {same} as before" in await page.inner_text(".qp-current")
         assert await page.locator(".qp-same").count() == same
     assert later
@@ -286,6 +285,31 @@ async def test_a_click_on_the_reward_trace_goes_there_and_burn_in_is_shaded(visi
     await shows(page, "api.position.t > 10 && api.position.t < 22")
     t = await page.evaluate("api.position.t")
     await page.locator(".qp-value", has_text=f"{t - 7} states").wait_for()
+
+
+async def test_a_switch_on_the_votes_says_what_leaving_out_early_states_changes(visit):
+    trace = (ROOT / "assets" / "runs" / "watch.jsonl").read_text(encoding="utf-8")
+    page = await open_player(visit, trace)
+    states = [extract_number(step.state.response.text) for step in parse_trace(trace).steps]
+    for t, changes in ((38, True), (256, False)):
+        await page.evaluate(f"api.seek({t})")
+        await at(page, t)
+        await page.get_by_label("later half only").focus()
+        for half in (True, False):
+            await page.keyboard.press("Space")  # which plays elsewhere
+            counted = states[t // 2 : t + 1] if half else states[: t + 1]
+            await page.locator(".qp-votes .qp-value", has_text=f"{len(counted)} states").wait_for()
+            if half:
+                said = await page.inner_text(".qp-votes [role=status]")
+                assert said.startswith(f"Without the first {t // 2} of {t + 1} states (burn-in), ")
+                (now, share), (before, old) = re.findall(r"(\S+) [✓✗] has (\d+)%", said)
+                for votes, leader, whole in ((counted, now, share), (states[: t + 1], before, old)):
+                    ((answer, n),) = Counter(votes).most_common(1)
+                    assert (leader, int(whole)) == (answer, round(100 * n / len(votes)))
+                assert (now != before) == changes
+            else:
+                assert await page.inner_text(".qp-votes [role=status]") == ""
+        assert not await page.evaluate("api.position.playing")
 
 
 async def test_a_player_in_a_hidden_part_is_drawn_to_size_when_it_is_shown(visit):

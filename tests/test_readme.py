@@ -158,7 +158,10 @@ def test_every_picture_and_every_page_that_it_links_to_is_there(page: Path) -> N
 
 def test_the_readme_has_a_picture_and_leads_to_every_page() -> None:
     readme = TEXTS[ROOT / "README.md"]
-    assert re.search(r"!\[.+?\]\(assets/", readme)
+    (first, *_) = re.findall(r"!\[.+?\]\((assets/[^)]+)\)", readme)
+    assert first.endswith(".gif")
+    for moving in ROOT.glob("assets/screenshots/*.gif"):
+        assert moving.stat().st_size < 1_500_000, moving.name
     for page in PAGES[1:]:
         assert f"]({page.relative_to(ROOT).as_posix()})" in readme
 
@@ -208,10 +211,10 @@ def test_the_numbers_of_how_it_works_are_those_of_the_shipped_runs_and_samples()
     medians = [f"{np.median(x):.1f}".replace("-", "−") for x in (right, wrong)]
     assert "right answers have a median of {} and wrong ones {}".format(*medians) in page
     said = [extract_number(s.response.text) for s in load_trace(RUN).states]
-    n, late = said.count("75"), said[6:]
-    assert f"{n} of {len(said)} states say 75, the right answer ({n / len(said):.0%})" in page
-    assert f"Without the first 6 states, all {late.count('75')} do." in page
-    assert len(late) == late.count("75")
+    n, late = said.count("25"), said[128:]
+    assert f"{n} of {len(said)} states say 25, the right answer ({n / len(said):.0%})" in page
+    n = late.count("25")
+    assert f"Without the first 128 it is {n} of {len(late)} ({n / len(late):.0%})" in page
     above = f"{np.percentile(wrong, 95):.1f}".replace("-", "−")
     assert f"one wrong answer in twenty scores above {above}" in page
 
@@ -248,4 +251,12 @@ def test_headings_and_code_of_a_page_are_not_prose(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("# What is is.\n\n```sh\nanew\n```\n\n- one\n- drawn anew\n")
     assert [text for _, text in prose(page)] == ["- one", "- drawn anew"]
-    assert {path.name for path in pages()} >= {"README.md", "faq.md", "dictionary.toml"}
+    assert {path.name for path in pages()} >= {"README.md", "faq.md", "dictionary.toml", "run.py"}
+
+
+def test_the_strings_of_code_are_prose_without_docstrings_and_comments(tmp_path: Path) -> None:
+    page, script = tmp_path / "page.py", tmp_path / "page.js"
+    page.write_text('"""Drawn anew."""\nsays = (\n    f"{n} texts "\n    "drawn"\n)  # anew\n')
+    script.write_text('// drawn "anew"\nsay("text " + "drawn", `${n} steps`);\n')
+    assert [text for _, text in prose(page)] == ["… texts drawn"]
+    assert [text for _, text in prose(script)] == ["text drawn", "${n} steps"]

@@ -302,7 +302,7 @@ def header(text: bytes, size: int | None = None) -> bytes:
 def test_weights_without_a_whole_header_are_one_sentence(folder, tmp_path, content):
     copy = shutil.copytree(folder, tmp_path / "copy")
     (copy / "model.safetensors").write_bytes(content)
-    with pytest.raises(ModelLoadError, match="is no whole safetensors file"):
+    with pytest.raises(ModelLoadError, match="is not a complete safetensors file"):
         registry.load_language_model(str(copy))
 
 

@@ -530,7 +530,7 @@ def test_results_at_several_betas_are_one_set_with_one_stated_beta() -> None:
     found = at_own_beta(curves(stated), [stated, begun])
     assert {p.method for p in found} == {"wmv_own"}, "a chain that has not all problems has no say"
     weak = Results(replace(stated.header, rm="weak"), stated.records)
-    assert [g.rm for g in Report({"toy": stated, "weak": weak}).groups] == [
+    assert [g.header.rm for g in Report({"toy": stated, "weak": weak}).groups] == [
         stated.header.rm,
         "weak",
     ]

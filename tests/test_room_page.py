@@ -338,7 +338,7 @@ async def test_begin_anew_and_close_are_said_to_everybody(room):
     lead, phones = room.lead, room.phones
     await scene(room, "Settings")
     await lead.fill("#room-beta", "0.5")
-    await lead.click("text=Begin anew with these")
+    await lead.click("text=Start again with these")
     await lead.wait_for_selector(".room-numbers dd:text-is('0.5')")
     await phones[0].wait_for_selector("text=Your chain begins when the instructor")
     await scene(room, "Settings")

@@ -83,7 +83,7 @@ async def test_a_full_queue_refuses_a_programs_call_with_a_plain_message():
     await asyncio.sleep(0)
     last = await last_of(streams[2])
     assert last.status.state == "failed"
-    assert "runs are waiting already" in last.status.text
+    assert "runs are already waiting" in last.status.text
     for stream in streams[:2]:
         await stream.aclose()
 

@@ -99,12 +99,12 @@ async def test_a_saved_step_and_page_of_a_block_show_what_is_kept_again(visit, t
 async def test_a_step_and_every_figure_are_saved_as_drawings_and_as_pictures(
     visit, toy_app, tmp_path, dark
 ):
-    page = await opened(visit, toy_app, RECORDED.read_text("utf-8"), 12, dark=dark)
+    page = await opened(visit, toy_app, RECORDED.read_text("utf-8"), 13, dark=dark)
     step = await saved(page, "Step as SVG", tmp_path)
-    assert step.name == "qalign-seed-363-step-12.svg"
+    assert step.name == "qalign-seed-701-step-13.svg"
     names, said = drawing(step)
     assert names <= DRAWN
-    for words in ("Ivy has 25 cookies.", "Step 12", "u = 0.298", "Rejected", "β = 1"):
+    for words in ("Ruth starts with 6 eggs.", "Step 13", "u = 0.847", "Rejected", "β = 3"):
         assert words in said
     picture = await saved(page, "Step as PNG", tmp_path)
     with Image.open(picture) as image:
@@ -143,7 +143,7 @@ async def test_a_gif_of_20_steps_is_small_and_each_of_its_pictures_another(
     await page.get_by_label("Last step").fill("20")
     await page.get_by_label("Seconds a step").select_option("2")
     path = await saved(page, "Animation as GIF", tmp_path)
-    assert path.name == "qalign-seed-363-steps-1-to-20.gif"
+    assert path.name == "qalign-seed-701-steps-1-to-20.gif"
     assert path.stat().st_size <= 3_000_000
     with Image.open(path) as gif:
         frames = [

@@ -204,7 +204,9 @@ def test_on_a_full_disk_what_was_written_is_kept_and_gone_on_with(path, tmp_path
         full.unlink(missing_ok=True)
         with (
             room(n_bytes),
-            pytest.raises(InvalidSetting, match=r"cannot be written \(File too large\); make room"),
+            pytest.raises(
+                InvalidSetting, match=r"cannot be written \(File too large\); free some space"
+            ),
         ):
             go_on(full)
         assert full.stat().st_size <= n_bytes
@@ -235,7 +237,7 @@ def test_on_a_full_disk_every_command_says_one_sentence(name, tmp_path, capfd, m
     with room(most // 2):
         assert main([*command, "--seed", "3"]) == 2
     said = capfd.readouterr().err.strip().splitlines()[-1]
-    assert "cannot be written (File too large); make room" in said
+    assert "cannot be written (File too large); free some space" in said
     assert all(p.read_bytes().startswith(content) for p, content in kept.items())
     assert main([*command, "--seed", "3"]) == 0
     now = {p.name: p.read_bytes().splitlines()[1:] for p in tmp_path.glob("*.jsonl")}
@@ -311,7 +313,7 @@ def test_a_file_is_on_the_disk_before_it_takes_its_name(tmp_path, monkeypatch) -
 
 @pytest.mark.parametrize("place", ["/dev/full", "/dev/zero", "/dev/null", "/proc", "/proc/x"])
 def test_what_is_no_file_is_refused_in_one_sentence(place) -> None:
-    with pytest.raises(InvalidSetting, match=r"^/\S+ (is no file|cannot be written)[^\n]*$"):
+    with pytest.raises(InvalidSetting, match=r"^/\S+ (is not a file|cannot be written)[^\n]*$"):
         go_on(Path(place))
 
 

@@ -100,20 +100,62 @@ async def test_the_stage_is_one_window_and_the_transport_covers_nothing(visit, t
     assert learn["x"] == pytest.approx(edge, abs=1)
 
 
-async def test_in_the_first_pass_too_the_stage_is_one_window_below_what_is_said(visit, toy_app):
-    page = await visit(toy_app, width=1280, height=800, first=True)
-    for k in range(1, 9):
-        await page.wait_for_function(
-            f"document.querySelector('.learn-head')?.textContent.includes('{k} of 8')"
-            " && document.querySelector('.learn-lit')"
-        )
-        panel = await page.locator(".learn-panel").bounding_box()
-        boxes = await page.evaluate(BOXES)
-        for name in STAGE - ({"verdict"} if k == 1 else set()):
-            _, top, _, bottom = boxes[name]
-            assert panel["height"] <= top + 1, (k, name)
-            assert bottom <= 800, (k, name)
-        await page.click(".learn-next")
+WHOLE = """(n) => {
+  const lanes = [...document.querySelectorAll('#watch .qp-lane-text')].filter((lane) =>
+    lane.clientHeight && getComputedStyle(lane).display !== 'inline').map((lane) => {
+      const line = parseFloat(getComputedStyle(lane).lineHeight);
+      return [lane.clientHeight / line, Math.round(lane.scrollHeight / line)] });
+  return lanes.length >= n && lanes.every(([seen, there]) =>
+    Math.abs(seen - Math.round(seen)) < 0.1 && Math.round(seen) >= Math.min(2, there)) }"""
+"""At least n texts are shown in lanes, each by whole lines: all that it has, or two at least."""
+STOP = """(k) => {
+  const { now } = QAlignLearn, { t, phase } = document.querySelector('#watch .qp').dataset;
+  return now?.k === k && +t === now.at.step && +phase === now.at.phase
+    && document.querySelector('.learn-lit')?.matches(now.lit) }"""
+PLACES = """() => ({
+  panel: document.querySelector('.learn-panel').offsetHeight,
+  stage: document.querySelector('#watch .qp').getBoundingClientRect().top })"""
+SIZES = ((1280, 800), (1440, 900), (390, 844))
+
+
+@pytest.mark.slow
+async def test_in_the_first_pass_the_page_does_not_jump_and_says_what_it_is(visit, toy_app):
+    page = await visit(toy_app, first=True)
+    for width, height in SIZES:
+        await sized(page, width, height)
+        places = []
+        for k in range(8):
+            await page.wait_for_function(STOP, arg=k)
+            places.append(await page.evaluate(PLACES))
+            boxes = await page.evaluate(BOXES)
+            shown = STAGE if width > 1000 else {"problem", "text", "votes" if k == 7 else "chance"}
+            for name in shown - ({"verdict"} if k == 0 else set()):
+                _, top, _, bottom = boxes[name]
+                assert places[k]["panel"] <= top + 1, (k, name)
+                assert bottom <= height, (k, name)
+            assert await page.evaluate(WHOLE, 1 if k == 0 else 0 if k == 1 else 3), (width, k)
+            for said in ("A language model rewrites its own answer", "Run it live"):
+                there = await page.get_by_text(said).locator("visible=true").bounding_box()
+                assert 0 <= there["y"] < places[k]["panel"], (k, said)
+            if k < 7:
+                await page.click(".learn-next")
+        assert places == [places[0]] * 8
+        for _ in range(7):
+            await page.get_by_role("button", name="Back", exact=True).click()
+    await page.wait_for_function(STOP, arg=0)
+    await page.locator(".learn-panel").get_by_text("Run it live").click()
+    await page.wait_for_function(f"{API}.position.source === 'live'")
+    assert await page.locator(".learn-panel").count() == 0
+
+
+async def test_while_a_rewrite_plays_every_text_shows_whole_lines_and_two_at_least(visit, toy_app):
+    page = await visit(toy_app)
+    for width, height in SIZES:
+        await sized(page, width, height)
+        for t, phase in ((1, 1), (1, 3), (7, 1), (7, 5)):
+            await page.evaluate(f"({API}.seek({t}), {API}.goPhase({phase}))")
+            await page.wait_for_selector(f".qp[data-t='{t}'][data-phase='{phase}']")
+            await page.wait_for_function(WHOLE, arg=3)
 
 
 async def test_on_a_phone_text_and_phases_are_one_screen_and_votes_the_next(visit, toy_app):
@@ -150,7 +192,8 @@ async def test_run_streams_steps_one_by_one_and_stop_keeps_them(visit, toy_app):
     # one step against the test's own arithmetic
     text = await page.evaluate(f"{API}.text")
     step = parse_trace(text).steps[20]
-    ratio = math.exp(step.proposal.reward - step.current.reward)
+    beta = parse_trace(text).header.beta
+    ratio = math.exp((step.proposal.reward - step.current.reward) / beta)
     ratio *= len(step.current.response) / len(step.proposal.response)
     assert step.log_alpha == pytest.approx(min(0.0, math.log(ratio)), abs=1e-12)
     assert step.accepted == (math.exp(step.log_u) < ratio)
@@ -174,7 +217,8 @@ async def test_two_visitors_do_not_mix(visit, toy_app):
         trace = parse_trace(await page.evaluate(f"{API}.text"))
         assert trace.header.seed == seed
         assert [s.t for s in trace.steps] == list(range(trace.header.steps + 1))
-        expected = parse_trace(toy_trace(trace.header.steps, seed=seed))
+        header = trace.header
+        expected = parse_trace(toy_trace(header.steps, seed=seed, beta=header.beta))
         assert [s.proposal.reward for s in trace.steps][1:] == [
             s.proposal.reward for s in expected.steps
         ][1:]

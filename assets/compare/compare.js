@@ -38,8 +38,8 @@ const BUDGETS = [["flops", "Equal compute"], ["samples", "Equal samples"]];
 const COPY = "Copy link";
 const MORE = ["Show the texts and the costs", "Hide the texts and the costs"];
 const ELSEWHERE = "?tab=results";
-const WAITING = "Press Compare to put this problem to every method.";
-const WASTE = "Each rejected proposal counts with its chance alpha, the state with 1 − alpha";
+const WAITING = "Press Compare to run every method on this problem.";
+const WASTE = "Each rejected proposal counts with its chance α, and the state with 1 − α";
 
 let asked = "prompt" in partsOf(new URLSearchParams(window.location.search)).compare;
 let expected = "";
@@ -106,7 +106,7 @@ function mount(host, { cut, save }) {
   const slider = h("input.n", { type: "range", min: 0, step: 1, aria });
   const scale = h("div.scale", h("span", "less"), slider, h("span", "all of it"));
   const bench = h("div.budget", line,
-    h("div.switch", { role: "group", aria: "What is made equal" }, ...switches), scale, counted);
+    h("div.switch", { role: "group", aria: "Equal for all methods" }, ...switches), scale, counted);
   const columns = h("div.columns");
   const more = h("button.more", { type: "button", "aria-expanded": "false" }, MORE[0]);
   const waste = h("input.waste", { type: "checkbox" });

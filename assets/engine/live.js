@@ -67,19 +67,19 @@ function mount(element, player, { run, problems, files, worker }) {
     const numbers = Object.fromEntries(
       inputs.map(({ name, input }) => [name, Number(input.value)]));
     player().expect(null);
-    say("loading", "The models load…");
+    say("loading", "Loading the models…");
     engine.show({ ...run, ...numbers, prompt: prompt.value, reference,
       extractor: extractorOf(prompt.value) }, {
       stream: (text) => player().stream(text),
       say,
-      failed: (sentence) => say("failed", `This browser cannot draw here: ${sentence}. The run `
-        + "that the page opened with plays on after a reload."),
+      failed: (sentence) => say("failed", `This browser cannot draw here: ${sentence}. Reload `
+        + "the page to play its own run."),
     });
   }
   function stop() {
     engine.stop();
     player().stop();
-    say("stopped", "Stopped. What was drawn stays.");
+    say("stopped", "Stopped. The steps drawn so far are kept.");
   }
   function pose() {
     [prompt.value, reference] = problems[next];

@@ -61,6 +61,6 @@ export async function png(shape, scale) {
   const onto = canvas(scale * width, scale * height);
   await paint(shape, onto);
   const file = await new Promise((done) => onto.node.toBlob(done));
-  if (!file) throw new Error("This browser makes no picture of this size.");
+  if (!file) throw new Error("This browser cannot make a picture of this size.");
   return file;
 }

@@ -111,7 +111,7 @@ function animation({ t, last }, name, draw, tell) {
 
   const maker = does("GIF", "Animation as GIF", make, tell);
   const node = row("Animation", "Each step with its cut, its proposal and its verdict, for slides.",
-    h("label", "steps ", from), h("label", "to ", to), h("label", pace, " a step"), maker, work);
+    h("label", "steps ", from), h("label", "to ", to), h("label", pace, " per step"), maker, work);
   return { node, stop };
 }
 
@@ -141,10 +141,10 @@ function open(player, shown, deeds) {
   } },
   h("div.top", h("div.head", h("h2", "Save"),
     button("", { onclick: () => dialog.close() }, "Close")), said),
-  row("Link", "Opens this step, and draws the run again elsewhere.",
+  row("Link", "The link opens this step and can draw the run again.",
     does("Copy link", "Copy link", () => deeds.link(tell), tell)),
-  row("Page", "One file that plays the run without a network: from a disk, or on a slide. With the "
-    + "embedded models (5 MB) the file draws new runs too.",
+  row("Page", "One file that plays the run offline, from a disk or on a slide. With the "
+    + "embedded models (5 MB), it can also draw new runs.",
   does("HTML", "Page as HTML", () => deeds.page(false, tell), tell),
   does("HTML that draws", "Page that draws, as HTML", () => deeds.page(true, tell), tell)),
   row("Trace", "All texts and numbers of the run, for “Open a trace” and the command line.",

@@ -147,10 +147,10 @@ const apart = ({ pieces, finished }) => pieces.map((piece, k) =>
   (finished && k === pieces.length - 1 ? ` ${piece}` : piece));
 
 /**
- * What is kept, what is there now and what is new.
+ * What is kept, what is there now and what is new; null where nothing is new yet.
  * @param {Moment} moment
  * @param {Colours} c
- * @returns {Lane[]}
+ * @returns {(Lane | null)[]}
  */
 function lanes({ chain, step, t, phase }, c) {
   const written = apart(step);
@@ -165,7 +165,7 @@ function lanes({ chain, step, t, phase }, c) {
   const fresh = { name: "proposed", pieces: drawn, fill: c.ink, bar: c.new, tint: 0.11 };
   const tail = step.again ? [{ name: "kept again", pieces: before.slice(-step.again), bar: c.card,
     fill: c.soft }] : [];
-  if (phase < REWRITE) return [kept, { ...old, bar: c.mark, tint: 0.45 }, ...tail];
+  if (phase < REWRITE) return [kept, { ...old, bar: c.mark, tint: 0.45 }, null, ...tail];
   if (!out) return [kept, old, fresh, ...tail];
   return step.accepted
     ? [kept, { ...old, name: "before", fill: c.soft, struck: true },
@@ -193,7 +193,7 @@ export function shares(needs, room) {
 
 /** @type {(moment: Moment, c: Colours, wide: Wide) => Shape[]} */
 function texts(moment, c, wide) {
-  const all = lanes({ ...moment, phase: LAST }, c);
+  const all = lanes({ ...moment, phase: LAST }, c).filter((lane) => lane !== null);
   const room = (/** @type {number} */ size) => Math.floor(
     (LEFT.height - all.length * (2 * PAD + GAP)) / (LEADING * size));
   const broken = (/** @type {number} */ size) => all.map(({ pieces, ends }) => {
@@ -207,7 +207,8 @@ function texts(moment, c, wide) {
   let y = LEFT.y;
   return lanes(moment, c).flatMap((lane, k) => {
     const height = given[k] * LEADING * size + 2 * PAD;
-    const shapes = drawLane(lane, lines[k], given[k], { ...LEFT, y, height }, size, c);
+    const shapes = lane
+      ? drawLane(lane, lines[k], given[k], { ...LEFT, y, height }, size, c) : [];
     y += height + GAP;
     return shapes;
   });

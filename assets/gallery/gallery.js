@@ -49,12 +49,12 @@ function mount(host, entries, server) {
       h("b", entry.title), h("span", entry.says), h("small", entry.facts)),
     h("details", h("summary", "Draw it again"),
       h("p", "From the command line:"), h("code", entry.command),
-      h("p", h("a", { href: `?${entry.query}` }, "Put its settings in place"),
-        ", to run it live here.")));
+      h("p", h("a", { href: `?${entry.query}` }, "Use its settings"),
+        " to run it live here.")));
 
   list = h("dialog.list", { aria: "Gallery of recorded runs", onclick: leave },
     h("div.head", h("h2", "Gallery"), button("close", { onclick: () => list?.close() }, "Close")),
-    h("p", "Recorded runs. Choosing one plays it at once; no model is loaded."),
+    h("p", "Choose a recorded run to play it at once, without loading a model."),
     h("ol.cards", ...entries.map(card)));
 
   /**

@@ -97,7 +97,7 @@ function spot({ question, marks }) {
   s("path.marks", { d: marks.map((r) => `M${x(r).toFixed(1)} 25v10`).join("") }),
   s("text", { x: EDGE, y: 52 }, plain(low)),
   s("text.end", { x: WIDTH - EDGE, y: 52 }, plain(high)),
-  s("text.middle", { x: WIDTH / 2, y: 52 }, "reward; grey: the model alone"), mine, theirs);
+  s("text.middle", { x: WIDTH / 2, y: 52 }, "reward; gray: the model alone"), mine, theirs);
 
   function put(/** @type {number} */ reward) {
     slider.value = String(reward);

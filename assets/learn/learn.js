@@ -87,10 +87,12 @@ let ends = {};
 
 // the panel
 const called = h("b.called");
+const says = h("span.says");
 const count = h("span");
 const bar = h("progress", { max: 1, value: 0, aria: "Progress" });
 const title = h("h2", { tabindex: -1 });
 const text = h("p");
+const room = h("div.room", { "aria-hidden": "true" }); // all texts: the panel is always as tall
 const question = h("form", {
   novalidate: true,
   onsubmit: (/** @type {Event} */ event) => {
@@ -104,6 +106,12 @@ const unsaid = button("quiet", { onclick: () => check(true) }, "Show me");
 const next = button("next", { onclick: () => (waits() ? check() : turn(k + 1)) });
 const onward = h("div.onward");
 const learnt = h("dl.learnt");
+const live = button("live", {
+  onclick: () => {
+    close();
+    /** @type {HTMLElement | null} */ (document.querySelector("#watch-run"))?.click();
+  },
+}, "Run it live");
 const never = button("quiet", { onclick: () => close(true) }, "Never again");
 const skip = button("quiet", { onclick: () => close() });
 const panel = h("aside.panel", {
@@ -111,10 +119,10 @@ const panel = h("aside.panel", {
   onkeydown: (/** @type {KeyboardEvent} */ event) => {
     if (event.key === "Escape") close();
   },
-}, h("div.head", called, count, bar),
-h("div.body", h("div.words", { "aria-live": "polite" }, title, text), question, told, learnt,
+}, h("div.head", h("p", called, says), count, bar),
+h("div.body", h("div.words", { "aria-live": "polite" }, title, text, room), question, told, learnt,
   onward),
-h("div.foot", back, unsaid, next, skip, never));
+h("div.foot", live, back, unsaid, next, skip, never));
 
 document.addEventListener("keydown", onArrow);
 
@@ -143,7 +151,9 @@ async function open(name, focus = true, wanted = 0) {
   document.body.prepend(panel);
   document.body.classList.add("learn-open");
   document.body.classList.toggle("learn-first", isFirstPass());
-  put(called, isFirstPass() ? `QAlign Explorer: ${lesson.title.toLowerCase()}` : lesson.title);
+  put(called, isFirstPass() ? "QAlign Explorer" : lesson.title);
+  put(says, isFirstPass() ? document.querySelector(".q-head p")?.textContent ?? "" : "");
+  room.replaceChildren(...(isFirstPass() ? lesson.stops : []).map((stop) => h("p", stop.text)));
   const there = turn(Math.min(wanted ? wanted - 1 : done ? 0 : at, lesson.stops.length - 1));
   if (focus) title.focus({ preventScroll: true }); // now: the page may take seconds to get there
   await there;
@@ -229,17 +239,10 @@ function tell(answer) {
 /** What is offered when a lesson is over. @param {Lesson} over */
 function furtherOn(over) {
   const titles = Object.fromEntries(props.list.map((entry) => [entry.name, entry.title]));
-  const run = button("go", {
-    onclick: () => {
-      const start = /** @type {HTMLElement | null} */ (document.querySelector("#watch-run"));
-      close();
-      start?.click();
-    },
-  }, "Run it yourself");
   const save = button("go", { onclick: () => saveSheet(over, answers()) }, "Save my answers");
   const others = over.onward.map((name) => (name.startsWith(RUN) ? recorded(name)
     : button("go", { onclick: () => open(name) }, titles[name])));
-  return [isFirstPass() ? run : save, ...others];
+  return isFirstPass() ? others : [save, ...others];
 }
 
 /** A run to go on with, as the gallery shows it. @param {string} name */
@@ -257,6 +260,8 @@ function recorded(name) {
 function buttons() {
   const over = k === lesson?.stops.length;
   show(never, isFirstPass() && !over);
+  show(live, isFirstPass());
+  show(room, !over);
   put(skip, over ? "Close" : isFirstPass() ? "Skip" : "Leave");
   show(skip, true);
   back.disabled = k === 0;
@@ -274,7 +279,7 @@ async function check(givenUp = false) {
   if (!lesson || !form || !waits()) return;
   const said = givenUp ? "" : form.said();
   if (!said && !givenUp) {
-    put(told, "Say what you expect first; nothing is lost by a wrong guess.");
+    put(told, "Predict first; a wrong guess costs nothing.");
     return;
   }
   const at = k;
@@ -333,7 +338,7 @@ function row({ name, title: named, says, minutes, stops }) {
   const all = Object.values(given);
   const right = all.filter((answer) => answer.right).length;
   const state = done ? "done" : at ? `at ${at + 1} of ${stops}` : `${stops} stops`;
-  const score = all.length ? `, ${right} of ${all.length} predicted` : "";
+  const score = all.length ? `, ${right} of ${all.length} predicted right` : "";
   return h("li", h("h3", named), h("p", says),
     h("span.state", `${minutes} min · ${state}${score}`),
     button("go", { onclick: () => open(name), aria: `${done ? "Again" : "Start"}: ${named}` },

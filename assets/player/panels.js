@@ -412,8 +412,13 @@ export function answersPanel() {
   const list = h("ol.answers");
   const agree = h("p.agree");
   const beside = h("p.agree");
+  const effect = h("p.agree", { role: "status" });
+  const late = h("input", { type: "checkbox", onchange: () => shown && part.draw(shown) });
+  const later = h("label.late", late, " later half only");
   const isNew = differs();
   const isLonger = differs();
+  /** @type {View | null} */
+  let shown = null;
   /** @type {[string | null, number][]} */
   let alone = []; // the model alone's answers, the most frequent first
   /** @type {(style: string, text: string, k: number, part: string, n: number, now: boolean,
@@ -424,12 +429,33 @@ export function answersPanel() {
       now ? h("b.plus", { title: "the state just counted" }, "+1") : null,
       share === undefined ? null : h("i.alone", { style: `left:${px(100 * share)}%` })),
     h("span.much", h("b", k), ` ${part}`));
-  return {
-    node: h("figure.panel.votes", { "data-stage": "votes" }, h("figcaption", title, total), list,
-      agree, beside),
-    draw({ trace, chain, seen, burnIn, data }) {
-      if (!isNew(`${data}/${seen}`)) return;
+  /** The votes of each chain, with or without the first half of its states. @param {View} view */
+  const each = ({ trace, seen, burnIn }, half = false) => trace.chains.map((one) => {
+    const to = Math.min(seen, one.steps.length - 1);
+    return votes(one, to, Math.min(Math.max(burnIn, half ? Math.ceil(to / 2) : 0), to));
+  });
+  /** What leaving out the first half changes. @param {View} view */
+  function changed(view) {
+    const [some, all] = [true, false].map((half) => {
+      const sorted = pooled(each(view, half));
+      const n = sorted.reduce((sum, [, k]) => sum + k, 0);
+      const [what, k] = sorted[0];
+      return { n, says: `${answerText(view.trace, what)} has ${percent(k / n)}` };
+    });
+    if (all.n === some.n) return [];
+    return [`Without the first ${all.n - some.n} of ${many(all.n, "state")} (`,
+      term("burnin", "burn-in"), `), ${some.says}; with them, ${all.says}.`];
+  }
+  /** @type {Part} */
+  const part = {
+    node: h("figure.panel.votes", { "data-stage": "votes" },
+      h("figcaption", title, later, total), list, agree, beside, effect),
+    draw(view) {
+      const { trace, chain, seen, burnIn, data } = shown = view;
+      if (!isNew(`${data}/${seen}/${late.checked}`)) return;
       const open = !trace.answers.length;
+      show(later, !open);
+      effect.replaceChildren(...(late.checked && !open ? changed(view) : []));
       if (isLonger(data)) {
         alone = open ? [] : tally(trace.alone);
         beside.replaceChildren(...(alone.length ? [h("i.alone"), " ", term("base"),
@@ -437,12 +463,9 @@ export function answersPanel() {
           h("b", answerText(trace, alone[0][0])), "."] : []));
       }
       const from = Math.min(burnIn, seen);
-      const each = open ? [] : trace.chains.map((one) => {
-        const to = Math.min(seen, one.steps.length - 1);
-        return votes(one, to, Math.min(from, to));
-      });
+      const counted = open ? [] : each(view, late.checked);
       list.classList.toggle("qp-whole", open);
-      const sorted = open ? stays(chain, seen, from) : pooled(each);
+      const sorted = open ? stays(chain, seen, from) : pooled(counted);
       const n = sorted.reduce((sum, [, k]) => sum + k, 0);
       const rest = sorted.slice(4).reduce((sum, [, k]) => sum + k, 0);
       const now = open ? chain.since[seen] : stateOf(chain, seen).answer;
@@ -456,16 +479,17 @@ export function answersPanel() {
       const isOther = !named.some(([what]) => what === now);
       if (rest) rows.push(row(OTHERS, "others", rest, parts[named.length], n, isOther));
       list.replaceChildren(...rows);
-      const several = each.length > 1;
+      const several = counted.length > 1;
       put(title, open ? "How long it stayed at each text"
-        : several ? `Votes of all ${each.length} chains` : "Votes: one for every step");
+        : several ? `Votes of all ${counted.length} chains` : "Votes: one for every step");
       put(total, many(n, "state"));
-      const said = several ? agreement(trace, each.map(([[answer]]) => answer)) : "";
+      const said = several ? agreement(trace, counted.map(([[answer]]) => answer)) : "";
       // the presenter's view has no room for who says what
       const who = Math.max(0, said.lastIndexOf(UNMET));
       agree.replaceChildren(h("span.spelt", said.slice(0, who)), said.slice(who));
     },
   };
+  return part;
 }
 
 /**

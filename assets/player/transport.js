@@ -132,9 +132,10 @@ export function transportBar(acts) {
 
     /** @param {KeyboardEvent} event */
     key(event) {
-      const tag = /** @type {Element} */ (event.target).tagName;
+      const on = /** @type {Element} */ (event.target);
       const held = event.ctrlKey || event.metaKey || event.altKey;
-      if (held || tag === "SELECT" || (event.key === " " && tag === "BUTTON")) return;
+      const own = event.key === " " && on.matches("button, [type=checkbox]");
+      if (held || own || on.tagName === "SELECT") return;
       if (event.key === "Escape") {
         if (!menu.hidden) toggleMenu(false);
         else if (!help.hidden) toggleHelp();

@@ -196,7 +196,7 @@ const STORY = [
 
 /** @param {Step} step */
 function rewritten(step) {
-  const { index, first, again, refused } = step;
+  const { index, again, refused } = step;
   if (refused !== null) return `The move makes no proposal: ${refused}.`;
   const start = index || !again ? `keeps the first ${many(index, "token")}` : "keeps no beginning";
   const end = again ? `, rewrites one block and keeps the last ${many(again, "token")}.`
@@ -204,11 +204,7 @@ function rewritten(step) {
   const kept = index === 0 && !again
     ? "The model keeps nothing and writes a new text."
     : `The model ${start}${end}`;
-  if (!step.changed) return `${kept} It wrote the same text again.`;
-  if (first === index) return kept;
-  const same = first - index;
-  const are = same === 1 ? "token is" : `${same} tokens are`;
-  return `${kept.slice(0, -1)}; its first ${are} the same as before.`;
+  return step.changed ? kept : `${kept} It wrote the same text again.`;
 }
 
 /**

@@ -23,7 +23,7 @@ function ofStop({ lesson, k, stop: { title, text, notes, ask }, over, answer }) 
   return [
     h("h1", `${lesson.title}, ${k + 1} of ${lesson.stops.length}: ${title}`),
     h("p", text), h("aside", notes), ...asked,
-    answer ? h("p", answer.says) : h("p", ask ? "Page down shows what comes of it." : ""),
+    answer ? h("p", answer.says) : h("p", ask ? "Page down shows the answer." : ""),
     h("h2", next ? `Next: ${next.title}` : "Next: the end"), h("p", next?.text ?? lesson.end),
   ];
 }

@@ -45,14 +45,14 @@ const dot = h("i.dot");
  * @type {[key: string, label: string, title: string, act: () => unknown][]}
  */
 const ACTS = [
-  ["PageDown", "Page ↓", "on: what came of a question, the next stop; without a lesson, a phase",
+  ["PageDown", "Page ↓", "forward: the answer, the next stop; without a lesson, the next phase",
     () => (QAlignLearn.now ? QAlignLearn.on() : phase(1))],
   ["PageUp", "Page ↑", "back", () => (QAlignLearn.now ? QAlignLearn.back() : phase(-1))],
-  ["ArrowDown", "↓", "next phase; down, on another page", () => down(1)],
-  ["ArrowUp", "↑", "the phase before; up", () => down(-1)],
+  ["ArrowDown", "↓", "next phase; on other pages, scroll down", () => down(1)],
+  ["ArrowUp", "↑", "previous phase; scroll up", () => down(-1)],
   ["f", "F", "another figure", figure],
-  ["d", "D", "pointer: a large dot in place of the mouse", () => root.toggleAttribute("data-dot")],
-  ["s", "S", "notes and what comes next, in a second window", openNotes],
+  ["d", "D", "pointer: a large dot instead of the mouse", () => root.toggleAttribute("data-dot")],
+  ["s", "S", "notes and the next stop, in a second window", openNotes],
   ["Escape", "Esc", "leave", leave],
 ];
 const list = h("dialog.keys", { aria: "Keys" }, h("h2", "Keys"),

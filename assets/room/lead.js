@@ -78,7 +78,7 @@ export async function leadView(host, seat, offered) {
     button("tab", { onclick: () => turnTo(name) }, NAMES[name])]));
   const [join, question, sampler, game] = [joinScene(seat, lead), questionScene(),
     classScene(lead), gameScene()];
-  const set = settings(offered, "Begin anew with these", async (said) => {
+  const set = settings(offered, "Start again with these", async (said) => {
     if (chains.size && !isSure("Begin again?")) return;
     await lead({ do: "again", ...said });
     turnTo("class");
@@ -212,7 +212,7 @@ export async function leadView(host, seat, offered) {
     reveal.disabled = open;
     put(reveal, asks() ? open ? "The answers are open" : "Open the answers"
       : open ? `The right answer is ${room.reference || "unknown"}` : "Show the right answer");
-    put(run, isDone() ? "Begin anew" : runs() ? "Pause" : "Run");
+    put(run, isDone() ? "Start again" : runs() ? "Pause" : "Run");
     set.fill(room);
     if (scene === "join") join.draw(room, all);
     if (scene === "question" && stop) question.draw(room, all);

@@ -72,7 +72,7 @@ export async function copyLink(what, tell) {
   const address = link();
   try {
     await window.navigator.clipboard.writeText(address);
-    tell(`The link is on the clipboard. ${what}`.trim());
+    tell(`The link was copied. ${what}`.trim());
   } catch {
     tell(`${what} Copy this link: ${address}`.trim());
   }

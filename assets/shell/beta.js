@@ -59,7 +59,7 @@ export function betaSlider(element, props, trigger, server, watch, page) {
   const said = [h("p"), h("p"), h("p")];
   const host = /** @type {HTMLElement} */ (element.querySelector(".q-beta"));
   host.replaceChildren(
-    h("label", { for: id }, "β (beta): the larger, the more the reward is distrusted"),
+    h("label", { for: id }, "β (beta): small follows the reward, large stays close to the model"),
     h("div.beta-row", slider, box),
     h("div.beta-ends", h("span", "the reward decides"), h("span", "the model decides")),
     ...said);

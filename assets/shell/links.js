@@ -78,7 +78,7 @@ export function stepOf(part) {
  */
 export function named(names, values) {
   if (names.length !== values.length) {
-    throw new Error(`${names.length} settings are named, and ${values.length} values came.`);
+    throw new Error(`Expected ${names.length} values of settings, got ${values.length}.`);
   }
   return Object.fromEntries(names.map((name, k) => [name, values[k]]));
 }

@@ -59,8 +59,8 @@ function settings(page, names, values) {
   if (!line || !before) return;
   line.classList.toggle("q-on", JSON.stringify(before) !== JSON.stringify(now));
   put(/** @type {Element} */ (line.querySelector("p")), before.prompt === now.prompt
-    ? "Settings changed: run again to see them."
-    : `Another problem is set; it waits for the next run: ${now.prompt}`);
+    ? "The settings changed: run again to use them."
+    : `The next run uses another problem: ${now.prompt}`);
 }
 
 /** Whether a run of Watch goes on. */
@@ -178,7 +178,7 @@ async function save(api, server) {
 
 /** @param {Player} api */
 function sayUnseen(api) {
-  if (isRunning()) api.tell("The live run goes on unseen; Stop ends it.");
+  if (isRunning()) api.tell("The live run continues in the background; press Stop to end it.");
 }
 
 /**

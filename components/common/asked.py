@@ -1,7 +1,5 @@
 """What a page's script may ask the server; what it sends is anybody's word."""
 
-from __future__ import annotations
-
 import asyncio
 import inspect
 from collections.abc import Callable

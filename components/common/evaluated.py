@@ -1,7 +1,5 @@
 """The evaluations that are shipped, read once: what any page says of whole problem sets."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """A part of a page that is folded away and yet is there."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 

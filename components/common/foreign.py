@@ -1,7 +1,5 @@
 """A line that says, before a run, that its model was not made for such a text, and offers one."""
 
-from __future__ import annotations
-
 import html
 
 import gradio as gr

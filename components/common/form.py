@@ -1,7 +1,5 @@
 """The settings of a run as widgets: one for each field of `Run` that a page shows, by its name."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import fields
@@ -112,7 +110,7 @@ class RunForm:
         if name == "lm":
             return model_list(self._runs.offer, "lm", value, **given)
         if name == "extractor":
-            given["info"] = "without any, the most typical text is chosen"
+            given["info"] = "open-ended: the most typical text is chosen"
             return gr.Dropdown(list(ANSWERS.items()), value=USUAL, filterable=False, **given)
         given["info"] = told["says"]
         if told["choices"]:

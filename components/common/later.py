@@ -1,7 +1,5 @@
 """What a page fetches only when it is asked for: what is behind the tabs, and what saves."""
 
-from __future__ import annotations
-
 import gzip
 import os
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """New problems of the kinds that the embedded models know."""
 
-from __future__ import annotations
-
 import random
 
 from qalign_study.sets.generated import ProblemKind, generate_problem, generate_writing_task

@@ -1,8 +1,8 @@
 """What the pages' events and texts are declared with in Gradio."""
 
-from __future__ import annotations
-
 from typing import Any
+
+from qalign_core.record.dictionary import with_terms
 
 PLAIN: dict[str, Any] = {"padding": False, "apply_default_css": False}
 """HTML that the pages' own sheets place and colour."""
@@ -17,3 +17,8 @@ With nothing to show progress on, Gradio's page keeps no state of loading for th
 It would go through all that any event has had, each time that one begins, goes on or ends: a
 quarter of the browser's time in a lesson that uses the Lab.
 """
+
+
+def heading(question: str, sentence: str) -> str:
+    """A question that a part of a page answers, and a sentence with its terms, as markup."""
+    return f'<h2 class="qc-h">{question}</h2><p class="qc-sub">{with_terms(sentence)}</p>'

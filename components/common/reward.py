@@ -4,8 +4,6 @@ A run has it as one text, "0.7*embedded + 0.3*embedded-weak", in traces and link
 another shape, which a link or a file may have, stands in the list of reward models as it is.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 
@@ -77,7 +75,7 @@ def second_reward(
         _seconds(offer, first),
         value=second,
         label="And a second reward model",
-        info="steers by two preferences: the reward is their weighted sum",
+        info="the reward is the weighted sum of the two",
         filterable=True,
         allow_custom_value=True,
         **options,
@@ -88,7 +86,7 @@ def second_reward(
         value=share,
         step=0.05,
         label="Share of the second",
-        info="0.3: the sum is 0.7 × the first + 0.3 × the second",
+        info="0.3 means 0.7 × the first + 0.3 × the second",
         visible=bool(second),
     )
     chosen.change(

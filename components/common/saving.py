@@ -1,6 +1,13 @@
-"""What stands under a figure of Plotly's: buttons that save it, drawn anew for a light page."""
+"""What saves a file, and the buttons under a figure of Plotly’s, drawn anew for a light page."""
 
-from __future__ import annotations
+import gradio as gr
+
+SAVER = """
+watch("value", () => {
+  const file = JSON.parse(props.value);
+  window.QAlignCompare.download(file.name, file.text);
+});
+"""
 
 
 def save_line(figure: str) -> str:
@@ -11,3 +18,8 @@ def save_line(figure: str) -> str:
         for kind in ("svg", "png")
     )
     return f'<p class="q-save">Save the figure: {buttons}</p>'
+
+
+def file_saver() -> gr.HTML:
+    """A component that saves a file: its value is the name and the text, as JSON."""
+    return gr.HTML(value="", html_template="<i hidden></i>", js_on_load=SAVER)

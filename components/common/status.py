@@ -1,7 +1,5 @@
 """The line that says what a run is doing."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """How figures look: ideas drawn as the dictionary says, one typeface, axes that can be read."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """The look of the app: Gradio's theme in the player's colours, and the page's head."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import gradio as gr

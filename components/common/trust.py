@@ -1,7 +1,5 @@
 """Whether chains may be trusted, in one sentence, and what to do next."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -36,8 +34,8 @@ def trust(chains: Sequence[Sequence[float]], *, whole: bool = True) -> Trust:
         return Trust(
             "unknown",
             f"Too early to say: {'the chain' if one else 'the shortest chain'} has "
-            f"{fewest} {'state' if fewest == 1 else 'states'}, and nothing can be said of fewer "
-            f"than {MIN_STATES}.",
+            f"{fewest} {'state' if fewest == 1 else 'states'}, and the check needs at "
+            f"least {MIN_STATES}.",
             "Run longer." if whole else "Go on to a later step.",
         )
     effective, agree = ess(chains), agreement(chains)
@@ -45,7 +43,7 @@ def trust(chains: Sequence[Sequence[float]], *, whole: bool = True) -> Trust:
         return Trust(
             "no",
             f"No: the reward {'has' if one else 'of at least one chain has'} never changed, so "
-            "there is no telling what was missed.",
+            "it is unknown what was missed.",
             "Run longer. A larger β accepts more rewrites, but it changes the target.",
         )
     rhat = f"split R-hat {agree.rhat:.3f}, limit {agree.limit:.3f}".replace("inf", "∞")
@@ -62,15 +60,15 @@ def trust(chains: Sequence[Sequence[float]], *, whole: bool = True) -> Trust:
             f"Try {fewest:,} more steps each. A larger β mixes faster, but it changes the target.",
         )
     worth = f"{sum(map(len, chains)):,} states are worth about {number(effective)} independent ones"
-    unseen = "draw several chains: one alone cannot show a place that it never found"
+    unseen = "draw several chains: one chain cannot show what it never found"
     if effective < ROUGH * len(chains):
         longer = math.ceil(ROUGH * len(chains) / effective)
         return Trust(
             "rough",
-            f"Only roughly: nothing speaks against it, but {worth}.",
+            f"Only roughly: no check failed, but {worth}.",
             f"Run about {longer} times as many steps{f', and {unseen}' if one else ''}.",
         )
     if one:
-        says = f"As far as one chain can show: its halves agree, and {worth}."
+        says = f"As far as one chain can show, yes: its halves agree, and {worth}."
         return Trust("yes", says, f"To be sure, {unseen}.")
     return Trust("yes", f"Yes: the chains agree, and {worth}.", "Nothing more is needed.")

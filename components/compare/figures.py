@@ -1,7 +1,5 @@
 """Figures of the Compare page, drawn from core values: plotly, no Gradio."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

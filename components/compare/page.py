@@ -1,7 +1,5 @@
 """The Compare page: four ways to decide, one budget, side by side."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import time
@@ -14,8 +12,8 @@ from components.common.folding import fold
 from components.common.foreign import foreign_line
 from components.common.form import RunForm
 from components.common.new_problem import KINDS
-from components.common.options import PLAIN, PRIVATE
-from components.common.saving import save_line
+from components.common.options import PLAIN, PRIVATE, heading
+from components.common.saving import file_saver, save_line
 from components.common.status import (
     next_problem,
     stale_line,
@@ -60,16 +58,10 @@ const rank = () => window.QAlignCompare.rank(props.value);
 watch("value", rank);
 rank();
 """
-SAVER = """
-watch("value", () => {
-  const file = JSON.parse(props.value);
-  window.QAlignCompare.download(file.name, file.text);
-});
-"""
 HEADING = (
-    "The same models and the same [compute](compute): only the way to one answer differs. Three "
-    "rules share one pool of samples of the [model alone](base); QAlign follows a [chain](chain) "
-    "that rewrites its answer."
+    "All methods use the same models and the same [compute](compute). Three rules choose from one "
+    "pool of samples of the [model alone](base). QAlign follows a [chain](chain) that rewrites its "
+    "answer."
 )
 
 
@@ -107,7 +99,7 @@ class Shown:
         self._feed = feed
         return feed
 
-    def __deepcopy__(self, memo: dict[int, object]) -> Shown:
+    def __deepcopy__(self, memo: dict[int, object]) -> "Shown":
         return Shown(self.comparison, self.budget)  # the comparison itself never changes
 
     def histograms(self, mixture: bool) -> Any:
@@ -126,12 +118,11 @@ def curve_figure(comparison: Comparison, budget: Budget) -> Any:
 
 
 CURVES: dict[Measure, str] = {
-    "right": "how often each method would be right if the draws were made again, with 95% bands, "
-    "and below what it says with these draws (a cross is a wrong answer)",
-    "same": "how often each method would say what it says with all draws if they were made again, "
-    "with 95% bands, and below what it says with these draws",
-    "reward": "the reward of the text that each method would choose if the draws were made again, "
-    "with 95% bands",
+    "right": "how often each method would be right with new draws, with 95% bands. Below: its "
+    "answer with these draws (a cross is a wrong answer)",
+    "same": "how often each method would give with new draws the answer that it gives with all of "
+    "these, with 95% bands. Below: its answer with these draws",
+    "reward": "the reward of the text that each method would choose with new draws, with 95% bands",
 }
 
 
@@ -139,30 +130,21 @@ def curve_note(comparison: Comparison) -> str:
     """What the curves show, and what their bands do not know."""
     says = CURVES[measure_of(comparison)]
     if writing_task(comparison) is not None:
-        says += ", and below how many of the constraints its text meets with these draws"
+        says += ". Below: how many constraints its text meets with these draws"
     if len(comparison.chains) > 1:
         text = (
             f"QAlign’s band resamples {len(comparison.chains)} chains and blocks of their states."
         )
     else:
         text = (
-            "QAlign’s band resamples blocks of one chain’s states: it cannot know what another "
-            "chain would have found. Run several chains for that."
+            "QAlign’s band resamples blocks of one chain’s states, so it leaves out the "
+            "differences between chains. Run several chains to include them."
         )
-    return (
-        '<h2 class="qc-h">What would more compute buy?</h2>'
-        f'<p class="qc-sub">At every budget: {says}. {text}</p>'
-    )
+    return heading("What would more compute buy?", f"At every budget: {says}. {text}")
 
 
 def _budget(said: object) -> Budget:
     return "samples" if said == "samples" else "flops"
-
-
-def _heading(question: str, sentence: str) -> None:
-    gr.HTML(
-        f'<h2 class="qc-h">{question}</h2><p class="qc-sub">{with_terms(sentence)}</p>', **PLAIN
-    )
 
 
 def compared(run: Run, budget: Budget, samples: int) -> Run:
@@ -220,14 +202,14 @@ def _form(start: Run, runs: Runs) -> tuple[RunForm, gr.Radio, gr.Dropdown]:
                 list(KINDS.items()),
                 value="in_distribution",
                 label="Kind of new problem",
-                info="what the button New problem writes",
+                info="used by the button New problem",
                 filterable=False,
             )
         with gr.Row():
             form.add("lm", "rm")
         with gr.Row():
             form.add("beta", "steps", "seed")
-        budget = gr.Radio(list(BUDGETS.items()), value="flops", label="What is made equal")
+        budget = gr.Radio(list(BUDGETS.items()), value="flops", label="Equal for all methods")
         rest = [name for name in form.rest if name != "pool"]
         for at in range(0, len(rest), IN_A_ROW):
             with gr.Row():
@@ -271,20 +253,24 @@ def build_compare_page(
         compute = gr.Plot(elem_id="compare-curves", elem_classes="qc-plot", **PLOT)
         gr.HTML(save_line("compare-curves"), **PLAIN)
         gr.HTML(f'<p class="qc-sub">{COUNTED}</p>', elem_id="compare-counted", **PLAIN)
-        _heading(
+        seen = heading(
             "Which rewards did they see?",
-            "Both start from what the model writes alone; the weights and the chain aim at the "
-            "same [target](target), each in its own way.",
+            "The chain and the weighted vote aim at the same [target](target). The chain samples "
+            "from it; the vote weighs samples of the model alone. The embedded reward model "
+            "learned to score the better of two of the language model’s responses higher. It does "
+            "not see the right answer, and only differences between its rewards count: −14 alone "
+            "means nothing.",
         )
+        gr.HTML(seen, **PLAIN)
         mixture = gr.Checkbox(
-            label="Draw the target too: a mixture of normal curves, tilted by exp(reward / β)",
+            label="Also draw the target: a mixture of normal curves, tilted by exp(reward / β)",
             container=False,
             elem_id="compare-mixture",
         )
         histograms = gr.Plot(elem_id="compare-histograms", elem_classes="qc-plot", **PLOT)
         gr.HTML(save_line("compare-histograms"), **PLAIN)
     ranks = gr.HTML(value="", html_template="<i hidden></i>", js_on_load=RANKS)
-    saver = gr.HTML(value="", html_template="<i hidden></i>", js_on_load=SAVER)
+    saver = file_saver()
     shown = gr.State(Shown(recorded))
 
     nothing = [gr.skip()] * 5

@@ -4,8 +4,6 @@ Every number is formatted here, from the core's values; the browser only lays th
 every text into the page as text.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from typing import Any
@@ -47,10 +45,10 @@ from qalign_study.sheet.words import (
 MAX_BARS = 5
 """Answers with a bar of their own; the rest is summed up."""
 COUNTED = {
-    True: "Counted as compute: 2 × parameters × tokens, of both models; a proposal costs only what "
-    "comes after its cut.",
-    False: "Counted as compute: tokens processed, since a model’s size is not known; a proposal "
-    "costs only what comes after its cut.",
+    True: "Compute is 2 × parameters × tokens, for both models. A proposal costs only the tokens "
+    "after its cut.",
+    False: "Compute is counted in tokens, because the size of a model is unknown. A proposal costs "
+    "only the tokens after its cut.",
 }
 """What is counted, in one line, by whether FLOPs are known."""
 
@@ -150,9 +148,9 @@ def waits(found: Sequence[Outcome]) -> str:
     """What equal compute does not make equal: how long one waits for it."""
     chain, pool = _sides(found)
     return (
-        f"Not equal: the waiting. The chain’s {chain.sequential:,} new tokens come one after "
-        "another; samples need not wait for one another, and the longest has "
-        f"{pool.sequential:,} tokens."
+        f"The waiting time is not equal. The chain writes {chain.sequential:,} new tokens one "
+        f"after another. Samples can be drawn in parallel, and the longest has {pool.sequential:,} "
+        "tokens."
     )
 
 
@@ -183,8 +181,8 @@ def _out_of_reach(comparison: Comparison, found: Sequence[Outcome]) -> str:
     if not of["qalign"].correct or any(map(comparison.is_right, said)):
         return ""
     return (
-        f" None of the {_count(pool.n, 'sample')} is right, so no rule over them could be. "
-        f"{SURVIVE}."
+        f" None of the {_count(pool.n, 'sample')} is right, so no rule that chooses among them can "
+        f"be right. {SURVIVE}."
     )
 
 
@@ -251,7 +249,9 @@ def _card(
         "said": _said(comparison, decision),
         "correct": outcome.correct,
         "rule": rule(comparison, outcome),
-        "unvoted": "No vote: one reward decides." if outcome.rule.pick == "best" else "No votes.",
+        "unvoted": "No vote: the highest reward decides."
+        if outcome.rule.pick == "best"
+        else "No votes.",
         "bars": _typical(outcome, waste) if is_open else _votes(comparison, decision, waste),
         "trust": _trusted(comparison, cut) if is_chain else None,
         "recycled": _recycled_line(comparison, decision, waste),
@@ -288,7 +288,7 @@ def rule(comparison: Comparison, outcome: Outcome) -> str:
         weighted = " by weight" if outcome.rule.weights is not None else ""
         score = decision.scores[decision.index] if decision.index is not None else 0.0
         return (
-            f"Of {_count(n, what)}, this text shares most words with the others{weighted}: "
+            f"Of {_count(n, what)}, this text shares the most words with the others{weighted}: "
             f"mean ROUGE-1 {score:.2f}. {_unread(comparison)}"
         ).rstrip()
     if decision.answer is None:
@@ -376,7 +376,7 @@ def _recycled_line(
 ) -> str | None:
     if waste is None:
         return None
-    start = "With rejected proposals counted by the chance they had (waste recycling)"
+    start = "With each rejected proposal counted with its chance (waste recycling)"
     if comparison.extract is None:
         same = (
             waste.chosen is not None
@@ -424,15 +424,15 @@ def _facts(comparison: Comparison, cut: Cut, outcome: Outcome) -> list[list[str]
             [
                 "Effective samples",
                 f"{outcome.effective:.1f} of {outcome.n:,}",
-                "so many samples of equal weight would be as precise: 1 / Σw²",
+                "equally weighted samples with the same precision: 1 / Σw²",
             ]
         )
     return rows
 
 
 _LATENCY = {
-    "chain": "a proposal waits for the verdict before it: the new tokens of the whole chain",
-    "pool": "samples do not wait for one another: the longest one",
+    "chain": "all new tokens of the chain: each proposal waits for the previous verdict",
+    "pool": "the longest sample: samples can be drawn in parallel",
 }
 
 

@@ -1,7 +1,5 @@
 """Why does it stay there? Detailed balance of one pair, with every factor."""
 
-from __future__ import annotations
-
 import gradio as gr
 
 from components.lab.section import Section
@@ -134,8 +132,8 @@ def told(
         verdict = "Neither flow exists: this rule never moves between these two."
     elif unequal < 1e-10:
         verdict = (
-            "The two flows are equal to the last digit that a computer keeps: whatever leaves y "
-            "for y′ comes back, so the target stays as it is."
+            "The two flows are equal up to rounding: as much returns to y as leaves it, so the "
+            "target stays the same."
         )
     else:
         verdict = (
@@ -191,9 +189,11 @@ def build() -> Section:
     """The section's widgets; the responses are those of an LM that can say everything."""
     heading(
         "Why does it stay there?",
-        "Pick two responses. Under the right rule as much flows from one to the other as flows "
-        "back, factor by factor and even cut by cut. This is [detailed balance](balance), and it "
-        "keeps the [target](target) from drifting.",
+        "Suppose that the [target](target) gives text y three times the weight of y′, and that "
+        "each step proposes the other text. The chain accepts y always and y′ one time in three. "
+        "Of 400 counts, let 300 be y and 100 be y′: then 300 × 1/3 = 100 steps lead from y to y′, "
+        "and 100 × 1 = 100 lead back. As many leave as return, so the counts stay 3 to 1. This is "
+        "[detailed balance](balance). Pick two responses to see both flows, cut by cut.",
     )
     everything = preset(next(iter(LANGUAGE_MODELS)))
     names = [label(y) for y in everything.lm().support]

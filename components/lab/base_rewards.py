@@ -1,7 +1,5 @@
 """Rewards of base samples of real prompts, as they are shipped: what a mixture is fitted to."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import dataclass
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """What has best-of-n to do with beta? The distribution of the maximum beside the tilted mixture."""
 
-from __future__ import annotations
-
 import re
 from functools import lru_cache
 
@@ -56,7 +54,7 @@ def rewards_in(text: str) -> tuple[float, ...]:
             ) from None
     if not MIN_REWARDS <= len(values) <= MAX_REWARDS:
         raise InvalidSetting(
-            f"a mixture is fitted to {MIN_REWARDS} to {MAX_REWARDS:,} rewards, got "
+            f"a mixture needs {MIN_REWARDS} to {MAX_REWARDS:,} rewards, got "
             f"{len(values):,}{'' if len(values) <= MAX_REWARDS else ' or more'}; "
             "paste the rewards of base samples of one prompt"
         )
@@ -73,7 +71,7 @@ def fitted(rewards: tuple[float, ...]) -> Mixture:
     """
     mixture = fit_mixture(rewards)
     if mixture is None:
-        raise InvalidSetting("these rewards are all the same; a mixture needs ones that differ")
+        raise InvalidSetting("all rewards are the same; paste rewards that differ")
     return mixture
 
 
@@ -170,9 +168,8 @@ def told(mixture: Mixture, m: Matched, rewards: tuple[float, ...]) -> tuple[Word
     from_tail = mixture.weights[d] * m.n
     if from_tail < 32:
         small = (
-            f"Small for an asymptotic formula: only {from_tail:.1f} of the {m.n} samples are "
-            "expected to come from the upper-tail component, and the paper finds a good fit from "
-            "about 32 on."
+            f"n is small for an asymptotic formula: about {from_tail:.1f} of the {m.n} samples "
+            "come from the upper-tail component, and the paper finds a good fit from about 32 on."
         )
         said.append(note(small))
     matched = facts(
@@ -246,15 +243,15 @@ def build() -> Section:
     """The section's widgets."""
     heading(
         "What does best-of-n have to do with β?",
-        "Taking the [best of n](bon) samples is much like sampling a [target](target) whose "
-        "[β](beta) falls as n grows: at β*(n) both peak at the same reward. Their spreads differ: "
-        "that of best-of-n shrinks as n grows, that of the target does not.",
+        "Taking the [best of n](bon) samples resembles sampling a [target](target) whose [β](beta) "
+        "falls as n grows: at β*(n) both peak at the same reward. The spread of best-of-n shrinks "
+        "as n grows; the spread of the target does not.",
     )
     shipped = [
         (f"{len(known.rewards)} samples for “{known.title(60)}”", name)
         for name, known in base_rewards().items()
     ]
-    sources = [("The sliders", SLIDERS), *shipped, ("Rewards of your own", PASTED)]
+    sources = [("The sliders", SLIDERS), *shipped, ("Your own rewards", PASTED)]
     with gr.Column(elem_classes="lab-own"):
         source = gr.Dropdown(sources, value=SLIDERS, label="Rewards from", elem_id="lab-source",
                              min_width=260)  # fmt: skip
@@ -275,7 +272,7 @@ def build() -> Section:
                             placeholder="-1.2, 0.4, 2.31 …", elem_id="lab-pasted")  # fmt: skip
     panel = view(
         "lab-bon-told",
-        {"densities": "Where do the rewards lie?", "betas": "Which β is best-of-n like?"},
+        {"densities": "Where do the rewards lie?", "betas": "Which β does best-of-n resemble?"},
     )
     source.change(
         lambda name: (gr.Column(visible=name == SLIDERS), gr.Textbox(visible=name == PASTED)),

@@ -1,7 +1,5 @@
 """What does beta do? From trusting the LM to trusting the reward, guessed before it is shown."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import gradio as gr
@@ -70,7 +68,7 @@ def sweep_figure(points: tuple[AtBeta, ...], here: AtBeta, guess: float | None) 
     dot(None if here.steps is None else max(here.steps, 1), "y3", TARGET)
     return figure(
         traces,
-        x="β: the larger, the more the reward is distrusted",
+        x="β: small follows the reward, large stays close to the model",
         y="acceptance",
         height=SWEEP_HEIGHT,
         # one axis of beta under three stacked ones
@@ -106,7 +104,7 @@ def verdict(here: AtBeta, guess: float, revealed: bool) -> Words:
     """What became of the guess."""
     if not revealed:
         return note(
-            f"At β = {here.beta:g}: what share of the proposals is accepted? "
+            f"What share of the proposals is accepted at β = {here.beta:g}? "
             "Set your guess, then show the rate."
         )
     off = abs(guess - here.acceptance)
@@ -114,7 +112,7 @@ def verdict(here: AtBeta, guess: float, revealed: bool) -> Words:
     return note(
         f"{word}: you guessed {guess:.0%}, and {here.acceptance:.1%} of the proposals are "
         f"accepted ({here.acceptance_changed:.1%} of those that change the text). "
-        "The paper tunes β until about half are."
+        "The paper tunes β until about half are accepted."
     )
 
 
@@ -149,10 +147,9 @@ def build() -> Section:
     """The section's widgets; beta itself is the shared slider at the top of the page."""
     heading(
         "What does β do?",
-        "[β (beta)](beta) is how much the reward is distrusted: large, and the [target](target) is "
-        "the language model itself; small, and only the best reward is left, which the chain finds "
-        "ever more slowly. "
-        "Move β, but guess the [acceptance](acceptance) first.",
+        "With a large [β (beta)](beta), the [target](target) is close to the language model. With "
+        "a small β, only the highest rewards keep their weight, and the chain finds them more and "
+        "more slowly. Guess the [acceptance](acceptance), then move β.",
     )
     with gr.Column(elem_classes="lab-own"):
         guess = gr.Slider(0, 100, FIRST_GUESS, step=1, label="Your guess: accepted proposals, %",

@@ -1,11 +1,8 @@
 """What if one piece is missing? Mistakes, each with the wrong distribution that it samples."""
 
-from __future__ import annotations
-
 import gradio as gr
 import numpy as np
 
-from components.common.style import log_axis
 from components.lab.chain import strip_table
 from components.lab.section import Section
 from components.lab.style import (
@@ -22,8 +19,9 @@ from components.lab.style import (
     heading,
     note,
     number,
+    over_steps,
     scatter,
-    table,
+    table_at,
 )
 from components.lab.view import View, view
 from qalign_study.exact.convergence import distances
@@ -64,11 +62,6 @@ def wrong_figure(b: Broken, title: str) -> Figure:
     )
 
 
-def both_distances(world: World, beta: float, b: Broken) -> tuple[np.ndarray, np.ndarray]:
-    """Total variation of the right and of the wrong chain from the target, t = 0..STEPS."""
-    return distances(world.chain(beta), STEPS), distances(b.chain, STEPS)
-
-
 def wrong_distance_figure(right: np.ndarray, wrong: np.ndarray, b: Broken) -> Figure:
     """The right rule goes on falling; the wrong one levels off at its distance."""
     t = np.arange(len(right))
@@ -80,12 +73,7 @@ def wrong_distance_figure(right: np.ndarray, wrong: np.ndarray, b: Broken) -> Fi
         scatter(x=[0, len(t) - 1], y=[b.distance] * 2, name="where it ends", mode="lines",
                 line={"color": GREY, "width": 1.5, "dash": "dash"}, hoverinfo="skip"),
     ]  # fmt: skip
-    return figure(
-        traces,
-        x="step t",
-        y="total variation to the target",
-        yaxis=log_axis([*wrong, *right[right > 1e-15]]),
-    )
+    return over_steps(traces, [*wrong, *right[right > 1e-15]])
 
 
 def facts_of(b: Broken, idle: bool) -> tuple[Words, ...]:
@@ -100,7 +88,9 @@ def facts_of(b: Broken, idle: bool) -> tuple[Words, ...]:
         ]
     )
     if idle:
-        needed = "At sharpness 1 nothing is read of these probabilities: raise the sharpness above."
+        needed = (
+            "At sharpness 1 the rule does not use these probabilities: raise the sharpness above."
+        )
         return cards, note(needed)
     if b.distance < 1e-3:
         harmless = (
@@ -115,11 +105,11 @@ def draw(world: World, beta: float, title: str) -> View:
     """Everything that the section shows."""
     rule = ALL[title]
     b = broken(world, beta, rule)
-    right, wrong = both_distances(world, beta, b)
+    right, wrong = distances(world.chain(beta), STEPS), distances(b.chain, STEPS)
     stops = (0, 1, 2, 4, 8, 16, 32, 64, STEPS)
-    rows = [(str(t), float(right[t]), float(wrong[t])) for t in stops]
     bars = wrong_figure(b, title), strip_table(b.chain, b.limit, "this mistake")
-    curve = wrong_distance_figure(right, wrong, b), table(("t", "right rule", "this mistake"), rows)
+    numbers = table_at(stops, {"right rule": right, "this mistake": wrong})
+    curve = wrong_distance_figure(right, wrong, b), numbers
     idle = title in SHARP_MISTAKES and world.sharpness == 1.0
     return View((element("p.say", rule.why), *facts_of(b, idle)), (bars, curve))
 
@@ -128,9 +118,9 @@ def build() -> Section:
     """The section's widgets."""
     heading(
         "What if one piece of the rule is missing?",
-        "Break the rule on purpose: each mistaken chain settles too, but not on the "
-        "[target](target). This project’s own tests must catch every one of these mistakes. The "
-        "last two do harm only where the target is [sharper](sharpness).",
+        "Break the rule on purpose. Each mistaken chain settles as well, but not on the "
+        "[target](target). The last two mistakes do harm only at a higher [sharpness](sharpness). "
+        "This project’s tests must catch all of them.",
     )
     titles = list(ALL)
     with gr.Column(elem_classes="lab-own"):

@@ -1,14 +1,11 @@
 """Does the chain reach the target? The exact chain, step by step."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import gradio as gr
 import numpy as np
 
 from components.common.options import PRIVATE
-from components.common.style import log_axis
 from components.lab.section import Section
 from components.lab.style import (
     CHAIN,
@@ -23,9 +20,11 @@ from components.lab.style import (
     figure,
     heading,
     number,
+    over_steps,
     percent,
     scatter,
     table,
+    table_at,
     title,
 )
 from components.lab.view import View, view
@@ -152,12 +151,7 @@ def distance_figure(p: Progress) -> Figure:
                 marker={"color": CHAIN, "size": 12,
                         "line": {"color": "white", "width": 2}}, hoverinfo="skip")
     )  # fmt: skip
-    return figure(
-        traces,
-        x="step t",
-        y="total variation to the target",
-        yaxis=log_axis([1e-15, 1], range=[-15.2, 0.4]),
-    )
+    return over_steps(traces, [1e-15, 1], range=[-15.2, 0.4])
 
 
 def _chains(n: int) -> str:
@@ -198,16 +192,11 @@ def strip_table(chain: ExactChain, shown: Array | None = None, name: str = "") -
 
 def distance_table(p: Progress) -> Words:
     """Total variation at every step that Play stops at."""
-    rows: list[list[Cell]] = []
-    for t in STOPS:
-        row: list[Cell] = [str(t), float(p.exact[t])]
-        if p.empirical is not None:
-            row += [float(p.empirical[t]), p.floor or 0.0]
-        rows.append(row)
-    headers = ["t", "exact chain"]
+    curves = {"exact chain": p.exact}
     if p.empirical is not None:
-        headers += [_chains(p.n_chains), "noise floor"]
-    return table(headers, rows)
+        curves |= {_chains(p.n_chains): p.empirical}
+        curves |= {"noise floor": np.full(len(p.exact), p.floor or 0.0)}
+    return table_at(STOPS, curves)
 
 
 def draw(world: World, beta: float, t: float, shown: str) -> View:
@@ -227,9 +216,10 @@ def build() -> Section:
     """The section's widgets and its Play button."""
     heading(
         "Does the chain reach the target?",
-        "Every bar is one of the responses (at most 121) of this tiny language model, worst "
-        "[reward](reward) on the left. Move t, or press Play: the [chain](chain) (points) leaves "
-        "the [model alone](base) (grey line) and settles on the exact [target](target) (bars).",
+        "Each bar is a response of this tiny language model, which has at most 121. The lowest "
+        "[reward](reward) is on the left. Move t, or press Play: the [chain](chain) (points) "
+        "leaves the [model alone](base) (gray line) and settles on the exact [target](target) "
+        "(bars).",
     )
     with gr.Column(elem_classes="lab-own"):
         t = gr.Slider(0, STEPS, 0, step=1, label="Step t", elem_id="lab-t", scale=3,

@@ -4,8 +4,6 @@ The keys are the controls' names on the page (`lab-opened=Beta&lab-beta=0.5`). A
 section, and the other controls that differ from the page as it opens.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any

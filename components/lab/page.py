@@ -1,7 +1,5 @@
 """The Theory lab: everything that can be computed exactly, on one page."""
 
-from __future__ import annotations
-
 import html
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -41,8 +39,8 @@ ANCHORS = ("beta", "convergence", "balance", "break", "best-of-n", "wrong", "wor
 """What links call the sections, whatever their names: `<a href="#lab-section-worth">`."""
 UNNAMED = "Convergence"
 """The section of a link with settings and no section: the Lab opened on it up to version 0.5."""
-INTRO = f"""<p class="lab-say" data-anchors="{" ".join(ANCHORS)}">Everything here is small enough
-to be computed exactly; what is sampled or fitted says so.</p>"""
+INTRO = f"""<p class="lab-say" data-anchors="{" ".join(ANCHORS)}">The models here are so small
+that numbers are exact, unless marked as sampled or fitted.</p>"""
 LAST = {**PRIVATE, "trigger_mode": "always_last"}
 DIRECT = {**LAST, "queue": False}
 """For what is drawn at once: the queue's own stream takes longer than most of the mathematics."""
@@ -156,7 +154,7 @@ def build_lab_page(demo: gr.Blocks, led: gr.HTML | None = None) -> None:
             with gr.Row():
                 beta = gr.Slider(0.05, 5, chain.FIRST_BETA, step=0.05, scale=2, min_width=260,
                                  label="β, in standard deviations of the reward",
-                                 info="the larger, the more the reward is distrusted",
+                                 info="small: follow the reward; large: stay close to the model",
                                  elem_id="lab-beta")  # fmt: skip
                 lm = gr.Dropdown(list(LANGUAGE_MODELS), label="Language model", elem_id="lab-lm",
                                  min_width=200)  # fmt: skip

@@ -1,7 +1,5 @@
 """What the page knows of a section: its controls, what it shows, and the function between them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

@@ -3,8 +3,6 @@
 Colours are the dictionary's; words and grids follow the page's theme.
 """
 
-from __future__ import annotations
-
 import html
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,7 +12,7 @@ import gradio as gr
 import numpy as np
 from numpy.typing import NDArray
 
-from components.common.style import FONT, GRID
+from components.common.style import GRID, frame, log_axis
 from qalign_core.record.dictionary import colour, with_terms
 from qalign_core.types import Array
 
@@ -87,21 +85,18 @@ def figure(
     (`go.Figure` takes longer than the mathematics), no template, and margins that are wide enough,
     since measuring them takes a second drawing.
     """
-    frame = {
+    shown: dict[str, Any] = {
         "template": {},
-        "height": HEIGHT,
         "margin": {"l": 70, "r": 20, "t": 36, "b": 48, **(margin or {})},
-        "paper_bgcolor": "rgba(0,0,0,0)",
-        "plot_bgcolor": "rgba(0,0,0,0)",
-        "font": FONT,
         "legend": LEGEND,
         "hovermode": "x unified",
         "bargap": 0.15,
         "xaxis": {**AXIS, "title": title(x), **(xaxis or {})},
         "yaxis": {**AXIS, "title": title(y), **(yaxis or {})},
-        "dragmode": False,
+        "height": HEIGHT,
+        **layout,
     }
-    return {"data": list(traces), "layout": {**frame, **layout}}
+    return {"data": list(traces), "layout": frame(**shown)}
 
 
 def number(value: Cell) -> str:
@@ -139,6 +134,18 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[Cell]]) -> Words:
     numbers = element("table", element("thead", element("tr", *head)), element("tbody", *body))
     # tabindex: a scrolling region must be reachable from the keyboard
     return element("div.table", numbers, tabindex="0", role="region", aria="numbers")
+
+
+def over_steps(traces: Sequence[Trace], values: Sequence[float], **axis: Any) -> Figure:
+    """Distances from the target, step by step, on a log axis over these values."""
+    scale = log_axis(values, **axis)
+    return figure(traces, x="step t", y="total variation to the target", yaxis=scale)
+
+
+def table_at(steps: Iterable[int], curves: Mapping[str, Array]) -> Words:
+    """Curves over the steps as numbers, at some of the steps."""
+    of_all = curves.values()
+    return table(("t", *curves), [[str(t), *(float(each[t]) for each in of_all)] for t in steps])
 
 
 def facts(items: Sequence[tuple[str, str] | tuple[str, str, str]]) -> Words:

@@ -4,8 +4,6 @@ A graph stays in the page and takes new data: Gradio's own plot component builds
 update. One component a section, because Gradio tells every output of an event how the event fares.
 """
 
-from __future__ import annotations
-
 import html
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,13 +1,10 @@
 """Which move? Suffix moves alone against suffix and block moves, and what decides between them."""
 
-from __future__ import annotations
-
 from functools import lru_cache
 
 import gradio as gr
 import numpy as np
 
-from components.common.style import log_axis
 from components.lab.section import Section
 from components.lab.style import (
     CHAIN,
@@ -21,8 +18,10 @@ from components.lab.style import (
     line_at,
     note,
     number,
+    over_steps,
     scatter,
     table,
+    table_at,
 )
 from components.lab.view import View, view
 from qalign_study.exact.blocks import chain
@@ -30,6 +29,7 @@ from qalign_study.exact.convergence import distances, second_eigenvalue, steps_w
 from qalign_study.exact.law import ExactChain
 
 STEPS = 400
+STOPS = (0, 1, 2, 4, 8, 16, 32, 64, 128, 256, STEPS)
 COPIES = tuple(range(0, 101, 5))
 """How often a field copies the one before it, in %: the places of the map."""
 CHANGE = 0.1
@@ -58,12 +58,7 @@ def distance_figure(alone: np.ndarray, mixed: np.ndarray) -> Figure:
         scatter(x=t, y=mixed, name=MIXED, line={"color": CHAIN, "width": 2.5},
                 hovertemplate="%{y:.2e}"),
     ]  # fmt: skip
-    return figure(
-        traces,
-        x="step t",
-        y="total variation to the target",
-        yaxis=log_axis([*alone, *mixed]),
-    )
+    return over_steps(traces, [*alone, *mixed])
 
 
 def map_figure(copies: int, share: int) -> Figure:
@@ -118,13 +113,6 @@ def told(copies: int, share: int) -> tuple[Words, ...]:
     return note(verdict), facts(rows)
 
 
-def distance_table(alone: np.ndarray, mixed: np.ndarray) -> Words:
-    """Both distances at some steps."""
-    stops = (0, 1, 2, 4, 8, 16, 32, 64, 128, 256, STEPS)
-    rows = [(str(t), float(alone[t]), float(mixed[t])) for t in stops]
-    return table(("t", ALONE, MIXED), rows)
-
-
 def map_table(share: int) -> Words:
     """Both gaps at every place of the map."""
     rows = [(f"{each}%", alone, mixed, mixed / alone)
@@ -136,8 +124,8 @@ def map_table(share: int) -> Words:
 def draw(copies: float, share: float) -> View:
     """Everything that the section shows."""
     at = int(copies), int(share)
-    far = [distances(each, STEPS) for each in both(*at)]
-    curve = distance_figure(*far), distance_table(*far)
+    alone, mixed = (distances(each, STEPS) for each in both(*at))
+    curve = distance_figure(alone, mixed), table_at(STOPS, {ALONE: alone, MIXED: mixed})
     return View(told(*at), (curve, (map_figure(*at), map_table(at[1]))))
 
 
@@ -158,6 +146,6 @@ def build() -> Section:
                           label="Steps that are block moves, %")  # fmt: skip
     panel = view(
         "lab-moves-told",
-        {"moves": "How far from the target?", "moves-map": "What decides it?"},
+        {"moves": "How far from the target?", "moves-map": "When do block moves help?"},
     )
     return Section(draw, [copies, share], panel, uses_world=False)

@@ -1,7 +1,5 @@
 """When is a chain worth it? A model of solving problems, simulated as its settings are moved."""
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import dataclass
@@ -167,13 +165,13 @@ def told(found: Found) -> tuple[Words, ...]:
     if low > 0:
         verdict = "Here a chain is worth it"
     elif high < 0:
-        verdict = "Here the weighted vote is ahead, and needs no waiting"
+        verdict = "Here the weighted vote is ahead, without the wait"
     else:
-        verdict = "Here the two cannot be told apart, and the vote needs no waiting"
+        verdict = "Here the difference is not significant, and the vote comes without the wait"
     above = chain.band[0] > ceiling
     more = (
-        f" It is right more often than any rule over those samples could be: {percent(chain.value)}"
-        f" against {percent(ceiling)}."
+        f" No rule that chooses among those samples could do as well: {percent(ceiling)} is their "
+        f"limit, and the chain has {percent(chain.value)}."
         if above
         else ""
     )
@@ -186,8 +184,8 @@ def told(found: Found) -> tuple[Words, ...]:
     ]
     said = (
         f"{verdict}: at the compute of {n} samples QAlign minus {in_a_sentence(curve_name('wmv'))} "
-        f"is {points}.{more} Simulated on {found.right['qalign'].shape[1]} problems, the same "
-        "for every method; how often one sample, or at least one of n, is right is exact."
+        f"is {points}.{more} Every method was simulated on the same "
+        f"{found.right['qalign'].shape[1]} problems. The two figures for single samples are exact."
     )
     return note(said), facts(cards)
 
@@ -239,10 +237,10 @@ def build() -> Section:
     """The section's widgets."""
     heading(
         "When is a chain worth it?",
-        "When right answers are so rare that a pool of samples seldom holds one, and the "
-        "[reward](reward) tells near misses apart. A model of it: a solution is a series of "
-        "decisions, all of which must be right; a step of the [chain](chain) keeps those before "
-        "its cut and draws the rest again.",
+        "A [chain](chain) is worth it when a pool of samples seldom contains a right answer and "
+        "the [reward](reward) ranks near misses. In this model, a solution is a series of "
+        "decisions that must all be right. A step of the chain keeps those before its cut and "
+        "draws the rest again.",
     )
     with gr.Column(elem_classes="lab-own"):
         decisions = gr.Slider(2, 20, 12, step=1, label="Decisions in a solution",
@@ -250,9 +248,9 @@ def build() -> Section:
         chance = gr.Slider(30, 95, 60, step=1, label="Chance that each is right, %",
                            elem_id="lab-chance", min_width=200)  # fmt: skip
         near_miss = gr.Slider(55, 100, 98, step=1, elem_id="lab-near-miss", min_width=200,
-                              label="Near misses told apart, %",
+                              label="Near misses ranked correctly, %",
                               info="two solutions that differ in one decision")  # fmt: skip
-        beta = gr.Slider(0.05, 2, 0.3, step=0.05, label="β; a right decision is worth 1",
+        beta = gr.Slider(0.05, 2, 0.3, step=0.05, label="β (a right decision is worth 1)",
                          elem_id="lab-worth-beta", min_width=200)  # fmt: skip
         agree = gr.Slider(0, 100, 0, step=1, label="Wrong answers that agree, %",
                           elem_id="lab-agree", min_width=200)  # fmt: skip

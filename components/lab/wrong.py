@@ -1,7 +1,5 @@
 """What if the reward is wrong? A constructed example, computed exactly with the real kernel."""
 
-from __future__ import annotations
-
 import math
 
 import gradio as gr
@@ -76,7 +74,7 @@ def target_figure(example: Example) -> Figure:
                        "line": {"width": 0}})  # fmt: skip
     return figure(
         traces,
-        x="β: the larger, the more the reward is distrusted",
+        x="β: small follows the reward, large stays close to the model",
         y="share of the target",
         xaxis={"type": "log", "tickvals": [0.1, 0.2, 0.5, 1, 2, 5, 10]},
         yaxis=SHARES,
@@ -102,18 +100,19 @@ def story(example: Example, found: tuple[Outcome, ...]) -> tuple[Words, ...]:
         limit = "∞" if math.isinf(example.hack_beta) else f"{example.hack_beta:.3g}"
         words = (
             f"At β = {example.beta:g}, below {limit}, the target itself prefers the hack. No "
-            "sampler can mend that: QAlign and the weighted vote both go to C, as they should."
+            "sampler can fix that: QAlign and the weighted vote both return C, as they should."
         )
     elif example.beta > example.right_beta:
         words = (
-            f"At β = {example.beta:g}, above {example.right_beta:.3g}, the reward is trusted "
+            f"At β = {example.beta:g}, above {example.right_beta:.3g}, the reward counts "
             "too little to overturn the popular wrong answer: the target prefers B."
         )
     else:
         words = (
             f"Between β = {example.hack_beta:.3g} and {example.right_beta:.3g} the target "
-            "prefers A. Best-of-n looks for the highest reward whatever β is, so with enough "
-            "samples it always finds the hack: its proxy reward climbs while accuracy collapses."
+            "prefers A. Best-of-n takes the highest reward at any β, so with enough "
+            "samples it always finds the hack: its proxy reward climbs while its accuracy "
+            "collapses."
         )
     return cards, note(words)
 
@@ -149,9 +148,9 @@ def build() -> Section:
     """The section's widgets."""
     heading(
         "What if the reward is wrong?",
-        "A constructed example: answer A is right and gets reward 1, B is popular and wrong and "
-        "gets 0, C is a rare response that the [reward model](reward) overrates. Every curve is an "
-        "exact sum over what each method can draw; the chain moves as it does on Watch.",
+        "In this constructed example, answer A is right and has reward 1. Answer B is popular, "
+        "wrong, and has reward 0. Answer C is rare, and the [reward model](reward) overrates it. "
+        "Every curve is an exact sum over all possible draws.",
     )
     with gr.Column(elem_classes="lab-own"):
         mass = gr.Slider(0.1, 20, 1, step=0.1, label="Hack C: share of the LM, %",

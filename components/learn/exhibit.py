@@ -4,8 +4,6 @@ An exhibit is texts, rows of numbers, shares as bars, and chains on one axis. As
 prediction is open, nothing in it says what is asked; an asked number is "?".
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

@@ -4,8 +4,6 @@ The public methods of a page's class are its facts. What stands behind a colon i
 (`alpha:2`) is a fact's argument; a share of one is a `Share`, which people read in percent.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from dataclasses import dataclass, replace
@@ -311,6 +309,10 @@ class Walk:
     def best_says(self) -> str:
         """What best-of-n answers, from all the model's own samples."""
         return best_of_n(self._pool, self._read).answer or "none"
+
+    def best_reward(self) -> float:
+        """The highest reward among the model's own samples."""
+        return max(self._base)
 
     def weighted_says(self) -> str:
         """What the weighted vote of the model's own samples answers."""

@@ -3,8 +3,6 @@
 `python -m components.learn.guide` prints the table as the lessons and the core have it.
 """
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -34,8 +34,6 @@ it does not name of the same page from the stop before. In braces stand facts
 (`components/learn/facts.py`), of `then` where there is one; `{before.alpha}` is that of `at`.
 """
 
-from __future__ import annotations
-
 import re
 import tomllib
 from collections.abc import Mapping
@@ -227,7 +225,7 @@ class _Reader:
             raise self.wrong(f"{name!r} is {value!r}; expected one of {', '.join(values)}")
         return value
 
-    def within(self, name: str) -> _Reader:
+    def within(self, name: str) -> "_Reader":
         return _Reader(f"{self.where}, {name}", self.take(name, dict))
 
 

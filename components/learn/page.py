@@ -4,8 +4,6 @@ A lesson goes to the browser without what its predictions are checked by; what i
 back, and the core's own number decides.
 """
 
-from __future__ import annotations
-
 from typing import Any
 from urllib.parse import urlencode
 
@@ -100,7 +98,7 @@ def judged(stop: Stop, said: str) -> dict[str, Any]:
     """
     ask = stop.ask
     if ask is None:
-        raise ValueError(f"nothing is asked at “{stop.title}”")
+        raise ValueError(f"the stop “{stop.title}” has no question")
     value, right = _outcome(ask, stop.at, said)
     text = ask.right if right else ask.wrong
     return {
@@ -117,7 +115,7 @@ def _outcome(ask: Ask, at: Place, said: str) -> tuple[str, bool | None]:
     if ask.kind == "choice":
         value = _chosen(ask, at)
         if said and said not in ask.options:
-            raise ValueError(f"{said[:40]!r} is none of the options")
+            raise ValueError(f"{said[:40]!r} is not one of the options")
         return value, said == value if said else None
     off = abs(float(said) - number_of(ask)) if said else 0
     return shown(value_of(ask.fact, ask.then)), off <= ask.within if said else None
@@ -196,10 +194,11 @@ def build_panel(*, first: bool) -> gr.HTML:
 def build_learn_page() -> None:
     """The list of lessons, with what the visitor's own browser remembers of each."""
     gr.HTML(
-        '<p class="qc-sub">Short lessons on these very pages: say what you expect, then see '
-        "the numbers. What you answer stays in your browser.</p>"
+        '<p class="qc-sub">Short lessons on these pages: predict, then see the numbers. Your '
+        "answers stay in your browser.</p>"
         '<p class="qc-sub"><a href="room" target="_blank">Teach a class</a>: open a room that '
-        "others join by a link. Each predicts and runs a chain, and the chains are pooled.</p>",
+        "others join by a link. Everybody predicts and runs a chain, and the chains are "
+        "pooled.</p>",
         **PLAIN,
     )
     gr.HTML("", html_template='<div class="learn-list"></div>', js_on_load=LIST, **PLAIN)

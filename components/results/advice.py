@@ -1,7 +1,5 @@
 """Which method to use, by what one has: each clause says which of the shown results backs it."""
 
-from __future__ import annotations
-
 import html
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -99,11 +97,11 @@ def _wait(sets: Mapping[str, Evaluated]) -> Clause | None:
     if not ratios:
         return None
     return Clause(
-        "An answer is wanted soon",
+        "You need an answer soon",
         "A vote over samples",
-        "Samples can be drawn side by side; a proposal waits for the verdict before it. At equal "
-        f"compute one waits {median(ratios):.0f} times as long for the chain as for the longest "
-        f"sample (median of {len(ratios):,} problems).",
+        "Samples can be drawn in parallel; a proposal waits for the previous verdict. At equal "
+        f"compute the chain takes {median(ratios):.0f} times as long as the longest sample (median "
+        f"of {len(ratios):,} problems).",
     )
 
 
@@ -118,7 +116,7 @@ def _little(sets: Mapping[str, Evaluated]) -> Clause | None:
         if (d := between(found, "bon", "wmv", found.level)) is not None and d.high < 0
     ]
     later = (
-        " With many it finds the reward model’s mistakes: best-of-n minus weighted vote is "
+        " With more it finds the reward model’s mistakes: best-of-n minus weighted vote is "
         f"{', '.join(ends)} {POINTS}."
         if ends
         else ""
@@ -126,8 +124,8 @@ def _little(sets: Mapping[str, Evaluated]) -> Clause | None:
     return Clause(
         "A few samples, a good reward model",
         "Best-of-n or the weighted vote",
-        f"With up to {kept} sample{'s' * (kept > 1)} best-of-n is not behind the weighted vote on "
-        f"any of these sets, and it needs no answer that can be counted.{later}",
+        f"With up to {kept} sample{'s' * (kept > 1)} best-of-n is not significantly behind the "
+        f"weighted vote on any of these sets, and answers need not be countable.{later}",
     )
 
 
@@ -157,7 +155,7 @@ def _much(sets: Mapping[str, Evaluated]) -> Clause | None:
     return Clause(
         "Many samples, a good reward model, right answers among them",
         "The weighted vote" if not ahead else f"QAlign on problems like {', '.join(ahead)}",
-        "Both aim at the same distribution, and samples need not wait. QAlign minus weighted vote "
+        "Both aim at the same distribution, and samples do not wait. QAlign minus weighted vote "
         f"is {said} {POINTS}.",
     )
 
@@ -175,7 +173,7 @@ def _none(sets: Mapping[str, Evaluated]) -> Clause | None:
     return Clause(
         "No reward model",
         "Majority vote",
-        "It is the only rule here that needs none. At the largest equal compute it is right "
+        "It is the only rule here without a reward. At the largest equal compute it is right "
         f"in {', '.join(rates)}{WITH_REWARD * better}.",
     )
 
@@ -199,7 +197,7 @@ def _poor(name: str, found: Evaluated) -> Clause | None:
     return Clause(
         "A poor reward model",
         use[0].upper() + use[1:],
-        f"On {name} the difference from majority vote, which reads no reward, is {said} {POINTS}."
+        f"On {name} the difference from majority vote, which uses no reward, is {said} {POINTS}."
         + (f" Avoid {' and '.join(lost)} then." if lost else ""),
     )
 
@@ -224,12 +222,11 @@ def _rare(sets: Mapping[str, Evaluated]) -> Clause | None:
         for name, (one, n, ceiling) in rates.items()
         if name not in rare and one > 0
     )
-    seen = f"Shown here: {', '.join(shown)} {POINTS}." if shown else "No set here shows it."
+    seen = f"Shown here: {', '.join(shown)} {POINTS}." if shown else "No set here shows this."
     rest = f" Samples that are right: {common}." if common else ""
     return Clause(
-        "Right answers rarer than one in 300 samples, and a reward model that tells near misses "
-        "apart",
+        "Right answers rarer than one in 300 samples, and a reward model that ranks near misses",
         "QAlign",
-        f"A vote can only choose among the samples that are there. {SURVIVE}. {seen}{rest}",
+        f"A vote can only choose among its samples. {SURVIVE}. {seen}{rest}",
         LAB,
     )

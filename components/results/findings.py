@@ -1,7 +1,5 @@
 """What came out on a set, in sentences that follow from the numbers alone."""
 
-from __future__ import annotations
-
 import html
 from collections.abc import Mapping, Sequence
 
@@ -53,7 +51,7 @@ def _out_of_reach(points: Sequence[Point]) -> list[str]:
     ceiling = next(p for p in of(points, "any") if p.n == last.n).value
     return [
         f"Only {percent(ceiling)} of the problems have a right answer among {last.n} samples, so "
-        "no rule over them can do better; at the same compute QAlign reaches "
+        "no rule that chooses among them can do better. At the same compute QAlign reaches "
         f"{percent(ceiling + last.value)}: {gap(last)}. {SURVIVE}."
     ]
 
@@ -62,13 +60,13 @@ def _best_of_n(bon: Sequence[Point]) -> str:
     """Whether taking the best of more samples went on to pay."""
     best, last = max(bon, key=lambda p: p.value), bon[-1]
     if best.n == last.n:
-        return f"Best-of-n does not degrade here: {percent(last.value)} at n = {last.n}."
+        return f"Best-of-n does not get worse here: {percent(last.value)} at n = {last.n}."
     lost = difference(best, last)
     if lost.verdict == "ahead":
         return (
             f"Best-of-n is right in {percent(best.value)} at n = {best.n} and in "
             f"{percent(last.value)} at n = {last.n}; the first minus the second is {gap(lost)}: it "
-            "over-optimises this reward."
+            "over-optimizes this reward."
         )
     return (
         f"Best-of-n is best at n = {best.n} ({percent(best.value)}), which "
@@ -82,12 +80,12 @@ def findings_html(
     """The findings as a list; `sharper` is QAlign minus QAlign of sharpness 1."""
     said = findings(points, names_of(settings.open_ended))
     if settings.sharpness != 1:
-        without = "" if settings.rewarded else "There is no reward here, so no best of n. "
+        without = "" if settings.rewarded else "Without a reward there is no best-of-n. "
         said.insert(
             0,
             f"{without}QAlign and the weighted vote aim at sharpness "
             f"{number(settings.sharpness)}; the "
-            "majority vote is over samples of the model as it is, sharpness 1.",
+            "majority vote uses samples of the unchanged model, sharpness 1.",
         )
     if sharper is not None:
         said.append(

@@ -1,7 +1,5 @@
 """The Results page: the four methods over whole problem sets, as it came out."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -12,7 +10,6 @@ from urllib.parse import parse_qsl
 import gradio as gr
 
 from components.common.evaluated import (
-    FOLDER,
     NO_FOLDERS,
     OTHER_TARGETS,
     read,
@@ -22,11 +19,11 @@ from components.common.evaluated import (
     variant_of,
 )
 from components.common.folding import fold
-from components.common.options import PLAIN, PRIVATE
+from components.common.options import PLAIN, PRIVATE, heading
+from components.common.saving import file_saver
 from components.results.advice import advice_html
 from components.results.sheet import file_of, list_html, paper_html, show, whole_html
 from qalign_core.errors import QAlignError
-from qalign_core.record.dictionary import with_terms
 
 IN_A_SENTENCE = {
     "in_distribution": "problems like those of training",
@@ -46,12 +43,6 @@ OPENS = """
 element.addEventListener("click", (event) => {
   const cell = event.target.closest("[data-opens]");
   if (cell) trigger("open", { cell: cell.dataset.opens }); // 'open'
-});
-"""
-SAVER = """
-watch("value", () => {
-  const file = JSON.parse(props.value);
-  window.QAlignCompare.download(file.name, file.text);
 });
 """
 
@@ -79,7 +70,6 @@ def advice(files: Sequence[Path]) -> str:
 def build_results_page(
     looked_at: gr.State,
     led: gr.HTML | None = None,
-    folder: Path = FOLDER,
     opened: Mapping[str, Path] = NO_FOLDERS,
 ) -> None:
     """Build the page's widgets in the current context; curves are computed when first looked at.
@@ -87,11 +77,9 @@ def build_results_page(
     Args:
         looked_at: changes when a visitor first looks at the page; then the sets are read.
         led: a component whose value is the query of a link that the page follows.
-        folder: of the results that are shipped.
         opened: folders of the user's own by name, which come first.
     """
-    plain, others = results_files(folder), results_files(folder, others=True)
-    files = plain + others
+    files = results_files() + results_files(others=True)
     with gr.Column(elem_id="results"):
         if files or opened:
             _build_sets(looked_at, files, led, opened)
@@ -116,11 +104,12 @@ def _build_sets(
 ) -> None:
     by_name = {**opened, **{path.stem: path for path in files if path.stem not in opened}}
     first = next(iter(by_name))
-    _heading(
+    first_question = heading(
         "How many answers are wrong, for how much compute?",
-        "Whole problem sets that no model was trained on, every method at the same "
+        "Every method ran on whole problem sets that no model was trained on, at the same "
         "[compute](compute). Lower is better; bands are 95% over problems.",
     )
+    gr.HTML(first_question, **PLAIN)
     chosen = gr.Dropdown(
         [(title_of(path), name) for name, path in by_name.items()],
         value=first,
@@ -130,19 +119,17 @@ def _build_sets(
     )
     above = gr.HTML(READING, elem_id="results-sheet", js_on_load=OPENS, **PLAIN)
     behind = gr.HTML("", elem_id="results-problems", **PLAIN)
-    _heading(
-        "Which should I use?",
-        "It depends on what you have. Each line says which results it rests on.",
-    )
+    says = "It depends on what you have. Each line names the results behind it."
+    gr.HTML(heading("Which should I use?", says), **PLAIN)
     advised = gr.HTML(COMPARING, elem_id="results-advice", **PLAIN)
     below = gr.HTML("", **PLAIN)
-    with fold("All sets together: averages, where curves cross, how long one waits", "results-all"):
+    with fold("All sets together: averages, crossings of the curves, waiting times", "results-all"):
         with gr.Row(elem_id="results-files"):
             together = gr.Button("Draw them", size="sm")
             as_csv = gr.Button("Save as CSV", size="sm")
             as_latex = gr.Button("Save as LaTeX", size="sm")
         whole = gr.HTML("", elem_id="results-whole", **PLAIN)
-        saver = gr.HTML(value="", html_template="<i hidden></i>", js_on_load=SAVER)
+        saver = file_saver()
 
     async def on_choose(name: str) -> tuple[str, str, str]:
         # the browser's word: nothing else is read
@@ -185,9 +172,3 @@ def _build_sets(
     if led is not None:
         leading = led.change(on_lead, led, [chosen, *outputs], concurrency_limit=2, **PRIVATE)
         leading.then(None, led, js="(query) => QAlignLearn.arrived('results', query)", **PRIVATE)
-
-
-def _heading(question: str, sentence: str) -> None:
-    gr.HTML(
-        f'<h2 class="qc-h">{question}</h2><p class="qc-sub">{with_terms(sentence)}</p>', **PLAIN
-    )

@@ -1,7 +1,5 @@
 """From a number of Results to the problems behind it, and from a problem to its chain on Watch."""
 
-from __future__ import annotations
-
 import html
 from urllib.parse import urlencode
 
@@ -14,14 +12,14 @@ from qalign_study.sheet.problems import COLUMNS, MOST, at_level, listed, opens, 
 from qalign_study.sheet.values import Markup
 from qalign_study.sheet.words import curve_name, in_a_sentence
 
-NUMBERS_ONLY = "These results hold numbers only"
+NUMBERS_ONLY = "These results contain only numbers"
 WATCH = (
-    f"{NUMBERS_ONLY}: “Watch” puts a problem’s settings and seed in place, and “Run it live” draws "
-    "that chain again."
+    f"{NUMBERS_ONLY}. “Watch” opens a problem’s settings and seed, and “Run it live” draws that "
+    "chain again."
 )
 COMMANDS = (
-    f"{NUMBERS_ONLY}, and their problems are not here: the command draws a chain again, into a "
-    "file that opens on Watch."
+    f"{NUMBERS_ONLY}, without the problems. The command draws a chain again, into a file that "
+    "opens on Watch."
 )
 
 
@@ -44,7 +42,7 @@ def problems_html(found: Evaluated, opened: str = "") -> str:
         values = [v - (theirs.each[k] if theirs else 0.0) for k, v in enumerate(mine.each)]
         order.sort(key=lambda k: values[k])
         is_open = found.results.header.open_ended
-        first = f"; those first on which {in_a_sentence(curve_name(method, is_open))} does worst"
+        first = f", starting where {in_a_sentence(curve_name(method, is_open))} does worst"
         first += f" compared with {in_a_sentence(curve_name(other, is_open))}" if theirs else ""
     n_samples = max((p.n for p in at.values()), default=0)
     at_compute = f" at the compute of {n_samples:,} samples" if at else ""

@@ -1,7 +1,5 @@
 """The sheet of one set and of all, as markup for the page, and files to take home."""
 
-from __future__ import annotations
-
 import html
 import json
 import time
@@ -18,11 +16,11 @@ from components.common.evaluated import (
     summarise,
     version_of,
 )
+from components.common.options import heading
 from components.common.saving import save_line
 from components.results.findings import findings_html
 from components.results.problems import problems_html
 from qalign_core.errors import QAlignError
-from qalign_core.record.dictionary import with_terms
 from qalign_study.measure.report import Evaluated, Group, Report, row_of
 from qalign_study.measure.tuning import BetaPoint, against_beta
 from qalign_study.sheet.figures import betas, errors, proxy
@@ -44,16 +42,19 @@ SHEET = f"""<style>
 FORMS = {"csv": to_csv, "tex": to_latex}
 """The files of all results, by how their names end."""
 PROXY = (
-    "Each point is a budget. A curve that goes right and down follows the reward model into its "
-    "mistakes: [over-optimisation](overoptimised)."
+    "Each point is a budget. A curve that goes right and down shows "
+    "[over-optimization](overoptimised): more reward, fewer right answers."
 )
 BETA = (
-    "At other [β](beta), from the same draws: how often the [weighted vote](wmv) is right (the "
+    "The same draws at other values of [β](beta): how often the [weighted vote](wmv) is right (the "
     "[chain](chain) aims at the same [target](target)), how many changes a chain would accept, and "
-    "how [far](kl) the target is from the language model. n samples cannot show a distance above "
-    "log n, the dotted line."
+    "the [distance](kl) of the target from the language model. n samples cannot show a distance "
+    "above log n, the dotted line."
 )
-BESIDE = "The same problems and the same language model, with another reward model."
+BESIDE = (
+    "The same problems and the same language model, with a weak reward model. If yours is poor, "
+    "use the majority vote, raise β, or train another one (qalign train-rm)."
+)
 
 
 @lru_cache(maxsize=16)
@@ -94,10 +95,10 @@ def show(path: Path) -> tuple[str, str, str]:
         problems = list_html(found)
     if header.rewarded and found.points:
         made = _figure("results-proxy", figure_html(proxy(group)))
-        below += _asked("Does more reward mean more right answers?", PROXY) + made
+        below += heading("Does more reward mean more right answers?", PROXY) + made
     if tried:
         made = _figure("results-beta", panels_html(betas(tried, group)))
-        below += _asked("What does β decide?", BETA) + made
+        below += heading("What does β change?", BETA) + made
     if len(runs) > 1:
         panels = [errors(each.points, group, name) for name, each in runs.items()]
         level = min(each.level or max(p.n for p in each.points) for each in runs.values())
@@ -106,7 +107,7 @@ def show(path: Path) -> tuple[str, str, str]:
         kept = [each for each in tables if each is not None]
         says = f"Right answers in percent, at the compute of {level:,} samples; differences below."
         numbers = Section("The numbers of both", says, kept, fold=True, id="results-beside-table")
-        below += _asked("What does a worse reward model do?", BESIDE)
+        below += heading("What does a worse reward model do?", BESIDE)
         below += _figure("results-beside", panels_html(panels)) + section_html(numbers)
     facts = Table(pd.DataFrame({"": ran(found)}), heads=False)
     title = "What was run, and the command that draws it again"
@@ -128,12 +129,8 @@ def _numbers(found: Evaluated) -> str:
     how = {"open_ended": header.open_ended, "opens": "cells"}
     items = [table(rows, labels, gaps=gaps, **how) for gaps in (False, True)]  # type: ignore[arg-type]
     kept = [each for each in items if each is not None]
-    title, says = "All numbers, and what is counted as compute", f"{COUNTED}</p><p>{INTERVALS}"
+    title, says = "All numbers, and the definition of compute", f"{COUNTED}</p><p>{INTERVALS}"
     return section_html(Section(title, says, kept, fold=True, id="results-table"))
-
-
-def _asked(question: str, says: str) -> str:
-    return f'<h2 class="qc-h">{question}</h2><p class="qc-sub">{with_terms(says)}</p>'
 
 
 def _figure(id_: str, made: str) -> str:

@@ -309,7 +309,7 @@ class Room:
             Refused: the class has begun anew meanwhile, or the place was given up.
         """
         if run is not self.run or member.key not in self.members:
-            raise Refused(409, "the class has begun anew; try your text again")
+            raise Refused(409, "the class has begun again; try your text again")
         member.tries += 1
         if math.isfinite(log_pi):
             member.best = log_pi if member.best is None else max(member.best, log_pi)
@@ -476,7 +476,7 @@ class Room:
         self._touch()
 
     def again(self, run: Run) -> None:
-        """Begin anew: everybody's chain from a first draft."""
+        """Start again: everybody's chain from a first draft."""
         self._restart()
         if run.prompt != self.run.prompt:
             self.pool, self.solved = [], False

@@ -1,7 +1,5 @@
 """A live run of a visitor: the models, then what the run draws, line by line into its feed."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Self
 
@@ -23,7 +21,7 @@ class Here:
         seed: of a run that it began and that the server takes over.
     """
 
-    why: str = "the browser sent no word"
+    why: str = "the browser stopped answering"
     seed: int | None = None
 
     @classmethod

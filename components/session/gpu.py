@@ -6,8 +6,6 @@ models and their engines included, and what it writes comes back into its feed. 
 `spaces.GPU` changes nothing; and a run of the models that come with the project asks for no GPU.
 """
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Generator

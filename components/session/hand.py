@@ -1,7 +1,5 @@
 """A text by a visitor's hand: what it may be, and what both models think of it."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 from typing import Any
@@ -21,8 +19,8 @@ def check_weighs(lm: LanguageModel) -> None:
     """Raise `InvalidSetting` unless a model can tell what it thinks of single texts."""
     if not hasattr(lm, "weigh"):
         raise InvalidSetting(
-            f"{lm.id} does not tell how likely single tokens are; the models that come with the "
-            "project do, and others that run on this machine"
+            f"{lm.id} does not return the probabilities of tokens; choose an embedded model, or "
+            "another one that runs on this machine"
         )
 
 
@@ -37,7 +35,7 @@ def read_words(words: Any) -> str:
         raise InvalidPrompt(f"your words must be a text of at most {MAX_WORDS} characters, "
                             f"got {length}")  # fmt: skip
     if _CONTROL.search(words):
-        raise InvalidPrompt("your words hold signs that cannot be seen; type them again")
+        raise InvalidPrompt("your words contain invisible characters; type them again")
     return str(words)
 
 

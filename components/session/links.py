@@ -1,7 +1,5 @@
 """A run as the query of a link, and back from one: anybody's word, each value checked by itself."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any

@@ -1,7 +1,5 @@
 """Which models this server offers; what a visitor or a program asks for is checked against it."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -35,7 +33,7 @@ class Offer:
     own: bool = False
 
     @classmethod
-    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Offer:
+    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> "Offer":
         """What the environment says."""
         text = environment.get("QALIGN_MODELS")
         names = None if text is None else tuple(name.strip() for name in text.split(","))

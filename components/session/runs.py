@@ -7,8 +7,6 @@ page, Stop and a newer run of the same visitor all cancel the coroutine, and wit
 that it waits for.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging
@@ -55,7 +53,7 @@ class Status:
 
 
 IDLE = Status("idle", "Ready. The models load when you press “Run it live”.")
-STOPPED = Status("stopped", "Stopped. What was drawn stays.")
+STOPPED = Status("stopped", "Stopped. The steps drawn so far are kept.")
 
 
 class Feed:
@@ -239,16 +237,14 @@ class Runs:
         except Exception:
             # a defect, not the visitor's mistake: the log has it, the page says only that
             log.exception("a run failed")
-            feed.status = Status("failed", "Failed: the run met an internal error; try again.")
+            feed.status = Status("failed", "Failed: the run had an internal error; try again.")
 
     @contextlib.asynccontextmanager
     async def _place(self, feed: Feed, patient: bool) -> AsyncIterator[None]:
         """Wait for one of the places to run, first come, first served."""
         ticket = object()
         if not patient and len(self._waiting) >= self.limits.queue:
-            raise Busy(
-                f"{self.limits.queue} runs are waiting already; please try again in a minute"
-            )
+            raise Busy(f"{self.limits.queue} runs are already waiting; try again in a minute")
         self._waiting.append(ticket)
         try:
             while self._waiting[0] is not ticket or len(self._running) >= self.limits.runs:

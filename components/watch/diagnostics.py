@@ -3,11 +3,11 @@
 What the browser sends is the visitor's word: sizes and types are checked before anything is done.
 """
 
-from __future__ import annotations
-
 import math
 from statistics import stdev
 from typing import Any
+
+import numpy as np
 
 from components.common.trust import ROUGH, trust
 from qalign_core.errors import InvalidSetting
@@ -17,6 +17,7 @@ from qalign_study.measure.diagnostics import (
     ess,
     ess_per_thousand_tokens,
     mcse,
+    ranks,
 )
 from qalign_study.measure.mixture import best_of_n_as_alignment, fit_mixture
 from qalign_study.sheet.words import mixed, number
@@ -38,23 +39,15 @@ def _rewards(values: Any, most: int) -> list[float]:
     return numbers
 
 
-def rank_histograms(chains: list[list[float]], bins: int = RANK_BINS) -> list[list[float]]:
+def rank_histograms(chains: list[list[float]]) -> list[list[float]]:
     """For each chain, the share of its states in each bin of the ranks over all chains.
 
     Chains that sample the same distribution give flat histograms (Vehtari et al., 2021).
     """
-    order = sorted((value, k) for k, chain in enumerate(chains) for value in chain)
-    shares = [[0.0] * bins for _ in chains]
-    at = 0
-    while at < len(order):
-        end = at
-        while end < len(order) and order[end][0] == order[at][0]:
-            end += 1
-        rank = (at + end - 1) / 2  # ties share their mean rank
-        for _, k in order[at:end]:
-            shares[k][min(bins - 1, int(rank * bins / len(order)))] += 1 / len(chains[k])
-        at = end
-    return shares
+    rank = ranks(np.concatenate(chains)) - 1
+    bins = (rank * RANK_BINS / len(rank)).astype(int)  # a rank is below their number
+    parts = np.split(bins, np.cumsum([len(chain) for chain in chains])[:-1])
+    return [(np.bincount(part, minlength=RANK_BINS) / len(part)).tolist() for part in parts]
 
 
 def diagnose(data: dict[str, Any]) -> dict[str, Any]:

@@ -5,8 +5,6 @@ draws it again are read off the trace's own header. `python -m components.watch.
 writes each as a page that plays from a disk.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 import tomllib

@@ -4,8 +4,6 @@ A question waits in the queue of runs as a run does, and takes turns at the mode
 the browser sends is anybody's word: sizes and types are checked before a model is asked.
 """
 
-from __future__ import annotations
-
 import asyncio
 import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence

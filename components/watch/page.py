@@ -1,7 +1,5 @@
 """The Watch page: a chain that anyone can follow, step by step."""
 
-from __future__ import annotations
-
 import json
 import secrets
 from collections.abc import AsyncIterator, Mapping, Sequence

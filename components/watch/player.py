@@ -5,8 +5,6 @@ value (a live run, growing) or its `recorded` property, and the script puts thei
 as text only.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -84,12 +84,12 @@ def check_response(
     stops = [token in until for token in response.tokens[n_kept:]]
     if any(stops[:-1]):
         raise ModelContractError(
-            f"{lm.id} drew on behind a delimiter; it must stop at the first id it was told to"
+            f"{lm.id} continued after a delimiter; it must stop at the first stop id"
         )
     if not response.finished and n < limit and not stops[-1]:
         raise ModelContractError(
             f"{lm.id} stopped after {n} tokens without an EOS and below its limit of {limit}; "
-            "a response cut short elsewhere has no place in the chain"
+            "the chain cannot use a response that was cut short elsewhere"
         )
     return response
 

@@ -309,7 +309,7 @@ def _raw_weights(weights: Sequence[float] | None, n: int) -> list[float]:
         return [1.0] * n
     raw = [float(w) for w in weights]
     if len(raw) != n:
-        raise InvalidSetting(f"got {len(raw)} weights for {n} samples; give one weight a sample")
+        raise InvalidSetting(f"got {len(raw)} weights for {n} samples; give one weight per sample")
     if not all(math.isfinite(w) and w >= 0 for w in raw) or not any(raw):
         raise InvalidSetting("weights must be finite, >= 0 and not all 0; give at least one > 0")
     return raw

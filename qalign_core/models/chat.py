@@ -48,7 +48,7 @@ class Text:
         asked = messages_of(prompt)
         if self._one_message and len(asked) > 1:
             raise InvalidPrompt(
-                f"this model reads one user message, and the conversation has {len(asked)} "
+                f"this model reads one user message, but the conversation has {len(asked)} "
                 "messages; send the last one alone, or choose another model"
             )
         said = [] if response is None else [{"role": "assistant", "content": response}]
@@ -172,7 +172,7 @@ class TemplatedLanguageModel(ABC):
         self, text: Text, eos: Sequence[int], *, id: str, context: int, sampling: Sampling | None
     ) -> None:
         if not eos:
-            raise ModelLoadError(f"{id} names no end-of-sequence token, so responses would not end")
+            raise ModelLoadError(f"{id} has no end-of-sequence token, so responses would not end")
         self._text, self.eos = text, tuple(eos)
         self.id, self.context_length = id, context
         self.sampling = self._checked(sampling or USUAL)

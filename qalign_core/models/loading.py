@@ -276,7 +276,7 @@ def _fetch(
         )
     if revision and not _REVISION.fullmatch(revision):
         raise ModelLoadError(
-            f"{revision!r:.80} is no revision of {name}; name a commit, branch or tag"
+            f"{revision!r:.80} is not a revision of {name}; name a commit, branch or tag"
         )
     wanted: dict[str, Any] = {
         "revision": revision,  # by its name, so that it is found without the hub too
@@ -335,7 +335,7 @@ def _check_listed(found: Any, name: str, dtype: str | None, device: str) -> None
 
 def _check_safe(folder: Path, name: str) -> None:
     if not (folder / "config.json").is_file():
-        raise ModelLoadError(f"{name} holds no config.json, so it is not a model of transformers")
+        raise ModelLoadError(f"{name} has no config.json, so it is not a transformers model")
     if not any(folder.glob("*.safetensors")):
         raise ModelLoadError(_NO_WEIGHTS.format(name=name))
 
@@ -363,7 +363,7 @@ def n_stored(folder: Path) -> int:
                 n += sum(math.prod(file.get_slice(name).get_shape()) for name in file.keys())  # noqa: SIM118
         except (OSError, SafetensorError) as error:
             raise ModelLoadError(
-                f"{path} is no whole safetensors file ({error}); fetch or save it again"
+                f"{path} is not a complete safetensors file ({error}); fetch or save it again"
             ) from error
     return n
 

@@ -65,7 +65,7 @@ def _read() -> tuple[Mapping[str, tuple[str, str]], Mapping[str, Idea]]:
     for part, told in tables.items():
         for id_, entry in told.items():
             if id_ in ideas:
-                raise ValueError(f"dictionary.toml: {id_} stands in {ideas[id_].part} and {part}")
+                raise ValueError(f"dictionary.toml: {id_} is in {ideas[id_].part} and {part}")
             ideas[id_] = Idea(part=part, **entry)
     return MappingProxyType(colours), MappingProxyType(ideas)
 

@@ -458,7 +458,7 @@ class TraceFile:
             InvalidSetting: the disk takes no more.
         """
         content = line.encode()
-        advice = "make room and run the same again: it goes on where it was"
+        advice = "free some space and run the same command again: it continues where it stopped"
         with on_disk(self._path, "written", advice, InvalidSetting):
             while content:  # a disk that is nearly full takes a part
                 content = content[self._file.write(content) :]
@@ -476,7 +476,7 @@ def open_trace(path: Path, header: TraceHeader) -> Iterator[TraceFile | None]:
 
     with on_disk(path, "written", "give another path with --out", InvalidSetting):
         if path.exists() and not path.is_file():  # reading a device may have no end
-            raise InvalidSetting(f"{path} is no file; give another path with --out")
+            raise InvalidSetting(f"{path} is not a file; give another path with --out")
         file = path.open("ab+", buffering=0)
     with file:
         try:
@@ -498,7 +498,7 @@ def open_trace(path: Path, header: TraceHeader) -> Iterator[TraceFile | None]:
         if known is not None:
             check_same_run(path, known.header, header)
         elif not _begins(content, header):
-            raise InvalidSetting(f"{path} is no trace; give another path, or an empty folder")
+            raise InvalidSetting(f"{path} is not a trace; give another path, or an empty folder")
         file.truncate(end)
         longer = known is not None and grows(known.header, header)
         if known is not None and longer:

@@ -67,7 +67,7 @@ class FunctionReward:
             value = self.function(prompt, response.text)
         except Exception as error:
             said = f"{type(error).__name__}: {first_line(error)}"
-            raise InvalidReward(f"{self.id} failed with {said}; mend the function") from error
+            raise InvalidReward(f"{self.id} failed with {said}; fix the function") from error
         if isinstance(value, Real) and abs(value) <= HUGE:
             return float(value)
         raise InvalidReward(f"{self.id} returned {shown(value)}, a reward is one finite number")

@@ -91,7 +91,7 @@ def _length(argument: str) -> Reading:
 def _contains(argument: str) -> Reading:
     """1 if the text has the word or words, whole and in any case, else 0."""
     if not argument:
-        raise InvalidSetting("contains takes a word, got none; write contains:WORD")
+        raise InvalidSetting("contains needs a word, got none; write contains:WORD")
     found = re.compile(rf"(?<!\w){re.escape(argument)}(?!\w)", re.IGNORECASE)
     return lambda text: float(found.search(text) is not None)
 
@@ -113,7 +113,7 @@ _KINDS: dict[str, Callable[[str], Reading]] = {
 
 def _takes_nothing(kind: str, argument: str) -> None:
     if argument:
-        raise InvalidSetting(f"{kind} takes nothing, got {argument[:40]!r}; write {kind} alone")
+        raise InvalidSetting(f"{kind} takes no argument, got {argument[:40]!r}; write {kind} alone")
 
 
 @cache

@@ -25,10 +25,10 @@ COMMANDS = {
     "tune": "find the beta at which a given share of proposals is accepted",
     "bench-moves": "certify moves in exact worlds, and measure them on a problem set",
     "train-rm": "train a reward model on a language model's own right and wrong responses",
-    "check": "check that two models obey the laws that the chain rests on",
+    "check": "check that two models meet the conditions of the chain",
     "fetch": "download models, so that later commands work offline",
     "export": "write a trace, or a folder of results, as one page that works offline",
-    "serve": "answer as OpenAI's API does, so that chat clients can use the methods",
+    "serve": "serve the methods to chat clients, through OpenAI's API",
 }
 COUNTS = {
     **dict.fromkeys(("problems", "at_once", "budget", "each", "response_tokens"), 1),

@@ -38,9 +38,11 @@ def options(parser: argparse.ArgumentParser) -> None:
         "moves",
         nargs="+",
         metavar="MOVE",
-        help="suffix, entropy, a mix such as suffix+block(:), or one's own as FILE.py:NAME",
+        help="suffix, entropy, a mix such as suffix+block(:), or your own as FILE.py:NAME",
     )
-    parser.add_argument("--problems", type=int, metavar="N", help="measure on N of the set, too")
+    parser.add_argument(
+        "--problems", type=int, metavar="N", help="also measure on the first N of the set"
+    )
     shared.set_options(parser)
     shared.run_options(parser, leave_out=LEFT_OUT)
     shared.model_options(parser)

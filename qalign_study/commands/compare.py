@@ -20,7 +20,9 @@ from qalign_study.measure.comparisons import Comparison, full_cut, outcomes
 def options(parser: argparse.ArgumentParser) -> None:
     """Those of `qalign compare`."""
     budgets = ("flops", "samples")
-    parser.add_argument("--match", choices=budgets, default="flops", help="what is made equal")
+    parser.add_argument(
+        "--match", choices=budgets, default="flops", help="what is equal for all methods"
+    )
     parser.add_argument("--budget", dest="match", choices=budgets, help=argparse.SUPPRESS)  # old
     parser.add_argument("--out", type=Path, help="trace file, continued if it exists")
     shared.problem_options(parser)

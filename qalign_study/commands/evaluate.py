@@ -29,16 +29,16 @@ def options(parser: argparse.ArgumentParser) -> None:
     """Those of `qalign evaluate`."""
     shared.set_options(parser)
     parser.add_argument(
-        "--preset", choices=PRESETS, help="rows, prompts and settings of the paper, or of its code"
+        "--preset", choices=PRESETS, help="rows, prompts and settings of the paper or of its code"
     )
     shared.many_options(parser, 128)
     parser.add_argument(
         "--budget",
         type=int,
-        help=f"samples per problem ({BUDGET}); the chain may cost as much",
+        help=f"samples per problem ({BUDGET}); the chain gets the same compute",
     )
-    parser.add_argument("--states", type=int, help="most states of the chain; 0 (no limit)")
-    parser.add_argument("--out", type=Path, help="folder of traces; needed but for --plan")
+    parser.add_argument("--states", type=int, help="most states of the chain; 0 means no limit")
+    parser.add_argument("--out", type=Path, help="folder of traces; required without --plan")
     parser.add_argument("--pack", type=Path, help="also write the results as one file")
     plan_options(parser)
     shared.run_options(parser, leave_out=(*shared.TEXTS, "steps", "pool", "matched", "burn_in"))

@@ -23,7 +23,7 @@ def options(parser: argparse.ArgumentParser) -> None:
         "path",
         type=Path,
         metavar="PATH",
-        help="file of a trace, as run --out writes it, or folder of results, as evaluate does",
+        help="trace file of `qalign run`, or folder of `qalign evaluate`",
     )
     parser.add_argument("--html", type=Path, required=True, help="file of the page")
     parser.add_argument(
@@ -32,11 +32,11 @@ def options(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         default=[],
         metavar="N",
-        help="of a folder: problems whose whole chains the page plays, by their numbers from 0",
+        help="problems of the folder whose chains the page plays, from 0",
     )
     group = parser.add_argument_group("page of a trace")
     group.add_argument("--title", default="", help="of the page")
-    group.add_argument("--says", default="", help="what there is to see, in a sentence or two")
+    group.add_argument("--says", default="", help="one or two sentences about the run")
     group.add_argument(
         "--live",
         action="store_true",

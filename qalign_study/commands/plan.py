@@ -173,10 +173,10 @@ def plan_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--plan",
         action="store_true",
-        help="load and draw nothing: print models, tokens, FLOPs, hours on named GPUs, and disk",
+        help="only print models, tokens, FLOPs, hours on named GPUs, and disk space",
     )
     parser.add_argument(
-        "--response-tokens", type=int, help="mean length that --plan assumes; half of the limit"
+        "--response-tokens", type=int, help="mean length for --plan (half of the limit)"
     )
 
 
@@ -238,7 +238,7 @@ def print_plan(options: argparse.Namespace, recipe: Recipe | None = None) -> Non
     else:
         total, anew = (sum(each.flops.values()) for each in (plan, plan.anew()))
         print(
-            f"together {total:.2e} FLOPs; {anew:.2e} with a reward model that reads every text anew"
+            f"together {total:.2e} FLOPs; {anew:.2e} if the reward model reads every text in full"
         )
         print(f"weights  {_size(plan.weights)} in bf16, on the disk and in memory")
     print(f"traces   about {_size(plan.traces)}")

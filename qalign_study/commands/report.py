@@ -31,14 +31,19 @@ def options(parser: argparse.ArgumentParser) -> None:
         type=Path,
         metavar="PATH",
         default=sorted((ASSETS / "results").glob("*.zip")),
-        help="folder or packed file; by default those that a checkout has",
+        help="folder or packed file; default: those in the repository",
     )
     parser.add_argument("--json", action="store_true", help="print the numbers as JSON")
     parser.add_argument("--csv", type=Path, metavar="FILE", help="write all numbers as CSV")
     parser.add_argument("--latex", type=Path, metavar="FILE", help="write the tables for LaTeX")
-    parser.add_argument("--html", type=Path, metavar="FILE", help="write all as one offline page")
     parser.add_argument(
-        "--tuning", type=float, metavar="FLOPS", help="what finding beta cost, marked on the page"
+        "--html", type=Path, metavar="FILE", help="write everything as one offline page"
+    )
+    parser.add_argument(
+        "--tuning",
+        type=float,
+        metavar="FLOPS",
+        help="compute spent on finding beta, marked on the page",
     )
 
 

@@ -28,13 +28,13 @@ from qalign_study.sets.problem_sets import Problem
 def options(parser: argparse.ArgumentParser) -> None:
     """Those of `qalign run`."""
     parser.add_argument(
-        "--prompts", metavar="SET", help="run every problem of this set or file, into a folder"
+        "--prompts", metavar="SET", help="run every problem of this set or file; --out is a folder"
     )
     shared.many_options(parser, 64)
     parser.add_argument(
         "--out",
         type=Path,
-        help="file of the trace (JSON lines), continued if it exists; with --prompts, a folder",
+        help="trace file (JSON lines), continued if it exists; a folder with --prompts",
     )
     parser.add_argument("--quiet", action="store_true", help="print the answer only")
     parser.add_argument("--json", action="store_true", help="print answers to --prompts as JSON")

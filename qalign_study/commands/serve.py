@@ -24,10 +24,14 @@ USUAL = {"QALIGN_MAX_PROMPT": "100000", "QALIGN_MAX_TOKENS": "4096"}
 def options(parser: argparse.ArgumentParser) -> None:
     """Those of `qalign serve`."""
     parser.add_argument(
-        "--host", default="127.0.0.1", help="where to listen (default: %(default)s)"
+        "--host", default="127.0.0.1", help="address to listen on (default: %(default)s)"
     )
-    parser.add_argument("--port", type=int, default=8000, help="(default: %(default)s)")
-    parser.add_argument("--key", help="that requests must bear; default: QALIGN_API_KEY, or none")
+    parser.add_argument(
+        "--port", type=int, default=8000, help="port to listen on (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--key", help="API key that requests must send; default: QALIGN_API_KEY, or none"
+    )
     shared.run_options(parser, leave_out=("prompt", "reference", "matched"))
     shared.model_options(parser)
 

@@ -22,10 +22,10 @@ TEXTS = ("prompt", "reference", "extractor")
 
 
 OF_EACH = {
-    "device": "of a local {}, as torch names it; default: a GPU if any",
-    "dtype": "of a local {}: float32 (the default on a CPU), bfloat16 or float16",
-    "window": "tokens that a local {} holds of one sequence",
-    "tokenizer": "of a served {}: folder or hub id",
+    "device": "device of a local {}, as in torch; default: a GPU if any",
+    "dtype": "number type of a local {}: float32 (default on a CPU), bfloat16 or float16",
+    "window": "longest sequence of a local {}, in tokens",
+    "tokenizer": "tokenizer of a served {}: folder or hub id",
 }
 """Options that there are for the LM and for the RM, and what they are."""
 
@@ -37,7 +37,7 @@ def model_options(parser: argparse.ArgumentParser, kinds: Sequence[str] = ("lm",
         "A model is a registry id, a hub id (owner/name or owner/name@revision), a folder,\n  or a "
         "server's address. A reward may also be judge:LM, FILE.py:NAME, or a weighted sum.",
     )
-    group.add_argument("--rows", type=int, help="requests that run at once, of each model")
+    group.add_argument("--rows", type=int, help="requests per model that run at once")
     for kind in kinds:
         for name, says in OF_EACH.items():
             read = int if name == "window" else str
@@ -47,13 +47,13 @@ def model_options(parser: argparse.ArgumentParser, kinds: Sequence[str] = ("lm",
     group.add_argument(
         "--approximate",
         action="store_true",
-        help="use a server that takes text only: prefixes are re-tokenised, and counted",
+        help="allow a server that accepts text only; prefixes are re-tokenized and counted",
     )
 
 
 def problem_options(parser: argparse.ArgumentParser) -> None:
     """One problem: of a set, by its number; `--prompt` is an option of the run."""
-    group = parser.add_argument_group("problem", "one of a set, or --prompt")
+    group = parser.add_argument_group("problem", "a problem of a set, or --prompt")
     set_options(group)
     group.add_argument("--problem", type=int, default=0, help="its number in the set, from 0")
 
@@ -69,7 +69,7 @@ def set_options(parser: argparse._ActionsContainer) -> None:
     parser.add_argument(
         "--data",
         type=Path,
-        help="rows of a set of the paper, as its authors publish them; else they are from the hub",
+        help="rows of a set of the paper, as published by its authors; default: from the hub",
     )
 
 
@@ -87,8 +87,8 @@ def run_options(
     """An option for each setting of a run; where one is not given, the default holds."""
     group = parser.add_argument_group(
         "run",
-        "A registry entry with a sampling of its own has other defaults for temperature, top-p, "
-        "top-k and length limit.",
+        "A registry entry may have its own defaults for temperature, top-p, top-k and length "
+        "limit.",
     )
     for name, kind in Run.kinds().items():
         if name in leave_out:

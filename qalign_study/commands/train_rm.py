@@ -25,22 +25,22 @@ from qalign_study.train.reward_training import SAMPLES, base_of, learn
 from qalign_study.train.trainer import RECIPES, Recipe, check_installed
 
 _PAIRS = {
-    "suffix-pairs": "a state and a proposal, as a chain compares them",
-    "solutions": "the set's own solution is one of the right samples",
-    "changed-numbers": "a right sample against itself with its number changed",
+    "suffix-pairs": "a state of a chain and its proposal",
+    "solutions": "add the solutions of the set to the right samples",
+    "changed-numbers": "a right sample and a copy with a changed number",
 }
 
 
 _RECIPE = {
-    "learning_rate": "highest rate of AdamW; it falls linearly",
-    "warmup": "share of the steps in which it rises",
-    "weight_decay": "of AdamW",
+    "learning_rate": "highest rate of AdamW, which then falls linearly",
+    "warmup": "share of the steps in which the rate rises",
+    "weight_decay": "weight decay of AdamW",
     "epochs": "passes over the pairs",
-    "batch": "pairs a step",
+    "batch": "pairs per step",
     "at_once": "pairs in memory at once",
     "lora": "rank of LoRA; 0 trains the weights themselves",
     "precision": "bfloat16 or float32",
-    "validation": "share of the problems that is held out",
+    "validation": "share of problems held out",
 }
 
 
@@ -50,21 +50,27 @@ def options(parser: argparse.ArgumentParser) -> None:
     shared.many_options(parser, 64)
     pool = Run().pool
     parser.add_argument("--samples", type=int, default=pool, help=f"responses per problem ({pool})")
-    parser.add_argument("--out", type=Path, help="folder, which --rm takes then; not for --plan")
     parser.add_argument(
-        "--only-draw", action="store_true", help="draw and stop: several processes share the work"
+        "--out", type=Path, help="folder of the new model, for --rm; required without --plan"
+    )
+    parser.add_argument(
+        "--only-draw",
+        action="store_true",
+        help="only draw responses; several processes can share the work",
     )
     plan_options(parser)
-    pairs = parser.add_argument_group("pairs", "one right against one wrong sample, and")
-    pairs.add_argument("--each", type=int, default=1, help="so many of every kind per problem (1)")
+    pairs = parser.add_argument_group(
+        "pairs", "one right and one wrong sample of a problem, and also:"
+    )
+    pairs.add_argument("--each", type=int, default=1, help="pairs of each kind per problem (1)")
     for name, says in _PAIRS.items():
         pairs.add_argument(f"--{name}", action="store_true", help=says)
     pairs.add_argument(
-        "--max-length", type=int, default=2048, help="tokens of a conversation that are read (2048)"
+        "--max-length", type=int, default=2048, help="tokens read per conversation (2048)"
     )
-    recipe = parser.add_argument_group("training", "Bradley-Terry, by TRL")
-    recipe.add_argument("--base", help="model to start from; by default --lm")
-    recipe.add_argument("--device", help="of the training; by default a GPU if any")
+    recipe = parser.add_argument_group("training", "Bradley-Terry, with TRL")
+    recipe.add_argument("--base", help="model to start from; default: --lm")
+    recipe.add_argument("--device", help="device of the training; default: a GPU if any")
     recipe.add_argument(
         "--preset", dest="recipe", choices=RECIPES, default="small", help="the settings below"
     )

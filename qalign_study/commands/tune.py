@@ -32,14 +32,25 @@ def options(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         default=["1"],
         metavar="FLOAT",
-        help="sharpness; of several, each at its own beta, which is right most often (default: 1)",
+        help="sharpness; several are compared, each at its own beta (default: 1)",
     )
-    parser.add_argument("--target", type=float, default=0.5, help="share of changed proposals")
     parser.add_argument(
-        "--problems", type=int, default=32, help="how many, from the end of the set", metavar="N"
+        "--target",
+        type=float,
+        default=0.5,
+        help="share of changed proposals to accept (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--problems",
+        type=int,
+        default=32,
+        help="only the last N of the set (default: %(default)s)",
+        metavar="N",
     )
     parser.add_argument("--prompts", dest="problems", type=int, help=argparse.SUPPRESS)  # old
-    parser.add_argument("--start", type=float, default=1.0, help="first beta")
+    parser.add_argument(
+        "--start", type=float, default=1.0, help="first beta to try (default: %(default)s)"
+    )
     shared.problem_options(parser)
     shared.run_options(parser, leave_out=_OWN)
     shared.model_options(parser)

@@ -13,7 +13,7 @@ from qalign_core.target import Target
 from qalign_core.types import Response
 from qalign_study.exact.convergence import acceptance_rate_changed, second_eigenvalue
 from qalign_study.exact.enumerable import EnumerableLM, Tokens
-from qalign_study.exact.law import ExactChain, Rule, exact_chain, total_variation
+from qalign_study.exact.law import Rule, exact_chain, total_variation
 
 PIECES = ("a", "b", ":", "<eos>")
 FIELDS = 4
@@ -101,7 +101,7 @@ def in_world(lm: EnumerableLM, move: Move) -> InWorld:
         InvalidSetting: it cannot be enumerated.
     """
     chains = [exact_chain(lm, prefers_b, target, Rule(move=move)) for target in TARGETS]
-    residual, a, b = max(map(_worst, chains))
+    residual, a, b = max(chain.worst_pair() for chain in chains)
     first = chains[0]
     texts = [first.states[k].text + "…" * (not first.states[k].finished) for k in (a, b)]
     return InWorld(
@@ -112,10 +112,3 @@ def in_world(lm: EnumerableLM, move: Move) -> InWorld:
         acceptance_rate_changed(first),
         total_variation(first.limit(), first.target),
     )
-
-
-def _worst(chain: ExactChain) -> tuple[float, int, int]:
-    flow = chain.target[:, None] * chain.matrix
-    off = np.abs(flow - flow.T)
-    a, b = np.unravel_index(int(off.argmax()), off.shape)
-    return float(off[a, b]), int(a), int(b)

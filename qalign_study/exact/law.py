@@ -111,8 +111,14 @@ class ExactChain:
 
     def balance_residual(self) -> float:
         """max_ab |pi_a T_ab - pi_b T_ba|; 0 for the right rule, up to rounding."""
+        return self.worst_pair()[0]
+
+    def worst_pair(self) -> tuple[float, int, int]:
+        """The pair of states whose flows differ most: by how much, and their numbers."""
         flow = self.target[:, None] * self.matrix
-        return float(np.abs(flow - flow.T).max())
+        off = np.abs(flow - flow.T)
+        a, b = np.unravel_index(int(off.argmax()), off.shape)
+        return float(off[a, b]), int(a), int(b)
 
 
 def total_variation(p: Array, q: Array) -> float:

@@ -172,12 +172,16 @@ def _autocovariance(values: Array) -> Array:
 
 
 def _rank_normalised(values: Array) -> Array:
-    """Normal scores of the ranks among all values, same shape; ties share their mean rank."""
+    """Normal scores of the ranks among all values, same shape."""
     from scipy.special import ndtri
 
+    return np.asarray(ndtri((ranks(values) - 0.375) / (values.size + 0.25)))
+
+
+def ranks(values: Array) -> Array:
+    """Rank of each value among all, from 1, same shape; ties share their mean rank."""
     _, at, n = np.unique(values, return_inverse=True, return_counts=True)
-    rank = (np.cumsum(n) - (n - 1) / 2)[at].reshape(values.shape)
-    return np.asarray(ndtri((rank - 0.375) / (values.size + 0.25)))
+    return np.asarray((np.cumsum(n) - (n - 1) / 2)[at].reshape(values.shape))
 
 
 def _rhat(values: Array) -> float:

@@ -24,17 +24,15 @@ from qalign_study.measure.intervals import band
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """Where a method is at its best, among the budgets that were looked at.
+    """Where best-of-n is at its best, among the budgets that were looked at.
 
     Attributes:
-        method: which.
         n: the budget, in samples; `low` and `high` are its 95 % interval.
         last: the largest budget.
         lost: what it has there more than at the last one. The budget was chosen on the same
             problems, which flatters it a little.
     """
 
-    method: Curve
     n: int
     low: int
     high: int
@@ -47,16 +45,16 @@ class Turn:
         return self.high < self.last and self.lost.low > 0
 
 
-def turn(points: Sequence[Point], method: Curve = "bon") -> Turn | None:
-    """Where a method is at its best; None if there are not two budgets of it."""
-    mine = sorted((p for p in points if p.method == method), key=lambda p: p.n)
+def turn(points: Sequence[Point]) -> Turn | None:
+    """Where best-of-n is at its best; None if there are not two budgets of it."""
+    mine = sorted((p for p in points if p.method == "bon"), key=lambda p: p.n)
     if len(mine) < 2:
         return None
     ns = np.array([p.n for p in mine])
     drawn = resampled_weights(mine[0]) @ np.array([p.each for p in mine]).T
     low, high = np.quantile(ns[drawn.argmax(axis=1)], [0.025, 0.975], method="nearest")
     best = max(mine, key=lambda p: p.value)
-    return Turn(method, best.n, int(low), int(high), mine[-1].n, difference(best, mine[-1]))
+    return Turn(best.n, int(low), int(high), mine[-1].n, difference(best, mine[-1]))
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from qalign_core.decide.compared import RULES
 from qalign_core.errors import InvalidSetting
+from qalign_core.types import SetHeader
 from qalign_study.measure.curves import (
     Curve,
     Difference,
@@ -148,24 +149,14 @@ class Group:
         return tuple(averaged(of_each)) if len(of_each) > 1 else ()
 
     @property
-    def lm(self) -> str:
-        """The language model's name."""
-        return self.sets[0].results.header.lm
-
-    @property
-    def rm(self) -> str:
-        """The reward model's name."""
-        return self.sets[0].results.header.rm
+    def header(self) -> SetHeader:
+        """What was run over the first set: the models, and the kind of prompt, are those of all."""
+        return self.sets[0].results.header
 
     @property
     def unit(self) -> str:
         """What prices count: FLOPs, or the LM's tokens where the models' sizes are unknown."""
-        return self.sets[0].results.header.meter.unit
-
-    @property
-    def open_ended(self) -> bool:
-        """Whether votes are minimum Bayes risk with ROUGE-1."""
-        return self.sets[0].results.header.open_ended
+        return self.header.meter.unit
 
     @property
     def flops(self) -> bool:
@@ -186,10 +177,9 @@ class Group:
     @cached_property
     def n(self) -> int:
         """The budget of the tables: the largest of the different sets, the chain's if it can."""
-        of_each = [each.points for each in self.different]
-        level = [level_n(points) or 0 for points in of_each]
-        shared = set.intersection(*({p.n for p in points} for points in of_each))
-        return max((n for n in shared if n <= min(level)), default=max(shared, default=1))
+        level = min(each.level for each in self.different)
+        shared = set.intersection(*({p.n for p in each.points} for each in self.different))
+        return max((n for n in shared if n <= level), default=max(shared, default=1))
 
     def rows(self, n: int | None = None) -> list[Row]:
         """The lines of a table at a budget, by default `n`, or at the largest of a set's."""
@@ -254,7 +244,7 @@ class Report:
                 best = {n: row_of(name, points, n).best for n in {p.n for p in points}}
                 measured: list[Point | Difference] = [*points, *differences(points)]
                 for found in measured:
-                    row = {"lm": group.lm, "rm": group.rm, "set": name, "n": found.n}
+                    row = {"lm": group.header.lm, "rm": group.header.rm, "set": name, "n": found.n}
                     row |= {"flops": found.spent if group.flops else None}
                     row |= {"value": found.value, "low": found.low, "high": found.high}
                     if isinstance(found, Point):

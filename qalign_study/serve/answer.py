@@ -1,11 +1,9 @@
 """One choice of a chat completion: it is drawn line by line, tells how far it is, and decides."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
-from typing import Any
+from typing import Any, Self
 
 from qalign_core.carried import RUN
 from qalign_core.decide import rules
@@ -38,7 +36,7 @@ class Choice:
         self._reader = TraceReader()
         self._extract = get_extractor(self._run.extractor) if self._run.extractor else None
 
-    async def follow(self, draw: Draw) -> AsyncIterator[tuple[Choice, str]]:
+    async def follow(self, draw: Draw) -> AsyncIterator[tuple[Self, str]]:
         """Draw the run, and yield this choice with a line of progress, or "" when it has begun.
 
         Raises:

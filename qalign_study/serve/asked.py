@@ -1,7 +1,5 @@
 """A request for a chat completion: read, checked, and made a `Run` and a deciding rule."""
 
-from __future__ import annotations
-
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What requests carry: each body has a size and a time, and all of them together a size."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 

@@ -1,7 +1,5 @@
 """What is refused before anybody reads it: hosts, pages, too many requests, too large ones."""
 
-from __future__ import annotations
-
 import logging
 import os
 import time

@@ -5,8 +5,6 @@ that page's can also be made to lead here (DNS rebinding), and then the page rea
 Hosts are checked against rebinding, origins against all other foreign pages.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -45,7 +43,7 @@ class Ours:
     is_space: bool = False
 
     @classmethod
-    def from_environment(cls, environment: Mapping[str, str]) -> Ours:
+    def from_environment(cls, environment: Mapping[str, str]) -> "Ours":
         """What `QALIGN_HOSTS`, `QALIGN_ORIGINS`, `SPACE_HOST` and `GRADIO_SERVER_NAME` name.
 
         Raises:

@@ -1,7 +1,5 @@
 """What is answered in place of what was asked."""
 
-from __future__ import annotations
-
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 

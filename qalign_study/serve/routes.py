@@ -1,7 +1,5 @@
 """The addresses of OpenAI's API: models, chat completions, and traces beside them."""
 
-from __future__ import annotations
-
 import asyncio
 import hmac
 import json
@@ -150,7 +148,7 @@ class Served:
             return StreamingResponse(events, media_type="text/event-stream", headers=QUIET)
         return JSONResponse(await _unless_left(request, _whole(answer, drawn)))
 
-    async def _drawn(self, wanted: Asked, answer: _Answer) -> AsyncIterator[tuple[Choice, str]]:
+    async def _drawn(self, wanted: Asked, answer: "_Answer") -> AsyncIterator[tuple[Choice, str]]:
         """Draw all choices side by side; what was drawn is kept, however it ends."""
         answer.choices = [Choice(wanted, k, answer.id) for k in range(wanted.n)]
         self._open += wanted.n

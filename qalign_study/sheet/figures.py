@@ -40,7 +40,7 @@ def titled(kind: str, id_: str) -> str:
 
 def models_of(group: Group) -> str:
     """A group's models by their titles."""
-    lm, rm = titled("lm", group.lm), titled("rm", group.rm)
+    lm, rm = titled("lm", group.header.lm), titled("rm", group.header.rm)
     return f"language model: {lm}; reward model: {rm}"
 
 
@@ -69,7 +69,7 @@ def errors(
     more: Sequence[Line] = (),
 ) -> Figure:
     """Wrong answers of the rules, of those at their own beta, and of any of n, against compute."""
-    is_open, lines = group.open_ended, list(more)
+    is_open, lines = group.header.open_ended, list(more)
     for method in (*RULES, "any", *own_curves()):
         if mine := of(points, method):
             plain = method == "any" or method in own_curves()
@@ -94,22 +94,23 @@ _WRONG = Axis("wrong answers", text=as_percent, zero=True)
 
 def first(main: Group, rest: Sequence[Group], tuning: float | None) -> Section:
     """The figure that the paper begins with: error against compute, averaged over sets."""
-    unit, is_open = main.unit, main.open_ended
+    unit, is_open = main.unit, main.header.open_ended
     notes = [
         "Lower is better. Bands are 95% over problems. No rule that chooses among samples can be "
         f"below the dotted line, {in_a_sentence(curve_name('any', is_open))}."
     ]
     more, looks = [], iter(OTHER_LMS)
-    for group in (each for each in rest if each.lm != main.lm):
+    for group in (each for each in rest if each.header.lm != main.header.lm):
+        lm = group.header.lm
         theirs = {each.problems: each.points for each in group.different}
         wanted = [each.problems for each in main.different]
         look = next(looks, None)
         if look is None or not theirs.keys() >= set(wanted):
-            notes.append(f"{text(group.lm)} was not run on all of these sets, and is not drawn.")
+            notes.append(f"{text(lm)} was not run on all of these sets, and is not drawn.")
             continue
         of_each = [theirs[problems] for problems in wanted]
         votes = of(averaged(of_each) if len(of_each) > 1 else of_each[0], "mv")
-        name = f"{curve_name('mv', is_open)} of {titled('lm', group.lm)}"
+        name = f"{curve_name('mv', is_open)} of {titled('lm', lm)}"
         more.append(_wrong(votes, unit, look, name, plain=False))
     figure = errors(main.points, main, more=more)
     if tuning is not None and main.flops:
@@ -145,7 +146,7 @@ def gains(main: Group) -> Section | None:
     one = next(iter(of(main.points, "one")), None)
     if one is None or one.value == 0:
         return None
-    lines, is_open = [], main.open_ended
+    lines, is_open = [], main.header.open_ended
     for method in RULES:
         mine = of(main.points, method)
         ends = [gain(p, one) for p in mine]
@@ -243,7 +244,7 @@ def mixtures(main: Group) -> Section | None:
 
 def proxy(group: Group) -> Figure:
     """Accuracy against the proxy reward: a curve that turns down has over-optimised."""
-    lines, is_open = [], group.open_ended
+    lines, is_open = [], group.header.open_ended
     for method in RULES:
         if mine := of(group.points, method):
             says = [
@@ -259,7 +260,7 @@ def proxy(group: Group) -> Figure:
 
 def betas(found: Sequence[BetaPoint], group: Group) -> tuple[Figure, ...]:
     """What other betas do, from the same samples: accuracy, acceptance, distance from the base."""
-    is_open, header = group.open_ended, group.sets[0].results.header
+    is_open, header = group.header.open_ended, group.header
     x, told = [p.beta for p in found], [p for p in found if p.acceptance is not None]
     right = [p.accuracy for p in found]
     ends = [p.low for p in found], [p.high for p in found]

@@ -64,11 +64,13 @@ def to_latex(report: Report) -> str:
     for group in report.groups:
         rows = group.rows()
         labels = [group.label(row) for row in rows]
-        caption = f"{group.lm} with {group.rm}, at the compute of {group.n:,} samples: "
+        caption = (
+            f"{group.header.lm} with {group.header.rm}, at the compute of {group.n:,} samples: "
+        )
         kinds = {False: "right answers in %", True: "paired differences in points"}
         for own, end in ((False, "."), (True, ", each method at its own β.")):
             for gaps, what in kinds.items():
-                made = table(rows, labels, own=own, gaps=gaps, open_ended=group.open_ended)
+                made = table(rows, labels, own=own, gaps=gaps, open_ended=group.header.open_ended)
                 said += [_latex(made, caption + what + end)] if made is not None else []
     return "\n".join(said)
 

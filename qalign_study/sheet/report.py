@@ -12,7 +12,6 @@ from qalign_core.decide.compared import RULES
 from qalign_core.errors import InvalidSetting
 from qalign_core.record.dictionary import colours, ideas
 from qalign_core.record.player import NO_SCRIPT, head
-from qalign_study.measure.curves import level_n
 from qalign_study.measure.diagnostics import acceptance_of
 from qalign_study.measure.intervals import FEW
 from qalign_study.measure.landmarks import Crossing, crossing, turn
@@ -111,7 +110,7 @@ def _largest_first(report: Report) -> list[Group]:
 
 def _tables(group: Group, numbers: dict[str, int]) -> list[Section]:
     """Accuracy of every method on every set, and what QAlign has more than each other."""
-    rows, open_ended = group.rows(), group.open_ended
+    rows, open_ended = group.rows(), group.header.open_ended
     labels = [group.label(row) for row in rows]
     whole = (row for row in rows[::-1] if "any" in row.points and row.n == group.n)
     spent = next((row.points["any"].spent for row in whole), None)
@@ -186,7 +185,7 @@ def _problems(groups: Sequence[Group], numbers: dict[str, int]) -> list[Section]
     made = [Section("Problem by problem", says, [])]
     for group in groups:
         for each in group.sets:
-            at = {p.method: p for p in each.points if p.n == (level_n(each.points) or group.n)}
+            at = {p.method: p for p in each.points if p.n == (each.level or group.n)}
             values = [p.each for method, p in at.items() if method in RULES]
             apart = [max(told) - min(told) for told in zip(*values, strict=True)]
             order = sorted(np.argsort(apart)[::-1][:MOST].tolist())

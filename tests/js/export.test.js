@@ -14,7 +14,7 @@ import {
 import { clipped, markup, wrap } from "../../assets/export/svg.js";
 import { parse } from "../../assets/player/parse.js";
 import { LAST } from "../../assets/player/words.js";
-import { FOUR, HEADER, RECORDED, lines, step } from "./traces.js";
+import { BLOCKS, FOUR, HEADER, RECORDED, lines, step } from "./traces.js";
 
 const HOSTILE = ["</text><script>hit()</script>", "]]>", "\u0000\u202e\ud800\uffff",
   '" onload="hit()', "&amp;", "x".repeat(10000)];
@@ -80,13 +80,20 @@ test("a picture says what the player says of the phase, and nothing of what is t
   const verdict = said(draw(trace, rejected));
   assert.match(verdict, /Rejected: .* The old text stays and is counted again\./);
   assert.match(verdict, u);
-  assert.match(verdict, /counted again, ×3/);
+  assert.match(verdict, /counted again, ×2/);
   const chance = said(draw(trace, rejected, 3));
   assert.match(chance, /α = min\(1,/);
   assert.doesNotMatch(chance, u);
   assert.doesNotMatch(chance, /Rejected|stays|counted/);
   assert.doesNotMatch(said(draw(trace, rejected, 0)), /proposed|α/);
   assert.match(said(draw(trace, 0)), /First draft .* first draft/);
+});
+
+test("at its cut a block's picture keeps the rest of the text, and shows no new block yet", () => {
+  const trace = parse(BLOCKS);
+  assert.match(said(draw(trace, 1, 0)), /now +a: +kept again +b: \./);
+  assert.doesNotMatch(said(draw(trace, 1, 0)), /cd/);
+  assert.match(said(draw(trace, 1, 1)), /now +a: +proposed +cd: +kept again +b: \./);
 });
 
 test("votes are those of the step's last verdict", () => {

@@ -42,7 +42,7 @@ test("a page is a word, so that it is no selector", () => {
 
 test("values go by the names of their settings, and one too few is an error", () => {
   assert.deepEqual(named(["beta", "burn_in"], [1, 8]), { beta: 1, burn_in: 8 });
-  assert.throws(() => named(["beta", "burn_in"], [1]), /2 settings are named, and 1 values came/);
+  assert.throws(() => named(["beta", "burn_in"], [1]), /Expected 2 values of settings, got 1/);
 });
 
 test("a lesson, its stop and the presenter's view belong to no page, and are no run", () => {

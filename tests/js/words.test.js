@@ -94,6 +94,8 @@ test("each phase says what happened, from a place to a verdict", () => {
   assert.match(told(0, LAST), /^The chain starts from one ordinary draft .* 3 tokens, reward 0.00/);
   assert.match(told(1, 0), /Every token/);
   assert.equal(told(1, 1), "The model keeps the first 1 token and rewrites the rest.");
+  assert.equal(narrate({ ...steps[1], index: 0 }, 1, 1),
+    "The model keeps nothing and writes a new text.");
   assert.match(told(3, 1), /It wrote the same text again\.$/);
   assert.match(told(1, 2), /likes the proposal less: −2\.00 against 0\.00\.$/);
   assert.match(told(2, 2), /likes the proposal better/);
@@ -105,14 +107,6 @@ test("each phase says what happened, from a place to a verdict", () => {
     "Rejected: 0.607 is not below 0.223. The old text stays and is counted again.");
   assert.equal(told(2, 5),
     "Accepted: α is 1, so it was certain. The proposal becomes the current text.");
-});
-
-test("a rewrite that begins as before says how far", () => {
-  const kept = "The model keeps nothing and writes a new text";
-  const from = (first) => narrate({ ...steps[1], index: 0, first }, 1, 1);
-  assert.equal(from(0), `${kept}.`);
-  assert.equal(from(1), `${kept}; its first token is the same as before.`);
-  assert.equal(from(3), `${kept}; its first 3 tokens are the same as before.`);
 });
 
 test("a conversation is shown message by message, and any other prompt as it is", () => {

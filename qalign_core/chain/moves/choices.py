@@ -51,7 +51,7 @@ class Drawn:
     def _role(self, role: str) -> str:
         if role in self._roles:  # the same address gives the same number again
             raise InvalidSetting(
-                f"the move draws twice in the role {role!r} of one step; give each choice its own"
+                f"the move draws twice in the role {role!r} of one step; give each its own"
             )
         self._roles.add(role)
         return role
@@ -94,7 +94,7 @@ class Drawn:
             found = tuple(each.entropy for each in weighed)
             if None in found:
                 raise ModelContractError(
-                    f"{self._lm.id} returns no entropies, which the move entropy needs; use a "
+                    f"{self._lm.id} returns no entropies, but the move entropy needs them; use a "
                     "model in this process, or move = suffix"
                 )
             self._entropies[y.tokens] = found

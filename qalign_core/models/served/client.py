@@ -79,7 +79,9 @@ class Server:
         self._variable = KEYS[kind]
         self._key = os.environ.get(self._variable, "").strip()
         if not (self._key.isascii() and self._key.isprintable()):
-            raise InvalidSetting(f"{self._variable} holds characters that no key has; set it again")
+            raise InvalidSetting(
+                f"{self._variable} contains characters that a key cannot have; set it again"
+            )
         if rows < 1 or min(timeout, patience, pause) <= 0:
             raise InvalidSetting(
                 f"rows, timeout, patience and pause of {self.address} must be above 0, "
@@ -196,7 +198,7 @@ class Server:
                 if len(content) > most:
                     raise EngineError(
                         f"{self.address} answers with more than the {most:,} bytes that were asked "
-                        "for; check that it is the server that you mean"
+                        "for; check that the address is right"
                     )
         return self._content(answer, bytes(content))
 
@@ -227,12 +229,12 @@ class Server:
         if status != 200:
             raise EngineError(
                 f"{self.address} refused a request (status {status}: {self._said(content)}); "
-                "check that it serves the model that you mean"
+                "check that it serves the right model"
             )
         try:
             return json.loads(content)
         except (ValueError, RecursionError) as error:
-            raise Garbled("an answer that is not JSON, or is nested without end") from error
+            raise Garbled("an answer that is not JSON, or is nested too deeply") from error
 
     def _said(self, content: bytes) -> str:
         """The server's own words: one line, without the key."""
@@ -254,7 +256,7 @@ def _checked(address: str) -> str:
     except ValueError:
         good = False
     if not good:
-        raise ModelLoadError(f"{address!r:.80} is no address; http://HOST:PORT was expected")
+        raise ModelLoadError(f"{address!r:.80} is not an address; http://HOST:PORT was expected")
     if "@" in parts.netloc or parts.query or parts.fragment:
         raise ModelLoadError(
             f"the address of {parts.hostname} holds more than host, port and path; put a key into "
@@ -394,8 +396,8 @@ class Served(ABC):
         answer = server.ask("/tokenize", body, lambda answer: answer)
         if not isinstance(answer, dict) or answer.get("tokens") != ids:
             raise ModelLoadError(
-                f"{server.address} tokenizes in another way than the tokenizer here; give the "
-                "served model's own (--lm-tokenizer or --rm-tokenizer)"
+                f"{server.address} and the tokenizer here give different tokens; give the "
+                "served model's tokenizer (--lm-tokenizer or --rm-tokenizer)"
             )
 
     def close(self) -> None:  # noqa: B027

@@ -336,7 +336,7 @@ class RetokenisedLanguageModel(ServedLanguageModel):
 
     def _text_body(self, text: str, most: int, seed: int) -> dict[str, Any]:
         if self.sampling.top_k:
-            raise InvalidSetting("top_k cannot be asked of a server that takes text only; leave it")
+            raise InvalidSetting("a server that accepts text only has no top_k; leave it out")
         return {**self._asked(text, most), "seed": seed % 2**31}
 
     def _read_text(self, answer: Any) -> tuple[str, bool]:

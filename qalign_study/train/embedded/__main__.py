@@ -1,13 +1,10 @@
 """Train the embedded models from nothing: `python -m qalign_study.train.embedded` (`make models`).
 
-Interrupted, it goes on where it was when called again; `--fresh` begins anew.
+Interrupted, it resumes when it is called again; without its checkpoints it begins again.
 """
-
-from __future__ import annotations
 
 import argparse
 import os
-import shutil
 import time
 from pathlib import Path
 
@@ -37,12 +34,9 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=ASSETS, help="holds models/ and tasks/")
     parser.add_argument("--build", type=Path, default=Path("build/training"), help="checkpoints")
-    parser.add_argument("--fresh", action="store_true", help="do not resume")
     options = parser.parse_args()
     torch.set_num_threads(min(2, os.cpu_count() or 1))
     logging.disable_progress_bar()
-    if options.fresh:
-        shutil.rmtree(options.build, ignore_errors=True)
     started = time.monotonic()
     train(options.build, options.out, options.seed)
     minutes = (time.monotonic() - started) / 60

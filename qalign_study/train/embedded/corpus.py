@@ -1,7 +1,5 @@
 """The corpus: (prompt, response) documents in a fixed mix, addressed by (seed, chunk)."""
 
-from __future__ import annotations
-
 import random
 
 from qalign_study.sets.generated import generate_problem, generate_writing_task

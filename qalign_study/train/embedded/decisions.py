@@ -1,7 +1,5 @@
 """Read a worked inventory decision by decision: which are right, mistaken, or a slip of the pen."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from itertools import zip_longest

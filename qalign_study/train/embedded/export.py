@@ -1,7 +1,5 @@
 """Save the models in the format of `transformers`, and load them again."""
 
-from __future__ import annotations
-
 from copy import deepcopy
 from pathlib import Path
 

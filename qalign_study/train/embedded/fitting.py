@@ -4,8 +4,6 @@ Muon for the matrices inside the layers, AdamW for the rest (embeddings, norms, 
 (Jordan et al. 2024) replaces a matrix's momentum by about the nearest orthogonal matrix.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path

@@ -7,8 +7,6 @@ lives on is told by kind of mistake: pairs of responses that share a prefix, the
 uniform index by the language model itself, and that differ in one decision.
 """
 
-from __future__ import annotations
-
 import json
 import random
 from collections import Counter, defaultdict

@@ -1,7 +1,5 @@
 """Train the language model: next-token cross-entropy on the responses of the corpus."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The networks: transformers' Llama at a size that two cores can train."""
 
-from __future__ import annotations
-
 import torch
 from torch import nn
 from transformers import (

@@ -1,7 +1,5 @@
 """Samples of the language model itself, and the preference pairs that are made of them."""
 
-from __future__ import annotations
-
 import random
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
@@ -47,7 +45,7 @@ class Graded:
     grades: list[int]
     marks: list[list[tuple[int, Outcome]]]
 
-    def draw_pair(self, rng: random.Random) -> Graded:
+    def draw_pair(self, rng: random.Random) -> "Graded":
         """A random (better, worse) pair of responses, of two different grades."""
         while True:
             a, b = rng.sample(range(len(self.grades)), 2)
@@ -221,7 +219,7 @@ def graded_inventory(
     inventory: Inventory,
     prompt: list[int],
     responses: list[list[int]],
-) -> Graded:
+) -> "Graded":
     """Responses to an inventory, graded by the number of their right decisions, and marked."""
     marks = list[list[tuple[int, Outcome]]]()
     for response in responses:

@@ -4,13 +4,11 @@ Writes `assets/models/quality.json` and the table of the card, which is made of 
 are 95 %, over problems (the problem is the unit: samples of one problem are not independent).
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import statistics
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -19,11 +17,11 @@ from torch import Tensor
 from transformers import AutoTokenizer, LlamaForCausalLM
 
 from qalign_core.decide.answers.extraction import extract_number
-from qalign_study.sets.generated import WritingTask, constraints_met
+from qalign_study.sets.generated import constraints_met
+from qalign_study.sets.problem_sets import Problem, load_problems
 from qalign_study.train.embedded.export import load_language_model, load_reward_model
 from qalign_study.train.embedded.on_policy import draw
 from qalign_study.train.embedded.reward_model import score
-from qalign_study.train.embedded.tasks import read_tasks
 
 ASSETS = Path(__file__).parents[3] / "assets"
 SETS = ("in_distribution", "shifted", "long", "writing")
@@ -36,26 +34,25 @@ SUBSETS = ("in_distribution", "shifted", "writing")
 CARD = ("<!-- quality -->\n", "<!-- /quality -->")
 
 
-def grader(task: dict) -> Callable[[str], int]:
-    """Text -> grade: 1 if the answer is right, else 0; or the number of constraints met."""
-    if task["answer"] is None:
-        writing = WritingTask(task["prompt"], **task["constraints"])
-        return lambda text: constraints_met(writing, text)
-    return lambda text: int(extract_number(text) == task["answer"])
+def grade(problem: Problem, text: str) -> int:
+    """1 if the answer is right, else 0; or the number of constraints met."""
+    if problem.writing is not None:
+        return constraints_met(problem.writing, text)
+    return int(extract_number(text) == problem.answer)
 
 
-def measure(models: Path, tasks: list[dict], *, samples: int, seed: int) -> dict:
+def measure(models: Path, tasks: Sequence[Problem], *, samples: int, seed: int) -> dict:
     """All figures of one problem set; the same seed gives the same ones on one machine."""
     model = load_language_model(models / "lm")
     tokenizer = AutoTokenizer.from_pretrained(models / "lm")
     generator = torch.Generator().manual_seed(seed)
-    texts = [task["prompt"] for task in tasks]
+    texts = [task.prompt for task in tasks]
     prompts, drawn, texts = draw(model, tokenizer, texts, samples, generator)
     of_problem = np.arange(len(texts)).reshape(len(tasks), samples)
-    graded = [grader(tasks[k // samples])(text) for k, text in enumerate(texts)]
+    graded = [grade(tasks[k // samples], text) for k, text in enumerate(texts)]
     grades = np.array(graded).reshape(of_problem.shape)
 
-    best = 3 if tasks[0]["answer"] is None else 1
+    best = 1 if tasks[0].writing is None else 3
     figures: dict = {
         "problems": len(tasks),
         "samples": samples,
@@ -69,7 +66,7 @@ def measure(models: Path, tasks: list[dict], *, samples: int, seed: int) -> dict
         answers = [extract_number(text) for text in texts]
         votes = [Counter(answers[k] for k in row if answers[k]) for row in of_problem]
         common = [vote.most_common(1)[0][0] if vote else None for vote in votes]
-        wrong = [float(a != task["answer"]) for a, task in zip(common, tasks, strict=True)]
+        wrong = [float(a != task.answer) for a, task in zip(common, tasks, strict=True)]
         figures["no_answer"] = statistics.mean(answer is None for answer in answers)
         figures["most_common_wrong"] = _interval(wrong)
 
@@ -83,7 +80,7 @@ def measure(models: Path, tasks: list[dict], *, samples: int, seed: int) -> dict
     return figures
 
 
-def measure_subset(models: Path, tasks: list[dict], *, seed: int) -> dict:
+def measure_subset(models: Path, tasks: Sequence[Problem], *, seed: int) -> dict:
     """The same figures on the first few problems."""
     few = tasks[: SUBSET["problems"]]
     return measure(models, few, samples=SUBSET["samples"], seed=seed)
@@ -170,7 +167,6 @@ def main() -> None:
     """Measure every set, write quality.json and the card's table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--models", type=Path, default=ASSETS / "models")
-    parser.add_argument("--tasks", type=Path, default=ASSETS / "tasks")
     parser.add_argument("--samples", type=int, help=f"a problem (default {SAMPLES})")
     parser.add_argument("--problems", type=int, help="the first so many of each set (default all)")
     parser.add_argument("--seed", type=int, default=0)
@@ -179,7 +175,7 @@ def main() -> None:
     quality: dict = {"seed": options.seed, "sets": {}, "subset": {}}
     for name in SETS:
         print(name)
-        tasks = read_tasks(options.tasks, name)[: options.problems]
+        tasks = load_problems(name)[: options.problems]
         samples = options.samples or SAMPLES[name]
         seed = options.seed
         quality["sets"][name] = measure(options.models, tasks, samples=samples, seed=seed)

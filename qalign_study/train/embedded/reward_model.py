@@ -8,8 +8,6 @@ afterwards, say *where* a response errs: at a middle layer, which decisions are 
 each decision, that the score so far should be `-WORTH` for each of them.
 """
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Iterator, Sequence

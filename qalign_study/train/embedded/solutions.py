@@ -5,8 +5,6 @@ event a wrong way of calculating that a reader can see, at a fixed frequency. Th
 learns the frequencies; the reward model then has to see which operation does not fit its sentence.
 """
 
-from __future__ import annotations
-
 import random
 from dataclasses import replace
 from functools import cache

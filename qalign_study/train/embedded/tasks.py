@@ -1,6 +1,4 @@
-"""Write the problem sets in `assets/tasks/`, and read them."""
-
-from __future__ import annotations
+"""Write the problem sets in `assets/tasks/`."""
 
 import json
 from pathlib import Path
@@ -14,9 +12,3 @@ def write_tasks(folder: Path, seed: int) -> None:
     for name in N_PROBLEMS:
         lines = [json.dumps(row) for row in drawn_rows(f"{name}@{seed}") or ()]
         (folder / f"{name}.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
-
-
-def read_tasks(folder: Path, name: str) -> list[dict]:
-    """The rows of one problem set."""
-    lines = (folder / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()
-    return [json.loads(line) for line in lines]

@@ -1,7 +1,5 @@
 """The tokenizer: byte-level BPE over a split that keeps words whole and digits single."""
 
-from __future__ import annotations
-
 from itertools import chain
 
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
