@@ -1,7 +1,5 @@
 """Lessons on a page without a server: the page carries them and the outcome of every prediction."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 
