@@ -334,7 +334,7 @@ async def test_a_class_is_saved_as_a_table_and_as_a_page_and_opened_again(room, 
     await page.context.close()
 
 
-async def test_begin_anew_and_close_are_said_to_everybody(room):
+async def test_start_again_and_close_are_said_to_everybody(room):
     lead, phones = room.lead, room.phones
     await scene(room, "Settings")
     await lead.fill("#room-beta", "0.5")

@@ -473,7 +473,7 @@ async def test_the_chain_of_who_left_rests_and_goes_on_when_they_are_back(hall):
     await until(lambda: away.t == 40)
 
 
-async def test_beginning_anew_draws_other_chains_and_keeps_the_members(hall):
+async def test_starting_again_draws_other_chains_and_keeps_the_members(hall):
     lead, room, members = await a_class(hall, 2)
     await do(hall, lead, "run")
     await until(lambda: all(member.t == 40 for member in members))
@@ -809,14 +809,14 @@ async def test_a_flood_of_texts_asks_the_models_a_few_times_and_others_are_weigh
     assert rude.tries == TRIES
 
 
-async def test_a_text_that_is_weighed_when_the_class_begins_anew_counts_for_nothing(hall):
+async def test_a_text_that_is_weighed_when_the_class_starts_again_counts_for_nothing(hall):
     lm = Teller(may=asyncio.Event())
     lead, room, (one, _) = await a_game(hall, lm)
     late = asyncio.create_task(weigh(hall, room, one, "mine"))
     await until(lambda: one.trying)
     await do(hall, lead, "again")
     lm.may.set()
-    with pytest.raises(Refused, match="begun anew"):
+    with pytest.raises(Refused, match="begun again"):
         await late
     assert (one.best, one.tries, one.trying) == (None, 0, False)
 

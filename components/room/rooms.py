@@ -306,7 +306,7 @@ class Room:
         """What a member wrote has been weighed for a run; −inf is what the model never writes.
 
         Raises:
-            Refused: the class has begun anew meanwhile, or the place was given up.
+            Refused: the class has begun again meanwhile, or the place was given up.
         """
         if run is not self.run or member.key not in self.members:
             raise Refused(409, "the class has begun again; try your text again")
