@@ -321,7 +321,6 @@ def test_every_clause_of_the_advice_follows_from_the_shipped_results() -> None:
     assert rare.lab == "#lab-section-worth"
     said = advice(results_files())
     assert f'href="{rare.lab}"' in said
-    assert advice(results_files(others=True)) == "", "of other targets no reward is called poor"
 
 
 def test_a_sharper_chain_stands_beside_that_of_the_paper_on_the_page_and_in_the_docs() -> None:
@@ -341,6 +340,23 @@ def test_a_sharper_chain_stands_beside_that_of_the_paper_on_the_page_and_in_the_
         assert f"QAlign of sharpness 4 {stands} QAlign of sharpness 1" in shown
     for other in ("shifted", "shifted-power"):
         assert beside_the_papers(FOLDER / f"{other}.zip") is None
+
+
+def test_results_with_block_moves_stand_beside_suffix_moves_and_apart_from_the_usual_sets() -> None:
+    usual, others = results_files(), results_files(others=True)
+    assert not {path for path in usual if "@" in path.stem}
+    assert not {*usual} & {*others}
+    fresh = [path for path in others if path.parent.name == "fresh"]
+    assert [path.stem for path in fresh[-2:]] == ["inventory@4", "inventory@4-block"]
+    path = fresh[-1]
+    assert title_of(path).endswith("fresh problems, seed 4; half of the steps rewrite one item")
+    found, d = summarise(path), beside_the_papers(path)
+    assert d is not None
+    assert d.n == 64
+    assert d.low > 0
+    said = findings_html(found.points, found.results.header, d)
+    assert "QAlign with the moves 0.5*suffix+0.5*block(:) is ahead of QAlign with suffix" in said
+    assert beside_the_papers(fresh[-2]) is None, "suffix moves are the paper's"
 
 
 def test_the_advice_turns_where_the_results_do() -> None:

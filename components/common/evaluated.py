@@ -24,28 +24,32 @@ TITLES = {
 """What the embedded sets are called, in the order of the list."""
 
 
-OTHER_TARGETS = {
+OTHER_RUNS = {
     "power": "no reward, sharpness 4",
     "sharp": "sharpness 4",
     "beta0.4": "β = 0.4",
     "beta1.6": "β = 1.6",
+    "block": "half of the steps rewrite one item",
+    "share": "four fifths of the steps rewrite one item",
+    "entropy": "cuts where the model is unsure",
 }
-"""What a file's name ends in whose target is not that of the rest, and what that is called."""
+"""What ends the name of a file with another target or move, and what that is called."""
 
 
 def results_files(folder: Path = FOLDER, *, others: bool = False) -> tuple[Path, ...]:
     """The packed results that are shipped: embedded sets first, the usual reward model first.
 
-    Those of other targets are files apart: what is said of the methods is of the paper's target,
-    at one beta for all sets.
+    Others are those with another target or move, and those on fresh problems: what is said of the
+    methods is of the paper's target and move, on one set of problems each.
     """
     order = list(TITLES)
 
     def place(path: Path) -> tuple[int, str]:
-        task = task_of(path)
+        task = task_of(path).partition("@")[0]
         return order.index(task) if task in order else len(order), path.stem
 
-    found = (path for path in folder.glob("*.zip") if (variant_of(path) in OTHER_TARGETS) == others)
+    usual = {path for path in folder.glob("*.zip") if variant_of(path) not in OTHER_RUNS}
+    found = {*folder.glob("*.zip"), *folder.glob("fresh/*.zip")} - usual if others else usual
     return tuple(sorted(found, key=place))
 
 
@@ -73,12 +77,12 @@ def version_of(path: Path) -> int:
     return max((file.stat().st_mtime_ns for file in files if file.exists()), default=0)
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=32)
 def _read(path: Path, version: int) -> Results:
     return load_results(path)
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=32)
 def _summarise(path: Path, version: int) -> Evaluated:
     return evaluated(path, title_of(path), _read(path, version))
 
@@ -97,28 +101,30 @@ def title_of(path: Path) -> str:
     """What a results file is called in the list: its problem set, and what is marked of it.
 
     `in_distribution.zip` is the set with the usual reward model, `in_distribution-weak.zip` the
-    same with another one. A folder has its own name.
+    same with another one, `inventory@2.zip` fresh inventories. A folder has its own name.
     """
     if path.is_dir():
         return path.name
-    task, variant = task_of(path), variant_of(path)
-    title = TITLES.get(task, task.replace("_", " "))
-    said = OTHER_TARGETS.get(variant, f"{variant} reward model")
-    return f"{title}; {said}" if variant else title
+    (task, _, seed), variant = task_of(path).partition("@"), variant_of(path)
+    said = [TITLES.get(task, task.replace("_", " "))]
+    said += [f"fresh problems, seed {seed}"] * bool(seed)
+    said += [OTHER_RUNS.get(variant, f"{variant} reward model")] * bool(variant)
+    return "; ".join(said)
 
 
 def beside(path: Path) -> dict[str, Path]:
     """The shipped runs over the same problem set, by their reward model: the usual one first."""
-    alike = () if path.is_dir() or variant_of(path) in OTHER_TARGETS else results_files(path.parent)
+    alike = () if path.is_dir() or variant_of(path) in OTHER_RUNS else results_files(path.parent)
     found = [p for p in alike if task_of(p) == task_of(path)]
     return {f"{variant_of(p) or 'usual'} reward model": p for p in found}
 
 
 def beside_the_papers(path: Path) -> Difference | None:
-    """QAlign minus QAlign of sharpness 1, on the same problems at the same compute.
+    """QAlign minus the paper's QAlign, on the same problems at the same compute.
 
-    Of a set with a reward whose target is sharper; None of others, and where there is no chain of
-    sharpness 1 with these models and this beta. At the largest budget that its chain has spent.
+    Of a set with a reward whose target is sharper or whose move is another; None of others, and
+    where there is no chain of sharpness 1 and suffix moves with these models and this beta. At the
+    largest budget that both have spent.
 
     Raises:
         QAlignError: a results file cannot be read.
@@ -126,7 +132,8 @@ def beside_the_papers(path: Path) -> Difference | None:
     found, plain = summarise(path), path.with_name(f"{task_of(path)}.zip")
     n = 0 if path.is_dir() else found.level
     header = found.results.header
-    if header.sharpness == 1 or not (header.rewarded and plain.exists() and n):
+    as_in_paper = (header.sharpness, header.move) == (1, "suffix")
+    if as_in_paper or not (header.rewarded and plain.exists() and n):
         return None
     usual, ids = read(plain), [record.id for record in found.results.records]
     same = replace(usual, records=tuple(r for r in usual.records if r.id in ids))

@@ -75,9 +75,9 @@ def _best_of_n(bon: Sequence[Point]) -> str:
 
 
 def findings_html(
-    points: Sequence[Point], settings: SetHeader, sharper: Difference | None = None
+    points: Sequence[Point], settings: SetHeader, papers: Difference | None = None
 ) -> str:
-    """The findings as a list; `sharper` is QAlign minus QAlign of sharpness 1."""
+    """The findings as a list; `papers` is QAlign minus QAlign of the paper's target and move."""
     said = findings(points, names_of(settings.open_ended))
     if settings.sharpness != 1:
         without = "" if settings.rewarded else "Without a reward there is no best-of-n. "
@@ -87,11 +87,13 @@ def findings_html(
             f"{number(settings.sharpness)}; the "
             "majority vote uses samples of the unchanged model, sharpness 1.",
         )
-    if sharper is not None:
+    if papers is not None:
+        here, there = f"of sharpness {number(settings.sharpness)}", "of sharpness 1"
+        if settings.move != "suffix":
+            here, there = f"with the moves {settings.move}", "with suffix moves alone"
         said.append(
-            f"On the same problems at the compute of {sharper.n} samples QAlign of sharpness "
-            f"{number(settings.sharpness)} {standing(sharper)} QAlign of sharpness 1: "
-            f"{gap(sharper)}."
+            f"On the same problems at the compute of {papers.n} samples QAlign {here} "
+            f"{standing(papers)} QAlign {there}: {gap(papers)}."
         )
     items = "".join(f"<li>{html.escape(text)}</li>" for text in said)
     return f'<ul class="qr-said">{items}</ul>'

@@ -11,12 +11,10 @@ import gradio as gr
 
 from components.common.evaluated import (
     NO_FOLDERS,
-    OTHER_TARGETS,
     read,
     results_files,
     summarise,
     title_of,
-    variant_of,
 )
 from components.common.folding import fold
 from components.common.options import PLAIN, PRIVATE, heading
@@ -48,9 +46,9 @@ element.addEventListener("click", (event) => {
 
 
 def advice(files: Sequence[Path]) -> str:
-    """Which method to use, from all results at the usual target that have right answers."""
+    """Which method to use, from the usual results (`results_files`) that have right answers."""
     sets, poor = {}, {}
-    for path in (path for path in files if variant_of(path) not in OTHER_TARGETS):
+    for path in files:
         try:
             header = read(path).header  # first: the curves of an open-ended set take long
             if header.open_ended or header.sharpness != 1:
@@ -157,18 +155,19 @@ def _build_sets(
         return [name, *await on_choose(name)]
 
     outputs = [above, behind, below]
+    once = tuple(path for path in files if "@" not in path.stem)  # an average counts a set once
     cast(Any, above).open(on_open, chosen, behind, concurrency_limit=2, **PRIVATE)
     for button, kind in ((as_csv, "csv"), (as_latex, "tex")):
-        made = partial(file_of, files, kind)
+        made = partial(file_of, once, kind)
         button.click(made, None, saver, concurrency_limit=1, **PRIVATE)
     slow = {**PRIVATE, "show_progress": "minimal", "show_progress_on": whole}
-    together.click(lambda: whole_html(files), None, whole, concurrency_limit=1, **slow)
+    together.click(lambda: whole_html(once), None, whole, concurrency_limit=1, **slow)
     chosen.input(on_choose, chosen, outputs, concurrency_limit=2, **PRIVATE)
     chosen.change(None, chosen, js="(name) => QAlignShell.set(name)", **PRIVATE)
     led_to = led or gr.State("")
     shown = looked_at.change(on_look, led_to, [chosen, *outputs], concurrency_limit=2, **PRIVATE)
     # after what is looked at first: it reads every set
-    shown.then(lambda: advice(files), None, advised, concurrency_limit=1, **PRIVATE)
+    shown.then(lambda: advice(results_files()), None, advised, concurrency_limit=1, **PRIVATE)
     if led is not None:
         leading = led.change(on_lead, led, [chosen, *outputs], concurrency_limit=2, **PRIVATE)
         leading.then(None, led, js="(query) => QAlignLearn.arrived('results', query)", **PRIVATE)

@@ -78,7 +78,7 @@ def show(path: Path) -> tuple[str, str, str]:
         the other figures and what was run.
     """
     try:
-        found, sharper, others = summarise(path), beside_the_papers(path), beside(path)
+        found, papers, others = summarise(path), beside_the_papers(path), beside(path)
         runs = {name: summarise(other) for name, other in others.items()}
         tried = betas_of(path) if found.points else ()
     except QAlignError as error:
@@ -87,7 +87,7 @@ def show(path: Path) -> tuple[str, str, str]:
     above = below = problems = ""
     if found.points:
         above = _figure("results-error", figure_html(errors(found.points, group)))
-        said = findings_html(found.points, header, sharper)
+        said = findings_html(found.points, header, papers)
         above += f'<div id="results-said">{said}</div>{_numbers(found)}'
     if found.folder is not None:  # its problems come first
         fold = f"<details><summary>Its figure and numbers</summary>{above}</details>"
