@@ -217,6 +217,8 @@ def test_a_term_is_a_button_whose_text_is_text():
         ([0.04, 20], "0.05", "20"),
         ([3.1e9, 9.9e11], "5G", "1T"),
         ([1e-14, 1], "10<sup>−14</sup>", "1"),
+        ([1.3e11, 2.9e11], "200G", "300G"),
+        ([1, 4], "1", "4"),
         ([0, math.inf, 7], "7", "7"),
     ],
 )
@@ -228,6 +230,7 @@ def test_a_log_axis_has_a_few_round_ticks_within_its_values(values, first, last)
     assert all(min(told) / 1.3 <= tick <= max(told) * 1.3 for tick in ticks)
     if min(told) < max(told):
         assert (axis["ticktext"][0], axis["ticktext"][-1]) == (first, last)
+        assert len(ticks) > 1, "one number is no scale"
 
 
 @pytest.mark.parametrize(
