@@ -43,7 +43,8 @@ def test_an_entry_says_what_there_is_to_see_and_is_small(name):
     assert 0 < len(entry.title) <= 60
     assert entry.says.endswith(".")
     assert entry.page in ("watch", "compare")
-    assert f"β = {trace.header.beta:g}, {trace.header.steps} steps" in entry.facts
+    assert f"β = {trace.header.beta:g}, " in entry.facts
+    assert f", {trace.header.steps} steps" in entry.facts
 
 
 def test_every_trace_in_the_folder_is_an_entry():
@@ -85,6 +86,25 @@ def test_on_one_entry_the_chain_is_right_and_no_sample_beside_it():
             states.append(line["answer"] if line["accepted"] or not states else states[-1])
     assert states.index(right) == 44
     assert set(states[44:]) == {right}
+
+
+@pytest.mark.recorded
+def test_on_one_entry_four_wrong_amounts_are_corrected_one_by_one_and_two_inside_the_text():
+    trace, read = load_trace(ENTRIES["repair"].path), get_extractor("amounts")
+    right = trace.header.reference
+    assert right not in [read(sample.response.text) for sample in trace.pool]
+    assert len(trace.pool) == 64
+
+    def wrong(state) -> int:
+        found = read(state.response.text) or ""
+        return sum(amount not in found.split(", ") for amount in right.split(", "))
+
+    left = [wrong(step.state) for step in trace.steps]
+    corrected = [t for t in range(1, len(left)) if left[t] < left[t - 1]]
+    assert left[0] == len(corrected) == 4
+    assert corrected == [3, 5, 9, 10]
+    assert [t for t in corrected if trace.steps[t].kept_again] == [5, 9]
+    assert set(left[10:]) == {0}
 
 
 def drawn(name: str, out: Path, *more: str) -> Callable[[str], str]:
