@@ -1,5 +1,5 @@
 /* What the pages' modules know of the dictionary (assets/dictionary.toml), which the page hands
-   over as data; where it does not, as in a saved player, words are plain words. */
+   over as data; a saved player has the words alone, and they say nothing when pressed. */
 import { builder } from "./dom.js";
 
 /**
@@ -20,6 +20,9 @@ import { builder } from "./dom.js";
 /** @type {Record<string, Idea>} */
 export const IDEAS = /** @type {any} */ (globalThis).QAlignDictionary ?? {};
 
+/** @type {Record<string, string>} */
+const WORDS = /** @type {any} */ (globalThis).QAlignWords ?? {};
+
 const { h } = builder("");
 
 /**
@@ -29,7 +32,7 @@ const { h } = builder("");
  * @param {string} [text] the idea's word, if nothing is said
  */
 export function term(id, text) {
-  const said = text ?? IDEAS[id]?.word ?? id;
+  const said = text ?? WORDS[id] ?? id;
   return id in IDEAS ? h("button", { type: "button", "data-term": id }, said) : h("span", said);
 }
 

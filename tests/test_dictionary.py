@@ -196,6 +196,7 @@ def test_scripts_get_what_python_reads_and_no_markup():
     data = json.loads(handed["QAlignDictionary"])
     assert list(data) == list(ideas())
     assert data["beta"]["symbol"] == "β"
+    assert json.loads(handed["QAlignWords"])["base"] == "model alone"
     models = json.loads(handed["QAlignModels"])
     assert models["lm"]["embedded"] == "0.9M model, trained here: word problems, writing"
     assert models["rm"].keys() == {id_ for kind, id_ in entries() if kind == "rm"}

@@ -241,7 +241,8 @@ def test_a_run_that_is_done_draws_nothing_more(whole):
         ({"beta": 0.6}, "beta: 0.5, now 0.6"),
         ({"steps": 8}, "steps: 80, now 8"),
         ({"chains": 2}, "chains: 3, now 2"),
-        ({"pool": 2}, "pool: 20, now 2"),
+        ({"pool": 2}, "samples: 20, now 2"),
+        ({"pool": 2, "steps": 8}, "samples: 20, now 2"),  # the steps may follow from the samples
         ({"matched": "pool"}, "matched: 'none', now 'pool'"),
         ({"seed": 12}, "seed: 11, now 12"),
         ({"problems": PROBLEMS[:2]}, "other problems"),

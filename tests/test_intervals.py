@@ -58,6 +58,19 @@ def test_all_problems_right_leave_a_width_and_averages_over_subsets_are_resample
     assert band_of_share(averages, weights) == band(weights @ averages)
 
 
+def test_averages_near_1_of_few_problems_are_not_called_certain() -> None:
+    # two of 12 problems have one sample in a hundred that is wrong
+    each = np.array([1.0] * 10 + [0.99] * 2)
+    weights = resampled_sets((12,), 2000, 0)
+    assert band(weights @ each)[0] > 0.99, "what resampling alone says"
+    low, high = band_of_share(each, weights)
+    assert low == pytest.approx(0.755, abs=1e-3)
+    assert each.mean() < high <= 1.0
+    many = np.tile(each, 10)  # 20 problems carry what is wrong
+    wide = resampled_sets((120,), 2000, 0)
+    assert band_of_share(many, wide) == band(wide @ many)
+
+
 @pytest.mark.parametrize(("gained", "lost"), [(6, 0), (8, 1), (3, 3), (0, 0), (1, 11)])
 def test_the_sign_test_of_outcomes_is_mcnemars_exact_test(gained: int, lost: int) -> None:
     gaps = np.array([1.0] * gained + [-1.0] * lost + [0.0] * 50)

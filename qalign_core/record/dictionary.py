@@ -128,11 +128,12 @@ def script() -> str:
 
 
 def names() -> str:
-    """A script that hands the models' names over: their titles by kind and id."""
+    """A script that hands over words alone: of ideas by id, of models by kind and id."""
     found: dict[str, dict[str, str]] = {"lm": {}, "rm": {}}
     for (kind, id_), entry in entries().items():
         found[kind][id_] = entry.title
-    return _handed("QAlignModels", found)
+    words = {id_: idea.word for id_, idea in ideas().items()}
+    return _handed("QAlignModels", found) + _handed("QAlignWords", words)
 
 
 def _handed(name: str, data: object) -> str:

@@ -58,10 +58,11 @@ def _cost(draw: Step | ScoredResponse) -> dict[str, int]:
 
 
 def to_datatree(draws: Trace | Iterable[Step]) -> Any:
-    """Chains as ArviZ reads them: reward, length and log-probability of the states, by chain.
+    """Chains as ArviZ reads them: the reward and length of the states, by chain.
 
-    Longer chains are cut at the end of the shortest. `sample_stats` has each step's acceptance
-    probability, whether it was accepted, and its index.
+    Their log-probabilities too, where each is known. Longer chains are cut at the end of the
+    shortest. `sample_stats` has each step's acceptance probability (nan for the first draft, which
+    no coin decides), whether it was accepted (the first draft is), and its index.
 
     Raises:
         InvalidSetting: arviz-base is not installed, or there is no step.
@@ -88,7 +89,7 @@ def to_datatree(draws: Trace | Iterable[Step]) -> Any:
     }
     known = {name: of for name, of in posterior.items() if of.dtype != object}  # None is none
     stats = {
-        "acceptance_rate": each(lambda step: math.exp(step.log_alpha)),
+        "acceptance_rate": each(lambda step: math.exp(step.log_alpha) if step.t else math.nan),
         "accepted": each(lambda step: step.accepted),
         "index": each(lambda step: step.index),
     }

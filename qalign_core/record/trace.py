@@ -587,12 +587,14 @@ def grows(there: Header, wanted: Header) -> bool:
 
 def _difference(there: Header, wanted: Header) -> str:
     """The first setting in which a run is not the one there, or more of it; else empty."""
-    for each in fields(wanted):
-        old, new = getattr(there, each.name), getattr(wanted, each.name)
-        may = each.name in _MAY_DIFFER or (each.name in _MAY_GROW and old < new)
+    # last what may follow from another setting: how long the chains of a set may become
+    for name in sorted((each.name for each in fields(wanted)), key=lambda name: name == "steps"):
+        old, new = getattr(there, name), getattr(wanted, name)
+        may = name in _MAY_DIFFER or (name in _MAY_GROW and old < new)
         if old != new and not may:
-            what = "other problems" if each.name in ("problems", "digest") else f"{old!r:.60}"
-            return f"{each.name}: {what}, now {new!r:.60}"
+            if name in ("problems", "digest"):
+                return "other problems"
+            return f"{'samples' if name == 'pool' else name}: {old!r:.60}, now {new!r:.60}"
     return ""
 
 

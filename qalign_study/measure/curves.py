@@ -143,7 +143,7 @@ def curves(
     """
     records = draws.records
     if not records:
-        raise InvalidSetting("no problem is done yet; run 'evaluate' first")
+        raise InvalidSetting("no problem is done yet; the same 'evaluate' goes on with them")
     sizes = () if cuts else _sizes(draws, ns)
     target = Target(draws.header.beta if beta is None else beta, draws.header.sharpness)
     rng = np.random.default_rng(seed)

@@ -60,14 +60,18 @@ def band(values: Array) -> tuple[float, float]:
 def band_of_share(each: Array, weights: Array) -> tuple[float, float]:
     """Both ends of the 95% interval of a mean over the problems of one set.
 
-    Wilson for outcomes that are 0 or 1, the bootstrap for averages over subsets.
+    Wilson for outcomes that are 0 or 1. The bootstrap for averages over subsets, unless the rarer
+    outcome comes from few problems (Kish's effective number): resampling 12 problems that are all
+    right cannot show one that is not. Wilson is then wide enough, since no average varies more
+    between problems than an outcome does.
 
     Args:
         each: the value of each problem, shape [n].
         weights: how much each counts when problems are resampled, shape [times, n].
     """
     is_outcome = bool(np.isin(each, (0.0, 1.0)).all())
-    return wilson(float(each.sum()), len(each)) if is_outcome else band(weights @ each)
+    of_few = any(part.sum() ** 2 < FEW * (part**2).sum() for part in (each, 1 - each))
+    return wilson(float(each.sum()), len(each)) if is_outcome or of_few else band(weights @ each)
 
 
 def resampled_problems(rng: np.random.Generator, n: int, times: int) -> Array:

@@ -66,7 +66,7 @@ def load_results(path: str | Path) -> Results:
 
 
 def results_in(folder: str | Path) -> Results:
-    """The numbers of the problems of a folder that are finished; if none is, of those begun.
+    """The numbers of the problems of a folder that are finished; if none is, of the chains begun.
 
     A problem in work would stand in a comparison with samples that its chain has not answered yet.
 
@@ -76,16 +76,16 @@ def results_in(folder: str | Path) -> Results:
     header, problems = read_set(Path(folder))
     begun, finished, texts = [], [], {}
     for k, trace in traces_of(folder, len(problems)):
-        if not (trace.steps or trace.pool):
+        if not trace.steps:
             continue
         problem = problems[k]
         record = record_of(trace, problem.extract, problem.is_right, id=problem.id)
         begun.append(record)
         if trace.end and trace.end[0] == "finished" and not grows(trace.header, header):
             finished.append(record)
-        if trace.steps and problem.extract:
+        if problem.extract:
             texts[problem.id] = answer_of(problem, trace).text
-        elif trace.steps:
+        else:
             texts[problem.id] = trace.steps[-1].state.response.text
     return Results(header, tuple(finished or begun), problems=problems, texts=texts)
 
