@@ -371,7 +371,7 @@ def test_a_preset_sets_what_no_option_says_and_the_results_keep_where_the_rows_a
     assert main(command) == 0
     told = capsys.readouterr()
     assert "GSM8K: 2 problems; paper: gsm.jsonl sha256:" in told.err
-    assert "licence MIT" in told.err
+    assert "license MIT" in told.err
     assert toys[0] == ("tulu-3-8b-sft", {"temperature": 1.0, "max_new_tokens": 800})
     header = json.loads((out / "set.json").read_text())
     assert (header["beta"], header["pool"], header["steps"]) == (0.5, 4, 1023)

@@ -243,7 +243,7 @@ def _text(folder: Path, name: str, chat_template: str | None, *, one_message: bo
 
 
 _UNFETCHED: dict[type[Exception], str] = {
-    hub.GatedRepoError: "{name} is gated: accept its licence on the hub and set HF_TOKEN, or "
+    hub.GatedRepoError: "{name} is gated: accept its license on the hub and set HF_TOKEN, or "
     "choose another",
     hub.RevisionNotFoundError: "{name} has no revision {revision}; leave it out or name a commit, "
     "branch or tag",
