@@ -73,7 +73,7 @@ def test_what_was_really_drawn_is_what_a_plan_of_its_mean_length_says():
 
 
 def test_a_model_of_unknown_size_is_said_and_a_reward_of_the_text_has_none():
-    with pytest.raises(InvalidSetting, match="how large my/model is before it is loaded"):
+    with pytest.raises(InvalidSetting, match="size of my/model is unknown until it is loaded"):
         facts_of("lm", "my/model")
     assert parameters_in(facts_of("rm", "plain")) == 0
     assert parameters_in(facts_of("rm", "0.5*embedded + 0.5*mood")) == 860_000
@@ -158,4 +158,4 @@ def test_the_plan_of_a_training_loads_and_draws_nothing(capsys, monkeypatch):
 def test_a_training_never_learns_from_the_rows_that_are_evaluated(capsys):
     assert task_of("gsm8k:task").to_learn_from().table["hub"]["split"] == "train"
     assert main(["train-rm", "--plan", "--task", "math500"]) == 2
-    assert "math500 has no rows but those" in capsys.readouterr().err
+    assert "math500 has only the rows" in capsys.readouterr().err

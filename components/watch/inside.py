@@ -99,8 +99,7 @@ def _check_model(lm: LanguageModel, header: TraceHeader) -> None:
     revision = getattr(lm, "revision", "")
     if revision and header.lm_revision and revision != header.lm_revision:
         raise InvalidSetting(
-            f"this run was drawn with another version of {lm.id}, whose tokens differ; run "
-            "it again"
+            f"this run was drawn with another version of {lm.id}, whose tokens differ; run it again"
         )
 
 

@@ -156,7 +156,7 @@ def facts_of(kind: str, name: str) -> tuple[Entry, ...]:
         one = known[0] if known else Entry(each, kind, each, each)
         if not (one.parameters or one.reads_text):
             raise InvalidSetting(
-                f"nobody knows how large {each} is before it is loaded; plan with a model of the "
+                f"the size of {each} is unknown until it is loaded; plan with a model of the "
                 "registry of about its size"
             )
         found.append(one)
@@ -232,7 +232,7 @@ def print_plan(options: argparse.Namespace, recipe: Recipe | None = None) -> Non
         learning = TrainingPlan(plan, pairs, recipe.epochs, recipe.lora > 0)
         print(
             f"training at most {pairs:,} pairs, {learning.tokens:,} tokens, "
-            f"{learning.flops:.2e} FLOPs, {learning.memory:.1f} GB beside activations"
+            f"{learning.flops:.2e} FLOPs, {learning.memory:.1f} GB plus activations"
         )
         print(f"weights  {_size(plan.weights)} in bf16 for the draws")
     else:
