@@ -259,7 +259,9 @@ def _checked(body: bytes, name: str, *, by_name: bool) -> bytes:
         Refused: it is not, or it is for no endpoint.
     """
     if name not in ENDPOINTS:
-        raise Refused(404, f"there is no endpoint {shown(name)}; there are {', '.join(ENDPOINTS)}")
+        raise Refused(
+            404, f"there is no endpoint {shown(name)}; choose one of {', '.join(ENDPOINTS)}"
+        )
     known = [each.name for each in settings(Limits())]
     said = _object(body)
     if by_name:

@@ -93,7 +93,7 @@ def read_file(path: str | Path, most: int = LARGEST_FILE) -> bytes:
     """The content of a regular file. A device may have no end, and a pipe no writer.
 
     Raises:
-        OSError: it is no regular file, it has more than `most` bytes, or it cannot be read.
+        OSError: it is not a regular file, it has more than `most` bytes, or it cannot be read.
     """
 
     def without_waiting(name: str, flags: int) -> int:
@@ -102,7 +102,7 @@ def read_file(path: str | Path, most: int = LARGEST_FILE) -> bytes:
     parts, size = [], 0
     with open(path, "rb", opener=without_waiting) as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise OSError(errno.EINVAL, "it is no regular file")
+            raise OSError(errno.EINVAL, "it is not a regular file")
         while part := file.read(2**20):
             size += len(part)
             if size > most:
@@ -125,4 +125,4 @@ def first_line(error: BaseException) -> str:
 
 
 def _refuse(name: str) -> float:
-    raise ValueError(f"{name} is no number of JSON")
+    raise ValueError(f"{name} is not a JSON number")

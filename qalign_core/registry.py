@@ -144,8 +144,8 @@ def _read_own(path: Path) -> dict[tuple[str, str], Entry]:
     except (OSError, ValueError, TypeError, RecursionError) as error:  # no TOML, other fields
         said = first_line(error).replace("Entry.__init__() got an", "an")
         raise ModelLoadError(
-            f"QALIGN_REGISTRY={path} cannot be read ({said}); it has [[lm]] and [[rm]] tables like "
-            "assets/registry.toml"
+            f"QALIGN_REGISTRY={path} cannot be read ({said}); it needs [[lm]] and [[rm]] tables "
+            "like assets/registry.toml"
         ) from error
     at = path.parent.resolve()
     return {key: replace(e, source=_from(at, e.source)) for key, e in found.items()}

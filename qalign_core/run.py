@@ -205,14 +205,14 @@ class Run:
     temperature: float = setting(
         USUAL.temperature,
         "Temperature",
-        "of the language model; 1 leaves it unchanged",
+        "temperature of the language model; 1 leaves it unchanged",
         least=0.05,
         most=5.0,
     )
     max_new_tokens: int = setting(
         USUAL.max_new_tokens,
         "Length limit",
-        "most tokens in a response, including its end mark",
+        "maximum tokens in a response, including the end token",
         least=1,
         most=10**6,
         cap="tokens",
@@ -234,7 +234,7 @@ class Run:
     burn_in: int = setting(
         0,
         "Burn-in",
-        "number of first states that are not counted",
+        "number of early states that are not counted",
         least=0,
         most=10**7,
         cap="steps",

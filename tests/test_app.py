@@ -146,11 +146,11 @@ WRONG_CALLS = [
     ("run_chain", {"data": [PROMPT, {"path": "/etc/passwd", "meta": {"_type": "gradio.FileData"}}]},
      422, "reference must be a text or a number"),
     ("run_chain", [PROMPT], 422, "the request must be an object of settings"),
-    ("v2/run_chain", b'{"prompt": "a", "beta": NaN}', 422, "NaN is no number of JSON"),
+    ("v2/run_chain", b'{"prompt": "a", "beta": NaN}', 422, "NaN is not a JSON number"),
     ("v2/run_chain", b"[" * 100_000, 422, "it is nested too deeply"),
     ("v2/run_chain", b"\xff", 422, "the request is not JSON"),
     ("v2/run_chain", {"prompt": PROMPT, "reference": "x" * 60_000_000}, 413, "the request has 60,"),
-    ("v2/on_run", {}, 404, "there is no endpoint 'on_run'; there are run_chain, compare"),
+    ("v2/on_run", {}, 404, "there is no endpoint 'on_run'; choose one of run_chain, compare"),
 ]  # fmt: skip
 
 

@@ -27,7 +27,7 @@ SAID = {
     "unknown id": ("lm", ("there is no model called", "does not offer")),
     "no causal LM": ("lm", "is a LlamaForSequenceClassification, not a causal language model"),
     "no RM": ("rm", "is a LlamaForCausalLM, not a reward model"),
-    "two outputs": ("rm", "has 2 outputs, a reward model has 1; choose another"),
+    "two outputs": ("rm", "has 2 outputs, but a reward model has 1; choose another"),
     "pickled weights": ("lm", "no safetensors weights (pickled ones can run code"),
     "no tokenizer": ("lm", "put tokenizer.json beside the model"),
     "no chat template": ("lm", "has no chat template; choose an instruct model"),
@@ -116,8 +116,8 @@ async def test_the_page_says_it_in_one_sentence_and_goes_on(case, monkeypatch):
 
 
 OPTIONS = {
-    "--lm-device cuda:9": "there is no device cuda:9 here; there is cpu",
-    "--rm-device typo": "there is no device typo here; there is cpu",
+    "--lm-device cuda:9": "there is no device cuda:9 here; choose one of cpu",
+    "--rm-device typo": "there is no device typo here; choose one of cpu",
     "--lm-dtype int8": "dtype must be one of float32, bfloat16, float16, got int8",
     "--lm-window 0": "window must be at least 2, got 0",
     "--rows 0": "rows must be at least 1, got 0",
@@ -205,7 +205,7 @@ def test_nonsense_is_refused_before_a_model_is_loaded(given, capsys, monkeypatch
 def test_a_broken_file_of_a_training_is_named_in_one_sentence(name, content, tmp_path):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(
-        InvalidSetting, match=rf"{name} (is no JSON|holds .*, not an object)"
+        InvalidSetting, match=rf"{name} (is not JSON|holds .*, not an object)"
     ) as raised:
         if name == "asked.json":
             reward_training._join(tmp_path, {})

@@ -217,7 +217,7 @@ def proposals_of(old, new, changed=True):
 def test_where_beta_decides_nothing_it_says_so():
     with pytest.raises(InvalidSetting, match="none of 3 proposals differs"):
         beta_for(proposals_of([0, 0, 0], [1, 2, 3], changed=False), 0.5)
-    with pytest.raises(InvalidSetting, match="tells responses apart"):
+    with pytest.raises(InvalidSetting, match="distinguishes responses"):
         beta_for(proposals_of([0, 1], [0, 1]), 0.5)
 
 

@@ -106,7 +106,7 @@ def test_a_setting_that_cannot_be_is_refused_before_any_model_loads(command, cap
 @pytest.mark.parametrize("damaged", [b"", b"{", b"[]", b"\xff", b'{"batch": NaN}'])
 def test_a_damaged_record_of_a_training_is_named(damaged, tmp_path):
     (tmp_path / ASKED).write_bytes(damaged)
-    with pytest.raises(InvalidSetting, match=r"asked\.json (is no JSON|holds \[\])"):
+    with pytest.raises(InvalidSetting, match=r"asked\.json (is not JSON|holds \[\])"):
         _join(tmp_path, {})
 
 

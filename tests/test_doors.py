@@ -283,7 +283,7 @@ def test_a_plan_counts_with_the_defaults_that_the_help_prints(capsys):
         told = capsys.readouterr().out
         assert f"each {printed(command, budget, capsys)} samples" in told
         limit = printed(command, "max-new-tokens", capsys)
-        assert f"{limit // 2} tokens a response (assumed: half of the limit)" in told
+        assert f"{limit // 2} tokens per response (assumed: half of the limit)" in told
 
 
 def test_python_pages_and_endpoints_have_the_same_defaults(form, toy_app):

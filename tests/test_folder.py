@@ -284,8 +284,8 @@ def test_a_problem_that_has_only_the_shorter_run_is_not_finished(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
-        ("problems.jsonl", b'{"prompt": "mine"}', "is a file of somebody else's"),
-        ("problems.jsonl", b"\xff", "is a file of somebody else's"),
+        ("problems.jsonl", b'{"prompt": "mine"}', "was not written by this program"),
+        ("problems.jsonl", b"\xff", "was not written by this program"),
         ("set.json", b'{"mine": 1}', "has version None, this program reads 3"),
         ("set.json", b"mine", "has no readable settings"),
         ("set.json", b"\xff\xfe", "has no readable settings"),
@@ -308,7 +308,7 @@ def test_a_run_into_the_folder_of_its_own_problem_file_spares_it(tmp_path, capsy
     mine.write_text('{"note": "kept", "prompt": "How many?", "answer": 1}\n')
     command = ["run", "--prompts", str(mine), "--steps", "1", "--out", str(tmp_path)]
     assert main(command) == 2
-    assert "is a file of somebody else's; use another folder" in capsys.readouterr().err
+    assert "was not written by this program; use another folder" in capsys.readouterr().err
     assert "kept" in mine.read_text()
 
 
@@ -379,7 +379,7 @@ def test_a_set_that_was_changed_after_the_run_is_not_graded_by_it(whole, tmp_pat
     problems = tmp_path / "problems.jsonl"
     assert load_problems(problems) == PROBLEMS
     problems.write_text(problems.read_text().replace('"17"', '"18"'))
-    with pytest.raises(InvalidTrace, match=r"problems.jsonl was changed; put back"):
+    with pytest.raises(InvalidTrace, match=r"problems.jsonl was changed; restore"):
         load_results(tmp_path)
 
 

@@ -130,7 +130,7 @@ def test_a_folder_without_results_is_refused_in_one_sentence(folder, tmp_path):
     shutil.copytree(folder, tmp_path / "changed")
     with (tmp_path / "changed" / "problems.jsonl").open("a") as file:
         file.write('{"prompt": "one more"}\n')
-    with pytest.raises(InvalidTrace, match="was changed; put back the set"):
+    with pytest.raises(InvalidTrace, match="was changed; restore the set"):
         read_set(tmp_path / "changed")
 
 

@@ -130,7 +130,7 @@ def test_the_download_is_told_in_bytes(said):
 
 def test_what_is_refused_is_one_sentence_and_nothing_was_fetched(hub, said):
     assert "owner/other is neither a folder nor a model on the hub" in sentence(said["unknown"])
-    assert "accept its licence on the hub and set HF_TOKEN" in sentence(said["gated"])
+    assert "accept its license on the hub and set HF_TOKEN" in sentence(said["gated"])
     assert "no safetensors weights" in sentence(said["pickled"])
     assert "is neither a folder nor a model on the hub" in sentence(said["malformed"])
     assert "owner/large needs 260.8 GiB as float32 on cpu" in sentence(said["too large"])

@@ -216,7 +216,7 @@ async def test_a_question_waits_in_the_queue_and_a_newer_one_of_its_page_ends_it
     for _ in range(20):  # until they have their places
         await asyncio.sleep(0)
     newer = asyncio.create_task(weigh(asked | {"who": "me"}))
-    assert "A newer question" in (await first)["error"]
+    assert "A newer request" in (await first)["error"]
     lm.may.set()
     for each in (second, third, newer):
         assert (await each) == {"texts": [[]]}
@@ -268,7 +268,7 @@ async def test_tokens_are_shaded_a_hand_rewrites_and_the_game_is_won(visit, embe
     await page.wait_for_selector(".qp-gain")
     assert WITH_MARKUP in (await page.inner_text(".qp-result .qp-shaded")).replace("\n", "")
     assert "the target" in await page.inner_text(".qp-gain")
-    assert "the rule would take it" in await page.inner_text(".qp-result")
+    assert "the rule would accept it" in await page.inner_text(".qp-result")
     assert await page.evaluate("window.hit ?? 0") == 0
     await page.fill(".qp-words", "a\u202eb")
     await page.get_by_role("button", name="It ends here").click()

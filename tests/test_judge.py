@@ -79,7 +79,7 @@ async def test_a_judge_that_does_not_grade_is_asked_again_and_with_other_seeds()
 
 
 async def test_a_judge_that_never_grades_is_an_error():
-    with pytest.raises(InvalidReward, match="returned no grade but 'well'"):
+    with pytest.raises(InvalidReward, match="returned 'well' instead of a grade"):
         await JudgeReward(Grader("well")).score("x", RESPONSE)
 
 
@@ -176,8 +176,11 @@ async def test_a_function_that_fails_is_one_sentence(tmp_path):
     ("code", "said"),
     [
         ("raise ValueError('a\\nb')", "f failed with ValueError: a; fix the function"),
-        ("return 10**5000", "f returned a whole number beyond 2^53, a reward is one finite number"),
-        ("return 1e305", "f returned 1e+305, a reward is one finite number"),
+        (
+            "return 10**5000",
+            "f returned a whole number beyond 2^53; one finite number was expected",
+        ),
+        ("return 1e305", "f returned 1e+305; one finite number was expected"),
         ("return 'x' * 10**6", "f returned 'xxxx"),
         ("return __import__('numpy').zeros((99, 2))", "f returned array([[0., 0.],"),
     ],

@@ -171,13 +171,13 @@ WRONG = {
     "an unknown phase": ("step = 1", 'step = 1, phase = "love"', "expected one of cut, rewrite"),
     "an unknown run": ("step = 1", 'run = "nobody"', "there is no recorded run 'nobody'"),
     "something unknown lit": ('lit = "text"', 'lit = "sun"', "stop 1: 'lit' is 'sun'"),
-    "an unknown fact": ('fact = "alpha"', 'fact = "luck"', "stop 1, ask: 'luck' is no fact"),
-    "an unknown fact in a text": ("{alpha}.", "{luck}.", "'luck' is no fact of watch"),
+    "an unknown fact": ('fact = "alpha"', 'fact = "luck"', "stop 1, ask: 'luck' is not a fact"),
+    "an unknown fact in a text": ("{alpha}.", "{luck}.", "'luck' is not a fact of watch"),
     "notes that are no text": ('lit = "text"', 'lit = "text"\nnotes = 3', "stop 1: 'notes' is 3"),
     "an unknown fact in notes": (
         'lit = "text"',
         'lit = "text"\nnotes = "{luck}"',
-        "'luck' is no fact of watch",
+        "'luck' is not a fact of watch",
     ),
     "no fact": ('fact = "alpha"', "", "expected one of fact, moves and largest"),
     "no tolerance": ("within = 10", "", "'within' is missing"),
@@ -201,7 +201,7 @@ def test_a_wrong_file_gets_one_sentence_with_its_place(tmp_path, old, new, said)
 
 def test_a_lesson_goes_on_with_one_that_there_is(tmp_path):
     written(tmp_path, GOOD.replace("minutes = 5", 'minutes = 5\nonward = ["b"]'))
-    with pytest.raises(InvalidLesson, match="goes on with 'b', which is none"):
+    with pytest.raises(InvalidLesson, match="continues with 'b', which does not exist"):
         lessons(tmp_path)
 
 

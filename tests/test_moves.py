@@ -448,7 +448,9 @@ async def test_a_model_that_cannot_make_a_move_says_so():
         encode, extend = (lambda self, prompt: (1,)), ToyLM().extend
 
     for move in (MIX, "entropy"):
-        with pytest.raises(ModelContractError, match="plain cannot weigh given tokens") as raised:
+        with pytest.raises(
+            ModelContractError, match="plain returns no probabilities of given"
+        ) as raised:
             [s async for s in run_chain(Plain(), RM, "x", beta=1.0, steps=1, seed=1, move=move)]
         assert "\n" not in str(raised.value)
     with pytest.raises(InvalidSetting, match="no token of"):

@@ -290,7 +290,7 @@ def test_without_the_package_or_the_network_one_sentence_says_what_to_do(hub, mo
         raise ConnectionError("no route\nto the hub")
 
     sys.modules["datasets"].load_dataset = offline
-    said = r"cannot be had from the hub \(no route\); give the official file or folder with --data"
+    said = r"cannot be read from the hub \(no route\); give the official file or folder with --data"
     with pytest.raises(InvalidTask, match=said):
         read_task(task_of("gsm8k"))
     monkeypatch.setitem(sys.modules, "datasets", None)
@@ -308,8 +308,8 @@ def test_without_the_package_or_the_network_one_sentence_says_what_to_do(hub, mo
         ("x.jsonl", '{"question": "q", "answer": "4"}\n', 'no "####"'),
         ("x.jsonl", '{"question": 3, "answer": "#### 4"}\n', '"question" is 3; a text'),
         ("x.jsonl", "{\n", "cannot be read"),
-        ("x.jsonl", "3\n", "no list of rows"),
-        ("x.json", "{}", "no list of rows"),
+        ("x.jsonl", "3\n", "not a list of rows"),
+        ("x.json", "{}", "not a list of rows"),
         ("x.json", "[" * 10**5, "cannot be read"),
         ("x.csv", '"', "no problems"),
         ("x.jsonl", "", "no problems"),
@@ -326,7 +326,7 @@ def test_a_missing_file_or_subject_is_named(tmp_path, files):
     (files["mmlu-redux"] / "mmlu_virology.csv").unlink()
     with pytest.raises(InvalidTask, match="no file for virology"):
         read("mmlu-redux", files)
-    with pytest.raises(InvalidTask, match="is no folder"):
+    with pytest.raises(InvalidTask, match="is not a folder"):
         read_task(task_of("mmlu-redux"), files["gsm8k"])
     with pytest.raises(InvalidTask, match="is a folder"):
         read_task(task_of("gsm8k"), tmp_path)
@@ -371,7 +371,7 @@ def test_a_preset_sets_what_no_option_says_and_the_results_keep_where_the_rows_a
     assert main(command) == 0
     told = capsys.readouterr()
     assert "GSM8K: 2 problems; paper: gsm.jsonl sha256:" in told.err
-    assert "licence MIT" in told.err
+    assert "license MIT" in told.err
     assert toys[0] == ("tulu-3-8b-sft", {"temperature": 1.0, "max_new_tokens": 800})
     header = json.loads((out / "set.json").read_text())
     assert (header["beta"], header["pool"], header["steps"]) == (0.5, 4, 1023)

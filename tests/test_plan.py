@@ -73,7 +73,7 @@ def test_what_was_really_drawn_is_what_a_plan_of_its_mean_length_says():
 
 
 def test_a_model_of_unknown_size_is_said_and_a_reward_of_the_text_has_none():
-    with pytest.raises(InvalidSetting, match="how large my/model is before it is loaded"):
+    with pytest.raises(InvalidSetting, match="size of my/model is unknown until it is loaded"):
         facts_of("lm", "my/model")
     assert parameters_in(facts_of("rm", "plain")) == 0
     assert parameters_in(facts_of("rm", "0.5*embedded + 0.5*mood")) == 860_000
@@ -91,8 +91,8 @@ def test_the_command_line_plans_and_loads_nothing(monkeypatch, capsys, tmp_path)
     assert main(["evaluate", "--task", "math500", "--preset", "paper", "--plan"]) == 0
     told = capsys.readouterr().out
     for said in (
-        "500 problems", "licence MIT", "8,030.3 million parameters", "licence llama3.1",
-        "1,024 samples", "1,024 states", "400 tokens a response", "3.18e+18", "6.36e+18",
+        "500 problems", "license MIT", "8,030.3 million parameters", "license llama3.1",
+        "1,024 samples", "1,024 states", "400 tokens per response", "3.18e+18", "6.36e+18",
         "H100 SXM", "8.9", "31.1 GB",
     ):  # fmt: skip
         assert said in told, said
@@ -121,7 +121,7 @@ def test_a_plan_counts_the_rows_of_a_file_and_takes_the_options(capsys, tmp_path
     assert main([*command, "--response-tokens", "50"]) == 0
     told = capsys.readouterr().out
     assert "5 problems" in told
-    assert "50 tokens a response (--response-tokens)" in told
+    assert "50 tokens per response (--response-tokens)" in told
     # 5 problems * 8 samples * 50 tokens * 2 * 134.5 million parameters
     assert "5.38e+11" in told
 
@@ -152,10 +152,10 @@ def test_the_plan_of_a_training_loads_and_draws_nothing(capsys, monkeypatch):
     assert main(["train-rm", "--plan", "--task", "gsm8k:task", "--preset", "paper"]) == 0
     said = capsys.readouterr().out  # drawn as the paper's evaluations are
     assert "meta-llama/Llama-3.1-8B-Instruct" in said
-    assert "400 tokens a response (assumed: half of the limit)" in said
+    assert "400 tokens per response (assumed: half of the limit)" in said
 
 
 def test_a_training_never_learns_from_the_rows_that_are_evaluated(capsys):
     assert task_of("gsm8k:task").to_learn_from().table["hub"]["split"] == "train"
     assert main(["train-rm", "--plan", "--task", "math500"]) == 2
-    assert "math500 has no rows but those" in capsys.readouterr().err
+    assert "math500 has only the rows" in capsys.readouterr().err

@@ -71,7 +71,7 @@ def test_a_value_of_any_size_is_shown_in_one_short_line() -> None:
 def test_an_argument_that_is_not_utf_8_is_one_sentence(option: str, capsys) -> None:
     assert main(["run", option, os.fsdecode(b"caf\xe9")]) == 2
     said = capsys.readouterr().err
-    assert said == "qalign: the argument 'caf\\udce9' is not UTF-8 text; write it so\n"
+    assert said == "qalign: the argument 'caf\\udce9' is not UTF-8 text; use UTF-8\n"
 
 
 # Results
@@ -258,13 +258,13 @@ def test_every_reader_refuses_what_is_no_file_of_a_size(
         entries.cache_clear()
     said = capsys.readouterr().err.splitlines()[-1]
     assert said.startswith("qalign: ")
-    assert ("it has more than" if kind == "sparse" else "it is no regular file") in said
+    assert ("it has more than" if kind == "sparse" else "it is not a regular file") in said
     assert len(said) < 400
 
 
 @pytest.mark.parametrize("kind", ["/dev/zero", "pipe", "sparse"])
 def test_the_app_opens_no_such_trace(kind, tmp_path):
-    with pytest.raises(InvalidTrace, match=r"it has more than|it is no regular file"):
+    with pytest.raises(InvalidTrace, match=r"it has more than|it is not a regular file"):
         recorded_run(Path(a_file(kind, tmp_path)))
 
 
@@ -277,5 +277,5 @@ def test_a_file_is_read_as_a_whole_or_refused(tmp_path):
     (tmp_path / "link").symlink_to(path)
     assert read_file(tmp_path / "link") == b"a" * 10
     (tmp_path / "turned").symlink_to("/dev/zero")
-    with pytest.raises(OSError, match="it is no regular file"):
+    with pytest.raises(OSError, match="it is not a regular file"):
         read_file(tmp_path / "turned")

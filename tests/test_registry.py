@@ -213,7 +213,7 @@ def test_a_reward_model_is_no_language_model_and_the_other_way_round(folder, rm_
 def test_a_reward_model_with_two_outputs_is_refused(tmp_path):
     with pytest.raises(ModelLoadError) as raised:
         load_rm(save(tmp_path, "llama", n_outputs=2))
-    assert "has 2 outputs, a reward model has 1" in sentence(raised)
+    assert "has 2 outputs, but a reward model has 1" in sentence(raised)
 
 
 def test_a_reward_model_whose_head_was_never_trained_is_refused(rm_folder, tmp_path):

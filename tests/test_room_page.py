@@ -118,7 +118,7 @@ async def test_who_has_the_link_or_types_the_code_is_in_with_no_account_and_no_n
 async def test_a_code_that_is_none_gets_a_sentence(room, browser):
     errors: list[str] = []
     page = await opened(browser, errors, f"{room.link.split('#')[0]}#ABCDEFGH")
-    await page.wait_for_selector("text=There is no room of this code")
+    await page.wait_for_selector("text=There is no room with this code")
     assert len(errors) == 1  # the browser's own line about a status of 404
     await page.context.close()
 
@@ -322,7 +322,7 @@ async def test_a_class_is_saved_as_a_table_and_as_a_page_and_opened_again(room, 
         async with page.expect_file_chooser() as chooser:
             await page.click("text=Open a class that was saved")
         await (await chooser.value).set_files(file)
-        await page.wait_for_selector(".room-qr" if code else "text=This is no saved class")
+        await page.wait_for_selector(".room-qr" if code else "text=This is not a saved class")
     assert page.url != room.link  # that one is still open
     await page.wait_for_selector(".room-join >> text=3 places taken of 1000")
     await page.keyboard.press("3")

@@ -348,7 +348,7 @@ JSON = {"Content-Type": "application/json"}
         ("POST", "/v1/completions", {"json": {}}, 404, "POST /v1/chat/completions"),
         ("GET", "/v1/traces/chatcmpl-1", {}, 404, "no such trace"),
         ("POST", "/v1/chat/completions", {"content": b"{}"}, 415, "must be application/json"),
-        ("POST", "/v1/chat/completions", {"content": b"{", "headers": JSON}, 400, "is no JSON"),
+        ("POST", "/v1/chat/completions", {"content": b"{", "headers": JSON}, 400, "is not JSON"),
         ("POST", "/v1/chat/completions", {"json": []}, 400, "must be an object"),
         ("POST", "/v1/chat/completions", {"json": ["a" * 2**20]}, 413, "1,048,576 at most"),
         ("GET", "/v1/models", {"headers": {"Host": "evil.example"}}, 421, "this server is not"),

@@ -491,10 +491,10 @@ async def test_the_raw_score_of_the_whole_conversation_is_asked_for(server):
 @pytest.mark.parametrize(
     ("fault", "error", "said"),
     [
-        ("two outputs", InvalidReward, "2 outputs, a reward model has 1"),
+        ("two outputs", InvalidReward, "2 outputs, but a reward model has 1"),
         ("cut conversation", ModelContractError, "changes or cuts"),
-        ("not a number", InvalidReward, "gave nan, a reward is one finite number"),
-        *((fault, InvalidReward, "a reward is one finite number") for fault in SCORES),
+        ("not a number", InvalidReward, "gave nan; one finite number was expected"),
+        *((fault, InvalidReward, "one finite number was expected") for fault in SCORES),
     ],
 )
 async def test_a_score_that_is_none_is_refused(server, fault, error, said):

@@ -39,7 +39,7 @@ const COPY = "Copy link";
 const MORE = ["Show the texts and the costs", "Hide the texts and the costs"];
 const ELSEWHERE = "?tab=results";
 const WAITING = "Press Compare to run every method on this problem.";
-const WASTE = "Each rejected proposal counts with its chance α, and the state with 1 − α";
+const WASTE = "Each rejected proposal counts with probability α, and the state with 1 − α";
 
 let asked = "prompt" in partsOf(new URLSearchParams(window.location.search)).compare;
 let expected = "";

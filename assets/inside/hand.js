@@ -36,9 +36,9 @@ export function handTab(tools) {
   const result = h("div.result");
   const game = h("div.game");
   const hint = h("p.hint", "Be the proposal yourself. Press a token to ", term("cut", "cut"),
-    " before it, write on in your own words, and let the model go on from there or end the text. "
+    " before it, continue in your own words, and let the model go on from there or end the text. "
       + "You see what both models think of it, and what the rule would say. ",
-    h("b", "A ", term("hand"), " is not part of the chain"), ": the ", term("alpha", "chance"),
+    h("b", "A ", term("hand"), " is not part of the chain"), ": the ", term("alpha", "acceptance probability"),
     " makes up for how often the model proposes a text, not for how often you do.");
   const nodes = [hint, from, ...text.nodes, chosen,
     h("div.write", words, h("div.do-row", modelGoesOn, endHere)), said, result, game];
@@ -104,7 +104,7 @@ export function handTab(tools) {
       put(said, "");
       judge(found);
     } catch (error) {
-      put(said, `That was not weighed: ${/** @type {Error} */ (error).message}`);
+      put(said, `That was not scored: ${/** @type {Error} */ (error).message}`);
     } finally {
       busy = false;
       for (const one of [modelGoesOn, endHere]) one.removeAttribute("aria-disabled");
@@ -129,9 +129,9 @@ export function handTab(tools) {
       : `ln π(y′) − ln π(y) = ${signed(found.gain)}: the target gives your text `
         + `${found.gain >= 0 ? brief(Math.exp(Math.min(found.gain, 700))) : `1/${
           brief(Math.exp(Math.min(-found.gain, 700)))}`} times the weight of the old one.`;
-    const would = `Had the model proposed it, the rule would take it with probability α = ${
-      alpha === 1 ? "1" : brief(alpha)} (β = ${plain(header.beta)}). It does not ask again how `
-      + "likely the model writes the text: that is in how often it would have proposed it.";
+    const would = `Had the model proposed it, the rule would accept it with probability α = ${
+      alpha === 1 ? "1" : brief(alpha)} (β = ${plain(header.beta)}). It does not count again how `
+      + "likely the model writes the text: that decides how often it would have proposed it.";
     const shown = shadedText("Your text, token by token. Arrow keys go along it.");
     shown.show({ ...found.new }, (k) => (k < cut ? "was-kept" : k < cut + found.typed ? "typed"
       : ""));
@@ -146,7 +146,7 @@ export function handTab(tools) {
     show(result, true);
     swap(result, ...shown.nodes, h("div.scroll", { tabindex: 0, role: "region",
       aria: "Before and yours" }, table), h("p.gain", h("b", gain)), h("p", would,
-      " Your hand is no chain: this rewrite is counted nowhere."), h("p", go, " ", ...back()));
+      " Your hand is not a chain: this rewrite is not counted."), h("p", go, " ", ...back()));
     if (played) move(found);
   }
   /** A way back to the chain's text. */

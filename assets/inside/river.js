@@ -69,8 +69,8 @@ export function river(tools) {
   const table = h("details.river-table", { ontoggle: () => drawTable() },
     h("summary", "The same as a table"));
   const hint = h("p.hint", "All texts of the run, from their first word on: where two differ, the ",
-    term("tree", "tree"), " parts. A branch is as wide as the time that the chain has spent on "
-      + "texts that begin so; dark is up to this step, pale what comes later. Dashed lines are "
+    term("tree", "tree"), " branches. A branch is as wide as the time that the chain has spent on "
+      + "texts that begin so: dark up to this step, pale after it. Dashed lines are "
       + "proposals that were ", term("rejected"), ". Press a branch to go to its steps; pinch to "
       + "see it larger.");
   const nodes = [hint, sizes, window_, told, spoken, table];
@@ -387,7 +387,7 @@ export function river(tools) {
     const heads = ["Its own ending", "Tokens before it that another text has", "Answer", "States",
       "Share", "Times rejected", "First at step"].map((name) => h("th", { scope: "col" }, name));
     const lost = tree.leaves.length - states.length;
-    const more = states.length > ROWS ? `The ${ROWS} of most states; ` : "";
+    const more = states.length > ROWS ? `The ${ROWS} with most states; ` : "";
     const said = `${more}${many(states.length, "text")} were states, ${many(lost, "other")} only `
       + "proposed.";
     swap(table, h("summary", "The same as a table"), h("p.hint", said),

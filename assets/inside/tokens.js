@@ -19,9 +19,9 @@ const REST = 250; // ms that a step must stay before the server is asked about i
 export function cutSaid({ t, index, first, ids, finished }, weighed) {
   const mean = weighed.reduce((sum, one) => sum + bits(one), 0) / ids.length;
   const whole = `On average a token is worth ${mean.toFixed(2)} bits of surprise.`;
-  if (t === 0) return `The first draft, from nothing. ${whole}`;
+  if (t === 0) return `The first draft. ${whole}`;
   const end = finished && first === ids.length - 1 ? " (the end)" : "";
-  const where = `The cut fell ${index ? `behind token ${index}` : "before the first token"}`;
+  const where = `The cut fell ${index ? `after token ${index}` : "before the first token"}`;
   if (first < 0) return `${where}, and the model wrote the same text again. ${whole}`;
   const parts = first === index ? "right there" : `only at token ${first + 1}${end}`;
   return `${where}; the new text differs ${parts}, with a token that the model gives `
@@ -35,9 +35,9 @@ export function tokensTab(tools) {
   const strip = h("div.surprise");
   const said = h("p.hint");
   const hint = h("p.hint", "The ", term("proposed"), " of this step; the darker a token, the more "
-    + "it ", term("surprise", "surprised"), " the model. Point at one to see what else could have "
-    + "stood there. Cuts are drawn evenly, whatever the model expects; but where it is sure it "
-    + "writes the same again, so texts part where it was not.");
+    + "it ", term("surprise", "surprised"), " the model. Point at one to see the alternatives. "
+    + "Cuts are uniform, whatever the model expects. But where it is sure, it writes the same "
+    + "text again, so texts diverge where it is not.");
   const nodes = [hint, ...text.nodes, strip, said];
   const isNew = differs();
   let waiting = 0;

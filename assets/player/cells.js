@@ -37,7 +37,7 @@ const CELLS = [
     if (kind === "block") {
       return [term("cut", "i"), " = ", h("b", step.index), ` of ${n}: a block begins there`,
         h("p.small", "Each block of the text is equally likely. The tokens before it are kept, ",
-          "and so are those behind it.")];
+          "and so are those after it.")];
     }
     if (kind === "weighted") {
       return [term("cut", "i"), " = ", h("b", step.index), ` of ${n}`,
@@ -45,14 +45,14 @@ const CELLS = [
           "are kept, the rest is written again.")];
     }
     return [term("cut", "i"), " = ", h("b", step.index), ` of ${n}, each with probability 1/${n}`,
-      h("p.small", "Nobody chooses it: each step draws it anew. The first i tokens are kept, ",
+      h("p.small",         "Each step draws it at random. The first i tokens are kept, ",
         "the rest is written again.")];
   },
   ({ step }) => {
     if (step.refused !== null) {
       const n = step.vain.length;
       return [h("b", "No proposal"), `: ${step.refused}.`,
-        n ? h("p.small", `${many(n, "token")} drawn in vain; they count as compute.`) : ""];
+        n ? h("p.small", `${many(n, "token")} discarded; they count as compute.`) : ""];
     }
     const fresh = step.ids.length - step.index - step.again;
     const n = step.first - step.index;
@@ -61,8 +61,8 @@ const CELLS = [
       `, length ${step.oldLength} → ${step.ids.length}`,
       step.changed ? same : "; the same text again",
       step.again ? `; ${many(step.again, "token")} kept again` : "",
-      h("p.small", "The model writes on from the cut as always: it sees neither what stood there "
-        + "nor any reward. That is the ", term("proposed"), ".")];
+      h("p.small", "The model continues from the cut as usual: it sees neither the old ending "
+        + "nor any reward. Its text is the ", term("proposed"), ".")];
   },
   scoreLine,
   formula,
@@ -126,7 +126,7 @@ function formula({ trace, step }, q) {
     h("p.formula", "\u2007= min(1, ", ...(some ? [reward(brief(q.reward)), " × "] : []),
       ...(sharp ? [model(brief(q.sharp)), " × "] : []), length(brief(q.correction)),
       ") = ", h("b", alpha)),
-    h("p.small", term("alpha", "α"), ", the chance of being taken: ",
+    h("p.small", term("alpha", "α"), ", the acceptance probability: ",
       ...(some ? [reward("how much better, over ", term("beta", "β")), ", times "] : []),
       ...(sharp ? [model("how much likelier the model finds it"), ", to the power of ",
         term("sharpness"), " − 1, times "] : []),
@@ -143,8 +143,8 @@ function formula({ trace, step }, q) {
  */
 function third(kind) {
   if (kind === "block") {
-    return [length("how well the rest still fits"), " (the probability of the text behind the ",
-      "block, after the new block and after the old one)"];
+    return [length("how well the rest still fits"), " (the probability of the text after the ",
+      "block, given the new block and the old one)"];
   }
   if (kind === "weighted") {
     return [length("old over new weight"), " (a text with more unsure places can be cut in more ",
@@ -189,15 +189,15 @@ function verdict({ chain, step, t }, q) {
   }
   if (!step.accepted) {
     const of = { suffix: "it is longer", weighted: "it has more unsure places",
-      block: "the rest fits worse behind it" }[q.kind];
+      block: "the rest fits worse after it" }[q.kind];
     const why = step.sharp < Math.log(q.correction) ? "the model finds it less likely" : of;
     return [head, "The old text is ", counted, ".", h("p.small", q.difference > 0
-      ? `Rejected, though better: ${why}, and that lowers its chance.`
+      ? `Rejected, though better: ${why}, and that lowers α.`
       : "A text that is hard to beat stays for many steps, and so gets more votes.")];
   }
   if (!step.changed) return [head, "It is the same text, ", counted, "."];
   return [head, "The proposal joins the chain.", q.difference < 0
-    ? h("p.small", "Taken, though worse: a chain that only climbed would end at whatever the "
+    ? h("p.small", "Accepted, though worse: a chain that only climbed would end at whatever the "
       + "reward model overrates.")
     : null];
 }
@@ -271,8 +271,8 @@ export function ifsRow() {
   const isNew = differs();
   return {
     node: h("figure.panel.whatif", h("figcaption", "What if β were different?"),
-      h("p.small", "The same proposal and coin at another β: the larger, the more the reward is "
-        + "distrusted. For this step only: from here on the chains would differ."), ifs),
+      h("p.small", "The same proposal and coin at another β: the larger β, the less the reward "
+        + "counts. For this step only: from here on the chains would differ."), ifs),
     draw({ trace, step, t, phase, data }) {
       if (!isNew(`${data}/${t}/${phase}`)) return;
       if (!rewarded(trace)) {

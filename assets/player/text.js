@@ -77,7 +77,7 @@ export function textPane() {
     again.text.replaceChildren(...before.slice(end));
     again.node.hidden = !step.again;
     put(again.name, "kept again");
-    again.name.title = `${many(step.again, "token")} behind the block`;
+    again.name.title = `${many(step.again, "token")} after the block`;
     for (let j = step.index; step.changed && j < step.first; j++) {
       fresh.text.children[j - step.index]?.classList.add("qp-same");
     }

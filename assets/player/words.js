@@ -163,9 +163,9 @@ const STORY = [
     const { difference } = quantities(step, beta);
     if (step.refused !== null) return "Without a proposal there is nothing to score.";
     if (difference === 0) return "Both texts have the same reward.";
-    const better = difference > 0 ? "better" : "less";
+    const better = difference > 0 ? "higher" : "lower";
     const [now, before] = [fixed(step.reward), fixed(step.oldReward)];
-    return `The reward model likes the proposal ${better}: ${now} against ${before}.`;
+    return `The reward model scores the proposal ${better}: ${now} against ${before}.`;
   },
   (step, beta) => {
     const { logRatio, u, alpha, kind } = quantities(step, beta);
@@ -173,8 +173,8 @@ const STORY = [
     const last = { suffix: "length", weighted: "weight", block: "the rest" }[kind];
     const all = step.sharp ? `Reward, probability and ${last}` : `Reward and ${last}`;
     return logRatio >= 0
-      ? `${all} together speak for the proposal: it is certain to be taken.`
-      : `So the proposal is taken with probability ${pair(u, alpha)[1]}.`;
+      ? `${all} together speak for the proposal: it is certain to be accepted.`
+      : `So the proposal is accepted with probability ${pair(u, alpha)[1]}.`;
   },
   (step, beta) => {
     const { u, alpha } = quantities(step, beta);

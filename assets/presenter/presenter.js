@@ -24,7 +24,7 @@ const FIGURES = {
 };
 const WORDS = "words";
 const SIZE = [1280, 720]; // for which presenter.css is written
-const BLOCKED = "The browser did not open a second window: allow pop-ups for this page, press S.";
+const BLOCKED = "The browser did not open a second window: allow pop-ups and press S.";
 
 const isOn = () => line.isConnected;
 const stage = () => /** @type {HTMLElement} */ (document.querySelector("#watch-player .qp"));

@@ -262,7 +262,7 @@ function chainPart() {
       : "Your chain begins when the instructor lets the class run.");
     show(wait, !begun);
     put(where, !why ? "Drawn in your browser." : mine.drawer ? `Drawn on the server: ${why}.`
-      : `Your browser cannot draw a chain (${why}) and the server draws no more: look on.`);
+      : `Your browser cannot draw a chain (${why}) and the server draws no more: watch the screen.`);
     show(drawn, begun);
     if (!begun) return;
     const first = mine.t === 0;
@@ -299,7 +299,7 @@ function handPart({ code, token }) {
   const node = h("section.card.hand", h("h2", "A game: your hand"),
     h("p", "Can you reach a higher ln π than your chain in its first 30 steps? Change its text as "
       + "you like. The target π likes what the model finds likely and what the reward model likes. "
-      + "Your text is no part of the chain."), score, form, told);
+      + "Your text is not part of the chain."), score, form, told);
   /** The chain's text, for as long as nothing else was written. */
   let offered = "";
 
@@ -345,10 +345,10 @@ function spoken(mine, first) {
   const [u, alpha] = pair(mine.u, mine.alpha);
   const rewards = `reward ${fixed(mine.before)} → ${fixed(mine.reward)}`;
   if (mine.accepted) {
-    const why = mine.alpha === 1 ? "its chance is 1" : `the coin ${u} is below the chance ${alpha}`;
-    return `Accepted: ${why} (${rewards}). What is struck out is gone.`;
+    const why = mine.alpha === 1 ? "α is 1" : `the coin ${u} is below α, ${alpha}`;
+    return `Accepted: ${why} (${rewards}). Struck-out text is gone.`;
   }
-  return `Rejected: the coin ${u} is not below the chance ${alpha} (${rewards}). `
+  return `Rejected: the coin ${u} is not below α, ${alpha} (${rewards}). `
     + `Your text stays, counted ${many(mine.counted, "time")} now.`;
 }
 

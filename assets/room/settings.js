@@ -39,7 +39,7 @@ export function settings({ problems, text }, does, done, ...first) {
   h("label", { for: select.id }, "Problem"), select, prompt,
   h("div.row",
     h("div", h("label", { for: answer.id }, "Right answer, if any"), answer),
-    h("div", h("label", { for: beta.id }, "β: distrust of the reward"), beta),
+    h("div", h("label", { for: beta.id }, "β: small follows the reward"), beta),
     h("button.send", { type: "submit" }, does)));
   prompt.setAttribute("aria-label", "The problem's text");
 

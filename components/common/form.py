@@ -127,7 +127,7 @@ class RunForm:
     def _text(self, name: str, value: str, cap: int | None, given: dict[str, Any]) -> Any:
         if name == "prompt":
             given["info"] = (
-                "The 0.9M model knows story problems and short writing tasks of these kinds."
+                "The 0.9M model was trained on such story problems and short writing tasks."
             )
             return gr.Textbox(value, lines=4, max_lines=8, max_length=cap, **given)
         del given["info"]

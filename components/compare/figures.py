@@ -19,8 +19,8 @@ from qalign_study.sets.generated import WritingTask, constraints
 from qalign_study.sheet.words import number
 
 MEASURES: dict[Measure, str] = {
-    "right": "chance of the right answer",
-    "same": "chance of the final answer",
+    "right": "probability of the right answer",
+    "same": "probability of the final answer",
     "reward": "reward of the chosen response",
 }
 BINS = 36

@@ -148,9 +148,8 @@ def waits(found: Sequence[Outcome]) -> str:
     """What equal compute does not make equal: how long one waits for it."""
     chain, pool = _sides(found)
     return (
-        f"The waiting time is not equal. The chain writes {chain.sequential:,} new tokens one "
-        f"after another. Samples can be drawn in parallel, and the longest has {pool.sequential:,} "
-        "tokens."
+        f"The waiting time is not equal. The chain writes {chain.sequential:,} new tokens in a "
+        f"row. Samples can be drawn in parallel, and the longest has {pool.sequential:,} tokens."
     )
 
 
@@ -376,7 +375,7 @@ def _recycled_line(
 ) -> str | None:
     if waste is None:
         return None
-    start = "With each rejected proposal counted with its chance (waste recycling)"
+    start = "With each rejected proposal counted with probability α (waste recycling)"
     if comparison.extract is None:
         same = (
             waste.chosen is not None

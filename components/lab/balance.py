@@ -103,7 +103,7 @@ def factors(
     raised = "" if power == 1 else element("sup", f"{power:g}")
     target = ("the exact target: p", element("sub", "LM"), raised, " · exp(r/β) / Z")
     rows: tuple[tuple[tuple[Words, ...], tuple[Words, ...], float], ...] = (
-        (("p", *base), ("how often the language model says it",), f.base),
+        (("p", *base), ("how often the language model writes it",), f.base),
         (("π(old)",), target, f.target),
         (("q(new | old)",), ("propose it, summed over the index",), f.proposal),
         (("α(old → new)",), (alpha.replace("-", "−"),), f.alpha),

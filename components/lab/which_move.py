@@ -92,7 +92,7 @@ def told(copies: int, share: int) -> tuple[Words, ...]:
         verdict = (
             f"Here block moves help: the chain is {speed}. "
             "A block move improves one field and leaves the others as they are. A suffix move "
-            "draws every later field again, so a good field behind the cut is often lost."
+            "draws every later field again, so a good field after the cut is often lost."
         )
     elif ratio < 1 - CHANGE:
         verdict = (
@@ -134,8 +134,8 @@ def build() -> Section:
     heading(
         "Which move reaches the target sooner?",
         "A [move](move) is a way to make a [proposal](proposed). The texts here have four fields, "
-        "as in b:a:a:b:, and the reward prefers b. A suffix move rewrites everything behind a "
-        "random place. A block move rewrites one field and keeps the fields behind it. Block "
+        "as in b:a:a:b:, and the reward prefers b. A suffix move rewrites everything after a "
+        "random place. A block move rewrites one field and keeps the fields after it. Block "
         "moves help as long as the fields depend little on each other. Move the first slider to "
         "the right: the fields copy each other, and the advantage disappears.",
     )

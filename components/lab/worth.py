@@ -245,7 +245,7 @@ def build() -> Section:
     with gr.Column(elem_classes="lab-own"):
         decisions = gr.Slider(2, 20, 12, step=1, label="Decisions in a solution",
                               elem_id="lab-decisions", min_width=200)  # fmt: skip
-        chance = gr.Slider(30, 95, 60, step=1, label="Chance that each is right, %",
+        chance = gr.Slider(30, 95, 60, step=1, label="Probability that each is right, %",
                            elem_id="lab-chance", min_width=200)  # fmt: skip
         near_miss = gr.Slider(55, 100, 98, step=1, elem_id="lab-near-miss", min_width=200,
                               label="Near misses ranked correctly, %",

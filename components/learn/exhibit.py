@@ -17,7 +17,7 @@ from qalign_study.sheet.words import names_of, number, percent
 MOST = 4
 """Answers of a vote, or samples, that are shown."""
 STEP = ((0, "Tokens", "length", "new_length"), (2, "Reward", "reward", "new_reward"),
-        (2, "β", "beta"), (3, "Chance of the new text", "alpha"), (4, "Coin", "u"),
+        (2, "β", "beta"), (3, "Acceptance probability", "alpha"), (4, "Coin", "u"),
         (5, "Accepted", "taken"))  # fmt: skip
 """From which phase of a step on a number is known, what it is called, and its facts."""
 SETTINGS = {"lm": "Language model", "mistake": "Rule", "beta": "β", "sharpness": "Sharpness",
@@ -68,7 +68,7 @@ def exhibit(stop: Stop, *, answered: bool = False) -> dict[str, Any]:
         of = FACTS[place.page](place)
         made["rows"] = [
             (idea.word, f"says {of.says(m)}, from {of.draws(m)} draws; {of.waiting(m):,} "
-             "tokens one after another") for m, idea in names_of().items()]  # fmt: skip
+             "tokens in a row") for m, idea in names_of().items()]  # fmt: skip
     return made
 
 

@@ -158,7 +158,7 @@ def lessons(folder: Path = FOLDER) -> dict[str, Lesson]:
         for name in lesson.onward:
             if name not in {*found, *runs}:
                 raise InvalidLesson(
-                    f"lesson {lesson.name!r} goes on with {name!r}, which is none; "
+                    f"lesson {lesson.name!r} continues with {name!r}, which does not exist; "
                     f"there are {', '.join([*found, *sorted(runs)])}"
                 )
     return found
@@ -208,7 +208,7 @@ class _Reader:
     def only(self, *names: str) -> None:
         for name in self.data:
             if name not in names:
-                raise self.wrong(f"{name!r} is not known here; there are {', '.join(names)}")
+                raise self.wrong(f"{name!r} is not known here; known are {', '.join(names)}")
 
     def take(self, name: str, kind: type, default: Any = None) -> Any:
         value = self.data.get(name, default)
@@ -326,4 +326,4 @@ def _check_slots(reader: _Reader, text: str, place: Place) -> None:
 def _check_fact(reader: _Reader, name: str, place: Place) -> None:
     known = facts_of(place.page)
     if name.partition(":")[0] not in known:
-        raise reader.wrong(f"{name!r} is no fact of {place.page}; there are {', '.join(known)}")
+        raise reader.wrong(f"{name!r} is not a fact of {place.page}; there are {', '.join(known)}")

@@ -17,7 +17,7 @@ from qalign_core.reading import is_finite, is_text, is_whole
 from qalign_study.serve.refused import Refused
 
 COLUMNS = ("kind", "who", "at", "answer", "value", "right")
-NO_SESSION = "this is no saved class; choose the page that a class was saved as"
+NO_SESSION = "this is not a saved class; choose the page that a class was saved as"
 
 
 def kept(room: Room) -> dict[str, Any]:

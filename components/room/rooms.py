@@ -284,7 +284,7 @@ class Room:
         if "ask" not in stops[at]:
             raise Refused(409, "nothing is asked at this stop")
         if at in self.opened:
-            raise Refused(409, "the answers are open already; the next question comes")
+            raise Refused(409, "the answers are already open; wait for the next question")
         member.said[at] = prediction(stops[at]["ask"], said)
         member.version += 1
         self.news += 1
@@ -298,7 +298,7 @@ class Room:
         if member.tries >= TRIES:
             raise Refused(409, f"you have tried {TRIES} texts, which is all of this game")
         if member.trying:
-            raise Refused(409, "your last text is still being weighed; wait for it")
+            raise Refused(409, "your last text is still being scored; wait for it")
         member.hand.take(now)
         member.trying = True
 
@@ -541,14 +541,14 @@ def prediction(ask: Mapping[str, Any], said: object) -> str:
     text = str(said).strip()
     if ask["kind"] == "choice":
         if text not in [value for value, _ in ask["options"]]:
-            raise Refused(422, f"{shown(text)} is none of the choices; take one that is shown")
+            raise Refused(422, f"{shown(text)} is not one of the choices; choose one that is shown")
         return text
     try:
         number = float(text)
     except ValueError:
         number = math.nan
     if not abs(number) <= LARGEST:
-        raise Refused(422, f"{shown(text)} is no number up to a million; write one, such as 12.5")
+        raise Refused(422, f"{shown(text)} is not a number up to a million; write one like 12.5")
     return f"{number:.6g}"
 
 
@@ -617,10 +617,10 @@ class Rooms:
         if token:
             raise Refused(
                 410,
-                "this server was started again, and rooms live in its memory only; "
+                "this server was started again, and rooms exist only in its memory; "
                 "ask for the link of a new room",
             )
-        raise Refused(404, "there is no room of this code; look at the screen and type it again")
+        raise Refused(404, "there is no room with this code; look at the screen and type it again")
 
     def close(self, room: Room, why: str) -> None:
         """A room is over, and forgotten."""

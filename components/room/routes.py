@@ -97,12 +97,12 @@ async def _said(request: Request) -> dict[str, Any]:
     """What a request says; the door bounds its size.
 
     Raises:
-        Refused: it is no JSON object.
+        Refused: it is not a JSON object.
     """
     try:
         said = from_json(await request.body())
     except ValueError as error:
-        raise Refused(422, f"the request is no JSON ({error}); send an object") from error
+        raise Refused(422, f"the request is not JSON ({error}); send an object") from error
     if not isinstance(said, dict):
         raise Refused(422, f"the request must be an object, got {shown(said)}")
     return said

@@ -75,7 +75,7 @@ def diagnose(data: dict[str, Any]) -> dict[str, Any]:
         return {"name": name, "value": shown, "meaning": meaning if value is not None else ""}
 
     rough = effective is not None and effective < ROUGH * len(chains)
-    worth = f"independent samples would tell as much as these {states:,} states"
+    worth = f"independent samples would be as informative as these {states:,} states"
     facts = [
         fact("Effective sample size", effective, worth + (": so few, a rough guess" * rough)),
         fact(
@@ -100,7 +100,7 @@ def diagnose(data: dict[str, Any]) -> dict[str, Any]:
             axis = "rank of its rewards among all"
             charts.append({"title": f"Chain {k + 1}: flat is good", "axis": axis, "values": shares})
     about = (
-        "From the rewards of the states so far. Neighbouring states resemble each other, so a "
+        "From the rewards of the states so far. Neighboring states resemble each other, so a "
         "chain of many states is worth fewer independent samples. More steps can lower the "
         "number: a late move to other rewards shows that what came before had seen less than it "
         "seemed."

@@ -89,7 +89,7 @@ async def _answered(runs: Runs, kind: str, asked: Any, drawn: Drawn) -> Answer:
     if found:
         return found[0]
     if status.state == "stopped":
-        return {"error": "A newer question has taken the place of this one."}
+        return {"error": "A newer request has replaced this one."}
     return {"error": f"{status.text.removeprefix('Failed: ').rstrip('.')}."}
 
 
@@ -99,8 +99,7 @@ def _check_model(lm: LanguageModel, header: TraceHeader) -> None:
     revision = getattr(lm, "revision", "")
     if revision and header.lm_revision and revision != header.lm_revision:
         raise InvalidSetting(
-            f"this run was drawn with another version of {lm.id}, whose tokens are not these; run "
-            "it again"
+            f"this run was drawn with another version of {lm.id}, whose tokens differ; run it again"
         )
 
 

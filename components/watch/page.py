@@ -38,7 +38,7 @@ from qalign_core.run import Run
 from qalign_core.types import Response
 from qalign_study.measure.tuning import tune_beta
 
-PLAYS = " ▶ plays on."
+PLAYS = " ▶ continues."
 SEEDS = 10_000
 """New seeds are below: few digits, so that people can tell each other which run they saw."""
 

@@ -161,7 +161,8 @@ def _check_kind(kind: str, auto: Any, config: Any, name: str) -> None:
         )
     if kind == "SequenceClassification" and config.num_labels != 1:
         raise ModelLoadError(
-            f"{name} has {config.num_labels} outputs, a reward model has 1; choose another model"
+            f"{name} has {config.num_labels} outputs, but a reward model has 1; "
+            "choose another model"
         )
 
 
@@ -186,7 +187,7 @@ def _check_device(device: str) -> None:
     except Exception as error:  # torch has a kind of its own for each way
         n = torch.cuda.device_count()
         there = ", ".join(["cpu", *(f"cuda:{i}" for i in range(n))])
-        raise ModelLoadError(f"there is no device {device} here; there is {there}") from error
+        raise ModelLoadError(f"there is no device {device} here; choose one of {there}") from error
 
 
 def load_text(
@@ -243,7 +244,7 @@ def _text(folder: Path, name: str, chat_template: str | None, *, one_message: bo
 
 
 _UNFETCHED: dict[type[Exception], str] = {
-    hub.GatedRepoError: "{name} is gated: accept its licence on the hub and set HF_TOKEN, or "
+    hub.GatedRepoError: "{name} is gated: accept its license on the hub and set HF_TOKEN, or "
     "choose another",
     hub.RevisionNotFoundError: "{name} has no revision {revision}; leave it out or name a commit, "
     "branch or tag",

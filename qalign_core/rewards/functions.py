@@ -70,7 +70,7 @@ class FunctionReward:
             raise InvalidReward(f"{self.id} failed with {said}; fix the function") from error
         if isinstance(value, Real) and abs(value) <= HUGE:
             return float(value)
-        raise InvalidReward(f"{self.id} returned {shown(value)}, a reward is one finite number")
+        raise InvalidReward(f"{self.id} returned {shown(value)}; one finite number was expected")
 
 
 class CompositeReward:

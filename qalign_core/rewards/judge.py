@@ -70,7 +70,8 @@ class JudgeReward:
             grades = [grade for answer in answers if (grade := read_grade(answer.text)) is not None]
         if not grades:
             raise InvalidReward(
-                f"{self.id} returned no grade but {answers[0].text[:60]!r}; choose a larger judge"
+                f"{self.id} returned {answers[0].text[:60]!r} instead of a grade; choose a "
+                "larger judge"
             )
         return fmean(grades)
 

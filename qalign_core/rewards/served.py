@@ -81,7 +81,9 @@ def _read(answer: Any, n_sent: int, address: str) -> float:
         )
     n = len(scores) if isinstance(scores, list) else 0
     if n != 1:
-        raise InvalidReward(f"{address} has {n} outputs, a reward model has 1; serve another model")
+        raise InvalidReward(
+            f"{address} has {n} outputs, but a reward model has 1; serve another model"
+        )
     if not is_finite(scores[0]):
-        raise InvalidReward(f"{address} gave {shown(scores[0])}, a reward is one finite number")
+        raise InvalidReward(f"{address} gave {shown(scores[0])}; one finite number was expected")
     return float(scores[0])

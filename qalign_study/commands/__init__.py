@@ -61,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     arguments = sys.argv[1:] if arguments is None else arguments
     if not all(map(is_text, arguments)):
         bad = next(argument for argument in arguments if not is_text(argument))
-        print(f"qalign: the argument {shown(bad)} is not UTF-8 text; write it so", file=sys.stderr)
+        print(f"qalign: the argument {shown(bad)} is not UTF-8 text; use UTF-8", file=sys.stderr)
         return 2
     options = read(arguments)
     try:

@@ -37,7 +37,7 @@ def options(parser: argparse.ArgumentParser) -> None:
         type=int,
         help=f"samples per problem ({BUDGET}); the chain gets the same compute",
     )
-    parser.add_argument("--states", type=int, help="most states of the chain; 0 means no limit")
+    parser.add_argument("--states", type=int, help="maximum states of the chain; 0 means no limit")
     parser.add_argument("--out", type=Path, help="folder of traces; required without --plan")
     parser.add_argument("--pack", type=Path, help="also write the results as one file")
     plan_options(parser)
@@ -74,7 +74,7 @@ async def command(options: argparse.Namespace) -> None:
     print(f"{len(results.records)} problems, {results.n_missing} not done yet")
     if results.header.open_ended:
         votes = ", ".join(id_ for id_, rule in RULES.items() if rule.pick == "vote")
-        print(f"open-ended: minimum Bayes risk with ROUGE-1 takes the place of the vote in {votes}")
+        print(f"open-ended: minimum Bayes risk with ROUGE-1 replaces the vote in {votes}")
     if changed is not None:
         print(f"acceptance {changed:.0%} of proposals that differ from the state")
     print(f"{'method':8}{'n':>7}{'tokens':>9}{unit:>10}  accuracy")

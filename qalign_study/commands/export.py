@@ -35,7 +35,7 @@ def options(parser: argparse.ArgumentParser) -> None:
         help="problems of the folder whose chains the page plays, from 0",
     )
     group = parser.add_argument_group("page of a trace")
-    group.add_argument("--title", default="", help="of the page")
+    group.add_argument("--title", default="", help="title of the page")
     group.add_argument("--says", default="", help="one or two sentences about the run")
     group.add_argument(
         "--live",
@@ -53,7 +53,7 @@ async def command(options: argparse.Namespace) -> None:
         found = evaluated(path, path.resolve().name, load_results(path))
         made = folder_page(found, options.problem)
     elif options.problem:
-        raise InvalidSetting(f"{path} is no folder; --problem is for a folder of results")
+        raise InvalidSetting(f"{path} is not a folder; --problem is for a folder of results")
     else:
         text = trace_text(path)
         made = page(text, title=options.title, says=options.says, live=options.live)

@@ -156,7 +156,7 @@ def facts_of(kind: str, name: str) -> tuple[Entry, ...]:
         one = known[0] if known else Entry(each, kind, each, each)
         if not (one.parameters or one.reads_text):
             raise InvalidSetting(
-                f"nobody knows how large {each} is before it is loaded; plan with a model of the "
+                f"the size of {each} is unknown until it is loaded; plan with a model of the "
                 "registry of about its size"
             )
         found.append(one)
@@ -211,19 +211,19 @@ def print_plan(options: argparse.Namespace, recipe: Recipe | None = None) -> Non
         at_once=options.at_once,
     )
     print(
-        f"nothing is loaded or drawn: what this {'training' if recipe else 'evaluation'} would take"
+        f"nothing is loaded or drawn; estimates for this {'training' if recipe else 'evaluation'}:"
     )
     if task is not None:
-        print(f"set      {task.table['title']}, licence {task.table['licence']}")
+        print(f"set      {task.table['title']}, license {task.table['licence']}")
     for kind, models in (("lm", lm), ("rm", rm)):
         for each in models:
-            gated = ", its licence has to be accepted on the hub first" if each.gated else ""
+            gated = ", its license must be accepted on the hub first" if each.gated else ""
             size = f"{each.parameters:,.1f} million parameters" if each.parameters else "no network"
-            print(f"{kind}       {each.source}: {size}, licence {each.licence or 'unknown'}{gated}")
+            print(f"{kind}       {each.source}: {size}, license {each.licence or 'unknown'}{gated}")
     states = f"{plan.states:,} states" if plan.states else "as many states as cost the same"
     source = "--response-tokens" if options.response_tokens else "assumed: half of the limit"
     print(f"draws    {n:,} problems, each {plan.samples:,} samples and a chain of {states}")
-    print(f"         {plan.response:,.0f} tokens a response ({source}), {prompt:,.0f} a prompt")
+    print(f"         {plan.response:,.0f} tokens per response ({source}), {prompt:,.0f} per prompt")
     for name, cost in (("chains", plan.chain), ("samples", plan.pool)):
         print(f"{name:8} {cost.generated:,} tokens, {plan.flops[name]:.2e} FLOPs")
     learning = None
@@ -232,7 +232,7 @@ def print_plan(options: argparse.Namespace, recipe: Recipe | None = None) -> Non
         learning = TrainingPlan(plan, pairs, recipe.epochs, recipe.lora > 0)
         print(
             f"training at most {pairs:,} pairs, {learning.tokens:,} tokens, "
-            f"{learning.flops:.2e} FLOPs, {learning.memory:.1f} GB beside what is computed"
+            f"{learning.flops:.2e} FLOPs, {learning.memory:.1f} GB plus activations"
         )
         print(f"weights  {_size(plan.weights)} in bf16 for the draws")
     else:

@@ -168,7 +168,7 @@ def load_set(options: argparse.Namespace, n: int | None = None) -> Loaded:
     out = f", {loaded.n_left_out:,} rows left out" if loaded.n_left_out else ""
     print(
         f"{task.table['title']}: {len(loaded.problems):,} problems{out}; {loaded.source}; "
-        f"licence {task.table['licence']}",
+        f"license {task.table['licence']}",
         file=sys.stderr,
     )
     return loaded

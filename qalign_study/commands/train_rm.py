@@ -72,7 +72,11 @@ def options(parser: argparse.ArgumentParser) -> None:
     recipe.add_argument("--base", help="model to start from; default: --lm")
     recipe.add_argument("--device", help="device of the training; default: a GPU if any")
     recipe.add_argument(
-        "--preset", dest="recipe", choices=RECIPES, default="small", help="the settings below"
+        "--preset",
+        dest="recipe",
+        choices=RECIPES,
+        default="small",
+        help="default values of the options below",
     )
     for each in fields(Recipe):
         if each.name != "seed":

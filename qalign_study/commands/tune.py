@@ -80,7 +80,7 @@ async def command(options: argparse.Namespace) -> None:
         tuned = await tune_beta(*models, prompts, **how)
         spent = tuned.cost
         _print_beta(tuned)
-    print(f"cost {meter.price(spent):.3g} {meter.unit}, the prompts not counted")
+    print(f"cost {meter.price(spent):.3g} {meter.unit}, not counting prompts")
 
 
 def _print_beta(tuned: Tuned) -> None:

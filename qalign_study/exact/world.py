@@ -140,7 +140,7 @@ def make_world(table: object, reward: RewardSpec, sharpness: float = 1.0) -> Wor
         if not np.all(row <= MOST) or row.min() < 0 or row.sum() <= 0:  # no NaN is <= MOST
             raise InvalidSetting(
                 f"the next-token weights {name} are {row.tolist()}; give four numbers from 0 to "
-                f"{MOST:,.0f} of which one is above 0"
+                f"{MOST:,.0f} with at least one above 0"
             )
     parts = (*reward.letters, reward.length, reward.roughness, reward.gem)
     if not all(abs(part) <= MOST for part in parts):

@@ -211,14 +211,14 @@ async def tune_beta(
             raise NoBeta(
                 f"no beta accepts {acceptance:g} of the changed proposals at sharpness "
                 f"{target.sharpness:g}: where the reward hardly counts {flat:.2g} of them are; "
-                "take a lower target" + (" or sharpness" if target.is_sharp else ""),
+                "choose a lower target" + (" or sharpness" if target.is_sharp else ""),
                 cost,
             )
         if len(tried) == rounds:
             raise InvalidSetting(
                 f"after {rounds} rounds no beta was found at which {acceptance:g} of the changed "
                 f"proposals are accepted (last tried: {target.beta:.3g}); start nearer, "
-                "or make more steps"
+                "or run more steps"
             )
         target = replace(target, beta=found.beta)
     accepted = proposals.acceptance(found.beta)
@@ -356,13 +356,13 @@ def beta_for(
     if not changed.any():
         raise InvalidSetting(
             f"none of {len(changed)} proposals differs from its state, so beta cannot be tuned on "
-            "them; make more steps, or sample at a higher temperature"
+            "them; run more steps, or sample at a higher temperature"
         )
     scale = float(np.abs(proposals.reward_new - proposals.reward_old)[changed].mean())
     if scale == 0:
         raise InvalidSetting(
             f"the {int(changed.sum())} changed proposals have the rewards of their states, so beta "
-            "decides nothing; use a reward that tells responses apart"
+            "decides nothing; use a reward that distinguishes responses"
         )
     middle = math.log(proposals.target.beta)
     grid = np.exp(np.unique([*np.linspace(middle - 7, middle + 7, 561), middle]))

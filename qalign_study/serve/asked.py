@@ -208,7 +208,7 @@ def _content(number: int, content: Any) -> Any:
         if not (
             isinstance(part, dict) and part.get("type") == "text" and is_text(part.get("text"))
         ):
-            raise _bad("messages", f"message {number} has a part that is no text; send text only")
+            raise _bad("messages", f"message {number} has a part that is not text; send text only")
     return "".join(part["text"] for part in content)
 
 

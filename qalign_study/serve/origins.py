@@ -87,7 +87,7 @@ class Ours:
         if origin and origin.lower() not in self.origins and of_page not in {host, *self.named}:
             raise Refused(
                 403,
-                f"a page of {shown(origin)} may not use this server; its operator can name that "
+                f"a page of {shown(origin)} may not use this server; the operator can allow that "
                 "origin in QALIGN_ORIGINS",
             )
         return origin

@@ -136,7 +136,7 @@ class Served:
         try:
             body = from_json(await request.body())
         except ValueError as error:
-            raise Refused(400, f"the request is no JSON ({error}); send an object") from error
+            raise Refused(400, f"the request is not JSON ({error}); send an object") from error
         wanted = asked(body, self.lms, self.defaults, self.limits)
         if self._open + wanted.n > self.limits.runs:
             raise Busy(f"{self._open} answers are being drawn; please try again in a minute")

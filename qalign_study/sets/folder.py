@@ -92,7 +92,7 @@ async def run_set(
     """
     check_count("at_once", at_once, 1)
     if not problems:
-        raise InvalidTask("there are no problems; give a set with at least one")
+        raise InvalidTask("there are no problems; give a set with at least one problem")
     runs = [run_of(run, problem, place).check() for place, problem in enumerate(problems)]
     headers = [header_of(lm, rm, each) for each in runs]
     folder = Path(folder)
@@ -146,7 +146,7 @@ def read_set(folder: Path) -> tuple[SetHeader, tuple[Problem, ...]]:
     except (OSError, UnicodeDecodeError, InvalidTask) as error:
         raise InvalidTrace(f"{folder} is not the folder of a run ({error})") from error
     if digest_of(problems) != header.digest:
-        raise InvalidTrace(f"{folder / PROBLEMS} was changed; put back the set that was run")
+        raise InvalidTrace(f"{folder / PROBLEMS} was changed; restore the set that was run")
     return header, problems
 
 
@@ -187,7 +187,7 @@ def _join(folder: Path, header: SetHeader, problems: Sequence[Problem]) -> None:
     if said is None:
         if content_of(folder / PROBLEMS, InvalidSetting) not in (None, ours):
             raise InvalidSetting(
-                f"{folder / PROBLEMS} is a file of somebody else's; use another folder"
+                f"{folder / PROBLEMS} was not written by this program; use another folder"
             )
     else:
         there = read_set_header(said.decode(errors="replace"), str(path))

@@ -65,7 +65,7 @@ def _library() -> Any:
         from lm_eval.tasks.ifeval import instructions_registry, utils
     except ImportError as error:
         raise InvalidTask(
-            f"IFEval's instructions are checked by lm-eval, which is not there "
+            f"IFEval's instructions are checked by lm-eval, which is not installed "
             f"({first_line(error)}); pip install 'qalign-explorer[tasks]'"
         ) from error
     checkers = instructions_registry.INSTRUCTION_DICT

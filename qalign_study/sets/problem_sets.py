@@ -162,7 +162,7 @@ def parse_problems(lines: Iterable[str], name: str = "the problem set") -> list[
         seen[problem.id] = number
         problems.append(problem)
     if not problems:
-        raise InvalidTask(f"{name} has no problems; write one JSON object a line")
+        raise InvalidTask(f"{name} has no problems; write one JSON object per line")
     return problems
 
 
@@ -198,7 +198,9 @@ def _parse(line: str, number: int, place: str) -> Problem:
         fields = from_json(line)
         json.dumps(fields, ensure_ascii=False).encode()  # half a character has no UTF-8
     except (ValueError, RecursionError) as error:
-        raise InvalidTask(f"{place} is not JSON: {error}; write one JSON object a line") from error
+        raise InvalidTask(
+            f"{place} is not JSON: {error}; write one JSON object per line"
+        ) from error
     if not isinstance(fields, dict):
         raise InvalidTask(
             f'{place} is a JSON {type(fields).__name__}; an object like {{"prompt": ...}} is needed'

@@ -41,12 +41,12 @@ def rows_of(path: Path, subjects: Sequence[str] = ()) -> tuple[list[Row], str]:
         by_subject = {each.stem.removeprefix("mmlu_"): each for each in sorted(path.iterdir())}
         if missing := [each for each in subjects if each not in by_subject]:
             raise InvalidTask(
-                f"{path} has no file for {', '.join(missing[:3])}; a folder with a file a subject, "
-                f"such as mmlu_{missing[0]}.csv, is needed"
+                f"{path} has no file for {', '.join(missing[:3])}; give a folder with a file per "
+                f"subject, such as mmlu_{missing[0]}.csv"
             )
         files = [by_subject[each] for each in subjects]
     if subjects != () and files == [path]:
-        raise InvalidTask(f"{path} is no folder; give the one that has a file a subject")
+        raise InvalidTask(f"{path} is not a folder; give one with a file per subject")
     if not files:
         raise InvalidTask(f"{path} is a folder; give the file of rows in it")
     digest, rows = hashlib.sha256(), list[Row]()
@@ -63,7 +63,9 @@ def _parsed(file: Path, content: bytes) -> Iterator[Row]:
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise InvalidTask(f"{file} is not UTF-8 text (byte {error.start}); save it so") from error
+        raise InvalidTask(
+            f"{file} is not UTF-8 text (byte {error.start}); save it as UTF-8"
+        ) from error
     try:
         if file.suffix == ".csv":
             head = text.partition("\n")[0]
@@ -76,11 +78,11 @@ def _parsed(file: Path, content: bytes) -> Iterator[Row]:
             rows = [from_json(line) for line in text.split("\n") if line.strip()]
     except (ValueError, csv.Error) as error:
         raise InvalidTask(
-            f"{file} cannot be read ({error}); .jsonl, .json or .csv as the set's authors publish "
-            "it is needed"
+            f"{file} cannot be read ({error}); give .jsonl, .json or .csv as the set's "
+            "authors publish it"
         ) from error
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        raise InvalidTask(f"{file} is no list of rows; give the official file")
+        raise InvalidTask(f"{file} is not a list of rows; give the official file")
     return iter(rows)
 
 
@@ -111,7 +113,7 @@ def problem_of(row: Row, number: int, table: Table, *, seed: int, place: str) ->
 def _gsm(row: Row, number: int, table: Table, seed: int) -> dict[str, Any]:
     said = _text(row, "answer").rpartition("####")
     if not said[1]:
-        raise ValueError('"answer" has no "####", after which the number stands')
+        raise ValueError('"answer" has no "####" before the number')
     prompt = filled(table["template"], {"question": _text(row, "question")})
     answer = said[2].strip().replace(",", "")
     # the calculator's notes, <<48/2=24>>, are not for readers

@@ -52,7 +52,7 @@ class Task:
         """
         if "training" not in self.table:
             raise InvalidSetting(
-                f"{self.name} has no rows but those that models are evaluated on; give others with "
+                f"{self.name} has only the rows that models are evaluated on; give others with "
                 "--data PATH"
             )
         return replace(self, table={**self.table, **self.table["training"]})
@@ -158,7 +158,7 @@ def _from_hub(table: Mapping[str, Any]) -> tuple[list[Row], str]:
         from huggingface_hub import HfApi
     except ImportError as error:
         raise InvalidTask(
-            f"{hub['id']} is read with a package that is not there ({first_line(error)}); pip "
+            f"{hub['id']} needs a package that is not installed ({first_line(error)}); pip "
             f"install 'qalign-explorer[tasks]', or {advice}"
         ) from error
 
@@ -177,7 +177,7 @@ def _from_hub(table: Mapping[str, Any]) -> tuple[list[Row], str]:
             rows = [{**row, "category": category.get(row["question"])} for row in rows]
     except Exception as error:  # the network, the hub and the reader of its files have dozens
         raise InvalidTask(
-            f"{hub['id']} cannot be had from the hub ({first_line(error)}); {advice}"
+            f"{hub['id']} cannot be read from the hub ({first_line(error)}); {advice}"
         ) from error
     config = hub.get("config", f"{len(subjects or ())} configs")
     return rows, f"{hub['id']} {config} {hub['split']} @{revision}"

@@ -195,7 +195,7 @@ def waits(main: Group) -> Section | None:
     axis = Axis("tokens in a row, logarithmic", log=True)
     figure = Figure("Tokens in a row", lines, _x(main.unit), axis)
     says = (
-        "Tokens that have to be written one after another: all of a chain’s (the longest of "
+        "Tokens that must be written in a row: all of a chain’s (the longest of "
         "several), only the longest of independent samples, on hardware that can write all of them "
         "side by side. Results hold no times: they are the same on every machine."
     )

@@ -211,7 +211,7 @@ def encoded(pairs: Sequence[Pair], render: Render, most: int) -> Encoded:
             kept.append((better, worse))
     if not kept:
         raise InvalidTask(
-            f"of {len(pairs)} pairs all are equal within the first {most:,} tokens; raise "
+            f"all {len(pairs)} pairs are equal within the first {most:,} tokens; raise "
             "--max-length, so that where the two differ is read"
         )
     return Encoded(tuple(kept), n_cut, n_equal)

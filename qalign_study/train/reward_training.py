@@ -47,7 +47,7 @@ def base_of(lm: str, base: str | None) -> str:
     source = entry.location if entry is not None else name
     if is_address(source):
         raise InvalidSetting(
-            f"{name} is a server, and a reward model starts from weights; give its folder or hub "
+            f"{name} is a server, but a reward model starts from weights; give its folder or hub "
             "id with --base"
         )
     return source
@@ -164,13 +164,13 @@ def _object(path: Path, content: bytes) -> Mapping[str, Any]:
     """What a file of a training's folder says.
 
     Raises:
-        InvalidSetting: it is no JSON object.
+        InvalidSetting: it is not a JSON object.
     """
     try:
         said: Any = from_json(content)
     except ValueError as error:
         raise InvalidSetting(
-            f"{path} is no JSON ({first_line(error)}); give another --out"
+            f"{path} is not JSON ({first_line(error)}); give another --out"
         ) from error
     if not isinstance(said, dict):
         raise InvalidSetting(f"{path} holds {shown(said)}, not an object; give another --out")

@@ -155,7 +155,7 @@ def train(
 
     if torch.cuda.device_count() > 1:  # TRL refuses, in its own words
         raise InvalidSetting(
-            f"{torch.cuda.device_count()} GPUs are visible and a training is on one; set "
+            f"{torch.cuda.device_count()} GPUs are visible, but training uses one; set "
             "CUDA_VISIBLE_DEVICES to its number"
         )
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
@@ -170,7 +170,7 @@ def train(
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
     except (OSError, ValueError) as error:
         raise ModelLoadError(
-            f"no reward model can be made of {base} ({first_line(error)}); choose another --base"
+            f"no reward model can be made from {base} ({first_line(error)}); choose another --base"
         ) from error
     stored = getattr(model.config, "dtype", None) or torch.float32
     n_steps = math.ceil(math.ceil(len(pairs) / recipe.batch) * recipe.epochs)
@@ -216,7 +216,7 @@ def train(
     if recipe.lora:
         trained = trained.merge_and_unload()
     if not all(torch.isfinite(p).all() for p in trained.parameters()):
-        raise EngineError("the training ended in no finite weights; lower --learning-rate")
+        raise EngineError("training ended with non-finite weights; lower --learning-rate")
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     if device != "cpu":
         memory = torch.cuda.max_memory_allocated()

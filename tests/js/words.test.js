@@ -97,11 +97,11 @@ test("each phase says what happened, from a place to a verdict", () => {
   assert.equal(narrate({ ...steps[1], index: 0 }, 1, 1),
     "The model keeps nothing and writes a new text.");
   assert.match(told(3, 1), /It wrote the same text again\.$/);
-  assert.match(told(1, 2), /likes the proposal less: −2\.00 against 0\.00\.$/);
-  assert.match(told(2, 2), /likes the proposal better/);
+  assert.match(told(1, 2), /scores the proposal lower: −2\.00 against 0\.00\.$/);
+  assert.match(told(2, 2), /scores the proposal higher/);
   assert.match(told(3, 2), /the same/);
-  assert.match(told(1, 3), /taken with probability 0\.223\.$/);
-  assert.match(told(2, 3), /certain to be taken/);
+  assert.match(told(1, 3), /accepted with probability 0\.223\.$/);
+  assert.match(told(2, 3), /certain to be accepted/);
   assert.match(told(1, 4), /u = 0\.607\.$/);
   assert.equal(told(1, 5),
     "Rejected: 0.607 is not below 0.223. The old text stays and is counted again.");

@@ -221,7 +221,7 @@ async def test_all_other_options_of_the_server_change_nothing(start, lm):
 
 
 async def test_given_ids_are_not_weighed_and_no_block_is_rewritten(lm):
-    with pytest.raises(ModelContractError, match="cannot weigh given tokens"):
+    with pytest.raises(ModelContractError, match="returns no probabilities of given tokens"):
         await lm.weigh(lm.encode(PROMPT), (70, 71))
     with pytest.raises(ModelContractError, match="or move = suffix"):
         lm.delimiters(".")

@@ -46,7 +46,7 @@ def _one(part: Part, lm: Any) -> Move:
     needed = ("weigh",) if part.name == ENTROPY else ("weigh", "delimiters", "response")
     if not all(hasattr(lm, name) for name in needed):
         raise ModelContractError(
-            f"{lm.id} cannot weigh given tokens as sampled, which the move {part.name} needs; "
-            "use a model in this process, or move = suffix"
+            f"{lm.id} returns no probabilities of given tokens, but the move {part.name} "
+            "needs them; use a model in this process, or move = suffix"
         )
     return Entropy() if part.name == ENTROPY else Block(lm.delimiters(part.delimiter))

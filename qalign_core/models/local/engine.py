@@ -386,7 +386,9 @@ class HFLanguageModel(TemplatedLanguageModel, Pretrained):
         self, ids: list[int], most: int, seed: int, until: frozenset[int]
     ) -> Completion:
         if not 0 <= min(ids) <= max(ids) < self._n_vocabulary:
-            raise InvalidPrompt("the prompt holds ids outside the model's vocabulary; use encode()")
+            raise InvalidPrompt(
+                "the prompt contains ids outside the model's vocabulary; use encode()"
+            )
         n_prompt = len(ids) + most - self.max_new_tokens
         return await self.engine.complete(
             ids[:n_prompt], ids[n_prompt:], sampling=self.sampling, seed=seed, until=until

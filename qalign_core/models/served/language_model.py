@@ -134,8 +134,8 @@ class ServedLanguageModel(TemplatedLanguageModel, Served):
         """
         if not self._no_weights and not self._is_plain:
             raise ModelContractError(
-                f"{self._at.server.address} weighs given tokens at temperature 1 without top-p and "
-                "top-k alone; use those settings, or move = suffix"
+                f"{self._at.server.address} returns probabilities of given tokens only at "
+                "temperature 1 without top-p and top-k; use those settings, or move = suffix"
             )
         self._check_weighs()
         return super().delimiters(text)
@@ -143,8 +143,8 @@ class ServedLanguageModel(TemplatedLanguageModel, Served):
     def _check_weighs(self) -> None:
         if self._no_weights:
             raise ModelContractError(
-                f"{self._at.server.address} {self._no_weights}, so it cannot weigh given tokens; "
-                "use vLLM or a model in this process, or move = suffix"
+                f"{self._at.server.address} {self._no_weights}; use vLLM or a model in this "
+                "process, or move = suffix"
             )
 
     async def weigh(
@@ -227,7 +227,7 @@ class ServedLanguageModel(TemplatedLanguageModel, Served):
         if not isinstance(echoed, list) or not isinstance(new, list):
             raise ModelContractError(
                 f"{self._at.server.address} takes or returns no token ids (return_token_ids), so a "
-                "kept prefix would be tokenised again; use vLLM or llama-server, or ask for the "
+                "kept prefix would be tokenized again; use vLLM or llama-server, or ask for the "
                 "approximate mode (--approximate)"
             )
         n_read = usage["prompt_tokens"] if echoed == sent else None
@@ -255,7 +255,7 @@ class ServedLanguageModel(TemplatedLanguageModel, Served):
         if said.n_read != len(sent):
             raise ModelContractError(
                 f"{address} read {shown(said.n_read)} prompt ids where {len(sent)} were sent, or "
-                "other ones; a server that changes ids cannot be used"
+                "different ids; a server that changes ids cannot be used"
             )
         if said.reason not in _REASONS or len(new) != said.n_new or not new:
             raise Garbled(
@@ -292,7 +292,7 @@ class RetokenisedLanguageModel(ServedLanguageModel):
     detailed balance holds only as far as that is rare. `notes` says how often it was.
     """
 
-    _no_weights = "takes text only"
+    _no_weights = "takes text only, without probabilities of given tokens"
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -358,7 +358,7 @@ class LlamaCppLanguageModel(ServedLanguageModel):
     """
 
     _path = "/completion"
-    _no_weights = "tells no probabilities of given tokens"
+    _no_weights = "returns no probabilities of given tokens"
     _processed = True
 
     def probe(self) -> None:
