@@ -66,7 +66,27 @@ def test_a_users_move_runs_and_a_planted_error_is_caught_with_its_worst_pair(min
 
 def test_a_move_that_cannot_reach_every_response_is_caught(mine, capsys):
     assert main(["bench-moves", f"{mine}:Stuck"]) == 2
-    assert "cannot reach every response" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert "cannot reach every response" in told
+    assert "nan" not in told
+    assert "-0.0" not in told
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("def propose(self, choices, y): ...", "needs `async def propose(self, choices, y)`"),
+        ("async def propose(self, choices, y): return 'a'", "returned str; return a Proposal"),
+        ("", "needs `async def propose"),
+    ],
+)
+def test_a_move_that_is_none_is_told_in_one_sentence(code, said, tmp_path, capsys):
+    path = tmp_path / "mine.py"
+    path.write_text(f"class Mine:\n    {code or 'pass'}\n")
+    assert main(["bench-moves", f"{path}:Mine"]) == 2
+    assert said in capsys.readouterr().err
+    assert main(["bench-moves", f"{path}:Nope"]) == 2
+    assert "has no function or class Nope" in capsys.readouterr().err
 
 
 def test_blocks_help_where_the_rest_does_not_depend_on_them_and_not_where_it_does():

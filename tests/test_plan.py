@@ -73,7 +73,8 @@ def test_what_was_really_drawn_is_what_a_plan_of_its_mean_length_says():
 
 
 def test_a_model_of_unknown_size_is_said_and_a_reward_of_the_text_has_none():
-    with pytest.raises(InvalidSetting, match="size of my/model is unknown until it is loaded"):
+    unknown = "size of my/model is unknown until it is loaded.*such as .*8B"
+    with pytest.raises(InvalidSetting, match=unknown):
         facts_of("lm", "my/model")
     assert parameters_in(facts_of("rm", "plain")) == 0
     assert parameters_in(facts_of("rm", "0.5*embedded + 0.5*mood")) == 860_000
@@ -97,6 +98,9 @@ def test_the_command_line_plans_and_loads_nothing(monkeypatch, capsys, tmp_path)
     ):  # fmt: skip
         assert said in told, said
     assert list(tmp_path.iterdir()) == []
+    long = ["--plan", "--response-tokens", "801"]
+    assert main(["evaluate", "--task", "math500", "--preset", "paper", *long]) == 2
+    assert "a response has at most 800 tokens" in capsys.readouterr().err
     assert main(["evaluate", "--task", "math500", "--preset", "paper"]) == 2
     assert "--out FOLDER" in capsys.readouterr().err
 

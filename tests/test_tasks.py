@@ -119,6 +119,9 @@ def test_a_small_file_says_prompt_answer_and_grader_of_rows_of_ones_own(tmp_path
     assert first.extractor == "text"
     assert first.is_right("3")
     assert not first.is_right("4")
+    braces = DESCRIPTION.replace("<{story}>", "{story}")
+    with pytest.raises(InvalidTask, match="its template has no field; write one as"):
+        load_problems(described(tmp_path, ROWS, braces))
     bare = load_problems(described(tmp_path, ROWS, "\n".join(DESCRIPTION.split("\n")[:2])))
     assert [(p.id, p.answer, p.extractor) for p in bare] == [("1", None, None), ("2", None, None)]
 

@@ -29,7 +29,7 @@ def load_name(place: str) -> Callable[..., Any]:
             f"a Python file that defines {name} was expected"
         ) from error
     if not callable(found):
-        raise ModelLoadError(f"{path} has no function {name}; name one as FILE.py:NAME")
+        raise ModelLoadError(f"{path} has no function or class {name}; name one as FILE.py:NAME")
     function: Callable[..., Any] = found
     return function
 
@@ -59,7 +59,12 @@ class FunctionReward:
         Raises:
             ModelLoadError: there is no such file or function, or running the file failed.
         """
-        return cls(load_name(place), id=id or place.rpartition(":")[2])
+        function = load_name(place)
+        if isinstance(function, type):
+            raise ModelLoadError(
+                f"{place} is a class; name a function of the prompt and the response's text"
+            )
+        return cls(function, id=id or place.rpartition(":")[2])
 
     async def score(self, prompt: str, response: Response) -> float:
         """The function's value; anything but a finite number is an `InvalidReward`."""

@@ -6,25 +6,28 @@ Examples:
 """
 
 import argparse
+import inspect
 import sys
 from dataclasses import replace
+from math import isnan
 from typing import Any
 
 import numpy as np
 
 from qalign_core.chain.cost import meter_of
 from qalign_core.chain.moves.mixture import move_of
-from qalign_core.chain.moves.move import Move
+from qalign_core.chain.moves.move import Choices, Made, Move
 from qalign_core.decide.rules import consensus
 from qalign_core.errors import InvalidSetting
 from qalign_core.mix import read_mix
 from qalign_core.protocols import LanguageModel
 from qalign_core.rewards.functions import load_name
 from qalign_core.run import Run
-from qalign_core.types import Step
+from qalign_core.types import Response, Step
 from qalign_study.commands import shared
 from qalign_study.exact.bench import REACHED, in_world, worlds
 from qalign_study.measure.diagnostics import acceptance, ess
+from qalign_study.measure.intervals import wilson
 from qalign_study.measure.tuning import chains_on
 from qalign_study.sets.problem_sets import Problem, check_gradable
 
@@ -68,8 +71,24 @@ def _move(name: str, lm: LanguageModel, delimiter: str = "") -> Move:
         parts = read_mix(name)
         return move_of(tuple(replace(p, delimiter=delimiter or p.delimiter) for p in parts), lm)
     found: Any = load_name(name)
-    move: Move = found() if isinstance(found, type) else found
-    return move
+    return _Checked(found() if isinstance(found, type) else found, name)
+
+
+class _Checked:
+    """A user's own move, whose mistakes are told in one sentence."""
+
+    def __init__(self, move: Any, name: str) -> None:
+        self.move, self.name = move, name
+        if not inspect.iscoroutinefunction(getattr(move, "propose", None)):
+            raise InvalidSetting(f"{name} needs `async def propose(self, choices, y)`")
+
+    async def propose(self, choices: Choices, y: Response) -> Made:
+        made = await self.move.propose(choices, y)
+        if not isinstance(made, Made):
+            raise InvalidSetting(
+                f"{self.name} returned {type(made).__name__}; return a Proposal, or a Refused"
+            )
+        return made
 
 
 def _certify(names: list[str]) -> list[str]:
@@ -80,11 +99,12 @@ def _certify(names: list[str]) -> list[str]:
     for name in names:
         for lm in worlds():
             found = in_world(lm, _move(name, lm, ":"))
-            gap = "     -" if found.gap is None else f"{found.gap:6.4f}"
+            gap = "     -" if found.gap is None else f"{abs(found.gap):6.4f}"
+            accepted = "      -" if isnan(found.acceptance) else f"{found.acceptance:7.1%}"
             holds = "holds" if found.is_exact else "FAILS"
             print(
                 f"{name:{width}}  {found.world:9}  {holds} {found.residual:.0e}  {gap}"
-                f"  {found.acceptance:7.1%}  {found.distance:.1e}"
+                f"  {accepted}  {found.distance:.1e}"
             )
             if not found.is_exact:
                 print(f"  worst pair: {found.worst[0]!r} and {found.worst[1]!r}")
@@ -112,7 +132,8 @@ async def _measure(options: argparse.Namespace) -> None:
     width = max(map(len, options.moves))
     meter = meter_of(lm, rm)
     print(f"{len(problems)} problems, {run.steps} proposals each", file=sys.stderr)
-    print(f"{'move':{width}}  right  accepted  refused  {meter.unit}  effective samples per 1e9")
+    head = f"{'move':{width}}  {'right, %':>17}  accepted  refused"
+    print(f"{head}  {meter.unit}  effective samples per 1e9")
     for name in options.moves:
         move = _move(name, lm)
         how: Any = {"target": run.target, "move": move, "steps": run.steps, "seed": run.seed}
@@ -126,7 +147,9 @@ async def _measure(options: argparse.Namespace) -> None:
         ]
         accepted = acceptance(every).changed.value
         refused = float(np.mean([step.refused is not None for step in every if step.t]))
+        share = f"{100 * np.mean(right):.1f}"
+        share += " [{:.1f}, {:.1f}]".format(*(100 * end for end in wilson(sum(right), len(right))))
         print(
-            f"{name:{width}}  {np.mean(right):5.1%}  {accepted or 0:8.1%}  {refused:7.1%}"
+            f"{name:{width}}  {share:>17}  {accepted or 0:8.1%}  {refused:7.1%}"
             f"  {np.mean(spent):.2e}  {np.mean(effective):.3g}"
         )

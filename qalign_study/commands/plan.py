@@ -155,9 +155,11 @@ def facts_of(kind: str, name: str) -> tuple[Entry, ...]:
         known = [e for (k, id), e in entries().items() if k == kind and each in (id, e.source)]
         one = known[0] if known else Entry(each, kind, each, each)
         if not (one.parameters or one.reads_text):
+            sizes = {e.source: e.parameters for (k, _), e in entries().items() if k == kind}
+            largest = sorted(sizes, key=lambda source: -(sizes[source] or 0))[:3]
             raise InvalidSetting(
                 f"the size of {each} is unknown until it is loaded; plan with a model of the "
-                "registry of about its size"
+                f"registry of about its size, such as {', '.join(largest)}"
             )
         found.append(one)
     return tuple(found)
@@ -183,12 +185,13 @@ def plan_options(parser: argparse.ArgumentParser) -> None:
 def print_plan(options: argparse.Namespace, recipe: Recipe | None = None) -> None:
     """What an evaluation, or a training, would take; no model is loaded, no hub is asked."""
     run = shared.settings_of(options)
+    lm = facts_of("lm", run.lm)
     if recipe is None and options.rm is None and run.lm != run.rm:
         raise InvalidSetting(
             f"the plan for {run.lm} needs its reward model; give --rm ({run.rm} is the small one "
             "that is included)"
         )
-    lm, rm = facts_of("lm", run.lm), () if recipe else facts_of("rm", run.rm)
+    rm = () if recipe else facts_of("rm", run.rm)
     task = shared.paper_task(options)
     if task is None or options.data is not None:
         problems = shared.load_set(options, options.problems).problems
@@ -200,6 +203,11 @@ def print_plan(options: argparse.Namespace, recipe: Recipe | None = None) -> Non
     limit = run.max_new_tokens
     if "max_new_tokens" not in shared.given_in(options) and lm[0].sampling is not None:
         limit = lm[0].sampling.max_new_tokens
+    if (options.response_tokens or 1) > limit:
+        raise InvalidSetting(
+            f"--response-tokens {options.response_tokens:,}: a response has at most {limit:,} "
+            "tokens; give fewer, or more with --max-new-tokens"
+        )
     plan = Plan(
         n,
         options.samples if recipe else options.budget,

@@ -14,12 +14,12 @@ from qalign_core.assets import ASSETS
 from qalign_core.errors import InvalidSetting
 from qalign_core.reading import HUGE
 from qalign_core.record.trace import write_whole
-from qalign_study.measure.curves import Difference, Point
+from qalign_study.measure.curves import Difference, Point, in_order
 from qalign_study.measure.report import Report, differences
 from qalign_study.measure.results import load_results
 from qalign_study.sheet.files import to_csv, to_latex
 from qalign_study.sheet.report import to_html
-from qalign_study.sheet.words import VERDICTS, few
+from qalign_study.sheet.words import VERDICTS, curve_name, few, in_a_sentence, target_of
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -68,9 +68,16 @@ async def command(options: argparse.Namespace) -> None:
     if options.json:
         print(json.dumps(made.json(), allow_nan=False))
         return
+    found = {p.method for group in made.groups for _, points in group.lines for p in points}
+    print("; ".join(f"{m}: {in_a_sentence(curve_name(m))}" for m in sorted(found, key=in_order)))
+    print("n: samples, or as many states of the chain as cost the same; intervals are 95%")
     for group in made.groups:
+        chains = {each.name: each.results.header.chains for each in group.sets}
+        print(f"\n{group.header.lm} with {group.header.rm}, {target_of(group.header)}")
         for name, points in group.lines:
-            print(f"{name}\n  {'method':11}{'n':>6}{'FLOPs':>10}  accuracy, %")
+            several = f", {chains[name]} chains each" if chains.get(name, 1) > 1 else ""
+            print(f"{name}, {len(points[0].each):,} problems{several}")
+            print(f"  {'method':11}{'n':>6}{'FLOPs':>10}  accuracy, %")
             for p in points:
                 print(f"  {p.method:11}{_at(p, group.flops)}  {interval(p, '.1f')}")
             print("  difference, points, paired over problems")

@@ -45,7 +45,7 @@ from qalign_core.reading import checked, first_line, from_json, read_file, shown
 from qalign_study.sets.drawn import drawn_rows
 from qalign_study.sets.generated import WritingTask, constraints
 from qalign_study.sets.instructions import RULES, Instructions
-from qalign_study.sets.rows import problem_of, rows_of
+from qalign_study.sets.rows import placeholders, problem_of, rows_of
 
 _DESCRIBED = {
     **dict.fromkeys(("rows", "template"), str),
@@ -130,6 +130,8 @@ def _described(path: Path, text: str) -> list[str]:
             raise ValueError(f"{unknown[0]!r} is none of {', '.join(_DESCRIBED)}")
         for name, kind in _DESCRIBED.items():
             checked(table, name, kind)
+        if not placeholders(table["template"]):
+            raise ValueError("its template has no field; write one as <{name}>, angles and all")
     except ValueError as error:
         raise InvalidTask(f"{path} does not describe a problem set: {first_line(error)}") from error
     rows, _ = rows_of(path.parent / table["rows"])

@@ -242,6 +242,11 @@ _CHOICES = re.compile(r"(?:[A-C]\)\. <\{choice_[A-C]\}>\n){3}D\)\. <\{choice_D\}
 _FIELD = re.compile(r"<\{(\w+)\}>")
 
 
+def placeholders(template: str) -> list[str]:
+    """The names of a template's fields."""
+    return _FIELD.findall(template)
+
+
 def filled(template: str, fields: Mapping[str, str]) -> str:
     """A template with its placeholders, <{name}>, filled in once: what a text holds stays."""
     return _FIELD.sub(lambda match: fields[match[1]], template)

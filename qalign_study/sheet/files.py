@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 from qalign_core.decide.rules import importance_weights
 from qalign_core.record.frames import to_frame
 from qalign_study.measure.comparisons import Comparison, Cut, full_cut
+from qalign_study.measure.curves import Difference
 from qalign_study.measure.report import Report
 from qalign_study.sheet.values import Cell, Table, table
+from qalign_study.sheet.words import VERDICTS, target_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -58,14 +60,15 @@ def to_latex(report: Report) -> str:
     """Two tables per group of models, accuracy and differences, for `booktabs`."""
     said = [
         "% \\usepackage{booktabs}; accuracy in %, differences in points, with 95% intervals:",
-        "% Wilson for outcomes 0 or 1, else bootstrap over problems; few: fewer than ten",
-        "% discordant problems, with the exact test's p; bold: ahead of each other rule, paired.",
+        "% Wilson for outcomes 0 or 1, else bootstrap over problems; p of the exact test where",
+        "% fewer than ten problems are discordant; bold: ahead of each other rule, paired.",
     ]
     for group in report.groups:
         rows = group.rows()
         labels = [group.label(row) for row in rows]
         caption = (
-            f"{group.header.lm} with {group.header.rm}, at the compute of {group.n:,} samples: "
+            f"{group.header.lm} with {group.header.rm}, {target_of(group.header)}, at the compute "
+            f"of {group.n:,} samples: "
         )
         kinds = {False: "right answers in %", True: "paired differences in points"}
         for own, end in ((False, "."), (True, ", each method at its own β.")):
@@ -86,7 +89,11 @@ def _latex(made: Table, caption: str) -> str:
 def _told(cell: Cell | str) -> str:
     if not isinstance(cell, Cell):
         return latex(cell).replace("–", "--")
-    value, *notes = map(latex, cell.told)
+    value, *notes = cell.told
+    if isinstance(found := cell.found, Difference):  # a page says more, and is as wide as it takes
+        ends, p = notes[0].partition(",")[0], f"p = {found.p:.2g}" if found.p is not None else ""
+        notes = [ends, p, VERDICTS["too few"] if found.verdict == "too few" else ""]
+    value, *notes = map(latex, (value, *notes))
     bold = f"\\textbf{{{value}}}" if cell.bold else value
     return f"{bold} {{\\scriptsize ({'; '.join(filter(None, notes))})}}"
 

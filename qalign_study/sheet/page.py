@@ -42,9 +42,10 @@ th, td { padding: 5px 12px 5px 0; text-align: left; border-bottom: 1px solid var
   vertical-align: top; white-space: nowrap }
 td :is(a, button) { text-decoration: none }
 td :is(a, button):is(:hover, :focus-visible) { text-decoration: underline }
-td:has(> bdi) { white-space: normal; min-width: 12ch; max-width: 44ch }
-td:has(code) { white-space: normal; min-width: 44ch }
-td small + small { display: block; white-space: nowrap }
+td:has(> bdi) { white-space: normal; min-width: 9ch; max-width: 44ch }
+td:has(code) { white-space: normal; min-width: 24ch }
+td:has(small) { white-space: normal; min-width: 12ch }
+td small + small { display: block }
 .list { max-height: 75vh } .list thead :is(th, td) { position: sticky; top: 0; z-index: 1;
   background: var(--ground) }
 .list :is(th, td:has(> bdi)) { white-space: normal; min-width: 0 }

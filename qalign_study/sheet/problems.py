@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from qalign_core.decide.arrays import vote
 from qalign_core.record.command import command_of_problem
 from qalign_core.types import SetHeader
 from qalign_study.measure.curves import Curve, Point
@@ -23,10 +24,11 @@ MOST = 2_000
 MOST_TEXT = 110
 """Characters of a problem before its row is opened."""
 COLUMNS = (
-    "Answer: the vote of the chain’s states, or of open-ended texts whether the last one is right. "
-    "Votes: its share of the states. Reward: their mean. R-hat compares the halves of the chains. "
-    "Methods: how often each is right, in percent of the subsets of the samples; the chain ran "
-    "once."
+    "Answer: the vote of all states of the chains (of two answers with equal votes, the one with "
+    "the larger total reward), or of open-ended texts whether the last one is right. Votes: its "
+    "share of the states. Reward: their mean. R-hat compares the halves of the chains. Methods: "
+    "how often each is right, in percent of the subsets of the samples; the chain ran once, and "
+    "QAlign votes over those of its states that cost as much as the samples."
 )
 """What the columns hold, for people."""
 
@@ -93,14 +95,13 @@ def _came_to(record: Record, header: SetHeader, graded: bool) -> dict[str, str]:
         return dict.fromkeys(("Answer", "Votes", "Reward", "R-hat"), "–")
     first = header.burn_in * record.n_chains
     states = record.state_of[min(first, len(record.state_of) - record.n_chains) :]
-    answers, rewards = record.chain_answer[states], record.chain_reward[states]
-    read = answers[answers >= 0]
-    won, votes = -1, 0.0
+    answers, rewards = record.chain_answer[states].astype(np.int64), record.chain_reward[states]
     if header.open_ended:
         won = int(answers[-1])
-    elif len(read):
-        counts = np.bincount(read)
-        won, votes = int(counts.argmax()), float(counts.max() / len(answers))
+    else:
+        each = np.ones((1, len(answers)))
+        won = int(vote(answers[None], each, rewards[None], len(record.answers))[0])
+    votes = float((answers == won).mean()) if won >= 0 else 0.0
     verdict = ("right" if won >= 0 and record.right[won] else "wrong") * graded
     answer = "" if header.open_ended else str(record.answers[won]) if won >= 0 else "none"
     found = agreement(rewards.reshape(-1, record.n_chains).T.tolist())

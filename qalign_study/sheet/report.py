@@ -45,8 +45,9 @@ OWN = (
 INTERVALS = (
     "Intervals are 95%. A share of outcomes that are right or wrong has a Wilson interval; an "
     "average over subsets or over sets has a bootstrap interval over problems, resampled within "
-    "each set, and each set counts the same. Differences are paired over problems, with bootstrap "
-    f"intervals. Where fewer than {FEW} problems are discordant this interval is too narrow: the "
+    f"each set, or Wilson’s where fewer than {FEW} problems carry the rarer outcome; each set "
+    "counts the same. Differences are paired over problems, with bootstrap intervals. Where "
+    f"fewer than {FEW} problems are discordant this interval is too narrow: the "
     "difference is marked “few”, and the exact test of the discordant problems decides (McNemar; "
     "for averages over subsets, a paired permutation test). Equivalent means that the whole "
     f"interval lies within {MARGIN}. Intervals are not widened for how many comparisons there are."
@@ -148,7 +149,9 @@ def _landmarks(groups: Sequence[Group]) -> Section:
             if found is not None:
                 turned = (
                     f"best at {found.n:,} ({found.low:,} to {found.high:,}), {gap(found.lost)} "
-                    f"more than at {found.last:,}{'' if found.seen else ': no turn is seen'}"
+                    f"more than at {found.last:,}"
+                    if found.seen
+                    else "no turn is seen"
                 )
             crossed = [_crossed(crossing(points, "qalign", o), group.unit) for o in against]
             rows[name] = [turned, *crossed]
@@ -203,6 +206,8 @@ def ran(each: Evaluated) -> dict[str, str]:
     header, found = each.results.header, acceptance_of(each.results.records)
     overall, changed = found.overall.value, found.changed.value
     missing = f", {each.results.n_missing:,} not done" if each.results.n_missing else ""
+    longest = max((len(record.chain_reward) for record in each.results.records), default=0)
+    chain = f"chains of up to {longest // max(1, header.chains):,} states"
     return {
         "Problems": f"{len(each.results.records):,} of {header.task or 'a set'}{missing}",
         "What is right": "a text that meets all constraints, which the program checks"
@@ -214,8 +219,8 @@ def ran(each: Evaluated) -> dict[str, str]:
         "Accepted proposals": "–"
         if overall is None or changed is None
         else f"{percent(overall)} of all, {percent(changed)} of those that change the state",
-        "Samples per problem": f"{header.pool:,}; chains of at most {header.steps + 1:,} states",
-        "Seed, date": f"{header.seed}, {header.created}",
+        "Samples per problem": f"{header.pool:,}; {chain}",
+        "Seed, date": f"{header.seed}, {header.created[:10]}",
         "Command": Markup(f"<code>{html.escape(header.command)}</code> {text(header.source)}"),
     }
 
