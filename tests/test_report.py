@@ -213,12 +213,10 @@ def test_the_readme_and_the_card_say_the_reports_numbers_of_inventories(
     chain, ceiling = (np.array(points[method, 512].each) == 1 for method in ("qalign", "any"))
     gained, lost = int((chain & ~ceiling).sum()), int((ceiling & ~chain).sum())
     value, low, high = (100 * found["any", 512][key] for key in GAP)
-    assert f"right on {gained} problems of which no sample is right" in readme
-    assert f"wrong on {lost} of which at least one sample is right" in readme
-    assert (
-        f"{gained - lost} problems net, +{value:.1f} points (95% CI {low:.1f} to {high:.1f})"
-        in (readme)
-    )
+    assert f"right on {gained} problems where no sample is right" in readme
+    assert f"wrong on {lost} where at least one sample is" in readme
+    gain = f"+{value:.1f} points (95% CI {low:.1f} to {high:.1f})"
+    assert f"net gain of {gained - lost} problems, {gain}" in readme
     records = unpack(RESULTS / "inventory.zip").records
     n_right = sum(int(r.is_right(r.pool_answer).sum()) for r in records)
     near = near_misses(records)
@@ -246,7 +244,7 @@ def test_what_is_said_of_fresh_inventories_are_the_reports_numbers() -> None:
         assert gaps["any"].low > 0
         if name == AVERAGE:
             chain, ceiling = (f"{100 * at[m].value:.1f}%" for m in ("qalign", "any"))
-            assert f"chain is right on {chain} of them" in said["README.md"]
+            assert f"chain is right on {chain} of the 600" in said["README.md"]
             assert f"one sample is right on {ceiling}" in said["README.md"]
             value, low, high = _percent(gaps["any"])
             assert f"{value:+.1f} points (95% CI {low:.1f} to {high:.1f}) over" in said["README.md"]
@@ -258,8 +256,8 @@ def test_what_is_said_of_fresh_inventories_are_the_reports_numbers() -> None:
             )
             chain, ceiling = (np.array(at[m].each) == 1 for m in ("qalign", "any"))
             gained, lost = int((chain & ~ceiling).sum()), int((ceiling & ~chain).sum())
-            assert f"right on {gained} of which none of the 128" in said["docs/results.md"]
-            assert f"wrong on {lost} of which" in said["docs/results.md"]
+            assert f"right on {gained} where none of the 128" in said["docs/results.md"]
+            assert f"wrong on {lost} where" in said["docs/results.md"]
 
 
 def test_what_is_said_of_block_moves_are_the_numbers_of_both_runs() -> None:
