@@ -139,7 +139,7 @@ def test_texts_of_described_rows_are_graded_by_their_constraints(tmp_path):
     ("was", "now", "said"),
     [
         ("rows = ", "rows == ", "does not describe a problem set"),
-        ('template = "', 'prompt = "', "'prompt' is none of rows, template, answer"),
+        ('template = "', 'prompt = "', "'prompt' is not one of rows, template, answer"),
         ('"eggs"', "3", "answer = 3; text was expected"),
         ('"eggs"', '"hens"', "rows.csv, row 0 has no 'hens'; it has story, eggs, code"),
         ("<{story}>", "<{tale}>", "rows.csv, row 0 has no 'tale'"),

@@ -118,7 +118,7 @@ class Hall:
             try:
                 lesson = await asyncio.to_thread(self.course.teach, str(name)[:60])
             except KeyError as error:
-                raise Refused(422, "there is no lesson of that name; choose another") from error
+                raise Refused(422, "there is no lesson with that name; choose another") from error
         room = self.rooms.open(run, lesson, plain_code(given.get("code")) if session else "")
         self._tasks[room], self._opener[room] = {}, address
         if session:

@@ -61,7 +61,7 @@ def limit_not_shared(hard_limit: int) -> Rule:
     return Rule(
         "Length limit not shared",
         "Every rewrite may be L tokens long, whatever was kept (the error in the published code). "
-        "Responses grow past the limit, and a response cut at the limit cannot be reached back.",
+        "Responses grow past the limit, and no step leads back to a response cut at the limit.",
         limit=limit,
     )
 
@@ -75,23 +75,23 @@ MISTAKES = {
     for rule in (
         Rule(
             "No length ratio",
-            "The factor |y|/|y'| is left out. A short response has fewer places to be rewritten "
-            "from, so each of its rewrites is proposed more often; without the factor the chain "
-            "ends on the wrong lengths.",
+            "The factor |y|/|y'| is left out. A short response has fewer places to cut, so "
+            "each of its rewrites is proposed more often; without the factor the chain ends on "
+            "the wrong lengths.",
             log_alpha=_no_ratio,
         ),
         Rule(
             "End token not counted",
-            "The end token is left out of |y|, so it is never resampled on its own, and a response "
-            "that ended and one that was cut off are counted by different rules.",
+            "The end token is left out of |y|, so it is never resampled on its own, and complete "
+            "and truncated responses are counted by different rules.",
             n_indices=_without_eos,
             length=_without_eos,
         ),
         limit_not_shared(CONTEXT),
         Rule(
             "Rejected steps dropped",
-            "Only accepted proposals are counted. How long the chain stays on a response is what "
-            "weighs it; dropping the repeats throws that weight away.",
+            "Only accepted proposals are counted. The time that the chain stays on a response "
+            "is its weight; dropping the repeats discards it.",
             counted="accepted",
         ),
         Rule(
@@ -102,8 +102,8 @@ MISTAKES = {
         ),
         Rule(
             "Everything accepted",
-            "Every proposal is accepted, so the reward has no say. The chain then samples "
-            "something near the base LM, with lengths that are off.",
+            "Every proposal is accepted, so the reward has no influence. The chain then samples "
+            "something near the base LM, with wrong lengths.",
             log_alpha=_always,
         ),
         Rule(
@@ -116,7 +116,7 @@ MISTAKES = {
         Rule(
             "Tail’s factor forgotten",
             "Half of the steps are block moves: they draw one letter again and keep the letters "
-            "behind it, the tail. The factor p(tail | new letter) / p(tail | old letter) is left "
+            "after it, the tail. The factor p(tail | new letter) / p(tail | old letter) is left "
             "out, so nothing checks how well the tail still fits. With the language model “Every "
             "token alike” the tail does not depend on the letter, and the rule is right: try it.",
             move=_TailForgotten(),
@@ -147,7 +147,7 @@ SHARP_MISTAKES = {
         Rule(
             "Probabilities of another temperature",
             "The factor is made of probabilities at temperature 2, not of those that the tokens "
-            "were drawn with, as with a server that tells them before its temperature is applied.",
+            "were drawn with, as when a server returns them before applying its temperature.",
             log_prob=_at_temperature,
         ),
     )

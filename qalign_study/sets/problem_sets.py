@@ -127,7 +127,7 @@ def _described(path: Path, text: str) -> list[str]:
     try:
         table = tomllib.loads(text)
         if unknown := [name for name in table if name not in _DESCRIBED]:
-            raise ValueError(f"{unknown[0]!r} is none of {', '.join(_DESCRIBED)}")
+            raise ValueError(f"{unknown[0]!r} is not one of {', '.join(_DESCRIBED)}")
         for name, kind in _DESCRIBED.items():
             checked(table, name, kind)
         if not placeholders(table["template"]):

@@ -150,7 +150,7 @@ def table(quality: dict) -> str:
         ("weak RM pair accuracy, %", lambda f: interval(f["rm-weak"])),
         ("problems with a pair", lambda f: str(f.get("rm", {}).get("problems", ""))),
         ("RM's standard deviation within a problem", lambda f: f"{f['rm']['spread']:.2f}"),
-        ("tokens a response", lambda f: f"{f['tokens']:.1f}"),
+        ("tokens per response", lambda f: f"{f['tokens']:.1f}"),
         ("cut off at the limit, %", lambda f: f"{100 * f['cut_off']:.2f}"),
         ("no answer, %", lambda f: f"{100 * f['no_answer']:.2f}" if "no_answer" in f else ""),
         ("distinct among the samples, %", lambda f: percent(f["distinct"])),
