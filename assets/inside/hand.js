@@ -38,7 +38,8 @@ export function handTab(tools) {
   const hint = h("p.hint", "Be the proposal yourself. Press a token to ", term("cut", "cut"),
     " before it, continue in your own words, and let the model go on from there or end the text. "
       + "You see what both models think of it, and what the rule would say. ",
-    h("b", "A ", term("hand"), " is not part of the chain"), ": the ", term("alpha", "acceptance probability"),
+    h("b", "A ", term("hand"), " is not part of the chain"), ": the ",
+    term("alpha", "acceptance probability"),
     " makes up for how often the model proposes a text, not for how often you do.");
   const nodes = [hint, from, ...text.nodes, chosen,
     h("div.write", words, h("div.do-row", modelGoesOn, endHere)), said, result, game];

@@ -262,7 +262,8 @@ function chainPart() {
       : "Your chain begins when the instructor lets the class run.");
     show(wait, !begun);
     put(where, !why ? "Drawn in your browser." : mine.drawer ? `Drawn on the server: ${why}.`
-      : `Your browser cannot draw a chain (${why}) and the server draws no more: watch the screen.`);
+      : `Your browser cannot draw a chain (${why}), and the server draws no more: `
+        + "watch the screen.");
     show(drawn, begun);
     if (!begun) return;
     const first = mine.t === 0;
