@@ -15,6 +15,7 @@ import { linesOf, replay } from "./replay.js";
 const textOf = (path) => readFileSync(new URL(path, ASSETS), "utf8");
 const RUNS = readdirSync(new URL("runs/", ASSETS)).filter((name) => name.endsWith(".jsonl"))
   .map((name) => ({ name, ...linesOf(textOf(`runs/${name}`)) }))
+  .filter(({ header }) => !header.move) // the browser draws suffix moves
   .filter(({ header }) => isEmbedded(header));
 const runOf = (wanted) => RUNS.find(({ name }) => name === `${wanted}.jsonl`);
 /** The first steps of a run. */
