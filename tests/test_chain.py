@@ -289,6 +289,20 @@ class Awaited(Plain):
         return 0.0
 
 
+class Encodes(Awaited):
+    async def encode(self, prompt):
+        return (1,)
+
+
+class Counts(Awaited):
+    max_new_tokens = "3"
+
+
+class Says(Awaited):
+    async def extend(self, prompt_ids, prefix, *, seed):
+        return "yes"
+
+
 @pytest.mark.parametrize(
     ("lm", "rm", "said"),
     [
@@ -297,6 +311,12 @@ class Awaited(Plain):
         (Awaited, RM, "the language model is the class Awaited; make one"),
         (object(), RM, "the language model object has no id; it needs id, max_new_tokens, encode"),
         (LM, LM, "the reward model EnumerableLM has no score; it needs id, score"),
+        ("embedded", RM, "the language model is the text 'embedded'; load_language_model loads"),
+        (LM, "embedded", "the reward model is the text 'embedded'; load_reward_model loads one"),
+        (LM, lambda prompt, text: 0.0, "the reward model is a function; wrap it in FunctionReward"),
+        (Encodes(), RM, "encode of plain is a coroutine; write `def encode`"),
+        (Counts(), RM, "max_new_tokens of plain is '3'; a whole number was expected"),
+        (Says(), RM, "plain returned 'yes' from extend; a Response was expected"),
     ],
 )
 def test_a_class_that_is_no_model_is_refused_in_one_sentence_before_a_draw(lm, rm, said):

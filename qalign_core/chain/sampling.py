@@ -4,7 +4,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
-from inspect import iscoroutinefunction
+from inspect import iscoroutinefunction, isfunction
 from typing import Any
 
 from qalign_core.chain.cost import draw_cost, reading_of
@@ -28,6 +28,12 @@ def check_models(lm: LanguageModel, rm: RewardModel) -> None:
         kind = model if isinstance(model, type) else type(model)
         if isinstance(model, type):
             raise ModelContractError(f"the {what} model is the class {kind.__name__}; make one")
+        if isinstance(model, str):
+            raise ModelContractError(
+                f"the {what} model is the text {shown(model)}; load_{what}_model loads one"
+            )
+        if isfunction(model) and what == "reward":
+            raise ModelContractError("the reward model is a function; wrap it in FunctionReward")
         if lacks := next((name for name in names if not hasattr(model, name)), ""):
             raise ModelContractError(
                 f"the {what} model {kind.__name__} has no {lacks}; it needs {', '.join(names)}"
@@ -37,6 +43,12 @@ def check_models(lm: LanguageModel, rm: RewardModel) -> None:
                 f"{names[-1]} of the {what} model {kind.__name__} is a plain function, a coroutine "
                 f"was expected; write `async def {names[-1]}`"
             )
+    if iscoroutinefunction(lm.encode):
+        raise ModelContractError(f"encode of {lm.id} is a coroutine; write `def encode`")
+    if not isinstance(lm.max_new_tokens, int):
+        raise ModelContractError(
+            f"max_new_tokens of {lm.id} is {shown(lm.max_new_tokens)}; a whole number was expected"
+        )
 
 
 def encode_prompt(lm: LanguageModel, prompt: str) -> tuple[int, ...]:
@@ -65,6 +77,10 @@ def check_response(
     Raises:
         ModelContractError: it does not; the message says which rule was broken.
     """
+    if not isinstance(response, Response):
+        raise ModelContractError(
+            f"{lm.id} returned {shown(response)} from extend; a Response was expected"
+        )
     n_kept, n, limit = len(prefix), len(response.tokens), lm.max_new_tokens
     if tuple(response.tokens[:n_kept]) != tuple(prefix):
         raise ModelContractError(
@@ -101,15 +117,15 @@ def check_reward(reward: float, response: Response, rm: RewardModel) -> float:
         InvalidReward: it is not; the message names the response.
     """
     try:
-        finite = bool(abs(reward) <= HUGE)  # what a trace can hold
-    except (TypeError, ValueError):
+        finite = abs(float(reward)) <= HUGE  # what a trace can hold
+    except (TypeError, ValueError, OverflowError):
         finite = False
     if not finite:
         raise InvalidReward(
             f"{rm.id} gave {shown(reward)} for the response {shown(response.text, 80)}; "
             "one finite number was expected"
         )
-    return reward
+    return float(reward)
 
 
 async def extend(
