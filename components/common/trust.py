@@ -65,7 +65,7 @@ def trust(chains: Sequence[Sequence[float]], *, whole: bool = True) -> Trust:
         longer = math.ceil(ROUGH * len(chains) / effective)
         return Trust(
             "rough",
-            f"Only roughly: no check failed, but {worth}.",
+            f"Only roughly: the {'halves' if one else 'chains'} agree, but {worth}.",
             f"Run about {longer} times as many steps{f', and {unseen}' if one else ''}.",
         )
     if one:

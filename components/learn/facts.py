@@ -271,6 +271,10 @@ class Walk:
         """Tokens that the chain has written."""
         return sum(each.cost.generated for each in self._steps)
 
+    def sample_tokens(self) -> int:
+        """Tokens of the samples of the model alone."""
+        return sum(each.cost.generated for each in self._pool)
+
     def worth(self) -> float:
         """Independent samples that the states are worth; 0 if that cannot be said."""
         return ess(self._rewards) or 0.0

@@ -104,8 +104,9 @@ def _build_sets(
     first = next(iter(by_name))
     first_question = heading(
         "How many answers are wrong, for how much compute?",
-        "Every method ran on whole problem sets that no model was trained on, at the same "
-        "[compute](compute). Lower is better; bands are 95% over problems.",
+        "Every method ran on whole problem sets"
+        + ("" if opened else " that no model was trained on")
+        + ", at the same [compute](compute). Lower is better; bands are 95% over problems.",
     )
     gr.HTML(first_question, **PLAIN)
     chosen = gr.Dropdown(

@@ -53,7 +53,7 @@ BETA = (
 )
 BESIDE = (
     "The same problems and the same language model, with a weak reward model. If yours is poor, "
-    "use the majority vote, raise β, or train another one (qalign train-rm)."
+    "avoid best-of-n: take a vote, or train another reward model (qalign train-rm)."
 )
 
 
