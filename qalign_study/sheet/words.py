@@ -76,7 +76,7 @@ def few(found: Difference) -> str:
         return ""
     count = f"{found.discordant:.1f}".removesuffix(".0")
     one = "" if count == "1" else "s"
-    return f"few: {count} discordant problem{one}, exact p = {found.p:.2g}"
+    return f"few: they differ on {count} problem{one}, exact p = {found.p:.2g}"
 
 
 def brief(found: Difference) -> str:
