@@ -151,7 +151,7 @@ async def test_two_preferences_steer_at_once(tmp_path):
 @pytest.mark.parametrize(
     ("code", "name", "said"),
     [
-        ("def f(a, b): return 1", "g", "has no function g"),
+        ("def f(a, b): return 1", "g", "has no function or class g"),
         ("1 +", "f", "cannot be run (SyntaxError"),
         ("import no_such_module", "f", "cannot be run (ModuleNotFoundError"),
     ],

@@ -287,6 +287,12 @@ async def test_a_click_on_the_reward_trace_goes_there_and_burn_in_is_shaded(visi
     await page.locator(".qp-value", has_text=f"{t - 7} states").wait_for()
 
 
+BOX = """() => {
+  const { appearance, backgroundImage } = getComputedStyle(
+    document.querySelector(".qp-late input"));
+  return [appearance, backgroundImage] }"""
+
+
 async def test_a_switch_on_the_votes_says_what_leaving_out_early_states_changes(visit):
     trace = (ROOT / "assets" / "runs" / "watch.jsonl").read_text(encoding="utf-8")
     page = await open_player(visit, trace)
@@ -297,6 +303,8 @@ async def test_a_switch_on_the_votes_says_what_leaving_out_early_states_changes(
         await page.get_by_label("later half only").focus()
         for half in (True, False):
             await page.keyboard.press("Space")  # which plays elsewhere
+            drawn = await page.evaluate(BOX)  # a page around it may style all boxes otherwise
+            assert drawn == ["auto", "none"]
             counted = states[t // 2 : t + 1] if half else states[: t + 1]
             await page.locator(".qp-votes .qp-value", has_text=f"{len(counted)} states").wait_for()
             if half:

@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 
 from qalign_core.assets import ASSETS
+from qalign_core.chain.cost import n_at_budget
+from qalign_core.decide.arrays import vote
 from qalign_core.decide.compared import RULES
 from qalign_core.errors import InvalidSetting
 from qalign_core.types import SetHeader
@@ -30,7 +32,7 @@ from qalign_study.measure.curves import (
 from qalign_study.measure.landmarks import crossing, gain, turn
 from qalign_study.measure.near_misses import near_misses
 from qalign_study.measure.own_beta import FACTORS, at_own_beta, chosen_elsewhere, part_of
-from qalign_study.measure.record import Record
+from qalign_study.measure.record import Record, prices
 from qalign_study.measure.report import AVERAGE, Report, differences, others
 from qalign_study.measure.results import Results, pack, unpack
 from qalign_study.sheet.words import VERDICTS
@@ -288,6 +290,42 @@ def test_what_is_said_of_block_moves_are_the_numbers_of_both_runs(name: str) -> 
             shares = [f"{100 * p.value:.1f}%" for p in (ours, theirs, ceiling)]
             assert "right on {} of them, with the paper's move on {}".format(*shares) in said[path]
             assert f"of 64 samples is right on {shares[2]}" in said[path]
+
+
+@pytest.mark.parametrize("name", ["", "-block", "-share"])
+def test_what_is_said_of_the_state_to_answer_with_is_what_the_chains_say(name: str) -> None:
+    drawn = unpack(RESULTS / "fresh" / f"inventory@2{name}.zip")
+    (point,) = (p for p in curves(drawn, ns=[64]) if p.method == "qalign")
+    found: dict[str, list[float]] = {"all": [], "half": [], "best": []}
+    for record in drawn.records:
+        spent = np.cumsum(prices(record.chain_cost, drawn.header.meter))
+        budget = float(prices(record.pool_cost, drawn.header.meter).mean() * 64)
+        n, states = n_at_budget(spent.tolist(), budget), record.state_of
+        rewards, answers = record.chain_reward[states][:n], record.chain_answer[states][:n]
+        for key, kept in (("all", slice(None)), ("half", slice(n // 2, None))):
+            voters, total = answers[kept].astype(np.int64)[None], rewards[kept][None]
+            won = vote(voters, np.ones(total.shape), total, len(record.answers))
+            found[key].append(float(record.is_right(won)[0]))
+        found["best"].append(float(record.is_right(answers[rewards.argmax()][None])[0]))
+    assert tuple(found["all"]) == point.each
+    row = [f"`{drawn.header.move}`", f"{100 * point.value:.1f}"]
+    for key in ("half", "best"):
+        other = replace(point, each=tuple(found[key]), value=float(np.mean(found[key])))
+        gap = "{:+.1f} ({:.1f} to {:.1f})".format(*_percent(difference(other, point)))
+        row.append(f"{100 * other.value:.1f}, {gap}")
+    assert f"| {' | '.join(row)} |" in (ASSETS.parent / "docs/moves.md").read_text("utf-8")
+
+
+def test_what_is_said_of_a_larger_share_of_blocks_are_the_runs_numbers() -> None:
+    half, share = (unpack(RESULTS / "fresh" / f"inventory@2-{x}.zip") for x in ("block", "share"))
+    assert share.header.move == "0.2*suffix+0.8*block(:)"
+    ns = [16, 32, 64]
+    at = [{p.n: p for p in curves(x, ns=ns) if p.method == "qalign"} for x in (half, share)]
+    first, second, third = (_cell(_as_share(at[1][n])) for n in ns)
+    gap = "{:+.1f} ({:.1f} to {:.1f})".format(*_percent(difference(at[1][64], at[0][64])))
+    said = " ".join((ASSETS.parent / "docs/moves.md").read_text("utf-8").split())
+    assert f"problems give {first}, {second} and {third}" in said
+    assert f"from half blocks is {gap}, not significant" in said
 
 
 def _as_share(point: Point) -> dict[str, float]:

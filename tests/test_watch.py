@@ -186,7 +186,7 @@ async def test_run_streams_steps_one_by_one_and_stop_keeps_them(visit, toy_app):
     last = await page.evaluate(f"{API}.position.last")
     assert 32 <= last < 1024
     assert not await page.evaluate(f"{API}.position.playing")  # and it says how to play it
-    assert "▶ plays" in await page.inner_text(".q-status")
+    assert "▶ continues" in await page.inner_text(".q-status")
     await page.evaluate(f"{API}.seek(20)")
     await page.wait_for_function("document.querySelector('.qp').dataset.t === '20'")
     # one step against the test's own arithmetic

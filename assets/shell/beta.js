@@ -38,8 +38,8 @@ function greed(beta, facts) {
   const off = (/** @type {number} */ other) => Math.abs(Math.log(other / beta));
   const closest = facts.matching.reduce((a, b) => (off(b.beta) < off(a.beta) ? b : a));
   const { n, beta: near } = closest;
-  if (off(near) < NEAR) return `About as greedy as best-of-${n}.`;
-  return beta < near ? `Greedier than best-of-${n}.` : `Less greedy than best-of-${n}.`;
+  if (off(near) < NEAR) return `Follows the reward about as closely as best-of-${n}.`;
+  return `Follows the reward ${beta < near ? "more" : "less"} closely than best-of-${n}.`;
 }
 
 /**

@@ -97,7 +97,7 @@ def _drawer(start: Run, runs: Runs) -> tuple[RunForm, gr.Dropdown, gr.Button, gr
         form.add("steps")
         seed = gr.Textbox(  # an empty gr.Number shows, and sends, 0
             label="Seed",
-            info="the same seed draws the same run again; the status line names each run's",
+            info="the same seed and settings give everybody the same run; the status line names it",
             placeholder="new for each run",
             max_length=20,
             elem_id="watch-seed",

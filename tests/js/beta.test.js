@@ -7,8 +7,10 @@ test("beta's meaning is in odds, in spreads and in best-of-n", () => {
   assert.deepEqual(meaning(1, null),
     ["A reward lead of 1 makes a text 2.72 times as likely.", "", ""]);
   assert.match(meaning(1, facts)[1], /^β is 0\.5 times the spread .* \(2, one .* deviation\)\.$/);
+  const ends = ["about as closely as best-of-64.", "more closely than best-of-64.",
+    "less closely than best-of-8."];
   assert.deepEqual([0.5, 0.3, 3].map((beta) => meaning(beta, facts)[2]),
-    ["About as greedy as best-of-64.", "Greedier than best-of-64.", "Less greedy than best-of-8."]);
+    ends.map((end) => `Follows the reward ${end}`));
   assert.equal(meaning(1, { note: "Too few." })[2], "Too few.");
 });
 
