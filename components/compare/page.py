@@ -257,9 +257,9 @@ def build_compare_page(
             "Which rewards did they see?",
             "The chain and the weighted vote aim at the same [target](target). The chain samples "
             "from it; the vote weighs samples of the model alone. The embedded reward model "
-            "learned to score the better of two of the language model’s responses higher. It does "
-            "not see the right answer, and only differences between its rewards count: −14 alone "
-            "means nothing.",
+            "learned, from problems with known answers, to score right responses above wrong ones. "
+            "It does not see the right answer to yours, and only differences between its rewards "
+            "count: −14 alone means nothing.",
         )
         gr.HTML(seen, **PLAIN)
         mixture = gr.Checkbox(
