@@ -4,7 +4,8 @@ Processors differ in the last bits of a float. So tokens, indices, verdicts, ans
 run that is drawn again must equal the recorded ones, and rewards must agree within `REWARD`. A
 token or a verdict may differ only where its uniform number lies within `BORDER` of the border
 between the two outcomes. Such a difference is shown as a warning, and the run goes on from the
-recorded state.
+recorded state. Log-probabilities, which traces of some targets and moves keep, must agree within
+`LOG_PROB` per token.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import reprlib
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -29,6 +31,8 @@ from qalign_study.measure.record import Record
 
 REWARD = 1e-3
 """How far a reward may lie from the recorded one."""
+LOG_PROB = 1e-3
+"""How far the log-probability of one token may lie from the recorded one."""
 BORDER = 2e-4
 """How far from its border a uniform number may lie where a token or a verdict differs."""
 
@@ -128,12 +132,21 @@ def _first(text: str, kept: dict[Stream, int]) -> str:
 
 def _difference(old: Line, new: Line, beta: float) -> str:
     """The first field in which a line breaks the promise; none if it keeps it."""
-    within = {"reward": REWARD, "log_alpha": 2 * REWARD / beta, "log_u": 1e-9}
+    of_ratio = 2 * REWARD / beta
+    within = {"reward": REWARD, "log_u": 1e-9, "log_probs": LOG_PROB}
+    within |= {"log_correction": of_ratio, "log_alpha": 2 * of_ratio}
     for name in ("index", "tokens", "reward", *sorted(old.keys() | new.keys())):
         a, b = old.get(name), new.get(name)
-        if a != b and not (name in within and None not in (a, b) and abs(a - b) <= within[name]):
+        if a != b and not (name in within and _close(a, b, within[name])):
             return name
     return ""
+
+
+def _close(a: Any, b: Any, within: float) -> bool:
+    """Whether two numbers, or two lists of as many numbers, are that close."""
+    if a is None or b is None or np.shape(a) != np.shape(b):
+        return False
+    return np.allclose(a, b, rtol=0, atol=within)
 
 
 def _packed_difference(shipped: Record, drawn: Record, of: str, k: int) -> str:
@@ -160,7 +173,8 @@ def _excuse(old: Line, new: Line, difference: str, recorded: str) -> None:
     elif difference == "accepted":
         u, alpha = (0.0 if old[x] is None else math.exp(old[x]) for x in ("log_u", "log_alpha"))
         away = abs(u - alpha)
-    _warn(f"{where}: {difference} was {old.get(difference)}, is {new.get(difference)}", away)
+    was, now = (reprlib.repr(line.get(difference)) for line in (old, new))
+    _warn(f"{where}: {difference} was {was}, is {now}", away)
 
 
 def _warn(told: str, away: float) -> None:

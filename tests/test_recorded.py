@@ -21,14 +21,15 @@ from qalign_study.sets.folder import traces_of
 
 RUN = ASSETS / "runs" / "hacked.jsonl"
 TEXT = RUN.read_text(encoding="utf-8")
+BLOCKS = (ASSETS / "runs" / "repair.jsonl").read_text(encoding="utf-8")
 SETS = sorted(ASSETS.glob("results/*.zip"))
 PROBLEMS, BUDGET = 2, 4
 """How many problems of each shipped set are drawn again, and how many samples of each."""
 
 
-def changed(kind: str, place: int, **values: object) -> str:
+def changed(kind: str, place: int, *, text: str = TEXT, **values: object) -> str:
     """The recorded run with other values in one of its lines."""
-    lines = [json.loads(line) for line in TEXT.splitlines()]
+    lines = [json.loads(line) for line in text.splitlines()]
     line = [line for line in lines if line["type"] == kind][place]
     line |= values
     return "".join(json.dumps(line) + "\n" for line in lines)
@@ -82,6 +83,26 @@ def test_last_bits_and_the_date_make_no_other_run():
     near = changed("step", 5, reward=value("step", 5, "reward") + 2e-5)
     check_same_run(TEXT, lambda begun: near)
     check_same_run(TEXT, lambda begun: changed("header", 0, created="later"))
+
+
+def test_log_probabilities_are_the_same_up_to_their_last_bits():
+    step = load_trace(ASSETS / "runs" / "repair.jsonl").steps[5]
+    of_block = step.proposal.response.log_probs[step.index :]
+    assert step.kept_again
+    for by, same in ((2e-5, True), (2e-3, False)):
+        for values in (
+            {"log_probs": [p - by for p in of_block]},
+            {"log_correction": step.log_correction + 4 * by},
+        ):
+            again = changed("step", 5, text=BLOCKS, **values)
+            if same:
+                check_same_run(BLOCKS, lambda begun, again=again: again)
+            else:
+                with pytest.raises(AssertionError, match="no border near"):
+                    check_same_run(BLOCKS, lambda begun, again=again: again)
+    shorter = changed("step", 5, text=BLOCKS, log_probs=list(of_block[:-1]))
+    with pytest.raises(AssertionError, match="no border near"):
+        check_same_run(BLOCKS, lambda begun: shorter)
 
 
 @pytest.mark.recorded

@@ -193,7 +193,9 @@ def build() -> Section:
         "each step proposes the other text. The chain accepts y always and y′ one time in three. "
         "Of 400 counts, let 300 be y and 100 be y′: then 300 × 1/3 = 100 steps lead from y to y′, "
         "and 100 × 1 = 100 lead back. As many leave as return, so the counts stay 3 to 1. This is "
-        "[detailed balance](balance). Pick two responses to see both flows, cut by cut.",
+        "[detailed balance](balance). Other counts come closer step by step: 400 and 0 become 267 "
+        "and 133, then 311 and 89, then 296 and 104. Pick two responses to see both flows, cut "
+        "by cut.",
     )
     everything = preset(next(iter(LANGUAGE_MODELS)))
     names = [label(y) for y in everything.lm().support]
