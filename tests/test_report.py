@@ -276,9 +276,11 @@ def test_what_is_said_of_block_moves_are_the_numbers_of_both_runs(name: str) -> 
     for n in ns if name == "inventory@2" else ns[-1:]:
         theirs, ours = (points["qalign", n] for points in at)
         gap, ceiling = difference(ours, theirs), at[1]["any", n]
+        rivals = [_cell(_as_share(at[1][m, n])) for m in ("mv", "bon", "wmv")]
         cells = [_cell(_as_share(p)) for p in (ceiling, theirs, ours)]
         cells.append("{:+.1f} ({:.1f} to {:.1f})".format(*_percent(gap)))
         row = ", ".join(cells[:-1]) + f" and {cells[-1]}"
+        cells = rivals + cells
         told = f"| {n} samples | {' | '.join(cells)} |" if name == "inventory@2" else row
         assert told in said["docs/moves.md"]
         assert abs(ours.spent / theirs.spent - 1) < 0.01, "at equal compute"
