@@ -366,6 +366,12 @@ PRINTED_OVER = """() => {
   return { over, scrolls: scene.scrollHeight - scene.clientHeight, high: chart.height >= 190,
     wide: document.documentElement.scrollWidth - innerWidth };
 }"""
+BEYOND = """() => {
+  const scene = [...document.querySelectorAll('.room-scene')].find((each) => each.clientHeight);
+  return [scene.scrollHeight - scene.clientHeight,
+    document.documentElement.scrollWidth - innerWidth];
+}"""
+SCENES = {"1": ".room-join >> text=places taken of 1000", "4": ".room-first >> text=Number 6: −15.50"}
 FINE = '{"over":[],"scrolls":0,"high":true,"wide":0}'
 LONG = " ".join(f"Then neighbor {k} brings {k} cookies and takes {k + 1}." for k in range(13))
 GAME = {"chains": -3.5, "passed": 1, "first": [[k, -9.5 - k, -4.0] for k in range(1, 7)]}
@@ -427,9 +433,13 @@ async def test_nothing_prints_over_the_chart_in_any_state(browser, toy_app, size
         )
     await page.evaluate("document.querySelector('.room-numbers').style.marginTop = '-80px'")
     assert (await page.evaluate(PRINTED_OVER))["over"] != []  # or nothing would be tested
-    await page.keyboard.press("4")
-    await page.wait_for_selector(".room-first >> text=Number 6: −15.50")
+    for key, shown in SCENES.items():
+        await page.keyboard.press(key)
+        await page.wait_for_selector(shown)
+        assert await page.evaluate(BEYOND) == [0, 0], shown
     await axe_is_quiet(page)
+    await page.add_style_tag(content=".room-first { height: 200vh; }")
+    assert await page.evaluate(BEYOND) != [0, 0]  # or nothing would be tested
     await context.close()
 
 
