@@ -165,16 +165,22 @@ def test_a_model_larger_than_the_disk_is_refused(monkeypatch):
         loading._check_listed(found, "owner/large", None, "cpu")
 
 
-def test_what_was_fetched_runs_offline(hub, tmp_path):
-    module = ("-m", "qalign_study")
-    told = python(*module, "fetch", "owner/tiny@main", "owner/tiny-rm", hub=hub, home=tmp_path)
-    for name, line in zip(("owner/tiny@main", "owner/tiny-rm"), told.splitlines(), strict=True):
-        size = re.fullmatch(rf"{name}: [\d.]+ million parameters, ([\d.]+) MB, in (.*)", line)
+def test_what_was_fetched_runs_offline(hub, tmp_path, monkeypatch):
+    registry = tmp_path / "registry.toml"
+    registry.write_text(
+        '[[rm]]\nid = "mine"\nsource = "owner/tiny-rm"\ntitle = "Tiny"\nlicence = "mit"\n'
+    )
+    monkeypatch.setenv("QALIGN_REGISTRY", str(registry))
+    module, names = ("-m", "qalign_study"), ("owner/tiny@main", "mine")
+    told = python(*module, "fetch", *names, hub=hub, home=tmp_path)
+    for name, line in zip(names, told.splitlines(), strict=True):
+        more = ", license mit" if name == "mine" else ""
+        size = re.fullmatch(rf"{name}: [\d.]+ million parameters, ([\d.]+) MB{more}, in (.*)", line)
         assert size
         files = [path for path in Path(size[2]).iterdir() if path.is_file()]
         assert float(size[1]) == pytest.approx(sum(f.stat().st_size for f in files) / 1e6, abs=0.1)
     gone = SimpleNamespace(address="http://127.0.0.1:9")
-    run = [*RUN, "owner/tiny@main", "--rm", "owner/tiny-rm"]
+    run = [*RUN, "owner/tiny@main", "--rm", "mine"]
     assert "verdict" in python(*module, *run, hub=gone, home=tmp_path)
     with pytest.raises(AssertionError, match="is not on this machine and no hub answers"):
         python(*module, *run, hub=gone, home=tmp_path / "empty")  # the control
