@@ -30,15 +30,17 @@ from components.results.findings import findings, findings_html
 from components.results.page import advice, build_results_page
 from components.results.problems import problems_html
 from components.results.sheet import BETAS, betas_of, file_of, paper_html, show, whole_html
+from qalign_core.assets import ASSETS
 from qalign_core.run import Run
 from qalign_core.types import SetHeader
 from qalign_study.measure.curves import Difference, Point, paired
-from qalign_study.measure.report import COLUMNS, Evaluated, Group, row_of
-from qalign_study.measure.results import pack, results_in
+from qalign_study.measure.report import COLUMNS, Evaluated, Group, Report, row_of
+from qalign_study.measure.results import pack, results_in, unpack
 from qalign_study.sets.folder import run_set
 from qalign_study.sets.problem_sets import Problem
 from qalign_study.sheet.figures import betas, errors, proxy
 from qalign_study.sheet.page import table_html
+from qalign_study.sheet.report import to_html
 from qalign_study.sheet.values import Table, table
 from qalign_study.sheet.words import SURVIVE, VERDICTS, brief, in_points
 
@@ -478,3 +480,18 @@ def test_all_sets_together_are_the_reports_figures_and_files(folder: Path, tmp_p
     assert "\\toprule" in tex["text"]
     assert json.loads(file_of(files, "csv"))["at"] > csv["at"]
     assert "No results can be read" in whole_html([broken])
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_a_report_fits_1280_pixels(browser):
+    sets = {"long-sharp": unpack(ASSETS / "results" / "long-sharp.zip")}
+    page = await browser.new_page(viewport={"width": 1280, "height": 800})
+    await page.set_content(to_html(Report(sets)))
+    await page.evaluate("for (const node of document.querySelectorAll('details')) node.open = true")
+    beyond = """Math.max(...[...document.querySelectorAll('*')]
+      .filter((node) => /auto|scroll/.test(getComputedStyle(node).overflowX) || !node.parentElement)
+      .map((node) => node.scrollWidth - node.clientWidth))"""
+    assert await page.evaluate(beyond) == 0
+    await page.add_style_tag(content="table { min-width: 1400px; }")
+    assert await page.evaluate(beyond) > 0  # or nothing would be tested
+    await page.close()

@@ -371,7 +371,10 @@ BEYOND = """() => {
   return [scene.scrollHeight - scene.clientHeight,
     document.documentElement.scrollWidth - innerWidth];
 }"""
-SCENES = {"1": ".room-join >> text=places taken of 1000", "4": ".room-first >> text=Number 6: −15.50"}
+SCENES = {
+    "1": ".room-join >> text=places taken of 1000",
+    "4": ".room-first >> text=Number 6: −15.50",
+}
 FINE = '{"over":[],"scrolls":0,"high":true,"wide":0}'
 LONG = " ".join(f"Then neighbor {k} brings {k} cookies and takes {k + 1}." for k in range(13))
 GAME = {"chains": -3.5, "passed": 1, "first": [[k, -9.5 - k, -4.0] for k in range(1, 7)]}

@@ -38,17 +38,17 @@ figure { margin: 8px 0 }
 .legend .chart { width: 30px; height: 14px; flex: none }
 .table { overflow-x: auto; margin: 8px 0 }
 table { border-collapse: collapse; font-size: 14px; font-variant-numeric: tabular-nums }
-th, td { padding: 5px 12px 5px 0; text-align: left; border-bottom: 1px solid var(--line);
-  vertical-align: top; white-space: nowrap }
+th, td { padding: 5px 10px 5px 0; text-align: left; border-bottom: 1px solid var(--line);
+  vertical-align: top }
 td :is(a, button) { text-decoration: none }
 td :is(a, button):is(:hover, :focus-visible) { text-decoration: underline }
-td:has(> bdi) { white-space: normal; min-width: 9ch; max-width: 44ch }
-td:has(code) { white-space: normal; min-width: 24ch }
-td:has(small) { white-space: normal; min-width: 12ch }
+td:has(> bdi) { min-width: 5ch; max-width: 44ch }
+td:has(code) { min-width: 10ch }
+td:has(small) { min-width: 12ch }
 td small + small { display: block }
 .list { max-height: 75vh } .list thead :is(th, td) { position: sticky; top: 0; z-index: 1;
   background: var(--ground) }
-.list :is(th, td:has(> bdi)) { white-space: normal; min-width: 0 }
+.list :is(th, td:has(> bdi)) { min-width: 0 }
 .list summary { font-weight: 400 }
 .list td a { text-decoration: underline; text-underline-offset: 3px }
 .list thead button { font: inherit; font-weight: 700; color: inherit; background: none; border: 0;
