@@ -45,6 +45,7 @@ from components.room.hall import Course, Hall
 from components.room.rooms import Caps, Taught
 from components.room.routes import room_routes
 from components.session.runs import Runs
+from components.session.visitors import keep_no_configurations
 from components.watch.page import build_watch_page
 from qalign_core.errors import QAlignError
 from qalign_study.serve.origins import Ours
@@ -68,7 +69,7 @@ LAUNCH = {
     "ssr_mode": False,
     "share": False,
     "footer_links": [],
-    # the sessions last used are remembered, and no others: each holds 0.8 MB
+    # the sessions last used are remembered, and no others
     "state_session_capacity": 256,
     # of events at a time: each run holds one from its first step to its last, waiting ones too, and
     # every visitor may wait
@@ -89,6 +90,7 @@ def build_app(runs: Runs | None = None, opened: Path | None = None) -> gr.Blocks
     Raises:
         InvalidTrace: it is neither.
     """
+    keep_no_configurations()
     runs = runs or Runs()
     is_folder = opened is not None and opened.is_dir()
     folders = sets_in(opened) if opened is not None and is_folder else NO_FOLDERS
