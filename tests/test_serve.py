@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -100,7 +102,7 @@ def ask(client: openai.OpenAI, model: str = "toy/qalign", **more: Any) -> Any:
 
 
 def told_of(answer: Any) -> dict[str, Any]:
-    return answer.choices[0].model_extra["qalign"]
+    return answer.choices[0].qalign
 
 
 def trace_of(address: str, answer: Any) -> Any:
@@ -180,7 +182,7 @@ def streamed(events: Any) -> tuple[str, str, list[Any]]:
     """What a stream thought and said, and its events."""
     found = list(events)
     deltas = [each.choices[0].delta for each in found if each.choices]
-    thought = "".join((delta.model_extra or {}).get("reasoning_content", "") for delta in deltas)
+    thought = "".join(getattr(delta, "reasoning_content", "") for delta in deltas)
     return thought, "".join(delta.content or "" for delta in deltas), found
 
 
@@ -196,17 +198,6 @@ def test_a_stream_tells_progress_as_reasoning_and_then_the_same_answer(client):
     assert told_of(events[-2])["answer"] == answer
     assert events[-2].choices[0].finish_reason == whole.choices[0].finish_reason
     assert len({each.id for each in events}) == 1
-
-
-def test_another_client_asks_and_streams(client, address):
-    said = ask(client).choices[0].message.content
-    other = InferenceClient(base_url=f"{address}/v1", api_key="none", timeout=60)
-    given = {"messages": [ASKED], "model": "toy/qalign", "seed": 7, "extra_body": FEW}
-    assert other.chat_completion(**given).choices[0].message.content == said
-    parts = [each.choices[0].delta for each in other.chat_completion(**given, stream=True)]
-    assert "".join(part.content or "" for part in parts) == said
-    with pytest.raises(BadRequestError, match="n must be 1 to 8, got 99"):
-        other.chat_completion(**given, n=99)
 
 
 # Who leaves.
@@ -275,15 +266,109 @@ async def test_a_client_that_leaves_before_a_whole_answer_ends_the_chain():
             assert await asyncio.to_thread(served.kept.wait, 60)
 
 
+# The embedded models, and two clients that nobody here wrote.
+
+
+@pytest.fixture(scope="module")
+def embedded() -> Iterator[tuple[Noticed, str]]:
+    """A server of the embedded models, and its address."""
+    served = Noticed(load_language_model("embedded"), load_reward_model("embedded"))
+    with answering(served) as found:
+        yield served, found
+
+
+def of_the_hub(address: str) -> InferenceClient:
+    return InferenceClient(base_url=f"{address}/v1", api_key="none", timeout=60)
+
+
+both = pytest.mark.parametrize("connect", [talking, of_the_hub])
+NEXT = {"role": "user", "content": "Tom has 5 eggs and buys 7. How many?"}
+
+
+@both
+def test_a_second_turn_answers_the_last_message_and_tells_what_it_left_out(embedded, connect):
+    with connect(embedded[1]) as client:
+        first = ask(client, "embedded/qalign")
+        said = {"role": "assistant", "content": first.choices[0].message.content}
+        second = ask(client, "embedded/qalign", messages=[ASKED, said, NEXT])
+        thought, written, events = streamed(
+            ask(client, "embedded/qalign", messages=[ASKED, said, NEXT], stream=True)
+        )
+        alone = ask(client, "embedded/qalign", messages=[NEXT])
+    assert first.choices[0].message.content != alone.choices[0].message.content
+    assert second.choices[0].message.content == alone.choices[0].message.content == written
+    assert thought.startswith("step 1 of 6, ")
+    left_out = "embedded reads the last message only; earlier messages left out: 2"
+    assert told_of(second)["left_out"] == told_of(events[-1])["left_out"] == left_out
+    assert "left_out" not in told_of(alone)
+
+
+@both
+def test_a_client_that_leaves_a_stream_of_the_embedded_model_ends_its_run(embedded, connect):
+    served, address = embedded
+    served.kept.clear()
+    with connect(address) as client:
+        long = {"qalign": {"steps": 1024}}
+        events = ask(client, "embedded/qalign", extra_body=long, stream=True)
+        seen = next(e for e in events if getattr(e.choices[0].delta, "reasoning_content", ""))
+        assert not served.kept.is_set()  # the control: it is the leaving that ends it
+    assert served.kept.wait(60)
+    trace = parse_trace(served._traces[seen.id])
+    assert trace.end == ("stopped", "")
+    assert 16 <= len(trace.steps) < 1024
+    assert served._open == 0
+
+
+@both
+def test_a_client_shows_the_sentence_of_an_error(embedded, connect):
+    refused = pytest.raises((openai.BadRequestError, BadRequestError), match="n must be 1 to 8")
+    with connect(embedded[1]) as client, refused:
+        ask(client, "embedded/qalign", n=99)
+
+
+@contextmanager
+def serving(*options: str) -> Iterator[str]:
+    """`qalign serve` as a process on a free port; yields its address."""
+    command = [sys.executable, "-m", "qalign_study", "serve", "--port", "0", *options]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            yield process.stdout.readline().partition("/v1 answers as embedded/qalign, ")[0]
+        finally:
+            process.terminate()
+
+
+@pytest.mark.slow
+def test_the_command_serves_what_the_command_line_draws_and_refuses_other_models(tmp_path, capsys):
+    with serving("--lm", "embedded", "--rm", "embedded") as address, talking(address) as client:
+        answer = ask(client, "embedded/qalign")
+        trace = trace_of(address, answer)
+        other = trace_of(address, ask(client, "embedded/qalign", seed=8))
+        with pytest.raises(openai.BadRequestError, match="has the reward embedded, got mood"):
+            ask(client, "embedded/qalign", extra_body={"qalign": {"rm": "mood"}})
+        with pytest.raises(openai.BadRequestError, match="has no setting 'lm'"):
+            ask(client, "embedded/qalign", extra_body={"qalign": {"lm": "SmolLM2-135M"}})
+        with pytest.raises(openai.NotFoundError, match="no model 'SmolLM2-135M/qalign'"):
+            ask(client, "SmolLM2-135M/qalign")
+    out = tmp_path / "run.jsonl"
+    given = ["--prompt", PROMPT, "--steps", "6", "--seed", "7", "--out", str(out)]
+    assert main(["run", *given]) == 0
+    steps = parse_trace(out.read_text("utf-8")).steps
+    assert trace.steps == steps != other.steps
+    told = told_of(answer)
+    said = f"answer {told['answer']}, {told['votes'][told['answer']]:.0%} of 7 states"
+    assert said in capsys.readouterr().out
+
+
 # What is refused.
 
-GOOD = {"model": "toy/qalign", "messages": [ASKED], "qalign": {"steps": 1}}
+GOOD = {"model": "embedded/qalign", "messages": [ASKED], "qalign": {"steps": 1}}
 IMAGE = {"type": "image_url", "image_url": {"url": "https://example.org/cat.png"}}
 ANSWERED = [ASKED, {"role": "assistant", "content": "18"}]
 BAD: list[tuple[dict[str, Any], int, str, str]] = [
     ({"model": None}, 400, "model", "the model is missing"),
     ({"model": "gpt-4o"}, 404, "model", "there is no model 'gpt-4o'"),
-    ({"model": "toy/mcmc"}, 404, "model", "such as toy/qalign"),
+    ({"model": "embedded/mcmc"}, 404, "model", "such as embedded/qalign"),
     ({"messages": None}, 400, "messages", "the messages are missing"),
     ({"messages": "hello"}, 400, "messages", "must be a list"),
     ({"messages": []}, 400, "messages", "the last message must be the user's"),
@@ -313,13 +398,17 @@ BAD: list[tuple[dict[str, Any], int, str, str]] = [
     ({"qalign": {"steps": 10**6}}, 400, "qalign.steps", "qalign.steps must be between 0 and 1024"),
     ({"qalign": {"steps": 4, "burn_in": 5}}, 400, "qalign.burn_in", "0 to 4 steps, got 5"),
     ({"qalign": {"beta": 0}}, 400, "qalign.beta", "qalign.beta must be between"),
-    ({"model": "toy/best-of-n", "qalign": {"rm": "none"}}, 400, "model", "needs a reward"),
-    ({"model": "toy/best-of-n", "qalign": {"pool": 0}}, 400, "qalign.pool", "at least 1"),
+    ({"model": "embedded/best-of-n", "qalign": {"rm": "none"}}, 400, "model", "needs a reward"),
+    ({"model": "embedded/best-of-n", "qalign": {"pool": 0}}, 400, "qalign.pool", "at least 1"),
 ]
 
 
 @pytest.mark.parametrize(("change", "status", "param", "says"), BAD)
-def test_a_bad_request_gets_one_sentence_that_names_the_field(address, change, status, param, says):
+def test_a_bad_request_gets_one_sentence_that_names_the_field(
+    embedded, change, status, param, says
+):
+    """The official client sends each of them: it rejects none by itself."""
+    _, address = embedded
     body = {**GOOD, **change}
     answer = httpx.post(f"{address}/v1/chat/completions", json=body, timeout=60)
     assert answer.status_code == status, answer.text
@@ -328,6 +417,10 @@ def test_a_bad_request_gets_one_sentence_that_names_the_field(address, change, s
     assert says in error["message"]
     assert "\n" not in error["message"]
     assert (error["param"], error["type"]) == (param, "invalid_request_error")
+    own = {name: body.pop(name) for name in ("qalign", "steps") if name in body}
+    with talking(address) as client, pytest.raises(openai.APIStatusError) as raised:
+        client.chat.completions.create(**body, extra_body=own)
+    assert (raised.value.status_code, raised.value.body) == (status, error)
 
 
 def test_the_client_raises_what_the_server_says_and_takes_what_asks_for_nothing(client):
@@ -425,7 +518,7 @@ def test_a_full_server_asks_to_come_again():
 
 def test_traces_are_kept_up_to_a_number_and_a_size(monkeypatch):
     served = served_by(ToyLM(), ToyRM())
-    wanted = asked({**GOOD, "seed": 1}, ("toy",), {}, Limits())
+    wanted = asked({**GOOD, "seed": 1}, ("embedded",), {}, Limits())
     monkeypatch.setattr(routes, "MOST_TRACES", 2)
     for name in "abc":
         choice = Choice(wanted, 0, name)
@@ -461,6 +554,7 @@ def test_a_conversation_of_several_turns_is_held_at_its_own_temperature(tmp_path
     found = messages_of(trace.header.prompt)
     assert [each["role"] for each in found] == ["system", "user", "assistant", "user"]
     assert found[-1]["content"] == "Two?"
+    assert "left_out" not in told_of(answer)  # the control: this model reads all of them
     assert trace.header.temperature == 0.5
     assert limited.usage.completion_tokens == 7  # one for the first draw and for each proposal
     assert told_of(limited)["answer"] is None
@@ -479,8 +573,7 @@ def test_a_seed_gives_the_same_answer_by_the_endpoint_the_page_and_the_command(
         with talking(address) as client:
             answer = ask(client, "embedded/qalign")
             thought, said, _ = streamed(ask(client, "embedded/qalign", stream=True))
-            with pytest.raises(openai.BadRequestError, match="reads one user message"):
-                ask(client, "embedded/qalign", messages=[*ANSWERED, ASKED])
+            second = ask(client, "embedded/qalign", messages=[*ANSWERED, ASKED])
             with pytest.raises(openai.BadRequestError, match="n must be 1 to 8"):
                 ask(client, "embedded/qalign", n=9)
         of_chat = trace_of(address, answer)
@@ -492,7 +585,8 @@ def test_a_seed_gives_the_same_answer_by_the_endpoint_the_page_and_the_command(
     assert main(["run", *given]) == 0
     of_command = parse_trace(out.read_text("utf-8"))
     assert of_chat.steps == parse_trace(line).steps == of_command.steps
-    assert answer.choices[0].message.content == said
+    assert answer.choices[0].message.content == said == second.choices[0].message.content
+    assert told_of(second)["left_out"].endswith("left out: 2")
     assert thought
     other = ask_again(given)
     assert other != of_command.steps  # the control: another seed draws others

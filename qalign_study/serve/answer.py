@@ -108,6 +108,10 @@ class Choice:
             chosen = (await asyncio.to_thread(rule.decide, draws, None, target)).chosen
         assert chosen is not None, "a text is chosen from at least one"
         text = chosen.response.text
+        left_out = (
+            f"{self._run.lm} reads the last message only; "
+            f"earlier messages left out: {self._asked.unread}"
+        )
         cut = min([text.find(stop) for stop in self._asked.stop if stop in text], default=None)
         ended = cut is not None or chosen.response.finished
         return {
@@ -121,6 +125,7 @@ class Choice:
                 **self._trust(decision.weights),
                 "seed": self._run.seed,
                 "trace": f"/v1/traces/{self.name}",
+                **({"left_out": left_out} if self._asked.unread else {}),
             },
         }
 

@@ -7,9 +7,10 @@ from typing import Any
 
 from qalign_core.decide.compared import RULES, Rule
 from qalign_core.errors import QAlignError
-from qalign_core.messages import written
+from qalign_core.messages import messages_of, written
 from qalign_core.reading import is_text, is_whole, shown
 from qalign_core.record import dictionary
+from qalign_core.registry import entries
 from qalign_core.run import Limits, Run
 from qalign_study.serve.refused import Refused
 
@@ -70,6 +71,7 @@ class Asked:
         stop: the answer's text ends before the first of these.
         stream: whether it is answered in events.
         usage: whether the events end with the usage.
+        unread: how many of the messages the model does not read.
     """
 
     model: str
@@ -79,6 +81,7 @@ class Asked:
     stop: tuple[str, ...]
     stream: bool
     usage: bool
+    unread: int
 
 
 def asked(body: Any, lms: tuple[str, ...], defaults: Mapping[str, Any], limits: Limits) -> Asked:
@@ -104,7 +107,8 @@ def asked(body: Any, lms: tuple[str, ...], defaults: Mapping[str, Any], limits: 
     run = _run(given, lm, rule, defaults, limits)
     if run.seed + n > SEEDS:
         raise _bad("seed", f"seed + n must be at most {SEEDS}, since choice k has the seed + k")
-    return Asked(model, rule, run, n, _stops(given), stream, _usage(given, stream))
+    unread = len(given["messages"]) - len(messages_of(run.prompt))
+    return Asked(model, rule, run, n, _stops(given), stream, _usage(given, stream), unread)
 
 
 def named(model: object, lms: tuple[str, ...]) -> tuple[str, Rule, str]:
@@ -159,7 +163,7 @@ def _run(
         raise _bad("messages", "the messages are missing; send a list", "missing_parameter")
     seed = {"seed": secrets.randbelow(SEEDS - MOST_CHOICES)}
     read: dict[str, Any] = {**seed, **defaults, "lm": lm}
-    fields = [("messages", "prompt", written_of(given["messages"]))]
+    fields = [("messages", "prompt", _read_by(lm, written_of(given["messages"])))]
     fields += [(name, setting, given[name]) for name, setting in _FIELDS.items() if name in given]
     fields += [(f"{OWN}.{name}", name, own[name]) for name in _SETTINGS if name in own]
     for field, setting, value in fields:
@@ -198,6 +202,13 @@ def written_of(messages: object) -> str:
         return written(found)
     except QAlignError as error:
         raise _bad("messages", str(error)) from error
+
+
+def _read_by(lm: str, prompt: str) -> str:
+    """A prompt as a language model reads it: some read only the last message of a conversation."""
+    entry = entries().get(("lm", lm))
+    last_only = entry is not None and (entry.options or {}).get("one_message")
+    return written(messages_of(prompt)[-1:]) if last_only else prompt
 
 
 def _content(number: int, content: Any) -> Any:

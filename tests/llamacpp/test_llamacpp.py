@@ -28,11 +28,13 @@ from test_contract import (  # noqa: F401  the suite that every language model p
     test_the_last_token_counts_and_is_eos_exactly_if_finished,
     test_there_is_a_piece_for_every_token_and_they_join_to_the_text,
 )
+from test_serve import answering, served_by, talking, trace_of
 from tiny_models import tokenizer
 
 from qalign_core import Sampling, run_chain
 from qalign_core.contract import told_chances
 from qalign_core.errors import ModelContractError, ModelLoadError
+from qalign_core.messages import messages_of
 from qalign_core.models.served import language_model
 from qalign_core.models.served.language_model import LlamaCppLanguageModel, ServedLanguageModel
 from qalign_core.registry import load_reward_model
@@ -256,3 +258,29 @@ def test_qalign_check_finds_that_every_law_holds(server, capsys):
     said = capsys.readouterr().out
     assert said.count("holds:") == 5, said
     assert "FAILS" not in said
+
+
+def test_two_turns_through_the_serve_layer_are_the_run_drawn_directly(server):
+    reward, few = load_reward_model("contains:a"), {"qalign": {"steps": 6, "beta": 0.5}}
+    turns = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": PROMPT}]
+    with answering(served_by(connect(server), reward)) as address, talking(address) as client:
+        asked = {"model": f"{connect(server).id}/qalign", "max_tokens": LIMIT, "extra_body": few}
+        first = client.chat.completions.create(messages=turns, seed=9, **asked)
+        turns += [first.choices[0].message, {"role": "user", "content": "And then?"}]
+        second = client.chat.completions.create(messages=turns, seed=9, **asked)
+        traces = [trace_of(address, answer) for answer in (first, second)]
+    assert traces[0].header.prompt != traces[1].header.prompt
+
+    async def direct(trace, seed):
+        how = {"beta": 0.5, "steps": 6, "seed": seed}
+        chain = run_chain(connect(server), reward, trace.header.prompt, **how)
+        return tuple([step async for step in chain])
+
+    for answer, trace in zip((first, second), traces, strict=True):
+        assert trace.steps == asyncio.run(direct(trace, 9)) != asyncio.run(direct(trace, 8))
+        said = [step.state.response.text for step in trace.steps]
+        assert answer.choices[0].message.content in said
+        assert "left_out" not in answer.choices[0].qalign
+    assert [each["role"] for each in messages_of(traces[1].header.prompt)] == [
+        *("system", "user", "assistant", "user")
+    ]

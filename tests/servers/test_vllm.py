@@ -34,6 +34,7 @@ from qalign_core.contract import told_chances
 from qalign_core.errors import ModelContractError, ModelLoadError
 from qalign_core.models.served.language_model import ServedLanguageModel
 from qalign_core.record.trace import load_trace
+from qalign_core.registry import load_reward_model
 from qalign_core.rewards.classifier import HFRewardModel
 from qalign_core.rewards.served import ServedRewardModel
 from qalign_study.commands import main
@@ -117,6 +118,64 @@ async def test_a_chain_of_a_sharper_target_has_the_factor_that_the_server_told(l
         lead = (new.reward - old.reward) / 0.5 + math.log(len(old.response) / len(new.response))
         lead += 3 * (new.response.log_prob - old.response.log_prob)
         assert step.log_alpha == pytest.approx(min(0.0, lead))
+
+
+def log_probs_of(plain, ids, tokens):
+    """Of each token behind the ids, by transformers alone."""
+    logits = plain(torch.tensor([[*ids, *tokens]])).logits[0, len(ids) - 1 : -1]
+    return logits.log_softmax(-1)[range(len(tokens)), list(tokens)].tolist()
+
+
+async def test_given_tokens_are_weighed_as_transformers_computes_them(torch_lm):
+    lm, plain = torch_lm
+    ids = lm.encode(PROMPT)
+    for response in sorted(await draws(lm, 8), key=len):
+        told = [each.log_p for each in await lm.weigh(ids, response.tokens)]
+        assert told == pytest.approx(log_probs_of(plain, ids, response.tokens), abs=1e-3)
+        rest = [each.log_p for each in await lm.weigh(ids, response.tokens, first=1)]
+        assert rest == pytest.approx(told[1:], abs=1e-3)
+    others = log_probs_of(plain, lm.encode("Hi"), response.tokens)
+    assert told != pytest.approx(others, abs=0.1)  # the control: behind another prompt
+
+
+async def test_a_draw_up_to_an_id_is_the_beginning_of_the_whole_draw(lm):
+    every = await draws(lm, 8)
+    whole = max(every, key=len)
+    until = frozenset({whole.tokens[len(whole) // 2]})
+    seed = every.index(whole)
+    part = await lm.extend(lm.encode(PROMPT), (), seed=seed, until=until)
+    end = whole.tokens.index(*until) + 1
+    assert part.tokens == whole.tokens[:end] != whole.tokens
+    assert part.log_probs == pytest.approx(whole.log_probs[:end], abs=1e-3)
+    assert not part.finished
+
+
+BYTES = "\ufffd"  # half of the tiny tokenizer's ids, each by itself
+
+
+async def test_block_moves_keep_the_rest_and_have_the_factor_of_transformers(torch_lm):
+    lm, plain = torch_lm
+    lm.eos = *lm.eos, *range(70, 100)  # most responses end before the limit: others have no blocks
+    how = {"rm": load_reward_model("none"), "beta": 1.0, "move": f"suffix+block({BYTES})"}
+    chains = [run_chain(lm, prompt=PROMPT, steps=12, seed=seed, **how) for seed in range(6)]
+    ids, delimiters = lm.encode(PROMPT), lm.delimiters(BYTES)
+    blocks = [step for chain in chains async for step in chain if step.kept_again]
+    assert any(abs(step.log_correction) > 0.1 for step in blocks)
+    for step in blocks:
+        old, new, n = step.current.response.tokens, step.proposal.response.tokens, step.kept_again
+        assert (new[: step.index], new[-n:]) == (old[: step.index], old[-n:])
+        written = [token in delimiters for token in new[step.index : -n]]
+        assert written == [False] * (len(written) - 1) + [True]
+        factor = sum(log_probs_of(plain, ids, new)[-n:]) - sum(log_probs_of(plain, ids, old)[-n:])
+        assert step.log_correction == pytest.approx(factor, abs=1e-2)
+        assert step.log_alpha == pytest.approx(min(0.0, factor), abs=1e-2)
+
+
+async def test_no_block_is_rewritten_at_another_temperature(lm, rm):
+    colder = lm.with_sampling(replace(SAMPLING, temperature=0.7))
+    with pytest.raises(ModelContractError, match="only at temperature 1 without top-p and top-k"):
+        await steps_of(colder, rm, 2, move=f"suffix+block({BYTES})")
+    assert len(await steps_of(colder, rm, 2, move="suffix")) == 3  # the control
 
 
 async def test_a_chain_is_the_same_again_and_when_it_is_continued(lm, rm):
