@@ -77,7 +77,7 @@ class Text:
             response: its text is rendered again, unless `as_ids`.
             as_ids: keep the LM's own ids, EOS included, where they decode to the response's text.
         """
-        if as_ids and self.pieces(response.tokens)[0] == response.text:
+        if as_ids and self.decode(response.tokens) == response.text:
             return self.prompt(prompt) + response.tokens
         return self.conversation(prompt, response.text)
 
