@@ -284,6 +284,17 @@ class Walk:
         found = agreement([self._rewards[int(chain)]] if chain else self._rewards)
         return math.inf if found is None else found.rhat
 
+    def limit(self, chain: str = "") -> float:
+        """The limit of split R-hat, for all chains or for one; infinite if it is undefined."""
+        found = agreement([self._rewards[int(chain)]] if chain else self._rewards)
+        return math.inf if found is None else found.limit
+
+    def rhat_order(self, chain: str) -> str:
+        """How a chain's own R-hat compares with the other chains': lowest, between or highest."""
+        own = [self.rhat(str(k)) for k in range(len(self._trace.chains))]
+        mine = own[int(chain)]
+        return "lowest" if mine == min(own) else "highest" if mine == max(own) else "between"
+
     def mixed(self) -> str:
         """Whether the halves, or the chains, agree: yes or no."""
         found = agreement(self._rewards)
