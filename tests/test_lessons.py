@@ -257,7 +257,9 @@ def test_what_the_guide_says_of_the_recorded_run_is_what_its_trace_has():
     rejected = run.chains[0][first + 1]
     assert not rejected.accepted
     teaching = " ".join(TEACHING.read_text(encoding="utf-8").split())
-    assert f"The right answer comes at step {first} and is kept when step {rejected.t} is" in teaching
+    assert (
+        f"The right answer comes at step {first} and is kept when step {rejected.t} is" in teaching
+    )
     assert f"It leads the vote from step {max(behind) + 1} on" in teaching
     alone = Counter(extract_number(each.response.text) for each in run.pool)
     assert max(alone, key=lambda answer: alone[answer]) != run.header.reference

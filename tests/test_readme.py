@@ -21,7 +21,7 @@ import yaml
 from markdown_it import MarkdownIt
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
-from prose import found, pages, prose
+from prose import SCRIPTS, found, pages, prose
 from tiny_models import save
 
 from qalign_core import Target, load_trace, log_acceptance, registry
@@ -322,12 +322,20 @@ def test_headings_and_code_of_a_page_are_not_prose(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("# What is is.\n\n```sh\nanew\n```\n\n- one\n- drawn anew\n")
     assert [text for _, text in prose(page)] == ["- one", "- drawn anew"]
-    assert {path.name for path in pages()} >= {"README.md", "faq.md", "dictionary.toml", "run.py"}
+    checked = {path.relative_to(ROOT).as_posix() for path in pages()}
+    assert checked >= {"README.md", "docs/faq.md", "assets/dictionary.toml", "qalign_core/run.py"}
+    folders = {path.parent.name for path in ROOT.glob("assets/*/*.js")} - {"vendor"}
+    assert folders == {*SCRIPTS}
+    assert "app.py" in checked
 
 
-def test_the_strings_of_code_are_prose_without_docstrings_and_comments(tmp_path: Path) -> None:
+def test_the_strings_of_code_are_prose_and_so_are_docstrings_but_comments_are_not(
+    tmp_path: Path,
+) -> None:
     page, script = tmp_path / "page.py", tmp_path / "page.js"
     page.write_text('"""Drawn anew."""\nsays = (\n    f"{n} texts "\n    "drawn"\n)  # anew\n')
     script.write_text('// drawn "anew"\nsay("text " + "drawn", `${n} steps`);\n')
-    assert [text for _, text in prose(page)] == ["… texts drawn"]
+    assert sorted(text for _, text in prose(page)) == ["Drawn anew.", "… texts drawn"]
+    page.write_text('def f():\n    """Draw.\n\n    Args:\n        n: what n is.\n    """\n')
+    assert [text for _, text in prose(page)] == ["Draw.", "Args:", "n: what n is."]
     assert [text for _, text in prose(script)] == ["text drawn", "${n} steps"]

@@ -14,7 +14,7 @@ def foreign_line(row: gr.Row, form: RunForm, offer: Offer) -> None:
     """Fill a row, hidden at first, that shows itself while the form's prompt is foreign to its LM.
 
     Args:
-        row: where it stands on the page.
+        row: its place on the page.
         form: with a prompt, a language model and a reward model.
         offer: the models of this server; the first that was made for any text is one press away.
     """

@@ -1,6 +1,6 @@
-"""What the core says of the place that a lesson speaks of: the numbers in its texts and checks.
+"""The core's numbers for the texts and checks of a lesson, at the place of each stop.
 
-The public methods of a page's class are its facts. What stands behind a colon in a lesson
+The public methods of a page's class are its facts. The text after a colon in a lesson
 (`alpha:2`) is a fact's argument; a share of one is a `Share`, which people read in percent.
 """
 
@@ -57,7 +57,7 @@ class Place:
     Attributes:
         page: watch, compare, lab or results.
         run: a recorded run's name, of `assets/runs`.
-        step, phase, chain: where the player stands in it.
+        step, phase, chain: the player's position in it.
         tab: which of the player's tabs is open; "" for none.
         lab: the Lab's controls that are moved, by their names without "lab-", and their values.
         set: the problem set that Results shows.

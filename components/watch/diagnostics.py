@@ -1,6 +1,6 @@
 """Numbers that the browser asks for: a chain's diagnostics, and what beta means for a problem.
 
-What the browser sends is the visitor's word: sizes and types are checked before anything is done.
+The browser's input is untrusted: sizes and types are checked before anything is done.
 """
 
 import math
