@@ -39,5 +39,5 @@ def sentence(title: str) -> str:
     """What is said of a text for which the model of this title was not made."""
     return (
         f'<p role="status">“{html.escape(title)}” was not made for a text like '
-        "this, and will write about something else.</p>"
+        "this, and will probably write about something else.</p>"
     )

@@ -296,7 +296,7 @@ class Room:
             Refused: too many came, or the last one is still being weighed.
         """
         if member.tries >= TRIES:
-            raise Refused(409, f"you have tried {TRIES} texts, which is all of this game")
+            raise Refused(409, f"you have tried {TRIES} texts, the most that this game allows")
         if member.trying:
             raise Refused(409, "your last text is still being scored; wait for it")
         member.hand.take(now)
@@ -636,7 +636,7 @@ class Rooms:
                 hours = self.caps.life / 3600
                 self.close(room, f"this room is over: a room lasts {hours:g} hours")
             elif room.left_alone(now) > self.caps.alone:
-                self.close(room, "this room is over: nobody was in it any more")
+                self.close(room, "this room is over: nobody was in it anymore")
 
 
 def key_of(token: str) -> str:
