@@ -84,7 +84,7 @@ def build_app(runs: Runs | None = None, opened: Path | None = None) -> gr.Blocks
 
     Args:
         runs: of this server.
-        opened: a trace that Watch opens with in place of the recorded run, or a folder of results
+        opened: a trace that Watch opens with instead of the recorded run, or a folder of results
             that Results opens with.
 
     Raises:

@@ -3,7 +3,7 @@
 Run: python -m benchmarks.lab     (needs Chromium; --repeats 5)
 
 Each control is set on the page in Chromium, several times to new values, and timed there from the
-event to the frame after all the figures of its section are drawn anew. Besides that time, which
+event to the frame after all the figures of its section are drawn again. Besides that time, which
 other work on the machine lengthens, the processor time of server and page is given. The lab is
 alone on its page: what else the app does meanwhile would be counted too. Promise: 200 ms from a
 slider's release.

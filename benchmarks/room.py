@@ -5,7 +5,7 @@
 
 Every member follows a stream of its own, as a phone does, and the instructor theirs. Everybody
 predicts at one moment; then the instructor presses Run, and whenever all chains are done, begins
-anew, for so many minutes. Wanted with 100 members on two cores: the first step within 3 s for 95 %
+again, for so many minutes. Wanted with 100 members on two cores: the first step within 3 s for 95 %
 of them, a step a second for each at least, predictions on the instructor's screen within 2 s, and
 flat memory.
 

@@ -344,7 +344,7 @@ async def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.screenshots")
     parser.add_argument("--out", type=Path, help="folder of the pictures")
     parser.add_argument("--only", default="", help="the states whose names contain this")
-    parser.add_argument("--readme", action="store_true", help="those of README and docs, anew")
+    parser.add_argument("--readme", action="store_true", help="those of README and docs")
     options = parser.parse_args()
     if not options.out and not options.readme:
         parser.error("say where to: --out FOLDER, --readme, or both")

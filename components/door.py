@@ -1,4 +1,4 @@
-"""What is refused before Gradio reads it, and who is no longer there: the app's own doorkeeper."""
+"""The app's doorkeeper: it checks requests before Gradio reads them and notices who left."""
 
 import asyncio
 import json
@@ -36,12 +36,12 @@ _CLOSED = re.compile(r"/(upload|process_recording|deep_link|file[=/]|proxy=|stre
 
 
 class Door(Guard):
-    """Stands around the app: whoever asks has to be let in, and a call has what it needs.
+    """A wrapper around the app that admits requests and completes calls.
 
     Gradio answers a wrong number of settings, an unknown name and an unknown endpoint with "null"
     or an internal error; here each gets a sentence. A list of settings that is short is filled up
     with their defaults. And Gradio ends the runs of a reader who leaves, but not of one who never
-    comes: in his place the door comes, and leaves.
+    comes: the door then comes and leaves instead.
 
     Args:
         app: what is behind it.
@@ -130,7 +130,7 @@ class Door(Guard):
             waiting.cancel()
 
     async def _leave(self, stream: str, scope: Scope) -> None:
-        """Read a stream in place of who did not come, and go."""
+        """Read a stream instead of a reader who never came, and leave."""
         await asyncio.sleep(UNREAD)
         del self._unread[stream]
 
@@ -198,7 +198,7 @@ def _stream_of(scope: Scope) -> str | None:
 
 
 def _object(body: bytes) -> dict[str, Any]:
-    """What a request says, if it is an object whose session has a short name.
+    """The body of a request, if it is an object whose session has a short name.
 
     Raises:
         Refused: it is not.

@@ -96,7 +96,7 @@ def of_run(
 ) -> Callable[..., AsyncIterator[str]]:
     """An endpoint whose parameters are the settings of a run, with their help.
 
-    What a caller sends is anybody's word: it is read and checked before anything is done. `null` is
+    The arguments are untrusted: they are read and checked before anything is done. `null` is
     the default.
     """
     taken = settings(limits)
@@ -131,7 +131,7 @@ def of_run(
 
 
 async def _texts(runs: Runs, work: Work) -> AsyncGenerator[str]:
-    """What a run writes, all of it each time; every call is a visitor of its own.
+    """The whole output of a run so far, each time; every call is a separate visitor.
 
     Closing it ends the run, which Gradio does once the call's stream is left.
 

@@ -2,8 +2,8 @@
 
     python -m components.site FOLDER
 
-Any host of files serves it, and a disk too: each page carries all that it needs. What needs Python
-is not there, and the first page says so.
+Any host of files serves it, and a disk too: each page carries all that it needs. Features that
+need Python are missing, as the first page explains.
 """
 
 import html

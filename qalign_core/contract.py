@@ -126,8 +126,8 @@ async def told_chances(subject: Subject) -> Found:
 def _cells(drawn: Sequence[Response], length: int) -> tuple[Array, Array, float]:
     """Counts of the first tokens of responses, what their told chances expect, and their sum.
 
-    What expects fewer than `LEAST`, or was never drawn, is one cell, with so many of the others
-    that it expects as many.
+    Starts that are expected fewer than `LEAST` times, or were never drawn, share one cell. The
+    least likely others join it until it expects `LEAST`.
     """
     n, counts = len(drawn), Counter(response.tokens[:length] for response in drawn)
     told = {r.tokens[:length]: math.exp(math.fsum(r.log_probs[:length])) for r in drawn}

@@ -1,7 +1,7 @@
 r"""Which moves a chain draws its proposals from, and how often: the setting `move`, read once.
 
 `suffix`; `suffix+block(:)`; `0.2*suffix+0.8*block(\n)`; `entropy`. A term is a move, with a weight
-(1 where there is none). A block's delimiter stands in its brackets as it is; `\n`, `\t`, `\)` and
+(1 where there is none). A block's delimiter is written in brackets, unquoted; `\n`, `\t`, `\)` and
 `\\` are a line's end, a tab, a bracket and a backslash.
 """
 

@@ -279,7 +279,7 @@ def _reward(source: str, name: str, options: dict[str, Any], code: bool) -> Rewa
 
 
 def _made_of(id: str) -> str | None:
-    """What a reward of one's own registry is made of: a judge, a function or a sum of others."""
+    """The source of a reward in the user's registry, if it is a judge, a function or a sum."""
     entry = entries().get(("rm", id))
     if entry is None or not entry.own:
         return None

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from qalign_core.run import Run
 
 Array = NDArray[Any]
-"""What the figures are computed in; a docstring says its shape."""
+"""Type of the arrays of numbers; each docstring gives the shape."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,7 +240,7 @@ class TraceHeader(Header):
 
 @dataclass(frozen=True)
 class SetHeader(Header):
-    """What the runs over a problem set were; prompt and reference are each problem's own.
+    """Settings of the runs over a problem set; prompt and reference differ per problem.
 
     Attributes:
         task: name of the set.

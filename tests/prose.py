@@ -1,7 +1,7 @@
 """Phrases that make a text hard to read: `python tests/prose.py` prints each with its line.
 
-It reads documents, gallery, glossary and the texts of pages, commands and errors, without headings,
-code, links' addresses and quotations.
+It reads documents, gallery, glossary, docstrings and the texts of pages, commands and errors,
+without headings, code, links' addresses and quotations.
 """
 
 from __future__ import annotations
@@ -15,7 +15,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 DICTIONARY = ROOT / "assets" / "dictionary.toml"
-SCRIPTS = ("compare", "export", "gallery", "lab", "learn", "presenter", "room", "shell")
+SCRIPTS = (
+    *("compare", "engine", "export", "gallery", "inside", "lab"),
+    *("learn", "list", "player", "presenter", "room", "shell"),
+)
 INSTEAD = {
     r"anew": "again",
     r"mend(s|ed|ing)?": "fix",
@@ -33,6 +36,7 @@ INSTEAD = {
     r"\A(- )?what [^.?!:]* (is|are) [^?]*\.\Z": "begin with a noun",
 }
 PHRASES = {re.compile(rf"(?<!\w){p}(?!\w)", re.I): instead for p, instead in INSTEAD.items()}
+PARAGRAPH = re.compile(r"\n\s*\n|\n\s+(?=[\w, *]+: )")  # of a docstring, or one of its arguments
 QUOTED = re.compile(r'“[^”]*”|"[^"\n]*"|`[^`]*`|\]\([^)]*\)|<!--.*?-->|\$[^$]*\$')
 
 
@@ -59,10 +63,13 @@ def prose(path: Path) -> Iterator[tuple[str, str]]:
 
 
 def _of_python(text: str) -> Iterator[tuple[str, str]]:
-    """The strings of a module, docstrings left out; a value in an f-string is an ellipsis."""
+    """The strings of a module, docstrings by paragraph; a value in an f-string is an ellipsis."""
     tree = [*ast.walk(ast.parse(text))]
     silent = {id(node.value) for node in tree if isinstance(node, ast.Expr | ast.FormattedValue)}
     for node in tree:
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            for said in re.split(PARAGRAPH, str(node.value.value)):
+                yield f"line {node.lineno}", " ".join(said.split())
         parts = node.values if isinstance(node, ast.JoinedStr) else [node]
         silent |= {id(part) for part in parts if part is not node}
         if isinstance(node, ast.JoinedStr | ast.Constant) and id(node) not in silent:
@@ -96,6 +103,7 @@ def pages(root: Path = ROOT) -> list[Path]:
         "assets/runs/gallery.toml",
         "assets/lessons/*.toml",
         "benchmarks/*.md",
+        "app.py",
         "components/**/*.py",
         "qalign_core/**/*.py",
         "qalign_study/**/*.py",

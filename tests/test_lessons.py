@@ -5,18 +5,21 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from components.learn.facts import FACTS, Place, Share, facts_of, shown, value_of
+from components.learn.facts import FACTS, Place, Share, facts_of, run_of, shown, value_of
 from components.learn.guide import GUIDE, exercises
 from components.learn.lessons import LIT, InvalidLesson, lessons, read_lesson
 from components.learn.page import judged, told
+from qalign_core.decide.answers.extraction import extract_number
 from qalign_core.errors import QAlignError
 from qalign_study.exact.convergence import at_beta
 from qalign_study.exact.world import preset
+from qalign_study.measure.diagnostics import agreement, ess
 
 pytestmark = pytest.mark.recorded
 
@@ -111,10 +114,23 @@ def test_of_options_that_are_numbers_the_nearest_is_right():
 
 
 def test_the_chain_that_is_stuck_has_the_lowest_r_hat_of_its_own():
-    place = next(stop.ask.then for stop in LESSONS["trust"].stops if stop.at.run == "stuck")
-    own = [value_of(f"rhat:{chain}", place) for chain in range(4)]
+    stop = next(stop for stop in LESSONS["trust"].stops if stop.at.run == "stuck")
+    place = stop.ask.then
+    rewards = [
+        [step.state.reward for step in steps[: place.step + 1]]
+        for steps in run_of("stuck").chains.values()
+    ]
+    alone, together = [agreement([each]) for each in rewards], agreement(rewards)
+    own = [found.rhat for found in alone]
     assert min(own) == own[1]
-    assert max(own) < value_of("rhat", place)
+    assert max(own) < together.rhat
+    # each chain alone would have warned, so the lesson does not say that none would
+    assert [found.is_mixed for found in (*alone, together)] == [False] * 5
+    assert len({shown(found.limit) for found in alone}) == 1
+    assert judged(stop, "lowest")["right"]
+    for said in ("lowest", "highest"):
+        text = judged(stop, said)["says"]
+        assert all(shown(n) in text for n in (*own, alone[1].limit, together.rhat))
     assert [value_of(f"chain_says:{chain}", place) for chain in (0, 2, 3)] == ["63"] * 3
     assert value_of("chain_says:1", place) != "63"
 
@@ -227,6 +243,36 @@ def test_the_table_of_what_is_to_be_understood_quotes_the_lessons():
         lesson = LESSONS[name]
         end = [lesson.end, *(text for _, text in lesson.learnt)]
         assert words in (lesson.stops[int(stop) - 1].text if stop else " ".join(end))
+
+
+def test_what_the_guide_says_of_the_recorded_run_is_what_its_trace_has():
+    run = run_of("watch")
+    states = [step.state for step in run.chains[0]]
+    rewards = [each.reward for each in states]
+    answers = [extract_number(each.response.text) for each in states]
+    first = answers.index(run.header.reference)
+    leads = [Counter(answers[: t + 1]).most_common(2) for t in range(len(answers))]
+    behind = [t for t, ((answer, n), *rest) in enumerate(leads)
+              if answer != run.header.reference or n == sum(m for _, m in rest)]  # fmt: skip
+    rejected = run.chains[0][first + 1]
+    assert not rejected.accepted
+    teaching = " ".join(TEACHING.read_text(encoding="utf-8").split())
+    assert (
+        f"The right answer comes at step {first} and is kept when step {rejected.t} is" in teaching
+    )
+    assert f"It leads the vote from step {max(behind) + 1} on" in teaching
+    alone = Counter(extract_number(each.response.text) for each in run.pool)
+    assert max(alone, key=lambda answer: alone[answer]) != run.header.reference
+    worth, agree = ess([rewards]), agreement([rewards])
+    guide = " ".join(GUIDE.read_text(encoding="utf-8").split())
+    assert agree.is_mixed
+    assert (
+        f"The halves of the run agree (R-hat {agree.rhat:.3f}, limit {agree.limit:.3f}), but its "
+        f"{len(states)} states are worth only about {worth:.0f} independent ones"
+    ) in guide
+    stop = LESSONS["trust"].stops[0]
+    early = value_of("states", stop.at), value_of("step", stop.at), value_of("worth", stop.at)
+    assert "the {} states up to step {} are worth about {:.0f} independent".format(*early) in guide
 
 
 def test_the_guides_exercises_are_the_lessons_and_their_answers_the_cores():

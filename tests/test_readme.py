@@ -9,13 +9,19 @@ import re
 import subprocess
 import sys
 import textwrap
+import tomllib
+from base64 import b64encode
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from prose import found, pages, prose
+import yaml
+from markdown_it import MarkdownIt
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version
+from prose import SCRIPTS, found, pages, prose
 from tiny_models import save
 
 from qalign_core import Target, load_trace, log_acceptance, registry
@@ -46,9 +52,11 @@ COMMANDS = [
     if line.strip() and not line.startswith("#")
 ]
 QUICK = [line for line in COMMANDS if line.startswith(("python -m ", "qalign "))]
+GIF = "assets/screenshots/watch.gif"
 RUN = ROOT / "assets" / "runs" / "watch.jsonl"
 ENV = re.compile(r"`(QALIGN_[A-Z_]+)`")
-TARGETS = [line for line in COMMANDS if line.startswith("make ")]
+CPU = "PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu "
+TARGETS = [line.removeprefix(CPU) for line in COMMANDS if line.removeprefix(CPU)[:5] == "make "]
 
 
 def test_the_step_that_the_architecture_quotes_is_the_code() -> None:
@@ -145,25 +153,88 @@ def test_every_other_command_is_a_target_of_the_makefile() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     for line in COMMANDS:
         if line not in QUICK:
-            assert line in TARGETS
-            assert re.search(rf"^{line.split()[1]}:", makefile, re.MULTILINE), line
+            target = line.removeprefix(CPU)
+            assert target in TARGETS
+            assert re.search(rf"^{target.split()[1]}:", makefile, re.MULTILINE), line
+
+
+def test_an_install_without_cuda_is_a_command_that_reaches_the_pip_of_make_demo() -> None:
+    for page in ("README.md", "docs/faq.md"):
+        assert f"\n{CPU}make demo\n```" in TEXTS[ROOT / page], page
+        assert re.search(r"several\s+GB", TEXTS[ROOT / page])
+        assert "about 1.5 GB in all" in " ".join(TEXTS[ROOT / page].split())
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    assert not re.search(r"PIP_|--index-url|--extra-index-url", makefile)  # would override it
+    torch = (ROOT / "requirements.txt").read_text(encoding="utf-8")
+    # "+cpu" is a local version: it matches the pin, and pip prefers it to the one without
+    (pin,) = re.findall(r"^torch(==.+)$", torch, re.MULTILINE)
+    assert SpecifierSet(pin).contains(f"{pin[2:]}+cpu")
+    assert Version(f"{pin[2:]}+cpu") > Version(pin[2:])
+
+
+def test_the_badges_are_true() -> None:
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        project = tomllib.load(file)["project"]
+    (paper,) = yaml.safe_load((ROOT / "CITATION.cff").read_text("utf-8"))["references"]
+    number = paper["identifiers"][0]["value"].removeprefix("arXiv:")
+    told = {
+        f"License: {project['license']}": (f"license-{project['license'].replace('-', '--')}-blue",
+                                           project["license-files"][0]),
+        f"Python {project['requires-python'].removeprefix('>=')} or newer": (
+            f"python-{project['requires-python'].removeprefix('>=')}+-blue", "pyproject.toml"
+        ),
+        f"arXiv:{number}": (f"arXiv-{number}-b31b1b", paper["url"]),
+    }  # fmt: skip
+    badges = re.findall(
+        r"\[!\[(.+?)\]\(https://img\.shields\.io/badge/(.+?)\)\]\((.+?)\)",
+        TEXTS[ROOT / "README.md"],
+    )
+    assert {words: (image, link) for words, image, link in badges} == told
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_every_picture_and_every_page_that_it_links_to_is_there(page: Path) -> None:
-    links = re.findall(r"\]\(([^)#]+)[^)]*\)", TEXTS[page])
-    for link in links:
+    links = re.findall(r"\]\(([^)#]+)[^)]*\)|<img src=\"([^\"]+)\"", TEXTS[page])
+    for link in map("".join, links):
         assert link.startswith("https://") or (page.parent / link).is_file(), link
 
 
 def test_the_readme_has_a_picture_and_leads_to_every_page() -> None:
     readme = TEXTS[ROOT / "README.md"]
-    (first, *_) = re.findall(r"!\[.+?\]\((assets/[^)]+)\)", readme)
-    assert first.endswith(".gif")
+    (first, *_) = re.findall(r"assets/[\w/.-]+", readme)
+    assert first == GIF
     for moving in ROOT.glob("assets/screenshots/*.gif"):
         assert moving.stat().st_size < 1_500_000, moving.name
     for page in PAGES[1:]:
         assert f"]({page.relative_to(ROOT).as_posix()})" in readme
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_the_table_of_the_readme_ends_on_the_first_screen(visitors: Any) -> None:
+    text = TEXTS[ROOT / "README.md"].split("---\n", 2)[2]
+    body = MarkdownIt("commonmark").enable("table").render(text)
+    (badges,) = re.findall(r"<p>(<a href.+?)</p>", body)
+    body = body.replace(badges, re.sub("<img[^>]+>", "<b>badge</b>", badges))  # no host is asked
+    picture = "data:image/gif;base64," + b64encode((ROOT / GIF).read_bytes()).decode()
+    # the sizes and distances of GitHub's style
+    style = (
+        "body { font: 16px/1.5 Arial; max-width: 1012px; padding: 32px; margin: auto }"
+        "body { box-sizing: border-box } h1, p, table { margin: 0 0 16px } img { max-width: 100% }"
+        "h1 { line-height: 1.25; padding-bottom: .3em; border-bottom: 1px solid }"
+        "table { border-collapse: collapse } th, td { padding: 6px 13px; border: 1px solid }"
+    )
+    page = await visitors.new_page()
+    await page.set_viewport_size({"width": 1280, "height": 800})
+    await page.set_content(f"<style>{style}</style>{body.replace(GIF, picture)}")
+    await page.wait_for_function("document.images[0].complete")
+    height, bottom = await page.evaluate(
+        "['img', 'table'].map((x) => document.querySelector(x).getBoundingClientRect())"
+        ".map((box, k) => k ? box.bottom : box.height)"
+    )
+    await page.close()
+    assert body.count("<tr>") == 1 + 3
+    assert height > 300
+    assert bottom <= 800
 
 
 def test_the_readme_is_a_screen_and_a_half() -> None:
@@ -251,12 +322,20 @@ def test_headings_and_code_of_a_page_are_not_prose(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("# What is is.\n\n```sh\nanew\n```\n\n- one\n- drawn anew\n")
     assert [text for _, text in prose(page)] == ["- one", "- drawn anew"]
-    assert {path.name for path in pages()} >= {"README.md", "faq.md", "dictionary.toml", "run.py"}
+    checked = {path.relative_to(ROOT).as_posix() for path in pages()}
+    assert checked >= {"README.md", "docs/faq.md", "assets/dictionary.toml", "qalign_core/run.py"}
+    folders = {path.parent.name for path in ROOT.glob("assets/*/*.js")} - {"vendor"}
+    assert folders == {*SCRIPTS}
+    assert "app.py" in checked
 
 
-def test_the_strings_of_code_are_prose_without_docstrings_and_comments(tmp_path: Path) -> None:
+def test_the_strings_of_code_are_prose_and_so_are_docstrings_but_comments_are_not(
+    tmp_path: Path,
+) -> None:
     page, script = tmp_path / "page.py", tmp_path / "page.js"
     page.write_text('"""Drawn anew."""\nsays = (\n    f"{n} texts "\n    "drawn"\n)  # anew\n')
     script.write_text('// drawn "anew"\nsay("text " + "drawn", `${n} steps`);\n')
-    assert [text for _, text in prose(page)] == ["… texts drawn"]
+    assert sorted(text for _, text in prose(page)) == ["Drawn anew.", "… texts drawn"]
+    page.write_text('def f():\n    """Draw.\n\n    Args:\n        n: what n is.\n    """\n')
+    assert [text for _, text in prose(page)] == ["Draw.", "Args:", "n: what n is."]
     assert [text for _, text in prose(script)] == ["text drawn", "${n} steps"]

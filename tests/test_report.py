@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from components.learn.lessons import lessons
 from qalign_core.assets import ASSETS
 from qalign_core.chain.cost import n_at_budget
 from qalign_core.decide.arrays import vote
@@ -292,6 +293,18 @@ def test_what_is_said_of_block_moves_are_the_numbers_of_both_runs(name: str) -> 
             shares = [f"{100 * p.value:.1f}%" for p in (ours, theirs, ceiling)]
             assert "right on {} of them, with the paper's move on {}".format(*shares) in said[path]
             assert f"of 64 samples is right on {shares[2]}" in said[path]
+        guide = " ".join((ASSETS.parent / "docs/workshop.md").read_text("utf-8").split())
+        ask = lessons()["worth"].stops[4].ask
+        row = (
+            f"on {len(blocks.records)} fresh inventories at the compute of 64 samples, half block "
+            "moves are right on {}, the paper's move on {}, and at least one of 64 samples on {}."
+        ).format(*shares)
+        assert row.capitalize() in guide
+        assert row.replace("'", "’") in ask.right
+        assert (
+            "{} of {} fresh inventories at the compute of 64 samples, instead of {} with the "
+            "paper’s move and {} where at least one of 64 samples is right"
+        ).format(shares[0], len(blocks.records), *shares[1:]) in ask.wrong
 
 
 @pytest.mark.parametrize("name", ["", "-block", "-share"])

@@ -1,4 +1,4 @@
-"""What a page's script may ask the server; what it sends is anybody's word."""
+"""The functions that a page's script may call; their arguments are untrusted."""
 
 import asyncio
 import inspect
@@ -11,7 +11,7 @@ from qalign_core.reading import shown
 from qalign_study.serve.refused import Refused
 
 _WRONG = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
-"""What a value of the wrong kind raises where it is first used."""
+"""Errors that a value of the wrong type raises at its first use."""
 
 
 def asked(*functions: Callable[[Any], Any]) -> list[Callable[[Any], Any]]:

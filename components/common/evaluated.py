@@ -21,7 +21,7 @@ TITLES = {
     "inventory": "Inventories: right samples are very rare",
     "writing": "Short texts with constraints",
 }
-"""What the embedded sets are called, in the order of the list."""
+"""Names of the embedded sets, in the order of the list."""
 
 
 OTHER_RUNS = {
@@ -33,7 +33,7 @@ OTHER_RUNS = {
     "share": "four fifths of the steps rewrite one item",
     "entropy": "cuts where the model is unsure",
 }
-"""What ends the name of a file with another target or move, and what that is called."""
+"""The endings of files with a different target or move, and their names on the page."""
 
 
 def results_files(folder: Path = FOLDER, *, others: bool = False) -> tuple[Path, ...]:
@@ -98,7 +98,7 @@ def variant_of(path: Path) -> str:
 
 
 def title_of(path: Path) -> str:
-    """What a results file is called in the list: its problem set, and what is marked of it.
+    """The name of a results file in the list: its problem set, with its marks.
 
     `in_distribution.zip` is the set with the usual reward model, `in_distribution-weak.zip` the
     same with another one, `inventory@2.zip` fresh inventories. A folder has its own name.

@@ -14,7 +14,7 @@ def foreign_line(row: gr.Row, form: RunForm, offer: Offer) -> None:
     """Fill a row, hidden at first, that shows itself while the form's prompt is foreign to its LM.
 
     Args:
-        row: where it stands on the page.
+        row: its place on the page.
         form: with a prompt, a language model and a reward model.
         offer: the models of this server; the first that was made for any text is one press away.
     """
@@ -39,5 +39,5 @@ def sentence(title: str) -> str:
     """What is said of a text for which the model of this title was not made."""
     return (
         f'<p role="status">“{html.escape(title)}” was not made for a text like '
-        "this, and will write about something else.</p>"
+        "this, and will probably write about something else.</p>"
     )

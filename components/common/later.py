@@ -1,4 +1,4 @@
-"""What a page fetches only when it is asked for: what is behind the tabs, and what saves."""
+"""Scripts that a page fetches only when needed: those behind the tabs, and those that save."""
 
 import gzip
 import os

@@ -1,4 +1,4 @@
-"""What the pages' events and texts are declared with in Gradio."""
+"""Common options of the pages' events and texts in Gradio."""
 
 from typing import Any
 

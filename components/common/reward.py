@@ -1,7 +1,7 @@
 """The reward of a run on the page: one reward model, or the weighted sum of two.
 
 A run has it as one text, "0.7*embedded + 0.3*embedded-weak", in traces and links as well; a sum of
-another shape, which a link or a file may have, stands in the list of reward models as it is.
+another shape, from a link or a file, appears in the list of reward models unchanged.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""What saves a file, and the buttons under a figure of Plotly’s, drawn anew for a light page."""
+"""Saves files; buttons under a Plotly figure, which is drawn again for a light page."""
 
 import gradio as gr
 

@@ -120,7 +120,7 @@ def curve_figure(comparison: Comparison, budget: Budget) -> Any:
 CURVES: dict[Measure, str] = {
     "right": "how often each method would be right with new draws, with 95% bands. Below: its "
     "answer with these draws (a cross is a wrong answer)",
-    "same": "how often each method would return, with new draws, the answer it returns with all of "
+    "same": "how often each method would return the same answer with new draws as with all of "
     "these, with 95% bands. Below: its answer with these draws",
     "reward": "the reward of the text that each method would choose with new draws, with 95% bands",
 }

@@ -50,7 +50,7 @@ COUNTED = {
     False: "Compute is counted in tokens, because the size of a model is unknown. A proposal costs "
     "only the tokens after its cut.",
 }
-"""What is counted, in one line, by whether FLOPs are known."""
+"""The counted costs, in one line, by whether FLOPs are known."""
 
 
 def naming(comparison: Comparison) -> dict[str, Idea]:

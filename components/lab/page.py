@@ -118,9 +118,9 @@ class _Page:
         return [control for control in self.controls if not isinstance(control, gr.Textbox)]
 
     def unmoved(self, held: Mapping[str, Any]) -> dict[str, Any]:
-        """What the linked controls hold before they are moved, by name.
+        """The initial values of the linked controls, by name.
 
-        The editors hold what the presets in `held` fill them with.
+        The editors have the values of the presets in `held`.
         """
         first = {str(control.elem_id): control.value for control in self.linked}
         parts = parts_of(held.get("lab-reward", first["lab-reward"]))

@@ -239,8 +239,8 @@ def build() -> Section:
         "When is a chain worth it?",
         "A [chain](chain) is worth it when a pool of samples seldom contains a right answer and "
         "the [reward](reward) ranks near misses. In this model, a solution is a series of "
-        "decisions that must all be right. A step of the chain keeps those before its cut and "
-        "draws the rest again.",
+        "decisions that must all be right. A step of the chain keeps the decisions before its cut "
+        "and draws the rest again.",
     )
     with gr.Column(elem_classes="lab-own"):
         decisions = gr.Slider(2, 20, 12, step=1, label="Decisions in a solution",

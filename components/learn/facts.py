@@ -1,6 +1,6 @@
-"""What the core says of the place that a lesson speaks of: the numbers in its texts and checks.
+"""The core's numbers for the texts and checks of a lesson, at the place of each stop.
 
-The public methods of a page's class are its facts. What stands behind a colon in a lesson
+The public methods of a page's class are its facts. The text after a colon in a lesson
 (`alpha:2`) is a fact's argument; a share of one is a `Share`, which people read in percent.
 """
 
@@ -57,7 +57,7 @@ class Place:
     Attributes:
         page: watch, compare, lab or results.
         run: a recorded run's name, of `assets/runs`.
-        step, phase, chain: where the player stands in it.
+        step, phase, chain: the player's position in it.
         tab: which of the player's tabs is open; "" for none.
         lab: the Lab's controls that are moved, by their names without "lab-", and their values.
         set: the problem set that Results shows.
@@ -283,6 +283,17 @@ class Walk:
         """Split R-hat of the rewards, of all chains or of one; infinite if it is undefined."""
         found = agreement([self._rewards[int(chain)]] if chain else self._rewards)
         return math.inf if found is None else found.rhat
+
+    def limit(self, chain: str = "") -> float:
+        """The limit of split R-hat, for all chains or for one; infinite if it is undefined."""
+        found = agreement([self._rewards[int(chain)]] if chain else self._rewards)
+        return math.inf if found is None else found.limit
+
+    def rhat_order(self, chain: str) -> str:
+        """How a chain's own R-hat compares with the other chains': lowest, between or highest."""
+        own = [self.rhat(str(k)) for k in range(len(self._trace.chains))]
+        mine = own[int(chain)]
+        return "lowest" if mine == min(own) else "highest" if mine == max(own) else "between"
 
     def mixed(self) -> str:
         """Whether the halves, or the chains, agree: yes or no."""

@@ -48,7 +48,7 @@ from qalign_core.errors import QAlignError
 
 FOLDER = ASSETS / "lessons"
 PHASES = ("cut", "rewrite", "score", "chance", "coin", "verdict")
-"""What the phases of a step are called in a lesson, in the player's order."""
+"""Names of a step's phases in a lesson, in the player's order."""
 STAGE = ("problem", "text", "chance", "verdict", "votes", "trace", "transport")
 """The parts of the stage of Watch, which carry these names."""
 LIT: dict[str, dict[str, str]] = {
@@ -69,7 +69,7 @@ VEILED = {
     "lab": ".lab-figure, .lab-told",
     "results": "#results-error, #results-said, #results-advice, #results-numbers",
 }
-"""What tells the outcome on a page, where that is more than what is lit."""
+"""The parts of a page that show the outcome, where that is more than the lit part."""
 PAGES = tuple(LIT)
 KEYS = {
     "watch": ("run", "step", "phase", "chain", "tab"),

@@ -179,7 +179,7 @@ def _none(sets: Mapping[str, Evaluated]) -> Clause | None:
 
 
 def _poor(name: str, found: Evaluated) -> Clause | None:
-    """What is not behind the majority vote although the reward is poor."""
+    """The clause on methods that are not behind the majority vote although the reward is poor."""
     n = found.level
     of_samples = sorted(RULES, key=lambda id_: RULES[id_].draws == "chain")
     told = {

@@ -29,7 +29,7 @@ IN_A_SENTENCE = {
     "long": "long problems",
     "inventory": "inventories",
 }
-"""What the embedded sets are called after "on"."""
+"""Names of the embedded sets after "on"."""
 EMPTY = """
 <p class="qc-sub">No results are in <code>assets/results</code> yet. Make them with
 <code>qalign evaluate --task in_distribution --budget 512 --out runs/in_distribution
@@ -138,7 +138,7 @@ def _build_sets(
         path = by_name.get(str(name), by_name[first])
         try:
             found = await asyncio.to_thread(summarise, path)
-        except QAlignError:  # it is said in place of its figure
+        except QAlignError:  # its message is shown instead of the figure
             return ""
         return await asyncio.to_thread(list_html, found, str(getattr(event, "cell", "")))
 

@@ -42,7 +42,7 @@ from qalign_study.serve.refused import Refused
 LOOK = 0.25
 """Seconds between two looks of a stream, or of a chain that rests."""
 BEAT = 10.0
-"""Seconds after which a stream says that it is there: whoever is gone is noticed only then."""
+"""Seconds between signs of life on a stream: a member who left is noticed only then."""
 COUNT = 1.0
 """Seconds between two looks at all chains together."""
 POOL = 200
@@ -208,7 +208,7 @@ class Hall:
         """The room of an instructor, who asks for something once more.
 
         Raises:
-            Refused: whoever asks is not the instructor, or asks too often.
+            Refused: the caller is not the instructor, or asks too often.
         """
         room = self.rooms.find(code, token)
         if token != room.lead:
@@ -220,7 +220,7 @@ class Hall:
         """Do what the instructor wants.
 
         Raises:
-            Refused: whoever asks is not the instructor, or it cannot be done.
+            Refused: the caller is not the instructor, or it cannot be done.
 
         Returns:
             The class as it can be kept, where that is asked for; else nothing.

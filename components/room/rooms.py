@@ -143,7 +143,7 @@ class Member:
         claimed: whether a browser sent states, which may be any that it liked.
         last: the step that the server drew last; None if a browser went on from there.
         since: the step at which the state came that stands now.
-        reached: the highest ln pi of the chain's first `STEPS` steps; None if the model tells none.
+        reached: the highest ln pi of the chain's first `STEPS` steps; None if there is none.
         tries: texts by hand that were weighed; `best` is the highest ln pi of them.
         hand: how many more may come now; `trying` is whether one is being weighed.
         version: counts what has changed for this member alone.
@@ -186,7 +186,7 @@ class Member:
 
 
 class Room:
-    """A class. What the instructor does is a method, and so is what a member does.
+    """A class. Each action of the instructor or of a member is a method.
 
     Attributes:
         code: with which one joins.
@@ -201,7 +201,7 @@ class Room:
         walk: (member, reward) of every state of this round, in the order in which they came.
         pool: samples of the model alone.
         numbers: the largest number that any member has had.
-        single: the member whose own vote stands beside the pooled one.
+        single: the member whose own vote is shown with the pooled one.
         trouble: what went wrong with the models, in one sentence.
         over: why the room is over; "" while it is not.
         version: counts what has changed for everybody.
@@ -296,14 +296,14 @@ class Room:
             Refused: too many came, or the last one is still being weighed.
         """
         if member.tries >= TRIES:
-            raise Refused(409, f"you have tried {TRIES} texts, which is all of this game")
+            raise Refused(409, f"you have tried {TRIES} texts, the most that this game allows")
         if member.trying:
             raise Refused(409, "your last text is still being scored; wait for it")
         member.hand.take(now)
         member.trying = True
 
     def tried(self, member: Member, run: Run, log_pi: float) -> None:
-        """What a member wrote has been weighed for a run; −inf is what the model never writes.
+        """Record the scores of a text that a member wrote; −inf if the model never writes it.
 
         Raises:
             Refused: the class has begun again meanwhile, or the place was given up.
@@ -504,7 +504,7 @@ class Room:
         self._touch()
 
     def look_at(self, number: object) -> None:
-        """Whose own vote stands beside the pooled one.
+        """Choose the member whose own vote is shown with the pooled one.
 
         Raises:
             Refused: nobody has that number.
@@ -636,7 +636,7 @@ class Rooms:
                 hours = self.caps.life / 3600
                 self.close(room, f"this room is over: a room lasts {hours:g} hours")
             elif room.left_alone(now) > self.caps.alone:
-                self.close(room, "this room is over: nobody was in it any more")
+                self.close(room, "this room is over: nobody was in it anymore")
 
 
 def key_of(token: str) -> str:

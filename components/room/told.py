@@ -1,4 +1,4 @@
-"""What the screens of a room are told: values that a browser draws. Every number is the core's."""
+"""The values that a browser draws on the screens of a room. Every number is the core's."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DRAWN = ("prompt", "extractor", "lm", "rm", "beta", "steps", "seed", "temperatur
 
 
 def of_room(room: Room) -> dict[str, Any]:
-    """What everybody in a room is told: where the class stands."""
+    """The message to everybody in a room: the state of the class."""
     stop = None if room.lesson is None else room.lesson.stops[room.stop]
     told: dict[str, Any] = {
         "code": room.code,
@@ -57,7 +57,7 @@ def of_room(room: Room) -> dict[str, Any]:
 
 
 def of_member(room: Room, member: Member) -> dict[str, Any]:
-    """What one member is told alone: the own chain, and what was predicted."""
+    """The message to one member: the member's chain and predictions."""
     said = member.said.get(room.stop, "")
     told: dict[str, Any] = {"number": member.number, "t": member.t, "said": said}
     told |= {"had": member.had, "drawer": member.drawer, "hand": hand_of(member)}
@@ -107,7 +107,7 @@ def _shares(
 
 
 def of_class(room: Room, now: float) -> dict[str, Any]:
-    """What the instructor is told of the class: how many are in, and what they predict."""
+    """The message to the instructor: the number of members and their predictions."""
     members = list(room.members.values())
     reached = [m.reached for m in members if m.reached is not None]
     hands = [

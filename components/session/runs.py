@@ -31,7 +31,7 @@ TICK = 0.1
 """Seconds between two updates of a page, at the least."""
 
 BEAT = 1.0
-"""Seconds after which a page is shown the same again: whoever is gone is noticed only then."""
+"""Seconds after which a page gets the same state again: a visitor who left is noticed only then."""
 
 TICK_A_RUN = 0.015
 """Seconds between two updates for each run that is shown: one takes 1.5 ms of the event loop."""
@@ -46,7 +46,7 @@ def tick(n_runs: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """What a run is doing, for the page: a state and one plain phrase."""
+    """The status of a run, for the page: a state and one plain phrase."""
 
     state: State
     text: str
@@ -70,7 +70,7 @@ class Feed:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What the language model must have said of it, such as that it is approximate."""
+        """Notes that must be shown for the language model, such as that it is approximate."""
         return tuple(getattr(self.lm, "notes", ()))
 
     @property
@@ -206,7 +206,7 @@ class Runs:
                     yield Snapshot(text, feed.status)
                 if done:
                     return
-                # the first step is shown at once, whoever else is there
+                # the first step is shown at once, even with many others
                 pause = tick(len(self._tasks)) if feed.n_steps else TICK
                 await asyncio.wait({task}, timeout=pause)
         finally:

@@ -1,6 +1,6 @@
 """Numbers that the browser asks for: a chain's diagnostics, and what beta means for a problem.
 
-What the browser sends is the visitor's word: sizes and types are checked before anything is done.
+The browser's input is untrusted: sizes and types are checked before anything is done.
 """
 
 import math
@@ -102,7 +102,7 @@ def diagnose(data: dict[str, Any]) -> dict[str, Any]:
     about = (
         "From the rewards of the states so far. Neighboring states resemble each other, so a "
         "chain of many states is worth fewer independent samples. More steps can lower the "
-        "number: a late move to other rewards shows that what came before had seen less than it "
+        "number: a late move to other rewards shows that the earlier steps had seen less than it "
         "seemed."
     )
     found = trust(chains, whole=data.get("whole", True) is True)

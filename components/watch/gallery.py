@@ -88,7 +88,7 @@ def _facts(run: Run) -> str:
 
 
 def _title(kind: str, id: str) -> str:
-    """What a model is called; a sum of rewards is its own name."""
+    """The name of a model; a sum of rewards is its own name."""
     entry = entries().get((kind, id))
     return entry.title if entry is not None else id
 

@@ -1,7 +1,7 @@
-"""What a visitor asks of single texts: the model's mind token by token, and rewrites by hand.
+"""Questions about single texts: the model's probabilities token by token, and rewrites by hand.
 
-A question waits in the queue of runs as a run does, and takes turns at the models with them. What
-the browser sends is anybody's word: sizes and types are checked before a model is asked.
+A question waits in the queue of runs as a run does, and takes turns at the models with them. The
+browser's input is untrusted: sizes and types are checked before a model is called.
 """
 
 import asyncio

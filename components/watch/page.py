@@ -121,7 +121,7 @@ def build_watch_page(
     Args:
         runs: of this server.
         demo: the app.
-        trace: what is shown before any click, in place of the recorded run.
+        trace: what is shown before any click, instead of the recorded run.
         folders: of results, by name, whose chains may be shown.
 
     Returns:

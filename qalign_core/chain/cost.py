@@ -1,4 +1,4 @@
-"""What a run costs, in tokens and FLOPs, so that methods are compared at equal compute.
+"""The cost of a run, in tokens and FLOPs, so that methods are compared at equal compute.
 
 The count is canonical: a function of the run alone, never of what a cache holds, who else is there
 or what ran before (METHOD: Compute).

@@ -15,7 +15,7 @@ Key = tuple[Any, ...]
 
 
 class LoadedModels:
-    """Models by key, least recently used first; a test can put its own in place of `LOADED`."""
+    """Models by key, least recently used first; a test can put its own instead of `LOADED`."""
 
     def __init__(self, models: Mapping[Key, Any] | None = None) -> None:
         self._models = dict(models or {})

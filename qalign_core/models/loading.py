@@ -39,7 +39,7 @@ _BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 
 
 class Pretrained(ABC):
-    """What comes from a folder or the hub; `kind` is what must be found there.
+    """A model from a folder or the hub; `kind` is the kind that must be found there.
 
     Attributes:
         revision: commit of the hub repository, or a hash of a folder's weights and tokenizer.

@@ -1,4 +1,4 @@
-"""What is being loaded, told to whoever waits for it."""
+"""Progress of a load, sent to the callers that wait for it."""
 
 import io
 from typing import Any
@@ -14,9 +14,9 @@ def tell(what: str) -> None:
 
 
 def fetch_bar(source: str) -> type[tqdm]:
-    """The progress bar that a download from the hub moves: told instead of drawn.
+    """A progress bar of the hub's downloads that reports instead of drawing.
 
-    The hub's client makes the bars, in threads of its own; they share the ear of whoever loads.
+    The hub's client makes the bars, in threads of its own; they share the listener of the load.
     """
     told = TOLD.get()
 

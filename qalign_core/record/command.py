@@ -10,7 +10,7 @@ from qalign_core.types import SetHeader
 def command_of(run: Run) -> str:
     """The command line of a run: `qalign compare` where the pool costs what the chain did.
 
-    What the command's own defaults say is left out; without an entry of the registry, which has
+    Options at the command's own defaults are left out; without an entry of the registry, which has
     defaults of its own, a language model is sampled as `Sampling` says.
     """
     return _joined(*_said(run))

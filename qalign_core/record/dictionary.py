@@ -22,7 +22,7 @@ TERM = re.compile(r"\[([^\]]+)\]\((\w+)\)")
 
 @dataclass(frozen=True, slots=True)
 class Idea:
-    """What stands in the dictionary for an idea.
+    """The dictionary's entry for an idea.
 
     Attributes:
         part: the part of the glossary in which it stands.

@@ -1,7 +1,7 @@
 """A trace as one page of HTML: the player, the steps and a caption; it plays without a network.
 
-The trace stands in the page as data, with every `<` written as JSON's escape: nothing in a text can
-end the element that it stands in. Title and caption are escaped as markup.
+The page contains the trace as data, with every `<` written as JSON's escape: nothing in a text can
+end the element around it. Title and caption are escaped as markup.
 """
 
 import html
@@ -17,7 +17,7 @@ from qalign_core.record.trace import parse_trace, trace_lines, whole_lines
 from qalign_core.types import Trace, TraceHeader
 
 MAX_TITLE = 100
-"""Characters of a prompt that stand in the window's title."""
+"""Characters of a prompt that the window's title shows."""
 
 PLAIN = """
 :root { color-scheme: light dark }
@@ -108,7 +108,7 @@ def page_around(
 
 
 def as_data(text: str) -> str:
-    """The text of a trace so that it can stand in a page: `<` is an escape of JSON's strings."""
+    """The text of a trace, escaped for a page: `<` is an escape of JSON's strings."""
     return text.replace("<", "\\u003c")
 
 

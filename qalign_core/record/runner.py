@@ -1,7 +1,7 @@
 """One run, drawn: the steps of its chains and the samples of its pool, and the lines they become.
 
-Every command and every page draws here. What is drawn is a function of the run and its models
-alone: where an interrupted run is taken up again, it goes on as if it had never stopped.
+Every command and every page draws here. The draws are a function of the run and its models
+alone: an interrupted run that is resumed continues as if it had never stopped.
 """
 
 from collections import Counter

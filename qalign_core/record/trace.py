@@ -436,9 +436,9 @@ def _joined(pieces: tuple[str, ...], finished: bool) -> str:
 
 
 _MAY_GROW = ("steps", "chains", "pool")
-"""What of a header may be more when a run is taken up again: earlier draws stay what they are."""
+"""Entries of a header that may grow when a run is resumed: earlier draws stay the same."""
 _MAY_DIFFER = ("created", "notes", "task", "command", "source")
-"""What of a header may be otherwise when a run is taken up again."""
+"""Entries of a header that may differ when a run is resumed."""
 
 
 class TraceFile:
@@ -510,7 +510,7 @@ def open_trace(path: Path, header: TraceHeader) -> Iterator[TraceFile | None]:
 
 
 def content_of(path: Path, kind: type[QAlignError]) -> bytes | None:
-    """What is in a file, None if there is none; an error of the kind if it cannot be read."""
+    """The content of a file, None without one; an error of type `kind` if it cannot be read."""
     with on_disk(path, "read", "use another folder", kind), suppress(FileNotFoundError):
         return read_file(path)
     return None

@@ -26,7 +26,7 @@ class RewardName:
         kind: "sum", "judge" (a language model that grades), "text" (a rule that reads the text
             alone), "function" (FILE.py:NAME), or "model" (a registry id, folder, hub id, address).
         judge: the language model that grades.
-        summed: weight and name of each reward of a sum; a name stands there once.
+        summed: weight and name of each reward of a sum; each name appears once.
     """
 
     text: str

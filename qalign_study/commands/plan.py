@@ -1,8 +1,8 @@
-"""What an evaluation or a training would take, before anything is loaded or drawn.
+"""The cost of an evaluation or a training, before anything is loaded or drawn.
 
 Counted as METHOD and the paper's appendix on cost do: `n` independent samples are `n N` tokens, a
-chain of `T` states `(T + 1) N / 2`, and a token costs two operations a parameter of each model that
-processes it. How long responses are nobody knows before a run: `N` is an assumption that is told.
+chain of `T` states `(T + 1) N / 2`, and a token costs two operations per parameter of each model
+that processes it. The length of responses is unknown before a run, so the assumed `N` is printed.
 """
 
 import argparse
@@ -36,7 +36,7 @@ class Plan:
         states: of the chain; 0 where it may cost as much as the samples.
         response, prompt: mean lengths, tokens.
         lm_parameters, rm_parameters: sizes of the models; 0 for none.
-        reads_on: whether the RM goes on reading from a kept prefix; a served one reads all anew.
+        reads_on: whether the RM continues from a kept prefix; a served one reads the whole text.
         at_once: problems side by side on a GPU.
     """
 
@@ -144,10 +144,10 @@ class TrainingPlan:
 
 
 def facts_of(kind: str, name: str) -> tuple[Entry, ...]:
-    """What the registry knows of a model or of each part of a sum; nothing is loaded.
+    """The registry's facts of a model or of each part of a sum; nothing is loaded.
 
     Raises:
-        InvalidSetting: it does not know how large one is.
+        InvalidSetting: the registry does not have the size of one.
     """
     names = [name] if kind == "lm" else [part.text for _, part in reward_named(name).parts]
     found = []
@@ -183,7 +183,7 @@ def plan_options(parser: argparse.ArgumentParser) -> None:
 
 
 def print_plan(options: argparse.Namespace, recipe: Recipe | None = None) -> None:
-    """What an evaluation, or a training, would take; no model is loaded, no hub is asked."""
+    """The cost of an evaluation or a training; no model is loaded and no hub is contacted."""
     run = shared.settings_of(options)
     lm = facts_of("lm", run.lm)
     if recipe is None and options.rm is None and run.lm != run.rm:

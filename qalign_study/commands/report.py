@@ -91,7 +91,7 @@ def _at(found: Point | Difference, flops: bool) -> str:
 
 
 def verdict(found: Difference) -> str:
-    """What may be said of a difference, and the exact test where few problems are discordant."""
+    """The verdict on a difference, with the exact test where few problems are discordant."""
     return "; ".join(filter(None, (VERDICTS[found.verdict], few(found))))
 
 

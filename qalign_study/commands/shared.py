@@ -128,7 +128,7 @@ def models_of(options: argparse.Namespace, rm: RewardModel | None = None) -> Mod
 
 
 def loading_of(options: argparse.Namespace, kind: str) -> dict[str, Any]:
-    """What of the options is for the model of a kind, where it is given."""
+    """The given options that concern the model of a kind."""
     given = {name: getattr(options, f"{kind}_{name}") for name in OF_EACH}
     if kind == "lm":
         given |= {"rows": options.rows, "approximate": options.approximate or None}

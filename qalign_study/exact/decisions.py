@@ -39,7 +39,7 @@ _ERRORS = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """What somebody is in who asks whether a chain is worth it.
+    """The situation in which a chain may be worth it.
 
     Attributes:
         decisions: T, of a solution.
@@ -51,7 +51,7 @@ class Situation:
             the same solution has the same answer.
 
     Raises:
-        InvalidSetting: one of them cannot be.
+        InvalidSetting: a value is outside its range.
     """
 
     decisions: int = 12
@@ -273,7 +273,7 @@ def _behind(problems: Problems, choice: Array, index: Array) -> tuple[Array, Arr
 
 
 def _errors(problems: Problems, code: Array) -> Array:
-    """What the rewards of solutions are off, shape [..., P]."""
+    """The errors in the rewards of solutions, shape [..., P]."""
     return np.asarray(problems.errors[_hash(code) >> np.uint64(48)])
 
 

@@ -70,7 +70,7 @@ class Example:
 
     @property
     def hack_beta(self) -> float:
-        """Below this beta the target itself prefers C to A: no sampler can mend that."""
+        """Below this beta the target itself prefers C to A: no sampler can fix that."""
         right, _, hack = self.base
         if hack >= right:
             return math.inf

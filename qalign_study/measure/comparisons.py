@@ -63,7 +63,7 @@ class Comparison:
 
     @property
     def prompt_price(self) -> int:
-        """What is paid once, whatever is drawn: each model reads the prompt."""
+        """The cost that is paid once per run: each model reads the prompt."""
         return self.header.meter.prompt_price(self.header.prompt_tokens, self.header.prompt_scored)
 
     @cached_property

@@ -1,9 +1,9 @@
 """What more compute buys: every method at budgets of increasing size, with 95 % bands.
 
-One function for one prompt and for a whole set, since a prompt is a set of one. What differs is
-where the band comes from. Over a set it is what other problems would have given: problems are
-resampled. For one prompt it is what other draws would have given: samples are resampled one by
-one, states in blocks of neighbours, since neighbours are alike.
+One function for one prompt and for a whole set, since a prompt is a set of one. Only
+the source of the band differs. Over a set, problems are resampled: the band shows what other
+problems would have given. For one prompt, draws are resampled: samples one by one, and states in
+blocks of neighbors, since neighbors are alike.
 
 Methods that ran on the same problems are compared by their paired differences over problems. Two
 bands that overlap say little: both hold how much easier one problem is than another, which is the
@@ -498,7 +498,7 @@ class Difference:
 
     @property
     def verdict(self) -> Verdict:
-        """What the interval, or the exact test where discordant problems are few, allows to say."""
+        """The verdict of the interval, or of the exact test where few problems are discordant."""
         if self.problems < LEAST:
             return "too few"
         low, high = self.low, self.high
@@ -540,10 +540,10 @@ def difference(one: Point, other: Point, *, n_bootstrap: int = 4000, seed: int =
 
 
 def resampled_weights(point: Point, times: int = 4000, seed: int = 0) -> Array:
-    """What each problem counts when problems are drawn again, shape [times, problems].
+    """The weight of each problem when problems are resampled, shape [times, problems].
 
-    Alike for all points of the same problems, so that what they share cancels. Of an average over
-    sets the problems of each set are drawn again among themselves, and each set counts the same.
+    All points of the same problems have the same weights, so that what they share cancels. For an
+    average over sets, problems are resampled within each set, and each set counts the same.
     """
     return resampled_sets(point.strata or (len(point.each),), times, seed)
 

@@ -1,7 +1,7 @@
 """Has the chain mixed? Acceptance rates with their bands, and diagnostics of convergence.
 
-What cannot be estimated from so few steps, or from a chain that has not moved, is None rather than
-a number that means nothing.
+A quantity that cannot be estimated, from too few steps or from a chain that has not moved, is None
+rather than a meaningless number.
 """
 
 import math

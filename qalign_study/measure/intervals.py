@@ -81,7 +81,7 @@ def resampled_problems(rng: np.random.Generator, n: int, times: int) -> Array:
 
 @lru_cache(maxsize=8)
 def resampled_sets(strata: tuple[int, ...], times: int, seed: int) -> Array:
-    """What each problem counts when the problems of each set are resampled, shape [times, n]."""
+    """Weights of the problems when those of each set are resampled, shape [times, n]."""
     rng = np.random.default_rng(seed)
     drawn = [resampled_problems(rng, n, times) / (n * len(strata)) for n in strata]
     return np.concatenate(drawn, axis=1)

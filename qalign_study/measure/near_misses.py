@@ -1,4 +1,4 @@
-"""How well a reward tells apart what a chain compares: measured on the chain's own pairs."""
+"""How well a reward ranks the texts that a chain compares, measured on the chain's own pairs."""
 
 from collections.abc import Iterable
 

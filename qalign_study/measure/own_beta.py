@@ -2,9 +2,9 @@
 
 The problems are dealt into `PARTS` parts by a hash of their ids. At each budget the problems of a
 part are decided at the beta at which the method is right most often over the other parts, so that
-no problem has a say in the beta that decides it: chosen on the problems themselves, the best of
-nine betas looks better than any of them is. Every problem is decided once, at one beta, and what
-comes out is compared problem by problem as everything else is.
+beta is cross-validated. Chosen on the problems themselves, the best of nine betas would look better
+than any of them is. Every problem is decided once, at one beta, and the outcomes are compared
+problem by problem, as elsewhere.
 
 Its interval is over problems, with the betas held as they were found (Bayle et al., 2020,
 "Cross-validation confidence intervals for test error"): it covers the mean accuracy of the betas
@@ -39,7 +39,7 @@ LEAST = 2 * PARTS
 
 
 def lot_of(id_: str) -> bytes:
-    """What a problem draws, by its id alone: problems sorted by it stand in a random order."""
+    """The number of a problem, from its id alone: problems sorted by it are in a random order."""
     return hashlib.sha256(id_.encode("utf-8", "surrogatepass")).digest()
 
 

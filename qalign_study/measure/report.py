@@ -40,7 +40,7 @@ COLUMNS = (
 
 
 def others() -> list[Curve]:
-    """What QAlign is compared with: the rules, those of its target first, and what none exceeds."""
+    """The comparisons of QAlign: the rules, those of its target first, and their ceiling."""
     rules = sorted((id_ for id_ in RULES if id_ not in OURS), key=lambda id_: not RULES[id_].aims)
     return [*rules, "any", *(own for own in own_curves() if own not in OURS)]
 
@@ -189,7 +189,7 @@ class Group:
         ]
 
     def label(self, row: Row) -> str:
-        """What a line is called: its set, and its budget if that is not the table's."""
+        """The name of a line: its set, and its budget if that is not the table's."""
         return row.name if row.n == self.n else f"{row.name}, {row.n:,} samples"
 
 

@@ -4,8 +4,8 @@ Every sample and every step is there as numbers (its reward, its length, which a
 was accepted, its cost), so that each curve can be computed again at any budget, any number of
 samples and any beta; texts are kept of open-ended problems only. Rewards are 32-bit floats.
 
-The file is a zip of arrays, whoever made it: their sizes are checked before anything is reserved,
-since `numpy.load` reserves what a header promises, 745 GiB if it says so.
+The file is a zip of arrays, which may come from anybody. Their sizes are checked before memory is
+reserved, since `numpy.load` reserves the size in the header, even 745 GiB.
 """
 
 import io
@@ -66,12 +66,12 @@ def load_results(path: str | Path) -> Results:
 
 
 def results_in(folder: str | Path) -> Results:
-    """The numbers of the problems of a folder that are finished; if none is, of the chains begun.
+    """The numbers of the finished problems of a folder, or of the begun chains if none is finished.
 
-    A problem in work would stand in a comparison with samples that its chain has not answered yet.
+    An unfinished problem would be compared with samples at a budget that its chain has not reached.
 
     Raises:
-        InvalidTrace: it is no folder of a run, or a trace cannot be read.
+        InvalidTrace: the folder is not one of a run, or a trace cannot be read.
     """
     header, problems = read_set(Path(folder))
     begun, finished, texts = [], [], {}
@@ -287,7 +287,7 @@ _COLUMNS: _Columns = {  # numpy's kind, and the range; no NaN is in one
 
 
 MAX_BYTES = 512 * 2**20
-"""What an archive may unpack to; the largest that is shipped has 4 MB."""
+"""Limit of an unpacked archive; the largest that is shipped has 4 MB."""
 _PIECE = 4096  # unpacked whole, 1 MB can become some GB whatever its size is said to be
 _HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
 

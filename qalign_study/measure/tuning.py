@@ -31,8 +31,8 @@ def kl_from_base(rewards: Sequence[float], target: Target, plus: Array | float =
     """KL(pi_beta || p_LM) in nats, estimated from rewards of base samples.
 
     `KL = E_pi[r] / beta - log E_base[exp(r / beta)]` with self-normalised weights: equal to
-    `log n - H(w)`, so never negative and never above `log n`, which a small beta runs into. What a
-    sharper target adds to the samples' log-weights is `plus`, shape [n].
+    `log n - H(w)`, so never negative and never above `log n`, which limits it at a small beta.
+    `plus`, shape [n], is added to the samples' log-weights for a sharper target.
 
     Raises:
         InvalidSetting: no rewards.

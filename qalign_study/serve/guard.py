@@ -21,7 +21,7 @@ from qalign_study.serve.refused import Refused, answer_refused
 OPEN = 1000
 """Requests of one address that are open at once; a class of 100 behind one address has 600."""
 LOGGED = 10.0
-"""Seconds between two defects that are logged: whoever meets one may meet it a thousand times."""
+"""Seconds between two logged defects: one client may cause the same defect a thousand times."""
 POLICY = (
     "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval' blob:; "
     "style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; font-src 'self' data:; "
@@ -33,7 +33,7 @@ log = logging.getLogger("qalign.door")
 
 
 class Guard:
-    """Stands around an app of any kind: whoever asks has to be let in.
+    """A wrapper around an app of any kind that admits only allowed requests.
 
     Args:
         app: what is behind it.

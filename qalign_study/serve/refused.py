@@ -1,4 +1,4 @@
-"""What is answered in place of what was asked."""
+"""The response to a refused request."""
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response

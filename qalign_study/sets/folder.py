@@ -1,8 +1,8 @@
-"""A run over a problem set, in a folder: a trace a problem, and what was asked for.
+"""A run over a problem set, in a folder: one trace per problem, and the settings.
 
-A folder can be left at any moment and taken up again, by any number of processes at once; since
-randomness is addressed, it fills with the same traces whoever draws them. Everything else (answers,
-results, figures) is derived from the traces, and can be thrown away.
+A run can be interrupted and resumed at any moment, by any number of processes at once. Since
+randomness is addressed, the traces are the same whichever process draws them. Everything else
+(answers, results, figures) is derived from the traces and can be deleted.
 """
 
 import asyncio

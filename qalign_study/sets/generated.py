@@ -1,7 +1,7 @@
 """Generated tasks with known answers: grade-school word problems, and short constrained writing.
 
-The embedded language model was trained on generated tasks of the `"train"` split only. What these
-functions return by default is of the `"held_out"` split: the two never share a problem, since a
+The embedded language model was trained on generated tasks of the `"train"` split only. By default,
+these functions return the `"held_out"` split. The two never share a problem, since a
 hash of the problem's content (its numbers and kinds of event, not its wording) decides the split.
 """
 

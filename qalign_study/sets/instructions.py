@@ -77,10 +77,10 @@ _FREQUENCY = "keywords:letter_frequency"
 
 
 def _as_asked(checker: Any) -> Any:
-    """The checker of how often a letter comes, that counts what is asked if it is no letter too.
+    """The checker of how often a letter appears; it also counts characters that are not letters.
 
     Two official rows ask for "#" and "!"; instead of these lm-eval's, like the published one,
-    counts a letter that it draws anew at each call, so that the verdict is chance.
+    counts a random letter, another one at each call, so that the verdict is chance.
     """
 
     class AsAsked(checker):  # type: ignore[misc]

@@ -53,7 +53,7 @@ _DESCRIBED = {
 }
 """What a file may say of rows of another form."""
 _CHECKS = ("constraints", "instructions")
-"""What may say of an open-ended response that it is right."""
+"""The fields of a row whose checks decide whether an open-ended response is right."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ Row = Mapping[str, Any]
 Table = Mapping[str, Any]
 
 MAX_CHOICES = 10
-"""Options that the rule for letters can tell apart: A to J."""
+"""Options that the rule for letters distinguishes: A to J."""
 _MAX_LITERAL = 20_000  # characters of a list of options; the longest official one has 2,526
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 

@@ -1,7 +1,7 @@
 """The paper's data sets as problem sets: rows, prompts, settings, and where text and code part.
 
-All that a set is stands in `assets/tasks/paper.toml`; how its rows are read in `rows`. What comes
-out is a problem set like any other.
+`assets/tasks/paper.toml` defines each set, and `rows` reads its rows. The result is a problem set
+like any other.
 """
 
 import json

@@ -1,7 +1,7 @@
 """Line charts as SVG, for pages without a script: lines, bands, markers, round ticks.
 
 Colours are the page's variables (`--c-qalign`), so one figure is light and dark; `STYLE` has the
-rest. What stands beside a point when it is pointed at is its `<title>`.
+rest. The tooltip of a point is its `<title>`.
 """
 
 import html
@@ -126,7 +126,7 @@ def chart(figure: Figure, width: int = 720, height: int = 400) -> str:
 
 
 def legend(lines: Sequence[Line]) -> str:
-    """What the lines are, each beside a piece of itself; one that comes twice is said once."""
+    """The legend: each line's name with a piece of the line; repeated names appear once."""
     items = []
     for line in {each.title: each for each in lines if each.stroke}.values():
         sample = f"<g {_colour(line)}>{_stroke(line, 'M0 7H30')}{_marker(line, 15, 7, '')}</g>"

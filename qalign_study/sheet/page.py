@@ -1,7 +1,7 @@
 """The sheet as HTML without a script: tables by pandas, figures as SVG.
 
-Every name is escaped and stands in an element of its own (`<bdi>`), so that it turns nothing round
-that stands beside it.
+Every name is escaped and has an element of its own (`<bdi>`), so that it does not reverse the text
+next to it.
 """
 
 import html

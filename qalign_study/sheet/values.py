@@ -100,7 +100,7 @@ def table(
     opens: str = "",
     numbers: dict[str, int] | None = None,
 ) -> Table | None:
-    """What was measured, a row per set or budget; None where there is nothing of the kind.
+    """The measured values, a row per set or budget; None where there are none.
 
     Args:
         rows, labels: the rows, and their names.

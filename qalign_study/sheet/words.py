@@ -1,4 +1,4 @@
-"""What the rules are called, and how numbers are written, on every page."""
+"""Names of the rules and the format of numbers, on every page."""
 
 import math
 from collections.abc import Sequence
@@ -71,7 +71,7 @@ def in_points(found: Measured, form: str = ".1f") -> str:
 
 
 def few(found: Difference) -> str:
-    """What is added where few problems are discordant: how many, and the exact test of them."""
+    """The number of discordant problems and the exact p-value if they are few, else ""."""
     if found.p is None:
         return ""
     count = f"{found.discordant:.1f}".removesuffix(".0")

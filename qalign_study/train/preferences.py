@@ -56,10 +56,10 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Graded:
-    """What was drawn for a problem, told apart.
+    """The texts that were drawn for a problem, sorted by kind.
 
     Attributes:
-        problem: which.
+        problem: the problem.
         right, wrong: distinct texts of samples.
         near: (right, wrong) of states and proposals that share a beginning, each pair once.
     """
@@ -218,7 +218,7 @@ def encoded(pairs: Sequence[Pair], render: Render, most: int) -> Encoded:
 
 
 def held_out_pairs(groups: Sequence[Graded]) -> Mapping[str, list[list[Pair]]]:
-    """What accuracy is measured on, problem by problem: samples, and near misses."""
+    """The texts for measuring accuracy, per problem: samples and near misses."""
     samples = [
         [
             Pair(group.problem.prompt, better, worse)

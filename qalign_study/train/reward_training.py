@@ -1,7 +1,7 @@
-"""From a folder of graded draws to a trained reward model, and what it can tell apart.
+"""From a folder of graded draws to a trained reward model, and its measured accuracy.
 
-The folder that is made is a model of transformers, which `--rm PATH` takes; beside its files are
-the draws (`samples/`), what was asked for (`asked.json`) and what came out (`report.json`).
+The resulting folder is a model of transformers, which `--rm PATH` takes. It also contains the draws
+(`samples/`), the settings (`asked.json`) and the measurements (`report.json`).
 """
 
 import json

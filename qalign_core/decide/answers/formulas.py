@@ -78,7 +78,7 @@ def _parse(text: str) -> Any:
 
 
 def _depth(text: str) -> int:
-    """How deep brackets stand in brackets."""
+    """How deep brackets are nested."""
     return max(accumulate(("([{".find(c) >= 0) - (")]}".find(c) >= 0) for c in text), default=0)
 
 

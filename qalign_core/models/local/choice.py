@@ -14,7 +14,7 @@ from qalign_core.models.local.transformers_net import HFNet, PlainNet, last_logi
 from qalign_core.reading import first_line
 
 UNFIT = (ValueError, TypeError, RuntimeError, AttributeError, IndexError, ImportError)
-"""What a fast way raises that does not fit a model, or the transformers that is installed."""
+"""Errors of a fast way that does not fit a model, or the installed version of transformers."""
 TOLERANCE = 2e-3  # largest difference to transformers' own logits at load, relative to their size
 
 

@@ -17,7 +17,7 @@ LLAMA_SHAPED = ("llama", "mistral", "qwen2", "qwen3")
 class Matrix:
     """A weight to multiply rows with: `x @ weight.T + added`.
 
-    Large ones on a CPU with AVX are packed for oneDNN: MKL arranges the whole weight anew in every
+    Large ones on a CPU with AVX are packed for oneDNN: MKL rearranges the whole weight in every
     product. Measured at 576 x 3072 on AVX-512: 4 rows take 0.39 ms (MKL 0.98, and 0.66 for one
     row of `linear`), 8 rows 0.54 ms (MKL 0.98).
     """

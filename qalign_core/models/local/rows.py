@@ -2,8 +2,8 @@
 
 A *step* runs m tokens through the network. Either token i belongs to row i (decoding), or all of
 them are consecutive tokens of one row (reading a prompt). Both are the same matrix products on
-the same shapes, so a position's keys and values have the same bits however they came about: that
-is what lets a kept prefix stand in for a computed one without changing a trajectory.
+the same shapes, so a position's keys and values have the same bits however they came about. This
+lets a kept prefix replace a computed one without changing a trajectory.
 
 Measured on AVX-512 with MKL and oneDNN, and checked on the machine at hand by `choice.verify`: a
 row of a product does not depend on the other rows, nor on their number if there are at least 4; and
@@ -50,7 +50,7 @@ class Net(ABC):
     Attributes:
         rows: sequences that run at once.
         window: positions a sequence may have.
-        held: for each row the ids whose keys and values stand at its start.
+        held: for each row the ids whose keys and values are kept at its start.
         exact: True if results do not depend on company or history.
         width: numbers kept for one position, all layers together; 0 if nothing can be kept.
     """

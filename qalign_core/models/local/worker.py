@@ -1,4 +1,4 @@
-"""One thread that owns a model, and a queue that is fair between runs: what the engines stand on.
+"""One thread that owns a model, and a queue that is fair between runs, used by all engines.
 
 Coroutines `submit` jobs and wait; the thread takes them round robin over runs (not first come
 first served, so 32 chains of one user do not hold up the one chain of another; what is drawn aside

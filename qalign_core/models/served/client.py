@@ -3,8 +3,8 @@
 Requests at once are bounded, retries repeat the request, waiting ends.
 
 A retry sends the same body, seed included, so that what comes back is the draw that was asked for:
-drawing anew after a time-out would favour short responses. What repeats to fail is given up after
-`patience` seconds, for all requests of the server at once, so that a run ends with what it has.
+a new draw after a time-out would favor short responses. A request that keeps failing is given up
+after `patience` seconds, for all requests of the server at once, so that a run ends with its draws.
 """
 
 import asyncio
@@ -310,10 +310,10 @@ class Reached:
 
 
 class Served(ABC):
-    """What is on a server; `kind` is "lm" or "rm".
+    """A model on a server; `kind` is "lm" or "rm".
 
     Attributes:
-        revision: "", since a server does not tell.
+        revision: "", since a server does not report one.
     """
 
     kind: ClassVar[str]

@@ -17,7 +17,7 @@ _EQUATION = re.compile(r"\d+ [-+*/] \d+ = \d+")
 
 
 class Decision(NamedTuple):
-    """What became of one decision; `end` is where its last sentence ends in the text.
+    """The outcome of one decision; `end` is where its last sentence ends in the text.
 
     "mistaken" is the event's usual mistake; a "slip" is anything else: a number miscopied, a sum
     that is wrong, a sentence left out.
@@ -75,7 +75,7 @@ def _read_part(part: Part, sentences: list[_Sentence], start: int) -> Iterator[D
 
 
 def _read(event: Event, amount: int, sentences: list[_Sentence]) -> tuple[Outcome, int]:
-    """What the next sentences make of the event, and how many of them are about it."""
+    """The outcome of the event in the next sentences, and how many of them are about it."""
     written = [sentence.equation for sentence in sentences]
     for mistaken in (False, True):
         expected = equations(event, amount, mistaken)

@@ -2,9 +2,9 @@
 
 The command is `python -m qalign_study.train.embedded.inventories`.
 
-Writes `assets/models/inventories.json` and the card's table of it. What a chain's acceptance
-lives on is told by kind of mistake: pairs of responses that share a prefix, the suffix redrawn at a
-uniform index by the language model itself, and that differ in one decision.
+Writes `assets/models/inventories.json` and the card's table of it. Pairs of
+responses, as the chain compares them, are reported per kind of mistake: they share a prefix, the
+language model itself drew the suffix from a uniform index, and they differ in one decision.
 """
 
 import json
