@@ -37,8 +37,6 @@ from qalign_study.sheet.words import gap, number, percent, si, standing
 
 pytestmark = pytest.mark.recorded
 
-pytestmark = pytest.mark.recorded
-
 Visit = Callable[..., Awaitable[Any]]
 HOSTILE = '</script><img src=x onerror="document.title=1">${document.title=2}{{3}}'
 

@@ -39,8 +39,6 @@ from qalign_study.sheet.words import VERDICTS
 
 pytestmark = pytest.mark.recorded
 
-pytestmark = pytest.mark.recorded
-
 RESULTS = ASSETS / "results"
 BAND = ("accuracy", "low", "high")
 GAP = ("difference", "low", "high")
@@ -363,20 +361,32 @@ def test_what_is_said_of_sharper_targets_are_the_reports_numbers(
         assert f"{value:.1f} ({low:.1f} to {high:.1f}) |" in row
 
 
-@pytest.mark.parametrize("path", sorted(RESULTS.glob("*.zip")), ids=lambda path: path.stem)
+ALL = sorted([*RESULTS.glob("*.zip"), *RESULTS.glob("fresh/*.zip")])
+"""Every shipped set of the embedded models."""
+
+
+@pytest.mark.parametrize("path", ALL, ids=lambda path: path.stem)
 def test_the_shipped_results_are_billed_by_the_run_alone(path: Path) -> None:
-    # the embedded reward model reads on, so it reads what the language model wrote
+    # the embedded reward model reads on, so it reads what the language model wrote and read again
     results = unpack(path)
     reads = int(results.header.rewarded)
+    refused = np.finfo(np.float32).min
     for each in results.records:
         first = each.chain_cost[: each.n_chains, 0]
         for cost in (each.pool_cost, each.chain_cost):
-            assert (cost[:, 1] == reads * cost[:, 0]).all()
-            assert cost[:, 0].min() >= 1
+            made = np.ones(len(cost), dtype=bool)
+            if cost is each.chain_cost and len(each.chain_correction):
+                made = each.chain_correction != refused
+            assert (cost[:, 1] == reads * made * (cost[:, 0] + cost[:, 2])).all()
+            assert cost[made, 0].min() >= 1
+        assert not each.pool_cost[:, 2].any()
         assert (first == each.chain_length[: each.n_chains]).all()
-        assert (each.chain_cost[:, 0] <= each.chain_length).all()
+        assert (
+            each.chain_cost[made].sum(axis=1) - each.chain_cost[made, 1] <= each.chain_length[made]
+        ).all()
         assert each.prompt[0] > 0
         assert each.prompt[1] == reads * each.prompt[0]
+    assert results.header.move != "suffix" or not results.records[0].chain_cost[:, 2].any()
 
 
 def record(id_: str, seed: int, n_chains: int = 1) -> Record:
