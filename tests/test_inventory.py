@@ -134,7 +134,9 @@ def test_an_inventory_is_known_by_its_prompt_and_read_as_amounts():
 
 
 def test_the_set_is_held_out_and_made_by_the_generator():
-    rows = [json.loads(line) for line in (TASKS / "inventory.jsonl").read_text().splitlines()]
+    rows = [
+        json.loads(line) for line in (TASKS / "inventory.jsonl").read_text("utf-8").splitlines()
+    ]
     drawn = held_out("inventory", seed=0)
     assert len(rows) == len(drawn) == 350
     assert [(row["prompt"], row["answer"]) for row in rows] == [(i.prompt, i.answer) for i in drawn]
