@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -146,6 +147,40 @@ def test_each_recorded_token_lies_inside_its_own_part():
     in_vain = Refused("the new text is longer than the length limit", first, ids[first:])
     refused = replace(block, proposal=block.current, refused=in_vain)
     assert recorded.drawn_of(refused, 3) == (ids, at, first)
+
+
+READS = re.compile(
+    r"assets/(runs|results)|ASSETS / .(runs|results)\b|import .*\bRECORDED\b|\bENTRIES\b"
+)
+LOADS = re.compile(
+    r"load_(language|reward)_model\(.embedded|from_pretrained\(|\bdraw_again\(|check_same_run\("
+    r"|\bRuns\((Limits\([^()]*\))?\)"
+)
+"""What loads the embedded models, or draws with them."""
+
+
+def lacks_its_mark(source: str) -> bool:
+    """Whether tests read recorded numbers and draw with the same models, but none says so."""
+    return bool(READS.search(source) and LOADS.search(source) and "mark.recorded" not in source)
+
+
+@pytest.mark.parametrize(
+    "path", sorted(Path(__file__).parent.glob("test_*.py")), ids=lambda path: path.stem
+)
+def test_tests_that_draw_against_recorded_numbers_are_tried_on_other_processors(path: Path):
+    assert not lacks_its_mark(path.read_text("utf-8"))
+
+
+def test_a_file_that_draws_against_recorded_numbers_without_the_mark_is_found():
+    source = 'RUN = load_trace(ASSETS / "runs" / "a.jsonl")\nlm = load_language_model("embedded")\n'
+    assert lacks_its_mark(source)
+    assert not lacks_its_mark(source + "pytestmark = pytest.mark.recorded\n")
+    assert not lacks_its_mark(source.replace("embedded", "tiny"))
+    assert lacks_its_mark(
+        (Path(__file__).parent / "test_inside.py")
+        .read_text("utf-8")
+        .replace("mark.recorded", "mark.slow")
+    )
 
 
 @pytest.mark.slow
