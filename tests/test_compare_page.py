@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -270,6 +271,10 @@ def test_the_curve_figure_has_every_method_and_its_band() -> None:
     figure = compute_curves(comparison, points, draws.measure)
     assert len(figure.data) == 3 * len(RULES)
     assert figure.layout.xaxis.type == "log"
+    # a line that lies under others can be seen: each is wider than those drawn over it
+    lines = [trace.line for trace in figure.data if trace.mode == "lines+markers"]
+    assert len({(line.color, line.dash) for line in lines}) == len(lines) == len(RULES)
+    assert all(under.width >= over.width + 1 for under, over in pairwise(lines))
 
 
 def test_a_link_draws_the_recorded_comparison_again() -> None:
