@@ -139,6 +139,8 @@ def test_inventories_are_where_a_chain_may_win():
     assert 0 < INVENTORIES["right"] / INVENTORIES["samples"] < 1 / 300
     ordered, pairs = (sum(x) for x in zip(*INVENTORIES["near_misses"].values(), strict=True))
     assert ordered / pairs >= 0.95
+    page = (MODELS.parents[1] / "docs" / "results.md").read_text("utf-8")
+    assert f"it prefers the right one {100 * ordered / pairs:.0f} times in 100" in page
     assert INVENTORIES["cut_off"] < 0.01
 
 
