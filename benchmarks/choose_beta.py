@@ -9,6 +9,7 @@ of 50 problems are right too rarely to be compared.
 import argparse
 import asyncio
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 from qalign_core.registry import load_language_model, load_reward_model
@@ -29,6 +30,11 @@ async def draw(beta: float, steps: int, seed: int, folder: Path) -> None:
     problems = load_problems("inventory")[FIRST:]
     run = Run(beta=beta, steps=steps, pool=0, seed=seed)
     await run_set(lm, rm, run, problems, folder, task="inventory")
+
+
+def chosen(shares: Mapping[float, float]) -> float:
+    """The β of the highest share of right states; of equal ones, the smallest."""
+    return max(shares, key=lambda beta: (shares[beta], -beta))
 
 
 def main() -> None:
@@ -55,7 +61,7 @@ def main() -> None:
             f"{100 * (accepted.value or 0):>21.1f}",
             flush=True,
         )
-    print(f"the rule chooses β = {max(shares, key=lambda beta: (shares[beta], -beta)):g}")
+    print(f"the rule chooses β = {chosen(shares):g}")
 
 
 if __name__ == "__main__":

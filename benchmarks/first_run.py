@@ -1,6 +1,6 @@
 """Find the run that everybody sees first.
 
-    python -m benchmarks.first_run [--problem in_distribution-126] [--beta 2] [--steps 256]
+    python -m benchmarks.first_run [--problem in_distribution-126] [--beta 3] [--seeds 3000]
 
 Each seed draws a chain on one problem. A seed drops out at the first of these rules that fails:
 
@@ -18,6 +18,7 @@ Each seed draws a chain on one problem. A seed drops out at the first of these r
 import argparse
 import asyncio
 from collections import Counter
+from collections.abc import Sequence
 
 from qalign_core import (
     best_of_n,
@@ -145,15 +146,15 @@ async def search(options: argparse.Namespace) -> None:
     print(f"{options.seeds} seeds; {passed}")
 
 
-def main() -> None:
+def options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--problem", default="in_distribution-126")
-    parser.add_argument("--beta", type=float, default=2.0)
+    parser.add_argument("--beta", type=float, default=3.0)
     parser.add_argument("--steps", type=int, default=256)
     parser.add_argument("--samples", type=int, default=64)
-    parser.add_argument("--seeds", type=int, default=2000)
-    asyncio.run(search(parser.parse_args()))
+    parser.add_argument("--seeds", type=int, default=3000)
+    return parser.parse_args(arguments)
 
 
 if __name__ == "__main__":
-    main()
+    asyncio.run(search(options()))

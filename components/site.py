@@ -18,6 +18,7 @@ from qalign_core.assets import ASSETS
 from qalign_core.record import dictionary
 from qalign_core.record.player import FOLLOW, PLAIN, PLAYS, as_data, head, page
 from qalign_core.record.scripts import bundle, sheets
+from qalign_core.record.trace import write_whole
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 _SAYS = (
@@ -45,7 +46,7 @@ def write_site(folder: Path) -> list[Path]:
     watch = page(entry.path.read_text("utf-8"), title=entry.title, says=entry.says, live=True)
     pages = {"index": _index(), "watch": watch, "learn": _learn(), "glossary": _glossary()}
     for name, text in pages.items():
-        (folder / f"{name}.html").write_text(text, encoding="utf-8")
+        write_whole(folder / f"{name}.html", text.encode())
     return list(dict.fromkeys([*(folder / f"{name}.html" for name in pages), *slides]))
 
 

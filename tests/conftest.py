@@ -9,6 +9,7 @@ would leave a loop running that other async tests stumble over):
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from importlib import import_module
@@ -51,6 +52,7 @@ FIRST_OF_ALL = (
 
 def pytest_configure(config: pytest.Config) -> None:
     """Have each library compiled by one process: in one order both would compile each at once."""
+    os.environ.pop("GRADIO_SERVER_PORT", None)  # apps of tests choose their own
     if hasattr(config, "workerinput"):
         number = int(config.workerinput["workerid"].removeprefix("gw"))
         for name in FIRST_OF_ALL[number % len(FIRST_OF_ALL)]:

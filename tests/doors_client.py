@@ -47,7 +47,7 @@ def command_line(folder: Path, name: str, value: str) -> dict[str, object]:
         "refused": [
             said("run", "--prompt", "x", option, wrong, "--steps", "1") for wrong in ("10", "few")
         ],
-        "set": json.loads((out / "set.json").read_text()),
+        "set": json.loads((out / "set.json").read_text("utf-8")),
         "trace": getattr(read_trace(out / "00000.jsonl").header, name),
     }
 

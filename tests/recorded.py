@@ -16,7 +16,7 @@ import math
 import reprlib
 import warnings
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -38,6 +38,8 @@ BORDER = 2e-4
 
 Line = dict[str, Any]
 Stream = tuple[str, int]
+TELLING = {"cost", "accepted", "changed", "length", "answer"}
+"""The columns of packed draws of which another token or verdict changes at least one."""
 
 
 class AtBorder(UserWarning):
@@ -95,8 +97,12 @@ def check_same_draws(shipped: Record, drawn: Record, trace: Trace) -> None:
     for of, draws in (("pool", trace.pool), ("chain", trace.steps)):
         assert 0 < len(draws) <= len(getattr(shipped, f"{of}_reward"))
         for k, each in enumerate(draws):
-            if difference := _packed_difference(shipped, drawn, of, k):
-                _warn(f"{drawn.id}: {of} {k}: {difference}", _nearest(trace, each, k))
+            if found := _packed_differences(shipped, drawn, of, k):
+                told = ", ".join(
+                    f"{name} was {was}, is {now}" for name, (was, now) in found.items()
+                )
+                left = f"{len(draws) - k - 1} later draws are not compared"
+                _warn(f"{drawn.id}: {of} {k}: {told}; {left}", _nearest(trace, each, k, set(found)))
                 break
 
 
@@ -149,19 +155,25 @@ def _close(a: Any, b: Any, within: float) -> bool:
     return np.allclose(a, b, rtol=0, atol=within)
 
 
-def _packed_difference(shipped: Record, drawn: Record, of: str, k: int) -> str:
-    """The first column in which draw `k` breaks the promise; none if it keeps it."""
-    for name in ("cost", "accepted", "changed", "length", "reward", "log_prob", "answer"):
-        a, b = (getattr(record, f"{of}_{name}", None) for record in (shipped, drawn))
-        if a is None or not len(a):
+def _packed_differences(
+    shipped: Record, drawn: Record, of: str, k: int
+) -> dict[str, tuple[Any, Any]]:
+    """Each column in which draw `k` breaks the promise: what it was, and what it is."""
+    within = {"reward": REWARD, "log_prob": REWARD}
+    if of == "chain":
+        within["correction"] = LOG_PROB * max(1, drawn.chain_length[k])
+    found = {}
+    for name in (*TELLING, "reward", "log_prob", "correction"):
+        a, b = (getattr(record, f"{of}_{name}", ()) for record in (shipped, drawn))
+        if not len(a) and not len(b):
             continue
         x, y = a[k], b[k]
         if name == "answer":
             x, y = (r.answers[i] if i >= 0 else None for r, i in ((shipped, x), (drawn, y)))
-        within = REWARD if name in ("reward", "log_prob") else 0
-        if not (np.allclose(x, y, rtol=0, atol=within) if within else np.all(x == y)):
-            return f"{name} was {x}, is {y}"
-    return ""
+        same = np.allclose(x, y, rtol=0, atol=within[name]) if name in within else np.all(x == y)
+        if not same:
+            found[name] = x, y
+    return found
 
 
 def _excuse(old: Line, new: Line, difference: str, recorded: str) -> None:
@@ -196,17 +208,30 @@ def _away(trace: Trace, old: Line, tokens: Sequence[int]) -> float:
     return max(distance(p, u, token), distance(p, u, tokens[same]))
 
 
-def _nearest(trace: Trace, drawn: Step | ScoredResponse, k: int) -> float:
-    """How near to a border the tokens and the verdict of a draw came."""
+def _nearest(trace: Trace, drawn: Step | ScoredResponse, k: int, differ: Collection[str]) -> float:
+    """How near a draw came to the borders that can explain in which columns it differs."""
+    if not TELLING & differ:
+        return math.inf  # of the same text as far as one can tell
+    ids, at, first = drawn_of(drawn, k)
+    if isinstance(drawn, Step) and differ == {"accepted"}:
+        return abs(math.exp(drawn.log_u) - math.exp(drawn.log_alpha))
     away = math.inf
-    if isinstance(drawn, Step):
-        away = abs(math.exp(drawn.log_u) - math.exp(drawn.log_alpha))
-        ids, at, first = drawn.proposal.response.tokens, (0, k, "suffix"), drawn.index
-    else:
-        ids, at, first = drawn.response.tokens, (k, 0, "sample"), 0
     for p, u, token in _draws(trace, ids, at, first):
         away = min(away, *(distance(p, u, t) for t in range(len(p)) if t != token and p[t]))
     return away
+
+
+def drawn_of(
+    drawn: Step | ScoredResponse, k: int
+) -> tuple[Sequence[int], tuple[int, int, str], int]:
+    """A text up to the last id that was drawn, its address, and the place of the first one."""
+    if not isinstance(drawn, Step):
+        return drawn.response.tokens, (k, 0, "sample"), 0
+    at = (drawn.chain, drawn.t, "suffix")
+    if refused := drawn.refused:
+        return (*drawn.current.response.tokens[: refused.kept], *refused.tokens), at, refused.kept
+    ids = drawn.proposal.response.tokens
+    return ids[: len(ids) - drawn.kept_again], at, drawn.index
 
 
 def _draws(

@@ -57,6 +57,7 @@ def key(line: dict[str, Any]) -> tuple[Any, ...]:
 
 # without its WebAssembly the worker computes in plain JavaScript
 @pytest.mark.parametrize("missing", ["", "engine/net.wasm"], ids=["wasm", "plain"])
+@pytest.mark.recorded
 async def test_a_worker_draws_the_recorded_run(visit, toy_app, missing):
     page = await visit(toy_app)
     drawn = await draw(page, begun(), file=missing)

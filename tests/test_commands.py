@@ -2,6 +2,7 @@
 
 import importlib
 import io
+import os
 import shlex
 import subprocess
 import sys
@@ -21,6 +22,40 @@ def help_of(name: str, capsys: pytest.CaptureFixture[str]) -> str:
     with pytest.raises(SystemExit, match="0"):
         main([name, "--help"])
     return capsys.readouterr().out
+
+
+PACKED = "assets/results/smollm2/gsm8k.zip"
+
+
+def test_a_terminal_without_greek_letters_and_another_time_zone_show_the_same_numbers(capsys):
+    assert main(["report", str(ROOT / PACKED)]) == 0
+    usual = capsys.readouterr().out
+    assert "β" in usual
+    elsewhere = {"PYTHONIOENCODING": "ascii", "TZ": "Pacific/Kiritimati", "LC_ALL": "C"}
+    ran = subprocess.run(
+        [sys.executable, "-m", "qalign_study", "report", PACKED],
+        cwd=ROOT,
+        env={**os.environ, **elsewhere},
+        capture_output=True,
+    )
+    assert (ran.returncode, ran.stderr) == (0, b"")
+    assert ran.stdout == usual.encode("ascii", "replace")
+    ran = subprocess.run(
+        [sys.executable, "-m", "qalign_study", "report", "β"],
+        cwd=ROOT,
+        env={**os.environ, **elsewhere},
+        capture_output=True,
+    )
+    assert ran.returncode == 2
+    assert ran.stderr.startswith(b"qalign: ")
+
+
+def test_a_program_that_keeps_the_output_in_memory_can_call_a_command(monkeypatch):
+    out = io.StringIO()  # no `reconfigure`
+    monkeypatch.setattr(sys, "stdout", out)
+    monkeypatch.setattr(sys, "stderr", None)
+    assert main(["report", str(ROOT / PACKED)]) == 0
+    assert "β" in out.getvalue()
 
 
 @pytest.mark.parametrize("name", COMMANDS)

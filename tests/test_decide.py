@@ -1,7 +1,6 @@
 import itertools
 import math
 import random
-import time
 from fractions import Fraction
 
 import numpy as np
@@ -244,15 +243,6 @@ def test_the_extractor_and_the_utility_are_called_once_per_distinct_text():
     calls.clear()
     minimum_bayes_risk(samples, counting_utility)
     assert len(calls) == len(set(calls)) == 4
-
-
-def test_deciding_over_1024_samples_takes_milliseconds():
-    samples = [sample(f"{chr(97 + k % 7)}{k}", math.sin(k)) for k in range(1024)]
-    start = time.process_time()
-    majority_vote(samples, extract)
-    weighted_majority_vote(samples, extract, target=Target(0.5))
-    best_of_n(samples)
-    assert time.process_time() - start < 0.1
 
 
 # --- chains ----------------------------------------------------------------------------------

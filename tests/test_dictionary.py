@@ -179,7 +179,9 @@ def test_a_dark_page_changes_every_colour_of_a_figure_and_knows_every_variable()
 
 def test_every_variable_of_an_idea_that_a_style_or_script_uses_is_one():
     files = [p for kind in ("css", "js", "py") for p in (ROOT / "assets").rglob(f"*.{kind}")]
-    used = {name for p in files for name in re.findall(r"var\(--c-([a-z]+)\)", p.read_text())}
+    used = {
+        name for p in files for name in re.findall(r"var\(--c-([a-z]+)\)", p.read_text("utf-8"))
+    }
     assert used <= drawn().keys()
 
 

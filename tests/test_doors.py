@@ -17,6 +17,7 @@ from pathlib import Path
 import gradio as gr
 import httpx
 import pytest
+import uvicorn
 from tiny_models import save
 from toys import PROMPT, ToyLM, ToyRM
 
@@ -32,6 +33,8 @@ from qalign_core.record.trace import parse_trace, read_trace
 from qalign_core.registry import load_language_model, unload
 from qalign_core.run import OF_COMMAND, USUAL, Limits, Run, Sampling
 from qalign_study.commands import main, shared, train_rm
+from qalign_study.commands import serve as serve_command
+from qalign_study.commands import tune as tune_command
 
 pytestmark = pytest.mark.slow
 
@@ -258,11 +261,57 @@ def test_a_command_draws_with_the_defaults_that_it_prints(command, tmp_path, cap
     capsys.readouterr()
     (first,) = out.rglob("00000.jsonl") if out.is_dir() else (out,)
     header = read_trace(first).header
-    assert header.max_new_tokens == printed(command, "max-new-tokens", capsys) == 256
+    assert (
+        header.max_new_tokens == printed(command, "max-new-tokens", capsys) == USUAL.max_new_tokens
+    )
     budget = {"evaluate": "budget", "train-rm": "samples"}.get(command, "pool")
     assert header.pool == printed(command, budget, capsys)
     if command == "train-rm":
         assert header.steps == printed(command, "steps", capsys) == OF_COMMAND[command]["steps"]
+
+
+def test_tune_draws_with_the_defaults_that_it_prints(capsys, monkeypatch):
+    asked = []
+
+    async def tune(lm, rm, prompts, **how):
+        asked.append((lm.sampling, how))
+        raise InvalidSetting("enough")
+
+    monkeypatch.setattr(tune_command, "tune_beta", tune)
+    assert main(["tune", "--problems", "1"]) == 2
+    assert "enough" in capsys.readouterr().err
+    ((sampling, how),) = asked
+    assert sampling.max_new_tokens == printed("tune", "max-new-tokens", capsys)
+    assert how["steps"] == printed("tune", "steps", capsys)
+    assert how["seed"] == printed("tune", "seed", capsys)
+
+
+@pytest.mark.parametrize("method", ["qalign", "majority-vote"])
+def test_serve_answers_with_the_defaults_that_it_prints(method, capsys, monkeypatch):
+    found = []
+
+    async def draw_nothing(lm, rm, run):
+        found.append(run)
+        raise InvalidSetting("enough")
+        yield
+
+    async def ask(server, sockets):
+        message = {"role": "user", "content": PROMPT}
+        transport = httpx.ASGITransport(app=server.config.app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            body = {"model": f"embedded/{method}", "messages": [message]}
+            answer = await client.post("/v1/chat/completions", json=body)
+        assert "enough" in answer.text
+        sockets[0].close()
+
+    monkeypatch.setattr(serve_command, "record", draw_nothing)
+    monkeypatch.setattr(uvicorn.Server, "serve", ask)
+    assert main(["serve", "--port", "0"]) == 0
+    capsys.readouterr()
+    (run,) = found
+    assert run.max_new_tokens == printed("serve", "max-new-tokens", capsys)
+    drawn = run.pool if method == "majority-vote" else run.steps
+    assert drawn == printed("serve", "pool" if method == "majority-vote" else "steps", capsys)
 
 
 def test_a_model_without_an_entry_has_the_limit_that_the_help_prints(tmp_path, capsys):

@@ -21,8 +21,8 @@ from qalign_study.train.embedded.reward_model import score
 ASSETS = Path(__file__).parent.parent / "assets"
 MODELS = ASSETS / "models"
 NAMES = ("lm", "rm", "rm-weak")
-QUALITY = json.loads((MODELS / "quality.json").read_text())
-INVENTORIES = json.loads((MODELS / "inventories.json").read_text())
+QUALITY = json.loads((MODELS / "quality.json").read_text("utf-8"))
+INVENTORIES = json.loads((MODELS / "inventories.json").read_text("utf-8"))
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +38,9 @@ def test_all_models_together_take_ten_megabytes_at_most():
 def test_a_reward_model_carries_the_tokenizer_of_its_language_model(name):
     ours = (MODELS / "lm" / "tokenizer.json").read_bytes()
     assert (MODELS / name / "tokenizer.json").read_bytes() == ours
-    assert "chat_template" in json.loads((MODELS / name / "tokenizer_config.json").read_text())
+    assert "chat_template" in json.loads(
+        (MODELS / name / "tokenizer_config.json").read_text("utf-8")
+    )
 
 
 def test_the_tokenizer_keeps_words_whole_and_digits_single_and_reads_any_text(tokenizer):
@@ -112,7 +114,7 @@ def test_a_table_of_the_card_is_made_of_the_measured_figures(of, measured, tmp_p
     copy = tmp_path / "README.md"
     copy.write_bytes((MODELS / "README.md").read_bytes())
     quality.replace_between(copy, *of.CARD, of.table(measured))
-    assert copy.read_text() == (MODELS / "README.md").read_text()
+    assert copy.read_text("utf-8") == (MODELS / "README.md").read_text("utf-8")
 
 
 @pytest.mark.slow
@@ -137,6 +139,8 @@ def test_inventories_are_where_a_chain_may_win():
     assert 0 < INVENTORIES["right"] / INVENTORIES["samples"] < 1 / 300
     ordered, pairs = (sum(x) for x in zip(*INVENTORIES["near_misses"].values(), strict=True))
     assert ordered / pairs >= 0.95
+    page = (MODELS.parents[1] / "docs" / "results.md").read_text("utf-8")
+    assert f"it prefers the right one {100 * ordered / pairs:.0f} times in 100" in page
     assert INVENTORIES["cut_off"] < 0.01
 
 

@@ -159,9 +159,9 @@ def test_a_page_is_written_as_a_whole_or_not_at_all(tmp_path):
     )  # fmt: skip
     assert result.returncode == 0, result.stderr
     assert f"{made} cannot be written (File too large)" in result.stderr
-    assert made.read_text() == "what was there before"
+    assert made.read_text("utf-8") == "what was there before"
     assert result.stdout.split() == [f"{plain.stat().st_size}"]
-    assert "what was there" not in plain.read_text()
+    assert "what was there" not in plain.read_text("utf-8")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["made.html", "plain.html"]
 
 
@@ -170,7 +170,7 @@ def test_a_page_goes_through_a_link_and_into_a_pipe(tmp_path):
     (tmp_path / "link.html").symlink_to("old.html")
     write_whole(tmp_path / "link.html", b"new")
     assert (tmp_path / "link.html").is_symlink()
-    assert (tmp_path / "old.html").read_text() == "new"
+    assert (tmp_path / "old.html").read_text("utf-8") == "new"
     os.mkfifo(pipe := tmp_path / "pipe")
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
     write_whole(pipe, b"page")

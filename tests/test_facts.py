@@ -61,6 +61,9 @@ def test_the_verdict_comes_first_in_one_sentence_with_what_to_do_next():
         assert then in shown["next"]
         assert "later step" not in shown["next"]  # they are all that has been drawn
         assert shown["says"].count(".") - shown["says"].count(". ") >= 1
+    assert trust([[0.5]], whole=False).next == "Go on to a later step."  # there are some
+    part = diagnose({"rewards": [[0.5]], "chain": 0, "generated": 1, "whole": False})
+    assert part["verdict"]["next"] == "Go on to a later step."
     assert trust(alike).level != "yes"  # many states, few of them independent
     longer = int(re.search(r"about (\d+) times", trust(few).next)[1])
     assert (longer - 1) * ess(few) < ROUGH <= longer * ess(few)

@@ -309,7 +309,7 @@ def test_a_run_into_the_folder_of_its_own_problem_file_spares_it(tmp_path, capsy
     command = ["run", "--prompts", str(mine), "--steps", "1", "--out", str(tmp_path)]
     assert main(command) == 2
     assert "was not written by this program; use another folder" in capsys.readouterr().err
-    assert "kept" in mine.read_text()
+    assert "kept" in mine.read_text("utf-8")
 
 
 @pytest.mark.parametrize(
@@ -325,7 +325,7 @@ def test_a_file_in_place_of_the_folder_is_said_in_one_sentence(tmp_path):
     (tmp_path / "f").write_text("mine")
     with pytest.raises(InvalidSetting, match="Not a directory"):
         fill(tmp_path / "f")
-    assert (tmp_path / "f").read_text() == "mine"
+    assert (tmp_path / "f").read_text("utf-8") == "mine"
 
 
 def test_a_prompt_that_is_too_long_is_said_before_anything_is_drawn(tmp_path):
@@ -378,7 +378,7 @@ def test_a_set_that_was_changed_after_the_run_is_not_graded_by_it(whole, tmp_pat
         (tmp_path / path.name).write_bytes(path.read_bytes())
     problems = tmp_path / "problems.jsonl"
     assert load_problems(problems) == PROBLEMS
-    problems.write_text(problems.read_text().replace('"17"', '"18"'))
+    problems.write_text(problems.read_text("utf-8").replace('"17"', '"18"'))
     with pytest.raises(InvalidTrace, match=r"problems.jsonl was changed; restore"):
         load_results(tmp_path)
 

@@ -106,7 +106,7 @@ def test_prompts_without_a_right_answer_are_listed_without_a_verdict(tmp_path):
 
 def test_only_chains_of_the_folders_that_were_named_reach_the_page(folder):
     named = {"toys": folder}
-    assert recorded_text("toys/00000", named)["text"] == (folder / "00000.jsonl").read_text()
+    assert recorded_text("toys/00000", named)["text"] == (folder / "00000.jsonl").read_text("utf-8")
     assert "error" in recorded_text("toys/00000", NO_FOLDERS), "the control: it was not named"
     for name in (
         "toys/../set",

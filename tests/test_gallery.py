@@ -20,6 +20,7 @@ from qalign_core.record.player import as_data, page
 from qalign_core.record.trace import load_trace
 from qalign_study.commands import main
 from qalign_study.measure.diagnostics import agreement, ess
+from qalign_study.sets.problem_sets import load_problems
 
 API = "document.querySelector('#watch-player .qp').qalign"
 ENTRIES = gallery()
@@ -71,6 +72,15 @@ def test_the_run_that_everybody_sees_first_has_converged_and_beats_both_rules_ov
     assert not rejected.accepted
     early = [[step.state.reward for step in trace.chains[0][:51]]]
     assert not agreement(early).is_mixed  # what the lesson on trust says
+
+
+def test_the_first_run_is_one_that_its_search_finds_by_default():
+    found, header = first_run.options([]), load_trace(ENTRIES["watch"].path).header
+    assert (header.beta, header.steps, header.pool) == (found.beta, found.steps, found.samples)
+    assert 0 <= header.seed < found.seeds
+    problems = {p.id: p for p in load_problems("in_distribution")}
+    assert problems[found.problem].prompt == header.prompt
+    assert f"{found.seeds:,} seeds of one problem" in (ROOT / "docs/gallery.md").read_text("utf-8")
 
 
 @pytest.mark.recorded

@@ -24,6 +24,8 @@ from qalign_core.run import Limits, Sampling
 from qalign_core.target import Scores
 from qalign_core.types import Response
 
+pytestmark = pytest.mark.recorded  # engines that weigh, redraw and judge texts of a recorded run
+
 RECORDED = (ROOT / "assets/runs/watch.jsonl").read_text(encoding="utf-8")
 HEADER = RECORDED.splitlines()[0]
 STEPS = parse_trace(RECORDED).steps
@@ -262,6 +264,7 @@ async def test_tokens_are_shaded_a_hand_rewrites_and_the_game_is_won(visit, embe
     await page.locator("[data-key=play]").click()
     await page.wait_for_selector(".qp-score")
     chain = await page.inner_text(".qp-score")
+    assert "best ln π in 1 step:" in chain  # the run has no more
     await page.locator(".qp-shade").nth(8).click()
     await page.fill(".qp-words", WITH_MARKUP)
     await page.get_by_role("button", name="It ends here").click()

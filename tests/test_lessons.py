@@ -65,8 +65,8 @@ def test_the_first_pass_asks_nothing_and_comes_first():
 
 
 @pytest.mark.parametrize("lesson", list(LESSONS.values())[1:], ids=list(LESSONS)[1:])
-def test_a_lesson_takes_5_to_12_minutes_and_asks_twice_or_more(lesson):
-    assert 5 <= lesson.minutes <= 12
+def test_a_lesson_takes_6_to_9_minutes_and_asks_twice_or_more(lesson):
+    assert 6 <= lesson.minutes <= 9
     assert 5 <= len(lesson.stops) <= 8
     assert sum(stop.ask is not None for stop in lesson.stops) >= 2
 

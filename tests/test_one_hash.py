@@ -192,6 +192,7 @@ async def test_on_the_pages(expected: str, page: str) -> None:
     assert fingerprint(trace, WHOLE) == fingerprint(await drawn(wanted), WHOLE)
 
 
+@pytest.mark.recorded
 @pytest.mark.parametrize("run", ["watch", "beyond"])
 async def test_a_reward_has_the_same_bits_whatever_was_read_before(run: str) -> None:
     trace = load_trace(ASSETS / "runs" / f"{run}.jsonl")

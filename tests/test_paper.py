@@ -373,7 +373,7 @@ def test_a_preset_sets_what_no_option_says_and_the_results_keep_where_the_rows_a
     assert "GSM8K: 2 problems; paper: gsm.jsonl sha256:" in told.err
     assert "license MIT" in told.err
     assert toys[0] == ("tulu-3-8b-sft", {"temperature": 1.0, "max_new_tokens": 800})
-    header = json.loads((out / "set.json").read_text())
+    header = json.loads((out / "set.json").read_text("utf-8"))
     assert (header["beta"], header["pool"], header["steps"]) == (0.5, 4, 1023)
     assert header["source"].startswith("paper: gsm.jsonl sha256:")
     assert str(tmp_path) not in header["command"]

@@ -37,7 +37,7 @@ def problems(kind, n=400, **more):
 
 
 def tasks(name):
-    return [json.loads(line) for line in (TASKS / f"{name}.jsonl").read_text().splitlines()]
+    return [json.loads(line) for line in (TASKS / f"{name}.jsonl").read_text("utf-8").splitlines()]
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,13 +17,15 @@ from recorded import AtBorder, check_same_draws, check_same_run
 from benchmarks.reproduce import draw_again
 from qalign_core.assets import ASSETS
 from qalign_core.record.trace import load_trace
+from qalign_core.types import Refused
+from qalign_study.measure.record import Record
 from qalign_study.measure.results import results_in, unpack
 from qalign_study.sets.folder import traces_of
 
 RUN = ASSETS / "runs" / "hacked.jsonl"
 TEXT = RUN.read_text(encoding="utf-8")
 BLOCKS = (ASSETS / "runs" / "repair.jsonl").read_text(encoding="utf-8")
-SETS = sorted(ASSETS.glob("results/*.zip"))
+SETS = sorted([*ASSETS.glob("results/*.zip"), *ASSETS.glob("results/fresh/*.zip")])
 PROBLEMS, BUDGET = 2, 4
 """How many problems of each shipped set are drawn again, and how many samples of each."""
 
@@ -133,11 +136,51 @@ def test_a_draw_lies_inside_the_part_of_its_token_or_so_far_from_it():
 @pytest.mark.recorded
 def test_each_recorded_token_lies_inside_its_own_part():
     trace = load_trace(RUN)
-    first = trace.chains[0][0].proposal.response
-    for response, at in ((first, (0, 0, "suffix")), (trace.pool[3].response, (3, 0, "sample"))):
-        for p, u, token in recorded._draws(trace, response.tokens, at, 0):
+    blocks = load_trace(ASSETS / "runs" / "repair.jsonl")
+    (block, *_) = (step for step in blocks.steps if step.kept_again)
+    for of, draw in ((trace, trace.steps[0]), (trace, trace.pool[3]), (blocks, block)):
+        ids, at, first = recorded.drawn_of(draw, 3)
+        assert ids[first:]
+        for p, u, token in recorded._draws(of, ids, at, first):
             assert recorded.distance(p, u, token) <= recorded.BORDER
             assert sum(p) == pytest.approx(1)
+    in_vain = Refused("the new text is longer than the length limit", first, ids[first:])
+    refused = replace(block, proposal=block.current, refused=in_vain)
+    assert recorded.drawn_of(refused, 3) == (ids, at, first)
+
+
+READS = re.compile(
+    r"assets/(runs|results)|ASSETS / .(runs|results)\b|import .*\bRECORDED\b|\bENTRIES\b"
+)
+LOADS = re.compile(
+    r"load_(language|reward)_model\(.embedded|from_pretrained\(|\bdraw_again\(|check_same_run\("
+    r"|\bRuns\((Limits\([^()]*\))?\)"
+)
+"""What loads the embedded models, or draws with them."""
+
+
+def lacks_its_mark(source: str) -> bool:
+    """Whether tests read recorded numbers and draw with the same models, but none says so."""
+    return bool(READS.search(source) and LOADS.search(source) and "mark.recorded" not in source)
+
+
+@pytest.mark.parametrize(
+    "path", sorted(Path(__file__).parent.glob("test_*.py")), ids=lambda path: path.stem
+)
+def test_tests_that_draw_against_recorded_numbers_are_tried_on_other_processors(path: Path):
+    assert not lacks_its_mark(path.read_text("utf-8"))
+
+
+def test_a_file_that_draws_against_recorded_numbers_without_the_mark_is_found():
+    source = 'RUN = load_trace(ASSETS / "runs" / "a.jsonl")\nlm = load_language_model("embedded")\n'
+    assert lacks_its_mark(source)
+    assert not lacks_its_mark(source + "pytestmark = pytest.mark.recorded\n")
+    assert not lacks_its_mark(source.replace("embedded", "tiny"))
+    assert lacks_its_mark(
+        (Path(__file__).parent / "test_inside.py")
+        .read_text("utf-8")
+        .replace("mark.recorded", "mark.slow")
+    )
 
 
 @pytest.mark.slow
@@ -154,13 +197,27 @@ def test_shipped_results_begin_with_what_is_drawn_again(path: Path, tmp_path: Pa
 
 @pytest.mark.slow
 @pytest.mark.recorded
-def test_results_that_differ_in_one_draw_are_others(tmp_path: Path):
-    shipped = unpack(ASSETS / "results" / "shifted.zip")
+def test_results_that_differ_in_one_draw_are_others(tmp_path: Path, monkeypatch):
+    shipped = unpack(ASSETS / "results" / "fresh" / "inventory@2-block.zip")
     asyncio.run(draw_again(shipped, 1, 4, tmp_path))
     (drawn,), (trace,) = results_in(tmp_path).records, dict(traces_of(tmp_path, 1)).values()
     check_same_draws(shipped.records[0], drawn, trace)
-    for name, by in (("pool_reward", 2e-3), ("chain_cost", 1), ("chain_reward", -2e-3)):
+    assert drawn.chain_cost[1, 2] > 0, "a kept tail is read again"
+
+    def but(name: str, by: float) -> Record:
         values = np.array(getattr(drawn, name))
-        values[2] += by
+        values[1] += by
+        return replace(drawn, **{name: values})
+
+    alone = {"pool_reward": 2e-3, "chain_reward": -2e-3, "chain_correction": 1.0}
+    telling = {"chain_cost": [0, 0, 1], "chain_length": 1, "pool_cost": 1}
+    for name, by in {**alone, **telling}.items():
         with pytest.raises(AssertionError, match="border"):
-            check_same_draws(shipped.records[0], replace(drawn, **{name: values}), trace)
+            check_same_draws(shipped.records[0], but(name, by), trace)
+    monkeypatch.setattr(recorded, "BORDER", 1.0)  # every draw and every coin lies at its border
+    for name, by in alone.items():  # no other token: its cost or its length would tell
+        with pytest.raises(AssertionError, match="no border near"):
+            check_same_draws(shipped.records[0], but(name, by), trace)
+    for name, by in telling.items():
+        with pytest.warns(AtBorder, match="; [1-9] later draws are not compared"):
+            check_same_draws(shipped.records[0], but(name, by), trace)

@@ -240,7 +240,7 @@ def test_pickled_weights_are_refused_and_never_opened(copy):
 
 
 def test_code_that_comes_with_a_model_is_never_run(copy):
-    config = json.loads((copy / "config.json").read_text())
+    config = json.loads((copy / "config.json").read_text("utf-8"))
     config["model_type"] = "trap"
     config["auto_map"] = {"AutoConfig": "trap.Config", "AutoModelForCausalLM": "trap.Model"}
     (copy / "config.json").write_text(json.dumps(config))

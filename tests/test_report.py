@@ -36,9 +36,7 @@ from qalign_study.measure.own_beta import FACTORS, at_own_beta, chosen_elsewhere
 from qalign_study.measure.record import Record, prices
 from qalign_study.measure.report import AVERAGE, Report, differences, others
 from qalign_study.measure.results import Results, pack, unpack
-from qalign_study.sheet.words import VERDICTS
-
-pytestmark = pytest.mark.recorded
+from qalign_study.sheet.words import VERDICTS, few
 
 pytestmark = pytest.mark.recorded
 
@@ -115,6 +113,16 @@ def test_where_the_vote_of_samples_is_ahead_it_is_not_called_level(
         at = {r["method"]: r for r in shipped["rows"] if (r["set"], r["n"]) == (name, n)}
         assert row["difference"] == pytest.approx(at["qalign"]["accuracy"] - at["wmv"]["accuracy"])
     assert said == ["behind"] * len(few) + ["not significant"] * len(CARD)
+    found = {(r["set"], r["b"], r["n"]): r for r in shipped["paired"] if r["a"] == "qalign"}
+    gaps = [[-100 * found[name, "wmv", n][key] for key in ("difference", "high", "low")]
+            for name, n in few]  # fmt: skip
+    first, second, third = (f"{gap:.1f} ({low:.1f} to {high:.1f})" for gap, low, high in gaps)
+    told = (ASSETS / "models" / "README.md").read_text("utf-8")
+    assert f"ahead on each set, by {first}, {second} and {third} points" in told
+    gap, low, high = (100 * found["in_distribution", "wmv", 128][key] for key in GAP)
+    assert (
+        f"at 128 the chain is ahead in distribution, by {gap:.1f} ({low:.1f} to {high:.1f})" in told
+    )
 
 
 @pytest.mark.slow  # decides every shipped set anew
@@ -151,7 +159,7 @@ def test_the_page_of_results_says_the_reports_numbers(
     for place in (("in_distribution", "wmv", 256), ("shifted", "wmv", 256), ("long", "wmv", 256),
                   ("in_distribution-weak", "mv", 128), ("in_distribution", "wmv_own", 256),
                   ("shifted", "wmv_own", 256), ("long", "wmv_own", 256),
-                  (AVERAGE, "wmv", 256), ("inventory", "any", 256),
+                  (AVERAGE, "wmv", 256), (AVERAGE, "wmv_own", 256), ("inventory", "any", 256),
                   ("inventory", "wmv", 256), ("inventory", "any", 512),
                   ("inventory", "wmv", 512), ("writing", "bon", 64), ("writing", "mv", 64),
                   ("writing", "wmv", 64)):  # fmt: skip
@@ -220,8 +228,29 @@ def test_the_readme_and_the_card_say_the_reports_numbers_of_inventories(
     assert f"wrong on {lost} where at least one sample is" in readme
     gap = f"+{value:.1f} points (95% CI {low:.1f} to {high:.1f})"
     assert f"net gain of {gained - lost} problems, {gap}" in readme
-    records = unpack(RESULTS / "inventory.zip").records
+    inventories = unpack(RESULTS / "inventory.zip")
+    records = inventories.records
     n_right = sum(int(r.is_right(r.pool_answer).sum()) for r in records)
+    n_samples = sum(len(r.pool_answer) for r in records)
+    results, gallery = (
+        " ".join((ASSETS.parent / path).read_text("utf-8").split())
+        for path in ("docs/results.md", "docs/gallery.md")
+    )
+    rare = f"{n_samples:,} single samples {n_right} are right, one in {n_samples / n_right:.0f}."
+    assert rare in results
+    beyond = sum(
+        bool(r.is_right(r.chain_answer[r.state_of]).mean() > 0.5)
+        for r in records
+        if not r.is_right(r.pool_answer).any()
+    )
+    assert f"On {beyond} of the 300 problems, most states of the chain are right" in results
+    assert f"of the {beyond} inventories of the Results page" in gallery
+    rates = [_accepted(unpack(RESULTS / f"{x}.zip")) for x in ("inventory-beta1.6", "inventory")]
+    told = f"where it accepts {rates[0]:.0%} of changes instead of {100 * rates[1]:.0f}."
+    assert f"most of all at 1.6, {told}" in results
+    faq = " ".join((ASSETS.parent / "docs/faq.md").read_text("utf-8").split())
+    assert "β = 1.6 with {:.0%} accepted is ahead of β = 0.8 with {:.0%}".format(*rates) in faq
+    assert f"The chain accepts {100 * rates[1]:.0f} % of changes." in card
     near = near_misses(records)
     assert near.value is not None
     assert f"Of the 153,600 samples {n_right} are right" in card
@@ -305,6 +334,9 @@ def test_what_is_said_of_block_moves_are_the_numbers_of_both_runs(name: str) -> 
             "{} of {} fresh inventories at the compute of 64 samples, instead of {} with the "
             "paper’s move and {} where at least one of 64 samples is right"
         ).format(shares[0], len(blocks.records), *shares[1:]) in ask.wrong
+        changes = " ".join((ASSETS.parent / "CHANGELOG.md").read_text("utf-8").split())
+        rounded = "half block moves are right on {:.0%}, suffix moves alone on {:.0%}."
+        assert rounded.format(ours.value, theirs.value) in changes
 
 
 @pytest.mark.parametrize("name", ["", "-block", "-share"])
@@ -343,6 +375,13 @@ def test_what_is_said_of_a_larger_share_of_blocks_are_the_runs_numbers() -> None
     assert f"from half blocks is {gap}, not significant" in said
 
 
+def _accepted(drawn: Results) -> float:
+    """The share of changes that chains accepted."""
+    first = [(r, slice(r.n_chains, None)) for r in drawn.records]
+    accepted = sum(int((r.chain_accepted & r.chain_changed)[steps].sum()) for r, steps in first)
+    return accepted / sum(int(r.chain_changed[steps].sum()) for r, steps in first)
+
+
 def _as_share(point: Point) -> dict[str, float]:
     return {"accuracy": point.value, "low": point.low, "high": point.high}
 
@@ -378,20 +417,59 @@ def test_what_is_said_of_sharper_targets_are_the_reports_numbers(
         assert f"{value:.1f} ({low:.1f} to {high:.1f}) |" in row
 
 
-@pytest.mark.parametrize("path", sorted(RESULTS.glob("*.zip")), ids=lambda path: path.stem)
+def test_what_is_said_of_sharper_targets_with_the_reward_are_the_runs_numbers() -> None:
+    said = " ".join((ASSETS.parent / "docs/sharper.md").read_text("utf-8").split())
+    ahead, exact = [], list[str]()
+    for name in ("in_distribution", "shifted", "long"):
+        sharp, usual = unpack(RESULTS / f"{name}-sharp.zip"), unpack(RESULTS / f"{name}.zip")
+        usual = replace(usual, records=usual.records[: len(sharp.records)])
+        assert [r.id for r in sharp.records] == [r.id for r in usual.records]
+        at = [{p.method: p for p in curves(each, ns=[32])} for each in (sharp, usual)]
+        cells = []
+        for method in ("qalign", "wmv"):
+            pair = [points[method] for points in at]
+            cells += [_cell(_as_share(point)) for point in pair]
+            found = difference(*pair)
+            cells.append("{:.1f} ({:.1f} to {:.1f})".format(*_percent(found)))
+            if told := few(found):
+                cells[-1] += ", few"
+                exact.append(told.rpartition("= ")[2])
+        assert f"| {name.replace('_', ' ')} | {' | '.join(cells)} |" in said
+        ahead.append(_percent(difference(at[0]["wmv"], at[0]["qalign"])))
+    gaps = [f"{value:.1f} ({low:.1f} to {high:.1f})" for value, low, high in ahead]
+    assert "ahead of the chain of κ = 4 by {}, {} and {} points".format(*gaps) in said
+    assert f"the exact test decides (p = {' and '.join(exact)})" in said
+    rates = [_accepted(each) for each in (sharp, usual)]
+    told = f"there it accepts {rates[0]:.0%} of changes instead of {100 * rates[1]:.0f} and"
+    assert told in said
+
+
+ALL = sorted([*RESULTS.glob("*.zip"), *RESULTS.glob("fresh/*.zip")])
+"""Every shipped set of the embedded models."""
+
+
+@pytest.mark.parametrize("path", ALL, ids=lambda path: path.stem)
 def test_the_shipped_results_are_billed_by_the_run_alone(path: Path) -> None:
-    # the embedded reward model reads on, so it reads what the language model wrote
+    # the embedded reward model reads on, so it reads what the language model wrote and read again
     results = unpack(path)
     reads = int(results.header.rewarded)
+    refused = np.finfo(np.float32).min
     for each in results.records:
         first = each.chain_cost[: each.n_chains, 0]
         for cost in (each.pool_cost, each.chain_cost):
-            assert (cost[:, 1] == reads * cost[:, 0]).all()
-            assert cost[:, 0].min() >= 1
+            made = np.ones(len(cost), dtype=bool)
+            if cost is each.chain_cost and len(each.chain_correction):
+                made = each.chain_correction != refused
+            assert (cost[:, 1] == reads * made * (cost[:, 0] + cost[:, 2])).all()
+            assert cost[made, 0].min() >= 1
+        assert not each.pool_cost[:, 2].any()
         assert (first == each.chain_length[: each.n_chains]).all()
-        assert (each.chain_cost[:, 0] <= each.chain_length).all()
+        assert (
+            each.chain_cost[made].sum(axis=1) - each.chain_cost[made, 1] <= each.chain_length[made]
+        ).all()
         assert each.prompt[0] > 0
         assert each.prompt[1] == reads * each.prompt[0]
+    assert results.header.move != "suffix" or not results.records[0].chain_cost[:, 2].any()
 
 
 def record(id_: str, seed: int, n_chains: int = 1) -> Record:

@@ -412,6 +412,12 @@ async def until(done: Callable[[], object]) -> None:
             await asyncio.sleep(0)
 
 
+async def turns(n: int = 300) -> None:
+    """Let everything run for so many turns of the loop: a chain that may goes on by some steps."""
+    for _ in range(n):
+        await asyncio.sleep(0)
+
+
 async def a_class(hall: Hall, n: int) -> tuple[dict[str, Any], Room, list[Member]]:
     """A room whose members have their screens on."""
     lead = await hall.open({**SETTINGS, "lesson": "lesson"}, "here")
@@ -443,23 +449,27 @@ async def test_a_members_chain_is_that_chain_of_the_rooms_run(hall):
     assert sorted(room.walk) == sorted((m.number, r) for m in members for r in m.rewards)
 
 
-async def test_chains_go_only_as_far_as_the_instructor_lets_them(hall):
+async def test_chains_go_only_as_far_as_the_instructor_lets_them(hall, monkeypatch):
+    monkeypatch.setattr(halls, "LOOK", 0)  # a chain that rests looks at each turn of the loop
     lead, _, members = await a_class(hall, 4)
-    await asyncio.sleep(0.02)
+    await turns()
     assert [member.t for member in members] == [-1] * 4
     for t in (0, 1):
         await do(hall, lead, "step")
         await until(lambda t=t: all(member.t == t for member in members))
-        await asyncio.sleep(0.02)
+        await turns()
         assert [member.t for member in members] == [t] * 4
     await do(hall, lead, "run")
-    await until(lambda: members[0].t > 5)
+    await until(lambda: members[0].t > 1)
     await do(hall, lead, "rest")
-    await asyncio.sleep(0.02)
+    await turns()
     rested = [member.t for member in members]
-    await asyncio.sleep(0.02)
+    await turns()
     assert [member.t for member in members] == rested
     assert max(rested) < 40
+    await do(hall, lead, "run")
+    await turns()
+    assert members[0].t > rested[0], "the control: so many turns are enough for a step"
 
 
 async def test_the_chain_of_who_left_rests_and_goes_on_when_they_are_back(hall):

@@ -138,7 +138,7 @@ export class BrowserEngine {
       ended() {
         window.clearTimeout(waiting);
         update();
-        say("finished", `Finished, drawn in your browser · ${seed}`);
+        say("finished", `All drawn, in your browser · ${seed}`);
       },
       failed,
     });

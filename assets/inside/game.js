@@ -20,7 +20,8 @@ export const logTarget = ({ sharpness, beta }, logProb, reward) =>
   sharpness * logProb + reward / beta;
 
 /**
- * The highest log pi among the states of a chain's first steps, and the step that first had it.
+ * The highest log pi among the states of a chain's first steps, the step that first had it, and
+ * how many steps there were.
  * @param {Asked | null} asked
  * @param {string} line the trace's first line
  * @param {Header} header
@@ -29,8 +30,8 @@ export const logTarget = ({ sharpness, beta }, logProb, reward) =>
  */
 export async function chainsBest(asked, line, header, chain, most) {
   if (!asked) throw new Error("there is no server.");
-  const steps = new Set(chain.stateAt.slice(0, most + 1).map((_, t) => stateOf(chain, t)));
-  const states = [...steps];
+  const first = chain.stateAt.slice(0, most + 1);
+  const states = [...new Set(first.map((_, t) => stateOf(chain, t)))];
   const weighed = await asked.weigh(line, states.map(({ ids }) => ids), 0);
   let best = -Infinity;
   let t = 0;
@@ -39,7 +40,7 @@ export async function chainsBest(asked, line, header, chain, most) {
     const found = logTarget(header, logProb, state.reward);
     if (found > best) [best, t] = [found, state.t];
   });
-  return { best, t };
+  return { best, t, steps: first.length - 1 };
 }
 
 /** @param {Header} header */

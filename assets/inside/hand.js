@@ -56,7 +56,8 @@ export function handTab(tools) {
   let busy = false;
   let mine = false; // the text is the visitor's, and stays where the player goes
   let seed = 0;
-  /** @type {{ chain: number, step: number, best: number | null, moves: number } | null} */
+  /** @type {{ chain: number, step: number, of: number, best: number | null, moves: number }
+   *   | null} */
   let played = null;
 
   /** @param {Base} next */
@@ -171,7 +172,7 @@ export function handTab(tools) {
     swap(game, h("p", { role: "status" }, "Asking the model about the chain’s texts…"));
     try {
       const found = await chainsBest(asked, tools.header(), view.trace.header, view.chain, MOVES);
-      played = { chain: found.best, step: found.t, best: null, moves: 0 };
+      played = { chain: found.best, step: found.t, of: found.steps, best: null, moves: 0 };
       mine = true;
       const { ids, pieces, finished } = view.chain.steps[0];
       start({ ids, pieces, finished, from: "The first draft, from which the chain began." });
@@ -195,12 +196,12 @@ export function handTab(tools) {
   function tell() {
     if (!played) return;
     const { header } = tools.view().trace;
-    const { chain, step, best, moves } = played;
+    const { chain, step, of, best, moves } = played;
     const won = best !== null && best > chain;
     const over = moves >= MOVES && !won ? " No rewrites are left: the chain stays ahead." : "";
     const before = bestBefore(header);
     swap(game, h("p.score", { role: "status" }, h("b", won ? "You are ahead. " : "The game. "),
-      `The chain’s best ln π in ${MOVES} steps: ${fixed(chain)} (step ${step}). Yours: ${
+      `The chain’s best ln π in ${many(of, "step")}: ${fixed(chain)} (step ${step}). Yours: ${
         best === null ? "–" : fixed(best)}, after ${moves} of ${MOVES} rewrites.${over} `,
       before === null ? "" : `Your best on this problem, kept in this browser: ${fixed(before)}. `),
     h("p", button("link", { "data-key": "play", onclick: begin }, "Begin again"), " ",

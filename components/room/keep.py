@@ -15,6 +15,7 @@ from components.room.rooms import TRIES, Room, prediction
 from components.room.told import Figures
 from qalign_core.reading import is_finite, is_text, is_whole
 from qalign_study.serve.refused import Refused
+from qalign_study.sheet.files import cell
 
 COLUMNS = ("kind", "who", "at", "answer", "value", "right")
 NO_SESSION = "this is not a saved class; choose the page that a class was saved as"
@@ -28,7 +29,7 @@ def kept(room: Room) -> dict[str, Any]:
     """
     out = io.StringIO()
     rows = csv.writer(out, lineterminator="\r\n")
-    rows.writerows([COLUMNS, *_rows(room)])
+    rows.writerows([COLUMNS, *([cell(value) for value in row] for row in _rows(room))])
     members = [
         {"key": m.key, "number": m.number, "t": max(m.t, m.had), "best": m.best,
          "tries": m.tries, "said": {str(stop): said for stop, said in m.said.items()}}

@@ -12,6 +12,7 @@ import asyncio
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from io import TextIOWrapper
 
 from qalign_core.errors import QAlignError
 from qalign_core.reading import is_text, shown
@@ -59,6 +60,9 @@ def read(arguments: Sequence[str]) -> argparse.Namespace:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; the status is 0, 1 if a law fails, 2 for bad input, 130 after Ctrl-C."""
     arguments = sys.argv[1:] if arguments is None else arguments
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):  # a terminal may lack letters of the texts
+            stream.reconfigure(errors="replace")
     if not all(map(is_text, arguments)):
         bad = next(argument for argument in arguments if not is_text(argument))
         print(f"qalign: the argument {shown(bad)} is not UTF-8 text; use UTF-8", file=sys.stderr)

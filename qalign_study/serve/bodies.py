@@ -46,7 +46,9 @@ class Bodies:
                         raise Refused(400, "the request broke off; send it again")
                     part, more = message.get("body", b""), message.get("more_body", False)
                     size += len(part)
-                    parts = [*parts, part] if size <= most else []
+                    parts.append(part)
+                    if size > most:
+                        parts.clear()
                     self._arriving[limit] = size if parts else 0
                     self._make_room()
         except TimeoutError as error:

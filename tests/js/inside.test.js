@@ -40,10 +40,11 @@ test("the chain's best is the highest log pi of its first states, each asked onc
     return texts.map((ids) => [[logs[ids.join()], []]]);
   } };
   const found = await chainsBest(asked, "", trace.header, four, 3);
-  assert.deepEqual(found, { best: -4, t: 0 }); // 0 - 4 and 1 - 5: the first that had it
+  assert.deepEqual(found, { best: -4, t: 0, steps: 3 }); // 0 - 4 and 1 - 5: the first that had it
   assert.deepEqual(asks, [3, 0]);
-  const sharper = await chainsBest(asked, "", { ...trace.header, sharpness: 2 }, four, 3);
-  assert.deepEqual(sharper, { best: -8, t: 0 });
+  const sharper = await chainsBest(asked, "", { ...trace.header, sharpness: 2 }, four, 30);
+  assert.deepEqual(sharper, { best: -8, t: 0, steps: 3 }); // the run has no more
+  assert.equal((await chainsBest(asked, "", trace.header, four, 2)).steps, 2);
   assert.equal(logTarget({ beta: 0.5, sharpness: 3 }, -2, 1), -4);
 });
 

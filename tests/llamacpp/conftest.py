@@ -31,7 +31,7 @@ class LlamaCpp:
             )
         assert self._process.stdout is not None
         self.address = self._process.stdout.readline().strip()  # it serves when it says so
-        assert self.address, log.read_text()[-4000:]
+        assert self.address, log.read_text("utf-8")[-4000:]
 
     def stop(self) -> None:
         """End it at once."""

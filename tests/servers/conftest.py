@@ -60,13 +60,13 @@ class Vllm:
         """Return when it serves."""
         deadline = time.monotonic() + START
         while time.monotonic() < deadline:
-            assert self._process.poll() is None, self._log.read_text()[-4000:]
+            assert self._process.poll() is None, self._log.read_text("utf-8")[-4000:]
             try:
                 if httpx.get(f"{self.address}/health", timeout=5).status_code == 200:
                     return
             except httpx.TransportError:
                 time.sleep(0.5)  # between two attempts to connect, not for something to happen
-        raise AssertionError(f"no vLLM after {START} s: {self._log.read_text()[-4000:]}")
+        raise AssertionError(f"no vLLM after {START} s: {self._log.read_text('utf-8')[-4000:]}")
 
     def kill(self) -> None:
         """End it and its engine at once."""
