@@ -564,7 +564,7 @@ def averaged(sets: Sequence[Sequence[Point]]) -> list[Point]:
     """The average over sets, each counting the same, at the budgets that every set has.
 
     A point of the chain is left out where some set's had ended before it spent as much. Prices are
-    averaged as the measure is; the band is of problems drawn again within each set.
+    averaged as the measure is; the band is that of `band_of_share`.
     """
     shared = set.intersection(*({(p.method, p.n) for p in _spending(points)} for points in sets))
     found = []
@@ -580,7 +580,7 @@ def averaged(sets: Sequence[Sequence[Point]]) -> list[Point]:
             strata=tuple(len(p.each) for p in at),
             **_means(at),
         )
-        low, high = band(resampled_weights(point) @ np.array(point.each))
+        low, high = band_of_share(np.array(point.each), resampled_weights(point), point.strata)
         found.append(replace(point, low=low, high=high))
     return found
 
