@@ -87,6 +87,13 @@ def _effective(parts: Array) -> float:
     return round(float(parts.sum() ** 2 / ((parts**2).sum() or 1.0)), 9)
 
 
+def share_of(each: Sequence[float]) -> Measured:
+    """The mean of shares of the problems of one set, at least one, with its interval."""
+    values = np.array(each, dtype=np.float64)
+    ends = band_of_share(values, resampled_sets((len(values),), 4000, 0))
+    return Measured(float(values.mean()), *ends, len(values))
+
+
 def resampled_problems(rng: np.random.Generator, n: int, times: int) -> Array:
     """How often each of n problems is drawn when as many are drawn again, shape [times, n]."""
     return rng.multinomial(n, np.full(n, 1 / n), times)
