@@ -44,7 +44,7 @@ class Measured:
         return self.value, self.low, self.high
 
 
-def wilson(successes: float, trials: int) -> tuple[float, float]:
+def wilson(successes: float, trials: float) -> tuple[float, float]:
     """Both ends of the 95% Wilson interval of a share."""
     k, n, z = successes, trials, NormalDist().inv_cdf(0.975)
     middle = (k + z * z / 2) / (n + z * z)
@@ -78,7 +78,9 @@ def band_of_share(each: Array, weights: Array, strata: Sequence[int] = ()) -> tu
     of_few = any(_effective(counts * part) < FEW for part in (each, 1 - each))
     if not (is_outcome or of_few):
         return band(weights @ each)
-    n = _effective(counts)
+    if len(strata) == 1:
+        return wilson(float(each.sum()), len(each))
+    n = _effective(counts)  # rounded, so that a share of 1 is one
     return wilson(round(n * float(counts @ each), 9), n)
 
 
