@@ -62,6 +62,13 @@ async def test_the_table_has_every_prediction_state_and_vote(hall):
     assert [stop["value"] for stop in found["stops"]] == ["down", None]
 
 
+async def test_no_answer_of_a_member_is_a_formula_in_a_spreadsheet(hall, monkeypatch):
+    lead, _room, _ = await a_lesson(hall)
+    monkeypatch.setattr(Room, "read", property(lambda self: lambda text: "=1+1"))
+    rows = list(csv.DictReader(io.StringIO((await keep(hall, lead))["table"])))
+    assert {r["answer"] for r in rows if r["kind"] == "state"} == {"'=1+1"}
+
+
 async def test_a_class_is_opened_again_as_it_was(hall):
     lead, _room, members = await a_lesson(hall)
     session = (await keep(hall, lead))["session"]
