@@ -1,6 +1,14 @@
 """QAlign's engine: an exact Metropolis-Hastings chain over a language model's responses.
 
 Importing it loads neither torch nor gradio; a torch model is imported when one is loaded.
+
+Order of reading:
+1. `types`, `protocols`: what a response and a step are, and what a model and a reward must do.
+2. `target`: what the chain samples, and the log ratio of two texts under it.
+3. `chain/moves/suffix`, `chain/kernel`: the proposal, and the rule that accepts it.
+4. `chain/chain`: the step, and the loop over it.
+5. `decide/rules`: how an answer is chosen from states or samples.
+6. `run`, `record/runner`: one run with all its settings, drawn and written to a trace.
 """
 
 from qalign_core.chain.chain import run_chain, run_chains

@@ -13,9 +13,13 @@ class LanguageModel(Protocol):
     Optional attributes, used where present: `n_parameters: int` (for FLOPs),
     `sampling: Sampling` and `revision: str` (for the header of a trace),
     `context_length: int` (prompt and response together), `notes: tuple[str, ...]` (what a trace
-    must say of it, such as that it is approximate); and two methods of models that can tell what
-    they think of a text: `weigh(prompt_ids, tokens, *, top)`, a `Weighed` for each of its tokens,
-    and `written(prefix, words, *, ended)`, the response that somebody's own words make.
+    must say of it, such as that it is approximate).
+
+    Optional methods: `weigh(prompt_ids, tokens, *, top, first=0)` returns a `Weighed` for each
+    token of a given text from the one at `first` on, for the moves entropy and block. Block also
+    needs `extend(..., until)`, which stops after the first drawn token of the set `until`,
+    `delimiters(text)`, that set for a delimiter, and `response(tokens)`, the `Response` of ids.
+    `written(prefix, words, *, ended)` returns the response that somebody's own words make.
     """
 
     @property

@@ -281,7 +281,7 @@ def test_calls_of_programs_leave_no_session_behind():
             assert "event: complete" in httpx.get(f"{call}/{event}", timeout=PATIENCE).text
         httpx.get(f"{address}config")  # what comes after the last word of a call has been done
         assert len(demo.app.state_holder.session_data) == 0
-        assert runs.active == 0
+        assert not runs._running
 
 
 def test_a_call_whose_reader_comes_in_time_goes_on(monkeypatch):

@@ -108,7 +108,7 @@ async def test_the_page_says_it_in_one_sentence_and_goes_on(case, monkeypatch):
     assert status.state == "failed"
     assert said in status.text
     assert "\n" not in status.text
-    assert runs.active == 0
+    assert not runs._running
     good = Run(prompt=PROMPT, steps=2)
     async for now in runs.stream("visitor", lambda feed: draw_run(feed, runs, good)):
         status = now.status
@@ -171,10 +171,13 @@ NONSENSE = {
     "tune --target 1": "the target acceptance must be between 0 and 1, got 1.0",
     "tune --start -1": "beta must be a finite number > 0, got -1.0",
     "tune --steps 2": "steps must be a whole number >= 8, got 2",
-    "tune --problems 0": "--problems must be a whole number >= 1, got 0",
+    "tune --problems 0": "--last must be a whole number >= 1, got 0",
     "tune --sharpness 1 0.5": "sharpness must be between 1 and",
     "report --tuning nan": "--tuning must be a finite number > 0, got nan",
     "report --tuning -1": "--tuning must be a finite number > 0, got -1.0",
+    "run --prompts shifted --problem 3 --out x": "leave out --prompt and --problem",
+    "run --prompts shifted --prompt Hi --out x": "leave out --prompt and --problem",
+    "run --json": "give --prompts SET",
     "run --lm=": "lm is empty; name a model, such as embedded",
     "run --rm=": "rm is empty; name a model, such as embedded",
     "tune --lm=": "lm is empty; name a model, such as embedded",

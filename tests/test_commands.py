@@ -1,11 +1,15 @@
 """The command line as a whole: a command is a file and one line, and its options mean one thing."""
 
+import argparse
 import importlib
 import io
 import os
+import re
 import shlex
 import subprocess
 import sys
+from collections import defaultdict
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -94,13 +98,45 @@ def test_only_the_chosen_commands_module_is_imported():
     ("old", "new"),
     [
         ("compare --budget samples", "compare --match samples"),
-        ("tune --prompts 5", "tune --problems 5"),
+        ("tune --prompts 5", "tune --last 5"),
+        ("tune --problems 5", "tune --last 5"),
+        ("train-rm --preset paper", "train-rm --recipe paper"),
     ],
 )
 def test_an_option_that_was_renamed_keeps_its_old_name(old, new, capsys):
     assert vars(read(old.split())) == vars(read(new.split()))
     assert vars(read(new.split())) != vars(read(new.split()[:1]))
     assert f"{old.split()[1]} " not in help_of(old.split()[0], capsys)
+
+
+def differing(commands: Mapping[str, Callable[[argparse.ArgumentParser], object]]) -> list[str]:
+    """Options of several commands that do not mean the same in all, defaults left out."""
+    found = defaultdict[str, set](set)
+    for declare in commands.values():
+        parser = argparse.ArgumentParser()
+        declare(parser)
+        for each in parser._actions:
+            said = re.sub(r" \(default: .*\)", "", each.help or "")
+            if each.help != argparse.SUPPRESS:
+                for name in each.option_strings:
+                    found[name].add((said, each.type, tuple(each.choices or ()), each.metavar))
+    return [name for name, meanings in found.items() if len(meanings) > 1]
+
+
+def test_an_option_means_the_same_in_every_command():
+    modules = {
+        name: importlib.import_module(f"qalign_study.commands.{name.replace('-', '_')}").options
+        for name in COMMANDS
+    }
+    assert differing(modules) == []
+    other = {"other": lambda parser: parser.add_argument("--problems", help="the last N")}
+    assert differing(modules | other) == ["--problems"], "the control"
+
+
+def test_a_command_refuses_an_option_that_it_would_ignore(capsys):
+    with pytest.raises(SystemExit, match="2"):  # it tunes on several problems
+        main(["tune", "--problem", "3"])
+    assert "unrecognized arguments: --problem 3" in capsys.readouterr().err
 
 
 NONSENSE = {
@@ -119,7 +155,7 @@ NONSENSE = {
     "tune --start inf": "beta must be a finite number > 0, got inf",
     "tune --steps 7": "steps must be a whole number >= 8, got 7",
     "tune --sharpness 2 nan": "sharpness must be a finite number, got nan",
-    "tune --problems 0": "--problems must be a whole number >= 1, got 0",
+    "tune --last 0": "--last must be a whole number >= 1, got 0",
     "run --lm=": "lm is empty; name a model",
     "run --rm=": "rm is empty; name a model",
 }

@@ -14,6 +14,7 @@ from toys import ANSWER, PROMPT, ToyLM, ToyRM, toy_reward
 
 import app
 from components.common.evaluated import NO_FOLDERS, summarise
+from components.results.problems import problems_html
 from components.results.sheet import show
 from components.session.runs import Runs
 from components.watch.gallery import recorded_text
@@ -23,9 +24,11 @@ from qalign_core.record.trace import read_trace
 from qalign_core.run import Run
 from qalign_study.commands import main
 from qalign_study.measure.diagnostics import agreement
-from qalign_study.measure.results import answers_in
+from qalign_study.measure.report import evaluated
+from qalign_study.measure.results import answers_in, load_results
 from qalign_study.sets.folder import read_set, run_set, sets_in, trace_path
 from qalign_study.sets.problem_sets import Problem
+from qalign_study.sheet.folder import folder_page
 
 PROBLEMS = [
     Problem(id=f"toy-{k}", prompt=f"{PROMPT} {k} </script>", answer=ANSWER, extractor="number")
@@ -138,7 +141,7 @@ def test_the_page_of_a_folder_has_its_numbers_and_the_chains_that_one_names(
     folder, tmp_path, capsys
 ):
     made = tmp_path / "page.html"
-    assert main(["export", str(folder), "--html", str(made), "--problem", "1", "3"]) == 0
+    assert main(["export", str(folder), "--html", str(made), "--play", "1", "3"]) == 0
     page = made.read_text("utf-8")
     assert [*rows_of(page)][1:5] == [problem.id for problem in PROBLEMS]
     assert re.findall(r'id="(chain-\d+)"', page) == ["chain-1", "chain-3"]
@@ -154,6 +157,15 @@ def test_the_page_of_a_folder_has_its_numbers_and_the_chains_that_one_names(
         capsys.readouterr()
         assert main(["export", str(path), "--html", str(made), *more]) == 2
         assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_a_page_that_lists_the_first_problems_only_tells_how_many(folder, monkeypatch):
+    said = "The first 2 of 4 are listed."
+    found = evaluated(folder, "toys", load_results(folder))
+    assert said not in folder_page(found)
+    monkeypatch.setattr("qalign_study.sheet.problems.MOST", 2)
+    assert said in folder_page(found)
+    assert said in problems_html(found)
 
 
 @pytest.mark.asyncio(loop_scope="session")

@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import binomtest
 from test_report import point
 
-from qalign_study.measure.curves import Difference, best_of, difference
+from qalign_study.measure.curves import Difference, averaged, best_of, difference
 from qalign_study.measure.intervals import (
     FEW,
     NARROW,
@@ -15,6 +15,7 @@ from qalign_study.measure.intervals import (
     band_of_share,
     resampled_sets,
     sign_test,
+    wilson,
 )
 from qalign_study.sheet.words import brief, few, gap, in_points, standing
 
@@ -69,6 +70,26 @@ def test_averages_near_1_of_few_problems_are_not_called_certain() -> None:
     many = np.tile(each, 10)  # 20 problems carry what is wrong
     wide = resampled_sets((120,), 2000, 0)
     assert band_of_share(many, wide) == band(wide @ many)
+
+
+@pytest.mark.parametrize("sizes", [(20, 20), (12, 300)])
+def test_an_average_over_sets_of_which_all_problems_are_right_has_a_width(
+    sizes: tuple[int, ...],
+) -> None:
+    (mean,) = averaged([[point("wmv", [1.0] * n)] for n in sizes])
+    n = len(sizes) ** 2 / sum(1 / n for n in sizes)  # problems that a mean over sets amounts to
+    assert (mean.low, mean.high) == (pytest.approx(wilson(n, n)[0]), 1.0)
+    (none,) = averaged([[point("wmv", [0.0] * n)] for n in sizes])
+    assert (none.low, none.high) == (0.0, pytest.approx(wilson(0, n)[1]))
+    weights = resampled_sets(sizes, 4000, 0)  # the control: what resampling alone says
+    assert band(weights @ np.ones(sum(sizes))) == pytest.approx((1.0, 1.0))
+
+
+def test_an_average_over_sets_with_many_of_both_outcomes_is_resampled_within_each_set() -> None:
+    each = [outcomes(15, 20), outcomes(200, 300)]
+    (mean,) = averaged([[point("wmv", values)] for values in each])
+    weights = resampled_sets((20, 300), 4000, 0)
+    assert (mean.low, mean.high) == band(weights @ np.concatenate(each))
 
 
 @pytest.mark.parametrize(("gained", "lost"), [(6, 0), (8, 1), (3, 3), (0, 0), (1, 11)])

@@ -9,7 +9,7 @@ from toys import ToyLM
 
 from qalign_core import registry
 from qalign_core.errors import InvalidReward, InvalidSetting, ModelLoadError
-from qalign_core.rewards.judge import JudgeReward, read_grade
+from qalign_core.rewards.judge import GRADES, JudgeReward, read_grade
 from qalign_core.rewards.names import reward_named
 from qalign_core.types import Response
 
@@ -46,11 +46,10 @@ def test_a_grade_is_a_whole_number_from_1_to_10_that_stands_alone(text, grade):
 
 async def test_the_reward_is_the_mean_grade_and_a_function_of_prompt_and_response():
     judge = Grader("4", "9", "hm")
-    rm = JudgeReward(judge, n=6, criterion="wit")
+    rm = JudgeReward(judge)
     reward = await rm.score("What is 12 + 5?", RESPONSE)
     assert 4 <= reward <= 9
     assert reward == await rm.score("What is 12 + 5?", RESPONSE)
-    assert "by wit" in judge.asked[1]
     assert "What is 12 + 5?" in judge.asked[1]
     assert RESPONSE.text in judge.asked[1]
     assert rm.n_parameters == 7
@@ -58,9 +57,9 @@ async def test_the_reward_is_the_mean_grade_and_a_function_of_prompt_and_respons
 
 def test_a_judge_reads_its_question_for_every_grade_and_writes_to_its_limit():
     judge = Grader("4")
-    rm = JudgeReward(judge, n=6, criterion="wit")
+    rm = JudgeReward(judge)
     (question,) = judge.asked  # with neither prompt nor response
-    assert rm.n_read(10, 30) == 6 * (len(question.encode()) + 30 + judge.max_new_tokens)
+    assert rm.n_read(10, 30) == GRADES * (len(question.encode()) + 30 + judge.max_new_tokens)
 
 
 async def test_a_judge_that_does_not_grade_is_asked_again_and_with_other_seeds():
@@ -69,12 +68,12 @@ async def test_a_judge_that_does_not_grade_is_asked_again_and_with_other_seeds()
     class Hesitant(Grader):
         async def extend(self, prompt_ids, prefix, *, seed):
             seeds.append(seed)
-            text = "8" if len(seeds) == 5 else "well"
+            text = "8" if len(seeds) == 2 * GRADES + 1 else "well"
             return Response((1, 2), text, True)
 
-    reward = await JudgeReward(Hesitant(), n=2).score("x", RESPONSE)
+    reward = await JudgeReward(Hesitant()).score("x", RESPONSE)
     assert reward == 8.0
-    assert len(set(seeds)) == 6
+    assert len(set(seeds)) == 3 * GRADES
 
 
 async def test_a_judge_that_never_grades_is_an_error():

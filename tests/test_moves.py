@@ -405,7 +405,8 @@ async def test_every_step_has_its_moves_correction_and_its_cost():
         tails = [LM.suffix_probability(y.tokens, len(y) - n) for y in (new, old)]
         assert s.log_correction == pytest.approx(math.log(tails[0] / tails[1]))
         lead = (s.proposal.reward - s.current.reward) / 0.7 + s.log_correction
-        lead += math.log(LM.probability(new.tokens) / LM.probability(old.tokens))
+        p_new, p_old = (LM.suffix_probability(y.tokens, 0) for y in (new, old))
+        lead += math.log(p_new / p_old)
         assert s.log_alpha == pytest.approx(min(0.0, lead), abs=1e-9)
         assert s.cost == Cost(len(new) - s.index - n, len(new) - s.index, n)
     for s in steps:

@@ -110,7 +110,7 @@ def test_a_plan_of_a_large_model_asks_for_its_reward_model_and_a_small_plan_has_
     assert main([*command, "--lm", "tulu-3-8b-sft"]) == 2
     assert "the plan for tulu-3-8b-sft needs its reward model; give --rm" in capsys.readouterr().err
     assert main([*command, "--lm", "tulu-3-8b-sft", "--rm", "embedded"]) == 0
-    assert "rm       models/rm: 0.9 million parameters" in capsys.readouterr().out
+    assert "models/rm: 0.9 million parameters" in capsys.readouterr().out
     assert main(command) == 0
     said = capsys.readouterr().out
     assert "1 min on one" in said
@@ -150,10 +150,10 @@ def test_the_plan_of_a_training_loads_and_draws_nothing(capsys, monkeypatch):
     assert main([*command, "--preset", "paper", "--max-new-tokens", "400"]) == 0
     said = capsys.readouterr().out
     assert "7,473 problems, each 64 samples and a chain of 17 states" in said
-    assert "training at most 7,473 pairs, 4,110,150 tokens, 1.98e+17 FLOPs, 128.5 GB" in said
-    assert "H100 SXM  too small: 128.5 GB do not fit 80 GB" in said
+    assert "training  at most 7,473 pairs, 4,110,150 tokens, 1.98e+17 FLOPs, 128.5 GB" in said
+    assert "H100 SXM   too small: 128.5 GB do not fit 80 GB" in said
     assert " on one" not in said  # no hours for a GPU that cannot hold it
-    assert main(["train-rm", "--plan", "--task", "gsm8k:task", "--preset", "paper"]) == 0
+    assert main(["train-rm", "--plan", "--task", "gsm8k:task", "--recipe", "paper"]) == 0
     said = capsys.readouterr().out  # drawn as the paper's evaluations are
     assert "meta-llama/Llama-3.1-8B-Instruct" in said
     assert "400 tokens per response (assumed: half of the limit)" in said

@@ -520,7 +520,9 @@ def test_the_command_prints_the_report_as_a_table_and_as_json(tmp_path, capsys) 
     said = capsys.readouterr().out
     assert "\ntoy, " in said
     for row in made["paired"]:
-        assert f"{100 * row['difference']:+.1f} [{100 * row['low']:+.1f}, " in said
+        assert (
+            f"{100 * row['difference']:+.1f} ({100 * row['low']:.1f} to ".replace("-", "−") in said
+        )
     assert main(["report", str(tmp_path / "none")]) == 2
 
 

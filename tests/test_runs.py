@@ -71,7 +71,7 @@ async def test_over_the_cap_a_run_waits_and_says_its_number():
     await first.aclose()  # the visitor leaves the page
     last = await last_of(second)
     assert last.status.state == "finished"
-    assert runs.active == 0
+    assert not runs._running
 
 
 async def test_a_full_queue_refuses_a_programs_call_with_a_plain_message():
@@ -124,7 +124,7 @@ async def test_a_new_run_of_a_visitor_ends_the_old_one_and_keeps_others():
             pass
     assert (await last_of(runs.stream("a", counting(2)))).status.state == "finished"
     assert (await last_of(old)).status.state == "stopped"
-    assert runs.active == 1
+    assert len(runs._running) == 1
     await other.aclose()
 
 

@@ -6,6 +6,7 @@ import csv
 import io
 import re
 import shlex
+from collections.abc import Callable
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -18,13 +19,15 @@ from qalign_core.errors import InvalidSetting
 from qalign_core.record.command import command_of_problem
 from qalign_study.commands import main, read
 from qalign_study.commands.shared import run_of
-from qalign_study.measure.report import AVERAGE, COLUMNS, Report
+from qalign_study.measure.report import AVERAGE, COLUMNS, Report, differences
 from qalign_study.measure.results import Results, pack
 from qalign_study.sheet.chart import Axis, Figure, Line, chart
 from qalign_study.sheet.files import cell, latex, to_csv, to_latex
 from qalign_study.sheet.report import to_html
+from qalign_study.sheet.text import aligned
 from qalign_study.sheet.words import VERDICTS, percent
 
+VERDICT = r"too few|(?<=[,;] )(?:ahead|behind)(?=[,;)<])|n(?:o|ot) significant"
 HOSTILE = (
     '=HYPERLINK("http://x")',
     "+1",
@@ -101,6 +104,23 @@ def _span(text: str) -> tuple[int, int]:
     found = re.search(r"\\begin\{tabular\}\{(l)c+\}", text)
     assert found is not None
     return found.end(1), found.end()
+
+
+def printed(report: Report) -> str:
+    """What `qalign report` prints of the differences."""
+    return aligned((), [(d,) for group in report.groups for d in differences(group.points)])
+
+
+@pytest.mark.parametrize("write", [printed, to_csv, to_latex, to_html], ids=lambda f: f.__name__)
+def test_four_problems_allow_no_verdict_in_any_form(write: Callable[[Report], str]) -> None:
+    def verdicts(n: int) -> set[str]:
+        results = results_of(*(record(f"p{k}", k) for k in range(n)))
+        found = re.findall(VERDICT, write(Report({"toy": results})))
+        return {"some" if word != "too few" else word for word in found}
+
+    assert verdicts(4) == {"too few"}
+    # the control; LaTeX gives the interval without the word
+    assert verdicts(40) == (set() if write is to_latex else {"some"})
 
 
 def test_no_name_is_a_formula_in_a_spreadsheet(hostile: Report) -> None:

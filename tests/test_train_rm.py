@@ -12,8 +12,10 @@ import pytest
 from test_results import AnswerLM
 
 from qalign_core.errors import InvalidSetting, InvalidTask
+from qalign_core.rewards.functions import FunctionReward
 from qalign_core.run import Run
 from qalign_study.commands import main
+from qalign_study.measure.intervals import wilson
 from qalign_study.sets.folder import run_set, traces_of
 from qalign_study.sets.problem_sets import Problem
 from qalign_study.sets.tasks import read_task, task_of
@@ -23,16 +25,15 @@ from qalign_study.train.preferences import (
     Graded,
     Kinds,
     Pair,
-    accuracy,
     encoded,
     graded,
-    held_out_pairs,
+    in_order,
     is_right,
     other_number,
     pairs_of,
     split,
 )
-from qalign_study.train.reward_training import base_of, learn
+from qalign_study.train.reward_training import base_of, learn, measured
 from qalign_study.train.trainer import RECIPES, Recipe
 
 PAPER = Path(__file__).parents[2] / "shared" / "paper" / "sample-dont-search.tex"
@@ -140,13 +141,23 @@ def test_whole_problems_are_held_out_and_a_set_without_pairs_is_refused_in_one_s
         split([groups[0], group(right=()), group(right=())], 0.05, seed=1)
 
 
-def test_accuracy_is_the_share_of_pairs_ordered_rightly_averaged_over_problems():
+async def test_accuracy_is_the_share_of_pairs_ordered_rightly_averaged_over_problems():
     groups = [group(right=("a", "b"), wrong=("c",)), group(right=("a",), wrong=("d",))]
-    rewards = {(PROBLEMS[0].prompt, text): float(k) for k, text in enumerate("acbd")}
-    found = accuracy(held_out_pairs(groups)["pair"], rewards)
-    assert (found.value, found.problems, found.pairs) == (0.25, 2, 3)
-    assert found.low == 0.0
-    assert accuracy([], rewards).value is None
+    rm = FunctionReward(lambda prompt, text: float("acbd".index(text)), id="order")
+    found = (await measured(rm, groups))["pair"]
+    assert (found["value"], found["problems"], found["pairs"]) == (0.25, 2, 3)
+    assert (found["low"], found["high"]) == wilson(0.5, 2)
+    assert (await measured(rm, []))["pair"]["value"] is None
+    assert in_order([[(1.0, 1.0)]]).value == 0.5, "a tie counts half"
+
+
+async def test_four_of_four_pairs_in_order_are_not_called_certain():
+    groups = [group(right=("b",), wrong=("a",)) for _ in range(4)]
+    rm = FunctionReward(lambda prompt, text: float(ord(text)), id="order")
+    found = (await measured(rm, groups))["pair"]
+    assert (found["value"], found["high"]) == (1.0, 1.0)
+    assert found["low"] == pytest.approx(0.510, abs=1e-3)
+    assert in_order([[(2.0, 1.0)]] * 400).low > 0.99, "the control: many in order are narrow"
 
 
 def test_the_preset_paper_is_the_table_of_the_appendix():

@@ -2,6 +2,7 @@
 
 import re
 from functools import lru_cache
+from typing import Any
 
 import gradio as gr
 import numpy as np
@@ -19,6 +20,7 @@ from components.lab.style import (
     Trace,
     Words,
     bar,
+    curve,
     drawn,
     facts,
     figure,
@@ -26,7 +28,7 @@ from components.lab.style import (
     line_at,
     note,
     number,
-    scatter,
+    slider,
     table,
 )
 from components.lab.view import View, view
@@ -116,11 +118,9 @@ def match_figure(m: Matched, rewards: tuple[float, ...]) -> Figure:
             ("target at β*(n)", m.tilted.density(m.reward), TARGET, "dash"),
         ]
     traces += [
-        scatter(x=drawn(m.reward[::3]), y=drawn(y[::3]), name=name, mode="lines",
-                hovertemplate="%{y:.3f}",
-                line={"color": colour, "dash": dash, "width": 2.5})
+        curve(name, drawn(m.reward[::3]), drawn(y[::3]), colour, dash=dash)
         for name, y, colour, dash in lines
-    ]  # fmt: skip
+    ]
     mode = [] if m.alignment is None else [line_at(m.alignment.a, **DOTTED)]
     return figure(traces, x="reward", y="density", shapes=mode)
 
@@ -130,17 +130,17 @@ def beta_figure(mixture: Mixture, here: Matched) -> Figure:
     sd = mixture.sds[mixture.dominant]
     found = [match(mixture, n) for n in SIZES]
     known = [m for m in found if m.alignment is not None]
+    ns, points = [m.n for m in known], "lines+markers"
+    beta = [m.alignment.beta / sd for m in known if m.alignment]
+    spread, of_target = [m.sd / sd for m in known], [m.tilted.sd / sd for m in known if m.tilted]
+    square: dict[str, Any] = {"width": 2, "dash": "dash", "marker": {"symbol": "square"}}
     traces = [
-        scatter(x=[m.n for m in known], y=[m.alignment.beta / sd for m in known if m.alignment],
-                name="β*(n) / σ", mode="lines+markers", hovertemplate="%{y:.3f}",
-                line={"color": TARGET, "width": 2.5}),
-        scatter(x=[m.n for m in known], y=[m.sd / sd for m in known], hovertemplate="%{y:.3f}",
-                name="sd of best-of-n / σ", mode="lines+markers",
-                line={"color": BON, "width": 2, "dash": "dash"}, marker={"symbol": "square"}),
-        scatter(x=[m.n for m in known], y=[m.tilted.sd / sd for m in known if m.tilted],
-                name="sd of the target / σ", mode="lines", hovertemplate="%{y:.3f}",
-                line={"color": TARGET, "width": 1.5, "dash": "dot"}),
-    ]  # fmt: skip
+        curve("β*(n) / σ", ns, beta, TARGET, mode=points),
+        curve(
+            "sd of best-of-n / σ", ns, spread, BON, mode=points, width=2, dash="dash", marker=square
+        ),
+        curve("sd of the target / σ", ns, of_target, TARGET, width=1.5, dash="dot"),
+    ]
     return figure(
         traces,
         x="n",
@@ -258,16 +258,11 @@ def build() -> Section:
         n = gr.Radio([str(size) for size in SIZES], value="32", label="n", elem_id="lab-n",
                      min_width=260)  # fmt: skip
         with gr.Column() as sliders:
-            share = gr.Slider(0, 100, 40, step=1, label="Weight 2, %",
-                              elem_id="lab-share", min_width=200)  # fmt: skip
-            mean_1 = gr.Slider(-4, 4, -1.5, step=0.1, label="Mean 1", elem_id="lab-mean1",
-                               min_width=200)  # fmt: skip
-            sd_1 = gr.Slider(0.2, 3, 0.8, step=0.1, label="sd 1", elem_id="lab-sd1",
-                             min_width=200)  # fmt: skip
-            mean_2 = gr.Slider(-4, 4, 1.0, step=0.1, label="Mean 2", elem_id="lab-mean2",
-                               min_width=200)  # fmt: skip
-            sd_2 = gr.Slider(0.2, 3, 1.0, step=0.1, label="sd 2", elem_id="lab-sd2",
-                             min_width=200)  # fmt: skip
+            share = slider("share", "Weight 2, %", 0, 100, 40, 1)
+            mean_1 = slider("mean1", "Mean 1", -4, 4, -1.5, 0.1)
+            sd_1 = slider("sd1", "sd 1", 0.2, 3, 0.8, 0.1)
+            mean_2 = slider("mean2", "Mean 2", -4, 4, 1.0, 0.1)
+            sd_2 = slider("sd2", "sd 2", 0.2, 3, 1.0, 0.1)
         pasted = gr.Textbox(visible=False, label="Rewards of samples for one prompt", lines=3,
                             placeholder="-1.2, 0.4, 2.31 …", elem_id="lab-pasted")  # fmt: skip
     panel = view(

@@ -16,6 +16,8 @@ from components.lab.style import (
     Figure,
     Trace,
     Words,
+    curve,
+    dot,
     facts,
     figure,
     heading,
@@ -23,7 +25,7 @@ from components.lab.style import (
     note,
     number,
     percent,
-    scatter,
+    slider,
     table,
     title,
 )
@@ -37,35 +39,27 @@ SWEEP_HEIGHT = 480
 TICKS = (0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20)
 
 
-def sweep_figure(points: tuple[AtBeta, ...], here: AtBeta, guess: float | None) -> Figure:
+def sweep_figure(points: tuple[AtBeta, ...], now: AtBeta, guess: float | None) -> Figure:
     """Acceptance, KL and steps to 1% against beta; without acceptance while it is guessed."""
     betas = [p.beta for p in points]
     traces: list[Trace] = []
 
-    def add(name: str, values: Sequence[float | None], yaxis: str, **line: object) -> None:
-        traces.append(scatter(x=betas, y=values, name=name, yaxis=yaxis, line=line, mode="lines",
-                              hovertemplate="%{y:.3g}"))  # fmt: skip
-
-    def dot(at: float | None, yaxis: str, colour: str) -> None:
-        traces.append(scatter(x=[here.beta], y=[at], yaxis=yaxis, mode="markers",
-                              showlegend=False, hoverinfo="skip",
-                              marker={"size": 11, "color": colour,
-                                      "line": {"color": "white", "width": 2}}))  # fmt: skip
+    def add(values: Sequence[float | None], at: float | None, yaxis: str, name: str,
+            colour: str) -> None:  # fmt: skip
+        traces.append(curve(name, betas, values, colour, ".3g", yaxis=yaxis))
+        traces.append(dot(now.beta, at, colour, yaxis=yaxis, showlegend=False))
 
     if guess is None:
-        add("acceptance", [p.acceptance for p in points], "y", color=CHAIN, width=2.5)
-        dot(here.acceptance, "y", CHAIN)
+        add([p.acceptance for p in points], now.acceptance, "y", "acceptance", CHAIN)
         changed = [p.acceptance_changed for p in points]
-        add("of those that change the text", changed, "y", color=CHAIN, width=1.5, dash="dot")
+        says = "of those that change the text"
+        traces.append(curve(says, betas, changed, CHAIN, ".3g", width=1.5, dash="dot"))
     else:
-        traces.append(scatter(x=[betas[0], betas[-1]], y=[guess, guess], name="your guess",
-                              mode="lines", line={"color": GREY, "dash": "dash"},
-                              hoverinfo="skip"))  # fmt: skip
-    add("distance from the model", [p.kl for p in points], "y2", color=GREY, width=2.5)
-    dot(here.kl, "y2", GREY)
-    steps = [None if p.steps is None else max(p.steps, 1) for p in points]
-    add("steps to 1%", steps, "y3", color=TARGET, width=2.5)
-    dot(None if here.steps is None else max(here.steps, 1), "y3", TARGET)
+        ends = betas[0], betas[-1]
+        traces.append(curve("your guess", ends, [guess] * 2, GREY, "", width=2, dash="dash"))
+    add([p.kl for p in points], now.kl, "y2", "distance from the model", GREY)
+    *steps, at = (None if p.steps is None else max(p.steps, 1) for p in (*points, now))
+    add(steps, at, "y3", "steps to 1%", TARGET)
     return figure(
         traces,
         x="β: small follows the reward, large stays close to the model",
@@ -78,7 +72,7 @@ def sweep_figure(points: tuple[AtBeta, ...], here: AtBeta, guess: float | None) 
         yaxis2={**AXIS, "title": title("KL, nats"), "rangemode": "tozero", "domain": [0.35, 0.65]},
         yaxis3={**AXIS, **log_axis([step or 1 for step in steps], most=5),
                 "title": title("steps to 1%"), "domain": [0, 0.3]},
-        shapes=[line_at(here.beta, **DOTTED)],
+        shapes=[line_at(now.beta, **DOTTED)],
     )  # fmt: skip
 
 
@@ -136,10 +130,10 @@ def draw(world: World, beta: float, guess: float, mode: str) -> View:
     here, chain, share = at_beta(world, beta), world.chain(beta), guess / 100
     hidden = None if revealed else share
     points = sweep(world)
-    curve = sweep_figure(points, here, hidden), sweep_table(points, revealed)
+    curves = sweep_figure(points, here, hidden), sweep_table(points, revealed)
     return View(
         (verdict(here, share, revealed), facts_of(here, hidden)),
-        ((strip(chain), strip_table(chain)), curve),
+        ((strip(chain), strip_table(chain)), curves),
     )
 
 
@@ -152,8 +146,8 @@ def build() -> Section:
         "more slowly. Guess the [acceptance](acceptance), then move β.",
     )
     with gr.Column(elem_classes="lab-own"):
-        guess = gr.Slider(0, 100, FIRST_GUESS, step=1, label="Your guess: accepted proposals, %",
-                          elem_id="lab-guess", scale=3, min_width=240)  # fmt: skip
+        label, wide = "Your guess: accepted proposals, %", {"scale": 3, "min_width": 240}
+        guess = slider("guess", label, 0, 100, FIRST_GUESS, 1, **wide)
         mode = gr.Radio([HIDDEN, REVEALED], value=HIDDEN, label="Acceptance rate",
                         elem_id="lab-reveal", scale=2, min_width=240)  # fmt: skip
     # drawn at once: the section that is open first must not wait for an event

@@ -13,6 +13,7 @@ from components.lab.style import (
     Figure,
     Words,
     bar,
+    curve,
     element,
     facts,
     figure,
@@ -20,7 +21,6 @@ from components.lab.style import (
     note,
     number,
     over_steps,
-    scatter,
     table_at,
 )
 from components.lab.view import View, view
@@ -66,13 +66,10 @@ def wrong_distance_figure(right: np.ndarray, wrong: np.ndarray, b: Broken) -> Fi
     """The right rule goes on falling; the wrong one levels off at its distance."""
     t = np.arange(len(right))
     traces = [
-        scatter(x=t, y=np.where(right > 1e-15, right, np.nan), name="right rule",
-                line={"color": CHAIN, "width": 2.5}, hovertemplate="%{y:.2e}"),
-        scatter(x=t, y=wrong, name="this mistake", line={"color": WRONG, "width": 2.5},
-                hovertemplate="%{y:.2e}"),
-        scatter(x=[0, len(t) - 1], y=[b.distance] * 2, name="where it ends", mode="lines",
-                line={"color": GREY, "width": 1.5, "dash": "dash"}, hoverinfo="skip"),
-    ]  # fmt: skip
+        curve("right rule", t, np.where(right > 1e-15, right, np.nan), CHAIN, ".2e"),
+        curve("this mistake", t, wrong, WRONG, ".2e"),
+        curve("where it ends", [0, len(t) - 1], [b.distance] * 2, GREY, "", width=1.5, dash="dash"),
+    ]
     return over_steps(traces, [*wrong, *right[right > 1e-15]])
 
 
@@ -109,9 +106,9 @@ def draw(world: World, beta: float, title: str) -> View:
     stops = (0, 1, 2, 4, 8, 16, 32, 64, STEPS)
     bars = wrong_figure(b, title), strip_table(b.chain, b.limit, "this mistake")
     numbers = table_at(stops, {"right rule": right, "this mistake": wrong})
-    curve = wrong_distance_figure(right, wrong, b), numbers
+    distance = wrong_distance_figure(right, wrong, b), numbers
     idle = title in SHARP_MISTAKES and world.sharpness == 1.0
-    return View((element("p.say", rule.why), *facts_of(b, idle)), (bars, curve))
+    return View((element("p.say", rule.why), *facts_of(b, idle)), (bars, distance))
 
 
 def build() -> Section:

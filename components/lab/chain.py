@@ -15,6 +15,8 @@ from components.lab.style import (
     Figure,
     Words,
     bar,
+    curve,
+    dot,
     drawn,
     facts,
     figure,
@@ -23,6 +25,7 @@ from components.lab.style import (
     over_steps,
     percent,
     scatter,
+    slider,
     table,
     table_at,
     title,
@@ -129,28 +132,21 @@ def distance_figure(p: Progress) -> Figure:
     # the slope is drawn through the last point that is not yet rounding
     anchor = int(np.nonzero(p.exact > 1e-11)[0][-1])
     slope = p.exact[anchor] * np.power(p.eigenvalue, (t - anchor).astype(float))
+    shown_slope = drawn(np.where((slope < 3) & (slope > 1e-15), slope, np.nan))
+    eigenvalue, thin = f"second eigenvalue: {p.eigenvalue:.3f}ᵗ", {"width": 1.5, "dash": "dash"}
     traces = [
-        scatter(x=t, y=drawn(resolved), name="exact chain", line={"color": CHAIN, "width": 2.5},
-                hovertemplate="%{y:.2e}"),
-        scatter(x=t, y=drawn(np.where((slope < 3) & (slope > 1e-15), slope, np.nan)),
-                name=f"second eigenvalue: {p.eigenvalue:.3f}ᵗ",
-                line={"color": GREY, "width": 1.5, "dash": "dash"}, hoverinfo="skip"),
-    ]  # fmt: skip
+        curve("exact chain", t, drawn(resolved), CHAIN, ".2e"),
+        curve(eigenvalue, t, shown_slope, GREY, "", **thin),
+    ]
     if p.empirical is not None and p.floor is not None:
+        noise = f"noise of {p.n_chains} perfect draws"
+        ends = [0, len(t) - 1]
         traces += [
-            scatter(x=t, y=drawn(p.empirical), name=_chains(p.n_chains),
-                    line={"color": CHAIN, "width": 1}, hovertemplate="%{y:.3f}"),
-            scatter(x=[0, len(t) - 1], y=[p.floor, p.floor],
-                    name=f"noise of {p.n_chains} perfect draws", mode="lines",
-                    line={"color": GREY, "width": 1.5, "dash": "dot"},
-                    hovertemplate="%{y:.3f}"),
-        ]  # fmt: skip
+            curve(_chains(p.n_chains), t, drawn(p.empirical), CHAIN, width=1),
+            curve(noise, ends, [p.floor, p.floor], GREY, width=1.5, dash="dot"),
+        ]
     here = p.exact[p.t] if p.empirical is None else p.empirical[p.t]
-    traces.append(
-        scatter(x=[p.t], y=[max(here, 1e-15)], name=f"t = {p.t}", mode="markers",
-                marker={"color": CHAIN, "size": 12,
-                        "line": {"color": "white", "width": 2}}, hoverinfo="skip")
-    )  # fmt: skip
+    traces.append(dot(p.t, max(here, 1e-15), CHAIN, name=f"t = {p.t}"))
     return over_steps(traces, [1e-15, 1], range=[-15.2, 0.4])
 
 
@@ -222,8 +218,7 @@ def build() -> Section:
         "(bars).",
     )
     with gr.Column(elem_classes="lab-own"):
-        t = gr.Slider(0, STEPS, 0, step=1, label="Step t", elem_id="lab-t", scale=3,
-                      min_width=240)  # fmt: skip
+        t = slider("t", "Step t", 0, STEPS, 0, 1, scale=3, min_width=240)
         play = gr.Button("▶ Play", elem_id="lab-play", scale=1, min_width=110)
         shown = gr.Radio(
             list(SHOWN), value=next(iter(SHOWN)), label="Distribution shown", scale=3,

@@ -54,6 +54,30 @@ def scatter(**trace: object) -> Trace:
     return {"type": "scatter", **trace}
 
 
+def curve(name: str, x: Any, y: Any, colour: str, shows: str = ".3f", **more: Any) -> Trace:
+    """A line by its name; `shows` is the form of its values, "" of a line that shows none.
+
+    `more` takes `width` and `dash` of the line, and any other setting of a trace.
+    """
+    hover = {"hovertemplate": f"%{{y:{shows}}}"} if shows else {"hoverinfo": "skip"}
+    line = {"color": colour, "width": more.pop("width", 2.5), "dash": more.pop("dash", "solid")}
+    return scatter(**{"x": x, "y": y, "name": name, "mode": "lines", "line": line, **hover, **more})
+
+
+def dot(x: float | None, y: float | None, colour: str, **more: object) -> Trace:
+    """The point of the present settings."""
+    marker = {"size": 12, "color": colour, "line": {"color": "white", "width": 2}}
+    return scatter(x=[x], y=[y], mode="markers", marker=marker, hoverinfo="skip", **more)
+
+
+def slider(
+    name: str, label: str, low: float, high: float, value: float, step: float, **more: Any
+) -> gr.Slider:
+    """A section's slider; `name` is its place in links."""
+    more = {"min_width": 200, **more}
+    return gr.Slider(low, high, value, step=step, label=label, elem_id=f"lab-{name}", **more)
+
+
 def drawn(values: Array) -> NDArray[np.float32]:
     """Values of a long curve to the seven digits that a drawing can show; half the bytes."""
     return values.astype(np.float32)

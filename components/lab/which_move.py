@@ -12,6 +12,8 @@ from components.lab.style import (
     GREY,
     Figure,
     Words,
+    curve,
+    dot,
     facts,
     figure,
     heading,
@@ -19,7 +21,7 @@ from components.lab.style import (
     note,
     number,
     over_steps,
-    scatter,
+    slider,
     table,
     table_at,
 )
@@ -53,11 +55,9 @@ def distance_figure(alone: np.ndarray, mixed: np.ndarray) -> Figure:
     """Total variation to the target, step by step, of both chains."""
     t = np.arange(len(alone))
     traces = [
-        scatter(x=t, y=alone, name=ALONE, line={"color": GREY, "width": 2.5, "dash": "dash"},
-                hovertemplate="%{y:.2e}"),
-        scatter(x=t, y=mixed, name=MIXED, line={"color": CHAIN, "width": 2.5},
-                hovertemplate="%{y:.2e}"),
-    ]  # fmt: skip
+        curve(ALONE, t, alone, GREY, ".2e", dash="dash"),
+        curve(MIXED, t, mixed, CHAIN, ".2e"),
+    ]
     return over_steps(traces, [*alone, *mixed])
 
 
@@ -66,14 +66,10 @@ def map_figure(copies: int, share: int) -> Figure:
     ratios = [mixed / alone for alone, mixed in (gaps(each, share) for each in COPIES)]
     alone, mixed = gaps(copies, share)
     traces = [
-        scatter(x=COPIES, y=ratios, name=f"{share}% block moves", showlegend=False,
-                line={"color": CHAIN, "width": 2.5}, hovertemplate="%{y:.2f} times as fast"),
-        scatter(x=[0, 100], y=[1, 1], name=f"{ALONE}: 1", mode="lines",
-                line={"color": GREY, "width": 2.5, "dash": "dash"}, hoverinfo="skip"),
-        scatter(x=[copies], y=[mixed / alone], name="your settings", mode="markers",
-                marker={"color": CHAIN, "size": 12, "line": {"color": "white", "width": 2}},
-                hoverinfo="skip"),
-    ]  # fmt: skip
+        curve(f"{share}% block moves", COPIES, ratios, CHAIN, ".2f", showlegend=False),
+        curve(f"{ALONE}: 1", [0, 100], [1, 1], GREY, "", dash="dash"),
+        dot(copies, mixed / alone, CHAIN, name="your settings"),
+    ]
     return figure(
         traces,
         x="a field copies the one before it, % of the time",
@@ -125,8 +121,8 @@ def draw(copies: float, share: float) -> View:
     """Everything that the section shows."""
     at = int(copies), int(share)
     alone, mixed = (distances(each, STEPS) for each in both(*at))
-    curve = distance_figure(alone, mixed), table_at(STOPS, {ALONE: alone, MIXED: mixed})
-    return View(told(*at), (curve, (map_figure(*at), map_table(at[1]))))
+    distance = distance_figure(alone, mixed), table_at(STOPS, {ALONE: alone, MIXED: mixed})
+    return View(told(*at), (distance, (map_figure(*at), map_table(at[1]))))
 
 
 def build() -> Section:
@@ -140,10 +136,10 @@ def build() -> Section:
         "the right: the fields copy each other, and the advantage disappears.",
     )
     with gr.Column(elem_classes="lab-own"):
-        copies = gr.Slider(0, 100, 0, step=COPIES[1], elem_id="lab-copies", min_width=260,
-                           label="A field copies the one before it, % of the time")  # fmt: skip
-        share = gr.Slider(10, 90, 50, step=10, elem_id="lab-share-blocks", min_width=260,
-                          label="Steps that are block moves, %")  # fmt: skip
+        label = "A field copies the one before it, % of the time"
+        copies = slider("copies", label, 0, 100, 0, COPIES[1], min_width=260)
+        label = "Steps that are block moves, %"
+        share = slider("share-blocks", label, 10, 90, 50, 10, min_width=260)
     panel = view(
         "lab-moves-told",
         {"moves": "How far from the target?", "moves-map": "When do block moves help?"},

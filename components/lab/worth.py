@@ -16,6 +16,7 @@ from components.lab.style import (
     Figure,
     Trace,
     Words,
+    curve,
     facts,
     figure,
     heading,
@@ -23,6 +24,7 @@ from components.lab.style import (
     number,
     percent,
     scatter,
+    slider,
     table,
 )
 from components.lab.view import View, view
@@ -84,19 +86,17 @@ def curve_figure(found: Found) -> Figure:
     for method in RULES:
         rates = [found.rate(method, place) for place in range(len(found.ns))]
         low, high = zip(*(rate.band or (0.0, 1.0) for rate in rates), strict=True)
-        curve = curve_of(method, name=curve_name(method), hovertemplate="%{y:.1%}")
+        look = curve_of(method, name=curve_name(method), hovertemplate="%{y:.1%}")
         traces += [
             scatter(**band_of(method, found.ns, low, high), legendgroup=method),
-            scatter(x=found.ns, y=[r.value for r in rates], **curve, legendgroup=method),
+            scatter(x=found.ns, y=[r.value for r in rates], **look, legendgroup=method),
         ]
-    ends = [found.ns[0], found.ns[-1]]
+    ends, ceiling = [found.ns[0], found.ns[-1]], "at least one of n is right: the ceiling"
+    thin = {"width": 1, "showlegend": False}
     traces += [
-        scatter(x=found.ns, y=found.any_of, mode="lines",
-                name="at least one of n is right: the ceiling",
-                line={"color": GREY, "width": 2, "dash": "dot"}, hovertemplate="%{y:.1%}"),
-        scatter(x=ends, y=[found.one] * 2, name="one sample", mode="lines", showlegend=False,
-                line={"color": GREY, "width": 1}, hovertemplate="%{y:.2%}"),
-    ]  # fmt: skip
+        curve(ceiling, found.ns, found.any_of, GREY, ".1%", width=2, dash="dot"),
+        curve("one sample", ends, [found.one] * 2, GREY, ".2%", **thin),
+    ]
     return figure(
         traces,
         x="compute, in samples",
@@ -229,8 +229,8 @@ def draw(
     """Everything that the section shows."""
     situation = Situation(int(decisions), chance / 100, near_miss / 100, beta, agree / 100)
     found = explore(situation, most=int(budget))
-    curve = curve_figure(found), curve_table(found)
-    return View(told(found), (curve, (map_figure(found), map_table())))
+    curves = curve_figure(found), curve_table(found)
+    return View(told(found), (curves, (map_figure(found), map_table())))
 
 
 def build() -> Section:
@@ -243,17 +243,12 @@ def build() -> Section:
         "and draws the rest again.",
     )
     with gr.Column(elem_classes="lab-own"):
-        decisions = gr.Slider(2, 20, 12, step=1, label="Decisions in a solution",
-                              elem_id="lab-decisions", min_width=200)  # fmt: skip
-        chance = gr.Slider(30, 95, 60, step=1, label="Probability that each is right, %",
-                           elem_id="lab-chance", min_width=200)  # fmt: skip
-        near_miss = gr.Slider(55, 100, 98, step=1, elem_id="lab-near-miss", min_width=200,
-                              label="Near misses ranked correctly, %",
-                              info="two solutions that differ in one decision")  # fmt: skip
-        beta = gr.Slider(0.05, 2, 0.3, step=0.05, label="β (a right decision is worth 1)",
-                         elem_id="lab-worth-beta", min_width=200)  # fmt: skip
-        agree = gr.Slider(0, 100, 0, step=1, label="Wrong answers that agree, %",
-                          elem_id="lab-agree", min_width=200)  # fmt: skip
+        decisions = slider("decisions", "Decisions in a solution", 2, 20, 12, 1)
+        chance = slider("chance", "Probability that each is right, %", 30, 95, 60, 1)
+        label, info = "Near misses ranked correctly, %", "two solutions that differ in one decision"
+        near_miss = slider("near-miss", label, 55, 100, 98, 1, info=info)
+        beta = slider("worth-beta", "β (a right decision is worth 1)", 0.05, 2, 0.3, 0.05)
+        agree = slider("agree", "Wrong answers that agree, %", 0, 100, 0, 1)
         budget = gr.Radio(list(BUDGETS), value="256", label="Compute, in samples",
                           elem_id="lab-budget", min_width=200)  # fmt: skip
     panel = view(

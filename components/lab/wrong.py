@@ -14,6 +14,7 @@ from components.lab.style import (
     WRONG,
     Figure,
     Words,
+    curve,
     facts,
     figure,
     heading,
@@ -22,6 +23,7 @@ from components.lab.style import (
     number,
     percent,
     scatter,
+    slider,
     table,
 )
 from components.lab.view import View, view
@@ -46,8 +48,8 @@ def method_figure(found: tuple[Outcome, ...], what: str) -> Figure:
     traces = []
     for id_ in RULES:
         mine = [o for o in found if o.method == id_]
-        curve = curve_of(id_, name=curve_name(id_), hovertemplate="%{y:.3f}")
-        traces.append(scatter(x=[o.n for o in mine], y=[getattr(o, what) for o in mine], **curve))
+        look = curve_of(id_, name=curve_name(id_), hovertemplate="%{y:.3f}")
+        traces.append(scatter(x=[o.n for o in mine], y=[getattr(o, what) for o in mine], **look))
     accuracy = what == "accuracy"
     return figure(
         traces,
@@ -63,10 +65,9 @@ def target_figure(example: Example) -> Figure:
     shares = target_over_beta(example, BETAS)
     looks = ((CHAIN, "solid"), (GREY, "dot"), (WRONG, "dash"))
     traces = [
-        scatter(x=BETAS, y=shares[:, k], name=f"{ANSWERS[k]}: {MEANINGS[k]}",
-                line={"color": colour, "dash": dash, "width": 2.5}, hovertemplate="%{y:.3f}")
+        curve(f"{ANSWERS[k]}: {MEANINGS[k]}", BETAS, shares[:, k], colour, dash=dash)
         for k, (colour, dash) in enumerate(looks)
-    ]  # fmt: skip
+    ]
     shapes = [line_at(example.beta, color=TARGET, width=2)]
     if BETAS[0] < example.hack_beta < BETAS[-1]:
         shapes.append({"type": "rect", "x0": BETAS[0], "x1": example.hack_beta, "yref": "paper",
@@ -153,12 +154,9 @@ def build() -> Section:
         "Every curve is an exact sum over all possible draws.",
     )
     with gr.Column(elem_classes="lab-own"):
-        mass = gr.Slider(0.1, 20, 1, step=0.1, label="Hack C: share of the LM, %",
-                         elem_id="lab-hack-mass")  # fmt: skip
-        reward = gr.Slider(1.5, 8, 3, step=0.1, label="Hack C: its reward",
-                           elem_id="lab-hack-reward")  # fmt: skip
-        beta = gr.Slider(0.1, 5, 1, step=0.05, label="β, in units of this reward",
-                         elem_id="lab-hack-beta")  # fmt: skip
+        mass = slider("hack-mass", "Hack C: share of the LM, %", 0.1, 20, 1, 0.1)
+        reward = slider("hack-reward", "Hack C: its reward", 1.5, 8, 3, 0.1)
+        beta = slider("hack-beta", "β, in units of this reward", 0.1, 5, 1, 0.05)
     panel = view(
         "lab-wrong-told",
         {

@@ -113,7 +113,7 @@ def _little(sets: Mapping[str, Evaluated]) -> Clause | None:
     ends = [
         f"{brief(d)} on {name}"
         for name, found in sets.items()
-        if (d := between(found, "bon", "wmv", found.level)) is not None and d.high < 0
+        if (d := between(found, "bon", "wmv", found.level)) is not None and d.verdict == "behind"
     ]
     later = (
         " With more it finds the reward model’s mistakes: best-of-n minus weighted vote is "

@@ -8,7 +8,7 @@ from qalign_core.run import Run
 from qalign_study.measure.report import Evaluated
 from qalign_study.sets.folder import run_of
 from qalign_study.sheet.page import table_html
-from qalign_study.sheet.problems import COLUMNS, MOST, at_level, listed, opens, steps_of
+from qalign_study.sheet.problems import COLUMNS, at_level, cut, listed, opens, steps_of
 from qalign_study.sheet.values import Markup
 from qalign_study.sheet.words import curve_name, in_a_sentence
 
@@ -46,11 +46,11 @@ def problems_html(found: Evaluated, opened: str = "") -> str:
         first += f" compared with {in_a_sentence(curve_name(other, is_open))}" if theirs else ""
     n_samples = max((p.n for p in at.values()), default=0)
     at_compute = f" at the compute of {n_samples:,} samples" if at else ""
-    cut = f" The first {MOST:,} of {len(order):,} are listed." if len(order) > MOST else ""
     leads = "" if found.folder else WATCH if found.listed else COMMANDS
     made = listed(found, order, at, lambda k: _chain(found, k), sorts=True)
     return (
-        f'<p class="soft">The problems{at_compute}{html.escape(first)}.{cut} {COLUMNS} {leads}</p>'
+        f'<p class="soft">The problems{at_compute}{html.escape(first)}.{cut(len(order))} {COLUMNS} '
+        f"{leads}</p>"
         f"{table_html(made)}"
     )
 

@@ -6,18 +6,18 @@ again from that seed, so that a saved class is small and its texts come from thi
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterator, Mapping
 from typing import Any
+
+import pandas as pd
 
 from components.room.rooms import TRIES, Room, prediction
 from components.room.told import Figures
 from qalign_core.reading import is_finite, is_text, is_whole
 from qalign_study.serve.refused import Refused
-from qalign_study.sheet.files import cell
+from qalign_study.sheet.files import csv_of
 
-COLUMNS = ("kind", "who", "at", "answer", "value", "right")
+COLUMNS = ["kind", "who", "at", "answer", "value", "right"]
 NO_SESSION = "this is not a saved class; choose the page that a class was saved as"
 
 
@@ -27,9 +27,6 @@ def kept(room: Room) -> dict[str, Any]:
     Returns:
         {"session": what `restore` reads, "table": CSV, "stops": predictions by stop}.
     """
-    out = io.StringIO()
-    rows = csv.writer(out, lineterminator="\r\n")
-    rows.writerows([COLUMNS, *([cell(value) for value in row] for row in _rows(room))])
     members = [
         {"key": m.key, "number": m.number, "t": max(m.t, m.had), "best": m.best,
          "tries": m.tries, "said": {str(stop): said for stop, said in m.said.items()}}
@@ -41,7 +38,8 @@ def kept(room: Room) -> dict[str, Any]:
         "lesson": room.lesson.name if room.lesson else "", "opened": list(room.opened),
         "members": members,
     }  # fmt: skip
-    return {"session": session, "table": out.getvalue(), "stops": list(_stops(room))}
+    table = csv_of(pd.DataFrame(_rows(room), columns=COLUMNS))
+    return {"session": session, "table": table, "stops": list(_stops(room))}
 
 
 def _rows(room: Room) -> Iterator[tuple[object, ...]]:

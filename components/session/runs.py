@@ -21,7 +21,7 @@ from qalign_core.carried import RUN, TOLD
 from qalign_core.errors import Busy, QAlignError
 from qalign_core.protocols import LanguageModel, RewardModel
 from qalign_core.record.trace import TraceReader
-from qalign_core.run import Limits, Sampling
+from qalign_core.run import Limits, Run, Sampling
 from qalign_core.types import Trace
 
 State = Literal["idle", "loading", "queued", "sampling", "finished", "stopped", "failed"]
@@ -144,17 +144,12 @@ class Runs:
         """Whether names mean the models that they mean elsewhere, and no stand-ins."""
         return self._load is _load
 
-    @property
-    def active(self) -> int:
-        """Runs that sample now."""
-        return len(self._running)
-
-    def warm_up(self, lm: str = "embedded", rm: str = "embedded") -> threading.Thread:
+    def warm_up(self) -> threading.Thread:
         """Load the models behind the page, in a daemon thread; a failure shows at the first run."""
 
         def load() -> None:
             try:
-                self._load(lm, rm, Sampling())
+                self._load(Run.lm, Run.rm, Sampling())
             except QAlignError as error:
                 log.warning("models are not ready: %s", error)
 

@@ -41,7 +41,6 @@ def chain_player(
     around: Callable[[dict[str, Any]], dict[str, str]],
     questions: Sequence[Question] = (),
     name: str = "Recorded run",
-    elem_id: str = "watch-player",
 ) -> gr.HTML:
     """A player that shows a recorded trace at once and a live run when its value grows.
 
@@ -53,7 +52,6 @@ def chain_player(
             what stands before and behind it there.
         questions: called by the browser about single texts; without them it does not ask.
         name: what the recorded run is called.
-        elem_id: id in the page.
     """
     return gr.HTML(
         value="",
@@ -63,7 +61,7 @@ def chain_player(
         recorded_name=name,
         server_functions=asked(diagnose, link, around, *questions),
         apply_default_css=False,
-        elem_id=elem_id,
+        elem_id="watch-player",
     )
 
 

@@ -10,11 +10,11 @@ from qalign_core.chain.randomness import derive_seed
 from qalign_core.errors import InvalidReward
 from qalign_core.messages import transcript
 from qalign_core.protocols import LanguageModel
-from qalign_core.run import check_count
 from qalign_core.types import Response
 
-CRITERION = "how correct, complete and helpful it is"
-_QUESTION = """Grade an answer to a task by {criterion}.
+GRADES = 4
+"""How often a response is graded."""
+_QUESTION = """Grade an answer to a task by how correct, complete and helpful it is.
 
 Task:
 {prompt}
@@ -27,26 +27,21 @@ _ROUNDS = 4
 
 
 class JudgeReward:
-    """`r(x, y)` = the mean of `n` grades, 1 to 10, that a language model gives.
+    """`r(x, y)` = the mean of `GRADES` grades, 1 to 10, that a language model gives.
 
-    The grades are drawn with seeds that are made of the question itself, so that the reward is a
+    Grades that cannot be read are left out; if none of them can, as many are asked for again, three
+    times. They are drawn with seeds that are made of the question itself, so that the reward is a
     function of prompt and response, as the target needs it to be.
 
     Args:
         lm: the judge, as sampled; a limit of a few tokens is enough.
-        criterion: what it is asked to grade by.
-        n: grades a response; those that cannot be read are left out, and if none of them can, as
-            many are asked for again, three times.
         id: its name; by default the judge's.
     """
 
-    def __init__(
-        self, lm: LanguageModel, *, criterion: str = CRITERION, n: int = 4, id: str | None = None
-    ) -> None:
-        self._lm, self._criterion = lm, criterion
-        self._n = check_count("n", n, 1)
+    def __init__(self, lm: LanguageModel, *, id: str | None = None) -> None:
+        self._lm = lm
         self.id = id or f"judge:{lm.id}"
-        question = _QUESTION.format(criterion=criterion, prompt="", response="")
+        question = _QUESTION.format(prompt="", response="")
         self._n_asked = len(lm.encode(question))
         self.n_parameters = parameters_of(lm)
 
@@ -58,13 +53,13 @@ class JudgeReward:
             QAlignError: the judge failed.
         """
         task = transcript(prompt)
-        asked = _QUESTION.format(criterion=self._criterion, prompt=task, response=response.text)
+        asked = _QUESTION.format(prompt=task, response=response.text)
         ids = self._lm.encode(asked)
         address = int.from_bytes(hashlib.blake2b(asked.encode(), digest_size=8).digest(), "big")
         answers: list[Response] = []
         grades: list[int] = []
-        while not grades and len(answers) < _ROUNDS * self._n:
-            places = range(len(answers), len(answers) + self._n)
+        while not grades and len(answers) < _ROUNDS * GRADES:
+            places = range(len(answers), len(answers) + GRADES)
             seeds = [derive_seed(address, place, 0, "sample") for place in places]
             answers += await gather(*(self._lm.extend(ids, (), seed=seed) for seed in seeds))
             grades = [grade for answer in answers if (grade := read_grade(answer.text)) is not None]
@@ -76,8 +71,8 @@ class JudgeReward:
         return fmean(grades)
 
     def n_read(self, known: int, total: int) -> int:
-        """Tokens of `n` grades: each reads the question and writes at most as many as it may."""
-        return self._n * (self._n_asked + total + self._lm.max_new_tokens)
+        """Tokens of the grades: each reads the question and writes at most as many as it may."""
+        return GRADES * (self._n_asked + total + self._lm.max_new_tokens)
 
 
 def read_grade(text: str) -> int | None:

@@ -23,7 +23,7 @@ COMMANDS = {
     "compare": "the four methods on one prompt",
     "evaluate": "the four methods on a problem set; continues where it stopped",
     "report": "accuracy of every method and paired differences, from evaluations",
-    "tune": "find the beta at which a given share of proposals is accepted",
+    "tune": "find the beta at which a given share of proposals is accepted, for each sharpness",
     "bench-moves": "certify moves in exact worlds, and measure them on a problem set",
     "train-rm": "train a reward model on a language model's own right and wrong responses",
     "check": "check that two models meet the conditions of the chain",
@@ -32,7 +32,7 @@ COMMANDS = {
     "serve": "serve the methods to chat clients, through OpenAI's API",
 }
 COUNTS = {
-    **dict.fromkeys(("problems", "at_once", "budget", "each", "response_tokens"), 1),
+    **dict.fromkeys(("problems", "last", "at_once", "budget", "each", "response_tokens"), 1),
     **{"states": 0, "samples": 2, "max_length": 2},
 }
 """Options that count something, and the least that each may be."""
@@ -46,8 +46,8 @@ def read(arguments: Sequence[str]) -> argparse.Namespace:
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for name, does in COMMANDS.items():
-        form = argparse.RawDescriptionHelpFormatter
-        of_command = commands.add_parser(name, help=does, description=does, formatter_class=form)
+        of_command = commands.add_parser(name, help=does, description=does, allow_abbrev=False)
+        of_command.formatter_class = argparse.RawDescriptionHelpFormatter
         if name in arguments[:1]:
             module = import_module(f"{__name__}.{name.replace('-', '_')}")
             of_command.usage = f"qalign {name} [OPTIONS]"

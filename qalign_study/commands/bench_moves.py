@@ -13,6 +13,7 @@ from math import isnan
 from typing import Any
 
 import numpy as np
+from tqdm import tqdm
 
 from qalign_core.chain.cost import meter_of
 from qalign_core.chain.moves.mixture import move_of
@@ -27,9 +28,10 @@ from qalign_core.types import Response, Step
 from qalign_study.commands import shared
 from qalign_study.exact.bench import REACHED, in_world, worlds
 from qalign_study.measure.diagnostics import acceptance, ess
-from qalign_study.measure.intervals import wilson
+from qalign_study.measure.intervals import share_of
 from qalign_study.measure.tuning import chains_on
 from qalign_study.sets.problem_sets import Problem, check_gradable
+from qalign_study.sheet.text import aligned
 
 LEFT_OUT = (*shared.TEXTS, "move", "chains", "pool", "matched", "burn_in")
 
@@ -43,10 +45,9 @@ def options(parser: argparse.ArgumentParser) -> None:
         metavar="MOVE",
         help="suffix, entropy, a mix such as suffix+block(:), or your own as FILE.py:NAME",
     )
-    parser.add_argument(
-        "--problems", type=int, metavar="N", help="also measure on the first N of the set"
-    )
-    shared.set_options(parser)
+    group = parser.add_argument_group("problem set", "with --problems, also measure on a set")
+    shared.problems_option(group)
+    shared.set_options(group)
     shared.run_options(parser, leave_out=LEFT_OUT)
     shared.model_options(parser)
 
@@ -92,27 +93,27 @@ class _Checked:
 
 
 def _certify(names: list[str]) -> list[str]:
-    """Print a line per move and world, where ":" ends a block; the names of those that fail."""
-    failed = []
-    width = max(map(len, names))
-    print(f"{'move':{width}}  world      balance     gap  accepted  distance to the target")
+    """Print a table of moves and worlds, where ":" ends a block; the names of those that fail."""
+    failed: dict[str, None] = {}
+    rows, notes = [], []
     for name in names:
         for lm in worlds():
             found = in_world(lm, _move(name, lm, ":"))
-            gap = "     -" if found.gap is None else f"{abs(found.gap):6.4f}"
-            accepted = "      -" if isnan(found.acceptance) else f"{found.acceptance:7.1%}"
             holds = "holds" if found.is_exact else "FAILS"
-            print(
-                f"{name:{width}}  {found.world:9}  {holds} {found.residual:.0e}  {gap}"
-                f"  {accepted}  {found.distance:.1e}"
-            )
+            gap = None if found.gap is None else f"{abs(found.gap):.4f}"
+            accepted = None if isnan(found.acceptance) else f"{found.acceptance:.1%}"
+            balance, distance = f"{holds} {found.residual:.0e}", f"{found.distance:.1e}"
+            rows.append((name, found.world, balance, gap, accepted, distance))
             if not found.is_exact:
-                print(f"  worst pair: {found.worst[0]!r} and {found.worst[1]!r}")
+                worst = " and ".join(map(repr, found.worst))
+                notes.append(f"{name} in {found.world}: worst pair: {worst}")
             elif found.distance > REACHED:
-                print("  the move cannot reach every response; mix it with suffix")
+                notes.append(f"{name} cannot reach every response; mix it with suffix")
             if not found.is_exact or found.distance > REACHED:
-                failed.append(name)
-    return list(dict.fromkeys(failed))
+                failed[name] = None
+    heads = ("move", "world", "balance", "gap", "accepted", "distance to the target")
+    print("\n".join([aligned(heads, rows), *notes]))
+    return [*failed]
 
 
 def _is_right(problem: Problem, steps: list[Step]) -> bool:
@@ -129,27 +130,22 @@ async def _measure(options: argparse.Namespace) -> None:
     check_gradable(problems)
     lm, rm = shared.models_of(options)
     run = Run.read({"prompt": "-", **shared.given_in(options)})
-    width = max(map(len, options.moves))
     meter = meter_of(lm, rm)
     print(f"{len(problems)} problems, {run.steps} proposals each", file=sys.stderr)
-    head = f"{'move':{width}}  {'right, %':>17}  accepted  refused"
-    print(f"{head}  {meter.unit}  effective samples per 1e9")
-    for name in options.moves:
+    rows = []
+    for name in tqdm(options.moves, unit="move"):
         move = _move(name, lm)
         how: Any = {"target": run.target, "move": move, "steps": run.steps, "seed": run.seed}
         walks = await chains_on(lm, rm, [problem.prompt for problem in problems], **how)
-        right = [_is_right(*each) for each in zip(problems, walks, strict=True)]
         every = [step for steps in walks for step in steps]
         spent = [sum(meter.price(step.cost) for step in steps) for steps in walks]
         effective = [
             1e9 * (ess([[step.state.reward for step in steps]]) or 1.0) / price
             for steps, price in zip(walks, spent, strict=True)
         ]
-        accepted = acceptance(every).changed.value
         refused = float(np.mean([step.refused is not None for step in every if step.t]))
-        share = f"{100 * np.mean(right):.1f}"
-        share += " [{:.1f}, {:.1f}]".format(*(100 * end for end in wilson(sum(right), len(right))))
-        print(
-            f"{name:{width}}  {share:>17}  {accepted or 0:8.1%}  {refused:7.1%}"
-            f"  {np.mean(spent):.2e}  {np.mean(effective):.3g}"
-        )
+        right, accepted = share_of([*map(_is_right, problems, walks)]), acceptance(every).changed
+        shares = (f"{share:.1%}" for share in (accepted.value or 0, refused))
+        rows.append((name, right, *shares, float(np.mean(spent)), float(np.mean(effective))))
+    effect = "effective samples per 1e9"
+    print(aligned(("move", "right, %", "accepted", "refused", meter.unit, effect), rows))

@@ -6,7 +6,6 @@ Examples:
 """
 
 import argparse
-from pathlib import Path
 
 from tqdm import tqdm
 
@@ -15,6 +14,7 @@ from qalign_core.types import Step
 from qalign_study.commands import shared
 from qalign_study.commands.drawing import advance, draw
 from qalign_study.measure.comparisons import Comparison, full_cut, outcomes
+from qalign_study.sheet.text import aligned
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -24,7 +24,7 @@ def options(parser: argparse.ArgumentParser) -> None:
         "--match", choices=budgets, default="flops", help="what is equal for all methods"
     )
     parser.add_argument("--budget", dest="match", choices=budgets, help=argparse.SUPPRESS)  # old
-    parser.add_argument("--out", type=Path, help="trace file, continued if it exists")
+    shared.out_option(parser)
     shared.problem_options(parser)
     shared.run_options(parser, leave_out=("matched",), **OF_COMMAND["compare"])
     shared.model_options(parser)
@@ -44,11 +44,9 @@ async def command(options: argparse.Namespace) -> None:
         )
     comparison, unit = Comparison(trace), trace.header.meter.unit
     print(f"{run.prompt}\n")
-    print(f"{'method':8}{'answer':>8}{'':8}{'samples':>8}{'tokens':>9}{unit:>18}")
-    for outcome in outcomes(comparison, full_cut(comparison, options.match)):
-        right = {True: "right", False: "wrong", None: ""}[outcome.correct]
-        answer = outcome.decision.answer or "-"
-        print(
-            f"{outcome.method:8}{answer:>8} {right:7}{outcome.n:8}{outcome.cost.generated:9,}"
-            f"{outcome.spent:18,}"
-        )
+    right = {True: "right", False: "wrong", None: ""}
+    rows = [
+        (o.method, o.decision.answer, right[o.correct], o.n, o.cost.generated, o.spent)
+        for o in outcomes(comparison, full_cut(comparison, options.match))
+    ]
+    print(aligned(("method", "answer", "", "samples", "tokens", unit), rows))

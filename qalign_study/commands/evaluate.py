@@ -21,6 +21,7 @@ from qalign_study.measure.diagnostics import acceptance_of
 from qalign_study.measure.results import pack, results_in
 from qalign_study.sets.problem_sets import check_gradable
 from qalign_study.sets.tasks import PRESETS, Task, task_of
+from qalign_study.sheet.text import aligned
 
 BUDGET = OF_COMMAND["evaluate"]["pool"]
 
@@ -38,7 +39,7 @@ def options(parser: argparse.ArgumentParser) -> None:
         help=f"samples per problem ({BUDGET}); the chain gets the same compute",
     )
     parser.add_argument("--states", type=int, help="maximum states of the chain; 0 means no limit")
-    parser.add_argument("--out", type=Path, help="folder of traces; required without --plan")
+    shared.out_option(parser)
     parser.add_argument("--pack", type=Path, help="also write the results as one file")
     plan_options(parser)
     shared.run_options(parser, leave_out=(*shared.TEXTS, "steps", "pool", "matched", "burn_in"))
@@ -77,12 +78,8 @@ async def command(options: argparse.Namespace) -> None:
         print(f"open-ended: minimum Bayes risk with ROUGE-1 replaces the vote in {votes}")
     if changed is not None:
         print(f"acceptance {changed:.0%} of proposals that differ from the state")
-    print(f"{'method':8}{'n':>7}{'tokens':>9}{unit:>10}  accuracy")
-    for p in (p for p in points if p.n == largest):
-        print(
-            f"{p.method:8}{p.used:7.0f}{p.tokens:9,.0f}{p.spent:10.2e}"
-            f"  {p.value:.3f} [{p.low:.3f}, {p.high:.3f}]"
-        )
+    at = [(p.method, round(p.used), round(p.tokens), p.spent, p) for p in points if p.n == largest]
+    print(aligned(("method", "n", "tokens", unit, "accuracy, %"), at))
 
 
 def _take_settings(options: argparse.Namespace, task: Task | None) -> None:

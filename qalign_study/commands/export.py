@@ -2,7 +2,7 @@
 
 Examples:
   qalign export run.jsonl --html run.html --title "A chain" --says "It corrects a sum."
-  qalign export results --html results.html --problem 3 7
+  qalign export results --html results.html --play 3 7
 """
 
 import argparse
@@ -11,6 +11,7 @@ from pathlib import Path
 from qalign_core.errors import InvalidSetting
 from qalign_core.record.player import page
 from qalign_core.record.trace import trace_text, write_whole
+from qalign_study.commands import shared
 from qalign_study.measure.report import evaluated
 from qalign_study.measure.results import load_results
 from qalign_study.sheet.folder import folder_page
@@ -25,15 +26,11 @@ def options(parser: argparse.ArgumentParser) -> None:
         metavar="PATH",
         help="trace file of `qalign run`, or folder of `qalign evaluate`",
     )
-    parser.add_argument("--html", type=Path, required=True, help="file of the page")
-    parser.add_argument(
-        "--problem",
-        type=int,
-        nargs="+",
-        default=[],
-        metavar="N",
-        help="problems of the folder whose chains the page plays, from 0",
-    )
+    shared.html_option(parser, required=True)
+    says = "problems of the folder whose chains the page plays, from 0"
+    parser.add_argument("--play", type=int, nargs="+", default=[], metavar="N", help=says)
+    old = argparse.SUPPRESS
+    parser.add_argument("--problem", dest="play", type=int, nargs="+", help=old)
     group = parser.add_argument_group("page of a trace")
     group.add_argument("--title", default="", help="title of the page")
     group.add_argument("--says", default="", help="one or two sentences about the run")
@@ -51,9 +48,9 @@ async def command(options: argparse.Namespace) -> None:
         if options.title or options.says or options.live:
             raise InvalidSetting(f"{path} is a folder; --title, --says and --live are for a trace")
         found = evaluated(path, path.resolve().name, load_results(path))
-        made = folder_page(found, options.problem)
-    elif options.problem:
-        raise InvalidSetting(f"{path} is not a folder; --problem is for a folder of results")
+        made = folder_page(found, options.play)
+    elif options.play:
+        raise InvalidSetting(f"{path} is not a folder; --play is for a folder of results")
     else:
         text = trace_text(path)
         made = page(text, title=options.title, says=options.says, live=options.live)

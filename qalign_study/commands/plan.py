@@ -16,6 +16,7 @@ from qalign_core.rewards.names import reward_named
 from qalign_core.types import Cost, Meter
 from qalign_study.commands import shared
 from qalign_study.sets.tasks import hardware
+from qalign_study.sheet.text import aligned
 from qalign_study.train.trainer import Recipe
 
 SHARE = 0.3
@@ -218,40 +219,42 @@ def print_plan(options: argparse.Namespace, recipe: Recipe | None = None) -> Non
         parameters_in(rm),
         at_once=options.at_once,
     )
-    print(
-        f"nothing is loaded or drawn; estimates for this {'training' if recipe else 'evaluation'}:"
-    )
+    what = "evaluation" if recipe is None else "training"
+    print(f"nothing is loaded or drawn; estimates for this {what}:")
+    rows: list[tuple[str, str]] = []
     if task is not None:
-        print(f"set      {task.table['title']}, license {task.table['licence']}")
+        rows.append(("set", f"{task.table['title']}, license {task.table['licence']}"))
     for kind, models in (("lm", lm), ("rm", rm)):
         for each in models:
             gated = ", its license must be accepted on the hub first" if each.gated else ""
             size = f"{each.parameters:,.1f} million parameters" if each.parameters else "no network"
-            print(f"{kind}       {each.source}: {size}, license {each.licence or 'unknown'}{gated}")
+            license_ = f"license {each.licence or 'unknown'}{gated}"
+            rows.append((kind, f"{each.source}: {size}, {license_}"))
     states = f"{plan.states:,} states" if plan.states else "as many states as cost the same"
     source = "--response-tokens" if options.response_tokens else "assumed: half of the limit"
-    print(f"draws    {n:,} problems, each {plan.samples:,} samples and a chain of {states}")
-    print(f"         {plan.response:,.0f} tokens per response ({source}), {prompt:,.0f} per prompt")
+    rows += [
+        ("draws", f"{n:,} problems, each {plan.samples:,} samples and a chain of {states}"),
+        ("", f"{plan.response:,.0f} tokens per response ({source}), {prompt:,.0f} per prompt"),
+    ]
     for name, cost in (("chains", plan.chain), ("samples", plan.pool)):
-        print(f"{name:8} {cost.generated:,} tokens, {plan.flops[name]:.2e} FLOPs")
-    learning = None
+        rows.append((name, f"{cost.generated:,} tokens, {plan.flops[name]:.2e} FLOPs"))
+    learning, needed, place = None, plan.weights, "on the disk and in memory"
     if recipe is not None:
         pairs = n * options.each * (1 + options.suffix_pairs + options.changed_numbers)
         learning = TrainingPlan(plan, pairs, recipe.epochs, recipe.lora > 0)
-        print(
-            f"training at most {pairs:,} pairs, {learning.tokens:,} tokens, "
-            f"{learning.flops:.2e} FLOPs, {learning.memory:.1f} GB plus activations"
-        )
-        print(f"weights  {_size(plan.weights)} in bf16 for the draws")
+        needed, place = max(needed, learning.memory), "for the draws"
+        cost_of = f"{learning.tokens:,} tokens, {learning.flops:.2e} FLOPs"
+        memory = f"{learning.memory:.1f} GB plus activations"
+        rows.append(("training", f"at most {pairs:,} pairs, {cost_of}, {memory}"))
     else:
         total, anew = (sum(each.flops.values()) for each in (plan, plan.anew()))
-        print(
-            f"together {total:.2e} FLOPs; {anew:.2e} if the reward model reads every text in full"
-        )
-        print(f"weights  {_size(plan.weights)} in bf16, on the disk and in memory")
-    print(f"traces   about {_size(plan.traces)}")
+        whole = f"{anew:.2e} if the reward model reads every text in full"
+        rows.append(("together", f"{total:.2e} FLOPs; {whole}"))
+    rows.append(("weights", f"{_size(plan.weights)} in bf16, {place}"))
+    rows.append(("traces", f"about {_size(plan.traces)}"))
+    print(aligned((), rows))
     print(f"at least, at {SHARE:.0%} of the peak or {BANDWIDTH_SHARE:.0%} of the bandwidth:")
-    needed = plan.weights if learning is None else max(plan.weights, learning.memory)
+    gpus = []
     for name, gpu in hardware().items():
         if needed > 0.9 * gpu["memory"]:
             hours = f"too small: {needed:.1f} GB do not fit {gpu['memory']:g} GB"
@@ -259,7 +262,8 @@ def print_plan(options: argparse.Namespace, recipe: Recipe | None = None) -> Non
             hours = f"{_time(plan.hours(gpu))} on one, {_time(plan.hours(gpu, 8))} on eight"
         else:
             hours = f"{_time(plan.hours(gpu) + learning.hours(gpu))} on one"
-        print(f"  {name:10}{hours}")
+        gpus.append((name, hours))
+    print(aligned((), gpus, indent=2))
 
 
 def _size(gb: float) -> str:
@@ -269,4 +273,4 @@ def _size(gb: float) -> str:
 def _time(hours: float) -> str:
     """Hours, or minutes below one hour."""
     minutes = math.ceil(60 * hours)
-    return f"{hours:8,.1f} h" if minutes >= 60 else f"{minutes:6} min"
+    return f"{hours:,.1f} h" if minutes >= 60 else f"{minutes} min"

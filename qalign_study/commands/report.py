@@ -14,12 +14,14 @@ from qalign_core.assets import ASSETS
 from qalign_core.errors import InvalidSetting
 from qalign_core.reading import HUGE
 from qalign_core.record.trace import write_whole
+from qalign_study.commands import shared
 from qalign_study.measure.curves import Difference, Point, in_order
-from qalign_study.measure.report import Report, differences
+from qalign_study.measure.report import Group, Report, differences
 from qalign_study.measure.results import load_results
 from qalign_study.sheet.files import to_csv, to_latex
 from qalign_study.sheet.report import to_html
-from qalign_study.sheet.words import VERDICTS, curve_name, few, in_a_sentence, target_of
+from qalign_study.sheet.text import aligned
+from qalign_study.sheet.words import curve_name, in_a_sentence, target_of
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -36,9 +38,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print the numbers as JSON")
     parser.add_argument("--csv", type=Path, metavar="FILE", help="write all numbers as CSV")
     parser.add_argument("--latex", type=Path, metavar="FILE", help="write the tables for LaTeX")
-    parser.add_argument(
-        "--html", type=Path, metavar="FILE", help="write everything as one offline page"
-    )
+    shared.html_option(parser)
     parser.add_argument(
         "--tuning",
         type=float,
@@ -77,25 +77,12 @@ async def command(options: argparse.Namespace) -> None:
         for name, points in group.lines:
             several = f", {chains[name]} chains each" if chains.get(name, 1) > 1 else ""
             print(f"{name}, {len(points[0].each):,} problems{several}")
-            print(f"  {'method':11}{'n':>6}{'FLOPs':>10}  accuracy, %")
-            for p in points:
-                print(f"  {p.method:11}{_at(p, group.flops)}  {interval(p, '.1f')}")
-            print("  difference, points, paired over problems")
-            for d in differences(points):
-                at = _at(d, group.flops)
-                print(f"  {f'{d.a} - {d.b}':21}{at}  {interval(d, '+.1f')}  {verdict(d)}")
+            at = [(p.method, *_at(p, group), p) for p in points]
+            print(aligned(("method", "n", "FLOPs", "accuracy, %"), at, indent=2))
+            gaps = [(f"{d.a} - {d.b}", *_at(d, group), d) for d in differences(points)]
+            heads = ("difference", "n", "FLOPs", "points, paired over problems")
+            print(aligned(heads, gaps, indent=2))
 
 
-def _at(found: Point | Difference, flops: bool) -> str:
-    return f"{found.n:6}" + (f"{found.spent:10.2e}" if flops else f"{'-':>10}")
-
-
-def verdict(found: Difference) -> str:
-    """The verdict on a difference, with the exact test where few problems are discordant."""
-    return "; ".join(filter(None, (VERDICTS[found.verdict], few(found))))
-
-
-def interval(found: Point | Difference, form: str) -> str:
-    """A share and its interval in percent."""
-    value, low, high = (format(100 * x, form) for x in (found.value, found.low, found.high))
-    return f"{value} [{low}, {high}]"
+def _at(found: Point | Difference, group: Group) -> tuple[int, float | None]:
+    return found.n, found.spent if group.flops else None

@@ -9,7 +9,6 @@ import argparse
 import json
 import math
 from dataclasses import asdict
-from pathlib import Path
 
 from tqdm import tqdm
 
@@ -28,16 +27,14 @@ from qalign_study.sets.problem_sets import Problem
 def options(parser: argparse.ArgumentParser) -> None:
     """Those of `qalign run`."""
     parser.add_argument(
-        "--prompts", metavar="SET", help="run every problem of this set or file; --out is a folder"
+        "--prompts",
+        metavar="SET",
+        help="run every problem of this set or file; --out is a folder, --json prints its answers",
     )
     shared.many_options(parser, 64)
-    parser.add_argument(
-        "--out",
-        type=Path,
-        help="trace file (JSON lines), continued if it exists; a folder with --prompts",
-    )
+    shared.out_option(parser)
     parser.add_argument("--quiet", action="store_true", help="print the answer only")
-    parser.add_argument("--json", action="store_true", help="print answers to --prompts as JSON")
+    parser.add_argument("--json", action="store_true", help="print the numbers as JSON")
     shared.problem_options(parser)
     shared.run_options(parser, leave_out=("burn_in", "matched"), **OF_COMMAND["run"])
     shared.model_options(parser)
@@ -47,6 +44,8 @@ async def command(options: argparse.Namespace) -> None:
     """Run the chains and print their steps; what is in `--out` is continued."""
     if options.prompts is not None:
         return await _run_many(options)
+    if options.json:
+        raise InvalidSetting("--json prints the answers to --prompts; give --prompts SET")
     run = shared.run_of(options)
     models = shared.models_of(options)
     problem = Problem("", run.prompt, run.reference, run.extractor)
@@ -65,6 +64,10 @@ async def command(options: argparse.Namespace) -> None:
 async def _run_many(options: argparse.Namespace) -> None:
     if options.out is None:
         raise InvalidSetting("--prompts needs --out FOLDER, where the traces go")
+    if options.prompt is not None or options.problem is not None:
+        raise InvalidSetting(
+            "--prompts runs every problem of a set; leave out --prompt and --problem"
+        )
     options.task = options.prompts
     loaded = shared.load_set(options, options.problems)
     problems = loaded.problems

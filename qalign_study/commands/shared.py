@@ -30,6 +30,19 @@ OF_EACH = {
 """Options that there are for the LM and for the RM, and what they are."""
 
 
+def out_option(parser: argparse._ActionsContainer) -> None:
+    """Where draws go."""
+    parser.add_argument(
+        "--out", type=Path, help="output file, or folder for a set; the same command continues it"
+    )
+
+
+def html_option(parser: argparse.ArgumentParser, *, required: bool = False) -> None:
+    """Where a page goes."""
+    says = "write a page that works offline"
+    parser.add_argument("--html", type=Path, metavar="FILE", required=required, help=says)
+
+
 def model_options(parser: argparse.ArgumentParser, kinds: Sequence[str] = ("lm", "rm")) -> None:
     """Where models are found is in `Run`; how they are loaded is a matter of this machine."""
     group = parser.add_argument_group(
@@ -55,7 +68,7 @@ def problem_options(parser: argparse.ArgumentParser) -> None:
     """One problem: of a set, by its number; `--prompt` is an option of the run."""
     group = parser.add_argument_group("problem", "a problem of a set, or --prompt")
     set_options(group)
-    group.add_argument("--problem", type=int, default=0, help="its number in the set, from 0")
+    group.add_argument("--problem", type=int, help="number in the set, from 0 (0)")
 
 
 def set_options(parser: argparse._ActionsContainer) -> None:
@@ -73,9 +86,14 @@ def set_options(parser: argparse._ActionsContainer) -> None:
     )
 
 
+def problems_option(parser: argparse._ActionsContainer) -> None:
+    """How much of a set is drawn."""
+    parser.add_argument("--problems", type=int, help="only the first N of the set", metavar="N")
+
+
 def many_options(parser: argparse.ArgumentParser, at_once: int) -> None:
     """How much of a set is drawn, and how much of that at the same time."""
-    parser.add_argument("--problems", type=int, help="only the first N of the set", metavar="N")
+    problems_option(parser)
     parser.add_argument(
         "--at-once", type=int, default=at_once, help="problems that run at once", metavar="N"
     )
@@ -142,7 +160,7 @@ def run_of(options: argparse.Namespace) -> Run:
     given = given_in(options)
     if "prompt" not in given:
         problems = load_set(options).problems
-        number: int = options.problem
+        number: int = options.problem or 0
         if not 0 <= number < len(problems):
             raise InvalidSetting(
                 f"--problem {number}: {options.task} has problems 0 to {len(problems) - 1}"

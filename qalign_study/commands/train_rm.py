@@ -2,13 +2,12 @@
 
 Examples:
   qalign train-rm --task gsm8k:task --lm smollm2-135m --problems 500 --out my-rm
-  qalign train-rm --task gsm8k:task --preset paper --plan
+  qalign train-rm --task gsm8k:task --recipe paper --plan
 """
 
 import argparse
 import sys
 from dataclasses import fields, replace
-from pathlib import Path
 
 from tqdm import tqdm
 
@@ -18,8 +17,10 @@ from qalign_core.run import OF_COMMAND, Run
 from qalign_study.commands import shared
 from qalign_study.commands.drawing import fill
 from qalign_study.commands.plan import plan_options, print_plan
+from qalign_study.measure.intervals import Measured
 from qalign_study.sets.problem_sets import check_gradable
 from qalign_study.sets.tasks import task_of
+from qalign_study.sheet.text import told
 from qalign_study.train.preferences import Grade, Kinds
 from qalign_study.train.reward_training import SAMPLES, base_of, learn
 from qalign_study.train.trainer import RECIPES, Recipe, check_installed
@@ -31,28 +32,13 @@ _PAIRS = {
 }
 
 
-_RECIPE = {
-    "learning_rate": "highest rate of AdamW, which then falls linearly",
-    "warmup": "share of the steps in which the rate rises",
-    "weight_decay": "weight decay of AdamW",
-    "epochs": "passes over the pairs",
-    "batch": "pairs per step",
-    "at_once": "pairs in memory at once",
-    "lora": "rank of LoRA; 0 trains the weights themselves",
-    "precision": "bfloat16 or float32",
-    "validation": "share of problems held out",
-}
-
-
 def options(parser: argparse.ArgumentParser) -> None:
     """Those of `qalign train-rm`."""
     shared.set_options(parser)
     shared.many_options(parser, 64)
     pool = Run().pool
     parser.add_argument("--samples", type=int, default=pool, help=f"responses per problem ({pool})")
-    parser.add_argument(
-        "--out", type=Path, help="folder of the new model, for --rm; required without --plan"
-    )
+    shared.out_option(parser)
     parser.add_argument(
         "--only-draw",
         action="store_true",
@@ -72,21 +58,17 @@ def options(parser: argparse.ArgumentParser) -> None:
     recipe.add_argument("--base", help="model to start from; default: --lm")
     recipe.add_argument("--device", help="device of the training; default: a GPU if any")
     recipe.add_argument(
-        "--preset",
-        dest="recipe",
-        choices=RECIPES,
-        default="small",
-        help="default values of the options below",
+        "--recipe", choices=RECIPES, default="small", help="default values of the options below"
     )
-    for each in fields(Recipe):
-        if each.name != "seed":
-            usual = ", ".join(f"{getattr(r, each.name)} in {name}" for name, r in RECIPES.items())
-            recipe.add_argument(
-                f"--{each.name.replace('_', '-')}" if each.name != "at_once" else "--pairs-at-once",
-                dest=f"recipe_{each.name}",
-                type=each.type,
-                help=f"{_RECIPE[each.name]} ({usual})",
-            )
+    recipe.add_argument("--preset", dest="recipe", choices=RECIPES, help=argparse.SUPPRESS)  # old
+    for each in (each for each in fields(Recipe) if each.metadata):
+        usual = ", ".join(f"{getattr(r, each.name)} in {name}" for name, r in RECIPES.items())
+        recipe.add_argument(
+            f"--{each.name.replace('_', '-')}",
+            dest=f"recipe_{each.name}",
+            type=each.type,
+            help=f"{each.metadata['says']} ({usual})",
+        )
     left_out = (*shared.TEXTS, "rm", "chains", "pool", "matched", "burn_in")
     shared.run_options(parser, leave_out=left_out, **OF_COMMAND["train-rm"])
     shared.model_options(parser, kinds=("lm",))
@@ -140,8 +122,8 @@ async def command(options: argparse.Namespace) -> None:
     )
     for name, of in (("pair", "pairs of samples"), ("near_miss", "near misses")):
         found = report[name]
-        said = "nothing to measure on"
-        if found["value"] is not None:
-            said = f"{found['value']:.3f} [{found['low']:.3f}, {found['high']:.3f}]"
-        print(f"held-out {of}: {said}, {found['pairs']} of {found['problems']} problems")
+        ends = found["value"], found["low"], found["high"]
+        said = "none" if None in ends else told(Measured(*ends, found["problems"]))
+        count = f"{found['pairs']:,} of {found['problems']:,} problems"
+        print(f"held-out {of} in order, %: {said}, {count}")
     print(f"--rm {options.out}")

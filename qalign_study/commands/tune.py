@@ -1,7 +1,7 @@
-"""The beta at which a given share of proposals is accepted.
+"""The beta at which a given share of proposals is accepted, or the best of several sharpnesses.
 
 Examples:
-  qalign tune --task in_distribution --problems 4 --steps 16
+  qalign tune --task in_distribution --last 4 --steps 16
   qalign tune --task shifted --sharpness 1 2 4
 """
 
@@ -11,14 +11,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from qalign_core.record.runner import header_of
+from qalign_core.run import Run
 from qalign_core.target import Target
 from qalign_core.types import Cost
 from qalign_study.commands import shared
-from qalign_study.commands.report import interval, verdict
 from qalign_study.measure.curves import difference
 from qalign_study.measure.sharpness import Tried, tune_sharpness
 from qalign_study.measure.tuning import Tuned, check_tuning, tune_beta
 from qalign_study.sets.problem_sets import Problem
+from qalign_study.sheet.text import told
 
 _OWN = ("sharpness", "beta", "chains", "pool", "matched", "burn_in")
 
@@ -36,7 +37,7 @@ def options(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         default=["1"],
         metavar="FLOAT",
-        help="sharpness; several are compared, each at its own beta (default: 1)",
+        help=f"{Run.__dataclass_fields__['sharpness'].metadata['says']} (default: 1)",
     )
     parser.add_argument(
         "--target",
@@ -45,17 +46,18 @@ def options(parser: argparse.ArgumentParser) -> None:
         help="share of changed proposals to accept (default: %(default)s)",
     )
     parser.add_argument(
-        "--problems",
+        "--last",
         type=int,
         default=32,
         help="only the last N of the set (default: %(default)s)",
         metavar="N",
     )
-    parser.add_argument("--prompts", dest="problems", type=int, help=argparse.SUPPRESS)  # old
+    for old in ("--problems", "--prompts"):
+        parser.add_argument(old, dest="last", type=int, help=argparse.SUPPRESS)
     parser.add_argument(
         "--start", type=float, default=1.0, help="first beta to try (default: %(default)s)"
     )
-    shared.problem_options(parser)
+    shared.set_options(parser)
     shared.run_options(parser, leave_out=_OWN)
     shared.model_options(parser)
 
@@ -69,7 +71,7 @@ async def command(options: argparse.Namespace) -> None:
         problems = [Problem("prompt", options.prompt, given.reference, given.extractor)]
     else:
         # from the end: an evaluation of the first problems is not tuned on them
-        problems = [*shared.load_set(options).problems[-options.problems :]]
+        problems = [*shared.load_set(options).problems[-options.last :]]
     models = shared.models_of(options)
     print(f"tuning on {len(problems)} prompts, {given.steps} proposals each", file=sys.stderr)
     how: Any = {"acceptance": options.target, "start": start}
@@ -100,14 +102,13 @@ def _print_tried(tried: Sequence[Tried]) -> Cost:
     right = {each.sharpness: each.right for each in tried if each.right}
     for each in tried:
         beta = f"beta {each.tuned.beta:.3g}, " if each.tuned else ""
-        said = f"right {interval(each.right, '.1f')}" if each.right else "no beta accepts enough"
+        said = f"right in % {told(each.right)}" if each.right else "no beta accepts enough"
         print(f"sharpness {each.sharpness:g}: {beta}{said}")
     if right:
         best = max(right, key=lambda each: right[each].value)  # the least sharp among equals
         for other in right:
             if other != best:
                 gap = difference(right[best], right[other])
-                said = f"{interval(gap, '+.1f')} points, paired: {verdict(gap)}"
-                print(f"sharpness {best:g} - sharpness {other:g}: {said}")
+                print(f"sharpness {best:g} - sharpness {other:g}, points, paired: {told(gap)}")
         print(f"best: sharpness {best:g}")
     return sum((each.cost for each in tried), Cost())

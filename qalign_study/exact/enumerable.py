@@ -128,10 +128,6 @@ class EnumerableLM:
         after = self.next_token_probabilities
         return math.prod(float(after(tokens[:k])[tokens[k]]) for k in range(index, len(tokens)))
 
-    def probability(self, tokens: Sequence[int]) -> float:
-        """p_LM(y | x) of a whole response."""
-        return self.suffix_probability(tokens, 0)
-
     def response(self, tokens: Sequence[int]) -> Response:
         """The response with these ids; it is finished iff the last one is the EOS."""
         tokens = tuple(tokens)

@@ -44,6 +44,8 @@ Curve = str
 
 N_BOOTSTRAP = 2000
 """Resamples of the problems for the bands of curves."""
+N_SUBSETS = 32
+"""Random subsets of a problem's samples at each n."""
 MOST_DRAWS = 300_000
 """Resampled draws of a prompt, a budget and method, at most: bounds the time and the memory."""
 
@@ -110,7 +112,7 @@ def curves(
     ns: Sequence[int] | None = None,
     cuts: Sequence[Cut] = (),
     beta: float | None = None,
-    n_subsets: int = 32,
+    n_subsets: int = N_SUBSETS,
     n_bootstrap: int = N_BOOTSTRAP,
     resamples: int = 40,
     seed: int = 0,
@@ -332,25 +334,22 @@ def _subset_rows(
             yield rule.id, n, row
 
 
-def weighted_at(
-    rule: Rule, draws: Draws, betas: Sequence[float], *, n_subsets: int = 32, seed: int = 0
-) -> dict[int, Array]:
+def weighted_at(rule: Rule, draws: Draws, betas: Sequence[float]) -> dict[int, Array]:
     """How often a rule is right at other betas, by n: of each problem, shape [betas, problems].
 
-    From the very subsets that `curves` draws of the same seed, so that a beta makes the difference.
+    From the very subsets that `curves` draws, so that a beta makes the difference.
 
     Args:
         rule: over samples, by weights.
         draws: of a set with samples.
         betas: of the weights.
-        n_subsets, seed: as for `curves`.
     """
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     resampled_problems(rng, len(draws.records), N_BOOTSTRAP)  # as `curves` does before the subsets
     found: dict[int, list[Array]] = {n: [] for n in _sizes(draws, None)}
     for record in draws.records:
         problem = _Problem(draws, record, draws.header.target)
-        shuffled = _shuffled(rng, n_subsets, len(record.pool_reward))
+        shuffled = _shuffled(rng, N_SUBSETS, len(record.pool_reward))
         for n, values in found.items():
             subsets = _subsets(shuffled, n)
             reward, answer, tilt = _take(problem.pool, np.tile(subsets, (len(betas), 1)))
@@ -564,7 +563,7 @@ def averaged(sets: Sequence[Sequence[Point]]) -> list[Point]:
     """The average over sets, each counting the same, at the budgets that every set has.
 
     A point of the chain is left out where some set's had ended before it spent as much. Prices are
-    averaged as the measure is; the band is of problems drawn again within each set.
+    averaged as the measure is; the band is that of `band_of_share`.
     """
     shared = set.intersection(*({(p.method, p.n) for p in _spending(points)} for points in sets))
     found = []
@@ -580,7 +579,7 @@ def averaged(sets: Sequence[Sequence[Point]]) -> list[Point]:
             strata=tuple(len(p.each) for p in at),
             **_means(at),
         )
-        low, high = band(resampled_weights(point) @ np.array(point.each))
+        low, high = band_of_share(np.array(point.each), resampled_weights(point), point.strata)
         found.append(replace(point, low=low, high=high))
     return found
 

@@ -11,13 +11,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from qalign_core.errors import InvalidSetting
 from qalign_core.types import Array, Step
 from qalign_study.measure.intervals import wilson
 from qalign_study.measure.record import Record
 
 MIN_STATES = 32
 """States a chain below which no diagnostic of mixing is given."""
+MAX_LAG = 50
+"""The largest lag of an autocorrelation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,19 +121,19 @@ def split_rhat(chains: Sequence[Sequence[float]]) -> float | None:
     return max(_rhat(_rank_normalised(halves)), _rhat(_rank_normalised(folded)))
 
 
-def rhat_limit(n_chains: int, n_states: int, false_alarm: float = 0.05) -> float:
+def rhat_limit(n_chains: int, n_states: int) -> float:
     """The split R-hat above which the halves of chains of `n_states` states disagree.
 
     It is 1.01, the limit of its authors, who speak of four chains and 400 effective samples. With
     fewer states R-hat is above that by chance: of one chain of 200 independent states in one case
-    of six. So it is at least what independent states exceed at the rate `false_alarm`: with m
+    of six. So it is at least what independent states exceed in one case of 20: with m
     halves of n states, `1 + n (R^2 - 1)` is the F of an analysis of variance, with m - 1 and
     m (n - 1) degrees of freedom, and bulk and tail are nearly independent of one another.
     """
     from scipy.special import fdtri
 
     n, m = n_states // 2, 2 * n_chains
-    f = float(fdtri(m - 1, m * (n - 1), math.sqrt(1 - false_alarm)))
+    f = float(fdtri(m - 1, m * (n - 1), math.sqrt(0.95)))
     return max(1.01, math.sqrt(1 + (f - 1) / n))
 
 
@@ -206,21 +207,16 @@ def mcse(chains: Sequence[Sequence[float]]) -> float | None:
     return float(values.std(ddof=1)) / math.sqrt(effective)
 
 
-def autocorrelation(values: Sequence[float], max_lag: int = 50) -> tuple[float, ...] | None:
-    """Autocorrelation of one chain at lags 0 to `max_lag` (or a quarter of its length).
-
-    Raises:
-        InvalidSetting: `max_lag` is negative.
+def autocorrelation(values: Sequence[float]) -> tuple[float, ...] | None:
+    """Autocorrelation of one chain at lags 0 to `MAX_LAG` (or a quarter of its length).
 
     Returns:
         None under the conditions of `ess`.
     """
-    if max_lag < 0:
-        raise InvalidSetting(f"max_lag must be 0 or more, got {max_lag}")
     chain = _rectangle([values])
     if chain is None:
         return None
-    lags = min(max_lag, len(values) // 4)
+    lags = min(MAX_LAG, len(values) // 4)
     covariance = _autocovariance(chain)[0]
     return tuple(float(c / covariance[0]) for c in covariance[: lags + 1])
 

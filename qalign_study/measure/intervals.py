@@ -6,6 +6,7 @@ where few problems are discordant; there the exact test of the discordant proble
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from statistics import NormalDist
@@ -43,7 +44,7 @@ class Measured:
         return self.value, self.low, self.high
 
 
-def wilson(successes: float, trials: int) -> tuple[float, float]:
+def wilson(successes: float, trials: float) -> tuple[float, float]:
     """Both ends of the 95% Wilson interval of a share."""
     k, n, z = successes, trials, NormalDist().inv_cdf(0.975)
     middle = (k + z * z / 2) / (n + z * z)
@@ -57,21 +58,42 @@ def band(values: Array) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def band_of_share(each: Array, weights: Array) -> tuple[float, float]:
-    """Both ends of the 95% interval of a mean over the problems of one set.
+def band_of_share(each: Array, weights: Array, strata: Sequence[int] = ()) -> tuple[float, float]:
+    """Both ends of the 95% interval of a mean over problems, of one set or averaged over sets.
 
-    Wilson for outcomes that are 0 or 1. The bootstrap for averages over subsets, unless the rarer
-    outcome comes from few problems (Kish's effective number): resampling 12 problems that are all
-    right cannot show one that is not. Wilson is then wide enough, since no average varies more
-    between problems than an outcome does.
+    Wilson for outcomes of one set that are 0 or 1. The bootstrap for averages over subsets or over
+    sets, unless the rarer outcome comes from few problems (Kish's effective number): resampling 12
+    problems that are all right cannot show one that is not. Wilson at Kish's effective number of
+    problems is then wide enough, since no average varies more between problems than an outcome
+    does.
 
     Args:
         each: the value of each problem, shape [n].
         weights: how much each counts when problems are resampled, shape [times, n].
+        strata: how many of the problems are of each set, where sets count the same.
     """
-    is_outcome = bool(np.isin(each, (0.0, 1.0)).all())
-    of_few = any(part.sum() ** 2 < FEW * (part**2).sum() for part in (each, 1 - each))
-    return wilson(float(each.sum()), len(each)) if is_outcome or of_few else band(weights @ each)
+    strata = strata or (len(each),)
+    counts = 1 / np.repeat(np.array(strata) * len(strata), strata)  # of each problem in the mean
+    is_outcome = len(strata) == 1 and bool(np.isin(each, (0.0, 1.0)).all())
+    of_few = any(_effective(counts * part) < FEW for part in (each, 1 - each))
+    if not (is_outcome or of_few):
+        return band(weights @ each)
+    if len(strata) == 1:
+        return wilson(float(each.sum()), len(each))
+    n = _effective(counts)  # rounded, so that a share of 1 is one
+    return wilson(round(n * float(counts @ each), 9), n)
+
+
+def _effective(parts: Array) -> float:
+    """Kish's effective number of the parts of a sum; 0 where the sum is 0."""
+    return round(float(parts.sum() ** 2 / ((parts**2).sum() or 1.0)), 9)
+
+
+def share_of(each: Sequence[float]) -> Measured:
+    """The mean of shares of the problems of one set, at least one, with its interval."""
+    values = np.array(each, dtype=np.float64)
+    ends = band_of_share(values, resampled_sets((len(values),), 4000, 0))
+    return Measured(float(values.mean()), *ends, len(values))
 
 
 def resampled_problems(rng: np.random.Generator, n: int, times: int) -> Array:

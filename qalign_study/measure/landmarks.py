@@ -19,7 +19,7 @@ from qalign_study.measure.curves import (
     pairs,
     resampled_weights,
 )
-from qalign_study.measure.intervals import band
+from qalign_study.measure.intervals import LEAST, band
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +46,9 @@ class Turn:
 
 
 def turn(points: Sequence[Point]) -> Turn | None:
-    """Where best-of-n is at its best; None if there are not two budgets of it."""
+    """Where best-of-n is at its best; None with one budget, or too few problems for a verdict."""
     mine = sorted((p for p in points if p.method == "bon"), key=lambda p: p.n)
-    if len(mine) < 2:
+    if len(mine) < 2 or len(mine[0].each) < LEAST:
         return None
     ns = np.array([p.n for p in mine])
     drawn = resampled_weights(mine[0]) @ np.array([p.each for p in mine]).T
@@ -82,9 +82,12 @@ class Crossing:
 
 
 def crossing(points: Sequence[Point], a: Curve, b: Curve) -> Crossing | None:
-    """Where two methods cross; None if they never cost the same, or end up alike."""
+    """Where two methods cross.
+
+    None if they never cost the same or end up alike, or of too few problems for a verdict.
+    """
     both = pairs(points, a, b)
-    if not both:
+    if not both or len(both[0][0].each) < LEAST:
         return None
     gaps = np.array([np.array(one.each) - np.array(other.each) for one, other in both])
     weights = resampled_weights(both[0][0])

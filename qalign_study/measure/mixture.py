@@ -84,7 +84,7 @@ class Mixture:
         return math.sqrt(max(0.0, second - self.mean**2))
 
 
-def fit_mixture(rewards: Sequence[float], seed: int = 0) -> Mixture | None:
+def fit_mixture(rewards: Sequence[float]) -> Mixture | None:
     """Fit one and two normal components to base rewards and keep the one of lower BIC.
 
     Returns:
@@ -106,9 +106,9 @@ def fit_mixture(rewards: Sequence[float], seed: int = 0) -> Mixture | None:
     standard = ((values - values.mean()) / spread)[:, None]
     fits = [
         # its default, k-means, starts threads: 15 times slower on a machine that is busy sampling
-        GaussianMixture(
-            k, n_init=4, reg_covar=1e-4, init_params="k-means++", random_state=seed
-        ).fit(standard)
+        GaussianMixture(k, n_init=4, reg_covar=1e-4, init_params="k-means++", random_state=0).fit(
+            standard
+        )
         for k in (1, 2)
         if len(np.unique(values)) >= k
     ]
@@ -241,7 +241,7 @@ class Matched:
         return math.sqrt(float(np.trapezoid((r - mean) ** 2 * p, r)))
 
 
-def match(mixture: Mixture, n: int, points: int = 1201) -> Matched:
+def match(mixture: Mixture, n: int) -> Matched:
     """Best-of-n of a mixture, with the alignment of the same mode where there is one."""
     alignment, tilted, reason = None, None, ""
     try:
@@ -254,7 +254,7 @@ def match(mixture: Mixture, n: int, points: int = 1201) -> Matched:
     if tilted is not None:
         d = mixture.dominant
         high = max(high, tilted.means[d] + 4 * tilted.sds[d])
-    r = np.linspace(min(mu - 5 * sd for mu, sd in ends), high, points)
+    r = np.linspace(min(mu - 5 * sd for mu, sd in ends), high, 1201)
     gumbel = gap = None
     if alignment is not None:
         from scipy.stats import gumbel_r  # slow to import

@@ -59,18 +59,15 @@ def chosen_elsewhere(values: Array, parts: Array) -> Array:
     return np.array([best[part] for part in parts])
 
 
-def at_own_beta(
-    points: Sequence[Point], runs: Sequence[Draws], *, factors: Sequence[float] = FACTORS
-) -> list[Point]:
+def at_own_beta(points: Sequence[Point], runs: Sequence[Draws]) -> list[Point]:
     """The rules that read beta at their own; a rule over a chain if there are several chains.
 
-    Weights are tried at `factors` times the stated beta, a chain at every beta that it ran at.
+    Weights are tried at `FACTORS` times the stated beta, a chain at every beta that it ran at.
 
     Args:
         points: the curves at the stated beta.
         runs: of one set at different betas; the first is at the stated one, and its samples are
             those of the weights. Chains that have not all of its problems are left out.
-        factors: of the betas that weights are tried with.
     """
     ids = [[record.id for record in run.records] for run in runs]
     runs = [run for run, its in zip(runs, ids, strict=True) if its == ids[0]]
@@ -78,14 +75,14 @@ def at_own_beta(
     asked = runs[0].header.rewarded and runs[0].has_pool
     if len(parts) < LEAST or len(set(parts.tolist())) < 2 or not asked:
         return []
-    betas = [runs[0].header.beta * factor for factor in factors]
+    betas = [runs[0].header.beta * factor for factor in FACTORS]
     several = [points, *(curves(run, n_bootstrap=1) for run in runs[1:])]
     found = []
     for own, id_ in reversed(own_curves().items()):  # rules over samples first
         if RULES[id_].draws == "pool":
             weighted = weighted_at(RULES[id_], runs[0], betas)
             mine = [p for p in points if p.method == id_]
-            found += [_chosen(own, [p] * len(factors), weighted[p.n], parts) for p in mine]
+            found += [_chosen(own, [p] * len(FACTORS), weighted[p.n], parts) for p in mine]
         elif len(runs) > 1:
             chains = [[one for one, _ in pairs(each, id_, "any")] for each in several]
             for n in sorted(set.intersection(*({p.n for p in chain} for chain in chains))):

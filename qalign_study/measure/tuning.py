@@ -23,7 +23,7 @@ from qalign_core.protocols import AnswerExtractor, LanguageModel, RewardModel
 from qalign_core.run import check_count
 from qalign_core.target import Scores, Target
 from qalign_core.types import Array, Cost, Step, Trace, TraceHeader
-from qalign_study.measure.intervals import resampled_problems, wilson
+from qalign_study.measure.intervals import resampled_problems, share_of
 from qalign_study.measure.record import Draws, record_of
 
 
@@ -457,6 +457,7 @@ def against_beta(draws: Draws, betas: Sequence[float]) -> list[BetaPoint]:
     for beta, (right, *others) in zip(betas, values.transpose(0, 2, 1), strict=True):
         mean_reward, kl, effective = (float(other.mean()) for other in others)
         accepted = None if proposals is None else proposals.acceptance(beta)
-        measured = (float(right.mean()), *wilson(float(right.sum()), len(right)))
-        points.append(BetaPoint(float(beta), *measured, mean_reward, kl, effective, accepted))
+        points.append(
+            BetaPoint(float(beta), *share_of(right).ends, mean_reward, kl, effective, accepted)
+        )
     return points

@@ -170,9 +170,9 @@ class _Scale:
         return math.isfinite(value) and (value > 0 or not self.axis.log)
 
 
-def _ticks(low: float, high: float, most: int = 6) -> list[float]:
-    """Round numbers from `low` to at least `high`, `most` or a few less of them."""
-    rough = (high - low) / most
+def _ticks(low: float, high: float) -> list[float]:
+    """Round numbers from `low` to at least `high`, six or a few less of them."""
+    rough = (high - low) / 6
     power = 10 ** math.floor(math.log10(rough))
     step = next(power * factor for factor in (1, 2, 2.5, 5, 10) if power * factor >= rough)
     first, last = math.ceil(low / step - 1e-9), math.ceil(high / step - 1e-9)

@@ -15,7 +15,7 @@ from qalign_core.record.scripts import bundle, sheets
 from qalign_core.record.trace import parse_trace, trace_text, whole_lines
 from qalign_study.measure.report import Evaluated
 from qalign_study.sheet.page import PAGE, STYLE, section_html, table_html, text
-from qalign_study.sheet.problems import COLUMNS, at_level, listed, progress
+from qalign_study.sheet.problems import COLUMNS, at_level, cut, listed, progress
 from qalign_study.sheet.report import ran
 from qalign_study.sheet.values import Markup, Section, Table
 
@@ -54,7 +54,7 @@ def folder_page(found: Evaluated, chains: Collection[int] = ()) -> str:
     assert folder is not None, "packed results hold numbers only"
     n = len(header.problems)
     if missing := [place for place in chains if not 0 <= place < n]:
-        raise InvalidSetting(f"--problem {missing[0]}: {folder} has problems 0 to {n - 1}")
+        raise InvalidSetting(f"--play {missing[0]}: {folder} has problems 0 to {n - 1}")
     order = range(len(records))
     data = "".join(
         f'<script type="application/x-ndjson" id="chain-{place}">'
@@ -78,7 +78,8 @@ def folder_page(found: Evaluated, chains: Collection[int] = ()) -> str:
     style = dictionary.style() + sheets(*parts) + PAGE + _STYLE
     body = (
         f'<h1>{text(found.name)}</h1><div id="player"></div><div class="sheet">'
-        f"<p>{progress(found)} <code>python app.py {html.escape(shlex.quote(str(folder)))}</code> "
+        f"<p>{progress(found)}{cut(len(order))} "
+        f"<code>python app.py {html.escape(shlex.quote(str(folder)))}</code> "
         f'plays the chain of each.</p><p class="soft">{COLUMNS}</p>{table_html(made)}'
         f"{section_html(facts)}</div>\n{data}<script>{script}</script>"
         f"<script>{FOLLOW}{_SCRIPT}</script>"

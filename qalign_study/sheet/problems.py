@@ -79,6 +79,11 @@ def at_level(found: Evaluated, n: str | None = None) -> dict[Curve, Point]:
     return {p.method: p for p in found.points if str(p.n) == n or p.method == "one"}
 
 
+def cut(n: int) -> str:
+    """How many of n problems are listed, where not all are."""
+    return f" The first {MOST:,} of {n:,} are listed." if n > MOST else ""
+
+
 def progress(found: Evaluated) -> str:
     """How much of a folder is here."""
     n, of = len(found.results.records), len(found.results.header.problems)

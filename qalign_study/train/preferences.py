@@ -8,15 +8,16 @@ the traces of a folder (`folder`): samples in their pools, states and proposals 
 
 import random
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean, stdev
+from statistics import fmean
 
 from qalign_core.decide.answers.extraction import same_answer
 from qalign_core.decide.answers.numerals import whole_number
 from qalign_core.errors import InvalidTask
 from qalign_core.rewards.functions import FunctionReward
 from qalign_core.types import Trace
+from qalign_study.measure.intervals import Measured, share_of
 from qalign_study.sets.problem_sets import Problem
 
 SOLUTION = "solution"
@@ -68,17 +69,6 @@ class Graded:
     right: tuple[str, ...]
     wrong: tuple[str, ...]
     near: tuple[tuple[str, str], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Share:
-    """A mean over problems with its 95 % interval; None if there is none."""
-
-    value: float | None
-    low: float | None
-    high: float | None
-    problems: int
-    pairs: int
 
 
 def is_right(problem: Problem, text: str) -> bool:
@@ -231,20 +221,13 @@ def held_out_pairs(groups: Sequence[Graded]) -> Mapping[str, list[list[Pair]]]:
     return {"pair": samples, "near_miss": near}
 
 
-def accuracy(groups: Sequence[Sequence[Pair]], rewards: Mapping[tuple[str, str], float]) -> Share:
-    """The share of its pairs that a reward orders rightly, averaged over problems."""
-    shares, n = [], 0
-    for pairs in groups:
-        scored = [
-            (rewards[p.prompt, p.better], rewards[p.prompt, p.worse])
-            for p in pairs
-            if (p.prompt, p.better) in rewards and (p.prompt, p.worse) in rewards
-        ]
-        if scored:
-            shares.append(fmean((a > b) + 0.5 * (a == b) for a, b in scored))
-            n += len(scored)
-    if not shares:
-        return Share(None, None, None, 0, 0)
-    mean = fmean(shares)
-    half = 1.96 * stdev(shares) / len(shares) ** 0.5 if len(shares) > 1 else 1.0
-    return Share(mean, max(0.0, mean - half), min(1.0, mean + half), len(shares), n)
+def in_order(problems: Iterable[Sequence[tuple[float, float]]]) -> Measured | None:
+    """The share of pairs whose better response has the higher reward; a tie counts half.
+
+    Averaged over the problems that have a pair; None if none has.
+
+    Args:
+        problems: the rewards of each problem's pairs, of the better response first.
+    """
+    shares = [fmean((a > b) + 0.5 * (a == b) for a, b in pairs) for pairs in problems if pairs]
+    return share_of(shares) if shares else None

@@ -6,6 +6,7 @@ The resulting folder is a model of transformers, which `--rm PATH` takes. It als
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -23,10 +24,10 @@ from qalign_study.train.preferences import (
     Graded,
     Kinds,
     Pair,
-    accuracy,
     encoded,
     graded,
     held_out_pairs,
+    in_order,
     pairs_of,
     split,
 )
@@ -128,21 +129,31 @@ async def learn(
 
 async def measured(rm: RewardModel, held: Sequence[Graded]) -> Mapping[str, Any]:
     """How often a reward model orders held-out pairs rightly: of samples, and near misses."""
-    groups = held_out_pairs(held)
-    rewards: dict[tuple[str, str], float] = {}
-    for pair in (pair for each in groups.values() for pairs in each for pair in pairs):
-        await _score(rm, pair, rewards)
-    return {name: asdict(accuracy(pairs, rewards)) for name, pairs in groups.items()}
+    known: dict[tuple[str, str], float | None] = {}
+    found = {}
+    for name, groups in held_out_pairs(held).items():
+        read = [
+            [ends for pair in pairs if (ends := await _rewards(rm, pair, known))]
+            for pairs in groups
+        ]
+        share = in_order(read)
+        value, low, high = share.ends if share else (None, None, None)
+        found[name] = {"value": value, "low": low, "high": high}
+        found[name] |= {"problems": share.n if share else 0, "pairs": sum(map(len, read))}
+    return found
 
 
-async def _score(rm: RewardModel, pair: Pair, rewards: dict[tuple[str, str], float]) -> None:
+async def _rewards(
+    rm: RewardModel, pair: Pair, known: dict[tuple[str, str], float | None]
+) -> tuple[float, float] | None:
+    """The rewards of the better and the worse response; None if one is too long to be read."""
     for text in (pair.better, pair.worse):
-        if (pair.prompt, text) not in rewards:
-            try:
-                reward = await rm.score(pair.prompt, Response((0,), text, True))
-            except InvalidPrompt:  # longer than it reads: such a response it can never be given
-                continue
-            rewards[pair.prompt, text] = reward
+        if (pair.prompt, text) not in known:
+            known[pair.prompt, text] = None
+            with suppress(InvalidPrompt):  # such a response it can never be given
+                known[pair.prompt, text] = await rm.score(pair.prompt, Response((0,), text, True))
+    better, worse = known[pair.prompt, pair.better], known[pair.prompt, pair.worse]
+    return None if better is None or worse is None else (better, worse)
 
 
 def _join(out: Path, asked: Mapping[str, Any]) -> None:

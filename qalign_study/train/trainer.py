@@ -8,7 +8,7 @@ import math
 import resource
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, fields, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Self
@@ -27,32 +27,29 @@ _PACKAGES = ("trl", "peft", "accelerate", "datasets")
 _LARGE = 10**9  # parameters from which memory matters more than a third of the speed
 
 
+def _part(
+    default: Any, says: str, least: float = 0, most: float = 1, *, above: bool = False
+) -> Any:
+    """A setting of a recipe: its help, and its range; `above` leaves out the lower end."""
+    told = {"says": says, "least": least, "most": most, "above": above}
+    return field(default=default, metadata=told)
+
+
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """How a reward model is trained.
+    """How a reward model is trained; a step adds up as many pairs in memory as it needs."""
 
-    Attributes:
-        learning_rate, warmup, weight_decay: of AdamW; the rate rises over the share `warmup` of the
-            steps, then falls linearly to 0.
-        epochs: passes over the pairs.
-        batch: pairs a step.
-        at_once: pairs in memory at once; a step adds up so many as it needs.
-        lora: rank of the low-rank changes (LoRA) that are trained instead of the weights; 0: the
-            weights themselves.
-        precision: "bfloat16" or "float32", what is computed in; the weights are float32.
-        validation: share of the problems with a pair that nothing is learned from.
-        seed: of the first weights of the head, and of the order of the pairs.
-    """
-
-    learning_rate: float = 1e-4
-    warmup: float = 0.03
-    weight_decay: float = 0.0
-    epochs: float = 1.0
-    batch: int = 16
-    at_once: int = 4
-    lora: int = 16
-    precision: str = "float32"
-    validation: float = 0.05
+    learning_rate: float = _part(
+        1e-4, "highest rate of AdamW, which then falls linearly", above=True
+    )
+    warmup: float = _part(0.03, "share of the steps in which the rate rises")
+    weight_decay: float = _part(0.0, "weight decay of AdamW")
+    epochs: float = _part(1.0, "passes over the pairs", most=1000, above=True)
+    batch: int = _part(16, "pairs per step", 1)
+    pairs_at_once: int = _part(4, "pairs in memory at once", 1)
+    lora: int = _part(16, "rank of LoRA; 0 trains the weights themselves")
+    precision: str = _part("float32", "bfloat16 or float32, for computing; weights are float32")
+    validation: float = _part(0.05, "share of problems held out", most=0.5, above=True)
     seed: int = 7
 
     def check(self) -> Self:
@@ -61,21 +58,16 @@ class Recipe:
         Raises:
             InvalidSetting: one sentence for the first setting that cannot be.
         """
-        check_count("--batch", self.batch, 1)
-        check_count("--at-once", self.at_once, 1)
-        check_count("--lora", self.lora, 0)
-        for name, value, least, most in (
-            ("--learning-rate", self.learning_rate, 0, 1),
-            ("--epochs", self.epochs, 0, 1000),
-            ("--validation", self.validation, 0, 0.5),
-        ):
-            if not least < value <= most:
-                raise InvalidSetting(
-                    f"{name} must be above {least} and at most {most}, got {value}"
-                )
-        for name, value in (("--warmup", self.warmup), ("--weight-decay", self.weight_decay)):
-            if not 0 <= value <= 1:
-                raise InvalidSetting(f"{name} must be between 0 and 1, got {value}")
+        for each in fields(self):
+            value, name = getattr(self, each.name), f"--{each.name.replace('_', '-')}"
+            if not each.metadata or isinstance(value, str):
+                continue
+            least, most, above = (each.metadata[key] for key in ("least", "most", "above"))
+            if each.type is int:
+                check_count(name, value, least)
+            elif not (least < value if above else least <= value) or not value <= most:
+                ends = f"above {least} and at most" if above else f"between {least} and"
+                raise InvalidSetting(f"{name} must be {ends} {most}, got {value}")
         return self
 
 
@@ -174,7 +166,7 @@ def train(
         ) from error
     stored = getattr(model.config, "dtype", None) or torch.float32
     n_steps = math.ceil(math.ceil(len(pairs) / recipe.batch) * recipe.epochs)
-    at_once = min(recipe.at_once, recipe.batch)
+    at_once = min(recipe.pairs_at_once, recipe.batch)
     warnings.filterwarnings("ignore", ".*gradient_checkpointing", FutureWarning)  # TRL's own
     arguments = RewardConfig(
         output_dir=str(out / CHECKPOINTS),

@@ -17,11 +17,14 @@ from torch import Tensor
 from transformers import AutoTokenizer, LlamaForCausalLM
 
 from qalign_core.decide.answers.extraction import extract_number
+from qalign_core.types import Array
+from qalign_study.measure.intervals import Measured, share_of
 from qalign_study.sets.generated import constraints_met
 from qalign_study.sets.problem_sets import Problem, load_problems
 from qalign_study.train.embedded.export import load_language_model, load_reward_model
 from qalign_study.train.embedded.on_policy import draw
-from qalign_study.train.embedded.reward_model import score
+from qalign_study.train.embedded.reward_model import pairs_of, score
+from qalign_study.train.preferences import in_order
 
 ASSETS = Path(__file__).parents[3] / "assets"
 SETS = ("in_distribution", "shifted", "long", "writing")
@@ -56,7 +59,7 @@ def measure(models: Path, tasks: Sequence[Problem], *, samples: int, seed: int) 
     figures: dict = {
         "problems": len(tasks),
         "samples": samples,
-        "single_sample": _interval((grades == best).mean(axis=1).tolist()),
+        "single_sample": _figure(share_of((grades == best).mean(axis=1))),
         "any_right": float((grades == best).any(axis=1).mean()),
         "tokens": statistics.mean(map(len, drawn)),
         "cut_off": statistics.mean(ids[-1] != tokenizer.eos_token_id for ids in drawn),
@@ -68,7 +71,7 @@ def measure(models: Path, tasks: Sequence[Problem], *, samples: int, seed: int) 
         common = [vote.most_common(1)[0][0] if vote else None for vote in votes]
         wrong = [float(a != task.answer) for a, task in zip(common, tasks, strict=True)]
         figures["no_answer"] = statistics.mean(answer is None for answer in answers)
-        figures["most_common_wrong"] = _interval(wrong)
+        figures["most_common_wrong"] = _figure(share_of(wrong))
 
     same = [_same_proposal(model, prompts[k], drawn[k]) for k in of_problem[:, :MOVED].flat]
     figures["same_proposal"] = statistics.mean(same)
@@ -76,7 +79,7 @@ def measure(models: Path, tasks: Sequence[Problem], *, samples: int, seed: int) 
     whole = [prompts[k] + drawn[k] for k in of_problem[:, :SCORED].flat]
     for name in ("rm", "rm-weak"):
         rewards = score(load_reward_model(models / name), whole).view(len(tasks), -1)
-        figures[name] = _pair_accuracy(rewards, torch.tensor(grades[:, :SCORED]))
+        figures[name] = _pair_accuracy(rewards, grades[:, :SCORED])
     return figures
 
 
@@ -98,25 +101,17 @@ def _same_proposal(model: LlamaForCausalLM, prompt: list[int], drawn: list[int])
     return of_token.flip(0).cumsum(0).exp().mean().item()
 
 
-def _pair_accuracy(rewards: Tensor, grades: Tensor) -> dict:
-    """Per problem, the share of all its (better, worse) pairs that the reward orders rightly.
-
-    Args:
-        rewards, grades: of the samples of each problem, shape [problems, samples].
-    """
-    better = grades[:, :, None] > grades[:, None]
-    ordered = rewards[:, :, None] > rewards[:, None]
-    pairs = zip(ordered, better, strict=True)
-    shares = [each[where].float().mean().item() for each, where in pairs if where.any()]
+def _pair_accuracy(rewards: Tensor, grades: Array) -> dict:
+    """Of the samples of each problem, shape [problems, samples]: the share of pairs in order."""
+    rows = zip(rewards.tolist(), grades.tolist(), strict=True)
+    share = in_order([(of[a], of[b]) for a, b in pairs_of(row)] for of, row in rows)
+    assert share is not None
     spread = statistics.mean(rewards.std(dim=1).tolist())
-    return _interval(shares) | {"problems": len(shares), "spread": spread}
+    return _figure(share) | {"problems": share.n, "spread": spread}
 
 
-def _interval(values: list[float]) -> dict:
-    """Mean and 95 % interval over problems."""
-    mean = statistics.mean(values)
-    half = 1.96 * statistics.stdev(values) / len(values) ** 0.5
-    return {"mean": mean, "low": max(0.0, mean - half), "high": min(1.0, mean + half)}
+def _figure(share: Measured) -> dict:
+    return {"mean": share.value, "low": share.low, "high": share.high}
 
 
 def replace_between(card: Path, begin: str, end: str, table: str) -> None:

@@ -8,7 +8,6 @@ afterwards, say *where* a response errs: at a middle layer, which decisions are 
 each decision, that the score so far should be `-WORTH` for each of them.
 """
 
-import math
 import random
 from collections.abc import Iterator, Sequence
 from itertools import combinations
@@ -23,12 +22,14 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
+from qalign_study.measure.intervals import Measured
 from qalign_study.sets.inventory import generate_inventory
 from qalign_study.train.embedded.fitting import by_length, fit, padded
 from qalign_study.train.embedded.llama import new_reward_model
 from qalign_study.train.embedded.on_policy import N_THINGS, SCALES, Graded, graded_inventory
 from qalign_study.train.embedded.solutions import draw_mistakes, write_inventory
 from qalign_study.train.embedded.tokenizer import prompt_ids, response_ids
+from qalign_study.train.preferences import in_order
 
 STEPS = 1250
 # The weak one reads pairs of a few prompts, a few times.
@@ -67,8 +68,8 @@ class Critic(nn.Module):
             row = rows.stop
             ends = [len(group.prompt) + len(response) - 1 for response in group.responses]
             rewards = scores[list(rows), ends]
-            better, worse = _pairs(group.grades)
-            if better:
+            if pairs := pairs_of(group.grades):
+                better, worse = map(list, zip(*pairs, strict=True))
                 ahead = rewards[better] - rewards[worse]
                 margins.append(ahead.detach())
                 losses.append(-logsigmoid(ahead).mean() / (N_PAIRS + N_REDRAWN + N_WRITTEN))
@@ -117,11 +118,13 @@ def train_reward_model(
     rates = {"muon_lr": 0.01, "adam_lr": 1.5e-3}
     fit(critic, checkpoint, losses, steps=steps, every=20, said=said, **rates)
     model = critic.rm.eval()
-    print(
-        f"{checkpoint.stem} validation: pair accuracy {pair_accuracy(model, held):.3f}, "
-        f"near misses {near_miss_accuracy(model, held_groups):.3f}",
-        flush=True,
-    )
+    rng = random.Random("pair accuracy")
+    found = {
+        "pair accuracy": ordered(model, [group.draw_pair(rng) for group in held]),
+        "near misses": ordered(model, held_groups, apart=1),
+    }
+    said = [f"{name} {share.value:.3f}" for name, share in found.items() if share]
+    print(f"{checkpoint.stem} validation: {', '.join(said)}", flush=True)
     return model
 
 
@@ -159,11 +162,10 @@ def _written_pair(tokenizer: PreTrainedTokenizerFast, rng: random.Random) -> Gra
     return graded_inventory(tokenizer, inventory, prompt, response_ids(tokenizer, written))
 
 
-def _pairs(grades: Sequence[int]) -> tuple[list[int], list[int]]:
-    """All pairs of two different grades: the better ones, and the worse ones."""
+def pairs_of(grades: Sequence[int]) -> list[tuple[int, int]]:
+    """All pairs of two different grades, the better one first."""
     pairs = [(a, b) for a, b in combinations(range(len(grades)), 2) if grades[a] != grades[b]]
-    pairs = [(a, b) if grades[a] > grades[b] else (b, a) for a, b in pairs]
-    return [a for a, _ in pairs], [b for _, b in pairs]
+    return [(a, b) if grades[a] > grades[b] else (b, a) for a, b in pairs]
 
 
 def _length(group: Graded) -> int:
@@ -183,22 +185,17 @@ def score(
     return rewards
 
 
-def pair_accuracy(model: LlamaForSequenceClassification, graded: Sequence[Graded]) -> float:
-    """Share of pairs, one a prompt, in which the better response has the higher reward."""
-    rng = random.Random("pair accuracy")
-    pairs = [g.draw_pair(rng) for g in graded]
-    rewards = score(model, [g.prompt + r for g in pairs for r in g.responses])
-    better, worse = rewards.view(-1, 2).unbind(1)
-    return (better > worse).float().mean().item()
-
-
-def near_miss_accuracy(model: LlamaForSequenceClassification, redrawn: Sequence[Graded]) -> float:
-    """The same of all pairs in a group whose grades differ by one."""
-    rewards = score(model, [g.prompt + r for g in redrawn for r in g.responses])
-    ordered = list[bool]()
-    groups = rewards.split([len(g.responses) for g in redrawn])
-    for group, of_group in zip(redrawn, groups, strict=True):
-        for a, b in zip(*_pairs(group.grades), strict=True):
-            if group.grades[a] - group.grades[b] == 1:
-                ordered.append(bool(of_group[a] > of_group[b]))
-    return sum(ordered) / len(ordered) if ordered else math.nan
+def ordered(
+    model: LlamaForSequenceClassification, groups: Sequence[Graded], apart: int | None = None
+) -> Measured | None:
+    """The share of pairs in order: of those whose grades are so far apart, or of any."""
+    rewards = score(model, [g.prompt + r for g in groups for r in g.responses])
+    of_each = rewards.split([len(g.responses) for g in groups])
+    return in_order(
+        [
+            (float(of[a]), float(of[b]))
+            for a, b in pairs_of(group.grades)
+            if apart in (None, group.grades[a] - group.grades[b])
+        ]
+        for group, of in zip(groups, of_each, strict=True)
+    )

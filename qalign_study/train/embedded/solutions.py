@@ -150,9 +150,9 @@ def misread(rng: random.Random, event: Event, amount: int) -> tuple[Event, int]:
     return replace(event, a=rng.choice([n for n in numbers if n != event.a])), amount
 
 
-def write_text(rng: random.Random, task: WritingTask, p_meet: float = 0.75) -> str:
-    """A short text that meets each of the task's constraints with probability `p_meet` or so."""
-    n = task.sentences
+def write_text(rng: random.Random, task: WritingTask) -> str:
+    """A short text that meets each of the task's constraints with probability 0.75 or so."""
+    n, p_meet = task.sentences, 0.75
     if rng.random() > p_meet:
         n = rng.choice([k for k in (1, 2, 3, 4) if k != n])
     nouns = [rng.choice(NOUNS) for _ in range(2 * n)]

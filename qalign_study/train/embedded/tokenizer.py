@@ -18,7 +18,7 @@ CHAT_TEMPLATE = (
 )
 
 
-def train_tokenizer(seed: int, n_documents: int = 20_000) -> PreTrainedTokenizerFast:
+def train_tokenizer(seed: int) -> PreTrainedTokenizerFast:
     """Learn the merges from the corpus, until every word of it is one token."""
     tokenizer = Tokenizer(models.BPE())
     split = pre_tokenizers.Split(Regex(r" ?\d| ?\p{L}+| ?[^\s\p{L}\d]|\s"), "isolated")
@@ -32,7 +32,7 @@ def train_tokenizer(seed: int, n_documents: int = 20_000) -> PreTrainedTokenizer
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
-    texts = chain.from_iterable(documents(seed, -1, n_documents))
+    texts = chain.from_iterable(documents(seed, -1, 20_000))
     tokenizer.train_from_iterator(texts, trainer)
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,

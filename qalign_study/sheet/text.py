@@ -1,0 +1,40 @@
+"""The sheet as plain text: what the command line prints."""
+
+import re
+from collections.abc import Iterable, Sequence
+
+from qalign_study.measure.curves import Difference, Point
+from qalign_study.measure.intervals import Measured
+from qalign_study.sheet.values import Cell
+from qalign_study.sheet.words import in_points
+
+_NUMBER = re.compile(r"[-+−]?\d[\d,.]*(e[-+]\d+)?%?|-?")
+
+
+def told(value: object) -> str:
+    """A value as text; a measurement with its interval (and verdict), in percent or points."""
+    if isinstance(value, Point | Difference):
+        first, *notes = Cell(value).told
+        return f"{first} ({'; '.join(filter(None, notes))})"
+    if isinstance(value, Measured):
+        return in_points(value)
+    if isinstance(value, float):
+        return f"{value:.3g}"
+    return f"{value:,}" if isinstance(value, int) else "-" if value is None else str(value)
+
+
+def aligned(heads: Sequence[str], rows: Iterable[Sequence[object]], *, indent: int = 0) -> str:
+    """Rows in columns, such as a frame's columns and values; numbers end at the right.
+
+    Args:
+        heads: the columns' names; without any, there is no line of them.
+        rows: the values (`told`).
+        indent: spaces before each line.
+    """
+    texts = [[told(value) for value in row] for row in rows]
+    made = []
+    for place, column in enumerate(zip(*texts, strict=True)):
+        side = ">" if all(map(_NUMBER.fullmatch, column)) else "<"
+        whole = [*heads[place : place + 1], *column]
+        made.append([f"{text:{side}{max(map(len, whole))}}" for text in whole])
+    return "\n".join(" " * indent + "  ".join(line).rstrip() for line in zip(*made, strict=True))
