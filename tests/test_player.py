@@ -200,7 +200,7 @@ async def test_a_ratio_above_one_stands_beside_alpha_one(visit):
         await page.evaluate(f"api.seek({step.t})")
         await at(page, step.t)
         told = (await page.locator(".qp-cell-body").nth(3).inner_text()).partition(
-            "the ratio itself is "
+            "before the limit of 1, the product is "
         )
         assert bool(told[1]) == (ratio >= 1)
         if ratio >= 1:
@@ -220,7 +220,7 @@ async def test_a_rewrite_that_begins_as_before_says_how_far(visit):
         later += 1
         await page.evaluate(f"(api.seek({step.t}), api.goPhase(1))")
         await at(page, step.t, 1)
-        assert f"the first {same} as before" in await page.inner_text(".qp-current")
+        assert f"the first {same} are the same as before" in await page.inner_text(".qp-current")
         assert await page.locator(".qp-same").count() == same
     assert later
 

@@ -336,7 +336,7 @@ def test_a_sharper_chain_stands_beside_that_of_the_paper_on_the_page_and_in_the_
         at = f"{100 * mine.value:.1f} ({100 * mine.low:.0f}-{100 * mine.high:.0f})"
         row = f"| {name} | {at} | {100 * (mine.value - d.value):.1f} ("
         assert row in said
-        assert f" | {value} ({low} to {high}) | " in said[said.index(row) :].split("\n")[0]
+        assert f" | {value} ({low} to {high})" in said[said.index(row) :].split("\n")[0]
         shown = findings_html(found.points, found.results.header, d)
         stands = "is behind" if name == "long" else "is not significantly different from"
         assert f"QAlign of sharpness 4 {stands} QAlign of sharpness 1" in shown

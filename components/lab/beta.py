@@ -82,7 +82,7 @@ def facts_of(here: AtBeta, guess: float | None) -> Words:
     rows = [
         ("Distance from the model", f"{number(here.kl)} nats"),
         ("Mean reward of the target", f"{here.mean_reward:+.2f} SD"),
-        ("Steps to come within 1% of it", steps),
+        ("Steps to get within 1% of it", steps),
         ("Second eigenvalue", f"{here.eigenvalue:.4f}"),
     ]
     if guess is None:

@@ -250,6 +250,11 @@ class Walk:
         """Share of the votes of an answer, by default of the leader."""
         return self._share(chain_states(self._steps), answer or self.leader())
 
+    def later_share(self, answer: str = "") -> Share:
+        """Share of the votes of the later half of the states, by default of the leader."""
+        states = chain_states(self._steps)
+        return self._share(states[len(states) // 2 :], answer or self.leader())
+
     def votes(self, answer: str = "") -> int:
         """Votes of an answer, by default of the leader."""
         return round(self.share(answer) * self.states())

@@ -64,8 +64,8 @@ def _best_of_n(bon: Sequence[Point]) -> str:
     lost = difference(best, last)
     if lost.verdict == "ahead":
         return (
-            f"Best-of-n is right in {percent(best.value)} at n = {best.n} and in "
-            f"{percent(last.value)} at n = {last.n}; the first minus the second is {gap(lost)}: it "
+            f"Best-of-n is right on {percent(best.value)} at n = {best.n} and on "
+            f"{percent(last.value)} at n = {last.n}, a drop of {gap(lost)}: it "
             "over-optimizes this reward."
         )
     return (

@@ -106,7 +106,8 @@ def _build_sets(
         "How many answers are wrong, for how much compute?",
         "Every method ran on whole problem sets"
         + ("" if opened else " that no model was trained on")
-        + ", at the same [compute](compute). Lower is better; bands are 95% over problems.",
+        + ", at the same [compute](compute). Lower is better; shaded bands are 95% intervals over "
+        "problems.",
     )
     gr.HTML(first_question, **PLAIN)
     chosen = gr.Dropdown(

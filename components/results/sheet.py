@@ -53,7 +53,8 @@ BETA = (
 )
 BESIDE = (
     "The same problems and the same language model, with a weak reward model. If yours is poor, "
-    "avoid best-of-n: take a vote, or train another reward model (qalign train-rm)."
+    "avoid best-of-n: use a majority or weighted vote, or train another reward model "
+    "(qalign train-rm)."
 )
 
 

@@ -14,7 +14,7 @@ from qalign_study.measure.intervals import NARROW, Measured, Verdict
 COUNTED = (
     "What counts as compute: each model reads the prompt once per run. A sample costs all its "
     "tokens, a proposal only those after its cut, because the chain has the rest already. The "
-    "reward model reads the same tokens, or the whole text if it cannot go on from a beginning. "
+    "reward model reads the same tokens, or the whole text if it cannot resume partway through. "
     "FLOPs are 2 × parameters × tokens, for both models together. The count depends on the run "
     "alone, not on caches or on who else is using the server."
 )
