@@ -220,7 +220,7 @@ async def test_a_rewrite_that_begins_as_before_says_how_far(visit):
         later += 1
         await page.evaluate(f"(api.seek({step.t}), api.goPhase(1))")
         await at(page, step.t, 1)
-        assert f"the first {same} are the same as before" in await page.inner_text(".qp-current")
+        assert f"the first {same} are unchanged" in await page.inner_text(".qp-current")
         assert await page.locator(".qp-same").count() == same
     assert later
 

@@ -236,7 +236,7 @@ def test_the_readme_and_the_card_say_the_reports_numbers_of_inventories(
         " ".join((ASSETS.parent / path).read_text("utf-8").split())
         for path in ("docs/results.md", "docs/gallery.md")
     )
-    rare = f"{n_samples:,} single samples {n_right} are right, one in {n_samples / n_right:.0f}."
+    rare = f"{n_samples:,} single samples, {n_right} are right (one in {n_samples / n_right:.0f})."
     assert rare in results
     beyond = sum(
         bool(r.is_right(r.chain_answer[r.state_of]).mean() > 0.5)

@@ -56,13 +56,13 @@ const CELLS = [
     }
     const fresh = step.ids.length - step.index - step.again;
     const n = step.first - step.index;
-    const same = n > 0 ? `; the first ${n === 1 ? "is" : `${n} are`} the same as before` : "";
+    const same = n > 0 ? `; the first ${n === 1 ? "is" : `${n} are`} unchanged` : "";
     return [h("b", fresh), fresh === 1 ? " new token" : " new tokens",
       `, length ${step.oldLength} → ${step.ids.length}`,
       step.changed ? same : "; the same text again",
       step.again ? `; ${many(step.again, "token")} kept again` : "",
       h("p.small", "The model continues from the cut as usual: it sees neither the old ending "
-        + "nor any reward. The kept tokens and this new ending are the ", term("proposed"), ".")];
+        + "nor any reward. The whole text is the ", term("proposed"), ".")];
   },
   scoreLine,
   formula,
@@ -127,8 +127,7 @@ function formula({ trace, step }, q) {
       ...(sharp ? [model(brief(q.sharp)), " × "] : []), length(brief(q.correction)),
       ") = ", h("b", alpha)),
     h("p.small", term("alpha", "α"), ", the acceptance probability: ",
-      ...(some ? [reward("e to the power of (change in reward / ", term("beta", "β"), ")"),
-        ", times "] : []),
+      ...(some ? [reward("e^(reward gain / ", term("beta", "β"), ")"), ", times "] : []),
       ...(sharp ? [model("how much likelier the model finds it"), ", to the power of ",
         term("sharpness"), " − 1, times "] : []),
       ...third(q.kind),
