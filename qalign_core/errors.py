@@ -1,4 +1,4 @@
-"""Every error that a user can meet: one sentence of what came, what was expected, what to do."""
+"""Errors that a user can meet, one sentence each: what was received and expected, what to do."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -249,7 +249,8 @@ def test_the_readme_and_the_card_say_the_reports_numbers_of_inventories(
     told = f"where it accepts {rates[0]:.0%} of changes instead of {100 * rates[1]:.0f}."
     assert f"most of all at 1.6, {told}" in results
     faq = " ".join((ASSETS.parent / "docs/faq.md").read_text("utf-8").split())
-    assert "β = 1.6 with {:.0%} accepted is ahead of β = 0.8 with {:.0%}".format(*rates) in faq
+    told = "is higher at β = 1.6 ({:.0%} accepted) than at β = 0.8 ({:.0%})".format(*rates)
+    assert f"measured accuracy {told}" in faq
     assert f"The chain accepts {100 * rates[1]:.0f} % of changes." in card
     near = near_misses(records)
     assert near.value is not None
@@ -309,7 +310,9 @@ def test_what_is_said_of_block_moves_are_the_numbers_of_both_runs(name: str) -> 
         rivals = [_cell(_as_share(at[1][m, n])) for m in ("mv", "bon", "wmv")]
         cells = [_cell(_as_share(p)) for p in (ceiling, theirs, ours)]
         cells.append("{:+.1f} ({:.1f} to {:.1f})".format(*_percent(gap)))
-        row = ", ".join(cells[:-1]) + f" and {cells[-1]}"
+        row = (
+            "at 64 samples: any of n {}, `suffix` {}, the mix {}, and the mix minus `suffix` {}"
+        ).format(*cells)
         cells = rivals + cells
         told = f"| {n} samples | {' | '.join(cells)} |" if name == "inventory@2" else row
         assert told in said["docs/moves.md"]
@@ -320,19 +323,20 @@ def test_what_is_said_of_block_moves_are_the_numbers_of_both_runs(name: str) -> 
         assert f"minus any of n is {over} points" in said["docs/moves.md"]
         for path in ("docs/results.md", "README.md"):
             shares = [f"{100 * p.value:.1f}%" for p in (ours, theirs, ceiling)]
-            assert "right on {} of them, with the paper's move on {}".format(*shares) in said[path]
+            chains = "with block moves is right on {} of them and the chain with the paper's move"
+            assert (chains + " on {}").format(*shares) in said[path]
             assert f"of 64 samples is right on {shares[2]}" in said[path]
         guide = " ".join((ASSETS.parent / "docs/workshop.md").read_text("utf-8").split())
         ask = lessons()["worth"].stops[4].ask
         row = (
-            f"on {len(blocks.records)} fresh inventories at the compute of 64 samples, half block "
-            "moves are right on {}, the paper's move on {}, and at least one of 64 samples on {}."
-        ).format(*shares)
-        assert row.capitalize() in guide
+            "the chain is right on {} of {} fresh inventories at the compute of 64 samples. With "
+            "the paper's move it is right on {}. At least one of 64 samples is right on {}."
+        ).format(shares[0], len(blocks.records), *shares[1:])
+        assert row in guide
         assert row.replace("'", "’") in ask.right
         assert (
-            "{} of {} fresh inventories at the compute of 64 samples, instead of {} with the "
-            "paper’s move and {} where at least one of 64 samples is right"
+            "at the compute of 64 samples is right on {} of {} fresh inventories, and a chain with "
+            "the paper’s move on {}. On {}, at least one of 64 samples is right."
         ).format(shares[0], len(blocks.records), *shares[1:]) in ask.wrong
         changes = " ".join((ASSETS.parent / "CHANGELOG.md").read_text("utf-8").split())
         rounded = "half block moves are right on {:.0%}, suffix moves alone on {:.0%}."
@@ -368,10 +372,10 @@ def test_what_is_said_of_a_larger_share_of_blocks_are_the_runs_numbers() -> None
     assert share.header.move == "0.2*suffix+0.8*block(:)"
     ns = [16, 32, 64]
     at = [{p.n: p for p in curves(x, ns=ns) if p.method == "qalign"} for x in (half, share)]
-    first, second, third = (_cell(_as_share(at[1][n])) for n in ns)
+    first, second, third = (_cell(_as_share(at[1][n])).replace(" ", "% ") for n in ns)
     gap = "{:+.1f} ({:.1f} to {:.1f})".format(*_percent(difference(at[1][64], at[0][64])))
     said = " ".join((ASSETS.parent / "docs/moves.md").read_text("utf-8").split())
-    assert f"problems give {first}, {second} and {third}" in said
+    assert f"is right on {first} at 16 samples, {second} at 32 and {third} at 64" in said
     assert f"from half blocks is {gap}, not significant" in said
 
 

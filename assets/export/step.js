@@ -455,7 +455,7 @@ function standing({ trace, chain, seen, burnIn }, c) {
   if (rest) rows.push({ said: "others", colour: c.a6, k: rest });
   const title = open ? "How long it stayed at each text"
     : trace.chains.length > 1 ? `Votes of all ${trace.chains.length} chains`
-      : "Votes: one for every step";
+      : "Votes: one for every state";
   return { rows, n, title, names: open ? 200 : 118 };
 }
 

@@ -481,7 +481,7 @@ export function answersPanel() {
       list.replaceChildren(...rows);
       const several = counted.length > 1;
       put(title, open ? "How long it stayed at each text"
-        : several ? `Votes of all ${counted.length} chains` : "Votes: one for every step");
+        : several ? `Votes of all ${counted.length} chains` : "Votes: one for every state");
       put(total, many(n, "state"));
       const said = several ? agreement(trace, counted.map(([[answer]]) => answer)) : "";
       // the presenter's view has no room for who says what

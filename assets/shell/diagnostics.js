@@ -57,7 +57,8 @@ export function question({ trace, chain, seen, burnIn }) {
 export async function enough(ask, view) {
   const last = Math.max(...view.trace.chains.map(({ steps }) => steps.length - 1));
   const { error, verdict } = await ask(question({ ...view, seen: last }));
-  return error ? "" : `After all ${many(last, "step")}: ${verdict.says} ${verdict.next}`;
+  return error ? ""
+    : `Can I trust it after all ${many(last, "step")}? ${verdict.says} ${verdict.next}`;
 }
 
 /**

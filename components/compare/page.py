@@ -258,7 +258,7 @@ def build_compare_page(
             "The chain and the weighted vote aim at the same [target](target). The chain samples "
             "from it; the vote weights samples from the model alone. The embedded reward model "
             "learned, from problems with known answers, to score right responses above wrong ones. "
-            "It does not see the right answer to yours, and only differences between its rewards "
+            "It never sees the answer to your problem, and only differences between its rewards "
             "count: −14 alone means nothing.",
         )
         gr.HTML(seen, **PLAIN)

@@ -142,8 +142,8 @@ def build() -> Section:
     heading(
         "What does β do?",
         "With a large [β (beta)](beta), the [target](target) is close to the language model. With "
-        "a small β, only the highest rewards keep their weight, and the chain finds them more and "
-        "more slowly. Guess the [acceptance](acceptance), then move β.",
+        "a small β, only the highest rewards keep their weight. The smaller β is, the more steps "
+        "the chain needs to find them. Guess the [acceptance](acceptance), then move β.",
     )
     with gr.Column(elem_classes="lab-own"):
         label, wide = "Your guess: accepted proposals, %", {"scale": 3, "min_width": 240}

@@ -65,7 +65,7 @@ def _best_of_n(bon: Sequence[Point]) -> str:
     if lost.verdict == "ahead":
         return (
             f"Best-of-n is right on {percent(best.value)} at n = {best.n} and on "
-            f"{percent(last.value)} at n = {last.n}, a drop of {gap(lost)}: it "
+            f"{percent(last.value)} at n = {last.n}, a drop of {gap(lost, sign=False)}: it "
             "over-optimizes this reward."
         )
     return (

@@ -84,9 +84,10 @@ def brief(found: Difference) -> str:
     return "; ".join(filter(None, (in_points(found.measured, "+.1f"), few(found))))
 
 
-def gap(found: Difference) -> str:
-    """The same in a sentence."""
-    told = in_points(found.measured, "+.1f").replace("(", "points (95% CI ")
+def gap(found: Difference, *, sign: bool = True) -> str:
+    """The same in a sentence; without its sign where the sentence names the direction."""
+    form = "+.1f" if sign else ".1f"
+    told = in_points(found.measured, form).replace("(", "points (95% CI ")
     return "; ".join(filter(None, (told, few(found))))
 
 

@@ -13,7 +13,8 @@ test("the verdict on a whole run speaks of all its steps, whatever step is shown
     asks.push(asked);
     return { verdict: { says: "Too early to say.", next: "Run longer." } };
   };
-  assert.equal(await enough(ask, view), "After all 3 steps: Too early to say. Run longer.");
+  assert.equal(await enough(ask, view),
+    "Can I trust it after all 3 steps? Too early to say. Run longer.");
   assert.deepEqual(asks, [question({ ...view, seen: 3 })]);
   assert.equal(asks[0].whole, true);
   assert.equal(asks[0].rewards[0].length, 4);
