@@ -386,6 +386,18 @@ def _accepted(drawn: Results) -> float:
     return accepted / sum(int(r.chain_changed[steps].sum()) for r, steps in first)
 
 
+def test_what_is_said_of_a_pretrained_model_are_the_packed_results_numbers() -> None:
+    drawn = unpack(RESULTS / "smollm2" / "ifeval-100.zip")
+    points = {(p.method, p.n): p for p in curves(drawn)}
+    at = [("one", 1), *((m, 4) for m in ("mv", "bon", "wmv", "qalign", "any"))]
+    said = " ".join((ASSETS.parent / "docs/results.md").read_text("utf-8").split())
+    assert f"| {' | '.join(_cell(_as_share(points[each])) for each in at)} |" in said
+    for rival, name in (("mv", "MBR is"), ("bon", "best-of-n"), ("wmv", "weighted MBR")):
+        value, low, high = _percent(difference(points["qalign", 4], points[rival, 4]))
+        points_ = " points" if rival == "mv" else ""
+        assert f"inus {name} {value:.1f}{points_} ({low:.1f} to {high:.1f})" in said
+
+
 def _as_share(point: Point) -> dict[str, float]:
     return {"accuracy": point.value, "low": point.low, "high": point.high}
 
