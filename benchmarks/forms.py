@@ -1,0 +1,80 @@
+"""Forms of ten independent fields: a problem set for blocks, and a reward that reads the note.
+
+    python -m benchmarks.forms --problems 60 --out forms.jsonl
+    qalign evaluate --task forms.jsonl --rm benchmarks/forms.py:filled ...
+
+A note states ten facts about a person, in an order of its own; the answer is the form with all ten.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+from pathlib import Path
+
+FIELDS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "name": ("My name is {}.", ("Mara", "Tom", "Ines", "Omar", "Kate", "Leo", "Nora", "Paul")),
+    "age": ("I am {} years old.", tuple(map(str, range(19, 78)))),
+    "city": ("I live in {}.", ("Leeds", "Oslo", "Lima", "Cairo", "Boston", "Rome", "Delhi")),
+    "job": ("I work as a {}.", ("nurse", "baker", "pilot", "teacher", "farmer", "lawyer", "clerk")),
+    "pet": ("At home I keep a {}.", ("cat", "dog", "parrot", "rabbit", "turtle", "hamster")),
+    "sport": ("On Sundays I play {}.", ("tennis", "golf", "chess", "hockey", "rugby", "cricket")),
+    "drink": ("I mostly drink {}.", ("tea", "coffee", "water", "milk", "juice", "cocoa")),
+    "color": ("My favorite color is {}.", ("red", "blue", "green", "black", "white", "purple")),
+    "music": ("I listen to {}.", ("jazz", "rock", "opera", "folk", "blues", "techno")),
+    "room": ("My room number is {}.", tuple(map(str, range(101, 400)))),
+}
+ASK = "Fill in the form ({}).\n\n{}"
+SHOWN = 2
+"""Forms that a prompt shows filled in, as turns of a conversation."""
+
+
+def drawn(rng: random.Random) -> tuple[str, str]:
+    """A note, and its form."""
+    values = {key: rng.choice(choices) for key, (_, choices) in FIELDS.items()}
+    facts = [sentence.format(values[key]) for key, (sentence, _) in FIELDS.items()]
+    rng.shuffle(facts)
+    return " ".join(facts), "\n".join(f"{key}: {value}" for key, value in values.items())
+
+
+def problem(seed: int) -> dict[str, str]:
+    """A problem: a conversation in which some forms are filled in, and one more note."""
+    rng = random.Random(seed)
+    turns = []
+    for _ in range(SHOWN + 1):
+        note, form = drawn(rng)
+        turns += [{"role": "user", "content": ASK.format(", ".join(FIELDS), note)}]
+        turns += [{"role": "assistant", "content": form}]
+    answer = turns.pop()["content"]
+    prompt = json.dumps(turns)
+    return {"id": f"form-{seed}", "prompt": prompt, "answer": answer, "extractor": "text"}
+
+
+def filled(prompt: str, response: str) -> float:
+    """How many lines name the field that is due and give a word of the note not given before.
+
+    It does not know which word belongs to which field.
+    """
+    note = json.loads(prompt)[-1]["content"].rpartition("\n\n")[2]
+    words, n = {word.strip(".") for word in note.split()}, 0
+    for key, line in zip(FIELDS, response.split("\n"), strict=False):
+        named, _, value = line.partition(": ")
+        if named == key and value in words:
+            words.discard(value)
+            n += 1
+    return float(n)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--problems", type=int, default=60)
+    parser.add_argument("--seed", type=int, default=1, help="of the first problem")
+    parser.add_argument("--out", type=Path, default=Path("forms.jsonl"))
+    options = parser.parse_args()
+    rows = [problem(options.seed + k) for k in range(options.problems)]
+    options.out.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
