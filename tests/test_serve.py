@@ -498,7 +498,7 @@ class Failing(ToyRM):
     ("error", "says"),
     [
         (EngineError("the server is gone; start it again"), "the server is gone; start it again"),
-        (ZeroDivisionError("secret"), "the server met an internal error; try again"),
+        (ZeroDivisionError("secret"), "the server had an internal error; try again"),
     ],
 )
 def test_a_failure_in_the_middle_is_an_error_of_the_answer(error, says, stream):

@@ -280,7 +280,7 @@ export function ifsRow() {
         return;
       }
       if (!t || phase < LAST) {
-        ifs.replaceChildren(h("span.small", "Shown once this step’s verdict is out."));
+        ifs.replaceChildren(h("span.small", "Shown after this step’s verdict."));
         return;
       }
       ifs.replaceChildren(...IFS.map(([times, title]) => {

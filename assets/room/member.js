@@ -173,7 +173,7 @@ function stopPart(seat) {
       await ask("say", { code: seat.code, ...waiting }, seat.token);
     } catch (error) {
       trying = error instanceof Refusal ? error.message : "Waiting to be sent: your answer is kept "
-        + "and goes out when the connection is back.";
+        + "and is sent when the connection returns.";
       put(told, trying);
       if (!(error instanceof Refusal)) return keep(seat);
     }
@@ -223,7 +223,7 @@ function stopPart(seat) {
     } else if (!trying) {
       put(press, said ? "Change" : "Send");
       put(told, said
-        ? `You said: ${made.named(said)}. You can change it until the answers are opened.` : "");
+        ? `You said: ${made.named(said)}. You can change it until the answers are shown.` : "");
     }
   }
 
@@ -256,13 +256,14 @@ function chainPart() {
   function draw(room, mine, why) {
     const begun = mine.t >= 0;
     const rests = mine.t >= room.goal && mine.t < room.steps;
-    put(step, begun ? `step ${mine.t} of ${room.steps}${rests ? " · the class rests" : ""}` : "");
+    put(step, begun ? `step ${mine.t} of ${room.steps}${rests ? " · the class is paused" : ""}`
+      : "");
     put(problem, room.prompt);
     put(wait, begun ? "" : !rests ? "Your first draft is being written…"
-      : "Your chain begins when the instructor lets the class run.");
+      : "Your chain begins when the instructor starts the class.");
     show(wait, !begun);
     put(where, !why ? "Drawn in your browser." : mine.drawer ? `Drawn on the server: ${why}.`
-      : `Your browser cannot draw a chain (${why}), and the server draws no more: `
+      : `Your browser cannot draw a chain (${why}), and the server cannot draw more chains: `
         + "watch the screen.");
     show(drawn, begun);
     if (!begun) return;
@@ -288,7 +289,7 @@ function chainPart() {
 function handPart({ code, token }) {
   const words = h("textarea", { rows: 4, maxlength: LONGEST, spellcheck: "false",
     aria: "Your text" });
-  const send = h("button.send", { type: "submit" }, "Weigh it");
+  const send = h("button.send", { type: "submit" }, "Score it");
   const told = h("p.told", { role: "status" });
   const score = h("p.score");
   const form = h("form", {

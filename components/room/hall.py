@@ -388,7 +388,7 @@ class Hall:
             room.fail(str(error))
         except Exception:  # a defect: the log has it, the screens say only that
             log.exception("a room failed")
-            room.fail("the models met an internal error; start again")
+            room.fail("the models had an internal error; start again")
 
     async def _models(self, room: Room) -> tuple[LanguageModel, RewardModel]:
         run = room.run

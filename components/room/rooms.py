@@ -347,7 +347,9 @@ class Room:
         member.bucket.take(now)
         most = self.run.steps + 1
         if not (is_whole(t, 0, most) and isinstance(states, list) and len(states) <= most):
-            raise Refused(422, f"a batch has the step of its first state and up to {most} states")
+            raise Refused(
+                422, f"a batch needs the step of its first state and at most {most} states"
+            )
         read = [read_state(state) for state in states]
         if round_ != self.round:
             return
@@ -565,8 +567,8 @@ def read_state(given: object) -> tuple[str, float, float] | None:
         numbers = is_finite(reward) and abs(reward) <= HIGHEST and is_finite(log_prob)
         if is_text(text) and len(text) <= LONGEST and numbers and log_prob <= 0:
             return text, float(reward), float(log_prob)
-    raise Refused(422, f"a state is null, or a text of {LONGEST:,} characters at most, a reward up "
-                  f"to {HIGHEST:g} either side of 0, and a natural log of 0 at most")  # fmt: skip
+    raise Refused(422, f"a state must be null, or a text of at most {LONGEST:,} characters, a "
+                  f"reward up to {HIGHEST:g} in size, and a log-probability up to 0")  # fmt: skip
 
 
 class Rooms:

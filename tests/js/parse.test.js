@@ -76,7 +76,7 @@ const BROKEN = {
   "no steps": [lines(HEADER), /no steps/],
   "an unknown type": [lines(HEADER, { type: "__proto__" }), /unknown type "__proto__"/],
   "a chain that is none": [lines(HEADER, step(0, { chain: -1 })), /“chain”/],
-  "a step twice": [lines(HEADER, first, first), /step 0 of chain 0 came where 1 was due/],
+  "a step twice": [lines(HEADER, first, first), /step 0 of chain 0 came where step 1 was expected/],
   "an index in the first draft": [lines(HEADER, step(0, { index: 1 })), /“index”/],
   "an index outside": [lines(HEADER, first, step(1, { index: 2 })), /“index”/],
   "no tokens": [lines(HEADER, step(0, { tokens: [], pieces: [] })), /“tokens”/],
