@@ -69,7 +69,7 @@ const BROKEN = {
   "null": ["null", /Line 1: expected an object/],
   "no header": [lines(first), /first line is its header/],
   "another version": [lines({ ...HEADER, version: 1 }), /version 1 is not known/],
-  "a second header of another run": [lines(HEADER, first, { ...HEADER, seed: 8 }), /of another/],
+  "a second header of another run": [lines(HEADER, first, { ...HEADER, seed: 8 }), /of a different run/],
   "a version with a text": [lines({ ...HEADER, version: {} }), /is not known, expected 2 or 3/],
   "beta below zero": [lines({ ...HEADER, beta: -1 }), /“beta”/],
   "too many steps": [lines({ ...HEADER, steps: LIMITS.steps + 1 }), /“steps”/],
