@@ -173,7 +173,7 @@ const STORY = [
     const last = { suffix: "length", weighted: "weight", block: "the rest" }[kind];
     const all = step.sharp ? `Reward, probability and ${last}` : `Reward and ${last}`;
     return logRatio >= 0
-      ? `${all} together speak for the proposal: it is certain to be accepted.`
+      ? `${all} together favor the proposal, so it is certain to be accepted.`
       : `So the proposal is accepted with probability ${pair(u, alpha)[1]}.`;
   },
   (step, beta) => {

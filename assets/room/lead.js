@@ -100,13 +100,13 @@ export async function leadView(host, seat, offered) {
     class: sampler.node,
     game: game.node,
     settings: h("section.scene.settings",
-      h("div", h("h2", "Another problem, another β"), set.node),
+      h("div", h("h2", "A different problem or β"), set.node),
       h("div", h("h2", "Keep this class"), saving,
         h("p.quiet", "Both contain the predictions, the votes and the chains since the class "
           + "last started. The page also shows the figures. A room that is opened from the page "
           + "next week has the same members, answers and chains."), end)),
   };
-  const back = button("ctl", { onclick: () => turn(-1), aria: "Stop before" }, "◀");
+  const back = button("ctl", { onclick: () => turn(-1), aria: "Previous stop" }, "◀");
   const next = button("ctl", { onclick: () => turn(1), aria: "Next stop" }, "▶");
   const stops = h("span.stops");
   const reveal = button("ctl", { onclick: () => tell() });
@@ -343,7 +343,7 @@ function classScene(lead) {
   const single = h("div");
   const who = h("h3", "One chain alone");
   const leading = h("p.quiet");
-  const less = button("ctl.small", { aria: "Chain before" }, "◀");
+  const less = button("ctl.small", { aria: "Previous chain" }, "◀");
   const more = button("ctl.small", { aria: "Next chain" }, "▶");
   const node = h("section.scene.class",
     h("div.main", h("div.row", h("h2", "The class is the sampler"), key), problem, picture, wait,

@@ -300,7 +300,7 @@ function handPart({ code, token }) {
   }, words, send);
   const node = h("section.card.hand", h("h2", "A game: your hand"),
     h("p", "Can you reach a higher ln π than your chain in its first 30 steps? Change its text as "
-      + "you like. The target π likes what the model finds likely and what the reward model likes. "
+      + "you like. ln π is high for a text that the model finds likely and that has a high reward. "
       + "Your text is not part of the chain."), score, form, told);
   /** The chain's text, for as long as nothing else was written. */
   let offered = "";
@@ -348,10 +348,10 @@ function spoken(mine, first) {
   const rewards = `reward ${fixed(mine.before)} → ${fixed(mine.reward)}`;
   if (mine.accepted) {
     const why = mine.alpha === 1 ? "α is 1" : `the coin ${u} is below α, ${alpha}`;
-    return `Accepted: ${why} (${rewards}). Struck-out text is gone.`;
+    return `Accepted: ${why} (${rewards}). The struck-out text is gone.`;
   }
   return `Rejected: the coin ${u} is not below α, ${alpha} (${rewards}). `
-    + `Your text stays, counted ${many(mine.counted, "time")} now.`;
+    + `Your text stays and has been counted ${many(mine.counted, "time")}.`;
 }
 
 /**
