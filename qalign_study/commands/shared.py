@@ -76,8 +76,8 @@ def set_options(parser: argparse._ActionsContainer) -> None:
     parser.add_argument(
         "--task",
         default="in_distribution",
-        help="name of an embedded problem set (NAME@SEED: the same set with other "
-        "problems), a file of JSON lines or TOML, or a set of the paper: " + ", ".join(task_names()),
+        help="name of an embedded problem set (NAME@SEED: the same set with other problems), a "
+        "file of JSON lines or TOML, or a set of the paper: " + ", ".join(task_names()),
     )
     parser.add_argument(
         "--data",
