@@ -73,7 +73,7 @@ for step in trace.steps[1:4]:
     print("  ", "accepted" if step.accepted else "rejected")
 
 # %% [markdown]
-# A trace displays itself as a page with a player. Press the space bar to play it.
+# A trace displays itself as a page with a player. Press the space bar there to play it.
 
 # %%
 trace

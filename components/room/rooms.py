@@ -284,7 +284,7 @@ class Room:
         if "ask" not in stops[at]:
             raise Refused(409, "nothing is asked at this stop")
         if at in self.opened:
-            raise Refused(409, "the answers are already open; wait for the next question")
+            raise Refused(409, "the answers are already shown; wait for the next question")
         member.said[at] = prediction(stops[at]["ask"], said)
         member.version += 1
         self.news += 1
@@ -309,7 +309,7 @@ class Room:
             Refused: the class has begun again meanwhile, or the place was given up.
         """
         if run is not self.run or member.key not in self.members:
-            raise Refused(409, "the class has begun again; try your text again")
+            raise Refused(409, "the class was restarted; try your text again")
         member.tries += 1
         if math.isfinite(log_pi):
             member.best = log_pi if member.best is None else max(member.best, log_pi)
@@ -539,7 +539,7 @@ def prediction(ask: Mapping[str, Any], said: object) -> str:
         Refused: it is no answer to this question.
     """
     if not is_text(said) or len(str(said)) > MAX_SAID:
-        raise Refused(422, f"a prediction is a text of {MAX_SAID} characters at most")
+        raise Refused(422, f"a prediction must be a text of at most {MAX_SAID} characters")
     text = str(said).strip()
     if ask["kind"] == "choice":
         if text not in [value for value, _ in ask["options"]]:
