@@ -386,7 +386,9 @@ async def test_a_body_has_a_size_that_its_route_needs():
             if size == most:
                 assert len(await received) == most
             else:
-                with pytest.raises(Refused, match=f"has {size:,} bytes; at most {most:,} are allowed") as error:
+                with pytest.raises(
+                    Refused, match=f"has {size:,} bytes; at most {most:,} are"
+                ) as error:
                     await received
                 assert error.value.status == 413
 
