@@ -46,7 +46,7 @@ from components.room.hall import Course, Hall
 from components.room.rooms import Caps, Taught
 from components.room.routes import room_routes
 from components.session.runs import Runs
-from components.session.visitors import keep_no_configurations
+from components.session.visitors import keep_no_copies
 from components.watch.page import build_watch_page
 from qalign_core.errors import QAlignError
 from qalign_study.serve.origins import Ours
@@ -93,7 +93,7 @@ def build_app(runs: Runs | None = None, opened: Path | None = None) -> gr.Blocks
     Raises:
         InvalidTrace: it is neither.
     """
-    keep_no_configurations()
+    keep_no_copies()
     runs = runs or Runs()
     is_folder = opened is not None and opened.is_dir()
     folders = sets_in(opened) if opened is not None and is_folder else NO_FOLDERS

@@ -65,14 +65,23 @@ def pair_folders(size: str, folder: Path) -> tuple[Path, Path]:
     return paths
 
 
+def seconds(device: str) -> float:
+    """CPU time of this process; where another device computes, the clock when it is done."""
+    if device == "cpu":
+        return time.process_time()
+    torch.accelerator.synchronize()
+    return time.perf_counter()
+
+
 class Pair:
     """A language model and a reward model of transformers, used as most code uses them."""
 
-    def __init__(self, size: str, folder: Path) -> None:
+    def __init__(self, size: str, folder: Path, device: str = "cpu") -> None:
+        self.device = device
         paths = pair_folders(size, folder)
         auto = transformers.AutoModelForCausalLM, transformers.AutoModelForSequenceClassification
         self.lm, self.rm = (
-            kind.from_pretrained(path, dtype=torch.float32).eval()
+            kind.from_pretrained(path, dtype=torch.float32).to(device).eval()
             for kind, path in zip(auto, paths, strict=True)
         )
         tokenizer = transformers.AutoTokenizer.from_pretrained(paths[0])
@@ -87,9 +96,9 @@ class Pair:
         """New ids after prompt and prefix, at most `limits` of them: one left-padded batch."""
         rows = [self.prompt + prefix for prefix in prefixes]
         width = max(map(len, rows))
-        ids = torch.tensor([[0] * (width - len(row)) + row for row in rows])
-        mask = torch.tensor([[0] * (width - len(row)) + [1] * len(row) for row in rows])
-        most = torch.tensor(limits)
+        ids = self._tensor([[0] * (width - len(row)) + row for row in rows])
+        mask = self._tensor([[0] * (width - len(row)) + [1] * len(row) for row in rows])
+        most = self._tensor(limits)
 
         def at_its_limit(ids: torch.Tensor, scores: Any, **_: Any) -> torch.Tensor:
             return ids.shape[1] - width >= most
@@ -108,6 +117,9 @@ class Pair:
         )
         return [self._cut(row, n) for row, n in zip(out[:, width:].tolist(), limits, strict=True)]
 
+    def _tensor(self, values: Any) -> torch.Tensor:
+        return torch.tensor(values, device=self.device)
+
     def _cut(self, new: list[int], limit: int) -> list[int]:
         end = next((k + 1 for k, token in enumerate(new) if token in self.eos), limit)
         return new[: min(end, limit)]
@@ -117,22 +129,22 @@ class Pair:
         """Rewards of whole conversations: one right-padded batch, nothing reused."""
         rows = [self.prompt + response for response in responses]
         width = max(map(len, rows))
-        ids = torch.tensor([row + [0] * (width - len(row)) for row in rows])
-        mask = torch.tensor([[1] * len(row) + [0] * (width - len(row)) for row in rows])
+        ids = self._tensor([row + [0] * (width - len(row)) for row in rows])
+        mask = self._tensor([[1] * len(row) + [0] * (width - len(row)) for row in rows])
         logits = self.rm(input_ids=ids, attention_mask=mask).logits
         return logits[:, 0].tolist()  # type: ignore[no-any-return]
 
     @torch.inference_mode()
     def limit_s(self, repeats: int = 5) -> float:
-        """CPU seconds of the bare chain of all linear layers for one token (GEMV), the median."""
+        """Seconds of the bare chain of all linear layers for one token (GEMV), the median."""
         layers = [m for m in self.lm.modules() if isinstance(m, torch.nn.Linear)]
-        inputs = [torch.randn(1, layer.in_features) for layer in layers]
+        inputs = [torch.randn(1, layer.in_features, device=self.device) for layer in layers]
         times = []
         for _ in range(repeats):
-            start = time.thread_time()
+            start = seconds(self.device)
             for layer, x in zip(layers, inputs, strict=True):
                 layer(x)
-            times.append(time.thread_time() - start)
+            times.append(seconds(self.device) - start)
         return statistics.median(times)
 
 

@@ -1,10 +1,11 @@
 """Chain steps per second and their cost in multiples of the GEMV limit, side by side in one run.
 
     python -m benchmarks.chains [--sizes embedded 20M 135M] [--published ENV/bin/python]
+    python -m benchmarks.chains --device cuda --sizes 20M 135M --rows 8 64 256
 
-Systems take turns, each for so many seconds of CPU time a round, so that a busy machine slows all
-alike. "Limit" is the CPU time of the bare chain of all linear layers for one token. The published
-chain needs an environment of its own:
+Systems take turns, each for so many seconds a round: of CPU time, so that a busy machine slows all
+alike; with a GPU, of the clock. "Limit" is the time of the bare chain of all linear layers for one
+token. The published chain runs on the CPU and needs an environment of its own:
 
     python -m venv ENV; ENV/bin/pip install torch==2.13.0 transformers==5.23.0 numpy scipy tqdm
     ENV/bin/pip install --no-deps quest-decoding==1.0.16
@@ -19,7 +20,6 @@ import json
 import statistics
 import subprocess
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, aclosing, contextmanager
 from dataclasses import dataclass
@@ -29,59 +29,58 @@ from typing import Any
 
 import torch
 
-from benchmarks.baselines import LIMIT, PROMPT, Pair, lockstep, pair_folders
+from benchmarks.baselines import LIMIT, PROMPT, Pair, lockstep, pair_folders, seconds
 from qalign_core.chain.chain import run_chains
 from qalign_core.models.local.engine import HFLanguageModel
 from qalign_core.rewards.classifier import HFRewardModel
 from qalign_core.run import Sampling
 
-SECONDS = {"embedded": 10.0, "20M": 30.0, "135M": 45.0}  # of CPU time, a system and round
+SECONDS = {"embedded": 10.0, "20M": 30.0, "135M": 45.0}  # a system and round
 N_LOCKSTEP = 8
-ROWS = {8: (1, 8, 16), 16: (16, 32)}  # numbers of chains for the engine with so many rows
+ROWS = {8: (1, 8, 16), 16: (16, 32), 64: (64,), 256: (256,)}
+"""Numbers of chains for an engine with so many rows."""
 
 
 @dataclass
 class Measured:
-    """What a system did in some seconds: chain steps, new tokens, CPU time of its process, time."""
+    """What a system did in some seconds (`baselines.seconds`): chain steps and new tokens."""
 
     steps: int = 0
     tokens: int = 0
-    cpu: float = 0.0
-    wall: float = 0.0
+    seconds: float = 0.0
 
     def add(self, other: Measured) -> None:
         self.steps += other.steps
         self.tokens += other.tokens
-        self.cpu += other.cpu
-        self.wall += other.wall
+        self.seconds += other.seconds
 
 
 @contextmanager
-def clock(measured: Measured) -> Iterator[Callable[[], float]]:
-    """Write the CPU time of this process and the time into `measured`; yields the CPU time yet."""
-    wall, cpu = time.perf_counter(), time.process_time()
-    yield lambda: time.process_time() - cpu
-    measured.cpu, measured.wall = time.process_time() - cpu, time.perf_counter() - wall
+def clock(measured: Measured, device: str) -> Iterator[Callable[[], float]]:
+    """Write the seconds that pass into `measured`; yields a function for those so far."""
+    start = seconds(device)
+    yield lambda: seconds(device) - start
+    measured.seconds = seconds(device) - start
 
 
-def run_baseline(pair: Pair, n_chains: int, seconds: float, seed: int) -> Measured:
+def run_baseline(pair: Pair, n_chains: int, limit: float, seed: int) -> Measured:
     measured = Measured()
-    with clock(measured) as cpu:
+    with clock(measured, pair.device) as spent:
         for tokens in lockstep(pair, n_chains, seed):
             measured.add(Measured(n_chains, tokens))
-            if cpu() > seconds:
+            if spent() > limit:
                 break
     return measured
 
 
 def run_engine(
-    lm: Any, rm: Any, n_chains: int, seconds: float, seed: int, prompt: str = PROMPT
+    lm: Any, rm: Any, n_chains: int, limit: float, seed: int, prompt: str = PROMPT
 ) -> Measured:
-    return asyncio.run(_run_engine(lm, rm, n_chains, seconds, seed, prompt))
+    return asyncio.run(_run_engine(lm, rm, n_chains, limit, seed, prompt))
 
 
 async def _run_engine(
-    lm: Any, rm: Any, n_chains: int, seconds: float, seed: int, prompt: str
+    lm: Any, rm: Any, n_chains: int, limit: float, seed: int, prompt: str
 ) -> Measured:
     """Chains that go on until the time is over: no row runs dry before.
 
@@ -90,11 +89,11 @@ async def _run_engine(
     measured, endless = Measured(), 10**9
     steps = run_chains(lm, rm, prompt, n_chains=n_chains, beta=1.0, steps=endless, seed=seed)
     drawn = lm.engine.n_tokens
-    with clock(measured) as cpu:
+    with clock(measured, lm.engine.net.device.type) as spent:
         async with aclosing(steps):
             async for _ in steps:
                 measured.steps += 1
-                if cpu() > seconds:
+                if spent() > limit:
                     break
     measured.tokens = lm.engine.n_tokens - drawn
     return measured
@@ -109,10 +108,10 @@ class Published:
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
 
-    def __call__(self, n_chains: int, seconds: float, seed: int) -> Measured:
+    def __call__(self, n_chains: int, limit: float, seed: int) -> Measured:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        print(n_chains, seconds, seed, file=self._process.stdin, flush=True)
+        print(n_chains, limit, seed, file=self._process.stdin, flush=True)
         line = self._process.stdout.readline()
         if not line:
             raise SystemExit("the published chain ended early: does ENV hold what --help says?")
@@ -133,7 +132,7 @@ def load_pair(size: str, folder: Path, rows: int, **options: Any) -> tuple[Any, 
 
 def measure(size: str, options: argparse.Namespace, folder: Path) -> None:
     """Run all systems on the models of one size and print a row for each."""
-    pair = Pair(size, folder)
+    pair = Pair(size, folder, options.device)
     runs: dict[str, Callable[[float, int], Measured]] = {
         "A: generate() from scratch": partial(run_baseline, pair, 1),
         f"lockstep generate(), chains: {N_LOCKSTEP}": partial(run_baseline, pair, N_LOCKSTEP),
@@ -146,24 +145,24 @@ def measure(size: str, options: argparse.Namespace, folder: Path) -> None:
             for n_chains in (1, N_LOCKSTEP):
                 runs[f"published, chains: {n_chains}"] = partial(published, n_chains)
         for rows in options.rows:
-            models = load_pair(size, folder, rows)
+            models = load_pair(size, folder, rows, device=options.device)
             for model in models:
                 stack.callback(model.close)
             for n_chains in ROWS[rows]:
                 name = f"engine, rows: {rows}, chains: {n_chains}"
                 runs[name] = partial(run_engine, *models, n_chains)
         results = {name: Measured() for name in runs}
-        seconds = options.seconds or SECONDS[size]
+        share = options.seconds or SECONDS[size]
         for seed, (name, run) in itertools.product(range(options.rounds), runs.items()):
             limits.append(pair.limit_s())
-            results[name].add(run(seconds, seed))
+            results[name].add(run(share, seed))
     limit = statistics.median(limits)
     print(f"\n{size}: the limit is {limit * 1e3:.3g} ms a token; {len(pair.prompt)} prompt tokens")
-    header = "| system | steps | new tokens | steps a CPU second | x limit a token | x over A |"
+    header = "| system | steps | new tokens | steps a second | x limit a token | x over A |"
     print(f"{header}\n|{'---|' * 6}")
-    a_token = [result.cpu / result.tokens for result in results.values()]
+    a_token = [result.seconds / result.tokens for result in results.values()]
     for (name, result), cost in zip(results.items(), a_token, strict=True):
-        rate, over_a = result.steps / result.cpu, a_token[0] / cost
+        rate, over_a = result.steps / result.seconds, a_token[0] / cost
         cells = f"{result.steps} | {result.tokens} | {rate:.3g} | {cost / limit:.2f} | {over_a:.1f}"
         print(f"| {name} | {cells} |", flush=True)
 
@@ -171,9 +170,10 @@ def measure(size: str, options: argparse.Namespace, folder: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--sizes", nargs="+", default=list(SECONDS), choices=SECONDS)
-    parser.add_argument("--rows", nargs="+", type=int, default=list(ROWS), choices=ROWS)
+    parser.add_argument("--rows", nargs="+", type=int, default=[8, 16], choices=ROWS)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--seconds", type=float, help="of CPU time a system and round")
+    parser.add_argument("--seconds", type=float, help="a system and round")
+    parser.add_argument("--device", default="cpu", help="of the models, as in torch")
     parser.add_argument("--published", help="python of an environment with quest-decoding")
     parser.add_argument("--folder", type=Path, help="keeps the models of random weights")
     options = parser.parse_args()

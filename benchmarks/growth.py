@@ -52,9 +52,9 @@ class Stopwatch:
 
 def row(what: str, measured: chains.Measured, baseline: float | None = None) -> float:
     """Print a row; returns tokens a CPU second."""
-    rate = measured.tokens / measured.cpu
+    steps, rate = measured.steps / measured.seconds, measured.tokens / measured.seconds
     relative = f"{rate / baseline:.2f}" if baseline else "1"
-    print(f"| {what} | {measured.steps / measured.cpu:.3g} | {rate:.4g} | {relative} |", flush=True)
+    print(f"| {what} | {steps:.3g} | {rate:.4g} | {relative} |", flush=True)
     return rate
 
 
@@ -105,7 +105,7 @@ def main() -> None:
             watches.append(watch)
         measured = run()
         spent = sum(watch.seconds for watch in watches)
-        print(f"\nbookkeeping of keys and values: {spent / measured.cpu:.2%} of the CPU time")
+        print(f"\nbookkeeping of keys and values: {spent / measured.seconds:.2%} of the CPU time")
         for model in (lm, rm):
             model.close()
 

@@ -78,6 +78,20 @@ def test_a_visitor_costs_no_copy_of_the_page(monkeypatch):
     assert len(written) == len(demo.blocks)
 
 
+def test_a_visitor_keeps_the_widgets_that_an_event_changed_and_no_others():
+    demo = app.build_app()
+    key, widget = next((k, b) for k, b in demo.blocks.items() if isinstance(b, gr.Dropdown))
+
+    def kept(**changed):
+        session = SessionState(demo)
+        session[key] = gr.Dropdown(**{**widget.constructor_args, "render": False, **changed})
+        return session[key] is not widget
+
+    assert not kept()
+    assert not kept(value=widget.choices[1][1])
+    assert kept(choices=["another"])
+
+
 @pytest.fixture(scope="module")
 def client(toy_app):
     return Client(toy_app, verbose=False)

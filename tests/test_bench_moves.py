@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from itertools import product
+
 import pytest
 
 from qalign_core.chain.moves.block import Block
@@ -107,9 +110,10 @@ def test_every_world_has_texts_that_a_block_refuses_and_a_rare_best_one():
         assert found.distance < 1e-9
 
 
-def test_the_table_of_a_problem_set_has_a_line_per_move(capsys):
-    command = "bench-moves suffix suffix+block(.) --task shifted --problems 2 --steps 12 --rm none"
-    assert main([*command.split(), "--max-new-tokens", "48"]) == 0
-    *_, first, second = capsys.readouterr().out.splitlines()
-    assert first.startswith("suffix ")
-    assert second.startswith("suffix+block(.) ")
+def test_the_table_has_a_line_per_set_and_move(capsys):
+    command = "bench-moves suffix suffix+block(.) --task shifted long --problems 2 --steps 12"
+    assert main([*command.split(), "--rm", "none", "--max-new-tokens", "48"]) == 0
+    heads, *rows = (re.split(r"  +", line) for line in capsys.readouterr().out.splitlines()[-5:])
+    assert heads[:3] == ["set", "move", "right, %"]
+    sets = [(row[0], row[1]) for row in rows]
+    assert sets == [*product(("shifted", "long"), ("suffix", "suffix+block(.)"))]

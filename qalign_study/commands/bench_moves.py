@@ -2,12 +2,13 @@
 
 Examples:
   qalign bench-moves suffix 'suffix+block(:)' entropy
-  qalign bench-moves suffix mine.py:Mine --task inventory --problems 16 --steps 200 --beta 0.8
+  qalign bench-moves suffix mine.py:Mine --task inventory shifted --problems 16 --beta 0.8
 """
 
 import argparse
 import inspect
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from math import isnan
 from typing import Any
@@ -24,7 +25,7 @@ from qalign_core.mix import read_mix
 from qalign_core.protocols import LanguageModel
 from qalign_core.rewards.functions import load_name
 from qalign_core.run import Run
-from qalign_core.types import Response, Step
+from qalign_core.types import Meter, Response, Step
 from qalign_study.commands import shared
 from qalign_study.exact.bench import REACHED, in_world, worlds
 from qalign_study.measure.diagnostics import acceptance, ess
@@ -45,9 +46,9 @@ def options(parser: argparse.ArgumentParser) -> None:
         metavar="MOVE",
         help="suffix, entropy, a mix such as suffix+block(:), or your own as FILE.py:NAME",
     )
-    group = parser.add_argument_group("problem set", "with --problems, also measure on a set")
+    group = parser.add_argument_group("problem sets", "with --problems, also measure on sets")
     shared.problems_option(group)
-    shared.set_options(group)
+    shared.set_options(group, nargs="+", default=["in_distribution"])
     shared.run_options(parser, leave_out=LEFT_OUT)
     shared.model_options(parser)
 
@@ -125,27 +126,38 @@ def _is_right(problem: Problem, steps: list[Step]) -> bool:
 
 
 async def _measure(options: argparse.Namespace) -> None:
-    """Print, per move, accuracy, acceptance and effective samples of the reward per TFLOP."""
-    problems = shared.load_set(options, options.problems).problems
-    check_gradable(problems)
+    """Print, per set and move, accuracy, acceptance and effective samples of the reward per cost.
+
+    The cost is in 10^9 FLOPs, or tokens if a model's size is unknown.
+    """
     lm, rm = shared.models_of(options)
     run = Run.read({"prompt": "-", **shared.given_in(options)})
-    meter = meter_of(lm, rm)
-    print(f"{len(problems)} problems, {run.steps} proposals each", file=sys.stderr)
-    rows = []
-    for name in tqdm(options.moves, unit="move"):
-        move = _move(name, lm)
-        how: Any = {"target": run.target, "move": move, "steps": run.steps, "seed": run.seed}
-        walks = await chains_on(lm, rm, [problem.prompt for problem in problems], **how)
-        every = [step for steps in walks for step in steps]
-        spent = [sum(meter.price(step.cost) for step in steps) for steps in walks]
-        effective = [
-            1e9 * (ess([[step.state.reward for step in steps]]) or 1.0) / price
-            for steps, price in zip(walks, spent, strict=True)
-        ]
-        refused = float(np.mean([step.refused is not None for step in every if step.t]))
-        right, accepted = share_of([*map(_is_right, problems, walks)]), acceptance(every).changed
-        shares = (f"{share:.1%}" for share in (accepted.value or 0, refused))
-        rows.append((name, right, *shares, float(np.mean(spent)), float(np.mean(effective))))
-    effect = "effective samples per 1e9"
-    print(aligned(("move", "right, %", "accepted", "refused", meter.unit, effect), rows))
+    meter, rows = meter_of(lm, rm), []
+    for task in options.task:
+        of_task = argparse.Namespace(**{**vars(options), "task": task})
+        problems = shared.load_set(of_task, options.problems).problems
+        check_gradable(problems)
+        print(f"{task}: {len(problems)} problems, {run.steps} proposals each", file=sys.stderr)
+        for name in tqdm(options.moves, unit="move"):
+            move = _move(name, lm)
+            how: Any = {"target": run.target, "move": move, "steps": run.steps, "seed": run.seed}
+            walks = await chains_on(lm, rm, [problem.prompt for problem in problems], **how)
+            rows.append((task, name, *_measured(problems, walks, meter)))
+    heads = ("set", "move", "right, %", "accepted", "refused", meter.unit)
+    print(aligned((*heads, "effective samples per 1e9"), rows))
+
+
+def _measured(
+    problems: Sequence[Problem], walks: Sequence[list[Step]], meter: Meter
+) -> tuple[Any, ...]:
+    """A row's numbers, from a chain per problem."""
+    every = [step for steps in walks for step in steps]
+    spent = [sum(meter.price(step.cost) for step in steps) for steps in walks]
+    effective = [
+        1e9 * (ess([[step.state.reward for step in steps]]) or 1.0) / price
+        for steps, price in zip(walks, spent, strict=True)
+    ]
+    right, accepted = share_of([*map(_is_right, problems, walks)]), acceptance(every).changed
+    refused = float(np.mean([step.refused is not None for step in every if step.t]))
+    shares = (f"{share:.1%}" for share in (accepted.value or 0, refused))
+    return (right, *shares, float(np.mean(spent)), float(np.mean(effective)))

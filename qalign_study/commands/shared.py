@@ -71,11 +71,11 @@ def problem_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--problem", type=int, help="number of the problem in the set, from 0 (0)")
 
 
-def set_options(parser: argparse._ActionsContainer) -> None:
-    """Which problem set."""
+def set_options(parser: argparse._ActionsContainer, **several: Any) -> None:
+    """Which problem set, or with `nargs` which several."""
     parser.add_argument(
         "--task",
-        default="in_distribution",
+        **{"default": "in_distribution", **several},
         help="name of an embedded problem set (NAME@SEED: the same set with other problems), a "
         "file of JSON lines or TOML, or a set of the paper: " + ", ".join(task_names()),
     )
