@@ -333,7 +333,7 @@ async def animate(page: Any, path: Path, first: int, last: int) -> None:
     await page.locator("#watch-player").get_by_text("Save…").click()
     await page.get_by_label("First step").fill(str(first))
     await page.get_by_label("Last step").fill(str(last))
-    await page.get_by_label("Seconds a step").select_option("3")
+    await page.get_by_label("Seconds per step").select_option("3")
     async with page.expect_download() as saving:
         await page.get_by_role("button", name="Animation as GIF").click()
     await (await saving.value).save_as(path)

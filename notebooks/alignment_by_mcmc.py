@@ -14,11 +14,11 @@
 # # Alignment by Markov chain Monte Carlo
 #
 # A language model rewrites its answer from a random place; a reward and a coin decide whether the
-# rewrite stays. This notebook goes through what that does, with `qalign_core` and the models that
-# come with it: nothing is downloaded, and it runs in under a minute on a laptop.
+# rewrite stays. This notebook shows what these steps do, with `qalign_core` and the models that
+# come with it. Nothing is downloaded, and the notebook runs in under a minute on a laptop.
 #
 # `alignment_by_mcmc.ipynb` is this notebook for Jupyter. Its source, `alignment_by_mcmc.py`, is
-# plain Python; `python -m notebooks` writes the one from the other.
+# plain Python; `python -m notebooks` writes the notebook from it.
 
 # %%
 from collections import Counter
@@ -55,13 +55,14 @@ def drawn(reward=rm, **settings):
 # %% [markdown]
 # ## 1. One step
 #
-# A step keeps the first `index` tokens of the current answer, lets the model write the rest, asks
-# the reward model, and draws a number *u*. The rewrite is accepted if *u* is below
+# A step keeps the first `index` tokens of the current answer, lets the model write the rest,
+# scores both texts with the reward model, and draws a number *u*. The rewrite is accepted if *u*
+# is below
 #
 # $$\alpha = \min\left(1, \exp\frac{r(y') - r(y)}{\beta} \cdot \frac{|y|}{|y'|}\right).$$
 #
-# The second factor is there because every token is an equally likely place to cut: a short answer
-# proposes each of its rewrites more often than a long one does.
+# The second factor is needed because every token is an equally likely place to cut, so each rewrite
+# of a short answer is proposed more often than each rewrite of a long one.
 
 # %%
 trace = drawn(beta=1.0, steps=48, seed=7)
@@ -72,7 +73,7 @@ for step in trace.steps[1:4]:
     print("  ", "accepted" if step.accepted else "rejected")
 
 # %% [markdown]
-# A trace shows itself as a page that plays: press the space bar in it.
+# A trace displays itself as a page with a player. Press the space bar there to play it.
 
 # %%
 trace
@@ -80,8 +81,8 @@ trace
 # %% [markdown]
 # ## 2. Worse may be right
 #
-# Some steps accept a text that the reward likes *less*. A search for the best text would never do
-# that; a sampler must, or it could not leave the first hill it climbs.
+# Some steps accept a text with a *lower* reward. A search for the best text would never do
+# that. A sampler must, or it would stay forever at the first good text.
 
 # %%
 worse = [s for s in trace.steps if s.accepted and s.proposal.reward < s.current.reward]
@@ -90,8 +91,8 @@ print(f"{len(worse)} of {len(trace.steps) - 1} steps went down and were accepted
 # %% [markdown]
 # ## 3. β
 #
-# Small β: the reward decides, and few rewrites are good enough. Large β: the model decides, and
-# nearly everything is accepted. Guess the two rates before you run the cell.
+# With a small β, the reward decides, and few rewrites are good enough. With a large β, the model
+# decides, and nearly everything is accepted. Guess the two rates before you run the cell.
 
 # %%
 for beta in (0.1, 1.0, 10.0):
@@ -105,7 +106,7 @@ for beta in (0.1, 1.0, 10.0):
 # ## 4. From states to an answer
 #
 # The chain's states are samples, so the answer is their vote. A text that is hard to beat stays
-# long and is counted at every step: that is how the reward gets its say.
+# for a long time and is counted at every step. This is how the reward affects the vote.
 
 # %%
 states = trace.states
@@ -117,8 +118,8 @@ for name, texts in (("chain", states), ("model alone", pool)):
 # %% [markdown]
 # ## 5. Why best-of-n falls
 #
-# In a constructed world everything can be computed. Answer A is right, B popular and wrong, C rare
-# and overrated by the reward. The more samples best-of-n has, the more surely it finds C.
+# In a constructed example everything can be computed. Answer A is right, B is popular and wrong,
+# and C is rare and overrated by the reward. More samples make best-of-n likelier to find C.
 
 # %%
 for outcome in outcomes(Example(hack_mass=0.01, hack_reward=3.0, beta=1.0), samples=(1, 16, 128)):
@@ -128,8 +129,8 @@ for outcome in outcomes(Example(hack_mass=0.01, hack_reward=3.0, beta=1.0), samp
 # %% [markdown]
 # ## 6. Break the rule
 #
-# A language model so small that all its responses can be written down shows what each part of the
-# rule is for: the distance between where a wrong rule ends and where it should.
+# This language model is so small that all its responses can be listed. It shows what each part of
+# the rule is for: how far from the target a wrong rule ends.
 
 # %%
 world = preset()
@@ -140,9 +141,9 @@ for name, rule in MISTAKES.items():
 # %% [markdown]
 # ## 7. Can I trust it?
 #
-# Several chains that agree are a better sign than one long chain: one that is stuck looks calm.
-# Split R-hat compares them; the effective sample size says how many independent texts they are
-# worth.
+# Several chains that agree are a better sign than one long chain, because a stuck chain looks calm.
+# Split R-hat compares the chains. The effective sample size is the number of independent texts
+# that they are worth.
 
 # %%
 four = drawn(beta=1.0, steps=64, seed=7, chains=4)
@@ -154,8 +155,8 @@ print(f"{sum(map(len, rewards))} states are worth {ess(rewards):.0f} independent
 # %% [markdown]
 # ## 8. A reward that you can judge yourself
 #
-# `contains:WORD`, `length:N`, `plain` and `mood` read the text alone, so you see at once what they
-# reward, and what they cannot see. Here: about ten words. Does the answer survive?
+# `contains:WORD`, `length:N`, `plain` and `mood` read the text alone, so it is clear what they
+# reward and what they cannot see. This cell rewards about ten words. Does the answer survive?
 
 # %%
 short = drawn(load_reward_model("length:10"), beta=0.5, steps=48, seed=7)

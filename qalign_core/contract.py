@@ -112,7 +112,7 @@ async def told_chances(subject: Subject) -> Found:
     tried = [_cells(drawn, length) for length in range(1, FIRST + 1)]
     observed, expected, total = max(tried, key=lambda cells: (cells[2] > 1.001, len(cells[0])))
     if total > 1.001:
-        return False, f"the chances of what {N_DRAWS} draws gave sum to {total:.4g}"
+        return False, f"the probabilities of what {N_DRAWS} draws gave sum to {total:.4g}"
     if len(observed) < 2:
         return None, "the first tokens are nearly certain; use a higher temperature"
     from scipy.stats import chi2  # slow to import
@@ -120,7 +120,7 @@ async def told_chances(subject: Subject) -> Found:
     statistic = float(((observed - expected) ** 2 / expected).sum())
     p = min(1.0, len(tried) * float(chi2.sf(statistic, len(observed) - 1)))
     said = f"chi-square over {len(observed)} cells of {N_DRAWS} draws: p = {p:.2g}"
-    return p >= FALSE_ALARM, f"{said}; a correct model is below {FALSE_ALARM:g} that often"
+    return p >= FALSE_ALARM, f"{said}; a correct model fails with probability {FALSE_ALARM:g}"
 
 
 def _cells(drawn: Sequence[Response], length: int) -> tuple[Array, Array, float]:

@@ -368,7 +368,7 @@ def _load(kind: str, id: str, options: dict[str, Any]) -> Any:
     if entry is None and "/" not in id and not Path(id).is_dir():
         known = ", ".join(entry.id for entry in entries_of(kind))
         raise ModelLoadError(
-            f"there is no model called {id!r}; known are {known}, or give a folder, a hub id "
+            f"there is no model called {id!r}; choose from {known}, or give a folder, a hub id "
             "(owner/name) or a server (http://HOST:PORT)"
         )
     at = _AT_REVISION.fullmatch(id)

@@ -245,7 +245,7 @@ class Run:
     matched: str = setting(
         "none",
         "Equal compute",
-        "chain or pool, whichever stops once it has cost as much as the other",
+        "chain or pool: the one that stops once it has cost as much as the other",
         choices=("none", "pool", "chain"),
         page=False,
     )

@@ -386,7 +386,9 @@ async def test_a_body_has_a_size_that_its_route_needs():
             if size == most:
                 assert len(await received) == most
             else:
-                with pytest.raises(Refused, match=f"has {size:,} bytes; {most:,} at most") as error:
+                with pytest.raises(
+                    Refused, match=f"has {size:,} bytes; at most {most:,} are"
+                ) as error:
                     await received
                 assert error.value.status == 413
 
@@ -711,7 +713,7 @@ async def test_a_code_is_drawn_once_and_off_the_loop(hall, monkeypatch):
 
 async def test_one_address_holds_half_of_the_rooms_until_it_closes_one(hall):
     lead, *_ = [await hall.open(SETTINGS, "192.0.2.9") for _ in range(4)]
-    with pytest.raises(Refused, match="your address holds 4 rooms of this server") as error:
+    with pytest.raises(Refused, match="your address has 4 rooms open on this server") as error:
         await hall.open(SETTINGS, "192.0.2.9")
     assert error.value.status == 429
     await hall.open(SETTINGS, "192.0.2.10")

@@ -49,7 +49,7 @@ def test_the_verdict_comes_first_in_one_sentence_with_what_to_do_next():
     for sent, level, says, then in (
         ([[0.5]], "unknown", "Too early to say: the chain has 1 state,", "Run longer."),
         ([[1.0] * 64], "no", "No: the reward has never changed", "it changes the target"),
-        (apart, "no", "No: the chains have not met", "more steps each. A larger β mixes faster"),
+        (apart, "no", "No: the chains disagree", "more steps each. A larger β mixes faster"),
         ([apart[0] + apart[1]], "no", "Not yet: the first and the second half", "several chains"),
         (few, "rough", "Only roughly: the halves agree, but", "times as many steps"),
         (chains(1, 4000), "yes", "As far as one chain can show", "one chain cannot show"),

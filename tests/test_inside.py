@@ -295,7 +295,7 @@ async def test_tokens_are_shaded_a_hand_rewrites_and_the_game_is_won(visit, embe
     # where the model goes on the rest is its own
     await page.locator("[data-key=leave]").click()
     await page.locator(".qp-shade").nth(3).click()
-    await page.get_by_role("button", name="The model goes on").click()
+    await page.get_by_role("button", name="Let the model continue").click()
     await page.wait_for_selector(".qp-result .qp-shade >> nth=8")
     assert await page.locator(".qp-typed").count() == 0
     assert page.errors == []

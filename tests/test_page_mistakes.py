@@ -261,7 +261,7 @@ async def test_stop_and_new_problem_say_what_happened(visit, toy_app, name):
     await page.click(f"#{name}-run")
     await page.wait_for_selector(f"#{name} .q-status[data-state=sampling]")
     await page.click(f"#{name}-new")
-    await says(page, f"#{name}-stale", "The next run uses another problem: ")
+    await says(page, f"#{name}-stale", "The next run uses a different problem: ")
     assert await page.locator(f"#{name}-stale").is_visible()
     await page.wait_for_selector(f"#{name} .q-status[data-state=sampling]")
     await page.click(f"#{name}-stop")

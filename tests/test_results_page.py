@@ -315,7 +315,7 @@ def test_every_clause_of_the_advice_follows_from_the_shipped_results() -> None:
         assert d.verdict == "behind"
         clause = next(c for c in found if c.given == "A poor reward model")
         assert brief(d) in clause.because
-        assert "Avoid best-of-n then." in clause.because
+        assert "In this case, avoid best-of-n." in clause.because
         assert "est-of-n" not in clause.use
     ratios = [ratio for each in usual.values() for ratio in waiting(each)]
     assert f"{median(ratios):.0f} times as long" in found[0].because

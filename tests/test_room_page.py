@@ -138,7 +138,7 @@ async def test_predictions_arrive_as_a_histogram_and_the_answers_are_opened(room
     assert await lead.locator(".room-said .room-column").count() == 2
     await axe_is_quiet(lead)
     for page in (one, two):
-        await page.wait_for_selector("text=You can change it until the answers are opened")
+        await page.wait_for_selector("text=You can change it until the answers are shown")
         await axe_is_quiet(page)
     await lead.keyboard.press("a")
     value = judged(stop, "")["value"]
@@ -174,7 +174,7 @@ async def test_one_step_then_all_chains_run_on_one_trace_until_they_are_paused(r
         assert await page.locator(".room-away:visible").count() == 0
     await lead.keyboard.press("n")
     for page in phones:
-        await page.wait_for_selector("text=step 1 of 60 · the class rests")
+        await page.wait_for_selector("text=step 1 of 60 · the class is paused")
         await page.wait_for_selector(".room-verdict:text-matches('^(Accepted|Rejected): ')")
         await axe_is_quiet(page)
     await lead.keyboard.press("Space")
@@ -188,7 +188,7 @@ async def test_one_step_then_all_chains_run_on_one_trace_until_they_are_paused(r
     await lead.keyboard.press("Space")
     await lead.wait_for_selector("text=Run")
     for page in phones:
-        await page.wait_for_selector("text=the class rests")
+        await page.wait_for_selector("text=the class is paused")
     await lead.click("[aria-label='Next chain']")
     await text_is(lead, ".room-votes .room-row h3", "Chain 2 alone")
     await axe_is_quiet(lead)
@@ -223,14 +223,14 @@ async def test_a_members_browser_draws_its_chain_and_the_server_where_it_cannot(
     await phone.wait_for_selector(f".room-where:text-is('{says}')")
     for t in (0, 1, 2):
         await lead.keyboard.press("n")
-        await phone.wait_for_selector(f"text=step {t} of 60 · the class rests")
+        await phone.wait_for_selector(f"text=step {t} of 60 · the class is paused")
         await lead.wait_for_selector(f".room-numbers dt:text-is('states') + dd:text-is('{t + 1}')")
     assert any(url.endswith("/room/moved") for url in sent) == (not script)
     text = await phone.inner_text(".room-chain .room-text")
     await phone.reload()  # it draws the same chain again, and sends no state twice
     await text_is(phone, ".room-chain .room-text", text)
     await lead.keyboard.press("n")
-    await phone.wait_for_selector("text=step 3 of 60 · the class rests")
+    await phone.wait_for_selector("text=step 3 of 60 · the class is paused")
     await lead.wait_for_selector(".room-numbers dt:text-is('states') + dd:text-is('4')")
     await axe_is_quiet(phone)
     assert errors == []
@@ -386,7 +386,7 @@ FIGURES = {
     "mean": {"base": -2.0, "target": -1.5, "class": -1.2}, "rhat": 1.528, "limit": 1.01,
     "votes": dict.fromkeys(("base", "target", "class", "single"), VOTES),
     "leaders": [["123456", 2]], "trust": {"level": "no", "next": "", "says": (
-        "No: the chains have not met (split R-hat 1.53); do not trust the pooled vote yet.")},
+        "No: the chains disagree (split R-hat 1.53); do not trust the pooled vote yet.")},
 }  # fmt: skip
 
 

@@ -231,7 +231,7 @@ def test_the_last_prediction_counts_once_until_the_answers_are_open(clock):
     for stop in (0, 3, "1", None, 1.0, True):
         refused(409, lambda stop=stop: room.say(member, stop, "down", clock.now))
     room.reveal()
-    assert "already open" in refused(409, lambda: room.say(member, 1, "down", clock.now))
+    assert "already shown" in refused(409, lambda: room.say(member, 1, "down", clock.now))
     assert dict(room.said) == {"up": 1}
 
 
@@ -246,7 +246,7 @@ def test_an_answer_that_arrives_late_counts_until_its_answers_are_open(clock):
     assert dict(room.said) == {"up": 1}
     room.reveal()
     room.turn(2)
-    assert "already open" in refused(409, lambda: room.say(member, 1, "down", clock.now))
+    assert "already shown" in refused(409, lambda: room.say(member, 1, "down", clock.now))
 
 
 def test_never_have_more_members_answered_than_there_are(clock):
@@ -826,7 +826,7 @@ async def test_a_text_that_is_weighed_when_the_class_starts_again_counts_for_not
     await until(lambda: one.trying)
     await do(hall, lead, "again")
     lm.may.set()
-    with pytest.raises(Refused, match="begun again"):
+    with pytest.raises(Refused, match="was restarted"):
         await late
     assert (one.best, one.tries, one.trying) == (None, 0, False)
 

@@ -141,7 +141,7 @@ async def test_a_gif_of_20_steps_is_small_and_each_of_its_pictures_another(
     page = await opened(visit, toy_app, RECORDED.read_text("utf-8"), 12)
     await page.get_by_label("First step").fill("1")
     await page.get_by_label("Last step").fill("20")
-    await page.get_by_label("Seconds a step").select_option("2")
+    await page.get_by_label("Seconds per step").select_option("2")
     path = await saved(page, "Animation as GIF", tmp_path)
     assert path.name == "qalign-seed-701-steps-1-to-20.gif"
     assert path.stat().st_size <= 3_000_000

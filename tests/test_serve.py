@@ -443,7 +443,7 @@ JSON = {"Content-Type": "application/json"}
         ("POST", "/v1/chat/completions", {"content": b"{}"}, 415, "must be application/json"),
         ("POST", "/v1/chat/completions", {"content": b"{", "headers": JSON}, 400, "is not JSON"),
         ("POST", "/v1/chat/completions", {"json": []}, 400, "must be an object"),
-        ("POST", "/v1/chat/completions", {"json": ["a" * 2**20]}, 413, "1,048,576 at most"),
+        ("POST", "/v1/chat/completions", {"json": ["a" * 2**20]}, 413, "at most 1,048,576 are"),
         ("GET", "/v1/models", {"headers": {"Host": "evil.example"}}, 421, "this server is not"),
         ("GET", "/v1/models", {"headers": {"Origin": "https://evil.example"}}, 403, "may not use"),
     ],
@@ -498,7 +498,7 @@ class Failing(ToyRM):
     ("error", "says"),
     [
         (EngineError("the server is gone; start it again"), "the server is gone; start it again"),
-        (ZeroDivisionError("secret"), "the server met an internal error; try again"),
+        (ZeroDivisionError("secret"), "the server had an internal error; try again"),
     ],
 )
 def test_a_failure_in_the_middle_is_an_error_of_the_answer(error, says, stream):

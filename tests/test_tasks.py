@@ -49,8 +49,8 @@ def test_the_extractor_reads_a_response():
         ('{"prompt": "p", "answer": "1", "extractor": "numbr"}', "number, choice, option, boxed"),
         ('{"prompt": "p", "extractor": ["number"]}', '"extractor" is'),
         ('{"prompt": "p", "constraints": {"use": "cat"}}', 'give "use" and "end"'),
-        ('{"prompt": "p", "answer": "1", "constraints": {}}', "leave out the one or"),
-        ('{"prompt": "p", "constraints": {}, "instructions": {}}', "leave out the one or"),
+        ('{"prompt": "p", "answer": "1", "constraints": {}}', "leave one of them"),
+        ('{"prompt": "p", "constraints": {}, "instructions": {}}', "leave one of them"),
         ('{"prompt": "p", "instructions": {"ids": ["a"], "kwargs": []}}', "as long as the other"),
         (
             '{"prompt": "p", "instructions": {"ids": ["a"], "kwargs": [{}], "rule": "lax"}}',

@@ -25,7 +25,7 @@ export class WasmNet {
     const shape = new Int32Array(this.net.memory.buffer, this.net.shape_at(), size.length);
     if (size.some((wanted, k) => wanted !== shape[k]) || config.vocab_size > HEAD_ROWS
       || config.rms_norm_eps !== 1e-5) {
-      throw new Error("net.wasm was built for models of another shape");
+      throw new Error("net.wasm was built for models of a different shape");
     }
     this.width = config.num_hidden_layers * 2 * config.num_key_value_heads * config.head_dim;
     const { embed, head, norm, score, cos, sin, layers } = fuse(weights, config);

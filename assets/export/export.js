@@ -68,7 +68,7 @@ function animation({ t, last }, name, draw, tell) {
     h("input", { type: "number", min: 0, max: last, value, aria });
   const from = number("First step", first);
   const to = number("Last step", Math.min(last, first + SPAN - 1));
-  const pace = h("select", { aria: "Seconds a step" }, ...SECONDS.map((n) =>
+  const pace = h("select", { aria: "Seconds per step" }, ...SECONDS.map((n) =>
     h("option", { value: n, selected: n === USUAL }, `${n} s`)));
   const meter = h("progress", { max: 1, value: 0, aria: "Made so far" });
   const cancel = button("", { onclick: () => stop() }, "Cancel");

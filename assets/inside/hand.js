@@ -29,15 +29,15 @@ export function handTab(tools) {
   const from = h("p.from");
   const words = h("textarea.words", { rows: 2, maxlength: LONGEST, spellcheck: "false",
     aria: "Your continuation", placeholder: "your words, or nothing" });
-  const modelGoesOn = button("do", { onclick: () => rewrite(false) }, "The model goes on");
+  const modelGoesOn = button("do", { onclick: () => rewrite(false) }, "Let the model continue");
   const endHere = button("do", { onclick: () => rewrite(true) }, "It ends here");
   const chosen = h("p.small");
   const said = h("p.said", { role: "status" });
   const result = h("div.result");
   const game = h("div.game");
-  const hint = h("p.hint", "Be the proposal yourself. Press a token to ", term("cut", "cut"),
-    " before it, continue in your own words, and let the model go on from there or end the text. "
-      + "You see what both models think of it, and what the rule would say. ",
+  const hint = h("p.hint", "Write a proposal yourself. Press a token to ", term("cut", "cut"),
+    " before it, continue in your own words, then let the model continue, or end the text. "
+      + "You see both models’ numbers and the acceptance probability. ",
     h("b", "A ", term("hand"), " is not part of the chain"), ": the ",
     term("alpha", "acceptance probability"),
     " makes up for how often the model proposes a text, not for how often you do.");
@@ -123,7 +123,7 @@ export function handTab(tools) {
       ["ln p: how likely the model writes it", number(found.old.log_prob),
         number(found.new.log_prob)],
       ["r: its reward", fixed(found.old.reward), fixed(found.new.reward)],
-      ["ln π, but for a constant", number(found.old.log_target), number(found.new.log_target)],
+      ["ln π, up to a constant", number(found.old.log_target), number(found.new.log_target)],
     ]);
     const alpha = found.log_alpha === null ? 0 : Math.exp(found.log_alpha);
     const gain = found.gain === null
@@ -132,8 +132,8 @@ export function handTab(tools) {
         + `${found.gain >= 0 ? brief(Math.exp(Math.min(found.gain, 700))) : `1/${
           brief(Math.exp(Math.min(-found.gain, 700)))}`} times the weight of the old one.`;
     const would = `Had the model proposed it, the rule would accept it with probability α = ${
-      alpha === 1 ? "1" : brief(alpha)} (β = ${plain(header.beta)}). It does not count again how `
-      + "likely the model writes the text: that decides how often it would have proposed it.";
+      alpha === 1 ? "1" : brief(alpha)} (β = ${plain(header.beta)}). The model’s own `
+      + "probability of the text is not in α: it already decides how often the model proposes it.";
     const shown = shadedText("Your text, token by token. Arrow keys go along it.");
     shown.show({ ...found.new }, (k) => (k < cut ? "was-kept" : k < cut + found.typed ? "typed"
       : ""));
@@ -141,7 +141,7 @@ export function handTab(tools) {
       mine = true;
       const { tokens, pieces, finished, weighed } = found.new;
       start({ ids: tokens, pieces, finished, weighed, from: "Your text." });
-    } }, "Go on from my text");
+    } }, "Continue from my text");
     const table = h("table", h("thead", h("tr", ...["", "Before", "Yours"].map((head) =>
       h("th", { scope: "col" }, head)))), h("tbody", ...rows.map(([name, ...cells]) =>
       h("tr", h("th", { scope: "row" }, name), ...cells.map((cell) => h("td", cell))))));

@@ -384,7 +384,7 @@ export function river(tools) {
         h("td", button("link", { "data-key": `row-${chain.id}-${t}`,
           onclick: () => tools.go(t, chain.id) }, t)));
     });
-    const heads = ["Its own ending", "Tokens before it that another text has", "Answer", "States",
+    const heads = ["Its own ending", "Shared tokens before it", "Answer", "States",
       "Share", "Times rejected", "First at step"].map((name) => h("th", { scope: "col" }, name));
     const lost = tree.leaves.length - states.length;
     const more = states.length > ROWS ? `The ${ROWS} with most states; ` : "";

@@ -197,7 +197,7 @@ function verdict({ chain, step, t }, q) {
   }
   if (!step.changed) return [head, "It is the same text, ", counted, "."];
   return [head, "The proposal joins the chain.", q.difference < 0
-    ? h("p.small", "Accepted, though worse: a chain that only climbed would end at whatever the "
+    ? h("p.small", "Accepted, though worse: a chain that only climbed would end at texts that the "
       + "reward model overrates.")
     : null];
 }
@@ -272,7 +272,7 @@ export function ifsRow() {
   return {
     node: h("figure.panel.whatif", h("figcaption", "What if β were different?"),
       h("p.small", "The same proposal and coin at another β: the larger β, the less the reward "
-        + "counts. For this step only: from here on the chains would differ."), ifs),
+        + "counts. This holds for this step only: from here on the chains would differ."), ifs),
     draw({ trace, step, t, phase, data }) {
       if (!isNew(`${data}/${t}/${phase}`)) return;
       if (!rewarded(trace)) {
@@ -280,7 +280,7 @@ export function ifsRow() {
         return;
       }
       if (!t || phase < LAST) {
-        ifs.replaceChildren(h("span.small", "Shown once this step’s verdict is out."));
+        ifs.replaceChildren(h("span.small", "Shown after this step’s verdict."));
         return;
       }
       ifs.replaceChildren(...IFS.map(([times, title]) => {

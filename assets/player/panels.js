@@ -498,10 +498,10 @@ export function answersPanel() {
  */
 export function costLine() {
   const said = h("span");
-  const counted = h("span", " A chain pays off where samples are hardly ever right; elsewhere ",
-    "take a ", term("wmv", "weighted vote"), ".");
-  const open = h("span", " A chain pays off where good texts are rare; elsewhere take the ",
-    term("typical"), " of several samples, the better ones counting for more.");
+  const counted = h("span", " A chain is worth it where samples are hardly ever right; ",
+    "elsewhere use a ", term("wmv", "weighted vote"), ".");
+  const open = h("span", " A chain is worth it where good texts are rare; elsewhere take the ",
+    term("typical"), " of several samples, with more weight for better ones.");
   const node = h("p.cost", said, counted, open);
   const isNew = differs();
   const isLonger = differs();

@@ -217,7 +217,7 @@ function readHeader(trace, x) {
   needField(trace, isCount(x.steps) && x.steps <= LIMITS.steps, "steps");
   const [there, header] = [trace.header, { ...x, sharpness }];
   need(trace, !there || SAME.every((name) => there[name] === header[name]),
-    "a second header asks for more of the same run, and this one is of another");
+    "a second header must continue the same run, and this one is of a different run");
   trace.header = header;
   trace.end = null;
 }
@@ -261,7 +261,7 @@ function needLogProbs(trace, x) {
  * @param {Step | null} old the step of the state before
  */
 function checkStep(trace, x, t, old) {
-  const due = `step ${String(x.t)} of chain ${x.chain} came where ${t} was due`;
+  const due = `step ${String(x.t)} of chain ${x.chain} came where step ${t} was expected`;
   need(trace, x.t === t && t <= LIMITS.steps, due);
   const most = old ? old.ids.length - 1 : 0;
   needField(trace, isCount(x.index) && x.index <= most, "index");

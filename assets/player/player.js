@@ -342,7 +342,7 @@ export function mount(element, options = {}) {
       drawn = key(now);
       if (tab in TABS) {
         if (own) swap(view, ...own[tab](now));
-        else fetchOwn().catch(() => put(view, "The server did not answer: open it again."));
+        else fetchOwn().catch(() => put(view, "The server did not answer: open this tab again."));
         return;
       }
       ticket += 1;

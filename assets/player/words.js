@@ -118,8 +118,8 @@ export function ending({ pieces, finished }) {
 export const listed = (items) => (items.length < 2 ? String(items[0] ?? "")
   : `${items.slice(0, -1).join(", ")} and ${items[items.length - 1]}`);
 
-/** How it goes on behind who says what, where chains say different answers. */
-export const UNMET = " they have not met;";
+/** What follows the list of answers where chains have different ones. */
+export const UNMET = " they disagree;";
 
 /**
  * Whether the answers that lead in several chains are the same.
@@ -173,7 +173,7 @@ const STORY = [
     const last = { suffix: "length", weighted: "weight", block: "the rest" }[kind];
     const all = step.sharp ? `Reward, probability and ${last}` : `Reward and ${last}`;
     return logRatio >= 0
-      ? `${all} together speak for the proposal: it is certain to be accepted.`
+      ? `${all} together favor the proposal, so it is certain to be accepted.`
       : `So the proposal is accepted with probability ${pair(u, alpha)[1]}.`;
   },
   (step, beta) => {

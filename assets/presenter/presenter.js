@@ -62,7 +62,7 @@ const list = h("dialog.keys", { aria: "Keys" }, h("h2", "Keys"),
       act();
     },
   }, h("kbd", label), title))),
-  h("h2", "The player’s"),
+  h("h2", "Keys of the player"),
   h("dl", ...KEYS.slice(0, -2).flatMap(([keys, what]) => [h("dt", keys), h("dd", what)])));
 const line = h("section.line", { aria: "Presenter" }, where, said, count,
   button("help", { aria: "Keys", onclick: () => list.showModal() }, "?"));

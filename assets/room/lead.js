@@ -100,13 +100,13 @@ export async function leadView(host, seat, offered) {
     class: sampler.node,
     game: game.node,
     settings: h("section.scene.settings",
-      h("div", h("h2", "Another problem, another β"), set.node),
+      h("div", h("h2", "A different problem or β"), set.node),
       h("div", h("h2", "Keep this class"), saving,
-        h("p.quiet", "Both hold the predictions, the votes and the chains since the last "
-          + "beginning. The page also shows the figures. A room that is opened from it next "
-          + "week has the same members, answers and chains."), end)),
+        h("p.quiet", "Both contain the predictions, the votes and the chains since the class "
+          + "last started. The page also shows the figures. A room that is opened from the page "
+          + "next week has the same members, answers and chains."), end)),
   };
-  const back = button("ctl", { onclick: () => turn(-1), aria: "Stop before" }, "◀");
+  const back = button("ctl", { onclick: () => turn(-1), aria: "Previous stop" }, "◀");
   const next = button("ctl", { onclick: () => turn(1), aria: "Next stop" }, "▶");
   const stops = h("span.stops");
   const reveal = button("ctl", { onclick: () => tell() });
@@ -210,7 +210,7 @@ export async function leadView(host, seat, offered) {
     next.disabled = !stop || stop.k === stop.of - 1;
     const open = asks() ? room.opened : room.reference !== null;
     reveal.disabled = open;
-    put(reveal, asks() ? open ? "The answers are open" : "Open the answers"
+    put(reveal, asks() ? open ? "The answers are shown" : "Show the answers"
       : open ? `The right answer is ${room.reference || "unknown"}` : "Show the right answer");
     put(run, isDone() ? "Start again" : runs() ? "Pause" : "Run");
     set.fill(room);
@@ -343,7 +343,7 @@ function classScene(lead) {
   const single = h("div");
   const who = h("h3", "One chain alone");
   const leading = h("p.quiet");
-  const less = button("ctl.small", { aria: "Chain before" }, "◀");
+  const less = button("ctl.small", { aria: "Previous chain" }, "◀");
   const more = button("ctl.small", { aria: "Next chain" }, "▶");
   const node = h("section.scene.class",
     h("div.main", h("div.row", h("h2", "The class is the sampler"), key), problem, picture, wait,
@@ -373,7 +373,7 @@ function classScene(lead) {
     const { base = [], weights = [], worth = 0, votes = {} } = figures;
     put(problem, room.prompt);
     put(wait, chains.size ? "" : room.goal >= 0 ? "The first drafts are being written…"
-      : "Press Run, or the space bar: each member's chain starts from a draft of its own.");
+      : "Press Run, or the space bar: each member's chain starts from its own draft.");
     show(wait, !chains.size);
     const right = room.reference;
     pooled.replaceChildren(drawVotes(votes.class ?? [], right));

@@ -173,7 +173,7 @@ function stopPart(seat) {
       await ask("say", { code: seat.code, ...waiting }, seat.token);
     } catch (error) {
       trying = error instanceof Refusal ? error.message : "Waiting to be sent: your answer is kept "
-        + "and goes out when the connection is back.";
+        + "and is sent when the connection returns.";
       put(told, trying);
       if (!(error instanceof Refusal)) return keep(seat);
     }
@@ -223,7 +223,7 @@ function stopPart(seat) {
     } else if (!trying) {
       put(press, said ? "Change" : "Send");
       put(told, said
-        ? `You said: ${made.named(said)}. You can change it until the answers are opened.` : "");
+        ? `You said: ${made.named(said)}. You can change it until the answers are shown.` : "");
     }
   }
 
@@ -256,13 +256,14 @@ function chainPart() {
   function draw(room, mine, why) {
     const begun = mine.t >= 0;
     const rests = mine.t >= room.goal && mine.t < room.steps;
-    put(step, begun ? `step ${mine.t} of ${room.steps}${rests ? " · the class rests" : ""}` : "");
+    put(step, begun ? `step ${mine.t} of ${room.steps}${rests ? " · the class is paused" : ""}`
+      : "");
     put(problem, room.prompt);
     put(wait, begun ? "" : !rests ? "Your first draft is being written…"
-      : "Your chain begins when the instructor lets the class run.");
+      : "Your chain begins when the instructor starts the class.");
     show(wait, !begun);
     put(where, !why ? "Drawn in your browser." : mine.drawer ? `Drawn on the server: ${why}.`
-      : `Your browser cannot draw a chain (${why}), and the server draws no more: `
+      : `Your browser cannot draw a chain (${why}), and the server cannot draw more chains: `
         + "watch the screen.");
     show(drawn, begun);
     if (!begun) return;
@@ -288,7 +289,7 @@ function chainPart() {
 function handPart({ code, token }) {
   const words = h("textarea", { rows: 4, maxlength: LONGEST, spellcheck: "false",
     aria: "Your text" });
-  const send = h("button.send", { type: "submit" }, "Weigh it");
+  const send = h("button.send", { type: "submit" }, "Score it");
   const told = h("p.told", { role: "status" });
   const score = h("p.score");
   const form = h("form", {
@@ -299,7 +300,7 @@ function handPart({ code, token }) {
   }, words, send);
   const node = h("section.card.hand", h("h2", "A game: your hand"),
     h("p", "Can you reach a higher ln π than your chain in its first 30 steps? Change its text as "
-      + "you like. The target π likes what the model finds likely and what the reward model likes. "
+      + "you like. ln π is high for a text that the model finds likely and that has a high reward. "
       + "Your text is not part of the chain."), score, form, told);
   /** The chain's text, for as long as nothing else was written. */
   let offered = "";
@@ -347,10 +348,10 @@ function spoken(mine, first) {
   const rewards = `reward ${fixed(mine.before)} → ${fixed(mine.reward)}`;
   if (mine.accepted) {
     const why = mine.alpha === 1 ? "α is 1" : `the coin ${u} is below α, ${alpha}`;
-    return `Accepted: ${why} (${rewards}). Struck-out text is gone.`;
+    return `Accepted: ${why} (${rewards}). The struck-out text is gone.`;
   }
   return `Rejected: the coin ${u} is not below α, ${alpha} (${rewards}). `
-    + `Your text stays, counted ${many(mine.counted, "time")} now.`;
+    + `Your text stays and has been counted ${many(mine.counted, "time")}.`;
 }
 
 /**

@@ -79,8 +79,8 @@ function start(host, offered) {
       + "no name. They predict, each has a chain of their own, and all chains together are the "
       + "sampler."),
     join, h("div.card", h("h2", "Teach a class"), open.node, again, failed,
-      h("p.quiet", "A room lives in this server's memory: it is gone when it is closed, when "
-        + "nobody is in it any more, or when the server is started again. Save it before."))));
+      h("p.quiet", "A room exists only in this server's memory. It ends when it is closed, when "
+        + "nobody is in it any more, or when the server restarts. Save it before that."))));
 }
 
 export const QAlignRoom = {

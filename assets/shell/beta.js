@@ -21,7 +21,7 @@ export const few = (x) =>
  * @param {Facts | null} facts of the problem
  */
 export function meaning(beta, facts) {
-  const odds = `A reward lead of 1 makes a text ${few(Math.exp(1 / beta))} times as likely.`;
+  const odds = `A reward higher by 1 makes a text ${few(Math.exp(1 / beta))} times as likely.`;
   const spread = facts?.spread
     ? `β is ${few(beta / facts.spread)} times the spread of this problem’s rewards `
       + `(${few(facts.spread)}, one standard deviation).`

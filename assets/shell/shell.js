@@ -60,7 +60,7 @@ function settings(page, names, values) {
   line.classList.toggle("q-on", JSON.stringify(before) !== JSON.stringify(now));
   put(/** @type {Element} */ (line.querySelector("p")), before.prompt === now.prompt
     ? "The settings changed: run again to use them."
-    : `The next run uses another problem: ${now.prompt}`);
+    : `The next run uses a different problem: ${now.prompt}`);
 }
 
 /** Whether a run of Watch goes on. */

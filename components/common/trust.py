@@ -56,7 +56,7 @@ def trust(chains: Sequence[Sequence[float]], *, whole: bool = True) -> Trust:
             )
         return Trust(
             "no",
-            f"No: the chains have not met ({rhat}); do not trust the pooled vote yet.",
+            f"No: the chains disagree ({rhat}); do not trust the pooled vote yet.",
             f"Try {fewest:,} more steps each. A larger β mixes faster, but it changes the target.",
         )
     worth = f"{sum(map(len, chains)):,} states are worth about {number(effective)} independent ones"

@@ -254,7 +254,7 @@ def build_compare_page(
         gr.HTML(save_line("compare-curves"), **PLAIN)
         gr.HTML(f'<p class="qc-sub">{COUNTED}</p>', elem_id="compare-counted", **PLAIN)
         seen = heading(
-            "Which rewards did they see?",
+            "Which rewards did the methods see?",
             "The chain and the weighted vote aim at the same [target](target). The chain samples "
             "from it; the vote weights samples from the model alone. The embedded reward model "
             "learned, from problems with known answers, to score right responses above wrong ones. "

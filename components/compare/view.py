@@ -266,7 +266,7 @@ def _said(comparison: Comparison, decision: Decision) -> str:
         return decision.answer or "no answer"
     task = writing_task(comparison)
     if task is None or decision.chosen is None:
-        return "One text, chosen whole"
+        return "One text, without a vote"
     met = constraints(task, decision.chosen.response.text)
     return f"{sum(met.values())} of {len(met)} constraints met"
 

@@ -188,7 +188,7 @@ def draw(world: World, beta: float, y: str, z: str, title: str) -> View:
 def build() -> Section:
     """The section's widgets; the responses are those of an LM that can say everything."""
     heading(
-        "Why does it stay there?",
+        "Why does the chain stay there?",
         "Suppose that the [target](target) gives text y three times the weight of y′, and that "
         "each step proposes the other text. The chain accepts y always and y′ one time in three. "
         "Of 400 counts, let 300 be y and 100 be y′: then 300 × 1/3 = 100 steps lead from y to y′, "

@@ -115,7 +115,7 @@ def build() -> Section:
     """The section's widgets."""
     heading(
         "What if one piece of the rule is missing?",
-        "Break the rule on purpose. Each mistaken chain settles as well, but not on the "
+        "Break the rule on purpose. Each broken chain also settles, but not on the "
         "[target](target). The last two mistakes do harm only at a higher [sharpness](sharpness). "
         "This project’s tests must catch all of them.",
     )

@@ -208,7 +208,7 @@ class _Reader:
     def only(self, *names: str) -> None:
         for name in self.data:
             if name not in names:
-                raise self.wrong(f"{name!r} is not known here; known are {', '.join(names)}")
+                raise self.wrong(f"{name!r} is not known here; choose from {', '.join(names)}")
 
     def take(self, name: str, kind: type, default: Any = None) -> Any:
         value = self.data.get(name, default)

@@ -116,7 +116,7 @@ def _little(sets: Mapping[str, Evaluated]) -> Clause | None:
         if (d := between(found, "bon", "wmv", found.level)) is not None and d.verdict == "behind"
     ]
     later = (
-        " With more it finds the reward model’s mistakes: best-of-n minus weighted vote is "
+        " With more samples it finds the reward model’s mistakes: best-of-n minus weighted vote is "
         f"{', '.join(ends)} {POINTS}."
         if ends
         else ""
@@ -198,7 +198,7 @@ def _poor(name: str, found: Evaluated) -> Clause | None:
         "A poor reward model",
         use[0].upper() + use[1:],
         f"On {name} the difference from majority vote, which uses no reward, is {said} {POINTS}."
-        + (f" Avoid {' and '.join(lost)} then." if lost else ""),
+        + (f" In this case, avoid {' and '.join(lost)}." if lost else ""),
     )
 
 

@@ -111,7 +111,7 @@ class Hall:
         given = given if session is None else session
         held = sum(self._opener.get(room) == address for room in self.rooms)
         if address and held >= max(1, SHARE * self.rooms.caps.rooms):
-            raise Refused(429, f"your address holds {held} rooms of this server; close one first")
+            raise Refused(429, f"your address has {held} rooms open on this server; close one")
         name, lesson = given.get("lesson") or "", None
         run = class_run(given, self.rooms.caps, session and {"seed": session["seed"]})
         if name:
@@ -388,7 +388,7 @@ class Hall:
             room.fail(str(error))
         except Exception:  # a defect: the log has it, the screens say only that
             log.exception("a room failed")
-            room.fail("the models met an internal error; start again")
+            room.fail("the models had an internal error; start again")
 
     async def _models(self, room: Room) -> tuple[LanguageModel, RewardModel]:
         run = room.run

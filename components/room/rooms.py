@@ -284,7 +284,7 @@ class Room:
         if "ask" not in stops[at]:
             raise Refused(409, "nothing is asked at this stop")
         if at in self.opened:
-            raise Refused(409, "the answers are already open; wait for the next question")
+            raise Refused(409, "the answers are already shown; wait for the next question")
         member.said[at] = prediction(stops[at]["ask"], said)
         member.version += 1
         self.news += 1
@@ -309,7 +309,7 @@ class Room:
             Refused: the class has begun again meanwhile, or the place was given up.
         """
         if run is not self.run or member.key not in self.members:
-            raise Refused(409, "the class has begun again; try your text again")
+            raise Refused(409, "the class was restarted; try your text again")
         member.tries += 1
         if math.isfinite(log_pi):
             member.best = log_pi if member.best is None else max(member.best, log_pi)
@@ -347,7 +347,9 @@ class Room:
         member.bucket.take(now)
         most = self.run.steps + 1
         if not (is_whole(t, 0, most) and isinstance(states, list) and len(states) <= most):
-            raise Refused(422, f"a batch has the step of its first state and up to {most} states")
+            raise Refused(
+                422, f"a batch needs the step of its first state and at most {most} states"
+            )
         read = [read_state(state) for state in states]
         if round_ != self.round:
             return
@@ -537,7 +539,7 @@ def prediction(ask: Mapping[str, Any], said: object) -> str:
         Refused: it is no answer to this question.
     """
     if not is_text(said) or len(str(said)) > MAX_SAID:
-        raise Refused(422, f"a prediction is a text of {MAX_SAID} characters at most")
+        raise Refused(422, f"a prediction must be a text of at most {MAX_SAID} characters")
     text = str(said).strip()
     if ask["kind"] == "choice":
         if text not in [value for value, _ in ask["options"]]:
@@ -565,8 +567,8 @@ def read_state(given: object) -> tuple[str, float, float] | None:
         numbers = is_finite(reward) and abs(reward) <= HIGHEST and is_finite(log_prob)
         if is_text(text) and len(text) <= LONGEST and numbers and log_prob <= 0:
             return text, float(reward), float(log_prob)
-    raise Refused(422, f"a state is null, or a text of {LONGEST:,} characters at most, a reward up "
-                  f"to {HIGHEST:g} either side of 0, and a natural log of 0 at most")  # fmt: skip
+    raise Refused(422, f"a state must be null, or a text of at most {LONGEST:,} characters, a "
+                  f"reward up to {HIGHEST:g} in size, and a log-probability up to 0")  # fmt: skip
 
 
 class Rooms:

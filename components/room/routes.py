@@ -77,7 +77,7 @@ def qr_rows(link: object) -> list[str]:
         Refused: it is no short link.
     """
     if not is_text(link) or not str(link).startswith("http") or len(str(link)) > MAX_LINK:
-        raise Refused(422, f"a link of {MAX_LINK} characters at most is drawn, not {shown(link)}")
+        raise Refused(422, f"a link has at most {MAX_LINK} characters, got {shown(link)}")
     return _drawn(str(link))
 
 

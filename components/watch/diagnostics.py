@@ -77,7 +77,11 @@ def diagnose(data: dict[str, Any]) -> dict[str, Any]:
     rough = effective is not None and effective < ROUGH * len(chains)
     worth = f"independent samples would be as informative as these {states:,} states"
     facts = [
-        fact("Effective sample size", effective, worth + (": so few, a rough guess" * rough)),
+        fact(
+            "Effective sample size",
+            effective,
+            worth + ("; with so few, this is a rough guess" * rough),
+        ),
         fact(
             "Effective samples per 1,000 tokens",
             per_tokens,

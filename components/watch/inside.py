@@ -76,7 +76,7 @@ async def _answered(runs: Runs, kind: str, asked: Any, drawn: Drawn) -> Answer:
         header = header_of(asked.get("header"))
         run = header.run.with_changes(steps=0, chains=1, pool=0, burn_in=0).check(runs.limits)
         if is_lent(run.lm, run.rm):
-            raise InvalidSetting(f"the GPU that {run.lm} needs is lent to whole runs only")
+            raise InvalidSetting(f"the GPU that {run.lm} needs serves whole runs only")
         lm, rm = await runs.models(feed, run.lm, run.rm, run.sampling)
         _check_model(lm, header)
         found.append(await drawn(lm, rm, header, asked))
@@ -99,7 +99,8 @@ def _check_model(lm: LanguageModel, header: TraceHeader) -> None:
     revision = getattr(lm, "revision", "")
     if revision and header.lm_revision and revision != header.lm_revision:
         raise InvalidSetting(
-            f"this run was drawn with another version of {lm.id}, whose tokens differ; run it again"
+            f"this run was drawn with a different version of {lm.id}, whose tokens differ; "
+            "run it again"
         )
 
 

@@ -59,7 +59,7 @@ class Text:
         except TemplateError as error:
             raise InvalidPrompt(
                 f"the model's chat template refuses these messages ({first_line(error)}); "
-                "send others, or choose another model"
+                "send different ones, or choose another model"
             ) from error
         for each in asked:  # a template may pass over a role that it does not know
             if each["role"] != "assistant" and each["content"].strip() not in rendered:

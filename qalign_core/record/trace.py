@@ -575,8 +575,8 @@ def check_same_run(place: Path, there: Header, wanted: Header) -> None:
     """
     if differs := _difference(there, wanted):
         raise InvalidSetting(
-            f"{place} holds another run ({differs}); give another path, or the same settings to go "
-            "on (steps, chains, samples and problems may be more)"
+            f"{place} contains a different run ({differs}); give another path, or the same "
+            "settings to continue it (steps, chains, samples and problems may be more)"
         )
 
 

@@ -20,11 +20,11 @@ from qalign_core.run import check_count
 
 COMMANDS = {
     "run": "run chains on one prompt and print every step, or on every prompt of a set",
-    "compare": "the four methods on one prompt",
-    "evaluate": "the four methods on a problem set; continues where it stopped",
-    "report": "accuracy of every method and paired differences, from evaluations",
+    "compare": "compare the four methods on one prompt",
+    "evaluate": "run the four methods on a problem set; continue where it stopped",
+    "report": "print the accuracy of every method and paired differences, from evaluations",
     "tune": "find the beta at which a given share of proposals is accepted, for each sharpness",
-    "bench-moves": "certify moves in exact worlds, and measure them on a problem set",
+    "bench-moves": "check moves in enumerated models, and measure them on a problem set",
     "train-rm": "train a reward model on a language model's own right and wrong responses",
     "check": "check that two models meet the conditions of the chain",
     "fetch": "download models, so that later commands work offline",

@@ -21,7 +21,10 @@ def options(parser: argparse.ArgumentParser) -> None:
     """Those of `qalign compare`."""
     budgets = ("flops", "samples")
     parser.add_argument(
-        "--match", choices=budgets, default="flops", help="what is equal for all methods"
+        "--match",
+        choices=budgets,
+        default="flops",
+        help="the quantity that is equal for all methods",
     )
     parser.add_argument("--budget", dest="match", choices=budgets, help=argparse.SUPPRESS)  # old
     shared.out_option(parser)

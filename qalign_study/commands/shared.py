@@ -68,7 +68,7 @@ def problem_options(parser: argparse.ArgumentParser) -> None:
     """One problem: of a set, by its number; `--prompt` is an option of the run."""
     group = parser.add_argument_group("problem", "a problem of a set, or --prompt")
     set_options(group)
-    group.add_argument("--problem", type=int, help="number in the set, from 0 (0)")
+    group.add_argument("--problem", type=int, help="number of the problem in the set, from 0 (0)")
 
 
 def set_options(parser: argparse._ActionsContainer, **several: Any) -> None:
@@ -76,8 +76,8 @@ def set_options(parser: argparse._ActionsContainer, **several: Any) -> None:
     parser.add_argument(
         "--task",
         **{"default": "in_distribution", **several},
-        help="name of an embedded problem set (NAME@SEED: other problems of it), a file of JSON "
-        "lines or TOML, or a set of the paper: " + ", ".join(task_names()),
+        help="name of an embedded problem set (NAME@SEED: the same set with other problems), a "
+        "file of JSON lines or TOML, or a set of the paper: " + ", ".join(task_names()),
     )
     parser.add_argument(
         "--data",
@@ -88,7 +88,9 @@ def set_options(parser: argparse._ActionsContainer, **several: Any) -> None:
 
 def problems_option(parser: argparse._ActionsContainer) -> None:
     """How much of a set is drawn."""
-    parser.add_argument("--problems", type=int, help="only the first N of the set", metavar="N")
+    parser.add_argument(
+        "--problems", type=int, help="only the first N problems of the set", metavar="N"
+    )
 
 
 def many_options(parser: argparse.ArgumentParser, at_once: int) -> None:

@@ -49,7 +49,7 @@ def options(parser: argparse.ArgumentParser) -> None:
         "--last",
         type=int,
         default=32,
-        help="only the last N of the set (default: %(default)s)",
+        help="only the last N problems of the set (default: %(default)s)",
         metavar="N",
     )
     for old in ("--problems", "--prompts"):

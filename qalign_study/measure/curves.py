@@ -145,7 +145,7 @@ def curves(
     """
     records = draws.records
     if not records:
-        raise InvalidSetting("no problem is done yet; the same 'evaluate' goes on with them")
+        raise InvalidSetting("no problem is done yet; the same 'evaluate' command continues")
     sizes = () if cuts else _sizes(draws, ns)
     target = Target(draws.header.beta if beta is None else beta, draws.header.sharpness)
     rng = np.random.default_rng(seed)

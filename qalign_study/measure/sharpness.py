@@ -71,11 +71,11 @@ async def tune_sharpness(
             a sharpness without a beta is an outcome here.
     """
     if not problems or not sharpnesses:
-        raise InvalidSetting("tuning needs a problem and a sharpness at least; give some")
+        raise InvalidSetting("tuning needs at least one problem and one sharpness")
     if any(problem.is_right("") is None for problem in problems):
         raise InvalidSetting(
-            "tuning the sharpness needs problems with right answers, and one has none; give "
-            "another set, or one sharpness"
+            "tuning the sharpness needs problems with right answers, and one has none; "
+            "give a different set, or only one sharpness"
         )
     check_count("steps", steps, 8)
     prompts = [problem.prompt for problem in problems]

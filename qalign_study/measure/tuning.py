@@ -210,7 +210,7 @@ async def tune_beta(
         if flat is not None and flat < acceptance:
             raise NoBeta(
                 f"no beta accepts {acceptance:g} of the changed proposals at sharpness "
-                f"{target.sharpness:g}: where the reward hardly counts {flat:.2g} of them are; "
+                f"{target.sharpness:g}: even where the reward hardly counts, only {flat:.2g} are; "
                 "choose a lower target" + (" or sharpness" if target.is_sharp else ""),
                 cost,
             )

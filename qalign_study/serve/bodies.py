@@ -58,7 +58,7 @@ class Bodies:
         finally:
             del self._arriving[limit]
         if size > most:
-            raise Refused(413, f"the request has {size:,} bytes; {most:,} at most, please")
+            raise Refused(413, f"the request has {size:,} bytes; at most {most:,} are allowed")
         return b"".join(parts)
 
     def _make_room(self) -> None:

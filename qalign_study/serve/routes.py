@@ -253,7 +253,7 @@ def _refused(error: Exception) -> Refused:
     """An error as the API has it; a defect is logged, and its sentence says no more."""
     if not isinstance(error, QAlignError):
         log.exception("an answer failed", exc_info=error)
-        return Refused(500, "the server met an internal error; try again")
+        return Refused(500, "the server had an internal error; try again")
     status = next((n for kind, n in _STATUS.items() if isinstance(error, kind)), 500)
     return Refused(status, str(error), param="messages" if type(error) is InvalidPrompt else None)
 

@@ -159,7 +159,7 @@ def parse_problems(lines: Iterable[str], name: str = "the problem set") -> list[
         if problem.id in seen:
             raise InvalidTask(
                 f"{place}: the id {shown(problem.id)} is that of line {seen[problem.id]}; "
-                "give every problem an id of its own, or none"
+                "give every problem its own id, or none"
             )
         seen[problem.id] = number
         problems.append(problem)
@@ -226,7 +226,7 @@ def _parse(line: str, number: int, place: str) -> Problem:
     if len(checks) > 1 or (checks and extractor is not None):
         raise InvalidTask(
             f"{place} has {checks[0]} and {checks[1] if checks[1:] else 'an answer or extractor'}; "
-            "leave out the one or the other"
+            "leave one of them out"
         )
     return Problem(
         id=str(number if id_ is None else id_),

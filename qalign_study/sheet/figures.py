@@ -195,9 +195,9 @@ def waits(main: Group) -> Section | None:
     axis = Axis("tokens in a row, logarithmic", log=True)
     figure = Figure("Tokens in a row", lines, _x(main.unit), axis)
     says = (
-        "Tokens that must be written in a row: all of a chain’s (the longest of "
-        "several), only the longest of independent samples, on hardware that can write all of them "
-        "side by side. Results hold no times: they are the same on every machine."
+        "Tokens that must be written one after another: all tokens of a chain (of the longest, if "
+        "there are several), but only those of the longest independent sample, on hardware that "
+        "writes all samples in parallel. These counts are the same on every machine; times are not."
     )
     return Section("How long one waits", says, [figure]) if lines else None
 

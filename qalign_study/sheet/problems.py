@@ -25,10 +25,10 @@ MOST_TEXT = 110
 """Characters of a problem before its row is opened."""
 COLUMNS = (
     "Answer: the vote of all states of the chains (of two answers with equal votes, the one with "
-    "the larger total reward), or of open-ended texts whether the last one is right. Votes: its "
-    "share of the states. Reward: their mean. R-hat compares the halves of the chains. Methods: "
-    "how often each is right, in percent of the subsets of the samples; the chain ran once, and "
-    "QAlign votes over those of its states that cost as much as the samples."
+    "the larger total reward). For open-ended texts: whether the last text is right. Votes: the "
+    "answer’s share of the states. Reward: the states’ mean. R-hat compares the halves of the "
+    "chains. Methods: how often each is right, in percent of the subsets of the samples; the chain "
+    "ran once, and QAlign votes over the states that together cost as much as the samples."
 )
 """What the columns hold, for people."""
 
@@ -88,8 +88,8 @@ def progress(found: Evaluated) -> str:
     """How much of a folder is here."""
     n, of = len(found.results.records), len(found.results.header.problems)
     still = (
-        " The folder is still being filled: these are the problems that are finished, or all that "
-        "have begun while none is."
+        " The folder is still being filled. The list has the finished problems or, if none is "
+        "finished, all that have begun."
     )
     return f"{n:,} of {of:,} problems.{still if n < of else ''}"
 

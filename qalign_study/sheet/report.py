@@ -37,20 +37,20 @@ OWN = (
     f"The problems are dealt into {PARTS} parts by a hash of their ids. At each budget the "
     "problems of a part are decided at the β that is best over the other parts: β is "
     f"cross-validated. Weights are tried at {len(FACTORS)} β’s, from {min(FACTORS):g} to "
-    f"{max(FACTORS):g} times the stated one; another β costs no new sample. A chain has to be "
-    "drawn again for each: its own β is looked for among those that there are results of. "
-    "Intervals are over problems, with the β’s held as they were found."
+    f"{max(FACTORS):g} times the stated one; a different β needs no new samples. A chain must be "
+    "drawn again for each β, so its own β is chosen from those that have results. "
+    "Intervals are over problems, with these β’s held fixed."
 )
 """How a method's own beta is found, for people."""
 INTERVALS = (
     "Intervals are 95%. A share of outcomes that are right or wrong has a Wilson interval; an "
     "average over subsets or over sets has a bootstrap interval over problems, resampled within "
-    f"each set, or Wilson’s where fewer than {FEW} problems carry the rarer outcome; each set "
+    f"each set, or Wilson’s where fewer than {FEW} problems have the rarer outcome; each set "
     "counts the same. Differences are paired over problems, with bootstrap intervals. Where "
     f"fewer than {FEW} problems are discordant this interval is too narrow: the "
     "difference is marked “few”, and the exact test of the discordant problems decides (McNemar; "
     "for averages over subsets, a paired permutation test). Equivalent means that the whole "
-    f"interval lies within {MARGIN}. Intervals are not widened for how many comparisons there are."
+    f"interval lies within {MARGIN}. Intervals are not widened for the number of comparisons."
 )
 """How intervals and verdicts are computed, for people."""
 
@@ -158,9 +158,9 @@ def _landmarks(groups: Sequence[Group]) -> Section:
     heads = ["Best-of-n turns", *(f"QAlign and {in_a_sentence(curve_name(o))}" for o in against)]
     frame = pd.DataFrame(rows.values(), columns=heads, index=[*rows])
     says = (
-        "From which compute on one method stays ahead of the other, up to the largest equal "
-        "compute; between two budgets on the logarithmic scale. 95% intervals: the place is looked "
-        "for again each time problems are resampled."
+        "The compute from which one method stays ahead of the other, up to the largest equal "
+        "compute, interpolated between two budgets on the logarithmic scale. For the 95% "
+        "intervals, it is computed again on each resample of the problems."
     )
     return Section("Where curves turn and cross", says, [Table(frame)])
 

@@ -202,7 +202,7 @@ def encoded(pairs: Sequence[Pair], render: Render, most: int) -> Encoded:
     if not kept:
         raise InvalidTask(
             f"all {len(pairs)} pairs are equal within the first {most:,} tokens; raise "
-            "--max-length, so that where the two differ is read"
+            "--max-length, so that tokens in which the two differ are read"
         )
     return Encoded(tuple(kept), n_cut, n_equal)
 

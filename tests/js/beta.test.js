@@ -5,7 +5,7 @@ import { few, meaning } from "../../assets/shell/beta.js";
 test("beta's meaning is in odds, in spreads and in best-of-n", () => {
   const facts = { spread: 2, matching: [{ n: 8, beta: 2 }, { n: 64, beta: 0.5 }] };
   assert.deepEqual(meaning(1, null),
-    ["A reward lead of 1 makes a text 2.72 times as likely.", "", ""]);
+    ["A reward higher by 1 makes a text 2.72 times as likely.", "", ""]);
   assert.match(meaning(1, facts)[1], /^β is 0\.5 times the spread .* \(2, one .* deviation\)\.$/);
   const ends = ["about as closely as best-of-64.", "more closely than best-of-64.",
     "less closely than best-of-8."];

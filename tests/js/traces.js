@@ -11,7 +11,7 @@ const runOf = (name) =>
 
 /** The run that the page opens with. */
 export const RECORDED = runOf("watch");
-/** Four chains that have not met. */
+/** Four chains that disagree. */
 export const STUCK = runOf("stuck");
 
 /** A step of chain 0: two tokens, reward 0, accepted, unless `changes` say otherwise. */

@@ -87,7 +87,7 @@ test("whether several chains agree is said with the answers that lead in each", 
   const trace = { header: { reference: "58" }, chains: [{ id: 0 }, { id: 1 }, { id: 2 }] };
   assert.equal(agreement(trace, ["58", "58", "58"]), "All 3 chains say 58 ✓.");
   assert.equal(agreement(trace, ["44", "58", "58"]), "Chain 1 says 44 ✗, chains 2 and 3 say 58 ✓: "
-    + "they have not met; do not trust the pooled vote yet.");
+    + "they disagree; do not trust the pooled vote yet.");
 });
 
 test("each phase says what happened, from a place to a verdict", () => {
