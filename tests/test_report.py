@@ -20,16 +20,8 @@ from qalign_core.decide.compared import RULES
 from qalign_core.errors import InvalidSetting
 from qalign_core.types import SetHeader
 from qalign_study.commands import main
-from qalign_study.measure.curves import (
-    Curve,
-    Difference,
-    Point,
-    averaged,
-    curves,
-    difference,
-    level_n,
-    paired,
-)
+from qalign_study.measure.curves import Curve, Point, averaged, curves, difference, level_n, paired
+from qalign_study.measure.intervals import Difference
 from qalign_study.measure.landmarks import crossing, gain, turn
 from qalign_study.measure.near_misses import near_misses
 from qalign_study.measure.own_beta import FACTORS, at_own_beta, chosen_elsewhere, part_of
@@ -68,7 +60,7 @@ def test_the_interval_of_a_difference_has_its_coverage() -> None:
     rng, hits = np.random.default_rng(1), 0
     for _ in range(300):
         a, b = (rng.random((2, 200)) < [[0.8], [0.7]]).astype(float)
-        found = difference(point("wmv", a.tolist()), point("qalign", b.tolist()), n_bootstrap=500)
+        found = difference(point("wmv", a.tolist()), point("qalign", b.tolist()))
         hits += found.low <= 0.1 <= found.high
     assert 268 <= hits <= 299
 

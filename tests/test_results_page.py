@@ -33,7 +33,8 @@ from components.results.sheet import BETAS, betas_of, file_of, paper_html, show,
 from qalign_core.assets import ASSETS
 from qalign_core.run import Run
 from qalign_core.types import SetHeader
-from qalign_study.measure.curves import Difference, Point, paired
+from qalign_study.measure.curves import Point, paired
+from qalign_study.measure.intervals import Difference
 from qalign_study.measure.report import COLUMNS, Evaluated, Group, Report, row_of
 from qalign_study.measure.results import pack, results_in, unpack
 from qalign_study.sets.folder import run_set

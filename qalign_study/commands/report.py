@@ -15,7 +15,8 @@ from qalign_core.errors import InvalidSetting
 from qalign_core.reading import HUGE
 from qalign_core.record.trace import write_whole
 from qalign_study.commands import shared
-from qalign_study.measure.curves import Difference, Point, in_order
+from qalign_study.measure.curves import Point, in_order
+from qalign_study.measure.intervals import Difference
 from qalign_study.measure.report import Group, Report, differences
 from qalign_study.measure.results import load_results
 from qalign_study.sheet.files import to_csv, to_latex

@@ -11,7 +11,6 @@ One sample and any of n are exact for the problems that were drawn; the rest is 
 due to them.
 """
 
-import math
 from dataclasses import dataclass
 from functools import partial
 from statistics import NormalDist
@@ -25,6 +24,7 @@ from qalign_core.errors import InvalidSetting
 from qalign_core.target import Scores, Target
 from qalign_core.types import Array
 from qalign_study.measure.diagnostics import Rate
+from qalign_study.measure.intervals import Difference, paired_difference
 
 WRONG = 3
 """Ways in which a decision can be wrong."""
@@ -126,11 +126,10 @@ class Found:
         each = self.right[method][place]
         return Rate(int(each.sum()), len(each))
 
-    def difference(self, a: str, b: str, place: int = -1) -> tuple[float, float, float]:
-        """How much more often a is right than b, with its 95 % interval, paired over problems."""
-        gaps = self.right[a][place].astype(float) - self.right[b][place]
-        half = 1.96 * float(gaps.std(ddof=1)) / math.sqrt(len(gaps))
-        return float(gaps.mean()), float(gaps.mean()) - half, float(gaps.mean()) + half
+    def difference(self, a: str, b: str) -> Difference:
+        """How much more often a is right than b at the largest budget, paired over problems."""
+        gaps = self.right[a][-1].astype(float) - self.right[b][-1]
+        return paired_difference(a, b, gaps, n=self.ns[-1], spent=self.ns[-1])
 
 
 def budgets(most: int) -> tuple[int, ...]:

@@ -25,17 +25,13 @@ from qalign_core.target import Target
 from qalign_core.types import Array
 from qalign_study.measure.comparisons import Budget, Cut
 from qalign_study.measure.intervals import (
-    FEW,
-    LEAST,
-    NARROW,
+    Difference,
     Measured,
-    Verdict,
     band,
     band_of_share,
+    paired_difference,
     resampled_problems,
     resampled_sets,
-    sign_test,
-    wilson,
 )
 from qalign_study.measure.record import Draws, Record, generated, prices
 
@@ -463,59 +459,12 @@ SAME_PRICE = 0.03
 """How far apart, relatively, two prices may be to count as equal compute."""
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """What method `a` has more than method `b` at one budget, over the same problems.
-
-    Attributes:
-        a, b: the methods.
-        n: independent samples of the budget.
-        spent: mean price of b in the meter's unit; that of a is the same within `SAME_PRICE`.
-        value: mean of a's values minus b's.
-        low, high: its 95 % interval, by bootstrap over problems.
-        problems: how many there are.
-        discordant: on how many of them a and b differ; of averages over subsets, the sum of the
-            differences' sizes.
-        p: of the exact test of the discordant problems; None where they are not few.
-    """
-
-    a: Curve
-    b: Curve
-    n: int
-    spent: float
-    value: float
-    low: float
-    high: float
-    problems: int
-    discordant: float
-    p: float | None
-
-    @property
-    def measured(self) -> Measured:
-        """The difference with its interval."""
-        return Measured(self.value, self.low, self.high, self.problems)
-
-    @property
-    def verdict(self) -> Verdict:
-        """The verdict of the interval, or of the exact test where few problems are discordant."""
-        if self.problems < LEAST:
-            return "too few"
-        low, high = self.low, self.high
-        if self.p is not None:
-            # no bootstrap of so few: the difference is no larger than the share that is discordant
-            most = wilson(self.discordant, self.problems)[1]
-            low, high = (self.value, self.value) if self.p < 0.05 else (-most, most)
-        if low > 0 or high < 0:
-            return "ahead" if low > 0 else "behind"
-        return "equivalent" if max(-low, high) <= NARROW else "not significant"
-
-
 def is_level(one: Point, other: Point) -> bool:
     """Whether two points cost the same."""
     return abs(one.spent - other.spent) <= SAME_PRICE * other.spent
 
 
-def difference(one: Point, other: Point, *, n_bootstrap: int = 4000, seed: int = 0) -> Difference:
+def difference(one: Point, other: Point) -> Difference:
     """The paired difference of two points of the same problems, `one` minus `other`.
 
     Raises:
@@ -527,24 +476,18 @@ def difference(one: Point, other: Point, *, n_bootstrap: int = 4000, seed: int =
             f"{len(other.each)}; give two points of one set's curves"
         )
     gaps = np.array(one.each) - np.array(other.each)
-    ends = band(resampled_weights(one, n_bootstrap, seed) @ gaps)
-    strata = one.strata or (len(gaps),)
-    counted = gaps / np.repeat(np.array(strata) * len(strata), strata)
-    discordant = float(abs(gaps).sum())
-    p = sign_test(counted) if discordant < FEW else None
-    return Difference(
-        *(one.method, other.method, other.n, other.spent, float(counted.sum()), *ends),
-        *(len(gaps), discordant, p),
+    return paired_difference(
+        one.method, other.method, gaps, n=other.n, spent=other.spent, strata=one.strata
     )
 
 
-def resampled_weights(point: Point, times: int = 4000, seed: int = 0) -> Array:
+def resampled_weights(point: Point) -> Array:
     """The weight of each problem when problems are resampled, shape [times, problems].
 
     All points of the same problems have the same weights, so that what they share cancels. For an
     average over sets, problems are resampled within each set, and each set counts the same.
     """
-    return resampled_sets(point.strata or (len(point.each),), times, seed)
+    return resampled_sets(point.strata or (len(point.each),))
 
 
 def pairs(points: Sequence[Point], a: Curve, b: Curve) -> list[tuple[Point, Point]]:

@@ -11,15 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from qalign_core.types import Array
-from qalign_study.measure.curves import (
-    Curve,
-    Difference,
-    Point,
-    difference,
-    pairs,
-    resampled_weights,
-)
-from qalign_study.measure.intervals import LEAST, band
+from qalign_study.measure.curves import Curve, Point, difference, pairs, resampled_weights
+from qalign_study.measure.intervals import LEAST, Difference, band
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,6 @@ from qalign_core.errors import InvalidSetting
 from qalign_core.types import SetHeader
 from qalign_study.measure.curves import (
     Curve,
-    Difference,
     Point,
     averaged,
     best_of,
@@ -21,6 +20,7 @@ from qalign_study.measure.curves import (
     own_curves,
     paired,
 )
+from qalign_study.measure.intervals import Difference
 from qalign_study.measure.own_beta import at_own_beta
 from qalign_study.measure.results import Results
 from qalign_study.sets.drawn import N_PROBLEMS, drawn_rows

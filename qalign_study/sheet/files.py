@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from qalign_core.decide.rules import importance_weights
 from qalign_core.record.frames import to_frame
 from qalign_study.measure.comparisons import Comparison, Cut, full_cut
-from qalign_study.measure.curves import Difference
+from qalign_study.measure.intervals import Difference
 from qalign_study.measure.report import Report
 from qalign_study.sheet.values import Cell, Table, table
 from qalign_study.sheet.words import VERDICTS, target_of

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from qalign_core.decide.compared import RULES
-from qalign_study.measure.curves import Curve, Difference, Point, is_level, own_curves
+from qalign_study.measure.curves import Curve, Point, is_level, own_curves
+from qalign_study.measure.intervals import Difference
 from qalign_study.measure.report import Row
 from qalign_study.sheet.chart import Figure
 from qalign_study.sheet.words import VERDICTS, curve_name, few, in_points

@@ -7,9 +7,9 @@ from dataclasses import replace
 from qalign_core.decide.compared import RULES
 from qalign_core.record.dictionary import Idea, ideas
 from qalign_core.run import Run
-from qalign_study.measure.curves import Curve, Difference
+from qalign_study.measure.curves import Curve
 from qalign_study.measure.diagnostics import Agreement
-from qalign_study.measure.intervals import NARROW, Measured, Verdict
+from qalign_study.measure.intervals import NARROW, Difference, Measured, Verdict
 
 COUNTED = (
     "What counts as compute: each model reads the prompt once per run. A sample costs all its "
