@@ -139,7 +139,7 @@ def test_no_document_of_the_corpus_is_a_held_out_problem():
 
 @pytest.mark.parametrize(("kind", "seed"), [(kind, 0) for kind in KINDS])
 def test_the_problem_sets_are_held_out_and_made_by_the_generator(kind, seed, tmp_path):
-    from qalign_study.train.embedded.tasks import write_tasks
+    from qalign_study.train.embedded.corpus import write_tasks
 
     write_tasks(tmp_path, seed)
     assert (tmp_path / f"{kind}.jsonl").read_bytes() == (TASKS / f"{kind}.jsonl").read_bytes()

@@ -137,9 +137,9 @@ async def measured(rm: RewardModel, held: Sequence[Graded]) -> Mapping[str, Any]
             for pairs in groups
         ]
         share = in_order(read)
-        value, low, high = share.ends if share else (None, None, None)
-        found[name] = {"value": value, "low": low, "high": high}
-        found[name] |= {"problems": share.n if share else 0, "pairs": sum(map(len, read))}
+        kept = {end: getattr(share, end, None) for end in ("value", "low", "high")}
+        n = share.n if share else 0
+        found[name] = {**kept, "problems": n, "pairs": sum(map(len, read))}
     return found
 
 

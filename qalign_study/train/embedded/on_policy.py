@@ -17,10 +17,10 @@ from qalign_study.sets.generated import constraints_met, generate_problem, gener
 from qalign_study.sets.inventory import Inventory, generate_inventory
 from qalign_study.train.embedded.decisions import Outcome, read_decisions
 from qalign_study.train.embedded.fitting import save
+from qalign_study.train.embedded.networks import MAX_NEW_TOKENS
 from qalign_study.train.embedded.solutions import draw_mistakes, write_inventory
 from qalign_study.train.embedded.tokenizer import prompt_ids, response_ids
 
-MAX_NEW_TOKENS = 256
 ROWS = 64  # drawn at once; their caches still fit the processor's (256 take twice as long)
 
 # kind of prompt -> (number of prompts, samples of each); long ones are rarely right

@@ -21,7 +21,7 @@ from qalign_core.types import Array
 from qalign_study.measure.intervals import Measured, share_of
 from qalign_study.sets.generated import constraints_met
 from qalign_study.sets.problem_sets import Problem, load_problems
-from qalign_study.train.embedded.export import load_language_model, load_reward_model
+from qalign_study.train.embedded.networks import load_language_model, load_reward_model
 from qalign_study.train.embedded.on_policy import draw
 from qalign_study.train.embedded.reward_model import pairs_of, score
 from qalign_study.train.preferences import in_order
@@ -32,7 +32,7 @@ SAMPLES = {"in_distribution": 64, "shifted": 16, "long": 16, "writing": 16}  # a
 SCORED = 16  # of the samples of a problem, those that the reward models rank
 MOVED = 4  # of the samples of a problem, those from which the chain's proposals are judged
 # Small enough for a test to measure again.
-SUBSET = {"problems": 40, "samples": 8}
+SUBSET, SUBSET_SAMPLES = 40, 8
 SUBSETS = ("in_distribution", "shifted", "writing")
 CARD = ("<!-- quality -->\n", "<!-- /quality -->")
 
@@ -81,12 +81,6 @@ def measure(models: Path, tasks: Sequence[Problem], *, samples: int, seed: int) 
         rewards = score(load_reward_model(models / name), whole).view(len(tasks), -1)
         figures[name] = _pair_accuracy(rewards, grades[:, :SCORED])
     return figures
-
-
-def measure_subset(models: Path, tasks: Sequence[Problem], *, seed: int) -> dict:
-    """The same figures on the first few problems."""
-    few = tasks[: SUBSET["problems"]]
-    return measure(models, few, samples=SUBSET["samples"], seed=seed)
 
 
 @torch.inference_mode()
@@ -171,11 +165,13 @@ def main() -> None:
     for name in SETS:
         print(name)
         tasks = load_problems(name)[: options.problems]
-        samples = options.samples or SAMPLES[name]
-        seed = options.seed
+        samples, seed = options.samples or SAMPLES[name], options.seed
         quality["sets"][name] = measure(options.models, tasks, samples=samples, seed=seed)
         if name in SUBSETS:
-            quality["subset"][name] = measure_subset(options.models, tasks, seed=seed)
+            few = tasks[:SUBSET]
+            quality["subset"][name] = measure(
+                options.models, few, samples=SUBSET_SAMPLES, seed=seed
+            )
         # after each set: an interrupted run is not lost
         path.write_text(json.dumps(quality, indent=1) + "\n", encoding="utf-8")
     print(table(quality))

@@ -235,31 +235,20 @@ _Steps = list[tuple[tuple[str, ...], dict[str, int]]]
 
 def steps_of(event: Event, v: int, mistaken: bool) -> tuple[_Steps, int]:
     """The sentences (phrasings and their numbers) for one event, and the amount after it."""
-    a, b = event.a, event.b
+    a, w, first = event.a, event.mistake(v) if mistaken else event.apply(v), _Steps()
     match event.kind, mistaken:
-        case ("gain", False) | ("loss", True) | ("distractor", True) | ("times", True):
-            return [(_ADD, {"v": v, "a": a, "w": v + a})], v + a
-        case ("gain", True) | ("loss", False):
-            return [(_SUBTRACT, {"v": v, "a": a, "w": v - a})], v - a
-        case "boxes", _:
-            c = a + b if mistaken else a * b
-            first = _BOXES_WRONG if mistaken else _BOXES_RIGHT
-            steps = [(first, {"a": a, "b": b, "c": c}), (_ADD, {"v": v, "a": c, "w": v + c})]
-            return steps, v + c
-        case "days", True:
-            return [(_ADD, {"v": v, "a": b, "w": v + b})], v + b
-        case "days", False:
-            c = a * b
-            steps = [(_DAYS_RIGHT, {"a": a, "b": b, "c": c}), (_ADD, {"v": v, "a": c, "w": v + c})]
-            return steps, v + c
+        case "distractor", False:
+            return [(_IGNORE, {"a": a})], w
         case "times", False:
-            return [(_MULTIPLY, {"v": v, "a": a, "w": v * a})], v * a
-        case "half", True:
-            return [(_SUBTRACT, {"v": v, "a": 2, "w": v - 2})], v - 2
+            return [(_MULTIPLY, {"v": v, "a": a, "w": w})], w
         case "half", False:
-            return [(_HALVE, {"v": v, "w": v // 2})], v // 2
-        case _:
-            return [(_IGNORE, {"a": a})], v
+            return [(_HALVE, {"v": v, "w": w})], w
+        case "boxes", _:
+            brought = _BOXES_WRONG if mistaken else _BOXES_RIGHT
+            first.append((brought, {"a": a, "b": event.b, "c": w - v}))
+        case "days", False:
+            first.append((_DAYS_RIGHT, {"a": a, "b": event.b, "c": w - v}))
+    return [*first, (_ADD if w > v else _SUBTRACT, {"v": v, "a": abs(w - v), "w": w})], w
 
 
 _ADJECTIVES = ("new", "small", "red", "quiet", "tall", "bright", "cold", "green", "slow", "happy")
