@@ -116,7 +116,7 @@ def test_few_discordant_problems_are_decided_by_the_exact_test_and_said() -> Non
     assert (five.discordant, five.p) == (5, pytest.approx(2 / 32))
     assert five.verdict == "not significant"
     assert few(five) == "few: they differ on 5 problems, exact p = 0.062"
-    assert brief(five) == f"{in_points(five.measured, '+.1f')}; {few(five)}"
+    assert brief(five) == f"{in_points(five, '+.1f')}; {few(five)}"
     seven = against(outcomes(207, 300), outcomes(200, 300))
     assert (seven.verdict, few(seven)[:29]) == ("ahead", "few: they differ on 7 problem")
     many = against(outcomes(200 + FEW, 300), outcomes(200, 300))
@@ -152,7 +152,7 @@ def test_equivalent_needs_the_whole_interval_within_the_margin() -> None:
     wide = against(*(rng.random((2, 300)) < 0.5).astype(float).tolist())
     assert wide.high > NARROW
     assert wide.verdict == "not significant"
-    assert gap(wide).startswith(in_points(wide.measured, "+.1f").split()[0] + " points (95% CI ")
+    assert gap(wide).startswith(in_points(wide, "+.1f").split()[0] + " points (95% CI ")
 
 
 def test_bold_is_ahead_of_each_other_rule_and_ties_are_not() -> None:

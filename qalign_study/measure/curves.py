@@ -26,7 +26,6 @@ from qalign_core.types import Array
 from qalign_study.measure.comparisons import Budget, Cut
 from qalign_study.measure.intervals import (
     Difference,
-    Measured,
     band,
     band_of_share,
     paired_difference,
@@ -84,11 +83,6 @@ class Point:
     waited: float = 0.0
     answer: str | None = None
     correct: bool | None = None
-
-    @property
-    def measured(self) -> Measured:
-        """The measure with its band."""
-        return Measured(self.value, self.low, self.high, len(self.each))
 
 
 def own_curves() -> dict[Curve, str]:
@@ -506,8 +500,10 @@ def averaged(sets: Sequence[Sequence[Point]]) -> list[Point]:
     """The average over sets, each counting the same, at the budgets that every set has.
 
     A point of the chain is left out where some set's had ended before it spent as much. Prices are
-    averaged as the measure is; the band is that of `band_of_share`.
+    averaged as the measure is; the band is that of `band_of_share`. One set is its own average.
     """
+    if len(sets) == 1:
+        return [*sets[0]]
     shared = set.intersection(*({(p.method, p.n) for p in _spending(points)} for points in sets))
     found = []
     for method, n in sorted(shared, key=lambda key: (in_order(key[0]), key[1])):

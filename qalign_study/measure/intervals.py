@@ -13,6 +13,7 @@ from statistics import NormalDist
 from typing import Literal
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from qalign_core.types import Array
 
@@ -40,11 +41,6 @@ class Measured:
     high: float
     n: int
 
-    @property
-    def ends(self) -> tuple[float, float, float]:
-        """The value and both ends of its interval."""
-        return self.value, self.low, self.high
-
 
 @dataclass(frozen=True, slots=True)
 class Difference:
@@ -60,6 +56,7 @@ class Difference:
         discordant: on how many of them a and b differ; of averages over subsets, the sum of the
             differences' sizes.
         p: of the exact test of the discordant problems; None where they are not few.
+        verdict: that of the interval, or of the exact test where few problems are discordant.
     """
 
     a: str
@@ -72,25 +69,7 @@ class Difference:
     problems: int
     discordant: float
     p: float | None
-
-    @property
-    def measured(self) -> Measured:
-        """The difference with its interval."""
-        return Measured(self.value, self.low, self.high, self.problems)
-
-    @property
-    def verdict(self) -> Verdict:
-        """The verdict of the interval, or of the exact test where few problems are discordant."""
-        if self.problems < LEAST:
-            return "too few"
-        low, high = self.low, self.high
-        if self.p is not None:
-            # no bootstrap of so few: the difference is no larger than the share that is discordant
-            most = wilson(self.discordant, self.problems)[1]
-            low, high = (self.value, self.value) if self.p < 0.05 else (-most, most)
-        if low > 0 or high < 0:
-            return "ahead" if low > 0 else "behind"
-        return "equivalent" if max(-low, high) <= NARROW else "not significant"
+    verdict: Verdict
 
 
 def wilson(successes: float, trials: float) -> tuple[float, float]:
@@ -101,9 +80,10 @@ def wilson(successes: float, trials: float) -> tuple[float, float]:
     return middle - half if k else 0.0, middle + half if k < n else 1.0
 
 
-def band(values: Array) -> tuple[float, float]:
-    """Both ends of a 95% interval, from the values of resamples."""
-    low, high = np.quantile(values, [0.025, 0.975])
+def band(values: ArrayLike, *, among: bool = False) -> tuple[float, float]:
+    """Both ends of a 95% interval, from the values of resamples; or the nearest `among` them."""
+    how: Literal["nearest", "linear"] = "nearest" if among else "linear"
+    low, high = np.quantile(np.asarray(values), [0.025, 0.975], method=how)
     return float(low), float(high)
 
 
@@ -194,5 +174,20 @@ def paired_difference(
     counted = gaps / np.repeat(np.array(strata) * len(strata), strata)
     discordant = float(abs(gaps).sum())
     p = sign_test(counted) if discordant < FEW else None
-    value = float(counted.sum())
-    return Difference(a, b, n, spent, value, low, high, len(gaps), discordant, p)
+    value, n_problems = float(counted.sum()), len(gaps)
+    verdict = _verdict(value, low, high, n_problems, discordant, p)
+    return Difference(a, b, n, spent, value, low, high, n_problems, discordant, p, verdict)
+
+
+def _verdict(
+    value: float, low: float, high: float, n_problems: int, discordant: float, p: float | None
+) -> Verdict:
+    if n_problems < LEAST:
+        return "too few"
+    if p is not None:
+        # no bootstrap of so few: the difference is no larger than the share that is discordant
+        most = wilson(discordant, n_problems)[1]
+        low, high = (value, value) if p < 0.05 else (-most, most)
+    if low > 0 or high < 0:
+        return "ahead" if low > 0 else "behind"
+    return "equivalent" if max(-low, high) <= NARROW else "not significant"

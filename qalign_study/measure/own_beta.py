@@ -14,6 +14,7 @@ that were found, not how they would vary over other problems to find them on.
 import hashlib
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -106,9 +107,9 @@ def _chosen(method: Curve, tried: Sequence[Point], values: Array, parts: Array) 
     shares = np.bincount(chosen, minlength=len(tried)) / len(parts)
     used, spent, tokens, waited = shares @ [(p.used, p.spent, p.tokens, p.waited) for p in tried]
     low, high = band_of_share(each, resampled_weights(tried[0]))
-    return Point(
+    return replace(
+        tried[0],
         method=method,
-        n=tried[0].n,
         used=float(used),
         spent=float(spent),
         tokens=float(tokens),

@@ -23,7 +23,7 @@ from qalign_core.protocols import AnswerExtractor, LanguageModel, RewardModel
 from qalign_core.run import check_count
 from qalign_core.target import Scores, Target
 from qalign_core.types import Array, Cost, Step, Trace, TraceHeader
-from qalign_study.measure.intervals import resampled_problems, share_of
+from qalign_study.measure.intervals import band, resampled_problems, share_of
 from qalign_study.measure.record import Draws, record_of
 
 
@@ -384,8 +384,8 @@ def beta_for(
     rates = np.divide(top @ picked, total, out=np.ones_like(total), where=total > 0)
     ends = [_crossing(grid, rate, target) for rate in rates.T]
     logs = [x if inside else (math.inf if x > middle else -math.inf) for x, inside in ends]
-    low, high = np.quantile(logs, [0.025, 0.975], method="nearest")
-    return Found(math.exp(log_beta), float(np.exp(low)), float(np.exp(high)), reached)
+    low, high = np.exp(band(logs, among=True))
+    return Found(math.exp(log_beta), float(low), float(high), reached)
 
 
 def _crossing(grid: Array, rates: Array, target: float) -> tuple[float, bool]:
@@ -457,7 +457,7 @@ def against_beta(draws: Draws, betas: Sequence[float]) -> list[BetaPoint]:
     for beta, (right, *others) in zip(betas, values.transpose(0, 2, 1), strict=True):
         mean_reward, kl, effective = (float(other.mean()) for other in others)
         accepted = None if proposals is None else proposals.acceptance(beta)
-        points.append(
-            BetaPoint(float(beta), *share_of(right).ends, mean_reward, kl, effective, accepted)
-        )
+        share = share_of(right)
+        ends = share.value, share.low, share.high
+        points.append(BetaPoint(float(beta), *ends, mean_reward, kl, effective, accepted))
     return points

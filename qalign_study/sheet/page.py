@@ -5,11 +5,18 @@ next to it.
 """
 
 import html
+import math
 from collections.abc import Iterable
 
+from qalign_core.errors import InvalidSetting
+from qalign_core.record.dictionary import colours, ideas
+from qalign_core.record.player import NO_SCRIPT, head
+from qalign_study.measure.report import Report
 from qalign_study.sheet import chart as svg
 from qalign_study.sheet.chart import Figure, chart, legend
-from qalign_study.sheet.values import Cell, Markup, Section, Table
+from qalign_study.sheet.report import largest_first, sections
+from qalign_study.sheet.values import Cell, Markup, Section, Table, text
+from qalign_study.sheet.words import models_of
 
 PAGE = """
 :root { color-scheme: light dark; --ground: #fff; --ink: #1d2430; --soft: #545d6b; --line: #dfe3ea }
@@ -74,15 +81,8 @@ _FILTER = (
 )
 
 
-def text(said: str) -> str:
-    """A name of somebody's, as markup."""
-    return f"<bdi>{html.escape(said)}</bdi>"
-
-
-def table_html(table: Table | None) -> str:
+def table_html(table: Table) -> str:
     """A table, which scrolls where its place is too narrow."""
-    if table is None:
-        return ""
     import pandas as pd
 
     frame = table.frame.map(_cell)
@@ -93,11 +93,9 @@ def table_html(table: Table | None) -> str:
         frame.columns = frame.columns.map(_SORTS.format)
     with pd.option_context("display.max_colwidth", None):
         made = frame.to_html(escape=False, border=0, header=table.heads, justify="unset")
-    caption = f'<p class="soft">{html.escape(table.caption)}</p>' if table.caption else ""
     # pandas gives the corner a head of its own, which would name nothing
     whole = made.replace("<th></th>", head, 1)
-    before = f"{caption}{_FILTER}" if table.sorts else caption
-    kind = "table list" if table.sorts else "table"
+    before, kind = (_FILTER, "table list") if table.sorts else ("", "table")
     return (
         f'{before}<div class="{kind}" tabindex="0" role="group" aria-label="numbers">{whole}</div>'
     )
@@ -153,3 +151,31 @@ def section_html(section: Section) -> str:
         body = f'<div id="{section.id}">{made}</div>' if section.id else made
         return f"<details><summary>{section.title}</summary>{body}</details>"
     return f"<h2>{section.title}</h2>{made}"
+
+
+def to_html(report: Report, *, tuning: float | None = None) -> str:
+    """The page of a report; no script, no network.
+
+    Args:
+        report: what it shows.
+        tuning: FLOPs that were spent on finding beta, as `sections` has them.
+
+    Raises:
+        InvalidSetting: `tuning` is not a number above 0.
+    """
+    if tuning is not None and not (math.isfinite(tuning) and tuning > 0):
+        raise InvalidSetting(f"tuning must be FLOPs above 0, got {tuning}; leave it out if unknown")
+    made = "".join(map(section_html, sections(report, whole=True, tuning=tuning)))
+    main = largest_first(report)[0]
+    n = sum(len(each.results.records) for each in main.different)
+    count = f"{len(main.different)} problem set{'s' * (len(main.different) > 1)}, {n:,} problems"
+    names = dict.fromkeys(each.results.header.task or each.name for each in report.sets)
+    plain = html.escape("".join(filter(str.isprintable, ", ".join(names))))
+    pairs = {id_: colours()[idea.colour] for id_, idea in ideas().items() if idea.colour}
+    light, dark = ("".join(f"--c-{id_}:{pair[k]};" for id_, pair in pairs.items()) for k in (0, 1))
+    variables = f":root {{{light}}}\n@media (prefers-color-scheme: dark) {{ :root {{{dark}}} }}\n"
+    return (
+        head(f"QAlign report: {plain}", variables + PAGE + STYLE, NO_SCRIPT)
+        + f'<body><h1>QAlign report: {", ".join(map(text, names))}</h1><p class="soft">{count}; '
+        f"{text(models_of(main.header))}.</p>{made}</body></html>\n"
+    )
