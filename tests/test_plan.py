@@ -51,7 +51,7 @@ def test_few_problems_wait_for_the_weights_and_not_for_the_computing():
 
 
 def test_a_reward_model_that_reads_all_anew_reads_each_proposal_whole():
-    anew = tulu_on_math500().anew()
+    anew = replace(tulu_on_math500(), reads_on=False)
     assert anew.chain.scored == 500 * 1024 * (400 + 69)
     assert anew.chain.generated == tulu_on_math500().chain.generated
 

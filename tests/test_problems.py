@@ -181,7 +181,7 @@ def test_an_unknown_kind_is_refused_with_the_known_ones():
 def test_writing_is_checked_by_its_three_constraints(text, met):
     task = WritingTask("", use="lamp", end="river", sentences=2)
     assert constraints_met(task, text) == met
-    assert problem_sets.Problem("1", "", writing=task).is_right(text) == (met == 3)
+    assert problem_sets.Problem("1", "", check=task).is_right(text) == (met == 3)
 
 
 def test_a_writing_prompt_names_all_of_its_constraints():

@@ -54,9 +54,6 @@ def _distinct(draw: Callable[[random.Random], _T], name: str, seed: int) -> list
 
 def _row(task: Problem | Inventory | WritingTask) -> dict[str, Any]:
     if isinstance(task, WritingTask):
-        checked = {"use": task.use, "end": task.end, "sentences": task.sentences}
-        return {
-            "prompt": task.prompt, "answer": None, "extractor": None, "constraints": checked,
-        }  # fmt: skip
+        return {"prompt": task.prompt, "answer": None, "extractor": None, **task.asked}
     extractor = "amounts" if isinstance(task, Inventory) else "number"
     return {"prompt": task.prompt, "answer": task.answer, "extractor": extractor}

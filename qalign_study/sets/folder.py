@@ -203,8 +203,7 @@ def _join(folder: Path, header: SetHeader, problems: Sequence[Problem]) -> None:
 def digest_of(problems: Sequence[Problem]) -> str:
     """A hash of a whole set: of all that is asked, and of what is right."""
     content = [[p.id, p.prompt, p.answer, p.extractor] for p in problems]
-    for check in (each for p in problems for each in (p.writing, p.instructions)):
-        content += [list(astuple(check))] if check is not None else []
+    content += [list(astuple(p.check)) for p in problems if p.check is not None]
     return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
 
 

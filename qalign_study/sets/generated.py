@@ -95,6 +95,15 @@ class WritingTask:
         """The content that makes two tasks the same one, whatever their wording."""
         return f"write|{self.use}|{self.end}|{self.sentences}"
 
+    @property
+    def asked(self) -> dict[str, Any]:
+        """The field of a problem's line."""
+        return {"constraints": {"use": self.use, "end": self.end, "sentences": self.sentences}}
+
+    def followed(self, text: str) -> bool:
+        """Whether a text meets all three constraints."""
+        return constraints_met(self, text) == 3
+
 
 _WORDS = tomllib.loads((ASSETS / "tasks" / "generated.toml").read_text("utf-8"))
 GIRLS: list[str] = _WORDS["girls"]

@@ -203,9 +203,11 @@ def _grid(across: _Scale, up: _Scale, width: int, height: int) -> list[str]:
 
 
 def _drawn(line: Line, across: _Scale, up: _Scale) -> str:
-    def points(ys: Sequence[float]) -> list[tuple[float, float]]:
-        pairs = zip(line.x, ys, strict=True)
-        return [(across(x), up(y)) for x, y in pairs if across.shows(x) and up.shows(y)]
+    says = line.says or [""] * len(line.x)
+
+    def points(ys: Sequence[float]) -> list[tuple[float, float, str]]:
+        every = zip(line.x, ys, says, strict=True)
+        return [(across(x), up(y), said) for x, y, said in every if across.shows(x) and up.shows(y)]
 
     parts = []
     if line.low:
@@ -213,18 +215,12 @@ def _drawn(line: Line, across: _Scale, up: _Scale) -> str:
         parts.append(f'<path class="band" d="{_path(around)}Z"/>')
     if line.stroke:
         parts.append(_stroke(line, _path(points(line.y))))
-        says = line.says or [""] * len(line.x)
-        at = [
-            (across(x), up(y), said)
-            for x, y, said in zip(line.x, line.y, says, strict=True)
-            if across.shows(x) and up.shows(y)
-        ]
-        parts += [_marker(line, *each) for each in at]
+        parts += [_marker(line, *each) for each in points(line.y)]
     return f"<g {_colour(line)}>{''.join(parts)}</g>"
 
 
-def _path(points: Sequence[tuple[float, float]]) -> str:
-    return "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in points) if points else "M0 0"
+def _path(points: Sequence[tuple[float, float, str]]) -> str:
+    return "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y, _ in points) if points else "M0 0"
 
 
 def _colour(line: Line) -> str:

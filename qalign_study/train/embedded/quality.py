@@ -19,7 +19,7 @@ from transformers import AutoTokenizer, LlamaForCausalLM
 from qalign_core.decide.answers.extraction import extract_number
 from qalign_core.types import Array
 from qalign_study.measure.intervals import Measured, share_of
-from qalign_study.sets.generated import constraints_met
+from qalign_study.sets.generated import WritingTask, constraints_met
 from qalign_study.sets.problem_sets import Problem, load_problems
 from qalign_study.train.embedded.networks import load_language_model, load_reward_model
 from qalign_study.train.embedded.on_policy import draw
@@ -39,8 +39,8 @@ CARD = ("<!-- quality -->\n", "<!-- /quality -->")
 
 def grade(problem: Problem, text: str) -> int:
     """1 if the answer is right, else 0; or the number of constraints met."""
-    if problem.writing is not None:
-        return constraints_met(problem.writing, text)
+    if isinstance(problem.check, WritingTask):
+        return constraints_met(problem.check, text)
     return int(extract_number(text) == problem.answer)
 
 
@@ -55,7 +55,7 @@ def measure(models: Path, tasks: Sequence[Problem], *, samples: int, seed: int) 
     graded = [grade(tasks[k // samples], text) for k, text in enumerate(texts)]
     grades = np.array(graded).reshape(of_problem.shape)
 
-    best = 1 if tasks[0].writing is None else 3
+    best = 1 if tasks[0].check is None else 3
     figures: dict = {
         "problems": len(tasks),
         "samples": samples,
