@@ -42,7 +42,7 @@ from components.session.runs import Runs
 from qalign_core.errors import QAlignError
 from qalign_core.run import Limits
 from qalign_study.serve import bodies, guard, origins
-from qalign_study.serve.bodies import Bodies
+from qalign_study.serve.guard import Bodies
 from qalign_study.serve.origins import Ours
 from qalign_study.serve.refused import Refused, answer_refused
 

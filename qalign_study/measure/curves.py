@@ -406,8 +406,12 @@ def _resampled_rows(
         n_chains, length = record.n_chains, cut.t + 1 - min(problem.draws.header.burn_in, cut.t)
         n_states = n_chains * (cut.t + 1)
         outer = max(8, min(resamples, math.isqrt(MOST_DRAWS // max(n_states, cut.n))))
-        states = _resampled_chains(rng, n_chains, length, outer)
-        pool = _resampled_pools(rng, len(problem.pool_reward), cut.n, outer)
+        states = _drawn_from(
+            *(_blocks(rng, n_chains, length, (outer, times)) for times in (1, outer))
+        )
+        size = len(problem.pool_reward)
+        known = rng.integers(size, size=(outer, 1, size))
+        pool = _drawn_from(known, rng.integers(size, size=(outer, outer, cut.n)))
         of_chain = problem.of_chain(n_chains * length, cut.t)
         of_pool = (cut.n, problem.pool_spent[cut.n - 1], problem.pool_tokens[cut.n - 1],
                    problem.pool_length[: cut.n].max())  # fmt: skip
@@ -425,18 +429,9 @@ def _resampled_rows(
             yield rule.id, place, row
 
 
-def _resampled_pools(rng: np.random.Generator, size: int, n: int, times: int) -> Array:
-    """Places of pools of n, `times` of each of `times` resampled pools, shape [times^2, n]."""
-    known = rng.integers(size, size=(times, 1, size))
-    drawn = rng.integers(size, size=(times, times, n))
-    return np.take_along_axis(known, drawn, axis=2).reshape(-1, n)
-
-
-def _resampled_chains(rng: np.random.Generator, n_chains: int, length: int, times: int) -> Array:
-    """Places of states (chain * length + t), likewise, shape [times^2, n_chains * length]."""
-    known = _blocks(rng, n_chains, length, (times, 1))
-    drawn = _blocks(rng, n_chains, length, (times, times))
-    return np.take_along_axis(known, drawn, axis=2).reshape(-1, n_chains * length)
+def _drawn_from(known: Array, drawn: Array) -> Array:
+    """Places that are drawn of each resample of the known places, shape [times^2, draws]."""
+    return np.take_along_axis(known, drawn, axis=2).reshape(-1, drawn.shape[2])
 
 
 def _blocks(rng: np.random.Generator, n_chains: int, length: int, shape: tuple[int, int]) -> Array:
