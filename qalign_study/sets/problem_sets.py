@@ -90,6 +90,11 @@ class Problem:
             return self.check.followed(answer)
         return None if self.answer is None else same_answer(answer, self.answer)
 
+    def solved_by(self, text: str) -> bool:
+        """Whether a response is right; one without an answer is not."""
+        answer = self.extract(text) if self.extract else text
+        return answer is not None and bool(self.is_right(answer))
+
 
 def load_problems(task: str | Path) -> list[Problem]:
     """Read a problem set.

@@ -1,7 +1,7 @@
 """Line charts as SVG, for pages without a script: lines, bands, markers, round ticks.
 
-Colours are the page's variables (`--c-qalign`), so one figure is light and dark; `STYLE` has the
-rest. The tooltip of a point is its `<title>`.
+Colours are the page's variables (`--c-qalign`), so one figure is light and dark. The tooltip of a
+point is its `<title>`.
 """
 
 import html
@@ -12,17 +12,6 @@ from dataclasses import dataclass
 from qalign_core.record.dictionary import ideas
 from qalign_study.sheet.words import log_ticks, tick_text
 
-STYLE = """
-.chart { display: block; width: 100%; height: auto; overflow: visible }
-.chart text { font: 13px system-ui, "Segoe UI", Roboto, Arial, sans-serif; fill: var(--soft) }
-.chart .grid { stroke: var(--line); stroke-width: 1 }
-.chart .line { fill: none; stroke: var(--c); stroke-linejoin: round }
-.chart .band { fill: var(--c); opacity: .14; stroke: none }
-.chart .marker { fill: var(--c); stroke: var(--c); stroke-width: 1.5 }
-.chart .open { fill: var(--ground) }
-.chart .mark { stroke: var(--ink); stroke-width: 1.5; stroke-dasharray: 5 4 }
-.chart .told { fill: var(--ink) }
-"""
 DASHES = {"dash": "7 5", "dot": "2 4", "dashdot": "8 4 2 4"}
 LEFT, RIGHT, TOP, BOTTOM = 50, 20, 26, 44
 

@@ -4,8 +4,7 @@ import json
 import random
 from pathlib import Path
 
-from qalign_study.sets.drawn import N_PROBLEMS, drawn_rows
-from qalign_study.sets.generated import generate_problem, generate_writing_task
+from qalign_study.sets.drawn import N_PROBLEMS, drawn_rows, generate
 from qalign_study.sets.inventory import generate_inventory
 from qalign_study.train.embedded.solutions import (
     draw_mistakes,
@@ -42,13 +41,13 @@ def _document(rng: random.Random, kind: str) -> tuple[str, str]:
         case "copying":
             return write_copying(rng)
         case "writing":
-            task = generate_writing_task(rng, split="train")
+            task = generate(rng, kind, split="train")
             return task.prompt, write_text(rng, task)
         case "inventory":
             [n_things] = rng.choices(list(N_THINGS), list(N_THINGS.values()))
             inventory = generate_inventory(rng, n_things, split="train")
             return inventory.prompt, write_inventory(rng, inventory, draw_mistakes(rng, inventory))
-    problem = generate_problem(rng, kind, split="train")  # type: ignore[arg-type]
+    problem = generate(rng, kind, split="train")
     return problem.prompt, write_solution(rng, problem)
 
 

@@ -16,17 +16,16 @@ import torch
 from torch import Tensor
 from transformers import AutoTokenizer, LlamaForCausalLM
 
+from qalign_core.assets import ASSETS
 from qalign_core.decide.answers.extraction import extract_number
 from qalign_core.types import Array
 from qalign_study.measure.intervals import Measured, share_of
-from qalign_study.sets.generated import WritingTask, constraints_met
 from qalign_study.sets.problem_sets import Problem, load_problems
 from qalign_study.train.embedded.networks import load_language_model, load_reward_model
-from qalign_study.train.embedded.on_policy import draw
+from qalign_study.train.embedded.on_policy import draw, grade
 from qalign_study.train.embedded.reward_model import pairs_of, score
 from qalign_study.train.preferences import in_order
 
-ASSETS = Path(__file__).parents[3] / "assets"
 SETS = ("in_distribution", "shifted", "long", "writing")
 SAMPLES = {"in_distribution": 64, "shifted": 16, "long": 16, "writing": 16}  # a problem
 SCORED = 16  # of the samples of a problem, those that the reward models rank
@@ -37,13 +36,6 @@ SUBSETS = ("in_distribution", "shifted", "writing")
 CARD = ("<!-- quality -->\n", "<!-- /quality -->")
 
 
-def grade(problem: Problem, text: str) -> int:
-    """1 if the answer is right, else 0; or the number of constraints met."""
-    if isinstance(problem.check, WritingTask):
-        return constraints_met(problem.check, text)
-    return int(extract_number(text) == problem.answer)
-
-
 def measure(models: Path, tasks: Sequence[Problem], *, samples: int, seed: int) -> dict:
     """All figures of one problem set; the same seed gives the same ones on one machine."""
     model = load_language_model(models / "lm")
@@ -52,7 +44,10 @@ def measure(models: Path, tasks: Sequence[Problem], *, samples: int, seed: int) 
     texts = [task.prompt for task in tasks]
     prompts, drawn, texts = draw(model, tokenizer, texts, samples, generator)
     of_problem = np.arange(len(texts)).reshape(len(tasks), samples)
-    graded = [grade(tasks[k // samples], text) for k, text in enumerate(texts)]
+    graded = [
+        grade(tasks[k // samples].check or tasks[k // samples], text)
+        for k, text in enumerate(texts)
+    ]
     grades = np.array(graded).reshape(of_problem.shape)
 
     best = 1 if tasks[0].check is None else 3
