@@ -12,7 +12,7 @@ same for both methods. The difference problem by problem does not.
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -503,18 +503,11 @@ def averaged(sets: Sequence[Sequence[Point]]) -> list[Point]:
     found = []
     for method, n in sorted(shared, key=lambda key: (in_order(key[0]), key[1])):
         at = [next(p for p in points if (p.method, p.n) == (method, n)) for points in sets]
-        point = Point(
-            method=method,
-            n=n,
-            value=float(np.mean([p.value for p in at])),
-            low=0.0,
-            high=1.0,
-            each=tuple(value for p in at for value in p.each),
-            strata=tuple(len(p.each) for p in at),
-            **_means(at),
-        )
-        low, high = band_of_share(np.array(point.each), resampled_weights(point), point.strata)
-        found.append(replace(point, low=low, high=high))
+        each, strata = [v for p in at for v in p.each], tuple(len(p.each) for p in at)
+        low, high = band_of_share(np.array(each), resampled_sets(strata), strata)
+        value = float(np.mean([p.value for p in at]))
+        more = {"each": tuple(each), "strata": strata, **_means(at)}
+        found.append(Point(method, n, value=value, low=low, high=high, **more))
     return found
 
 

@@ -102,15 +102,15 @@ def unpack(path: str | Path) -> Results:
         header = read_set_header(str(arrays["header"]), place)
         results = Results(header, tuple(_records(arrays, _columns(header))))
         _check_problems(results)
-    except InvalidTrace:
-        raise
+        return results
     except KeyError as error:
         raise InvalidTrace(
             f"{place} has no {error}, as results of version {VERSION} do; evaluate again"
         ) from error
     except (ValueError, IndexError) as error:
+        if isinstance(error, InvalidTrace):
+            raise
         raise InvalidTrace(f"cannot read results from {place}: {first_line(error)}") from error
-    return results
 
 
 def pack(results: Results, path: str | Path) -> Path:

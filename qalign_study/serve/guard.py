@@ -129,7 +129,8 @@ class Guard:
             scope["headers"] = [each for each in scope["headers"] if each[0] != b"origin"]
             with self._place(scope):
                 if scope["method"] in ("GET", "HEAD"):
-                    _check_bodiless(scope, headers)
+                    if headers.get("content-length", "0") != "0" or "transfer-encoding" in headers:
+                        raise Refused(400, f"{scope['method']} takes no body; use POST")
                     await self._get(scope, receive, signed)
                 else:
                     await self._post(scope, receive, signed, headers)
@@ -231,16 +232,6 @@ def is_local(address: str) -> bool:
         return ip_address(address).is_loopback
     except ValueError:  # no address: a socket of this machine
         return True
-
-
-def _check_bodiless(scope: Scope, headers: Headers) -> None:
-    """Refuse bodies that nobody reads.
-
-    Raises:
-        Refused: there is one.
-    """
-    if headers.get("content-length", "0") != "0" or "transfer-encoding" in headers:
-        raise Refused(400, f"{scope['method']} takes no body; use POST")
 
 
 def check_kind(headers: Headers) -> None:
