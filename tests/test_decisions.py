@@ -20,7 +20,6 @@ from qalign_study.exact import decisions
 from qalign_study.exact.decisions import (
     Problems,
     Situation,
-    budgets,
     draw_problems,
     explore,
     move_cost,
@@ -28,6 +27,7 @@ from qalign_study.exact.decisions import (
 )
 from qalign_study.exact.enumerable import EnumerableLM
 from qalign_study.exact.law import exact_chain
+from qalign_study.measure.curves import budgets
 from qalign_study.measure.diagnostics import near_misses
 from qalign_study.measure.record import Record
 
@@ -189,7 +189,7 @@ def test_a_chain_passes_every_rule_where_right_is_rare_and_near_misses_are_told_
 def test_a_proposal_costs_what_it_draws_again() -> None:
     index = np.arange(12)
     assert move_cost(12) == pytest.approx(((12 - index) / 12).mean())
-    assert budgets(100) == (1, 2, 4, 8, 16, 32, 64, 100)
+    assert budgets(100) == [1, 2, 4, 8, 16, 32, 64, 100]
 
 
 @pytest.mark.parametrize(

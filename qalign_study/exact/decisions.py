@@ -23,6 +23,7 @@ from qalign_core.decide.compared import RULES
 from qalign_core.errors import InvalidSetting
 from qalign_core.target import Scores, Target
 from qalign_core.types import Array
+from qalign_study.measure.curves import budgets
 from qalign_study.measure.diagnostics import Rate
 from qalign_study.measure.intervals import Difference, paired_difference
 
@@ -132,11 +133,6 @@ class Found:
         return paired_difference(a, b, gaps, n=self.ns[-1], spent=self.ns[-1])
 
 
-def budgets(most: int) -> tuple[int, ...]:
-    """Powers of two up to `most`, and that."""
-    return tuple(dict.fromkeys([*(2**k for k in range(most.bit_length()) if 2**k < most), most]))
-
-
 def move_cost(decisions: int) -> float:
     """What a proposal costs on average, in samples: the decisions that it draws again."""
     return (decisions + 1) / (2 * decisions)
@@ -178,7 +174,7 @@ def explore(
             right[id_].append(won == 0)
     one = problems.right
     return Found(
-        ns=ns,
+        ns=tuple(ns),
         one=float(one.mean()),
         any_of=np.array([float((1 - (1 - one) ** n).mean()) for n in ns]),
         right={method: np.array(each) for method, each in right.items()},

@@ -356,11 +356,16 @@ def _sizes(draws: Draws, ns: Sequence[int] | None) -> list[int]:
     else:
         size = max(len(record.chain_reward) for record in draws.records)
     if ns is None:
-        return [2**k for k in range(size.bit_length()) if 2**k < size] + [size]
+        return budgets(size)
     sizes = sorted(set(ns))
     if not sizes or sizes[0] < 1 or sizes[-1] > size:
         raise InvalidSetting(f"n must be between 1 and the {size} samples drawn, got {sizes}")
     return sizes
+
+
+def budgets(most: int) -> list[int]:
+    """Powers of two up to `most`, and that."""
+    return [2**k for k in range(most.bit_length()) if 2**k < most] + [most]
 
 
 def _shuffled(rng: np.random.Generator, times: int, size: int) -> Array:

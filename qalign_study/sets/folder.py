@@ -96,15 +96,15 @@ async def run_set(
     runs = [run_of(run, problem, place).check() for place, problem in enumerate(problems)]
     headers = [header_of(lm, rm, each) for each in runs]
     folder = Path(folder)
+    of_each = {"prompt": "", "reference": None, "extractor": problems[0].extractor}
     header = SetHeader(
-        **told_of(lm, rm, run),
+        **told_of(lm, rm, run) | of_each,
         task=task,
         command=command,
         source=source,
         problems=tuple(problem.id for problem in problems),
         digest=digest_of(problems),
     )
-    header = replace(header, prompt="", reference=None, extractor=problems[0].extractor)
     _join(folder, header, problems)
     left = dict.fromkeys(range(len(problems)))
     taken: set[int] = set()  # by another process, when last looked at
