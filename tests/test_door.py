@@ -41,8 +41,8 @@ from components.room.routes import _drawn, qr_rows, room_routes
 from components.session.runs import Runs
 from qalign_core.errors import QAlignError
 from qalign_core.run import Limits
-from qalign_study.serve import bodies, guard, origins
-from qalign_study.serve.bodies import Bodies
+from qalign_study.serve import guard, origins
+from qalign_study.serve.guard import Bodies
 from qalign_study.serve.origins import Ours
 from qalign_study.serve.refused import Refused, answer_refused
 
@@ -412,11 +412,11 @@ async def never() -> Any:
 
 
 async def test_a_body_that_does_not_come_is_given_up(monkeypatch):
-    monkeypatch.setattr(bodies, "RECEIVE", 0.01)
+    monkeypatch.setattr(guard, "RECEIVE", 0.01)
     with pytest.raises(Refused, match="took too long") as error:
         await Bodies().receive(never, "/")
     assert error.value.status == 408
-    monkeypatch.setattr(bodies, "RECEIVE", None)  # the control: nothing else ends it
+    monkeypatch.setattr(guard, "RECEIVE", None)  # the control: nothing else ends it
     waiting = asyncio.create_task(Bodies().receive(never, "/"))
     done, _ = await asyncio.wait({waiting}, timeout=0.1)
     assert not done
@@ -439,7 +439,7 @@ class Slow:
 
 @pytest.mark.parametrize("together", [1000, 10**9])
 async def test_of_too_many_bodies_the_one_that_has_taken_longest_gives_way(monkeypatch, together):
-    monkeypatch.setattr(bodies, "TOGETHER", together)
+    monkeypatch.setattr(guard, "TOGETHER", together)
     held, slow = Bodies(), [Slow(300) for _ in range(5)]
     tasks = [asyncio.create_task(held.receive(each, "/")) for each in slow]
     for _ in range(20):
@@ -458,7 +458,7 @@ async def test_of_too_many_bodies_the_one_that_has_taken_longest_gives_way(monke
 
 @pytest.mark.slow
 async def test_slow_uploads_end_and_their_connections_are_closed(monkeypatch, toy_app):
-    monkeypatch.setattr(bodies, "RECEIVE", 0.5)
+    monkeypatch.setattr(guard, "RECEIVE", 0.5)
     port = int(toy_app.rstrip("/").rsplit(":", 1)[1])
     heads = [
         "POST /room/join HTTP/1.1\r\nContent-Length: 8000",

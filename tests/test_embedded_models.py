@@ -15,7 +15,7 @@ from transformers import (
 from qalign_study.sets.drawn import held_out
 from qalign_study.sets.problem_sets import load_problems
 from qalign_study.train.embedded import inventories, quality
-from qalign_study.train.embedded.export import load_reward_model
+from qalign_study.train.embedded.networks import load_reward_model
 from qalign_study.train.embedded.reward_model import score
 
 ASSETS = Path(__file__).parent.parent / "assets"
@@ -101,8 +101,8 @@ def test_the_card_tells_the_accuracy_of_the_shipped_weights(name):
     # Three instruction sets measure the same figures to the last digit. A draw at its border, one
     # token in 480,000, could change one of the 320 responses.
     stated = QUALITY["subset"][name]
-    tasks = load_problems(name)
-    measured = quality.measure_subset(MODELS, tasks, seed=QUALITY["seed"])
+    few, samples = load_problems(name)[: quality.SUBSET], quality.SUBSET_SAMPLES
+    measured = quality.measure(MODELS, few, samples=samples, seed=QUALITY["seed"])
     for figure, within in (("single_sample", 1 / 320), ("rm", 5e-3), ("rm-weak", 5e-3)):
         assert abs(measured[figure]["mean"] - stated[figure]["mean"]) <= within, figure
 

@@ -7,10 +7,11 @@ import pytest
 from scipy.stats import binomtest
 from test_report import point
 
-from qalign_study.measure.curves import Difference, averaged, best_of, difference
+from qalign_study.measure.curves import averaged, best_of, difference
 from qalign_study.measure.intervals import (
     FEW,
     NARROW,
+    Difference,
     band,
     band_of_share,
     resampled_sets,
@@ -31,7 +32,7 @@ def against(a: list[float], b: list[float]) -> Difference:
 
 def coverage(share: float, n: int, times: int = 400) -> tuple[float, float]:
     """How often Wilson and the percentile bootstrap cover a share of n problems."""
-    rng, weights = np.random.default_rng(0), resampled_sets((n,), 2000, 0)
+    rng, weights = np.random.default_rng(0), resampled_sets((n,))
     covered = np.zeros(2)
     for _ in range(times):
         each = (rng.random(n) < share).astype(float)
@@ -52,7 +53,7 @@ def test_the_bootstrap_of_a_share_near_0_does_not_cover_it() -> None:
 
 
 def test_all_problems_right_leave_a_width_and_averages_over_subsets_are_resampled() -> None:
-    weights = resampled_sets((100,), 2000, 0)
+    weights = resampled_sets((100,))
     low, high = band_of_share(np.ones(100), weights)
     assert (low, high) == (pytest.approx(0.963, abs=1e-3), 1.0)
     averages = np.linspace(0.2, 0.8, 100)
@@ -62,13 +63,13 @@ def test_all_problems_right_leave_a_width_and_averages_over_subsets_are_resample
 def test_averages_near_1_of_few_problems_are_not_called_certain() -> None:
     # two of 12 problems have one sample in a hundred that is wrong
     each = np.array([1.0] * 10 + [0.99] * 2)
-    weights = resampled_sets((12,), 2000, 0)
+    weights = resampled_sets((12,))
     assert band(weights @ each)[0] > 0.99, "what resampling alone says"
     low, high = band_of_share(each, weights)
     assert low == pytest.approx(0.755, abs=1e-3)
     assert each.mean() < high <= 1.0
     many = np.tile(each, 10)  # 20 problems carry what is wrong
-    wide = resampled_sets((120,), 2000, 0)
+    wide = resampled_sets((120,))
     assert band_of_share(many, wide) == band(wide @ many)
 
 
@@ -81,14 +82,14 @@ def test_an_average_over_sets_of_which_all_problems_are_right_has_a_width(
     assert (mean.low, mean.high) == (pytest.approx(wilson(n, n)[0]), 1.0)
     (none,) = averaged([[point("wmv", [0.0] * n)] for n in sizes])
     assert (none.low, none.high) == (0.0, pytest.approx(wilson(0, n)[1]))
-    weights = resampled_sets(sizes, 4000, 0)  # the control: what resampling alone says
+    weights = resampled_sets(sizes)  # the control: what resampling alone says
     assert band(weights @ np.ones(sum(sizes))) == pytest.approx((1.0, 1.0))
 
 
 def test_an_average_over_sets_with_many_of_both_outcomes_is_resampled_within_each_set() -> None:
     each = [outcomes(15, 20), outcomes(200, 300)]
     (mean,) = averaged([[point("wmv", values)] for values in each])
-    weights = resampled_sets((20, 300), 4000, 0)
+    weights = resampled_sets((20, 300))
     assert (mean.low, mean.high) == band(weights @ np.concatenate(each))
 
 
@@ -115,7 +116,7 @@ def test_few_discordant_problems_are_decided_by_the_exact_test_and_said() -> Non
     assert (five.discordant, five.p) == (5, pytest.approx(2 / 32))
     assert five.verdict == "not significant"
     assert few(five) == "few: they differ on 5 problems, exact p = 0.062"
-    assert brief(five) == f"{in_points(five.measured, '+.1f')}; {few(five)}"
+    assert brief(five) == f"{in_points(five, '+.1f')}; {few(five)}"
     seven = against(outcomes(207, 300), outcomes(200, 300))
     assert (seven.verdict, few(seven)[:29]) == ("ahead", "few: they differ on 7 problem")
     many = against(outcomes(200 + FEW, 300), outcomes(200, 300))
@@ -127,7 +128,7 @@ def test_a_difference_of_few_that_looks_certain_is_often_none() -> None:
     rng, wrong = np.random.default_rng(3), np.zeros(2)
     for _ in range(400):
         a, b = (rng.random((2, 100)) < 0.03).astype(float).tolist()
-        found = difference(point("qalign", a), point("wmv", b), n_bootstrap=500)
+        found = difference(point("qalign", a), point("wmv", b))
         sure = found.low > 0 or found.high < 0
         wrong += [found.verdict in ("ahead", "behind"), sure]
     assert wrong[0] / 400 < 0.05
@@ -151,7 +152,7 @@ def test_equivalent_needs_the_whole_interval_within_the_margin() -> None:
     wide = against(*(rng.random((2, 300)) < 0.5).astype(float).tolist())
     assert wide.high > NARROW
     assert wide.verdict == "not significant"
-    assert gap(wide).startswith(in_points(wide.measured, "+.1f").split()[0] + " points (95% CI ")
+    assert gap(wide).startswith(in_points(wide, "+.1f").split()[0] + " points (95% CI ")
 
 
 def test_bold_is_ahead_of_each_other_rule_and_ties_are_not() -> None:

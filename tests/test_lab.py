@@ -33,9 +33,8 @@ from qalign_core.chain.moves.mixture import Mixture as Moves
 from qalign_core.chain.moves.suffix import Suffix
 from qalign_core.decide.compared import RULES
 from qalign_core.errors import InvalidSetting
-from qalign_study.exact.bench import fields, prefers_b
-from qalign_study.exact.blocks import TARGET
-from qalign_study.exact.blocks import chain as field_chain
+from qalign_study.exact.bench import TARGETS, fields, prefers_b
+from qalign_study.exact.bench import chain_of_fields as field_chain
 from qalign_study.exact.convergence import (
     at_beta,
     distances,
@@ -199,7 +198,7 @@ def test_the_mixed_matrix_is_that_of_the_mixture_that_the_engine_runs(copies) ->
     lm = fields(copies, "fields")
     mixture = Moves((Suffix(), Block(lm.delimiters(":"))), (0.7, 0.3))
     mixed = field_chain(copies, 0.3)
-    whole = exact_chain(lm, prefers_b, TARGET, Rule(move=mixture))
+    whole = exact_chain(lm, prefers_b, TARGETS[0], Rule(move=mixture))
     assert mixed.matrix == pytest.approx(whole.matrix, abs=1e-14)
     assert mixed.balance_residual() < 1e-12
     assert np.abs(field_chain(copies, 0.0).matrix - whole.matrix).max() > 1e-2

@@ -208,8 +208,8 @@ def test_no_right_option_is_beyond_the_letters_that_the_rule_reads(files):
 def test_ifeval_is_open_ended_so_minimum_bayes_risk_decides(files):
     (problem,) = read("ifeval", files).problems
     assert (problem.extractor, problem.answer) == (None, None)
-    assert (problem.instructions.rule, problem.prompt) == ("loose", "Say hi.")
-    assert read("ifeval:strict", files).problems[0].instructions.rule == "strict"
+    assert (problem.check.rule, problem.prompt) == ("loose", "Say hi.")
+    assert read("ifeval:strict", files).problems[0].check.rule == "strict"
 
 
 def test_gsm8ks_number_stands_after_the_hashes_without_commas(files):

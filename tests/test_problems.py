@@ -139,7 +139,7 @@ def test_no_document_of_the_corpus_is_a_held_out_problem():
 
 @pytest.mark.parametrize(("kind", "seed"), [(kind, 0) for kind in KINDS])
 def test_the_problem_sets_are_held_out_and_made_by_the_generator(kind, seed, tmp_path):
-    from qalign_study.train.embedded.tasks import write_tasks
+    from qalign_study.train.embedded.corpus import write_tasks
 
     write_tasks(tmp_path, seed)
     assert (tmp_path / f"{kind}.jsonl").read_bytes() == (TASKS / f"{kind}.jsonl").read_bytes()
@@ -181,7 +181,7 @@ def test_an_unknown_kind_is_refused_with_the_known_ones():
 def test_writing_is_checked_by_its_three_constraints(text, met):
     task = WritingTask("", use="lamp", end="river", sentences=2)
     assert constraints_met(task, text) == met
-    assert problem_sets.Problem("1", "", writing=task).is_right(text) == (met == 3)
+    assert problem_sets.Problem("1", "", check=task).is_right(text) == (met == 3)
 
 
 def test_a_writing_prompt_names_all_of_its_constraints():

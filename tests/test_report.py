@@ -20,21 +20,13 @@ from qalign_core.decide.compared import RULES
 from qalign_core.errors import InvalidSetting
 from qalign_core.types import SetHeader
 from qalign_study.commands import main
-from qalign_study.measure.curves import (
-    Curve,
-    Difference,
-    Point,
-    averaged,
-    curves,
-    difference,
-    level_n,
-    paired,
-)
+from qalign_study.measure.curves import Curve, Point, averaged, curves, difference, level_n, paired
+from qalign_study.measure.diagnostics import near_misses
+from qalign_study.measure.intervals import Difference
 from qalign_study.measure.landmarks import crossing, gain, turn
-from qalign_study.measure.near_misses import near_misses
 from qalign_study.measure.own_beta import FACTORS, at_own_beta, chosen_elsewhere, part_of
 from qalign_study.measure.record import Record, prices
-from qalign_study.measure.report import AVERAGE, Report, differences, others
+from qalign_study.measure.report import AVERAGE, Compared, Report, others
 from qalign_study.measure.results import Results, pack, unpack
 from qalign_study.sheet.words import VERDICTS, few
 
@@ -68,7 +60,7 @@ def test_the_interval_of_a_difference_has_its_coverage() -> None:
     rng, hits = np.random.default_rng(1), 0
     for _ in range(300):
         a, b = (rng.random((2, 200)) < [[0.8], [0.7]]).astype(float)
-        found = difference(point("wmv", a.tolist()), point("qalign", b.tolist()), n_bootstrap=500)
+        found = difference(point("wmv", a.tolist()), point("qalign", b.tolist()))
         hits += found.low <= 0.1 <= found.high
     assert 268 <= hits <= 299
 
@@ -154,8 +146,8 @@ def test_the_page_of_results_says_the_reports_numbers(
     )
     found = {(r["set"], r["b"], r["n"]): r for r in shipped["paired"] if r["a"] == "qalign"}
     groups = [g for g in made.groups if g.sets[0].results.header.sharpness == 1]
-    (average,) = (group.average for group in groups if group.average)
-    found |= {(AVERAGE, d.b, d.n): _as_row(d) for d in differences(average)}
+    (average,) = (group.average.points for group in groups if group.average)
+    found |= {(AVERAGE, d.b, d.n): _as_row(d) for d in Compared("", tuple(average)).differences}
     for place in (("in_distribution", "wmv", 256), ("shifted", "wmv", 256), ("long", "wmv", 256),
                   ("in_distribution-weak", "mv", 128), ("in_distribution", "wmv_own", 256),
                   ("shifted", "wmv_own", 256), ("long", "wmv_own", 256),
@@ -267,10 +259,11 @@ def test_what_is_said_of_fresh_inventories_are_the_reports_numbers() -> None:
         for path in ("docs/results.md", "README.md", "assets/models/README.md")
     }
     titles = {"first": "the first 300", "fresh": "the fresh 300", AVERAGE: "all 600"}
-    for name, points in group.lines:
-        at = {p.method: p for p in points if p.n == 128}
+    for line in group.lines:
+        name = line.name
+        at = {p.method: p for p in line.points if p.n == 128}
         cells = [_cell(_as_share(at[m])) for m in ("mv", "wmv", "any", "qalign")]
-        gaps = {d.b: d for d in differences(points) if (d.a, d.n) == ("qalign", 128)}
+        gaps = {d.b: d for d in line.differences if (d.a, d.n) == ("qalign", 128)}
         told = {b: "{:+.1f} ({:.1f} to {:.1f})".format(*_percent(gaps[b])) for b in ("wmv", "any")}
         row = f"| {titles[name]} | {' | '.join([*cells, *told.values()])} |"
         assert row in said["docs/results.md"]
@@ -683,8 +676,8 @@ def test_results_at_several_betas_are_one_set_with_one_stated_beta() -> None:
     made = Report({"toy-2": other, "toy": stated, "toy-4": begun, "far": elsewhere})
     (group,) = made.groups
     assert [each.name for each in made.sets if each.stated] == ["toy", "far"]
-    assert {p.strata for p in group.average} == {(20, 20)}
-    assert [*map(group.label, group.rows())] == ["toy-2", "toy", "toy-4, 4 samples", "far", AVERAGE]
+    assert {p.strata for p in group.average.points} == {(20, 20)}
+    assert [row.label for row in group.rows] == ["toy-2", "toy", "toy-4, 4 samples", "far", AVERAGE]
     own = {row["set"] for row in made.json()["rows"] if row["method"] == "qalign_own"}
     assert own == {"toy"}
     found = at_own_beta(curves(stated), [stated, begun])

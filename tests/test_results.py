@@ -38,7 +38,7 @@ from qalign_study.sets.problem_sets import Problem
 
 PROBLEMS = [Problem(f"p{k}", f"prompt {k}", "18", "number") for k in range(6)]
 WRITING = [
-    Problem(f"w{k}", prompt, writing=WritingTask(prompt, "cat", "hat", 1))
+    Problem(f"w{k}", prompt, check=WritingTask(prompt, "cat", "hat", 1))
     for k, prompt in enumerate(f"Use one word, number {k}" for k in range(3))
 ]
 RUN = Run("-", beta=0.8, seed=5, pool=32, steps=1000, matched="chain")

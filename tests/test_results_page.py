@@ -29,19 +29,27 @@ from components.results.advice import Clause, between, clauses, waiting
 from components.results.findings import findings, findings_html
 from components.results.page import advice, build_results_page
 from components.results.problems import problems_html
-from components.results.sheet import BETAS, betas_of, file_of, paper_html, show, whole_html
+from components.results.sheet import (
+    BETAS,
+    betas_of,
+    file_of,
+    key_of,
+    paper_html,
+    show,
+    whole_html,
+)
 from qalign_core.assets import ASSETS
 from qalign_core.run import Run
 from qalign_core.types import SetHeader
-from qalign_study.measure.curves import Difference, Point, paired
-from qalign_study.measure.report import COLUMNS, Evaluated, Group, Report, row_of
+from qalign_study.measure.curves import Point, paired
+from qalign_study.measure.intervals import Difference
+from qalign_study.measure.report import COLUMNS, Compared, Evaluated, Group, Report
 from qalign_study.measure.results import pack, results_in, unpack
 from qalign_study.sets.folder import run_set
 from qalign_study.sets.problem_sets import Problem
 from qalign_study.sheet.figures import betas, errors, proxy
-from qalign_study.sheet.page import table_html
-from qalign_study.sheet.report import to_html
-from qalign_study.sheet.values import Table, table
+from qalign_study.sheet.page import table_html, to_html
+from qalign_study.sheet.values import Table, tables
 from qalign_study.sheet.words import SURVIVE, VERDICTS, brief, in_points
 
 pytestmark = pytest.mark.recorded
@@ -87,13 +95,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def gaps(points: list[Point]) -> str:
     """What the page's table of differences says of points at one budget."""
-    made = table([row_of("", points, points[0].n)], [""], gaps=True)
+    made = tables([Compared("", tuple(points)).row(points[0].n)])[1]
     return re.sub("<[^>]+>", "", table_html(made))
 
 
 def told(found: Difference) -> str:
     """What a table says of a difference."""
-    return f"{in_points(found.measured, '+.1f').replace('(', '')[:-1]}, {VERDICTS[found.verdict]}"
+    return f"{in_points(found, '+.1f').replace('(', '')[:-1]}, {VERDICTS[found.verdict]}"
 
 
 SETTINGS = SetHeader(lm="toy", rm="toy", pool=64, lm_parameters=1, rm_parameters=1)
@@ -171,7 +179,7 @@ def test_an_open_ended_set_has_its_own_names() -> None:
     open_ended = replace(SETTINGS, extractor=None)
     assert "to weighted MBR (50%)" in findings_html(points, open_ended)
     assert "to MBR (50%)" in findings_html(points, open_ended)
-    made = table([row_of("", points, 64)], [""], open_ended=True)
+    made = tables([Compared("", tuple(points)).row(64)], open_ended=True)[0]
     assert made is not None
     assert "Majority vote" not in made.frame.columns
 
@@ -233,8 +241,8 @@ def test_overlapping_bands_do_not_hide_a_difference_that_the_problems_show() -> 
 def test_a_table_has_every_method_at_the_first_and_the_last_budget() -> None:
     methods = ("qalign", "bon", "mv", "wmv")
     points = [point(m, n, 0.5) for m in methods for n in (1, 4, 16, 64)]
-    rows = [row_of(str(n), points, n) for n in (1, 4, 16, 64)]
-    made = table(rows, [row.name for row in rows], opens="cells")
+    rows = [Compared(str(n), tuple(points)).row(n) for n in (1, 4, 16, 64)]
+    made = tables(rows, opens=key_of)[0]
     assert made is not None
     assert made.frame.shape == (4, 4)
     shown = re.sub("<[^>]+>", "", table_html(made))
@@ -246,7 +254,7 @@ def test_a_chain_that_ended_early_is_not_compared_as_if_it_had_not() -> None:
     points[1] = replace(points[1], spent=0.5 * points[1].spent, value=0.99, low=0.98)
     assert "At the compute of 16 samples QAlign (80%) is equivalent" in findings(points)[0]
     points.append(replace(points[-1], method="any"))
-    made = table([row_of("", points, 64)], [""])
+    made = tables([Compared("", tuple(points)).row(64)])[0]
     assert "99.0 98.0 to 82.0 its chain ended before" in re.sub("<[^>]+>", "", table_html(made))
 
 

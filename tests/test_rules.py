@@ -30,13 +30,12 @@ from qalign_study.exact.wrong_reward import outcomes as exactly
 from qalign_study.measure.comparisons import Comparison, full_cut, ladder, outcomes
 from qalign_study.measure.curves import curves, own_curves
 from qalign_study.measure.record import draws_of, measure_of
-from qalign_study.measure.report import Evaluated, Group, Report, row_of
+from qalign_study.measure.report import Evaluated, Group, Report
 from qalign_study.measure.results import Results, unpack
 from qalign_study.sheet.figures import errors, proxy
 from qalign_study.sheet.files import to_csv, to_latex
-from qalign_study.sheet.page import table_html
-from qalign_study.sheet.report import to_html
-from qalign_study.sheet.values import table
+from qalign_study.sheet.page import table_html, to_html
+from qalign_study.sheet.values import tables
 
 WORD = "Upper half"
 ANSWERS = ("none", "a", "b", "c")
@@ -124,18 +123,18 @@ def test_a_rule_that_is_added_decides_on_compare_and_is_drawn_there(upper, compa
 def test_a_rule_that_is_added_is_in_the_figures_tables_and_words_of_results(upper, results):
     points = curves(results)
     assert {p.n for p in points if p.method == "upper"} == {p.n for p in points if p.method == "mv"}
-    group = Group((Evaluated("", results, tuple(points)),))
+    group = Group((Evaluated("", tuple(points), results),))
     for figure in (errors(points, group), proxy(group)):
         assert WORD in {line.name for line in figure.lines}
-    row = row_of("", points, 8)
-    assert WORD in table_html(table([row], [""]))
-    assert f"QAlign − {WORD}" in table_html(table([row], [""], gaps=True))
+    accuracy, gaps = tables([Evaluated("", tuple(points), results).row(8)])
+    assert WORD in table_html(accuracy)
+    assert f"QAlign − {WORD}" in table_html(gaps)
     assert any(WORD.lower() in said for said in findings(points))
 
 
 def test_a_number_of_a_rule_that_is_added_leads_to_its_problems(upper, results):
     points = tuple(curves(results))
-    listed = problems_html(Evaluated("", results, points), "upper::4")
+    listed = problems_html(Evaluated("", tuple(points), results), "upper::4")
     assert f"{WORD.lower()} does worst" in listed
     assert f">{WORD}</button></th>" in listed
 

@@ -40,8 +40,7 @@ from qalign_study.measure.comparisons import Comparison, full_cut, outcomes
 from qalign_study.measure.curves import curves
 from qalign_study.measure.record import draws_of
 from qalign_study.measure.results import pack, unpack
-from qalign_study.measure.sharpness import tune_sharpness
-from qalign_study.measure.tuning import kl_from_base, propose, tune_beta
+from qalign_study.measure.tuning import kl_from_base, propose, tune_beta, tune_sharpness
 
 SHARPNESSES = (1.0, 2.0, 4.0)
 MODELS = {"letters": letters(), "coin": coin(), "uneven": uneven(), "one token": coin(1)}

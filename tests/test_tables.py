@@ -19,11 +19,11 @@ from qalign_core.errors import InvalidSetting
 from qalign_core.record.command import command_of_problem
 from qalign_study.commands import main, read
 from qalign_study.commands.shared import run_of
-from qalign_study.measure.report import AVERAGE, COLUMNS, Report, differences
+from qalign_study.measure.report import AVERAGE, COLUMNS, Compared, Report
 from qalign_study.measure.results import Results, pack
 from qalign_study.sheet.chart import Axis, Figure, Line, chart
 from qalign_study.sheet.files import cell, latex, to_csv, to_latex
-from qalign_study.sheet.report import to_html
+from qalign_study.sheet.page import to_html
 from qalign_study.sheet.text import aligned
 from qalign_study.sheet.words import VERDICTS, percent
 
@@ -78,7 +78,7 @@ def test_the_csv_has_every_number_of_the_json_and_the_averages(toys: Report) -> 
         assert float(row["value"]) == each["difference"]
     assert {key[0] for key in found} == {AVERAGE}
     best = {(r["set"], r["n"], r["method"]) for r in rows if r["best"] == "1"}
-    for row in toys.groups[0].rows(8):
+    for row in (line.row(8) for line in toys.groups[0].lines):
         marked = {method for name, n, method in best if (name, n) == (row.name, "8")}
         assert marked == {row.best} - {None}
 
@@ -92,7 +92,7 @@ def test_the_latex_table_has_a_row_a_set_the_average_last_and_the_best_in_bold(
     lines = [line for line in accuracies.splitlines() if " & " in line]
     assert lines[0].startswith("Set & One sample & Best-of-n & Majority vote & Weighted vote &")
     assert [line.split(" & ")[0] for line in lines[1:]] == ["toys", "blocks", AVERAGE]
-    for line, row in zip(lines[1:], group.rows(), strict=True):
+    for line, row in zip(lines[1:], group.rows, strict=True):
         assert line.count("\\textbf{") == (row.best is not None)
         assert f"{100 * row.points['qalign'].value:.1f}" in line
         assert line.count(" & ") == accuracies.count("c", *_span(accuracies))
@@ -108,7 +108,8 @@ def _span(text: str) -> tuple[int, int]:
 
 def printed(report: Report) -> str:
     """What `qalign report` prints of the differences."""
-    return aligned((), [(d,) for group in report.groups for d in differences(group.points)])
+    lines = [Compared("", group.points) for group in report.groups]
+    return aligned((), [(d,) for line in lines for d in line.differences])
 
 
 @pytest.mark.parametrize("write", [printed, to_csv, to_latex, to_html], ids=lambda f: f.__name__)
@@ -218,7 +219,7 @@ def test_the_page_needs_no_script_and_no_network_and_every_link_leads_somewhere(
 def test_the_page_says_the_reports_numbers(toys: Report) -> None:
     page = Page(to_html(toys))
     (group,) = toys.groups
-    for row in group.rows():
+    for row in group.rows:
         for method in ("qalign", "wmv", "bon", "mv", "any", "one", "wmv_own"):
             p = row.points[method]  # type: ignore[index]
             said = f"{100 * p.value:.1f} {100 * p.low:.1f} to {100 * p.high:.1f}"
@@ -245,7 +246,7 @@ def test_the_first_figure_has_every_method_and_any_of_n(toys: Report) -> None:
     assert colours == {"qalign", "bon", "mv", "wmv", "any"}
     (group,) = toys.groups
     told = markers_of(first)["--c: var(--c-bon)"]
-    for p, said in zip([p for p in group.average if p.method == "bon"], told, strict=True):
+    for p, said in zip([p for p in group.average.points if p.method == "bon"], told, strict=True):
         assert f"{percent(1 - p.value)} wrong" in said
 
 

@@ -93,7 +93,7 @@ def test_the_embedded_sets_load_and_their_answers_are_canonical(path):
                 said = problem.extract("\n".join(f"{thing}: {n}" for n, thing in parts))
             assert same_answer(said, problem.answer)
         else:
-            assert problem.writing is not None
+            assert problem.check is not None
 
 
 def described(folder, rows, description):

@@ -28,7 +28,6 @@ from qalign_study.train.preferences import (
     encoded,
     graded,
     in_order,
-    is_right,
     other_number,
     pairs_of,
     split,
@@ -70,7 +69,7 @@ def test_a_near_miss_is_a_state_and_a_proposal_with_one_beginning_of_which_one_i
         met = set()
         for step in trace.steps:
             texts = step.current.response.text, step.proposal.response.text
-            right = [is_right(problem, text) for text in texts]
+            right = [problem.solved_by(text) for text in texts]
             if step.index and right[0] != right[1]:
                 met.add(texts if right[0] else texts[::-1])
         assert set(found.near) == met
@@ -117,7 +116,7 @@ def test_a_changed_number_is_the_last_that_says_the_answer_and_makes_it_wrong(
         assert other is None
     else:
         assert re.fullmatch(changed, other)
-        assert not is_right(problem, other)
+        assert not problem.solved_by(other)
 
 
 def test_a_cut_that_makes_a_pair_equal_leaves_it_out_and_says_so():

@@ -7,7 +7,8 @@ from pathlib import Path
 from types import MappingProxyType
 
 from qalign_core.assets import ASSETS
-from qalign_study.measure.curves import Difference, curves, difference
+from qalign_study.measure.curves import curves, difference
+from qalign_study.measure.intervals import Difference
 from qalign_study.measure.report import Evaluated, evaluated
 from qalign_study.measure.results import Results, load_results
 

@@ -26,7 +26,7 @@ from components.lab.style import (
     table_at,
 )
 from components.lab.view import View, view
-from qalign_study.exact.blocks import chain
+from qalign_study.exact.bench import chain_of_fields as chain
 from qalign_study.exact.convergence import distances, second_eigenvalue, steps_within
 from qalign_study.exact.law import ExactChain
 

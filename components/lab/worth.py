@@ -33,9 +33,9 @@ from qalign_core.decide.compared import RULES
 from qalign_core.errors import QAlignError
 from qalign_core.record.dictionary import colour
 from qalign_study.exact.decisions import Found, Situation, explore
-from qalign_study.measure.near_misses import near_misses
+from qalign_study.measure.diagnostics import near_misses
 from qalign_study.measure.results import unpack
-from qalign_study.sheet.words import curve_name, in_a_sentence
+from qalign_study.sheet.words import curve_name, gap, in_a_sentence
 
 MAP = ASSETS / "lab" / "worth.json"
 """What `python -m benchmarks.worth` simulated."""
@@ -156,15 +156,13 @@ def map_figure(found: Found) -> Figure:
 def told(found: Found) -> tuple[Words, ...]:
     """What follows from this world, with its uncertainty."""
     n, ceiling = found.ns[-1], float(found.any_of[-1])
-    gap, low, high = found.difference("qalign", "wmv")
-    points = f"{100 * gap:+.1f} points, 95% interval {100 * low:+.1f} to {100 * high:+.1f}"
-    points = points.replace("-", "−")
+    ahead = found.difference("qalign", "wmv")
     chain = found.rate("qalign")
     assert chain.value is not None
     assert chain.band is not None
-    if low > 0:
+    if ahead.verdict == "ahead":
         verdict = "Here a chain is worth it"
-    elif high < 0:
+    elif ahead.verdict == "behind":
         verdict = "Here the weighted vote is ahead, without the wait"
     else:
         verdict = "Here the difference is not significant, and the vote comes without the wait"
@@ -184,7 +182,7 @@ def told(found: Found) -> tuple[Words, ...]:
     ]
     said = (
         f"{verdict}: at the compute of {n} samples QAlign minus {in_a_sentence(curve_name('wmv'))} "
-        f"is {points}.{more} Every method was simulated on the same "
+        f"is {gap(ahead)}.{more} Every method was simulated on the same "
         f"{found.right['qalign'].shape[1]} problems. The two figures for single samples are exact."
     )
     return note(said), facts(cards)

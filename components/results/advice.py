@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from statistics import median
 
 from qalign_core.decide.compared import RULES
-from qalign_study.measure.curves import Curve, Difference, Point, difference, is_level
+from qalign_study.measure.curves import Curve, Point, difference, is_level
+from qalign_study.measure.intervals import Difference
 from qalign_study.measure.record import generated
 from qalign_study.measure.report import Evaluated
 from qalign_study.sheet.words import (

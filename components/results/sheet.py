@@ -21,14 +21,14 @@ from components.common.saving import save_line
 from components.results.findings import findings_html
 from components.results.problems import problems_html
 from qalign_core.errors import QAlignError
-from qalign_study.measure.report import Evaluated, Group, Report, row_of
+from qalign_study.measure.report import Evaluated, Group, Report, Row
 from qalign_study.measure.tuning import BetaPoint, against_beta
 from qalign_study.sheet.figures import betas, errors, proxy
 from qalign_study.sheet.files import to_csv, to_latex
 from qalign_study.sheet.page import STYLE, figure_html, panels_html, section_html, table_html
 from qalign_study.sheet.problems import progress
 from qalign_study.sheet.report import INTERVALS, ran, sections
-from qalign_study.sheet.values import Section, Table, table
+from qalign_study.sheet.values import Section, Table, tables
 from qalign_study.sheet.words import COUNTED, si
 
 BETAS = (1 / 8, 1 / 4, 1 / 2, 1 / 2**0.5, 1.0, 2**0.5, 2.0, 4.0, 8.0)
@@ -103,11 +103,9 @@ def show(path: Path) -> tuple[str, str, str]:
     if len(runs) > 1:
         panels = [errors(each.points, group, name) for name, each in runs.items()]
         level = min(each.level or max(p.n for p in each.points) for each in runs.values())
-        rows = [row_of(name, each.points, level) for name, each in runs.items()]
-        tables = [table(rows, [*runs], gaps=gaps) for gaps in (False, True)]
-        kept = [each for each in tables if each is not None]
+        both = tables([each.row(level, name) for name, each in runs.items()])
         says = f"Right answers in percent, at the compute of {level:,} samples; differences below."
-        numbers = Section("The numbers of both", says, kept, fold=True, id="results-beside-table")
+        numbers = Section("The numbers of both", says, both, fold=True, id="results-beside-table")
         below += heading("What does a worse reward model do?", BESIDE)
         below += _figure("results-beside", panels_html(panels)) + section_html(numbers)
     facts = Table(pd.DataFrame({"": ran(found)}), heads=False)
@@ -124,14 +122,17 @@ def list_html(found: Evaluated, opened: str = "") -> str:
 def _numbers(found: Evaluated) -> str:
     """All methods at every budget, and what QAlign has more; each number leads to its problems."""
     header, ns = found.results.header, sorted({p.n for p in found.points})
-    rows = [row_of(f"{n:,}", found.points, n) for n in ns]
     spent = {p.n: si(p.spent, header.meter.unit) for p in found.points if p.method != "qalign"}
-    labels = [f"{n:,} samples" + f", {spent[n]}" * (n in spent) for n in ns]
-    how = {"open_ended": header.open_ended, "opens": "cells"}
-    items = [table(rows, labels, gaps=gaps, **how) for gaps in (False, True)]  # type: ignore[arg-type]
-    kept = [each for each in items if each is not None]
+    labels = {n: f"{n:,} samples" + f", {spent[n]}" * (n in spent) for n in ns}
+    rows = [found.row(n, label) for n, label in labels.items()]
+    made = tables(rows, open_ended=header.open_ended, opens=key_of)
     title, says = "All numbers, and the definition of compute", f"{COUNTED}</p><p>{INTERVALS}"
-    return section_html(Section(title, says, kept, fold=True, id="results-table"))
+    return section_html(Section(title, says, made, fold=True, id="results-table"))
+
+
+def key_of(row: Row, of: str) -> str:
+    """What `problems_html` reads of a number: its method, the other one, and its budget."""
+    return "" if of in ("one", "any") else f"{of}{':' * (2 - of.count(':'))}{row.n}"
 
 
 def _figure(id_: str, made: str) -> str:
@@ -153,7 +154,7 @@ def whole_html(files: Sequence[Path]) -> str:
     report = _report(files)
     if report is None:
         return '<p class="qc-sub">No results can be read.</p>'
-    return _sheet("".join(map(section_html, sections(report, {}))))
+    return _sheet("".join(map(section_html, sections(report))))
 
 
 def file_of(files: Sequence[Path], kind: str) -> str:

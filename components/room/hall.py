@@ -200,7 +200,7 @@ class Hall:
             raise Refused(422, str(error)) from error
         finally:
             member.trying = False
-        log_pi = log_target(run, math.fsum(each.log_p for each in weighed), reward)
+        log_pi = log_target(run.target, math.fsum(each.log_p for each in weighed), reward)
         room.tried(member, run, log_pi)
         return {"log_pi": log_pi if math.isfinite(log_pi) else None}
 

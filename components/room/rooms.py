@@ -367,7 +367,7 @@ class Room:
             text, reward, log_prob = state
             member.states.append(ScoredResponse(Response((), text, finished=True), reward))
             if log_prob is not None and member.t <= STEPS:
-                log_pi = log_target(self.run, log_prob, reward)
+                log_pi = log_target(self.run.target, log_prob, reward)
                 member.reached = log_pi if member.reached is None else max(member.reached, log_pi)
         self.walk.append((member.number, member.states[-1].reward))
         self.news += 1

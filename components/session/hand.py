@@ -1,13 +1,14 @@
 """A text by a visitor's hand: what it may be, and what both models think of it."""
 
 import asyncio
+import math
 import re
 from typing import Any
 
 from qalign_core.errors import InvalidPrompt, InvalidSetting
 from qalign_core.protocols import LanguageModel, RewardModel
 from qalign_core.reading import is_text, shown
-from qalign_core.run import Run
+from qalign_core.target import Scores, Target
 from qalign_core.types import Response, Weighed
 
 MAX_WORDS = 2000
@@ -52,6 +53,9 @@ async def weigh_text(
     return response, weighed, reward
 
 
-def log_target(run: Run, log_prob: float, reward: float) -> float:
-    """Natural log of a text's pi, but for a constant: `sharpness ln p + r / beta`."""
-    return run.sharpness * log_prob + reward / run.beta
+def log_target(target: Target, log_prob: float, reward: float) -> float:
+    """Natural log of a text's pi, but for a constant: that of a text with p = 1 and r = 0."""
+    if not math.isfinite(log_prob):  # the model, as sampled, never writes it
+        return log_prob
+    nothing = Scores(0.0, 0.0)
+    return log_prob + float(target.log_ratio(new=Scores(reward, log_prob), old=nothing))

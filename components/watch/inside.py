@@ -185,7 +185,7 @@ def _told_state(header: TraceHeader, state: State) -> Answer:
         "answer": extract(response.text) if extract else None,
         "reward": reward,
         "log_prob": _finite(log_prob),
-        "log_target": _finite(log_target(header.run, log_prob, reward)),
+        "log_target": _finite(log_target(header.target, log_prob, reward)),
         "weighed": _told(weighed),
     }
 

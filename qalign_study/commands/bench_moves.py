@@ -19,17 +19,17 @@ from tqdm import tqdm
 from qalign_core.chain.cost import meter_of
 from qalign_core.chain.moves.mixture import move_of
 from qalign_core.chain.moves.move import Choices, Made, Move
-from qalign_core.decide.rules import consensus
 from qalign_core.errors import InvalidSetting
 from qalign_core.mix import read_mix
 from qalign_core.protocols import LanguageModel
 from qalign_core.rewards.functions import load_name
 from qalign_core.run import Run
-from qalign_core.types import Meter, Response, Step
+from qalign_core.types import Meter, Response, Step, Trace
 from qalign_study.commands import shared
 from qalign_study.exact.bench import REACHED, in_world, worlds
 from qalign_study.measure.diagnostics import acceptance, ess
 from qalign_study.measure.intervals import share_of
+from qalign_study.measure.results import answer_of
 from qalign_study.measure.tuning import chains_on
 from qalign_study.sets.problem_sets import Problem, check_gradable
 from qalign_study.sheet.text import aligned
@@ -117,14 +117,6 @@ def _certify(names: list[str]) -> list[str]:
     return [*failed]
 
 
-def _is_right(problem: Problem, steps: list[Step]) -> bool:
-    decision = consensus([step.state for step in steps], problem.extract)
-    answer = decision.answer
-    if problem.extract is None and decision.chosen is not None:
-        answer = decision.chosen.response.text
-    return answer is not None and bool(problem.is_right(answer))
-
-
 async def _measure(options: argparse.Namespace) -> None:
     """Print, per set and move, accuracy, acceptance and effective samples of the reward per cost.
 
@@ -157,7 +149,11 @@ def _measured(
         1e9 * (ess([[step.state.reward for step in steps]]) or 1.0) / price
         for steps, price in zip(walks, spent, strict=True)
     ]
-    right, accepted = share_of([*map(_is_right, problems, walks)]), acceptance(every).changed
+    solved = [
+        problem.solved_by(answer_of(problem, Trace.collect(steps)).text)
+        for problem, steps in zip(problems, walks, strict=True)
+    ]
+    right, accepted = share_of(solved), acceptance(every).changed
     refused = float(np.mean([step.refused is not None for step in every if step.t]))
     shares = (f"{share:.1%}" for share in (accepted.value or 0, refused))
     return (right, *shares, float(np.mean(spent)), float(np.mean(effective)))

@@ -103,10 +103,6 @@ class Plan:
         tokens = self.pool.generated + self.chain.generated
         return (self.problems * lines * _BYTES_A_LINE + tokens * _BYTES_A_TOKEN) / 1e9
 
-    def anew(self) -> "Plan":
-        """The same with an RM that reads every response from its beginning."""
-        return replace(self, reads_on=False)
-
 
 @dataclass(frozen=True, slots=True)
 class TrainingPlan:
@@ -247,8 +243,9 @@ def print_plan(options: argparse.Namespace, recipe: Recipe | None = None) -> Non
         memory = f"{learning.memory:.1f} GB plus activations"
         rows.append(("training", f"at most {pairs:,} pairs, {cost_of}, {memory}"))
     else:
-        total, anew = (sum(each.flops.values()) for each in (plan, plan.anew()))
-        whole = f"{anew:.2e} if the reward model reads every text in full"
+        anew = replace(plan, reads_on=False)
+        total, whole_texts = (sum(each.flops.values()) for each in (plan, anew))
+        whole = f"{whole_texts:.2e} if the reward model reads every text in full"
         rows.append(("together", f"{total:.2e} FLOPs; {whole}"))
     rows.append(("weights", f"{_size(plan.weights)} in bf16, {place}"))
     rows.append(("traces", f"about {_size(plan.traces)}"))

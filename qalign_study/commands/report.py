@@ -15,11 +15,12 @@ from qalign_core.errors import InvalidSetting
 from qalign_core.reading import HUGE
 from qalign_core.record.trace import write_whole
 from qalign_study.commands import shared
-from qalign_study.measure.curves import Difference, Point, in_order
-from qalign_study.measure.report import Group, Report, differences
+from qalign_study.measure.curves import Point, in_order
+from qalign_study.measure.intervals import Difference
+from qalign_study.measure.report import Group, Report
 from qalign_study.measure.results import load_results
 from qalign_study.sheet.files import to_csv, to_latex
-from qalign_study.sheet.report import to_html
+from qalign_study.sheet.page import to_html
 from qalign_study.sheet.text import aligned
 from qalign_study.sheet.words import curve_name, in_a_sentence, target_of
 
@@ -68,21 +69,21 @@ async def command(options: argparse.Namespace) -> None:
     if options.json:
         print(json.dumps(made.json(), allow_nan=False))
         return
-    found = {p.method for group in made.groups for _, points in group.lines for p in points}
+    found = {p.method for each in made.sets for p in each.points}
     print("; ".join(f"{m}: {in_a_sentence(curve_name(m))}" for m in sorted(found, key=in_order)))
     print("n: samples, or as many states of the chain as cost the same; intervals are 95%")
     for group in made.groups:
         chains = {each.name: each.results.header.chains for each in group.sets}
         print(f"\n{group.header.lm} with {group.header.rm}, {target_of(group.header)}")
-        for name, points in group.lines:
-            several = f", {chains[name]} chains each" if chains.get(name, 1) > 1 else ""
-            print(f"{name}, {len(points[0].each):,} problems{several}")
-            at = [(p.method, *_at(p, group), p) for p in points]
+        for line in group.lines:
+            several = f", {chains[line.name]} chains each" if chains.get(line.name, 1) > 1 else ""
+            print(f"{line.name}, {len(line.points[0].each):,} problems{several}")
+            at = [(p.method, *_at(p, group), p) for p in line.points]
             print(aligned(("method", "n", "FLOPs", "accuracy, %"), at, indent=2))
-            gaps = [(f"{d.a} - {d.b}", *_at(d, group), d) for d in differences(points)]
+            gaps = [(f"{d.a} - {d.b}", *_at(d, group), d) for d in line.differences]
             heads = ("difference", "n", "FLOPs", "points, paired over problems")
             print(aligned(heads, gaps, indent=2))
 
 
 def _at(found: Point | Difference, group: Group) -> tuple[int, float | None]:
-    return found.n, found.spent if group.flops else None
+    return found.n, found.spent if group.unit == "FLOPs" else None

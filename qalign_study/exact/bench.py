@@ -8,12 +8,13 @@ from functools import lru_cache
 
 import numpy as np
 
+from qalign_core.chain.moves.block import Block
 from qalign_core.chain.moves.move import Move
 from qalign_core.target import Target
 from qalign_core.types import Response
 from qalign_study.exact.convergence import acceptance_rate_changed, second_eigenvalue
 from qalign_study.exact.enumerable import EnumerableLM, Tokens
-from qalign_study.exact.law import Rule, exact_chain, total_variation
+from qalign_study.exact.law import ExactChain, Rule, exact_chain, total_variation
 
 PIECES = ("a", "b", ":", "<eos>")
 FIELDS = 4
@@ -27,6 +28,7 @@ REACHED = 1e-6
 """A limit is the target if it is no further away, in total variation."""
 
 
+@lru_cache(maxsize=128)
 def fields(copies: float, name: str) -> EnumerableLM:
     """Four fields, as in `b:a:a:b:`: each copies the one before it with this chance.
 
@@ -112,3 +114,16 @@ def in_world(lm: EnumerableLM, move: Move) -> InWorld:
         acceptance_rate_changed(first),
         total_variation(first.limit(), first.target),
     )
+
+
+@lru_cache(maxsize=512)
+def chain_of_fields(copies: float, share: float) -> ExactChain:
+    """The chain that rewrites a block in a share of its steps, and makes suffix moves otherwise.
+
+    Args:
+        copies: how often a field copies the one before it, 0 to 1.
+        share: how often a step rewrites a block, 0 to 1.
+    """
+    lm = fields(copies, "fields")
+    rule = Rule(move=Block(lm.delimiters(":")), share=share)
+    return exact_chain(lm, prefers_b, TARGETS[0], rule)

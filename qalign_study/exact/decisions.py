@@ -11,7 +11,6 @@ One sample and any of n are exact for the problems that were drawn; the rest is 
 due to them.
 """
 
-import math
 from dataclasses import dataclass
 from functools import partial
 from statistics import NormalDist
@@ -24,7 +23,9 @@ from qalign_core.decide.compared import RULES
 from qalign_core.errors import InvalidSetting
 from qalign_core.target import Scores, Target
 from qalign_core.types import Array
+from qalign_study.measure.curves import budgets
 from qalign_study.measure.diagnostics import Rate
+from qalign_study.measure.intervals import Difference, paired_difference
 
 WRONG = 3
 """Ways in which a decision can be wrong."""
@@ -126,16 +127,10 @@ class Found:
         each = self.right[method][place]
         return Rate(int(each.sum()), len(each))
 
-    def difference(self, a: str, b: str, place: int = -1) -> tuple[float, float, float]:
-        """How much more often a is right than b, with its 95 % interval, paired over problems."""
-        gaps = self.right[a][place].astype(float) - self.right[b][place]
-        half = 1.96 * float(gaps.std(ddof=1)) / math.sqrt(len(gaps))
-        return float(gaps.mean()), float(gaps.mean()) - half, float(gaps.mean()) + half
-
-
-def budgets(most: int) -> tuple[int, ...]:
-    """Powers of two up to `most`, and that."""
-    return tuple(dict.fromkeys([*(2**k for k in range(most.bit_length()) if 2**k < most), most]))
+    def difference(self, a: str, b: str) -> Difference:
+        """How much more often a is right than b at the largest budget, paired over problems."""
+        gaps = self.right[a][-1].astype(float) - self.right[b][-1]
+        return paired_difference(a, b, gaps, n=self.ns[-1], spent=self.ns[-1])
 
 
 def move_cost(decisions: int) -> float:
@@ -162,51 +157,40 @@ def explore(
     problems = draw_problems(situation, n_problems, seed)
     ns, price = budgets(most), move_cost(situation.decisions)
     choice = _draw(problems, most, seed, 1)
-    worth, code = _behind(problems, choice, np.zeros((most, n_problems), dtype=np.int64))
-    reward = (worth + _errors(problems, code)).T  # from here on shape [P, n]
+    behind, code = _behind(problems, choice, np.zeros((most, n_problems), dtype=np.int64))
+    reward = (behind + _errors(problems, code)).T  # from here on shape [P, n]
     pool = _numbered(_answers(code, situation.agree).T)
-    walked = walk(problems, situation.beta, int((most - 1) / price), seed)
-    chain = _numbered(_answers(walked.code, situation.agree).T)
+    states, rewards, near_misses = walk(problems, situation.beta, int((most - 1) / price), seed)
+    chain = _numbered(_answers(states, situation.agree).T)
 
-    drawn = {"chain": (chain, walked.reward.T), "pool": (pool, reward)}
+    drawn = {"chain": (chain, rewards.T), "pool": (pool, reward)}
     right: dict[str, list[Array]] = {id_: [] for id_ in RULES}
     for n in ns:
         kept = {"chain": 1 + int((n - 1) / price), "pool": n}
         for id_, rule in RULES.items():
-            answer, rewards = (values[:, : kept[rule.draws]] for values in drawn[rule.draws])
+            answer, worth = (values[:, : kept[rule.draws]] for values in drawn[rule.draws])
             counted = partial(vote, n_answers=answer.shape[1] + 1)
-            won, _ = rule.decide_many(answer, rewards, 0.0, situation.beta, counted)
+            won, _ = rule.decide_many(answer, worth, 0.0, situation.beta, counted)
             right[id_].append(won == 0)
     one = problems.right
     return Found(
-        ns=ns,
+        ns=tuple(ns),
         one=float(one.mean()),
         any_of=np.array([float((1 - (1 - one) ** n).mean()) for n in ns]),
         right={method: np.array(each) for method, each in right.items()},
-        near_misses=walked.near_misses,
+        near_misses=near_misses,
     )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Walk:
-    """The chains of all problems: states with repeats, shape [steps + 1, P] each.
-
-    Attributes:
-        code: the number that a solution's choices give, 0 for the right one.
-        reward: of each state.
-        near_misses: see `Found`.
-    """
-
-    code: Array
-    reward: Array
-    near_misses: Rate
-
-
-def walk(problems: Problems, beta: float, steps: int, seed: int) -> Walk:
+def walk(problems: Problems, beta: float, steps: int, seed: int) -> tuple[Array, Array, Rate]:
     """Follow a chain a problem: keep what is before a uniform decision, draw the rest again.
 
     All solutions are of T decisions, so the acceptance probability is
     min(1, exp((r(y') - r(y)) / beta)) (Eq. rlhfcretirion with |y| = |y'|).
+
+    Returns:
+        of the states, with repeats, the numbers that their choices give (0 for the right one) and
+        the rewards, shape [steps + 1, P] each; and the near misses, as `Found` has them.
     """
     n_decisions, _, n_problems = problems.chances.shape
     choice = _draw(problems, steps + 1, seed, 2)
@@ -246,7 +230,7 @@ def walk(problems: Problems, beta: float, steps: int, seed: int) -> Walk:
     is_right = new_codes[1:] == 0
     met = is_right != (codes[:-1] == 0)
     preferred = met & (is_right == (new_rewards[1:] > rewards[:-1]))
-    return Walk(codes, rewards, Rate(int(preferred.sum()), int(met.sum())))
+    return codes, rewards, Rate(int(preferred.sum()), int(met.sum()))
 
 
 def _draw(problems: Problems, n: int, seed: int, stream: int) -> Array:

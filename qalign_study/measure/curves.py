@@ -12,7 +12,7 @@ same for both methods. The difference problem by problem does not.
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -25,17 +25,12 @@ from qalign_core.target import Target
 from qalign_core.types import Array
 from qalign_study.measure.comparisons import Budget, Cut
 from qalign_study.measure.intervals import (
-    FEW,
-    LEAST,
-    NARROW,
-    Measured,
-    Verdict,
+    Difference,
     band,
     band_of_share,
+    paired_difference,
     resampled_problems,
     resampled_sets,
-    sign_test,
-    wilson,
 )
 from qalign_study.measure.record import Draws, Record, generated, prices
 
@@ -88,11 +83,6 @@ class Point:
     waited: float = 0.0
     answer: str | None = None
     correct: bool | None = None
-
-    @property
-    def measured(self) -> Measured:
-        """The measure with its band."""
-        return Measured(self.value, self.low, self.high, len(self.each))
 
 
 def own_curves() -> dict[Curve, str]:
@@ -366,11 +356,16 @@ def _sizes(draws: Draws, ns: Sequence[int] | None) -> list[int]:
     else:
         size = max(len(record.chain_reward) for record in draws.records)
     if ns is None:
-        return [2**k for k in range(size.bit_length()) if 2**k < size] + [size]
+        return budgets(size)
     sizes = sorted(set(ns))
     if not sizes or sizes[0] < 1 or sizes[-1] > size:
         raise InvalidSetting(f"n must be between 1 and the {size} samples drawn, got {sizes}")
     return sizes
+
+
+def budgets(most: int) -> list[int]:
+    """Powers of two up to `most`, and that."""
+    return [2**k for k in range(most.bit_length()) if 2**k < most] + [most]
 
 
 def _shuffled(rng: np.random.Generator, times: int, size: int) -> Array:
@@ -416,8 +411,12 @@ def _resampled_rows(
         n_chains, length = record.n_chains, cut.t + 1 - min(problem.draws.header.burn_in, cut.t)
         n_states = n_chains * (cut.t + 1)
         outer = max(8, min(resamples, math.isqrt(MOST_DRAWS // max(n_states, cut.n))))
-        states = _resampled_chains(rng, n_chains, length, outer)
-        pool = _resampled_pools(rng, len(problem.pool_reward), cut.n, outer)
+        states = _drawn_from(
+            *(_blocks(rng, n_chains, length, (outer, times)) for times in (1, outer))
+        )
+        size = len(problem.pool_reward)
+        known = rng.integers(size, size=(outer, 1, size))
+        pool = _drawn_from(known, rng.integers(size, size=(outer, outer, cut.n)))
         of_chain = problem.of_chain(n_chains * length, cut.t)
         of_pool = (cut.n, problem.pool_spent[cut.n - 1], problem.pool_tokens[cut.n - 1],
                    problem.pool_length[: cut.n].max())  # fmt: skip
@@ -435,18 +434,9 @@ def _resampled_rows(
             yield rule.id, place, row
 
 
-def _resampled_pools(rng: np.random.Generator, size: int, n: int, times: int) -> Array:
-    """Places of pools of n, `times` of each of `times` resampled pools, shape [times^2, n]."""
-    known = rng.integers(size, size=(times, 1, size))
-    drawn = rng.integers(size, size=(times, times, n))
-    return np.take_along_axis(known, drawn, axis=2).reshape(-1, n)
-
-
-def _resampled_chains(rng: np.random.Generator, n_chains: int, length: int, times: int) -> Array:
-    """Places of states (chain * length + t), likewise, shape [times^2, n_chains * length]."""
-    known = _blocks(rng, n_chains, length, (times, 1))
-    drawn = _blocks(rng, n_chains, length, (times, times))
-    return np.take_along_axis(known, drawn, axis=2).reshape(-1, n_chains * length)
+def _drawn_from(known: Array, drawn: Array) -> Array:
+    """Places that are drawn of each resample of the known places, shape [times^2, draws]."""
+    return np.take_along_axis(known, drawn, axis=2).reshape(-1, drawn.shape[2])
 
 
 def _blocks(rng: np.random.Generator, n_chains: int, length: int, shape: tuple[int, int]) -> Array:
@@ -463,59 +453,12 @@ SAME_PRICE = 0.03
 """How far apart, relatively, two prices may be to count as equal compute."""
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """What method `a` has more than method `b` at one budget, over the same problems.
-
-    Attributes:
-        a, b: the methods.
-        n: independent samples of the budget.
-        spent: mean price of b in the meter's unit; that of a is the same within `SAME_PRICE`.
-        value: mean of a's values minus b's.
-        low, high: its 95 % interval, by bootstrap over problems.
-        problems: how many there are.
-        discordant: on how many of them a and b differ; of averages over subsets, the sum of the
-            differences' sizes.
-        p: of the exact test of the discordant problems; None where they are not few.
-    """
-
-    a: Curve
-    b: Curve
-    n: int
-    spent: float
-    value: float
-    low: float
-    high: float
-    problems: int
-    discordant: float
-    p: float | None
-
-    @property
-    def measured(self) -> Measured:
-        """The difference with its interval."""
-        return Measured(self.value, self.low, self.high, self.problems)
-
-    @property
-    def verdict(self) -> Verdict:
-        """The verdict of the interval, or of the exact test where few problems are discordant."""
-        if self.problems < LEAST:
-            return "too few"
-        low, high = self.low, self.high
-        if self.p is not None:
-            # no bootstrap of so few: the difference is no larger than the share that is discordant
-            most = wilson(self.discordant, self.problems)[1]
-            low, high = (self.value, self.value) if self.p < 0.05 else (-most, most)
-        if low > 0 or high < 0:
-            return "ahead" if low > 0 else "behind"
-        return "equivalent" if max(-low, high) <= NARROW else "not significant"
-
-
 def is_level(one: Point, other: Point) -> bool:
     """Whether two points cost the same."""
     return abs(one.spent - other.spent) <= SAME_PRICE * other.spent
 
 
-def difference(one: Point, other: Point, *, n_bootstrap: int = 4000, seed: int = 0) -> Difference:
+def difference(one: Point, other: Point) -> Difference:
     """The paired difference of two points of the same problems, `one` minus `other`.
 
     Raises:
@@ -527,24 +470,18 @@ def difference(one: Point, other: Point, *, n_bootstrap: int = 4000, seed: int =
             f"{len(other.each)}; give two points of one set's curves"
         )
     gaps = np.array(one.each) - np.array(other.each)
-    ends = band(resampled_weights(one, n_bootstrap, seed) @ gaps)
-    strata = one.strata or (len(gaps),)
-    counted = gaps / np.repeat(np.array(strata) * len(strata), strata)
-    discordant = float(abs(gaps).sum())
-    p = sign_test(counted) if discordant < FEW else None
-    return Difference(
-        *(one.method, other.method, other.n, other.spent, float(counted.sum()), *ends),
-        *(len(gaps), discordant, p),
+    return paired_difference(
+        one.method, other.method, gaps, n=other.n, spent=other.spent, strata=one.strata
     )
 
 
-def resampled_weights(point: Point, times: int = 4000, seed: int = 0) -> Array:
+def resampled_weights(point: Point) -> Array:
     """The weight of each problem when problems are resampled, shape [times, problems].
 
     All points of the same problems have the same weights, so that what they share cancels. For an
     average over sets, problems are resampled within each set, and each set counts the same.
     """
-    return resampled_sets(point.strata or (len(point.each),), times, seed)
+    return resampled_sets(point.strata or (len(point.each),))
 
 
 def pairs(points: Sequence[Point], a: Curve, b: Curve) -> list[tuple[Point, Point]]:
@@ -563,24 +500,19 @@ def averaged(sets: Sequence[Sequence[Point]]) -> list[Point]:
     """The average over sets, each counting the same, at the budgets that every set has.
 
     A point of the chain is left out where some set's had ended before it spent as much. Prices are
-    averaged as the measure is; the band is that of `band_of_share`.
+    averaged as the measure is; the band is that of `band_of_share`. One set is its own average.
     """
+    if len(sets) == 1:
+        return [*sets[0]]
     shared = set.intersection(*({(p.method, p.n) for p in _spending(points)} for points in sets))
     found = []
     for method, n in sorted(shared, key=lambda key: (in_order(key[0]), key[1])):
         at = [next(p for p in points if (p.method, p.n) == (method, n)) for points in sets]
-        point = Point(
-            method=method,
-            n=n,
-            value=float(np.mean([p.value for p in at])),
-            low=0.0,
-            high=1.0,
-            each=tuple(value for p in at for value in p.each),
-            strata=tuple(len(p.each) for p in at),
-            **_means(at),
-        )
-        low, high = band_of_share(np.array(point.each), resampled_weights(point), point.strata)
-        found.append(replace(point, low=low, high=high))
+        each, strata = [v for p in at for v in p.each], tuple(len(p.each) for p in at)
+        low, high = band_of_share(np.array(each), resampled_sets(strata), strata)
+        value = float(np.mean([p.value for p in at]))
+        more = {"each": tuple(each), "strata": strata, **_means(at)}
+        found.append(Point(method, n, value=value, low=low, high=high, **more))
     return found
 
 

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from qalign_core.types import Array, Step
 from qalign_study.measure.intervals import wilson
-from qalign_study.measure.record import Record
+from qalign_study.measure.record import Record, generated
 
 MIN_STATES = 32
 """States a chain below which no diagnostic of mixing is given."""
@@ -69,6 +69,26 @@ def _counted(proposals: ArrayLike) -> Acceptance:
     accepted, changed = np.asarray(proposals, dtype=bool).reshape(-1, 2).T
     both = int((accepted & changed).sum())
     return Acceptance(Rate(int(accepted.sum()), len(accepted)), Rate(both, int(changed.sum())))
+
+
+def near_misses(records: Iterable[Record]) -> Rate:
+    """How often the reward prefers the right one of a state and a proposal: how well it ranks them.
+
+    The two share a beginning, since the proposal keeps the state up to an index above 0, and
+    exactly one of them is right. Each pair counts as often as the chain met it.
+    """
+    preferred = met = 0
+    for record in records:
+        first = record.n_chains  # the first steps are the initial draws, which have no state before
+        proposed = np.arange(len(record.chain_reward))[first:]
+        state = record.state_of[:-first] if first else proposed
+        right = record.is_right(record.chain_answer)
+        kept = record.chain_length - generated(record.chain_cost)
+        pair = (right[proposed] != right[state]) & (kept[proposed] > 0)
+        rises = record.chain_reward[proposed] > record.chain_reward[state]
+        preferred += int((pair & (rises == right[proposed])).sum())
+        met += int(pair.sum())
+    return Rate(preferred, met)
 
 
 def ess(chains: Sequence[Sequence[float]]) -> float | None:

@@ -13,6 +13,7 @@ from statistics import NormalDist
 from typing import Literal
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from qalign_core.types import Array
 
@@ -20,6 +21,8 @@ FEW = 10
 """Discordant problems below which a bootstrap interval is too narrow to decide by itself."""
 LEAST = 6
 """Problems below which no paired test reaches 5%: of 5, all one way, p is 2/32."""
+RESAMPLES = 4000
+"""Resamples of the problems, for differences and averages."""
 NARROW = 0.03
 """Methods are equivalent if the interval of their difference stays within this on both sides.
 
@@ -38,10 +41,35 @@ class Measured:
     high: float
     n: int
 
-    @property
-    def ends(self) -> tuple[float, float, float]:
-        """The value and both ends of its interval."""
-        return self.value, self.low, self.high
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """What method `a` has more than method `b` at one budget, over the same problems.
+
+    Attributes:
+        a, b: the methods.
+        n: independent samples of the budget.
+        spent: mean price of b in the meter's unit; that of a is about the same.
+        value: mean of a's values minus b's.
+        low, high: its 95 % interval, by bootstrap over problems.
+        problems: how many there are.
+        discordant: on how many of them a and b differ; of averages over subsets, the sum of the
+            differences' sizes.
+        p: of the exact test of the discordant problems; None where they are not few.
+        verdict: that of the interval, or of the exact test where few problems are discordant.
+    """
+
+    a: str
+    b: str
+    n: int
+    spent: float
+    value: float
+    low: float
+    high: float
+    problems: int
+    discordant: float
+    p: float | None
+    verdict: Verdict
 
 
 def wilson(successes: float, trials: float) -> tuple[float, float]:
@@ -52,9 +80,10 @@ def wilson(successes: float, trials: float) -> tuple[float, float]:
     return middle - half if k else 0.0, middle + half if k < n else 1.0
 
 
-def band(values: Array) -> tuple[float, float]:
-    """Both ends of a 95% interval, from the values of resamples."""
-    low, high = np.quantile(values, [0.025, 0.975])
+def band(values: ArrayLike, *, among: bool = False) -> tuple[float, float]:
+    """Both ends of a 95% interval, from the values of resamples; or the nearest `among` them."""
+    how: Literal["nearest", "linear"] = "nearest" if among else "linear"
+    low, high = np.quantile(np.asarray(values), [0.025, 0.975], method=how)
     return float(low), float(high)
 
 
@@ -92,7 +121,7 @@ def _effective(parts: Array) -> float:
 def share_of(each: Sequence[float]) -> Measured:
     """The mean of shares of the problems of one set, at least one, with its interval."""
     values = np.array(each, dtype=np.float64)
-    ends = band_of_share(values, resampled_sets((len(values),), 4000, 0))
+    ends = band_of_share(values, resampled_sets((len(values),)))
     return Measured(float(values.mean()), *ends, len(values))
 
 
@@ -102,10 +131,10 @@ def resampled_problems(rng: np.random.Generator, n: int, times: int) -> Array:
 
 
 @lru_cache(maxsize=8)
-def resampled_sets(strata: tuple[int, ...], times: int, seed: int) -> Array:
-    """Weights of the problems when those of each set are resampled, shape [times, n]."""
-    rng = np.random.default_rng(seed)
-    drawn = [resampled_problems(rng, n, times) / (n * len(strata)) for n in strata]
+def resampled_sets(strata: tuple[int, ...]) -> Array:
+    """Weights of the problems when those of each set are resampled, shape [RESAMPLES, n]."""
+    rng = np.random.default_rng(0)
+    drawn = [resampled_problems(rng, n, RESAMPLES) / (n * len(strata)) for n in strata]
     return np.concatenate(drawn, axis=1)
 
 
@@ -128,3 +157,37 @@ def sign_test(gaps: Array, times: int = 10_000, seed: int = 0) -> float:
         signs[0] = 1  # what was seen is one of them
     seen = abs(told.sum()) - 1e-9 * abs(told).sum()
     return float((abs(signs @ told) >= seen).mean())
+
+
+def paired_difference(
+    a: str, b: str, gaps: Array, *, n: int, spent: float, strata: tuple[int, ...] = ()
+) -> Difference:
+    """What method `a` has more than method `b` at a budget, from what it has more on each problem.
+
+    Args:
+        a, b, n, spent: as `Difference` has them.
+        gaps: of each problem, shape [problems].
+        strata: how many of the problems are of each set, where sets count the same.
+    """
+    strata = strata or (len(gaps),)
+    low, high = band(resampled_sets(strata) @ gaps)
+    counted = gaps / np.repeat(np.array(strata) * len(strata), strata)
+    discordant = float(abs(gaps).sum())
+    p = sign_test(counted) if discordant < FEW else None
+    value, n_problems = float(counted.sum()), len(gaps)
+    verdict = _verdict(value, low, high, n_problems, discordant, p)
+    return Difference(a, b, n, spent, value, low, high, n_problems, discordant, p, verdict)
+
+
+def _verdict(
+    value: float, low: float, high: float, n_problems: int, discordant: float, p: float | None
+) -> Verdict:
+    if n_problems < LEAST:
+        return "too few"
+    if p is not None:
+        # no bootstrap of so few: the difference is no larger than the share that is discordant
+        most = wilson(discordant, n_problems)[1]
+        low, high = (value, value) if p < 0.05 else (-most, most)
+    if low > 0 or high < 0:
+        return "ahead" if low > 0 else "behind"
+    return "equivalent" if max(-low, high) <= NARROW else "not significant"

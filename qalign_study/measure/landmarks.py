@@ -11,15 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from qalign_core.types import Array
-from qalign_study.measure.curves import (
-    Curve,
-    Difference,
-    Point,
-    difference,
-    pairs,
-    resampled_weights,
-)
-from qalign_study.measure.intervals import LEAST, band
+from qalign_study.measure.curves import Curve, Point, difference, pairs, resampled_weights
+from qalign_study.measure.intervals import LEAST, Difference, band
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +45,7 @@ def turn(points: Sequence[Point]) -> Turn | None:
         return None
     ns = np.array([p.n for p in mine])
     drawn = resampled_weights(mine[0]) @ np.array([p.each for p in mine]).T
-    low, high = np.quantile(ns[drawn.argmax(axis=1)], [0.025, 0.975], method="nearest")
+    low, high = band(ns[drawn.argmax(axis=1)], among=True)
     best = max(mine, key=lambda p: p.value)
     return Turn(best.n, int(low), int(high), mine[-1].n, difference(best, mine[-1]))
 
@@ -96,12 +89,10 @@ def crossing(points: Sequence[Point], a: Curve, b: Curve) -> Crossing | None:
         return None
     sign = math.copysign(1, values[-1])
     spent = np.array([other.spent for _, other in both])
-    low, high = np.quantile(
-        _leads(spent, sign * weights @ gaps.T), [0.025, 0.975], method="nearest"
-    )
+    low, high = band(_leads(spent, sign * weights @ gaps.T), among=True)
     (place,) = _leads(spent, sign * values[None])
     leader, other = (a, b) if sign > 0 else (b, a)
-    return Crossing(leader, other, float(place), float(low), float(high), float(spent[-1]))
+    return Crossing(leader, other, float(place), low, high, float(spent[-1]))
 
 
 def _leads(spent: Array, values: Array) -> Array:
@@ -131,6 +122,5 @@ def gain(point: Point, one: Point) -> tuple[float, float, float]:
         drawn = (weights @ np.array(point.each)) / (weights @ np.array(one.each))
         value = np.divide(point.value, one.value)
     drawn = np.where(np.isnan(drawn), math.inf, drawn)
-    ends = np.quantile(drawn, [0.025, 0.975], method="nearest") if np.isinf(drawn).any() else None
-    low, high = band(drawn) if ends is None else (float(ends[0]), float(ends[1]))
-    return (math.inf if np.isnan(value) else float(value)), low, high
+    ends = band(drawn, among=bool(np.isinf(drawn).any()))
+    return (math.inf if np.isnan(value) else float(value)), *ends

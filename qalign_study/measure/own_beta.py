@@ -14,6 +14,8 @@ that were found, not how they would vary over other problems to find them on.
 import hashlib
 import math
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -104,18 +106,9 @@ def _chosen(method: Curve, tried: Sequence[Point], values: Array, parts: Array) 
     chosen = chosen_elsewhere(values, parts)
     each = values[chosen, np.arange(len(parts))]
     shares = np.bincount(chosen, minlength=len(tried)) / len(parts)
-    used, spent, tokens, waited = shares @ [(p.used, p.spent, p.tokens, p.waited) for p in tried]
+    paid = ("used", "spent", "tokens", "waited")
+    means = shares @ [[getattr(point, name) for name in paid] for point in tried]
     low, high = band_of_share(each, resampled_weights(tried[0]))
-    return Point(
-        method=method,
-        n=tried[0].n,
-        used=float(used),
-        spent=float(spent),
-        tokens=float(tokens),
-        waited=float(waited),
-        value=float(each.mean()),
-        low=low,
-        high=high,
-        reward=math.nan,
-        each=tuple(each.tolist()),
-    )
+    known: dict[str, Any] = dict(zip(paid, means.tolist(), strict=True))
+    known |= {"value": float(each.mean()), "low": low, "high": high, "each": tuple(each.tolist())}
+    return replace(tried[0], method=method, reward=math.nan, **known)

@@ -14,7 +14,7 @@ from qalign_core.decide.rules import log_probs_of
 from qalign_core.errors import InvalidSetting
 from qalign_core.protocols import AnswerExtractor
 from qalign_core.run import Run
-from qalign_core.types import Array, Cost, Header, Meter, ScoredResponse, Step, Trace
+from qalign_core.types import Array, Cost, Header, Meter, ScoredResponse, Trace
 from qalign_study.measure.comparisons import Comparison
 
 if TYPE_CHECKING:
@@ -178,6 +178,8 @@ def record_of(
 
     pool, sharpness = trace.pool, trace.header.sharpness
     steps = [step for at_t in zip(*trace.chains.values(), strict=False) for step in at_t]
+    corrected = steps if trace.header.move != Run.move else []
+    corrections = np.array([step.log_correction or 0.0 for step in corrected], dtype=np.float64)
     pool_answer = number(pool)
     chain_answer = number(step.proposal for step in steps)
     return Record(
@@ -195,16 +197,10 @@ def record_of(
         chain_length=np.array([len(step.proposal.response) for step in steps], dtype=np.int32),
         pool_log_prob=log_probs_of(pool, sharpness),
         chain_log_prob=log_probs_of((step.proposal for step in steps), sharpness),
-        chain_correction=corrections_of(steps) if trace.header.move != Run.move else np.zeros(0),
+        chain_correction=np.maximum(corrections, np.finfo(np.float32).min),  # a refusal has -inf
         n_chains=max(1, len(trace.chains)),
         prompt=(trace.header.prompt_tokens, trace.header.prompt_scored),
     )
-
-
-def corrections_of(steps: Iterable[Step]) -> Array:
-    """The log correction of each step's move, shape [steps]; the lowest float for a refusal."""
-    found = [step.log_correction or 0.0 for step in steps]
-    return np.maximum(np.array(found, dtype=np.float64), np.finfo(np.float32).min)
 
 
 def draws_of(comparison: Comparison) -> Draws:

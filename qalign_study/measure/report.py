@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from qalign_core.decide.compared import RULES
 from qalign_core.errors import InvalidSetting
-from qalign_core.types import SetHeader
 from qalign_study.measure.curves import (
     Curve,
-    Difference,
     Point,
     averaged,
     best_of,
@@ -21,6 +19,7 @@ from qalign_study.measure.curves import (
     own_curves,
     paired,
 )
+from qalign_study.measure.intervals import Difference
 from qalign_study.measure.own_beta import at_own_beta
 from qalign_study.measure.results import Results
 from qalign_study.sets.drawn import N_PROBLEMS, drawn_rows
@@ -45,26 +44,71 @@ def others() -> list[Curve]:
     return [*rules, "any", *(own for own in own_curves() if own not in OURS)]
 
 
-@dataclass(frozen=True, eq=False)
-class Evaluated:
-    """A set under one pair of models, measured.
+@dataclass(frozen=True)
+class Row:
+    """A line of a table: one set, or the average, at one budget.
 
     Attributes:
-        name: what the report calls it.
-        results: what was drawn.
-        points: every curve at every budget; each method's own beta is with the results whose name
-            is the shortest of those of the same set, which has the stated beta.
-        stated: whether that is this one.
-        folder: where the traces are; None of a packed file, which has numbers only.
+        name: of the set.
+        label: of the line.
+        n: the budget, in samples.
+        points: what was measured there; one sample, whatever the budget.
+        best: the rule that is ahead of each of the others; None if none is.
+        differences: the paired ones at that budget.
     """
 
     name: str
-    results: Results
+    label: str
+    n: int
+    points: Mapping[Curve, Point]
+    best: Curve | None
+    differences: tuple[Difference, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Compared:
+    """The curves of a set, or averaged over sets, and their paired differences.
+
+    Attributes:
+        name: what the report calls it.
+        points: every curve at every budget.
+    """
+
+    name: str
     points: tuple[Point, ...]
+
+    @cached_property
+    def differences(self) -> tuple[Difference, ...]:
+        """Those that a report tells of, at every budget of equal compute."""
+        return tuple(each for a in OURS for b in others() for each in paired(self.points, a, b))
+
+    def row(self, n: int, label: str = "") -> Row:
+        """The line of a table at a budget."""
+        at = {p.method: p for p in self.points if p.n == n or p.method == "one"}
+        drawn = at.get("any")
+        rules = [at[id_] for id_ in RULES if id_ in at]
+        level = [rule for rule in rules if drawn is None or is_level(rule, drawn)]
+        best = best_of(level) if level else None
+        compared = tuple(each for each in self.differences if each.n == n)
+        return Row(self.name, label or self.name, n, at, best, compared)
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluated(Compared):
+    """A set under one pair of models, measured.
+
+    Attributes:
+        results: what was drawn.
+        stated: whether its beta is the stated one, that of the results whose name is the shortest
+            of those of the same set; these have the points of each method's own beta too.
+        folder: where the traces are; None of a packed file, which has numbers only.
+    """
+
+    results: Results
     stated: bool = True
     folder: Path | None = None
 
-    @property
+    @cached_property
     def level(self) -> int:
         """The largest n at which the chain has spent what n samples cost; 0 if there is none."""
         return level_n(self.points) or 0
@@ -104,93 +148,42 @@ def evaluated(path: Path, name: str, results: Results) -> Evaluated:
     """
     folder = path if path.is_dir() else None
     measured = folder is None or (results.records and all(p.is_graded for p in results.problems))
-    return Evaluated(name, results, tuple(curves(results)) if measured else (), folder=folder)
+    return Evaluated(name, tuple(curves(results)) if measured else (), results, folder=folder)
 
 
-@dataclass(frozen=True)
-class Row:
-    """A line of a table: one set, or the average, at one budget.
-
-    Attributes:
-        name: of the set.
-        n: the budget, in samples.
-        points: what was measured there; one sample, whatever the budget.
-        best: the rule that is ahead of each of the others; None if none is.
-        differences: the paired ones at that budget.
-    """
-
-    name: str
-    n: int
-    points: Mapping[Curve, Point]
-    best: Curve | None
-    differences: tuple[Difference, ...]
-
-
-@dataclass(frozen=True)
 class Group:
     """Sets that were run with the same models: what an average may be taken of.
 
     Attributes:
         sets: in the order in which they came.
+        different: a result for each set of problems: at its stated beta, and the first of several.
+        average: over the different sets; None if there is one.
+        lines: the sets, and their average.
+        points: what stands for these models: the average's, or those of the only set.
+        header: what was run over the first set: the models, and the kind of prompt, are all sets'.
+        unit: what prices count: FLOPs, or the LM's tokens where the models' sizes are unknown.
+        n: the budget of the tables: the largest of the different sets, the chain's if it can.
+        rows: the lines of a table at that budget, or at the largest of a set's.
     """
 
-    sets: tuple[Evaluated, ...]
-
-    @cached_property
-    def different(self) -> tuple[Evaluated, ...]:
-        """A result for each set of problems: at its stated beta, and the first of several."""
+    def __init__(self, sets: Sequence[Evaluated]) -> None:
+        self.sets = tuple(sets)
         stated = {each.problems: each for each in reversed(self.sets) if each.stated}
-        return tuple(each for each in self.sets if each in stated.values())
-
-    @cached_property
-    def average(self) -> tuple[Point, ...]:
-        """Over the different sets; empty if there is one."""
+        self.different = tuple(each for each in self.sets if each in stated.values())
         of_each = [each.points for each in self.different]
-        return tuple(averaged(of_each)) if len(of_each) > 1 else ()
-
-    @property
-    def header(self) -> SetHeader:
-        """What was run over the first set: the models, and the kind of prompt, are those of all."""
-        return self.sets[0].results.header
-
-    @property
-    def unit(self) -> str:
-        """What prices count: FLOPs, or the LM's tokens where the models' sizes are unknown."""
-        return self.header.meter.unit
-
-    @property
-    def flops(self) -> bool:
-        """Whether that is FLOPs."""
-        return self.unit == "FLOPs"
-
-    @property
-    def points(self) -> tuple[Point, ...]:
-        """What stands for these models: the average, or the only set."""
-        return self.average or self.different[0].points
-
-    @cached_property
-    def lines(self) -> tuple[tuple[str, tuple[Point, ...]], ...]:
-        """The sets' points and the average's, by name."""
-        sets = tuple((each.name, each.points) for each in self.sets)
-        return (*sets, *(((AVERAGE, self.average),) if self.average else ()))
-
-    @cached_property
-    def n(self) -> int:
-        """The budget of the tables: the largest of the different sets, the chain's if it can."""
+        self.average = Compared(AVERAGE, tuple(averaged(of_each))) if len(of_each) > 1 else None
+        self.lines: tuple[Compared, ...] = (*self.sets, *([self.average] if self.average else []))
+        self.points = (self.average or self.different[0]).points
+        self.header = self.sets[0].results.header
+        self.unit = self.header.meter.unit
         level = min(each.level for each in self.different)
-        shared = set.intersection(*({p.n for p in each.points} for each in self.different))
-        return max((n for n in shared if n <= level), default=max(shared, default=1))
-
-    def rows(self, n: int | None = None) -> list[Row]:
-        """The lines of a table at a budget, by default `n`, or at the largest of a set's."""
-        n = self.n if n is None else n
-        return [
-            row_of(name, points, min(n, max(p.n for p in points))) for name, points in self.lines
-        ]
-
-    def label(self, row: Row) -> str:
-        """The name of a line: its set, and its budget if that is not the table's."""
-        return row.name if row.n == self.n else f"{row.name}, {row.n:,} samples"
+        shared = set.intersection(*({p.n for p in points} for points in of_each))
+        self.n = max((n for n in shared if n <= level), default=max(shared, default=1))
+        largest = [(each, max((p.n for p in each.points), default=0)) for each in self.lines]
+        self.rows = tuple(
+            each.row(self.n) if n >= self.n else each.row(n, f"{each.name}, {n:,} samples")
+            for each, n in largest
+        )
 
 
 class Report:
@@ -224,9 +217,10 @@ class Report:
             points = [*((known or {}).get(name) or curves(results))]
             if stated:
                 points += at_own_beta(points, [sets[other] for other in at_betas])
-            one = Evaluated(name, results, tuple(points), stated, (folders or {}).get(name))
+            folder = (folders or {}).get(name)
+            one = Evaluated(name, tuple(points), results, stated, folder)
             groups.setdefault(_models(results), []).append(one)
-        self.groups = tuple(Group(tuple(each)) for each in groups.values())
+        self.groups = tuple(map(Group, groups.values()))
         self.sets = tuple(each for group in self.groups for each in group.sets)
 
     def to_frame(self) -> "pd.DataFrame":
@@ -240,12 +234,13 @@ class Report:
 
         rows: list[dict[str, object]] = []
         for group in self.groups:
-            for name, points in group.lines:
-                best = {n: row_of(name, points, n).best for n in {p.n for p in points}}
-                measured: list[Point | Difference] = [*points, *differences(points)]
+            models = {"lm": group.header.lm, "rm": group.header.rm}
+            for line in group.lines:
+                best = {n: line.row(n).best for n in {p.n for p in line.points}}
+                measured: list[Point | Difference] = [*line.points, *line.differences]
                 for found in measured:
-                    row = {"lm": group.header.lm, "rm": group.header.rm, "set": name, "n": found.n}
-                    row |= {"flops": found.spent if group.flops else None}
+                    row: dict[str, object] = {**models, "set": line.name, "n": found.n}
+                    row |= {"flops": found.spent if group.unit == "FLOPs" else None}
                     row |= {"value": found.value, "low": found.low, "high": found.high}
                     if isinstance(found, Point):
                         marked = int(found.method == best[found.n])
@@ -277,25 +272,6 @@ class Report:
         columns = ["set", "method", "minus", *band, "discordant", "p", "verdict"]
         pairs = told.loc[is_pair, columns].rename(columns=names)
         return {"rows": rows.to_dict("records"), "paired": pairs.to_dict("records")}
-
-
-def differences(points: Sequence[Point]) -> list[Difference]:
-    """The paired differences that a report tells of, at every budget of equal compute."""
-    return [each for a in OURS for b in others() for each in paired(points, a, b)]
-
-
-def row_of(name: str, points: Sequence[Point], n: int) -> Row:
-    """The line of a table for a set or an average at a budget."""
-    samples = [p for p in points if p.n == n and p.method == "any"]
-    at = {p.method: p for p in points if p.n == n or p.method == "one"}
-    rules = [
-        at[method]
-        for method in RULES
-        if method in at and all(is_level(at[method], other) for other in samples)
-    ]
-    best = best_of(rules) if rules else None
-    compared = tuple(each for each in differences(list(at.values())) if each.n == n)
-    return Row(name, n, at, best, compared)
 
 
 def _models(results: Results) -> object:

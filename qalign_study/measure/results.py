@@ -102,15 +102,15 @@ def unpack(path: str | Path) -> Results:
         header = read_set_header(str(arrays["header"]), place)
         results = Results(header, tuple(_records(arrays, _columns(header))))
         _check_problems(results)
-    except InvalidTrace:
-        raise
+        return results
     except KeyError as error:
         raise InvalidTrace(
             f"{place} has no {error}, as results of version {VERSION} do; evaluate again"
         ) from error
     except (ValueError, IndexError) as error:
+        if isinstance(error, InvalidTrace):
+            raise
         raise InvalidTrace(f"cannot read results from {place}: {first_line(error)}") from error
-    return results
 
 
 def pack(results: Results, path: str | Path) -> Path:
@@ -306,19 +306,15 @@ def read_arrays(path: Path, place: str) -> dict[str, Array]:
             if n_bytes > MAX_BYTES:
                 raise ValueError(f"it unpacks to {n_bytes:,} bytes, {MAX_BYTES:,} at most")
             return {
-                member.filename.removesuffix(".npy"): _array(_content(archive, member))
-                for member in members
+                member.filename.removesuffix(".npy"): _array(archive, member) for member in members
             }
     except Exception as error:  # zipfile, its unpackers and numpy have a dozen kinds
         raise InvalidTrace(f"cannot read results from {place}: {first_line(error)}") from error
 
 
-def _content(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
-    with archive.open(member) as file:
-        return b"".join(iter(lambda: file.read(_PIECE), b""))
-
-
-def _array(content: bytes) -> Array:
+def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Array:
+    with archive.open(member) as packed:
+        content = b"".join(iter(lambda: packed.read(_PIECE), b""))
     file = io.BytesIO(content)
     version = npy.read_magic(file)
     if version not in _HEADERS:

@@ -1,11 +1,12 @@
 """What beta does to a run: how far its target is from the base, how many proposals it accepts.
 
-`tune_beta` finds the beta for a target acceptance rate over proposals that differ from the state;
+`tune_beta` finds the beta for a target acceptance rate over proposals that differ from the state,
+`tune_sharpness` compares sharpnesses, each at the beta that suits it, by right answers;
 `against_beta` tells what another beta would have made of draws, with nothing sampled again.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -19,12 +20,14 @@ from qalign_core.decide.arrays import softmax
 from qalign_core.decide.rules import effective_sample_size
 from qalign_core.errors import InvalidSetting
 from qalign_core.mix import SUFFIX
-from qalign_core.protocols import AnswerExtractor, LanguageModel, RewardModel
+from qalign_core.protocols import LanguageModel, RewardModel
 from qalign_core.run import check_count
 from qalign_core.target import Scores, Target
 from qalign_core.types import Array, Cost, Step, Trace, TraceHeader
-from qalign_study.measure.intervals import resampled_problems, share_of
+from qalign_study.measure.curves import Point, curves
+from qalign_study.measure.intervals import band, resampled_problems, share_of
 from qalign_study.measure.record import Draws, record_of
+from qalign_study.sets.problem_sets import Problem
 
 
 def kl_from_base(rewards: Sequence[float], target: Target, plus: Array | float = 0.0) -> float:
@@ -253,36 +256,28 @@ async def propose(
     """
     beta, sharpness = target.beta, target.sharpness
     header = TraceHeader(beta=beta, sharpness=sharpness, move=move, steps=steps)
-    unread = [(None, _unknown)] * len(prompts)
-    draws, spent = await walk(lm, rm, prompts, unread, header=header, seed=seed)
+    draws, spent = await walk(
+        lm, rm, [Problem("", prompt) for prompt in prompts], header=header, seed=seed
+    )
     proposals = proposals_of(draws, first=steps // 4 + 1)
     assert proposals is not None, "every chain has made steps"
     return proposals, spent
 
 
-Reader = tuple[AnswerExtractor | None, Callable[[str], bool | None]]
-"""How the answers to a prompt are read, and which are right, as `record_of` takes them."""
-
-
-def _unknown(text: str) -> None:
-    """Whether a text is right, of which nobody asks."""
-
-
 async def walk(
     lm: LanguageModel,
     rm: RewardModel,
-    prompts: Sequence[str],
-    readers: Sequence[Reader],
+    problems: Sequence[Problem],
     *,
     header: TraceHeader,
     seed: int,
 ) -> tuple[Draws, Cost]:
-    """Run a chain a prompt, all at once, as a header says; what they drew, and the tokens spent."""
+    """Run a chain a problem, all at once, as a header says; what was drawn, and the tokens."""
     run = {"target": header.target, "move": header.move, "steps": header.steps, "seed": seed}
-    walks = await chains_on(lm, rm, prompts, **run)
+    walks = await chains_on(lm, rm, [problem.prompt for problem in problems], **run)
     records = tuple(
-        record_of(Trace.collect(steps, header), *reader)
-        for steps, reader in zip(walks, readers, strict=True)
+        record_of(Trace.collect(steps, header), problem.extract, problem.is_right)
+        for steps, problem in zip(walks, problems, strict=True)
     )
     spent = (Cost(*record.chain_cost.sum(axis=0).tolist()) for record in records)
     return Draws(header, records), sum(spent, Cost())
@@ -384,8 +379,8 @@ def beta_for(
     rates = np.divide(top @ picked, total, out=np.ones_like(total), where=total > 0)
     ends = [_crossing(grid, rate, target) for rate in rates.T]
     logs = [x if inside else (math.inf if x > middle else -math.inf) for x, inside in ends]
-    low, high = np.quantile(logs, [0.025, 0.975], method="nearest")
-    return Found(math.exp(log_beta), float(np.exp(low)), float(np.exp(high)), reached)
+    low, high = np.exp(band(logs, among=True))
+    return Found(math.exp(log_beta), float(low), float(high), reached)
 
 
 def _crossing(grid: Array, rates: Array, target: float) -> tuple[float, bool]:
@@ -457,7 +452,94 @@ def against_beta(draws: Draws, betas: Sequence[float]) -> list[BetaPoint]:
     for beta, (right, *others) in zip(betas, values.transpose(0, 2, 1), strict=True):
         mean_reward, kl, effective = (float(other.mean()) for other in others)
         accepted = None if proposals is None else proposals.acceptance(beta)
-        points.append(
-            BetaPoint(float(beta), *share_of(right).ends, mean_reward, kl, effective, accepted)
-        )
+        share = share_of(right)
+        ends = share.value, share.low, share.high
+        points.append(BetaPoint(float(beta), *ends, mean_reward, kl, effective, accepted))
     return points
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """A sharpness that was tried.
+
+    Attributes:
+        sharpness: power of the LM's probability in the target.
+        tuned: the beta that goes with it; None without a reward, where beta plays no role.
+        right: how often the vote of a chain's states is right, with its 95 % band over problems;
+            None if no beta reaches the target there.
+        cost: tokens spent, those for its beta too.
+    """
+
+    sharpness: float
+    tuned: Tuned | None
+    right: Point | None
+    cost: Cost
+
+
+async def tune_sharpness(
+    lm: LanguageModel,
+    rm: RewardModel,
+    problems: Sequence[Problem],
+    sharpnesses: Sequence[float],
+    *,
+    acceptance: float = 0.5,
+    start: Target = START,
+    move: str = SUFFIX,
+    steps: int = 64,
+    rounds: int = 6,
+    seed: int = 0,
+) -> tuple[Tried, ...]:
+    """Find out how often the vote of a chain's states is right at each sharpness, at its own beta.
+
+    No acceptance rate singles out a sharpness: each has a beta at which half of the changed
+    proposals are accepted. So right answers decide; results to report must be of others.
+
+    `tune_beta` finds the beta of each; then a chain a problem runs there with further randomness,
+    the same at every sharpness. The first quarter of each chain is left out.
+
+    Args:
+        lm: language model, as sampled.
+        rm: reward model.
+        problems: of a set, with right answers (not those to be evaluated on).
+        sharpnesses: to be tried, each with the beta of `start` first.
+        acceptance, move, rounds: of `tune_beta`.
+        steps: proposals a problem and round, and of the chains that vote.
+        seed: address of the randomness.
+
+    Returns:
+        What came of each sharpness, from the smallest on.
+
+    Raises:
+        InvalidSetting, InvalidPrompt, ModelContractError, InvalidReward: as `tune_beta`, but that
+            a sharpness without a beta is an outcome here.
+    """
+    if not problems or not sharpnesses:
+        raise InvalidSetting("tuning needs at least one problem and one sharpness")
+    if any(problem.is_right("") is None for problem in problems):
+        raise InvalidSetting(
+            "tuning the sharpness needs problems with right answers, and one has none; "
+            "give a different set, or only one sharpness"
+        )
+    check_count("steps", steps, 8)
+    prompts = [problem.prompt for problem in problems]
+    tried = []
+    for sharpness in sorted(set(sharpnesses)):
+        first = replace(start, sharpness=sharpness)
+        header = TraceHeader(rm=rm.id, sharpness=first.sharpness, beta=first.beta, move=move,
+                             steps=steps, burn_in=steps // 4,
+                             extractor=problems[0].extractor)  # fmt: skip
+        tuned = None
+        if header.rewarded:
+            try:
+                tuned = await tune_beta(lm, rm, prompts, acceptance=acceptance, start=first,
+                                        move=move, steps=steps, rounds=rounds,
+                                        seed=seed)  # fmt: skip
+            except NoBeta as failed:
+                tried.append(Tried(first.sharpness, None, None, failed.cost))
+                continue
+            header = replace(header, beta=tuned.beta)
+        draws, spent = await walk(lm, rm, problems, header=header, seed=seed + rounds)
+        (right,) = curves(draws, budget="samples", ns=[steps + 1])
+        cost = spent + tuned.cost if tuned else spent
+        tried.append(Tried(first.sharpness, tuned, right, cost))
+    return tuple(tried)

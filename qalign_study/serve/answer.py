@@ -11,7 +11,7 @@ from qalign_core.decide.answers.extraction import get_extractor
 from qalign_core.record.trace import TraceReader, end_line
 from qalign_core.run import Run
 from qalign_core.types import Cost, ScoredResponse, TraceHeader
-from qalign_study.measure.diagnostics import agreement, ess
+from qalign_study.measure.diagnostics import ess, split_rhat
 from qalign_study.serve.asked import Asked
 
 Draw = Callable[[Run], AsyncIterator[str]]
@@ -31,7 +31,7 @@ class Choice:
     def __init__(self, asked: Asked, number: int, id: str) -> None:
         self.number, self.name = number, f"{id}-{number}" if number else id
         self._lines: list[str] = []
-        self._asked = asked
+        self._asked, self._of_pool = asked, asked.rule.draws == "pool"
         self._run = asked.run.with_changes(seed=asked.run.seed + number)
         self._reader = TraceReader()
         self._extract = get_extractor(self._run.extractor) if self._run.extractor else None
@@ -65,7 +65,7 @@ class Choice:
     @property
     def draws(self) -> list[ScoredResponse]:
         """What the rule decides from, so far."""
-        if self._asked.rule.draws == "pool":
+        if self._of_pool:
             return self._reader.pool
         steps = self._reader.steps
         latest = max((step.t for step in steps), default=0)
@@ -74,19 +74,17 @@ class Choice:
     @property
     def done(self) -> int:
         """Proposals, or samples, so far."""
-        if self._asked.rule.draws == "pool":
+        if self._of_pool:
             return len(self._reader.pool)
         return sum(step.t > 0 for step in self._reader.steps)
 
     @property
     def total(self) -> int:
         """Proposals, or samples, in the end; at least 1."""
-        pool = self._asked.rule.draws == "pool"
-        return max(1, self._run.pool if pool else self._run.steps * self._run.chains)
+        return max(1, self._run.pool if self._of_pool else self._run.steps * self._run.chains)
 
     def _progress(self) -> str:
-        what = "sample" if self._asked.rule.draws == "pool" else "step"
-        place = f"{what} {self.done} of {self.total}"
+        place = f"{'sample' if self._of_pool else 'step'} {self.done} of {self.total}"
         if self._extract is not None and self._asked.rule.pick == "vote":
             shares = self._asked.rule.decide(self.draws, self._extract, self._run.target).shares
             if shares:
@@ -131,15 +129,13 @@ class Choice:
 
     def _trust(self, weights: tuple[float, ...]) -> dict[str, float | None]:
         """R-hat of the rewards and effective samples; None where they cannot be estimated."""
-        if self._asked.rule.draws == "pool":
+        if self._of_pool:
             weighted = self._asked.rule.weights is not None
             n = rules.effective_sample_size(weights) if weighted else float(len(weights))
             return {"rhat": None, "effective_samples": n}
         chains = self._reader.trace().chains.values()
         rewards = [[s.state.reward for s in steps[self._run.burn_in :]] for steps in chains]
-        agreed = agreement(rewards)
-        rhat = None if agreed is None else agreed.rhat
-        return {"rhat": rhat, "effective_samples": ess(rewards)}
+        return {"rhat": split_rhat(rewards), "effective_samples": ess(rewards)}
 
     @property
     def cost(self) -> Cost:

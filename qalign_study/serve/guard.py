@@ -1,7 +1,9 @@
 """What is refused before anybody reads it: hosts, pages, too many requests, too large ones."""
 
+import asyncio
 import logging
 import os
+import re
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -14,7 +16,6 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from qalign_core.reading import shown
-from qalign_study.serve.bodies import Bodies
 from qalign_study.serve.origins import Ours
 from qalign_study.serve.refused import Refused, answer_refused
 
@@ -29,7 +30,69 @@ POLICY = (
     "form-action 'none'"
 )
 """Of pages without a policy of their own: Gradio runs the page's handlers by `eval`."""
+MOST = (
+    (re.compile(r"/room/(open|moved)$"), 128 * 2**10),
+    (re.compile(r"/room/[^/]*$"), 8 * 2**10),
+    (re.compile(r"/(api|call|mcp|queue|run|v1)(/|$)"), 2**20),
+    (re.compile(""), 4 * 2**20),
+)
+"""Bytes of one body by its path: a class or chain; a problem; texts of a run; rewards of chains."""
+RECEIVE = 30.0
+"""Seconds in which a body must have arrived."""
+TOGETHER = 64 * 2**20
+"""Bytes of all bodies that have not arrived as a whole."""
 log = logging.getLogger("qalign.door")
+
+
+class Bodies:
+    """Receives bodies. Where they become too many, the one that has taken longest gives way.
+
+    A body of somebody who behaves is there within milliseconds, so it is never that one.
+    """
+
+    def __init__(self) -> None:
+        self._arriving: dict[asyncio.Timeout, int] = {}  # bytes of each, the oldest first
+
+    async def receive(self, receive: Receive, path: str) -> bytes:
+        """A whole body; of too much nothing is kept, but it is taken, so that it can be answered.
+
+        Raises:
+            Refused: it is too large or too slow.
+        """
+        most = next(most for pattern, most in MOST if pattern.search(path))
+        parts, size, more = list[bytes](), 0, True
+        try:
+            async with asyncio.timeout(RECEIVE) as limit:
+                self._arriving[limit] = 0
+                while more:
+                    message = await receive()
+                    if message["type"] == "http.disconnect":
+                        raise Refused(400, "the request broke off; send it again")
+                    part, more = message.get("body", b""), message.get("more_body", False)
+                    size += len(part)
+                    parts.append(part)
+                    if size > most:
+                        parts.clear()
+                    self._arriving[limit] = size if parts else 0
+                    self._make_room()
+        except TimeoutError as error:
+            raise Refused(
+                408, f"the request took too long: {RECEIVE:g} s at most; send it faster"
+            ) from error
+        finally:
+            del self._arriving[limit]
+        if size > most:
+            raise Refused(413, f"the request has {size:,} bytes; at most {most:,} are allowed")
+        return b"".join(parts)
+
+    def _make_room(self) -> None:
+        over, now = sum(self._arriving.values()) - TOGETHER, asyncio.get_running_loop().time()
+        for limit, held in self._arriving.items():
+            if over <= 0:
+                return
+            over -= held
+            if not limit.expired():
+                limit.reschedule(now)
 
 
 class Guard:
@@ -66,7 +129,8 @@ class Guard:
             scope["headers"] = [each for each in scope["headers"] if each[0] != b"origin"]
             with self._place(scope):
                 if scope["method"] in ("GET", "HEAD"):
-                    _check_bodiless(scope, headers)
+                    if headers.get("content-length", "0") != "0" or "transfer-encoding" in headers:
+                        raise Refused(400, f"{scope['method']} takes no body; use POST")
                     await self._get(scope, receive, signed)
                 else:
                     await self._post(scope, receive, signed, headers)
@@ -168,16 +232,6 @@ def is_local(address: str) -> bool:
         return ip_address(address).is_loopback
     except ValueError:  # no address: a socket of this machine
         return True
-
-
-def _check_bodiless(scope: Scope, headers: Headers) -> None:
-    """Refuse bodies that nobody reads.
-
-    Raises:
-        Refused: there is one.
-    """
-    if headers.get("content-length", "0") != "0" or "transfer-encoding" in headers:
-        raise Refused(400, f"{scope['method']} takes no body; use POST")
 
 
 def check_kind(headers: Headers) -> None:

@@ -50,20 +50,14 @@ class Ours:
             QAlignError: one of the first two holds something else than hosts or origins.
         """
         space = _listed(environment, "SPACE_HOST")
-        hosts = _listed(environment, "QALIGN_HOSTS")
-        origins = _listed(environment, "QALIGN_ORIGINS")
-        for host in hosts:
-            if not _host_of(host):
-                raise QAlignError(
-                    "QALIGN_HOSTS must be host names separated by commas, such as "
-                    f"qalign.example.org, got {shown(host)}"
-                )
-        for origin in origins:
-            if not _ORIGIN.fullmatch(origin):
-                raise QAlignError(
-                    "QALIGN_ORIGINS must be origins separated by commas, such as "
-                    f"https://chat.example.org, got {shown(origin)}"
-                )
+        hosts, origins = (_listed(environment, name) for name in ("QALIGN_HOSTS", "QALIGN_ORIGINS"))
+        for name, texts, form, what, such_as in (
+            ("QALIGN_HOSTS", hosts, _HOST, "host names", "qalign.example.org"),
+            ("QALIGN_ORIGINS", origins, _ORIGIN, "origins", "https://chat.example.org"),
+        ):
+            if bad := [text for text in texts if not form.fullmatch(text)]:
+                must = f"{name} must be {what} separated by commas, such as {such_as}"
+                raise QAlignError(f"{must}, got {shown(bad[0])}")
         bound = environment.get("GRADIO_SERVER_NAME", "").strip().lower()
         trusted = {*origins, *([SPACES] if space else [])}
         return cls(frozenset({*hosts, *space}), bound, frozenset(trusted), bool(space))

@@ -2,21 +2,19 @@
 
 import random
 import re
-from collections.abc import Callable
-from functools import partial
-from typing import Any, TypeVar, get_args
+from typing import Any, get_args
 
 from qalign_study.sets.generated import (
-    HasKey,
     Problem,
     ProblemKind,
+    Split,
     WritingTask,
     generate_problem,
     generate_writing_task,
 )
 from qalign_study.sets.inventory import Inventory, generate_inventory
 
-_T = TypeVar("_T", bound=HasKey)
+Generated = Problem | Inventory | WritingTask
 
 N_PROBLEMS = {**dict.fromkeys(get_args(ProblemKind), 250), "inventory": 350, "writing": 100}
 """Problems of each embedded set. The files in `assets/tasks/` are those of seed 0."""
@@ -35,28 +33,25 @@ def drawn_rows(task: str) -> list[dict[str, Any]] | None:
 
 def held_out(name: str, seed: int) -> list[Any]:
     """The distinct tasks of a set, with what they were made of, in its order."""
-    if name == "inventory":
-        return _distinct(generate_inventory, name, seed)
-    if name == "writing":
-        return _distinct(generate_writing_task, name, seed)
-    kind: ProblemKind = name  # type: ignore[assignment]  # one of the other three
-    return _distinct(partial(generate_problem, kind=kind), name, seed)
-
-
-def _distinct(draw: Callable[[random.Random], _T], name: str, seed: int) -> list[_T]:
     rng = random.Random(f"tasks {seed} {name}")
-    drawn: dict[str, _T] = {}
+    drawn: dict[str, Generated] = {}
     while len(drawn) < N_PROBLEMS[name]:
-        task = draw(rng)
+        task = generate(rng, name)
         drawn.setdefault(task.key, task)
     return list(drawn.values())
 
 
-def _row(task: Problem | Inventory | WritingTask) -> dict[str, Any]:
+def generate(rng: random.Random, name: str, *, split: Split = "held_out") -> Generated:
+    """A task as an embedded set has them."""
+    if name == "inventory":
+        return generate_inventory(rng, split=split)
+    if name == "writing":
+        return generate_writing_task(rng, split=split)
+    return generate_problem(rng, name, split=split)  # type: ignore[arg-type]
+
+
+def _row(task: Generated) -> dict[str, Any]:
     if isinstance(task, WritingTask):
-        checked = {"use": task.use, "end": task.end, "sentences": task.sentences}
-        return {
-            "prompt": task.prompt, "answer": None, "extractor": None, "constraints": checked,
-        }  # fmt: skip
+        return {"prompt": task.prompt, "answer": None, "extractor": None, **task.asked}
     extractor = "amounts" if isinstance(task, Inventory) else "number"
     return {"prompt": task.prompt, "answer": task.answer, "extractor": extractor}

@@ -96,15 +96,15 @@ async def run_set(
     runs = [run_of(run, problem, place).check() for place, problem in enumerate(problems)]
     headers = [header_of(lm, rm, each) for each in runs]
     folder = Path(folder)
+    of_each = {"prompt": "", "reference": None, "extractor": problems[0].extractor}
     header = SetHeader(
-        **told_of(lm, rm, run),
+        **told_of(lm, rm, run) | of_each,
         task=task,
         command=command,
         source=source,
         problems=tuple(problem.id for problem in problems),
         digest=digest_of(problems),
     )
-    header = replace(header, prompt="", reference=None, extractor=problems[0].extractor)
     _join(folder, header, problems)
     left = dict.fromkeys(range(len(problems)))
     taken: set[int] = set()  # by another process, when last looked at
@@ -203,8 +203,7 @@ def _join(folder: Path, header: SetHeader, problems: Sequence[Problem]) -> None:
 def digest_of(problems: Sequence[Problem]) -> str:
     """A hash of a whole set: of all that is asked, and of what is right."""
     content = [[p.id, p.prompt, p.answer, p.extractor] for p in problems]
-    for check in (each for p in problems for each in (p.writing, p.instructions)):
-        content += [list(astuple(check))] if check is not None else []
+    content += [list(astuple(p.check)) for p in problems if p.check is not None]
     return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
 
 

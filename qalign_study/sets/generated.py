@@ -43,29 +43,24 @@ class Event:
 
     def apply(self, amount: int) -> int:
         """The amount after the event, worked out correctly (half of an odd amount rounds down)."""
-        after: dict[EventKind, int] = {
-            "gain": amount + self.a,
-            "loss": amount - self.a,
-            "boxes": amount + self.a * self.b,
-            "days": amount + self.a * self.b,
-            "times": amount * self.a,
-            "half": amount // 2,
-            "distractor": amount,
-        }
-        return after[self.kind]
+        return _AFTER[self.kind][0](amount, self.a, self.b)
 
     def mistake(self, amount: int) -> int:
         """The amount after the event, with the mistake that people are known to make with it."""
-        after: dict[EventKind, int] = {
-            "gain": amount - self.a,
-            "loss": amount + self.a,
-            "boxes": amount + self.a + self.b,
-            "days": amount + self.b,
-            "times": amount + self.a,
-            "half": amount - 2,
-            "distractor": amount + self.a,
-        }
-        return after[self.kind]
+        return _AFTER[self.kind][1](amount, self.a, self.b)
+
+
+_After = Callable[[int, int, int], int]
+_AFTER: dict[EventKind, tuple[_After, _After]] = {
+    "gain": (lambda v, a, b: v + a, lambda v, a, b: v - a),
+    "loss": (lambda v, a, b: v - a, lambda v, a, b: v + a),
+    "boxes": (lambda v, a, b: v + a * b, lambda v, a, b: v + a + b),
+    "days": (lambda v, a, b: v + a * b, lambda v, a, b: v + b),
+    "times": (lambda v, a, b: v * a, lambda v, a, b: v + a),
+    "half": (lambda v, a, b: v // 2, lambda v, a, b: v - 2),
+    "distractor": (lambda v, a, b: v, lambda v, a, b: v + a),
+}
+"""The amount after an event, from the amount before it, a and b: right, and mistaken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +94,15 @@ class WritingTask:
     def key(self) -> str:
         """The content that makes two tasks the same one, whatever their wording."""
         return f"write|{self.use}|{self.end}|{self.sentences}"
+
+    @property
+    def asked(self) -> dict[str, Any]:
+        """The field of a problem's line."""
+        return {"constraints": {"use": self.use, "end": self.end, "sentences": self.sentences}}
+
+    def followed(self, text: str) -> bool:
+        """Whether a text meets all three constraints."""
+        return constraints_met(self, text) == 3
 
 
 _WORDS = tomllib.loads((ASSETS / "tasks" / "generated.toml").read_text("utf-8"))

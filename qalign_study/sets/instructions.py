@@ -35,6 +35,12 @@ class Instructions:
     kwargs: tuple[Mapping[str, Any], ...]
     rule: str = "loose"
 
+    @property
+    def asked(self) -> dict[str, Any]:
+        """The field of a problem's line."""
+        told = {"ids": self.ids, "kwargs": self.kwargs, "rule": self.rule}
+        return {"instructions": told}
+
     def followed(self, text: str) -> bool:
         """Whether a response follows every instruction.
 

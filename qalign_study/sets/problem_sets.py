@@ -27,7 +27,7 @@ Rows of another form need a file beside them, `mine.toml`, which is given in the
 
 import json
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -43,7 +43,7 @@ from qalign_core.errors import InvalidTask, on_disk
 from qalign_core.protocols import AnswerExtractor
 from qalign_core.reading import checked, first_line, from_json, read_file, shown
 from qalign_study.sets.drawn import drawn_rows
-from qalign_study.sets.generated import WritingTask, constraints
+from qalign_study.sets.generated import WritingTask
 from qalign_study.sets.instructions import RULES, Instructions
 from qalign_study.sets.rows import placeholders, problem_of, rows_of
 
@@ -52,8 +52,6 @@ _DESCRIBED = {
     **dict.fromkeys(("answer", "extractor", "id"), str | None),
 }
 """What a file may say of rows of another form."""
-_CHECKS = ("constraints", "instructions")
-"""The fields of a row whose checks decide whether an open-ended response is right."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +63,7 @@ class Problem:
         prompt: the user's text.
         answer: the right answer as the file has it, or None if there is none to compare with.
         extractor: name of the answer extractor, or None for an open-ended prompt.
-        writing: what a response to an open-ended prompt is checked against, or None.
-        instructions: of IFEval, which a response to an open-ended prompt has to follow, or None.
+        check: what a response to an open-ended prompt has to follow, or None.
         extra: the line's other fields.
     """
 
@@ -74,8 +71,7 @@ class Problem:
     prompt: str
     answer: str | None = None
     extractor: str | None = None
-    writing: WritingTask | None = None
-    instructions: Instructions | None = None
+    check: WritingTask | Instructions | None = None
     extra: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
     @property
@@ -86,15 +82,18 @@ class Problem:
     @property
     def is_graded(self) -> bool:
         """Whether something says what is right."""
-        return any(v is not None for v in (self.answer, self.writing, self.instructions))
+        return self.answer is not None or self.check is not None
 
     def is_right(self, answer: str) -> bool | None:
         """Whether an answer, or the text of an open-ended response, is right; None if unknown."""
-        if self.writing is not None:
-            return all(constraints(self.writing, answer).values())
-        if self.instructions is not None:
-            return self.instructions.followed(answer)
+        if self.check is not None:
+            return self.check.followed(answer)
         return None if self.answer is None else same_answer(answer, self.answer)
+
+    def solved_by(self, text: str) -> bool:
+        """Whether a response is right; one without an answer is not."""
+        answer = self.extract(text) if self.extract else text
+        return answer is not None and bool(self.is_right(answer))
 
 
 def load_problems(task: str | Path) -> list[Problem]:
@@ -171,8 +170,8 @@ def parse_problems(lines: Iterable[str], name: str = "the problem set") -> list[
 def check_gradable(problems: Sequence[Problem]) -> None:
     """Refuse a set of which nothing, or not the same thing, says what is right."""
     for problem in problems:
-        if problem.instructions is not None:  # what cannot be checked is said before the first draw
-            problem.instructions.followed("")
+        if problem.check is not None:  # what cannot be checked is said before the first draw
+            problem.check.followed("")
         elif not problem.is_graded:
             raise InvalidTask(
                 f"problem {problem.id!r} has neither an answer to compare with nor constraints to "
@@ -188,10 +187,8 @@ def problem_line(problem: Problem) -> str:
     """A problem as the line that reads back as it."""
     values: dict[str, Any] = {"id": problem.id, "prompt": problem.prompt}
     values |= {"answer": problem.answer, "extractor": problem.extractor, **problem.extra}
-    if (task := problem.writing) is not None:
-        values["constraints"] = {"use": task.use, "end": task.end, "sentences": task.sentences}
-    if (asked := problem.instructions) is not None:
-        values["instructions"] = {"ids": asked.ids, "kwargs": asked.kwargs, "rule": asked.rule}
+    if problem.check is not None:
+        values |= problem.check.asked
     return json.dumps(values, ensure_ascii=False) + "\n"
 
 
@@ -207,9 +204,9 @@ def _parse(line: str, number: int, place: str) -> Problem:
         raise InvalidTask(
             f'{place} is a JSON {type(fields).__name__}; an object like {{"prompt": ...}} is needed'
         )
-    names = ("id", "prompt", "answer", "extractor", *_CHECKS)
+    names = ("id", "prompt", "answer", "extractor")
     given = {name: fields.pop(name, None) for name in names}
-    id_, prompt, answer, extractor, constraints, instructions = given.values()
+    id_, prompt, answer, extractor = given.values()
     known = ", ".join(EXTRACTORS)
     for name, is_good, advice in (
         ("prompt", isinstance(prompt, str) and prompt.strip(), "a text is needed"),
@@ -222,19 +219,16 @@ def _parse(line: str, number: int, place: str) -> Problem:
             raise InvalidTask(f'{place}: "{name}" is {_shown(given[name])}; {advice}')
     if extractor is None and answer is not None:
         extractor = "number"
-    checks = [f'"{name}"' for name in _CHECKS if given[name] is not None]
-    if len(checks) > 1 or (checks and extractor is not None):
-        raise InvalidTask(
-            f"{place} has {checks[0]} and {checks[1] if checks[1:] else 'an answer or extractor'}; "
-            "leave one of them out"
-        )
+    asked = {name: said for name in CHECKS if (said := fields.pop(name, None)) is not None}
+    both = [*map('"{}"'.format, asked), *["an answer or extractor"] * (extractor is not None)]
+    if asked and len(both) > 1:
+        raise InvalidTask(f"{place} has {both[0]} and {both[1]}; leave one of them out")
     return Problem(
         id=str(number if id_ is None else id_),
         prompt=prompt,
         answer=None if answer is None else str(answer),
         extractor=extractor,
-        writing=None if constraints is None else _writing(prompt, constraints, place),
-        instructions=None if instructions is None else _asked(prompt, instructions, place),
+        check=next((CHECKS[name](prompt, said, place) for name, said in asked.items()), None),
         extra=fields,
     )
 
@@ -265,6 +259,13 @@ def _asked(prompt: str, instructions: object, place: str) -> Instructions:
         f'{place}: "instructions" is {_shown(instructions)}; give "ids" and "kwargs" (a list each, '
         'as long as the other), and perhaps "rule" ("loose" or "strict")'
     )
+
+
+CHECKS: Mapping[str, Callable[[str, object, str], WritingTask | Instructions]] = {
+    "constraints": _writing,
+    "instructions": _asked,
+}
+"""The fields of a row whose checks decide whether an open-ended response is right."""
 
 
 def _is_a(value: object, kinds: tuple[type, ...]) -> bool:

@@ -1,7 +1,7 @@
 """Line charts as SVG, for pages without a script: lines, bands, markers, round ticks.
 
-Colours are the page's variables (`--c-qalign`), so one figure is light and dark; `STYLE` has the
-rest. The tooltip of a point is its `<title>`.
+Colours are the page's variables (`--c-qalign`), so one figure is light and dark. The tooltip of a
+point is its `<title>`.
 """
 
 import html
@@ -12,17 +12,6 @@ from dataclasses import dataclass
 from qalign_core.record.dictionary import ideas
 from qalign_study.sheet.words import log_ticks, tick_text
 
-STYLE = """
-.chart { display: block; width: 100%; height: auto; overflow: visible }
-.chart text { font: 13px system-ui, "Segoe UI", Roboto, Arial, sans-serif; fill: var(--soft) }
-.chart .grid { stroke: var(--line); stroke-width: 1 }
-.chart .line { fill: none; stroke: var(--c); stroke-linejoin: round }
-.chart .band { fill: var(--c); opacity: .14; stroke: none }
-.chart .marker { fill: var(--c); stroke: var(--c); stroke-width: 1.5 }
-.chart .open { fill: var(--ground) }
-.chart .mark { stroke: var(--ink); stroke-width: 1.5; stroke-dasharray: 5 4 }
-.chart .told { fill: var(--ink) }
-"""
 DASHES = {"dash": "7 5", "dot": "2 4", "dashdot": "8 4 2 4"}
 LEFT, RIGHT, TOP, BOTTOM = 50, 20, 26, 44
 
@@ -203,9 +192,11 @@ def _grid(across: _Scale, up: _Scale, width: int, height: int) -> list[str]:
 
 
 def _drawn(line: Line, across: _Scale, up: _Scale) -> str:
-    def points(ys: Sequence[float]) -> list[tuple[float, float]]:
-        pairs = zip(line.x, ys, strict=True)
-        return [(across(x), up(y)) for x, y in pairs if across.shows(x) and up.shows(y)]
+    says = line.says or [""] * len(line.x)
+
+    def points(ys: Sequence[float]) -> list[tuple[float, float, str]]:
+        every = zip(line.x, ys, says, strict=True)
+        return [(across(x), up(y), said) for x, y, said in every if across.shows(x) and up.shows(y)]
 
     parts = []
     if line.low:
@@ -213,18 +204,12 @@ def _drawn(line: Line, across: _Scale, up: _Scale) -> str:
         parts.append(f'<path class="band" d="{_path(around)}Z"/>')
     if line.stroke:
         parts.append(_stroke(line, _path(points(line.y))))
-        says = line.says or [""] * len(line.x)
-        at = [
-            (across(x), up(y), said)
-            for x, y, said in zip(line.x, line.y, says, strict=True)
-            if across.shows(x) and up.shows(y)
-        ]
-        parts += [_marker(line, *each) for each in at]
+        parts += [_marker(line, *each) for each in points(line.y)]
     return f"<g {_colour(line)}>{''.join(parts)}</g>"
 
 
-def _path(points: Sequence[tuple[float, float]]) -> str:
-    return "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in points) if points else "M0 0"
+def _path(points: Sequence[tuple[float, float, str]]) -> str:
+    return "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y, _ in points) if points else "M0 0"
 
 
 def _colour(line: Line) -> str:

@@ -8,7 +8,6 @@ import numpy as np
 
 from qalign_core.decide.compared import RULES
 from qalign_core.errors import InvalidSetting
-from qalign_core.registry import entries
 from qalign_study.measure.curves import Curve, Point, averaged, own_curves
 from qalign_study.measure.landmarks import gain
 from qalign_study.measure.mixture import best_of_n_as_alignment, fit_mixture, tilt
@@ -16,9 +15,17 @@ from qalign_study.measure.own_beta import lot_of
 from qalign_study.measure.report import Evaluated, Group
 from qalign_study.measure.tuning import BetaPoint
 from qalign_study.sheet.chart import Axis, Figure, Line, as_percent
-from qalign_study.sheet.page import text
-from qalign_study.sheet.values import Section
-from qalign_study.sheet.words import curve_name, in_a_sentence, number, percent, si, target_of
+from qalign_study.sheet.values import Section, text
+from qalign_study.sheet.words import (
+    curve_name,
+    in_a_sentence,
+    models_of,
+    number,
+    percent,
+    si,
+    target_of,
+    titled,
+)
 
 PANELS = 9
 """Problems whose rewards are drawn, as many as in the paper's figure."""
@@ -32,21 +39,16 @@ def _plain(value: float) -> str:
     return f"{value:g}".replace("-", "−")
 
 
-def titled(kind: str, id_: str) -> str:
-    """A model's title, or its id."""
-    entry = entries().get((kind, id_))
-    return entry.title if entry is not None else id_
-
-
-def models_of(group: Group) -> str:
-    """A group's models by their titles."""
-    lm, rm = titled("lm", group.header.lm), titled("rm", group.header.rm)
-    return f"language model: {lm}; reward model: {rm}"
-
-
 def of(points: Iterable[Point], method: Curve) -> list[Point]:
     """The points of one method, by n."""
     return sorted((p for p in points if p.method == method), key=lambda p: p.n)
+
+
+def _rules(group: Group) -> list[tuple[str, str, list[Point]]]:
+    """The rules that a group was decided by: the id, the name and the points of each."""
+    is_open = group.header.open_ended
+    found = [(id_, curve_name(id_, is_open), of(group.points, id_)) for id_ in RULES]
+    return [rule for rule in found if rule[2]]
 
 
 def _wrong(mine: Sequence[Point], unit: str, look: str, name: str, *, plain: bool) -> Line:
@@ -73,14 +75,9 @@ def errors(
     for method in (*RULES, "any", *own_curves()):
         if mine := of(points, method):
             plain = method == "any" or method in own_curves()
-            line = _wrong(
-                mine,
-                group.unit,
-                method.partition("_own")[0],
-                curve_name(method, is_open),
-                plain=plain,
-            )
-            lines.append(replace(line, markers=not method.endswith("_own")))
+            id_, own, _ = method.partition("_own")
+            line = _wrong(mine, group.unit, id_, curve_name(method, is_open), plain=plain)
+            lines.append(replace(line, markers=not own))
     says = "Wrong answers against compute" + f" on {title}" * bool(title)
     return Figure(says, lines, _x(group.unit), _WRONG, title, note)
 
@@ -109,11 +106,11 @@ def first(main: Group, rest: Sequence[Group], tuning: float | None) -> Section:
             notes.append(f"{text(lm)} was not run on all of these sets, and is not drawn.")
             continue
         of_each = [theirs[problems] for problems in wanted]
-        votes = of(averaged(of_each) if len(of_each) > 1 else of_each[0], "mv")
+        votes = of(averaged(of_each), "mv")
         name = f"{curve_name('mv', is_open)} of {titled('lm', lm)}"
         more.append(_wrong(votes, unit, look, name, plain=False))
     figure = errors(main.points, main, more=more)
-    if tuning is not None and main.flops:
+    if tuning is not None and main.unit == "FLOPs":
         n = sum(len(each.results.records) for each in main.different)
         figure = replace(figure, mark=(tuning / n, f"finding β: {si(tuning / n, unit)} each"))
         notes.append(
@@ -131,7 +128,7 @@ def multiples(groups: Sequence[Group]) -> Section:
     def ran(each: Evaluated, group: Group) -> str:
         header = each.results.header
         said = target_of(header) + f", {header.chains} chains" * (header.chains > 1)
-        return said + (f"; {models_of(group)}" if group is not groups[0] else "")
+        return said + (f"; {models_of(header)}" if group is not groups[0] else "")
 
     panels = [
         errors(each.points, group, each.name, ran(each, group))
@@ -146,21 +143,15 @@ def gains(main: Group) -> Section | None:
     one = next(iter(of(main.points, "one")), None)
     if one is None or one.value == 0:
         return None
-    lines, is_open = [], main.header.open_ended
-    for method in RULES:
-        mine = of(main.points, method)
+    lines = []
+    for id_, name, mine in _rules(main):
         ends = [gain(p, one) for p in mine]
         says = [
-            f"{curve_name(method, is_open)}, {si(p.spent, main.unit)}: {value:.2f} times "
-            f"({low:.2f} to {high:.2f})"
+            f"{name}, {si(p.spent, main.unit)}: {value:.2f} times ({low:.2f} to {high:.2f})"
             for p, (value, low, high) in zip(mine, ends, strict=True)
         ]
-        if mine:
-            value, low, high = zip(*ends, strict=True)
-            line = Line(
-                method, [p.spent for p in mine], value, low, high, says, curve_name(method, is_open)
-            )
-            lines.append(line)
+        value, low, high = zip(*ends, strict=True)
+        lines.append(Line(id_, [p.spent for p in mine], value, low, high, says, name))
     axis = Axis("times as often right as one sample", text=_plain, zero=True)
     told = f"{percent(one.value)} ({percent(one.low)} to {percent(one.high)})"
     figure = Figure("Gain over one sample against compute", lines, _x(main.unit), axis)
@@ -176,22 +167,15 @@ def waits(main: Group) -> Section | None:
         by_chains.setdefault(each.results.header.chains, []).append(each.points)
     chains = zip(sorted(by_chains.items()), ("chain", *OTHER_LMS), strict=False)
     drawn = [
-        (
-            of(averaged(of_each) if len(of_each) > 1 else of_each[0], "qalign"),
-            look,
-            "one chain" if n == 1 else f"{n} chains",
-        )
+        (look, "one chain" if n == 1 else f"{n} chains", of(averaged(of_each), "qalign"))
         for (n, of_each), look in chains
     ]
-    lines = [
-        Line(
-            *(look, [p.spent for p in mine], [p.waited for p in mine]),
-            says=[f"{name}, {si(p.spent, main.unit)}: {p.waited:,.0f} in a row" for p in mine],
-            name=name,
-        )
-        for mine, look, name in (*drawn, (of(main.points, "mv"), "base", "independent samples"))
-        if mine
-    ]
+    drawn.append(("base", "independent samples", of(main.points, "mv")))
+    lines = []
+    for look, name, mine in (each for each in drawn if each[2]):
+        told = [f"{name}, {si(p.spent, main.unit)}: {p.waited:,.0f} in a row" for p in mine]
+        x, y = [p.spent for p in mine], [p.waited for p in mine]
+        lines.append(Line(look, x, y, says=told, name=name))
     axis = Axis("tokens in a row, logarithmic", log=True)
     figure = Figure("Tokens in a row", lines, _x(main.unit), axis)
     says = (
@@ -244,16 +228,14 @@ def mixtures(main: Group) -> Section | None:
 
 def proxy(group: Group) -> Figure:
     """Accuracy against the proxy reward: a curve that turns down has over-optimised."""
-    lines, is_open = [], group.header.open_ended
-    for method in RULES:
-        if mine := of(group.points, method):
-            says = [
-                f"{curve_name(method, is_open)} at the price of {p.n} samples: "
-                f"reward {p.reward:.2f}, {percent(p.value)} right"
-                for p in mine
-            ]
-            x, y = [p.reward for p in mine], [p.value for p in mine]
-            lines.append(Line(method, x, y, says=says, name=curve_name(method, is_open)))
+    lines = []
+    for id_, name, mine in _rules(group):
+        says = [
+            f"{name} at the price of {p.n} samples: reward {p.reward:.2f}, {percent(p.value)} right"
+            for p in mine
+        ]
+        x, y = [p.reward for p in mine], [p.value for p in mine]
+        lines.append(Line(id_, x, y, says=says, name=name))
     axis = Axis("mean reward of the answers", text=_plain)
     return Figure("Right answers against mean reward", lines, axis, _RIGHT)
 
@@ -268,11 +250,8 @@ def betas(found: Sequence[BetaPoint], group: Group) -> tuple[Figure, ...]:
     lines = [Line("wmv", x, right, *ends, says, curve_name("wmv", is_open))]
     for chain in of(group.points, "qalign")[-1:]:
         at = [f"this run: {percent(chain.value)} right"]
-        lines.append(
-            Line(
-                "qalign", [header.beta], [chain.value], says=at, name=curve_name("qalign", is_open)
-            )
-        )
+        name = curve_name("qalign", is_open)
+        lines.append(Line("qalign", [header.beta], [chain.value], says=at, name=name))
     accepted = [p.acceptance or 0.0 for p in told]
     says = [f"β {p.beta:.3g}: {percent(p.acceptance or 0.0)} accepted" for p in told]
     changes = Line("qalign", [p.beta for p in told], accepted, says=says, name="changes accepted")

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from qalign_core.decide.rules import importance_weights
 from qalign_core.record.frames import to_frame
 from qalign_study.measure.comparisons import Comparison, Cut, full_cut
-from qalign_study.measure.curves import Difference
+from qalign_study.measure.intervals import Difference
 from qalign_study.measure.report import Report
-from qalign_study.sheet.values import Cell, Table, table
+from qalign_study.sheet.values import Cell, Table, tables
 from qalign_study.sheet.words import VERDICTS, target_of
 
 if TYPE_CHECKING:
@@ -64,17 +64,15 @@ def to_latex(report: Report) -> str:
         "% fewer than ten problems are discordant; bold: ahead of each other rule, paired.",
     ]
     for group in report.groups:
-        rows = group.rows()
-        labels = [group.label(row) for row in rows]
         caption = (
             f"{group.header.lm} with {group.header.rm}, {target_of(group.header)}, at the compute "
             f"of {group.n:,} samples: "
         )
-        kinds = {False: "right answers in %", True: "paired differences in points"}
+        kinds = "right answers in %", "paired differences in points"
         for own, end in ((False, "."), (True, ", each method at its own β.")):
-            for gaps, what in kinds.items():
-                made = table(rows, labels, own=own, gaps=gaps, open_ended=group.header.open_ended)
-                said += [_latex(made, caption + what + end)] if made is not None else []
+            made = tables(group.rows, own=own, open_ended=group.header.open_ended)
+            told = zip(made, kinds, strict=False)
+            said += [_latex(each, caption + what + end) for each, what in told]
     return "\n".join(said)
 
 

@@ -14,10 +14,10 @@ from qalign_core.record.player import FOLLOW, PLAYS, as_data, head
 from qalign_core.record.scripts import bundle, sheets
 from qalign_core.record.trace import parse_trace, trace_text, whole_lines
 from qalign_study.measure.report import Evaluated
-from qalign_study.sheet.page import PAGE, STYLE, section_html, table_html, text
+from qalign_study.sheet.page import PAGE, STYLE, section_html, table_html
 from qalign_study.sheet.problems import COLUMNS, at_level, cut, listed, progress
 from qalign_study.sheet.report import ran
-from qalign_study.sheet.values import Markup, Section, Table
+from qalign_study.sheet.values import Markup, Section, Table, text
 
 _STYLE = f"""
 body {{ max-width: 1240px }} #player {{ margin: 12px 0 }} .sheet {{ {STYLE} }}

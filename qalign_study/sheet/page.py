@@ -5,66 +5,22 @@ next to it.
 """
 
 import html
+import math
 from collections.abc import Iterable
 
-from qalign_study.sheet import chart as svg
+from qalign_core.assets import ASSETS
+from qalign_core.errors import InvalidSetting
+from qalign_core.record.dictionary import colours, ideas
+from qalign_core.record.player import NO_SCRIPT, head
+from qalign_study.measure.report import Report
 from qalign_study.sheet.chart import Figure, chart, legend
-from qalign_study.sheet.values import Cell, Markup, Section, Table
+from qalign_study.sheet.report import largest_first, sections
+from qalign_study.sheet.values import Cell, Markup, Section, Table, text
+from qalign_study.sheet.words import models_of
 
-PAGE = """
-:root { color-scheme: light dark; --ground: #fff; --ink: #1d2430; --soft: #545d6b; --line: #dfe3ea }
-@media (prefers-color-scheme: dark) {
-  :root { --ground: #0f141d; --ink: #e9edf4; --soft: #a9b2c0; --line: #2b3442 }
-}
-body { margin: 0 auto; padding: 20px 16px 60px; max-width: 1160px; background: var(--ground);
-  color: var(--ink); font: 16px/1.5 system-ui, "Segoe UI", Roboto, Arial, sans-serif }
-h1 { font-size: 26px; margin: 0 }
-"""
+PAGE = (ASSETS / "sheet" / "page.css").read_text("utf-8")
 """Style of a page that is a sheet and nothing else."""
-STYLE = (
-    svg.STYLE
-    + """
-h2 { font-size: 20px; font-weight: 700; margin: 36px 0 4px }
-h3 { font-size: 16px; font-weight: 700; margin: 18px 0 2px }
-p { margin: 4px 0 10px; max-width: 84ch }
-.soft, small, figcaption { color: var(--soft); font-size: 14px }
-a { color: inherit } code { font-size: 13px; overflow-wrap: anywhere; unicode-bidi: isolate }
-figure { margin: 8px 0 }
-.grid-of { display: grid; gap: 14px 26px;
-  grid-template-columns: repeat(auto-fill, minmax(min(100%, 320px), 1fr)) }
-.legend { display: flex; flex-wrap: wrap; gap: 2px 18px; list-style: none; margin: 6px 0;
-  padding: 0; font-size: 14px }
-.legend li { display: flex; gap: 6px; align-items: center }
-.legend .chart { width: 30px; height: 14px; flex: none }
-.table { overflow-x: auto; margin: 8px 0 }
-table { border-collapse: collapse; font-size: 14px; font-variant-numeric: tabular-nums }
-th, td { padding: 5px 10px 5px 0; text-align: left; border-bottom: 1px solid var(--line);
-  vertical-align: top }
-td :is(a, button) { text-decoration: none }
-td :is(a, button):is(:hover, :focus-visible) { text-decoration: underline }
-td:has(> bdi) { min-width: 5ch; max-width: 44ch }
-td:has(code) { min-width: 10ch }
-td:has(small) { min-width: 12ch }
-td small + small { display: block }
-.list { max-height: 75vh } .list thead :is(th, td) { position: sticky; top: 0; z-index: 1;
-  background: var(--ground) }
-.list :is(th, td:has(> bdi)) { min-width: 0 }
-.list summary { font-weight: 400 }
-.list td a { text-decoration: underline; text-underline-offset: 3px }
-.list thead button { font: inherit; font-weight: 700; color: inherit; background: none; border: 0;
-  padding: 0; text-align: left; cursor: pointer }
-.list [aria-sort=ascending] button::after { content: " ▲" }
-.list [aria-sort=descending] button::after { content: " ▼" }
-.filter { display: flex; flex-wrap: wrap; gap: 4px 14px; align-items: baseline }
-.filter input { font: inherit; color: inherit; background: var(--ground); padding: 3px 8px;
-  width: min(100%, 42ch); border: 1px solid var(--line); border-radius: 6px }
-td details { margin: 0; white-space: normal; min-width: 28ch; max-width: 56ch }
-td h4 { margin: 8px 0 0; font-size: 14px } td p { white-space: pre-wrap; overflow-wrap: anywhere }
-details { margin: 10px 0 } summary { cursor: pointer }
-.narrow { display: none }
-@media (max-width: 640px) { .broad { display: none } .narrow { display: block } }
-"""
-)
+STYLE = (ASSETS / "sheet" / "sheet.css").read_text("utf-8")
 """Style sheet of a sheet, for a page that has `--ground`, `--ink`, `--soft`, `--line`."""
 
 _SORTS = '<button type="button">{}</button>'
@@ -74,15 +30,8 @@ _FILTER = (
 )
 
 
-def text(said: str) -> str:
-    """A name of somebody's, as markup."""
-    return f"<bdi>{html.escape(said)}</bdi>"
-
-
-def table_html(table: Table | None) -> str:
+def table_html(table: Table) -> str:
     """A table, which scrolls where its place is too narrow."""
-    if table is None:
-        return ""
     import pandas as pd
 
     frame = table.frame.map(_cell)
@@ -93,11 +42,9 @@ def table_html(table: Table | None) -> str:
         frame.columns = frame.columns.map(_SORTS.format)
     with pd.option_context("display.max_colwidth", None):
         made = frame.to_html(escape=False, border=0, header=table.heads, justify="unset")
-    caption = f'<p class="soft">{html.escape(table.caption)}</p>' if table.caption else ""
     # pandas gives the corner a head of its own, which would name nothing
     whole = made.replace("<th></th>", head, 1)
-    before = f"{caption}{_FILTER}" if table.sorts else caption
-    kind = "table list" if table.sorts else "table"
+    before, kind = (_FILTER, "table list") if table.sorts else ("", "table")
     return (
         f'{before}<div class="{kind}" tabindex="0" role="group" aria-label="numbers">{whole}</div>'
     )
@@ -153,3 +100,31 @@ def section_html(section: Section) -> str:
         body = f'<div id="{section.id}">{made}</div>' if section.id else made
         return f"<details><summary>{section.title}</summary>{body}</details>"
     return f"<h2>{section.title}</h2>{made}"
+
+
+def to_html(report: Report, *, tuning: float | None = None) -> str:
+    """The page of a report; no script, no network.
+
+    Args:
+        report: what it shows.
+        tuning: FLOPs that were spent on finding beta, as `sections` has them.
+
+    Raises:
+        InvalidSetting: `tuning` is not a number above 0.
+    """
+    if tuning is not None and not (math.isfinite(tuning) and tuning > 0):
+        raise InvalidSetting(f"tuning must be FLOPs above 0, got {tuning}; leave it out if unknown")
+    made = "".join(map(section_html, sections(report, whole=True, tuning=tuning)))
+    main = largest_first(report)[0]
+    n = sum(len(each.results.records) for each in main.different)
+    count = f"{len(main.different)} problem set{'s' * (len(main.different) > 1)}, {n:,} problems"
+    names = dict.fromkeys(each.results.header.task or each.name for each in report.sets)
+    plain = html.escape("".join(filter(str.isprintable, ", ".join(names))))
+    pairs = {id_: colours()[idea.colour] for id_, idea in ideas().items() if idea.colour}
+    light, dark = ("".join(f"--c-{id_}:{pair[k]};" for id_, pair in pairs.items()) for k in (0, 1))
+    variables = f":root {{{light}}}\n@media (prefers-color-scheme: dark) {{ :root {{{dark}}} }}\n"
+    return (
+        head(f"QAlign report: {plain}", variables + PAGE + STYLE, NO_SCRIPT)
+        + f'<body><h1>QAlign report: {", ".join(map(text, names))}</h1><p class="soft">{count}; '
+        f"{text(models_of(main.header))}.</p>{made}</body></html>\n"
+    )

@@ -1,32 +1,27 @@
-"""A report as one page of HTML: its sections, from values to markup; no script, no network."""
+"""The sections of a report: its figures and tables as values, and what is said of them."""
 
 import html
-import math
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
 import numpy as np
 
 from qalign_core.decide.compared import RULES
-from qalign_core.errors import InvalidSetting
-from qalign_core.record.dictionary import colours, ideas
-from qalign_core.record.player import NO_SCRIPT, head
 from qalign_study.measure.diagnostics import acceptance_of
 from qalign_study.measure.intervals import FEW
 from qalign_study.measure.landmarks import Crossing, crossing, turn
 from qalign_study.measure.own_beta import FACTORS, PARTS
-from qalign_study.measure.report import Evaluated, Group, Report, others
-from qalign_study.sheet.figures import first, gains, mixtures, models_of, multiples, waits
-from qalign_study.sheet.page import PAGE, STYLE, section_html, text
+from qalign_study.measure.report import Evaluated, Group, Report, Row, others
+from qalign_study.sheet.figures import first, gains, mixtures, multiples, waits
 from qalign_study.sheet.problems import COLUMNS, MOST, listed, opens
-from qalign_study.sheet.values import Markup, Section, Table, table
+from qalign_study.sheet.values import Markup, Section, Table, tables, text
 from qalign_study.sheet.words import (
     COUNTED,
     MARGIN,
     curve_name,
     gap,
     in_a_sentence,
+    models_of,
     number,
     percent,
     si,
@@ -55,85 +50,52 @@ INTERVALS = (
 """How intervals and verdicts are computed, for people."""
 
 
-def to_html(report: Report, *, tuning: float | None = None) -> str:
-    """The page of a report.
-
-    Args:
-        report: what it shows.
-        tuning: FLOPs that were spent on finding beta before anything was reported, which the first
-            figure marks.
-
-    Raises:
-        InvalidSetting: `tuning` is not a number above 0.
-    """
-    if tuning is not None and not (math.isfinite(tuning) and tuning > 0):
-        raise InvalidSetting(f"tuning must be FLOPs above 0, got {tuning}; leave it out if unknown")
-    groups = _largest_first(report)
-    numbers = {each.name: place for place, each in enumerate(report.sets)}
-    made = [*sections(report, numbers, tuning=tuning), *_problems(groups, numbers), _how(groups)]
-    n_sets = len(groups[0].different)
-    n = sum(len(each.results.records) for each in groups[0].different)
-    count = f"{n_sets} problem set{'s' * (n_sets > 1)}, {n:,} problems"
-    names = dict.fromkeys(each.results.header.task or each.name for each in report.sets)
-    shown = ", ".join(f"<bdi>{html.escape(name)}</bdi>" for name in names)
-    plain = html.escape("".join(filter(str.isprintable, ", ".join(names))))
-    pairs = {id_: colours()[idea.colour] for id_, idea in ideas().items() if idea.colour}
-    light, dark = ("".join(f"--c-{id_}:{pair[k]};" for id_, pair in pairs.items()) for k in (0, 1))
-    variables = f":root {{{light}}}\n@media (prefers-color-scheme: dark) {{ :root {{{dark}}} }}\n"
-    return (
-        head(f"QAlign report: {plain}", variables + PAGE + STYLE, NO_SCRIPT)
-        + f'<body><h1>QAlign report: {shown}</h1><p class="soft">{count}; '
-        f"{text(models_of(groups[0]))}.</p>{''.join(map(section_html, made))}</body></html>\n"
-    )
-
-
-def sections(
-    report: Report, numbers: dict[str, int], *, tuning: float | None = None
-) -> list[Section]:
+def sections(report: Report, *, whole: bool = False, tuning: float | None = None) -> list[Section]:
     """The figures and tables of a report.
 
     Args:
         report: what they show.
-        numbers: where a page lists the problems of a set, by its name: `#problems-3`.
-        tuning: as for `to_html`.
+        whole: also list the problems of each set, to which its numbers lead, and what was run.
+        tuning: FLOPs that were spent on finding beta before anything was reported, which the first
+            figure marks.
     """
-    main, *rest = groups = _largest_first(report)
+    main, *rest = groups = largest_first(report)
+    numbers = {each.name: place for place, each in enumerate(report.sets)} if whole else {}
     tables = [section for group in groups for section in _tables(group, numbers)]
     last = [gains(main), waits(main), mixtures(main)]
     found = [first(main, rest, tuning), *tables, multiples(groups), _landmarks(groups), *last]
+    found += [*_problems(groups, numbers), _how(groups)] if whole else []
     return [section for section in found if section is not None]
 
 
-def _largest_first(report: Report) -> list[Group]:
+def largest_first(report: Report) -> list[Group]:
     """The groups of models, the one with most sets first: the page is about that one."""
     return sorted(report.groups, key=lambda group: -len(group.different))
 
 
 def _tables(group: Group, numbers: dict[str, int]) -> list[Section]:
     """Accuracy of every method on every set, and what QAlign has more than each other."""
-    rows, open_ended = group.rows(), group.header.open_ended
-    labels = [group.label(row) for row in rows]
-    whole = (row for row in rows[::-1] if "any" in row.points and row.n == group.n)
+    open_ended = group.header.open_ended
+    whole = (row for row in group.rows[::-1] if "any" in row.points and row.n == group.n)
     spent = next((row.points["any"].spent for row in whole), None)
     at = f"{group.n:,} samples" + (f" ({si(spent, group.unit)} per problem)" if spent else "")
     says = (
-        f"{text(models_of(group))}. Right answers in percent, with 95% intervals over problems, at "
-        f"the compute of {at}. Bold: ahead of each of the other rules by its paired difference."
+        f"{text(models_of(group.header))}. Right answers in percent, with 95% intervals over "
+        f"problems, at the compute of {at}. Bold: ahead of each of the other rules by its paired "
+        "difference."
         f"{' A cell leads to its problems.' if numbers else ''} Below: what QAlign has more, in "
         "points, as paired differences over problems."
     )
-    made = []
-    for own in (False, True):
-        some: dict[str, Any] = {"own": own, "open_ended": open_ended}
-        items = [
-            table(rows, labels, numbers=numbers, **some),
-            table(rows, labels, gaps=True, **some),
-        ]
-        title = "Each method at its own best β, found on other problems" if own else ""
-        kept = [item for item in items if item is not None]
-        if kept:
-            head = title or "Sets and methods"
-            made.append(Section(head, OWN if own else says, kept, fold=own))
+
+    def opens(row: Row, key: str) -> str:
+        return f"#problems-{numbers[row.name]}" if row.name in numbers and ":" not in key else ""
+
+    made = [
+        Section("Sets and methods", says, tables(group.rows, open_ended=open_ended, opens=opens))
+    ]
+    if own := tables(group.rows, own=True, open_ended=open_ended, opens=opens):
+        title = "Each method at its own best β, found on other problems"
+        made.append(Section(title, OWN, own, fold=True))
     return made
 
 
@@ -144,8 +106,8 @@ def _landmarks(groups: Sequence[Group]) -> Section:
     against = [other for other in others() if not other.endswith("_own")]
     rows = {}
     for group in groups:
-        for name, points in group.lines:
-            found, turned = turn(points), "–"
+        for line in group.lines:
+            found, turned = turn(line.points), "–"
             if found is not None:
                 turned = (
                     f"best at {found.n:,} ({found.low:,} to {found.high:,}), {gap(found.lost)} "
@@ -153,8 +115,8 @@ def _landmarks(groups: Sequence[Group]) -> Section:
                     if found.seen
                     else "no turn is seen"
                 )
-            crossed = [_crossed(crossing(points, "qalign", o), group.unit) for o in against]
-            rows[name] = [turned, *crossed]
+            crossed = [_crossed(crossing(line.points, "qalign", o), group.unit) for o in against]
+            rows[line.name] = [turned, *crossed]
     heads = ["Best-of-n turns", *(f"QAlign and {in_a_sentence(curve_name(o))}" for o in against)]
     frame = pd.DataFrame(rows.values(), columns=heads, index=[*rows])
     says = (

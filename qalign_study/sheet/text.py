@@ -3,8 +3,8 @@
 import re
 from collections.abc import Iterable, Sequence
 
-from qalign_study.measure.curves import Difference, Point
-from qalign_study.measure.intervals import Measured
+from qalign_study.measure.curves import Point
+from qalign_study.measure.intervals import Difference, Measured
 from qalign_study.sheet.values import Cell
 from qalign_study.sheet.words import in_points
 

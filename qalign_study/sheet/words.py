@@ -6,10 +6,11 @@ from dataclasses import replace
 
 from qalign_core.decide.compared import RULES
 from qalign_core.record.dictionary import Idea, ideas
+from qalign_core.registry import entries
 from qalign_core.run import Run
-from qalign_study.measure.curves import Curve, Difference
+from qalign_study.measure.curves import Curve, Point
 from qalign_study.measure.diagnostics import Agreement
-from qalign_study.measure.intervals import NARROW, Measured, Verdict
+from qalign_study.measure.intervals import NARROW, Difference, Measured, Verdict
 
 COUNTED = (
     "What counts as compute: each model reads the prompt once per run. A sample costs all its "
@@ -63,11 +64,10 @@ def standing(found: Difference) -> str:
     return _STANDINGS[found.verdict]
 
 
-def in_points(found: Measured, form: str = ".1f") -> str:
+def in_points(found: Measured | Point | Difference, form: str = ".1f") -> str:
     """A measurement with its 95% interval, in percent or points: 41.0 (35.6 to 46.7)."""
-    value, *ends = (100 * x for x in found.ends)
-    low, high = (f"{x:.1f}" for x in ends)
-    return f"{value:{form}} ({low} to {high})".replace("-", "−")
+    value, low, high = (100 * x for x in (found.value, found.low, found.high))
+    return f"{value:{form}} ({low:.1f} to {high:.1f})".replace("-", "−")
 
 
 def few(found: Difference) -> str:
@@ -81,13 +81,13 @@ def few(found: Difference) -> str:
 
 def brief(found: Difference) -> str:
     """A difference in points with its interval, and the test where few problems are discordant."""
-    return "; ".join(filter(None, (in_points(found.measured, "+.1f"), few(found))))
+    return "; ".join(filter(None, (in_points(found, "+.1f"), few(found))))
 
 
 def gap(found: Difference, *, sign: bool = True) -> str:
     """The same in a sentence; without its sign where the sentence names the direction."""
     form = "+.1f" if sign else ".1f"
-    told = in_points(found.measured, form).replace("(", "points (95% CI ")
+    told = in_points(found, form).replace("(", "points (95% CI ")
     return "; ".join(filter(None, (told, few(found))))
 
 
@@ -122,6 +122,17 @@ def percents(shares: Sequence[float]) -> list[str]:
 def number(value: float) -> str:
     """A reward or a beta: three significant digits, or all before the point; a true minus sign."""
     return (f"{value:,.0f}" if 1000 <= abs(value) < 1e9 else f"{value:.3g}").replace("-", "−")
+
+
+def titled(kind: str, id_: str) -> str:
+    """A model's title, or its id."""
+    entry = entries().get((kind, id_))
+    return entry.title if entry is not None else id_
+
+
+def models_of(run: Run) -> str:
+    """A run's models by their titles."""
+    return f"language model: {titled('lm', run.lm)}; reward model: {titled('rm', run.rm)}"
 
 
 def target_of(run: Run) -> str:

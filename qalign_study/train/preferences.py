@@ -71,12 +71,6 @@ class Graded:
     near: tuple[tuple[str, str], ...]
 
 
-def is_right(problem: Problem, text: str) -> bool:
-    """Whether a response is right, by the set's own scorer; a response without an answer is not."""
-    answer = problem.extract(text) if problem.extract else text
-    return answer is not None and bool(problem.is_right(answer))
-
-
 class Grade(FunctionReward):
     """The set's own scorer as a reward: 1 for a right response, else 0.
 
@@ -85,7 +79,7 @@ class Grade(FunctionReward):
 
     def __init__(self, problems: Sequence[Problem]) -> None:
         asked = {problem.prompt: problem for problem in problems}
-        super().__init__(lambda prompt, text: float(is_right(asked[prompt], text)), id="right")
+        super().__init__(lambda prompt, text: float(asked[prompt].solved_by(text)), id="right")
 
 
 def graded(problem: Problem, trace: Trace) -> Graded:
@@ -94,9 +88,9 @@ def graded(problem: Problem, trace: Trace) -> Graded:
     near: dict[tuple[str, str], None] = {}
     for step in trace.steps:
         old, new = step.current.response.text, step.proposal.response.text
-        if step.index and (better := is_right(problem, new)) != is_right(problem, old):
+        if step.index and (better := problem.solved_by(new)) != problem.solved_by(old):
             near[(new, old) if better else (old, new)] = None
-    right = {text: is_right(problem, text) for text in texts}
+    right = {text: problem.solved_by(text) for text in texts}
     return Graded(
         problem,
         tuple(text for text in texts if right[text]),
@@ -141,7 +135,7 @@ def other_number(problem: Problem, text: str, rng: random.Random) -> str | None:
     start, end = places[-1].span()
     other = abs(int(problem.answer) + rng.choice([-10, -2, -1, 1, 2, 10]))
     changed = f"{text[:start]}{other}{text[end:]}"
-    return None if is_right(problem, changed) else changed
+    return None if problem.solved_by(changed) else changed
 
 
 def split(

@@ -23,7 +23,6 @@ from qalign_study.sets.problem_sets import Problem
 from qalign_study.train.preferences import (
     Graded,
     Kinds,
-    Pair,
     encoded,
     graded,
     held_out_pairs,
@@ -129,31 +128,26 @@ async def learn(
 
 async def measured(rm: RewardModel, held: Sequence[Graded]) -> Mapping[str, Any]:
     """How often a reward model orders held-out pairs rightly: of samples, and near misses."""
-    known: dict[tuple[str, str], float | None] = {}
-    found = {}
-    for name, groups in held_out_pairs(held).items():
+    asked, found = held_out_pairs(held), {}
+    every = [pair for of_each in asked.values() for pairs in of_each for pair in pairs]
+    known: dict[tuple[str, str], float] = {}
+    for prompt, text in dict.fromkeys((p.prompt, t) for p in every for t in (p.better, p.worse)):
+        with suppress(InvalidPrompt):  # a response too long to be read can never be given
+            known[prompt, text] = await rm.score(prompt, Response((0,), text, True))
+    for name, of_each in asked.items():
         read = [
-            [ends for pair in pairs if (ends := await _rewards(rm, pair, known))]
-            for pairs in groups
+            [
+                (known[p.prompt, p.better], known[p.prompt, p.worse])
+                for p in pairs
+                if {(p.prompt, p.better), (p.prompt, p.worse)} <= known.keys()
+            ]
+            for pairs in of_each
         ]
         share = in_order(read)
-        value, low, high = share.ends if share else (None, None, None)
-        found[name] = {"value": value, "low": low, "high": high}
-        found[name] |= {"problems": share.n if share else 0, "pairs": sum(map(len, read))}
+        kept = {end: getattr(share, end, None) for end in ("value", "low", "high")}
+        n = share.n if share else 0
+        found[name] = {**kept, "problems": n, "pairs": sum(map(len, read))}
     return found
-
-
-async def _rewards(
-    rm: RewardModel, pair: Pair, known: dict[tuple[str, str], float | None]
-) -> tuple[float, float] | None:
-    """The rewards of the better and the worse response; None if one is too long to be read."""
-    for text in (pair.better, pair.worse):
-        if (pair.prompt, text) not in known:
-            known[pair.prompt, text] = None
-            with suppress(InvalidPrompt):  # such a response it can never be given
-                known[pair.prompt, text] = await rm.score(pair.prompt, Response((0,), text, True))
-    better, worse = known[pair.prompt, pair.better], known[pair.prompt, pair.worse]
-    return None if better is None or worse is None else (better, worse)
 
 
 def _join(out: Path, asked: Mapping[str, Any]) -> None:

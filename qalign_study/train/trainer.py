@@ -139,6 +139,7 @@ def train(
     import datasets
     import torch
     import transformers
+    from peft import LoraConfig
     from transformers.trainer_callback import PrinterCallback
     from trl import RewardConfig, RewardTrainer
 
@@ -189,6 +190,13 @@ def train(
         report_to="none",
         disable_tqdm=True,
     )
+    low_rank = LoraConfig(
+        task_type="SEQ_CLS",
+        r=recipe.lora or 1,
+        lora_alpha=2 * recipe.lora,
+        target_modules="all-linear",
+        modules_to_save=["score"],  # the head is new, and trained itself
+    )
     trainer = RewardTrainer(
         model=model,
         args=arguments,
@@ -196,7 +204,7 @@ def train(
             [{"chosen_ids": [*better], "rejected_ids": [*worse]} for better, worse in pairs]
         ),
         processing_class=tokenizer,
-        peft_config=_lora(recipe.lora) if recipe.lora else None,
+        peft_config=low_rank if recipe.lora else None,
     )
     trainer.remove_callback(PrinterCallback)
     trainer.add_callback(_telling(told))
@@ -237,19 +245,6 @@ def _telling(told: Told) -> Any:
                 )
 
     return Telling()
-
-
-def _lora(rank: int) -> Any:
-    """Low-rank changes of every linear layer; the head, which is new, is trained itself."""
-    from peft import LoraConfig
-
-    return LoraConfig(
-        task_type="SEQ_CLS",
-        r=rank,
-        lora_alpha=2 * rank,
-        target_modules="all-linear",
-        modules_to_save=["score"],
-    )
 
 
 def last_checkpoint(out: Path) -> str | None:

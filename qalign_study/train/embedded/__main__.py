@@ -12,17 +12,17 @@ import torch
 from transformers import PreTrainedTokenizerFast
 from transformers.utils import logging
 
-from qalign_study.train.embedded.export import export, load_language_model
+from qalign_core.assets import ASSETS
+from qalign_study.train.embedded.corpus import write_tasks
 from qalign_study.train.embedded.language_model import train_language_model
+from qalign_study.train.embedded.networks import export, load_language_model
 from qalign_study.train.embedded.on_policy import graded_samples, near_misses
-from qalign_study.train.embedded.quality import ASSETS
 from qalign_study.train.embedded.reward_model import (
     STEPS,
     WEAK_PROMPTS,
     WEAK_STEPS,
     train_reward_model,
 )
-from qalign_study.train.embedded.tasks import write_tasks
 from qalign_study.train.embedded.tokenizer import train_tokenizer
 
 

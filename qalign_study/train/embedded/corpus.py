@@ -1,8 +1,10 @@
-"""The corpus: (prompt, response) documents in a fixed mix, addressed by (seed, chunk)."""
+"""The corpus: (prompt, response) documents in a fixed mix, and the held-out problem sets."""
 
+import json
 import random
+from pathlib import Path
 
-from qalign_study.sets.generated import generate_problem, generate_writing_task
+from qalign_study.sets.drawn import N_PROBLEMS, drawn_rows, generate
 from qalign_study.sets.inventory import generate_inventory
 from qalign_study.train.embedded.solutions import (
     draw_mistakes,
@@ -39,15 +41,19 @@ def _document(rng: random.Random, kind: str) -> tuple[str, str]:
         case "copying":
             return write_copying(rng)
         case "writing":
-            task = generate_writing_task(rng, split="train")
+            task = generate(rng, kind, split="train")
             return task.prompt, write_text(rng, task)
         case "inventory":
-            inventory = generate_inventory(rng, draw_n_things(rng), split="train")
+            [n_things] = rng.choices(list(N_THINGS), list(N_THINGS.values()))
+            inventory = generate_inventory(rng, n_things, split="train")
             return inventory.prompt, write_inventory(rng, inventory, draw_mistakes(rng, inventory))
-    problem = generate_problem(rng, kind, split="train")  # type: ignore[arg-type]
+    problem = generate(rng, kind, split="train")
     return problem.prompt, write_solution(rng, problem)
 
 
-def draw_n_things(rng: random.Random) -> int:
-    """How many things an inventory of the corpus counts."""
-    return rng.choices(list(N_THINGS), list(N_THINGS.values()))[0]
+def write_tasks(folder: Path, seed: int) -> None:
+    """Write one JSON-lines file a set; no problem occurs twice in a set."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in N_PROBLEMS:
+        lines = [json.dumps(row) for row in drawn_rows(f"{name}@{seed}") or ()]
+        (folder / f"{name}.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")

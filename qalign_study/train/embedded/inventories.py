@@ -17,12 +17,13 @@ from pathlib import Path
 import torch
 from transformers import AutoTokenizer
 
+from qalign_core.assets import ASSETS
 from qalign_study.sets.drawn import held_out
 from qalign_study.sets.inventory import Inventory
 from qalign_study.train.embedded.decisions import read_decisions
-from qalign_study.train.embedded.export import load_language_model, load_reward_model
+from qalign_study.train.embedded.networks import load_language_model, load_reward_model
 from qalign_study.train.embedded.on_policy import draw, redrawn
-from qalign_study.train.embedded.quality import ASSETS, replace_between
+from qalign_study.train.embedded.quality import replace_between
 from qalign_study.train.embedded.reward_model import score
 
 SAMPLES = 16  # of each inventory

@@ -10,7 +10,7 @@ from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
 from qalign_study.train.embedded.corpus import documents
 from qalign_study.train.embedded.fitting import by_length, fit, padded
-from qalign_study.train.embedded.llama import new_language_model
+from qalign_study.train.embedded.networks import new_language_model
 from qalign_study.train.embedded.tokenizer import prompt_ids, response_ids
 
 STEPS = 3000

@@ -2,7 +2,7 @@
 
 import random
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
@@ -13,14 +13,15 @@ from tqdm import tqdm
 from transformers import DynamicCache, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from qalign_core.decide.answers.extraction import extract_number
-from qalign_study.sets.generated import constraints_met, generate_problem, generate_writing_task
+from qalign_study.sets.drawn import generate
+from qalign_study.sets.generated import Problem, WritingTask, constraints_met
 from qalign_study.sets.inventory import Inventory, generate_inventory
 from qalign_study.train.embedded.decisions import Outcome, read_decisions
 from qalign_study.train.embedded.fitting import save
+from qalign_study.train.embedded.networks import MAX_NEW_TOKENS
 from qalign_study.train.embedded.solutions import draw_mistakes, write_inventory
 from qalign_study.train.embedded.tokenizer import prompt_ids, response_ids
 
-MAX_NEW_TOKENS = 256
 ROWS = 64  # drawn at once; their caches still fit the processor's (256 take twice as long)
 
 # kind of prompt -> (number of prompts, samples of each); long ones are rarely right
@@ -233,8 +234,7 @@ def graded_inventory(
 
 
 def _save(samples: list[Graded], path: Path) -> None:
-    rows = [(g.prompt, g.responses, g.grades, g.marks) for g in samples]
-    save(rows, path)
+    save([(g.prompt, g.responses, g.grades, g.marks) for g in samples], path)
 
 
 def _load(path: Path) -> list[Graded]:
@@ -250,21 +250,19 @@ def _graded(
     seed: int,
 ) -> list[Graded]:
     rng = random.Random(f"on-policy {seed} {kind}")
-    grades: list[Callable[[str], int]] = []
-    texts: list[str] = []
-    for _ in range(n_prompts):
-        if kind == "writing":
-            task = generate_writing_task(rng, split="train")
-            grades.append(lambda text, task=task: constraints_met(task, text))
-            texts.append(task.prompt)
-        else:
-            problem = generate_problem(rng, kind, split="train")  # type: ignore[arg-type]
-            grades.append(lambda text, answer=problem.answer: int(extract_number(text) == answer))
-            texts.append(problem.prompt)
+    tasks = [generate(rng, kind, split="train") for _ in range(n_prompts)]
     generator = torch.Generator().manual_seed(rng.getrandbits(63))
+    texts = [task.prompt for task in tasks]
     prompts, responses, decoded = draw(model, tokenizer, texts, n_samples, generator)
     groups = [slice(i * n_samples, (i + 1) * n_samples) for i in range(n_prompts)]
     return [
-        Graded(prompts[of.start], responses[of], [grade(text) for text in decoded[of]], [])
-        for grade, of in zip(grades, groups, strict=True)
+        Graded(prompts[of.start], responses[of], [grade(task, text) for text in decoded[of]], [])
+        for task, of in zip(tasks, groups, strict=True)
     ]
+
+
+def grade(task: Problem | WritingTask, text: str) -> int:
+    """1 if the answer is right, else 0; or the number of constraints met."""
+    if isinstance(task, WritingTask):
+        return constraints_met(task, text)
+    return int(extract_number(text) == task.answer)

@@ -16,32 +16,24 @@ import torch
 from torch import Tensor
 from transformers import AutoTokenizer, LlamaForCausalLM
 
+from qalign_core.assets import ASSETS
 from qalign_core.decide.answers.extraction import extract_number
 from qalign_core.types import Array
 from qalign_study.measure.intervals import Measured, share_of
-from qalign_study.sets.generated import constraints_met
 from qalign_study.sets.problem_sets import Problem, load_problems
-from qalign_study.train.embedded.export import load_language_model, load_reward_model
-from qalign_study.train.embedded.on_policy import draw
+from qalign_study.train.embedded.networks import load_language_model, load_reward_model
+from qalign_study.train.embedded.on_policy import draw, grade
 from qalign_study.train.embedded.reward_model import pairs_of, score
 from qalign_study.train.preferences import in_order
 
-ASSETS = Path(__file__).parents[3] / "assets"
 SETS = ("in_distribution", "shifted", "long", "writing")
 SAMPLES = {"in_distribution": 64, "shifted": 16, "long": 16, "writing": 16}  # a problem
 SCORED = 16  # of the samples of a problem, those that the reward models rank
 MOVED = 4  # of the samples of a problem, those from which the chain's proposals are judged
 # Small enough for a test to measure again.
-SUBSET = {"problems": 40, "samples": 8}
+SUBSET, SUBSET_SAMPLES = 40, 8
 SUBSETS = ("in_distribution", "shifted", "writing")
 CARD = ("<!-- quality -->\n", "<!-- /quality -->")
-
-
-def grade(problem: Problem, text: str) -> int:
-    """1 if the answer is right, else 0; or the number of constraints met."""
-    if problem.writing is not None:
-        return constraints_met(problem.writing, text)
-    return int(extract_number(text) == problem.answer)
 
 
 def measure(models: Path, tasks: Sequence[Problem], *, samples: int, seed: int) -> dict:
@@ -52,10 +44,13 @@ def measure(models: Path, tasks: Sequence[Problem], *, samples: int, seed: int) 
     texts = [task.prompt for task in tasks]
     prompts, drawn, texts = draw(model, tokenizer, texts, samples, generator)
     of_problem = np.arange(len(texts)).reshape(len(tasks), samples)
-    graded = [grade(tasks[k // samples], text) for k, text in enumerate(texts)]
+    graded = [
+        grade(tasks[k // samples].check or tasks[k // samples], text)
+        for k, text in enumerate(texts)
+    ]
     grades = np.array(graded).reshape(of_problem.shape)
 
-    best = 1 if tasks[0].writing is None else 3
+    best = 1 if tasks[0].check is None else 3
     figures: dict = {
         "problems": len(tasks),
         "samples": samples,
@@ -81,12 +76,6 @@ def measure(models: Path, tasks: Sequence[Problem], *, samples: int, seed: int) 
         rewards = score(load_reward_model(models / name), whole).view(len(tasks), -1)
         figures[name] = _pair_accuracy(rewards, grades[:, :SCORED])
     return figures
-
-
-def measure_subset(models: Path, tasks: Sequence[Problem], *, seed: int) -> dict:
-    """The same figures on the first few problems."""
-    few = tasks[: SUBSET["problems"]]
-    return measure(models, few, samples=SUBSET["samples"], seed=seed)
 
 
 @torch.inference_mode()
@@ -171,11 +160,13 @@ def main() -> None:
     for name in SETS:
         print(name)
         tasks = load_problems(name)[: options.problems]
-        samples = options.samples or SAMPLES[name]
-        seed = options.seed
+        samples, seed = options.samples or SAMPLES[name], options.seed
         quality["sets"][name] = measure(options.models, tasks, samples=samples, seed=seed)
         if name in SUBSETS:
-            quality["subset"][name] = measure_subset(options.models, tasks, seed=seed)
+            few = tasks[:SUBSET]
+            quality["subset"][name] = measure(
+                options.models, few, samples=SUBSET_SAMPLES, seed=seed
+            )
         # after each set: an interrupted run is not lost
         path.write_text(json.dumps(quality, indent=1) + "\n", encoding="utf-8")
     print(table(quality))

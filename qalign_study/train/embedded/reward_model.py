@@ -25,7 +25,7 @@ from transformers import (
 from qalign_study.measure.intervals import Measured
 from qalign_study.sets.inventory import generate_inventory
 from qalign_study.train.embedded.fitting import by_length, fit, padded
-from qalign_study.train.embedded.llama import new_reward_model
+from qalign_study.train.embedded.networks import new_reward_model
 from qalign_study.train.embedded.on_policy import N_THINGS, SCALES, Graded, graded_inventory
 from qalign_study.train.embedded.solutions import draw_mistakes, write_inventory
 from qalign_study.train.embedded.tokenizer import prompt_ids, response_ids
@@ -101,18 +101,18 @@ def train_reward_model(
     critic = Critic(language_model)
     held, graded = graded[: len(graded) // 20], graded[len(graded) // 20 :]
     held_groups, redrawn = redrawn[: len(redrawn) // 20], redrawn[len(redrawn) // 20 :]
-    ordered: list[Tensor] = []
+    ahead: list[Tensor] = []
 
     def losses(step: int) -> Iterator[Tensor]:
         groups = draw_groups(tokenizer, graded, redrawn, seed, step)
         for batch in by_length(groups, _length, TOKENS_AT_ONCE, lambda g: len(g.responses)):
             loss, margins = critic.loss(batch)
-            ordered.append(margins > 0)
+            ahead.append(margins > 0)
             yield loss
 
     def said() -> str:
-        share = torch.cat(ordered).float().mean().item()
-        ordered.clear()
+        share = torch.cat(ahead).float().mean().item()
+        ahead.clear()
         return f"pair accuracy {share:.3f}"
 
     rates = {"muon_lr": 0.01, "adam_lr": 1.5e-3}
@@ -123,8 +123,8 @@ def train_reward_model(
         "pair accuracy": ordered(model, [group.draw_pair(rng) for group in held]),
         "near misses": ordered(model, held_groups, apart=1),
     }
-    said = [f"{name} {share.value:.3f}" for name, share in found.items() if share]
-    print(f"{checkpoint.stem} validation: {', '.join(said)}", flush=True)
+    told = [f"{name} {share.value:.3f}" for name, share in found.items() if share]
+    print(f"{checkpoint.stem} validation: {', '.join(told)}", flush=True)
     return model
 
 

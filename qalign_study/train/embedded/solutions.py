@@ -6,9 +6,11 @@ learns the frequencies; the reward model then has to see which operation does no
 """
 
 import random
+import tomllib
 from dataclasses import replace
 from functools import cache
 
+from qalign_core.assets import ASSETS
 from qalign_study.sets.generated import (
     BOYS,
     GIRLS,
@@ -31,69 +33,14 @@ MISCONCEPTIONS: dict[EventKind, float] = {
     "distractor": 0.36,  # adds a number that has nothing to do with the question
 }
 
-_OPENINGS = (
-    "",
-    "",
-    "We begin with {start}. ",
-    "Let us count the {things}. ",
-    "Step by step. ",
-)
-_ADD = (
-    "Adding {a} gives {v} + {a} = {w}.",
-    "That makes {v} + {a} = {w}.",
-    "{a} more is {v} + {a} = {w}.",
-    "So {v} + {a} = {w}.",
-)
-_SUBTRACT = (
-    "Taking away {a} gives {v} - {a} = {w}.",
-    "That leaves {v} - {a} = {w}.",
-    "{a} less is {v} - {a} = {w}.",
-    "So {v} - {a} = {w}.",
-)
-_MULTIPLY = (
-    "{v} times {a} is {v} * {a} = {w}.",
-    "That makes {v} * {a} = {w}.",
-    "Multiplying by {a} gives {v} * {a} = {w}.",
-    "So {v} * {a} = {w}.",
-)
-_HALVE = (
-    "Half of {v} is {v} / 2 = {w}.",
-    "That leaves {v} / 2 = {w}.",
-    "Dividing by 2 gives {v} / 2 = {w}.",
-    "So {v} / 2 = {w}.",
-)
-_BOXES_RIGHT = (
-    "The {subject} hold {a} * {b} = {c}.",
-    "{a} {subject} of {b} are {a} * {b} = {c}.",
-    "There are {a} * {b} = {c} in the {subject}.",
-    "First {a} * {b} = {c}.",
-)
-_BOXES_WRONG = (
-    "The {subject} hold {a} + {b} = {c}.",
-    "{a} {subject} and {b} are {a} + {b} = {c}.",
-    "There are {a} + {b} = {c} in the {subject}.",
-    "First {a} + {b} = {c}.",
-)
-_DAYS_RIGHT = (
-    "{a} days of {b} are {a} * {b} = {c}.",
-    "In {a} days that is {a} * {b} = {c}.",
-    "First {a} * {b} = {c}.",
-)
-_IGNORE = (
-    "The {a} {subject} do not matter.",
-    "We leave out the {a} {subject}.",
-    "The {subject} change nothing.",
-    "The {a} {subject} are not {things}.",
-    "The number {a} is not needed.",
-)
-# Half of them end with the things: without that choice, whatever is rewritten from one of the last
-# words on comes back as it was.
-_CLOSINGS = (
-    "The answer is {v}.",
-    "The answer is {v} {things}.",
-    "So there are {v} {things}. The answer is {v}.",
-    "There are {v} of them. The answer is {v} {things}.",
-)
+
+_SAID: dict[str, tuple[str, ...]] = {
+    name: tuple(texts)
+    for name, texts in tomllib.loads(
+        (ASSETS / "tasks" / "solutions.toml").read_text("utf-8")
+    ).items()
+}
+"""Sentences by what they do."""
 
 
 def write_solution(rng: random.Random, problem: Problem) -> str:
@@ -161,10 +108,10 @@ def write_text(rng: random.Random, task: WritingTask) -> str:
     if rng.random() < p_meet:
         nouns[-1] = task.end
     sentences = [
-        rng.choice(_SENTENCES).format(
+        rng.choice(_SAID["sentences"]).format(
             n1=nouns[2 * i],
             n2=nouns[2 * i + 1],
-            adjective=rng.choice(_ADJECTIVES),
+            adjective=rng.choice(_SAID["adjectives"]),
             name=rng.choice(GIRLS + BOYS),
         )
         for i in range(n)
@@ -217,8 +164,8 @@ def _work_out(rng: random.Random, problem: Problem, wrong: list[bool]) -> str | 
             slots = problem.words | {key: str(value) for key, value in numbers.items()}
             parts.append(rng.choice(phrasings).format(**slots, subject=event.subject))
         amount = after
-    opening = rng.choice(_OPENINGS).format(**problem.words)
-    closing = rng.choice(_CLOSINGS).format(**problem.words, v=amount)
+    opening = rng.choice(_SAID["openings"]).format(**problem.words)
+    closing = rng.choice(_SAID["closings"]).format(**problem.words, v=amount)
     return opening + " ".join([*parts, closing])
 
 
@@ -235,43 +182,18 @@ _Steps = list[tuple[tuple[str, ...], dict[str, int]]]
 
 def steps_of(event: Event, v: int, mistaken: bool) -> tuple[_Steps, int]:
     """The sentences (phrasings and their numbers) for one event, and the amount after it."""
-    a, b = event.a, event.b
+    a, w, first = event.a, event.mistake(v) if mistaken else event.apply(v), _Steps()
     match event.kind, mistaken:
-        case ("gain", False) | ("loss", True) | ("distractor", True) | ("times", True):
-            return [(_ADD, {"v": v, "a": a, "w": v + a})], v + a
-        case ("gain", True) | ("loss", False):
-            return [(_SUBTRACT, {"v": v, "a": a, "w": v - a})], v - a
-        case "boxes", _:
-            c = a + b if mistaken else a * b
-            first = _BOXES_WRONG if mistaken else _BOXES_RIGHT
-            steps = [(first, {"a": a, "b": b, "c": c}), (_ADD, {"v": v, "a": c, "w": v + c})]
-            return steps, v + c
-        case "days", True:
-            return [(_ADD, {"v": v, "a": b, "w": v + b})], v + b
-        case "days", False:
-            c = a * b
-            steps = [(_DAYS_RIGHT, {"a": a, "b": b, "c": c}), (_ADD, {"v": v, "a": c, "w": v + c})]
-            return steps, v + c
+        case "distractor", False:
+            return [(_SAID["ignore"], {"a": a})], w
         case "times", False:
-            return [(_MULTIPLY, {"v": v, "a": a, "w": v * a})], v * a
-        case "half", True:
-            return [(_SUBTRACT, {"v": v, "a": 2, "w": v - 2})], v - 2
+            return [(_SAID["multiply"], {"v": v, "a": a, "w": w})], w
         case "half", False:
-            return [(_HALVE, {"v": v, "w": v // 2})], v // 2
-        case _:
-            return [(_IGNORE, {"a": a})], v
-
-
-_ADJECTIVES = ("new", "small", "red", "quiet", "tall", "bright", "cold", "green", "slow", "happy")
-_SENTENCES = (
-    "The {adjective} {n1} waits by the {n2}.",
-    "A {n1} rests under the {n2}.",
-    "{name} looks at the {n1} and the {n2}.",
-    "{name} puts the {n1} near the {n2}.",
-    "Nobody sees the {adjective} {n1} behind the {n2}.",
-    "In the evening the {n1} is next to the {n2}.",
-    "{name} likes the {n1} more than the {n2}.",
-    "There is a {adjective} {n1} beside the {n2}.",
-    "Every morning {name} walks from the {n1} to the {n2}.",
-    "{name} dreams of a {n1} and a {adjective} {n2}.",
-)
+            return [(_SAID["halve"], {"v": v, "w": w})], w
+        case "boxes", _:
+            brought = _SAID["boxes_wrong"] if mistaken else _SAID["boxes_right"]
+            first.append((brought, {"a": a, "b": event.b, "c": w - v}))
+        case "days", False:
+            first.append((_SAID["days_right"], {"a": a, "b": event.b, "c": w - v}))
+    change = _SAID["add" if w > v else "subtract"]
+    return [*first, (change, {"v": v, "a": abs(w - v), "w": w})], w
