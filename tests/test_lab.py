@@ -26,7 +26,6 @@ from components.lab import (
 from components.lab.base_rewards import N_EVALUATED, base_rewards, evaluated
 from components.lab.link import from_query, to_query
 from components.lab.page import SECTIONS, draw_section, parts_of, rows_of, world_of
-from components.lab.section import Section
 from components.lab.style import Figure, Words
 from qalign_core.chain.moves.block import Block
 from qalign_core.chain.moves.mixture import Mixture as Moves
@@ -331,8 +330,7 @@ def test_the_figures_are_written_as_one_page_that_needs_no_network(tmp_path, mon
 
 
 def test_an_invalid_edit_is_explained_and_leaves_the_figures_as_they_are() -> None:
-    with gr.Blocks():
-        section = chain.build()
+    section = chain.SECTION
     world = [rows_of("Mixed"), *parts_of("Likes a, dislikes c"), 1.0, 1.0]
     assert draw_section(section, world, [0, EXACTLY])[0] == ""
     world[0] = [["at the start", 1, 1, "two", 1], *rows_of("Mixed")[1:]]
@@ -437,15 +435,15 @@ def test_a_links_value_that_a_control_cannot_have_is_named_and_left_out(name, te
 
 
 def test_every_figure_has_a_place_and_a_table() -> None:
-    with gr.Blocks():
-        sections: list[Section] = [build() for _, build in SECTIONS]
     world = [rows_of("Mixed"), *parts_of("Likes a, dislikes c"), 1.0, 1.0]
-    for section in sections:
-        own = [control.value for control in section.controls]
+    for section in SECTIONS:
+        with gr.Blocks():
+            own = [control.value for control in section.controls()]
+            view = section.view()
         message, shown = draw_section(section, world, own)
         assert message == ""
         figures = json.loads(shown)["figures"]
-        places = section.view.html_template
+        places = view.html_template
         assert places.count('class="lab-plot"') == places.count("<details") == len(figures)
         for shown in figures:
             assert json.loads(shown["drawing"])["data"]

@@ -4,13 +4,11 @@ from dataclasses import dataclass
 
 import gradio as gr
 import numpy as np
+from gradio.components import Component
 
 from components.common.options import PRIVATE
-from components.lab.section import Section
+from components.lab.section import Section, View
 from components.lab.style import (
-    CHAIN,
-    GREY,
-    TARGET,
     Cell,
     Figure,
     Words,
@@ -20,7 +18,6 @@ from components.lab.style import (
     drawn,
     facts,
     figure,
-    heading,
     number,
     over_steps,
     percent,
@@ -30,7 +27,7 @@ from components.lab.style import (
     table_at,
     title,
 )
-from components.lab.view import View, view
+from qalign_core.record.dictionary import colour
 from qalign_core.types import Array
 from qalign_study.exact.convergence import (
     acceptance_rate,
@@ -97,16 +94,16 @@ def strip(chain: ExactChain, shown: Array | None = None, name: str = "") -> Figu
         f"{text} · reward {r:+.2f}" for text, r in zip(labels, chain.rewards[order], strict=True)
     ]
     traces = [
-        bar(x=place, y=chain.target[order], name="exact target", marker={"color": TARGET},
+        bar("target", x=place, y=chain.target[order], name="exact target",
             customdata=hover, hovertemplate="%{customdata}<br>target %{y:.4f}"),
         scatter(x=place, y=chain.base[order], name="model alone", mode="lines",
-                line={"color": GREY, "width": 1.5, "shape": "hvh"},
+                line={"color": colour("base"), "width": 1.5, "shape": "hvh"},
                 hovertemplate="%{y:.4f}"),
     ]  # fmt: skip
     if shown is not None:
         traces.append(
             scatter(x=place, y=shown[order], name=name, mode="markers",
-                    marker={"color": CHAIN, "size": 6, "symbol": "circle"},
+                    marker={"color": colour("chain"), "size": 6, "symbol": "circle"},
                     hovertemplate="%{y:.4f}")
         )  # fmt: skip
     return figure(
@@ -135,18 +132,18 @@ def distance_figure(p: Progress) -> Figure:
     shown_slope = drawn(np.where((slope < 3) & (slope > 1e-15), slope, np.nan))
     eigenvalue, thin = f"second eigenvalue: {p.eigenvalue:.3f}ᵗ", {"width": 1.5, "dash": "dash"}
     traces = [
-        curve("exact chain", t, drawn(resolved), CHAIN, ".2e"),
-        curve(eigenvalue, t, shown_slope, GREY, "", **thin),
+        curve("exact chain", t, drawn(resolved), "chain", ".2e"),
+        curve(eigenvalue, t, shown_slope, "base", "", **thin),
     ]
     if p.empirical is not None and p.floor is not None:
         noise = f"noise of {p.n_chains} perfect draws"
         ends = [0, len(t) - 1]
         traces += [
-            curve(_chains(p.n_chains), t, drawn(p.empirical), CHAIN, width=1),
-            curve(noise, ends, [p.floor, p.floor], GREY, width=1.5, dash="dot"),
+            curve(_chains(p.n_chains), t, drawn(p.empirical), "chain", width=1),
+            curve(noise, ends, [p.floor, p.floor], "base", width=1.5, dash="dot"),
         ]
     here = p.exact[p.t] if p.empirical is None else p.empirical[p.t]
-    traces.append(dot(p.t, max(here, 1e-15), CHAIN, name=f"t = {p.t}"))
+    traces.append(dot(p.t, max(here, 1e-15), "chain", name=f"t = {p.t}"))
     return over_steps(traces, [1e-15, 1], range=[-15.2, 0.4])
 
 
@@ -208,26 +205,14 @@ def next_stop(t: float) -> int:
     return next((stop for stop in STOPS if stop > t), STEPS)
 
 
-def build() -> Section:
-    """The section's widgets and its Play button."""
-    heading(
-        "Does the chain reach the target?",
-        "Each bar is a response of this tiny language model, which has at most 121. The lowest "
-        "[reward](reward) is on the left. Move t, or press Play: the [chain](chain) (points) "
-        "leaves the [model alone](base) (gray line) and settles on the exact [target](target) "
-        "(bars).",
-    )
-    with gr.Column(elem_classes="lab-own"):
-        t = slider("t", "Step t", 0, STEPS, 0, 1, scale=3, min_width=240)
-        play = gr.Button("▶ Play", elem_id="lab-play", scale=1, min_width=110)
-        shown = gr.Radio(
-            list(SHOWN), value=next(iter(SHOWN)), label="Distribution shown", scale=3,
-            elem_id="lab-shown", min_width=280,
-        )  # fmt: skip
-    panel = view(
-        "lab-chain-facts",
-        {"strip": "Which responses, how often?", "distance": "How far from the target?"},
-    )
+def controls() -> list[Component]:
+    """The step, and what is shown of it; Play moves the step."""
+    t = slider("t", "Step t", 0, STEPS, 0, 1, scale=3, min_width=240)
+    play = gr.Button("▶ Play", elem_id="lab-play", scale=1, min_width=110)
+    shown = gr.Radio(
+        list(SHOWN), value=next(iter(SHOWN)), label="Distribution shown", scale=3,
+        elem_id="lab-shown", min_width=280,
+    )  # fmt: skip
     timer = gr.Timer(0.4, active=False)
 
     def toggle(label: str, at: float) -> tuple[object, object, object]:
@@ -242,4 +227,17 @@ def build() -> Section:
 
     play.click(toggle, [play, t], [t, timer, play], **PRIVATE)
     timer.tick(tick, t, [t, timer, play], **PRIVATE)
-    return Section(draw, [t, shown], panel)
+    return [t, shown]
+
+
+SECTION = Section(
+    "Convergence",
+    "convergence",
+    "Does the chain reach the target?",
+    "Each bar is a response of this tiny language model, which has at most 121. The lowest "
+    "[reward](reward) is on the left. Move t, or press Play: the [chain](chain) (points) leaves "
+    "the [model alone](base) (gray line) and settles on the exact [target](target) (bars).",
+    controls,
+    draw,
+    {"strip": "Which responses, how often?", "distance": "How far from the target?"},
+)
