@@ -12,6 +12,7 @@ from urllib.parse import parse_qs, urlencode
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from components.common.asked import object_of
 from components.endpoints import ENDPOINTS, settings
 from qalign_core.reading import from_json, is_text, is_whole, shown
 from qalign_core.run import Limits
@@ -203,12 +204,7 @@ def _object(body: bytes) -> dict[str, Any]:
     Raises:
         Refused: it is not.
     """
-    try:
-        said: Any = from_json(body)
-    except ValueError as error:
-        raise Refused(422, f"the request is not JSON ({error}); send an object") from error
-    if not isinstance(said, dict):
-        raise Refused(422, f"the request must be an object of settings, got {shown(said)}")
+    said = object_of(body)
     for key in ("session_hash", "event_id"):
         _check_name(key, said.get(key))
     return said

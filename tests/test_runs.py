@@ -17,7 +17,7 @@ from components.session.runs import TICK, Feed, Runs, Snapshot, Status, tick
 from qalign_core.carried import RUN
 from qalign_core.errors import EngineError, InvalidPrompt, InvalidSetting
 from qalign_core.models.progress import tell
-from qalign_core.run import Limits, Run, Sampling
+from qalign_core.run import Limits, Run
 
 OFFER = Offer(names=())
 
@@ -278,7 +278,7 @@ async def test_what_must_be_said_of_a_model_stands_in_the_status():
     runs = Runs(Limits(), load=lambda *_: (Approximate(), ToyRM()))
 
     async def work(feed: Feed) -> None:
-        await runs.models(feed, "embedded", "embedded", Sampling())
+        await runs.models(feed, Run())
         await feed.step()
         assert "approximate" in feed.status.text
 
@@ -294,5 +294,5 @@ async def test_a_load_says_how_far_it_is():
         said.append(feed.status)
         return ToyLM(), ToyRM()
 
-    await Runs(Limits(), load=load).models(feed, "embedded", "embedded", Sampling())
+    await Runs(Limits(), load=load).models(feed, Run())
     assert said == [Status("loading", "Loading: fetching a/model: 25% of 270 MB…")]

@@ -1,4 +1,4 @@
-"""The functions that a page's script may call; their arguments are untrusted."""
+"""What a page's script may send and call; all of it is untrusted."""
 
 import asyncio
 import inspect
@@ -7,11 +7,26 @@ from functools import wraps
 from typing import Any
 
 from qalign_core.errors import QAlignError
-from qalign_core.reading import shown
+from qalign_core.reading import from_json, shown
 from qalign_study.serve.refused import Refused
 
 _WRONG = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 """Errors that a value of the wrong type raises at its first use."""
+
+
+def object_of(body: bytes) -> dict[str, Any]:
+    """The body of a request, if it is an object.
+
+    Raises:
+        Refused: it is not.
+    """
+    try:
+        said: Any = from_json(body)
+    except ValueError as error:
+        raise Refused(422, f"the request is not JSON ({error}); send an object") from error
+    if not isinstance(said, dict):
+        raise Refused(422, f"the request must be an object of settings, got {shown(said)}")
+    return said
 
 
 def asked(*functions: Callable[[Any], Any]) -> list[Callable[[Any], Any]]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import gradio as gr
 
-from components.common.reward import mixed, model_list, reward_shown, second_reward, unmixed
+from components.common.reward import mixed, model_list, reward_shown, reward_widgets
 from components.session.runs import Runs
 from qalign_core.run import OPEN, Run, usual_extractor
 
@@ -50,17 +50,21 @@ class RunForm:
         """The widgets, in order."""
         return list(self.widgets.values())
 
+    @property
+    def problem(self) -> list[Any]:
+        """The widgets that say what the problem is, its answer, and how that is read."""
+        return [self.widgets[name] for name in ("prompt", "reference", "extractor")]
+
     def add(self, *names: str) -> None:
         """Make the widgets of these settings in the current context."""
         for name in names:
             if name == "rm":
-                self._add_rewards()
+                offer, given = self._runs.offer, self._given(name)
+                self.widgets |= reward_widgets(
+                    self._start.rm, offer, f"{self._page}-second", **given
+                )
             else:
                 self.widgets[name] = self._widget(name)
-
-    def put(self, name: str, widget: Any) -> None:
-        """Take a page's own widget for a setting."""
-        self.widgets[name] = widget
 
     @property
     def rest(self) -> list[str]:
@@ -79,34 +83,22 @@ class RunForm:
         run = Run.read(given)
         return run.with_changes(burn_in=min(run.burn_in, run.steps))
 
-    def show(self, run: Run) -> list[Any]:
-        """What the widgets show for a run, in order."""
+    def show(self, run: Run) -> dict[Any, Any]:
+        """What the widgets show for a run."""
         values = {name: getattr(run, name, None) for name in self.widgets}
         asked = run.extractor or OPEN
         values["extractor"] = USUAL if asked == usual_extractor(run.prompt) else asked
         values |= {"reference": run.reference or "", **reward_shown(run.rm, self._runs.offer)}
-        return [values[name] for name in self.widgets]
+        return {widget: values[name] for name, widget in self.widgets.items()}
 
-    def _add_rewards(self) -> None:
-        offer, start = self._runs.offer, self._start
-        first = unmixed(start.rm, offer)[0]
-        self.widgets["rm"] = model_list(
-            offer, "rm", first, label=self._label("rm"), elem_id=f"{self._page}-rm"
-        )
-        self.widgets["second"], self.widgets["share"] = second_reward(
-            offer, start.rm, self.widgets["rm"], elem_id=f"{self._page}-second"
-        )
-
-    def _label(self, name: str) -> str:
-        return str(Run.__dataclass_fields__[name].metadata["label"])
+    def _given(self, name: str) -> dict[str, Any]:
+        """What every widget of a setting has."""
+        label = Run.__dataclass_fields__[name].metadata["label"]
+        return {"label": label, "elem_id": f"{self._page}-{name.replace('_', '-')}"}
 
     def _widget(self, name: str) -> Any:
-        told = Run.__dataclass_fields__[name].metadata
+        told, given = Run.__dataclass_fields__[name].metadata, self._given(name)
         value, kind = getattr(self._start, name), Run.kinds()[name]
-        given: dict[str, Any] = {
-            "label": told["label"],
-            "elem_id": f"{self._page}-{name.replace('_', '-')}",
-        }
         if name == "lm":
             return model_list(self._runs.offer, "lm", value, **given)
         if name == "extractor":

@@ -241,7 +241,7 @@ _KINDS = {
 
 def _stop(reader: _Reader, before: list[Stop]) -> Stop:
     reader.only("title", "text", "at", "lit", "notes", "ask")
-    last = _end(before[-1]) if before else Place("watch")
+    last = end_of(before[-1]) if before else Place("watch")
     at = _place(reader.within("at"), last) if "at" in reader.data else last
     stop = Stop(
         title=reader.take("title", str),
@@ -260,11 +260,12 @@ def _learnt(reader: _Reader, k: int, data: Any, last: Stop) -> tuple[str, str]:
     given = _Reader(f"{reader.where}, learnt {k}", data if isinstance(data, dict) else {})
     given.only("question", "text")
     question, text = given.take("question", str), given.take("text", str)
-    _check_slots(given, text, _end(last))
+    _check_slots(given, text, end_of(last))
     return question, text
 
 
-def _end(stop: Stop) -> Place:
+def end_of(stop: Stop) -> Place:
+    """Where a stop leaves the page."""
     return stop.ask.then if stop.ask else stop.at
 
 

@@ -13,8 +13,8 @@ from components.common.evaluated import (
     FOLDER,
     beside,
     beside_the_papers,
+    once_per_version,
     summarise,
-    version_of,
 )
 from components.common.options import heading
 from components.common.saving import save_line
@@ -58,17 +58,13 @@ BESIDE = (
 )
 
 
-@lru_cache(maxsize=16)
-def _betas(path: Path, version: int) -> tuple[BetaPoint, ...]:
+@once_per_version
+def betas_of(path: Path) -> tuple[BetaPoint, ...]:
+    """What other betas would have made of the same samples."""
     results = summarise(path).results
     tried = [results.header.beta * factor for factor in BETAS]
     asked = results.header.pool and results.header.rewarded
     return tuple(against_beta(results, tried)) if asked else ()
-
-
-def betas_of(path: Path) -> tuple[BetaPoint, ...]:
-    """What other betas would have made of the same samples; computed once a version of the file."""
-    return _betas(path, version_of(path))
 
 
 def show(path: Path) -> tuple[str, str, str]:

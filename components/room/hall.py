@@ -36,7 +36,6 @@ from qalign_core.carried import ASIDE, RUN
 from qalign_core.chain.chain import run_chain
 from qalign_core.chain.sampling import sample_iid
 from qalign_core.errors import QAlignError
-from qalign_core.protocols import LanguageModel, RewardModel
 from qalign_study.serve.refused import Refused
 
 LOOK = 0.25
@@ -192,7 +191,7 @@ class Hall:
         try:
             RUN.set(f"room {room.code} {member.number}")  # in the turns of the member's own chain
             words = read_words(given.get("words"))
-            lm, rm = await self._models(room)
+            lm, rm = await self._runs.models(Feed(), run)
             check_weighs(lm)
             text = cast(Any, lm).written((), words, ended=True)
             _, weighed, reward = await weigh_text(lm, rm, run.prompt, text)
@@ -390,16 +389,12 @@ class Hall:
             log.exception("a room failed")
             room.fail("the models met an internal error; start again")
 
-    async def _models(self, room: Room) -> tuple[LanguageModel, RewardModel]:
-        run = room.run
-        return await self._runs.models(Feed(), run.lm, run.rm, run.sampling)
-
     async def _pool(self, room: Room) -> None:
         """Draw samples of the model alone, beside what somebody waits for."""
         RUN.set(f"room {room.code}")
         ASIDE.set(True)
-        lm, rm = await self._models(room)
         run = room.run
+        lm, rm = await self._runs.models(Feed(), run)
         samples = sample_iid(lm, rm, run.prompt, n=POOL, seed=run.seed, concurrency=4)
         async with aclosing(samples):  # type: ignore[type-var]
             async for sample in samples:
@@ -411,8 +406,8 @@ class Hall:
         It is drawn from its first draft on, at once up to the state that the member has.
         """
         RUN.set(f"room {room.code} {member.number}")  # each member's turn is a visitor's
-        lm, rm = await self._models(room)
         run, loop = room.run, asyncio.get_running_loop()
+        lm, rm = await self._runs.models(Feed(), run)
         steps = run_chain(
             lm,
             rm,

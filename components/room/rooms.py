@@ -477,12 +477,6 @@ class Room:
 
     def again(self, run: Run) -> None:
         """Start again: everybody's chain from a first draft."""
-        self._restart()
-        if run.prompt != self.run.prompt:
-            self.pool, self.solved = [], False
-        self.run = run
-
-    def _restart(self) -> None:
         for member in self.members.values():
             member.states, member.last, member.since, member.had = [], None, 0, -1
             member.reached, member.best, member.tries = None, None, 0
@@ -490,6 +484,9 @@ class Room:
             member.version += 1
         self.walk, self.goal, self.trouble, self._reached = [], -1, "", -1
         self._answers.clear()  # those of a round: with every round there would be more
+        if run.prompt != self.run.prompt:
+            self.pool, self.solved = [], False
+        self.run = run
         self.round += 1
         self._touch()
 

@@ -12,9 +12,10 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from components.common.asked import object_of
 from components.room.hall import Hall
 from components.room.page import POLICY, page
-from qalign_core.reading import from_json, is_text, shown
+from qalign_core.reading import is_text, shown
 from qalign_study.serve.refused import Refused
 
 MAX_LINK = 200
@@ -37,15 +38,15 @@ def room_routes(hall: Hall, *, hidden: bool = False) -> list[Route]:
 
     async def open_room(request: Request) -> Response:
         address = request.client.host if request.client and not hidden else ""
-        return JSONResponse(await hall.open(await _said(request), address))
+        return JSONResponse(await hall.open(object_of(await request.body()), address))
 
     async def join(request: Request) -> Response:
-        said = await _said(request)
+        said = object_of(await request.body())
         return JSONResponse(hall.join(said.get("code"), _token(request)))
 
     def asking(does: Callable[..., Any]) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
-            said = await _said(request)
+            said = object_of(await request.body())
             found = does(said.get("code"), _token(request), said)
             return JSONResponse(await found if isawaitable(found) else found)
 
@@ -57,7 +58,7 @@ def room_routes(hall: Hall, *, hidden: bool = False) -> list[Route]:
         return StreamingResponse(events, media_type="text/event-stream", headers=QUIET)
 
     async def qr(request: Request) -> Response:
-        said = await _said(request)
+        said = object_of(await request.body())
         hall.led(said.get("code"), _token(request))
         return JSONResponse({"rows": await asyncio.to_thread(qr_rows, said.get("link"))})
 
@@ -91,18 +92,3 @@ def _drawn(link: str) -> list[str]:
 def _token(request: Request) -> str:
     """Who asks: the word behind "Bearer"."""
     return request.headers.get("authorization", "").removeprefix("Bearer").strip()[:64]
-
-
-async def _said(request: Request) -> dict[str, Any]:
-    """What a request says; the door bounds its size.
-
-    Raises:
-        Refused: it is not a JSON object.
-    """
-    try:
-        said = from_json(await request.body())
-    except ValueError as error:
-        raise Refused(422, f"the request is not JSON ({error}); send an object") from error
-    if not isinstance(said, dict):
-        raise Refused(422, f"the request must be an object, got {shown(said)}")
-    return said

@@ -6,6 +6,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 from components.common.trust import trust
@@ -195,13 +196,12 @@ class Figures:
         chains = [[state.reward for state in states] for states in self._chains.values()]
         long = [chain for chain in chains if len(chain) >= MIN_STATES]
         found = agreement(long)
-        verdict = trust(long or chains)
         rhat = None if found is None else found.rhat
         return {
             "rhat": rhat if rhat is None or math.isfinite(rhat) else 1e9,
             "limit": None if found is None else found.limit,
             "chains": len(long),
-            "trust": {"level": verdict.level, "says": verdict.says, "next": verdict.next},
+            "trust": asdict(trust(long or chains)),
         }
 
 

@@ -77,7 +77,7 @@ async def _answered(runs: Runs, kind: str, asked: Any, drawn: Drawn) -> Answer:
         run = header.run.with_changes(steps=0, chains=1, pool=0, burn_in=0).check(runs.limits)
         if is_lent(run.lm, run.rm):
             raise InvalidSetting(f"the GPU that {run.lm} needs is lent to whole runs only")
-        lm, rm = await runs.models(feed, run.lm, run.rm, run.sampling)
+        lm, rm = await runs.models(feed, run)
         _check_model(lm, header)
         found.append(await drawn(lm, rm, header, asked))
 
