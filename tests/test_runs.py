@@ -215,14 +215,14 @@ def test_a_link_that_was_shared_before_the_settings_had_more_fields_still_opens(
 
 def test_a_page_opens_with_what_its_link_names_and_else_as_it_is():
     start = Run(prompt="How many?", reference="4")
-    assert linked("watch", {"tab": "compare"}, Limits(), OFFER, start) is None
-    found, said = linked("watch", {"beta": "2"}, Limits(), OFFER, start) or (None, "")
+    assert linked("watch", {"tab": "compare"}, Runs(Limits(), offer=OFFER), start) is None
+    found, said = linked("watch", {"beta": "2"}, Runs(Limits(), offer=OFFER), start) or (None, "")
     assert found == replace(start, beta=2.0)
     assert "in place" in said
     writing = Run(prompt="Write a line.", extractor=None)
-    found, _ = linked("watch", {"beta": "2"}, Limits(), OFFER, writing) or (None, "")
+    found, _ = linked("watch", {"beta": "2"}, Runs(Limits(), offer=OFFER), writing) or (None, "")
     assert found == replace(writing, beta=2.0)
-    _, said = linked("watch", {"beta": "x"}, Limits(), OFFER, start) or (None, "")
+    _, said = linked("watch", {"beta": "x"}, Runs(Limits(), offer=OFFER), start) or (None, "")
     assert "cannot be used" in said
 
 

@@ -4,6 +4,7 @@ import asyncio
 import json
 import time
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from typing import Any, cast
 
 import gradio as gr
@@ -72,31 +73,33 @@ RUNGS = 10
 PLOT: dict[str, Any] = {"show_label": False, "container": False}
 
 
+@dataclass
 class Shown:
-    """What one visitor looks at; a session has its own."""
+    """What one visitor looks at, a recorded comparison or the run of a feed; a session has its own.
 
-    def __init__(self, recorded: Comparison | None = None, budget: Budget = "flops") -> None:
-        self.budget = budget
-        self.cut: Cut | None = None
-        self._recorded = recorded
-        self._feed: Feed | None = None
+    Attributes:
+        recorded: what is shown until a run is begun.
+        budget: the one that is made equal.
+        cut: the budget that is looked at; None for the largest.
+        feed: that of the run that was begun here, if any was.
+    """
 
-    @property
-    def follows(self) -> bool:
-        """Whether a run was begun here."""
-        return self._feed is not None
+    recorded: Comparison | None = None
+    budget: Budget = "flops"
+    cut: Cut | None = None
+    feed: Feed | None = None
 
     @property
     def comparison(self) -> Comparison | None:
         """The one that is shown; that of a run grows with every step and sample."""
-        if self._feed is None:
-            return self._recorded
-        trace = self._feed.trace
+        if self.feed is None:
+            return self.recorded
+        trace = self.feed.trace
         return None if trace is None else Comparison(trace)
 
     def follow(self, feed: Feed) -> Feed:
         """Show what this feed's run draws."""
-        self._feed = feed
+        self.feed = feed
         return feed
 
     def __deepcopy__(self, memo: dict[int, object]) -> "Shown":
@@ -275,8 +278,7 @@ def build_compare_page(
         except QAlignError as error:
             yield {status: status_value(Status("failed", f"Failed: {error}."))}
             return
-        shown.follow(Feed())
-        shown.budget, shown.cut = budget, None
+        shown.feed, shown.budget, shown.cut = Feed(), budget, None
         more = {"query": link_of(wanted, budget)}
         drawn = compared(wanted, budget, runs.limits.samples)
         due = 0.0
@@ -323,13 +325,13 @@ def build_compare_page(
         return json.dumps({"name": file_name(comparison, kind), "text": text})
 
     def on_look(shown: Shown, mixture: bool) -> Any:
-        made = {} if shown.follows else finished(shown, "recorded", mixture)
+        made = {} if shown.feed else finished(shown, "recorded", mixture)
         # a run may have been begun, and be done, by then
-        return gr.skip() if shown.follows else made
+        return gr.skip() if shown.feed else made
 
     def on_load(request: gr.Request) -> Any:
         query = request.query_params
-        found = linked("compare", query, runs.limits, runs.offer, start)
+        found = linked("compare", query, runs, start)
         if found is None:
             return gr.skip()
         wanted, said = found

@@ -86,7 +86,12 @@ def view(
         for kind in budgets if every_rung else (budget,):
             cuts = ladder(comparison, kind) if every_rung else (full_cut(comparison, kind),)
             ladders[kind] = [_rung(comparison, cut, kind, texts) for cut in cuts]
-    goal, n_states = header.chains * (header.steps + 1), len(comparison.trace.steps)
+    n_states = len(comparison.trace.steps)
+    planned = header.chains * (header.steps + 1)
+    drawn = (
+        f"{_count(n_states, 'chain state')} of {max(planned, n_states):,}, "
+        f"{_count(len(comparison.pool), 'independent sample')}; seed {header.seed}"
+    )
     return json.dumps(
         {
             "state": state,
@@ -95,23 +100,12 @@ def view(
             "budget": budget,
             "open_ended": comparison.extract is None,
             "counted": COUNTED[header.meter.unit == "FLOPs"],
-            "progress": {"done": min(n_states, goal), "of": goal, "text": _progress(comparison)},
+            "progress": {"done": min(n_states, planned), "of": planned, "text": drawn},
             "ladders": ladders,
             "texts": list(texts),
         },
         ensure_ascii=False,
     ).replace("<", "\\u003c")
-
-
-def _progress(comparison: Comparison) -> str:
-    header = comparison.header
-    states = f"{_count(len(comparison.trace.steps), 'chain state')} of {_goal(comparison):,}"
-    return f"{states}, {_count(len(comparison.pool), 'independent sample')}; seed {header.seed}"
-
-
-def _goal(comparison: Comparison) -> int:
-    planned = comparison.header.chains * (comparison.header.steps + 1)
-    return max(planned, len(comparison.trace.steps))
 
 
 def _rung(

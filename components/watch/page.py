@@ -198,7 +198,7 @@ def build_watch_page(
         return await stop_run(runs, str(request.session_hash), said, PLAYS)
 
     def on_load(request: gr.Request) -> Any:
-        found = linked("watch", request.query_params, runs.limits, runs.offer, start)
+        found = linked("watch", request.query_params, runs, start)
         if found is None:
             return gr.skip()
         wanted, said = found
