@@ -87,7 +87,7 @@ def said(*words: Words) -> str:
 def test_the_page_falls_below_1e_minus_10_for_the_right_rule() -> None:
     """At the settings that the page opens with, within the steps that its slider has."""
     world = world_of(rows_of("Mixed"), *parts_of("Likes a, dislikes c"))
-    p = chain.progress(world, chain.FIRST_BETA, chain.STEPS, 0)
+    p = chain.progress(world, chain.FIRST_BETA, chain.STEPS, EXACTLY)
     assert p.exact[chain.STEPS] < 1e-10
     assert total_variation(p.now, p.chain.target) < 1e-10
     assert "at t = 168" in str(chain.facts_of(p))
@@ -130,11 +130,10 @@ def test_the_strip_shows_target_base_and_chain_sorted_by_reward() -> None:
 
 
 def test_the_distance_curve_and_its_table_are_the_cores() -> None:
-    p = chain.progress(WORLD, 1.0, 16, 256)
+    p = chain.progress(WORLD, 1.0, 16, "256 chains")
     fig = chain.distance_figure(p)
     assert values(fig, "exact chain")[:100] == pytest.approx(distances(WORLD.chain(1.0), 99))
     assert p.empirical is not None
-    assert p.floor is not None
     # 256 chains end near their noise floor, not at zero: what is left is not bias
     assert 0.5 * p.floor < p.empirical[-50:].mean() < 1.5 * p.floor
     assert style.number(float(p.exact[16])) in texts_in(chain.distance_table(p))

@@ -53,7 +53,7 @@ TWO = Mixture((0.6, 0.4), (-1.5, 1.0), (0.8, 1.0))
 @pytest.fixture(scope="session")
 def lab_app() -> Iterator[str]:
     with gr.Blocks(analytics_enabled=False) as demo:
-        build_lab_page(demo)
+        build_lab_page(demo, gr.HTML())
     with serve(demo.queue(default_concurrency_limit=None), ssr_mode=False, head=head()) as address:
         yield address
 

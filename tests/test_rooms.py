@@ -17,7 +17,7 @@ from toys import ANSWER, PROMPT, ToyLM, ToyRM
 
 from components.door import Door
 from components.room import hall as halls
-from components.room.hall import Course, Hall
+from components.room.hall import Hall
 from components.room.rooms import (
     CODE,
     LETTERS,
@@ -383,14 +383,25 @@ def test_whatever_else_is_sent_has_no_say_in_the_run_of_a_class():
 # Chains, drawn with toy models.
 
 
+async def end(hall: Hall) -> None:
+    """End everything that runs."""
+    tasks = [task for of_room_ in hall._tasks.values() for task in of_room_.values()]
+    for room in list(hall._tasks):
+        hall._stop(room)
+    if hall._sweeper is not None:
+        hall._sweeper.cancel()
+    with suppress(asyncio.CancelledError):
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
 @pytest.fixture
 async def hall(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Hall]:
     monkeypatch.setattr(halls, "LOOK", 0.002)
     monkeypatch.setattr(halls, "COUNT", 0.0)
     runs = Runs(load=lambda lm, rm, sampling: (ToyLM(), ToyRM()))
-    made = Hall(runs, Course((), {"lesson": LESSON}.__getitem__), Caps(steps=40, pace=1e-6))
+    made = Hall(runs, {"lesson": LESSON}.__getitem__, Caps(steps=40, pace=1e-6))
     yield made
-    await made.close()
+    await end(made)
 
 
 async def test_an_instructor_opens_a_room_for_each_lesson_and_a_thousand_are_refused(hall):
@@ -917,7 +928,7 @@ async def test_all_screens_are_told_when_the_room_is_closed(hall):
 
 @pytest.fixture
 async def client(hall: Hall) -> AsyncIterator[httpx.AsyncClient]:
-    app = Starlette(routes=room_routes(hall), exception_handlers={Refused: answer_refused})
+    app = Starlette(routes=room_routes(hall, ()), exception_handlers={Refused: answer_refused})
     transport = httpx.ASGITransport(app=Door(app, Ours()))
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as found:
         yield found

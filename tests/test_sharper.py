@@ -18,6 +18,7 @@ from toys import PROMPT, ToyLM
 
 from components.session.links import linked
 from components.session.offer import Offer
+from components.session.runs import Runs
 from qalign_core import majority_vote, run_chain, weighted_majority_vote
 from qalign_core.chain.kernel import log_acceptance
 from qalign_core.chain.moves.suffix import length_ratio

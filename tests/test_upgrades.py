@@ -184,7 +184,7 @@ async def test_without_gradios_module_the_lab_draws_with_plotlys_own(browser, mo
     monkeypatch.setattr(theme, "plotly_module", lambda: "")
     monkeypatch.setattr(section, "plotly_module", lambda: "")
     with gr.Blocks(analytics_enabled=False) as demo:
-        build_lab_page(demo)
+        build_lab_page(demo, gr.HTML())
     with serve(demo, ssr_mode=False, head=theme.head()) as address:
         page = await browser.new_page()
         asked = []

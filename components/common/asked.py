@@ -30,7 +30,10 @@ def object_of(body: bytes) -> dict[str, Any]:
 
 
 def asked(*functions: Callable[[Any], Any]) -> list[Callable[[Any], Any]]:
-    """The `server_functions` of a component: a value that one cannot use gets one sentence."""
+    """The `server_functions` of a component: a value that one cannot use gets one sentence.
+
+    What the engine refuses is answered with {"error": one sentence}.
+    """
     return [_asked(function) for function in functions]
 
 
@@ -42,7 +45,7 @@ def _asked(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
                 return await function(sent)
             return await asyncio.to_thread(function, sent)
         except QAlignError as error:
-            raise Refused(422, str(error)) from error
+            return {"error": f"{error}."}
         except _WRONG as error:
             raise Refused(422, f"{function.__name__} cannot use {shown(sent)}") from error
 

@@ -108,19 +108,16 @@ class RunForm:
         if told["choices"]:
             return gr.Dropdown(list(told["choices"]), value=value, filterable=False, **given)
         cap = getattr(self._runs.limits, told["cap"]) if told["cap"] else None
-        if kind is str:
-            return self._text(name, value or "", cap, given)
-        if name in SLIDERS:
-            most = told["most"] if cap is None else min(told["most"], cap)
-            return gr.Slider(told["least"], most, value=value, step=SLIDERS[name], **given)
-        # neither bounds nor precision: Gradio would round, and refuse in words of its own
-        return gr.Number(value, **given)
-
-    def _text(self, name: str, value: str, cap: int | None, given: dict[str, Any]) -> Any:
         if name == "prompt":
             given["info"] = (
                 "The 0.9M model was trained on such story problems and short writing tasks."
             )
             return gr.Textbox(value, lines=4, max_lines=8, max_length=cap, **given)
-        del given["info"]
-        return gr.Textbox(value, max_length=min(60, cap or 60), lines=1, **given)
+        if kind is str:
+            del given["info"]
+            return gr.Textbox(value or "", max_length=min(60, cap or 60), lines=1, **given)
+        if name in SLIDERS:
+            most = told["most"] if cap is None else min(told["most"], cap)
+            return gr.Slider(told["least"], most, value=value, step=SLIDERS[name], **given)
+        # neither bounds nor precision: Gradio would round, and refuse in words of its own
+        return gr.Number(value, **given)

@@ -265,12 +265,6 @@ def _said(comparison: Comparison, decision: Decision) -> str:
     return f"{sum(met.values())} of {len(met)} constraints met"
 
 
-def _unread(comparison: Comparison) -> str:
-    """A sentence where the texts are in letters that ROUGE-1 does not read."""
-    said = unread([sample.response.text for sample in comparison.pool])
-    return f"{said}." if said else ""
-
-
 def rule(comparison: Comparison, outcome: Outcome) -> str:
     """The rule in one line, with this run's numbers."""
     decision, n = outcome.decision, outcome.n
@@ -280,10 +274,11 @@ def rule(comparison: Comparison, outcome: Outcome) -> str:
     if comparison.extract is None:
         weighted = " by weight" if outcome.rule.weights is not None else ""
         score = decision.scores[decision.index] if decision.index is not None else 0.0
+        blind = unread([sample.response.text for sample in comparison.pool])
         return (
             f"Of {_count(n, what)}, this text shares the most words with the others{weighted}: "
-            f"mean ROUGE-1 {score:.2f}. {_unread(comparison)}"
-        ).rstrip()
+            f"mean ROUGE-1 {score:.2f}.{f' {blind}.' * bool(blind)}"
+        )
     if decision.answer is None:
         return f"None of the {_count(n, what)} states an answer, so there is no vote."
     share = dict(decision.shares)[decision.answer]

@@ -54,34 +54,37 @@ class Progress:
     """What the section shows of one chain.
 
     Attributes:
+        shown: the chains that walk, or the exact distribution alone; of `SHOWN`.
         exact: total variation of d_0 T^t from the target, shape [STEPS + 1].
-        eigenvalue: the second one, the slope of `exact` in the long run.
-        n_chains: 0 for the exact distribution alone.
         now: the distribution shown at step t, exact or empirical, shape [n].
         empirical: total variation of the shares of the chains, shape [STEPS + 1], if any walk.
-        floor: what that many draws of the target itself would show, if any walk.
+        floor: what that many draws of the target itself would show.
     """
 
     chain: ExactChain
     t: int
+    shown: str
     exact: Array
-    eigenvalue: float
-    n_chains: int
     now: Array
-    empirical: Array | None
-    floor: float | None
+    empirical: Array | None = None
+    floor: float = 0.0
+
+    @property
+    def here(self) -> float:
+        """The distance from the target at step t."""
+        return float((self.exact if self.empirical is None else self.empirical)[self.t])
 
 
-def progress(world: World, beta: float, t: int, n_chains: int) -> Progress:
+def progress(world: World, beta: float, t: int, shown: str) -> Progress:
     """The chain of a world after t steps, exactly or as a number of chains shows it."""
-    chain = world.chain(beta)
-    exact, eigenvalue = distances(chain, STEPS), second_eigenvalue(chain)
-    if n_chains == 0:
-        return Progress(chain, t, exact, eigenvalue, 0, chain.after(t), None, None)
+    chain, n_chains = world.chain(beta), SHOWN[shown]
+    exact = distances(chain, STEPS)
+    if not n_chains:
+        return Progress(chain, t, shown, exact, chain.after(t))
     walked = shares(simulate(chain, n_chains=n_chains, steps=STEPS, seed=SEED), len(chain.states))
     empirical = np.array([total_variation(d, chain.target) for d in walked])
     floor = noise_floor(chain.target, n_chains)
-    return Progress(chain, t, exact, eigenvalue, n_chains, walked[t], empirical, floor)
+    return Progress(chain, t, shown, exact, walked[t], empirical, floor)
 
 
 def strip(chain: ExactChain, shown: Array | None = None, name: str = "") -> Figure:
@@ -128,35 +131,29 @@ def distance_figure(p: Progress) -> Figure:
     resolved = np.where(p.exact > 1e-15, p.exact, np.nan)  # below this it is rounding
     # the slope is drawn through the last point that is not yet rounding
     anchor = int(np.nonzero(p.exact > 1e-11)[0][-1])
-    slope = p.exact[anchor] * np.power(p.eigenvalue, (t - anchor).astype(float))
+    factor = second_eigenvalue(p.chain)
+    slope = p.exact[anchor] * np.power(factor, (t - anchor).astype(float))
     shown_slope = drawn(np.where((slope < 3) & (slope > 1e-15), slope, np.nan))
-    eigenvalue, thin = f"second eigenvalue: {p.eigenvalue:.3f}ᵗ", {"width": 1.5, "dash": "dash"}
+    eigenvalue, thin = f"second eigenvalue: {factor:.3f}ᵗ", {"width": 1.5, "dash": "dash"}
     traces = [
         curve("exact chain", t, drawn(resolved), "chain", ".2e"),
         curve(eigenvalue, t, shown_slope, "base", "", **thin),
     ]
-    if p.empirical is not None and p.floor is not None:
-        noise = f"noise of {p.n_chains} perfect draws"
-        ends = [0, len(t) - 1]
+    if p.empirical is not None:
+        noise, ends = f"noise of {SHOWN[p.shown]} perfect draws", [0, len(t) - 1]
         traces += [
-            curve(_chains(p.n_chains), t, drawn(p.empirical), "chain", width=1),
+            curve(p.shown, t, drawn(p.empirical), "chain", width=1),
             curve(noise, ends, [p.floor, p.floor], "base", width=1.5, dash="dot"),
         ]
-    here = p.exact[p.t] if p.empirical is None else p.empirical[p.t]
-    traces.append(dot(p.t, max(here, 1e-15), "chain", name=f"t = {p.t}"))
+    traces.append(dot(p.t, max(p.here, 1e-15), "chain", name=f"t = {p.t}"))
     return over_steps(traces, [1e-15, 1], range=[-15.2, 0.4])
-
-
-def _chains(n: int) -> str:
-    return "1 chain" if n == 1 else f"{n} chains"
 
 
 def facts_of(p: Progress) -> Words:
     """The numbers that matter at step t."""
-    here = p.exact[p.t] if p.empirical is None else p.empirical[p.t]
     below = np.nonzero(p.exact < 1e-10)[0]
     rows = [
-        (f"Distance to the target at t = {p.t}", number(float(here))),
+        (f"Distance to the target at t = {p.t}", number(p.here)),
         ("Falls below 1e−10", f"at t = {below[0]}" if len(below) else f"after t = {STEPS}"),
         ("Expected acceptance", percent(acceptance_rate(p.chain))),
         (
@@ -164,8 +161,8 @@ def facts_of(p: Progress) -> Words:
             f"{kl_divergence(p.chain.target, p.chain.base):.3f} nats",
         ),
     ]
-    if p.floor is not None:
-        rows[1] = (f"Noise of {p.n_chains} perfect draws", number(p.floor))
+    if p.empirical is not None:
+        rows[1] = (f"Noise of {SHOWN[p.shown]} perfect draws", number(p.floor))
     return facts(rows)
 
 
@@ -187,15 +184,14 @@ def distance_table(p: Progress) -> Words:
     """Total variation at every step that Play stops at."""
     curves = {"exact chain": p.exact}
     if p.empirical is not None:
-        curves |= {_chains(p.n_chains): p.empirical}
-        curves |= {"noise floor": np.full(len(p.exact), p.floor or 0.0)}
+        curves |= {p.shown: p.empirical, "noise floor": np.full(len(p.exact), p.floor)}
     return table_at(STOPS, curves)
 
 
 def draw(world: World, beta: float, t: float, shown: str) -> View:
     """Everything that the section shows."""
-    p = progress(world, beta, int(t), SHOWN[shown])
-    name = f"after {p.t} steps" if not p.n_chains else f"{_chains(p.n_chains)} after {p.t} steps"
+    p = progress(world, beta, int(t), shown)
+    name = f"{f'{shown} ' * bool(SHOWN[shown])}after {p.t} steps"
     bars = strip(p.chain, p.now, name), strip_table(p.chain, p.now, name)
     return View((facts_of(p),), (bars, (distance_figure(p), distance_table(p))))
 

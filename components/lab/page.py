@@ -174,7 +174,7 @@ def _placed(section: Section) -> _Placed:
         return _Placed(section, column, controls, section.view(first))
 
 
-def build_lab_page(demo: gr.Blocks, led: gr.HTML | None = None) -> None:
+def build_lab_page(demo: gr.Blocks, led: gr.HTML) -> None:
     """Build the page in the current context: the shared world, the sections, the wiring.
 
     The section that is open is drawn when it is opened, and when one of its settings changes. The
@@ -229,8 +229,7 @@ def build_lab_page(demo: gr.Blocks, led: gr.HTML | None = None) -> None:
     opening = page.opened.change(open_section, page.opened, columns, **DIRECT).then(**draw)
     opening.then(lambda name: sections[name].section.prepare(), page.opened, None, **LAST)
     demo.load(on_load, None, [*page.controls, followed], **LAST)
-    if led is not None:
-        lead = {"fn": lambda query: follow(dict(parse_qsl(str(query)))), "inputs": led}
-        leading = led.change(**lead, outputs=page.controls, **LAST).then(**draw)
-        leading.then(None, led, js="(query) => QAlignLearn.arrived('lab', query)", **PRIVATE)
+    lead = {"fn": lambda query: follow(dict(parse_qsl(str(query)))), "inputs": led}
+    leading = led.change(**lead, outputs=page.controls, **LAST).then(**draw)
+    leading.then(None, led, js="(query) => QAlignLearn.arrived('lab', query)", **PRIVATE)
     page.link.change(None, page.link, None, js="(query) => QAlignShell.lab(query)", **PRIVATE)

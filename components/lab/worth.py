@@ -157,20 +157,17 @@ def told(found: Found) -> tuple[Words, ...]:
     gap, low, high = found.difference("qalign", "wmv")
     points = f"{100 * gap:+.1f} points, 95% interval {100 * low:+.1f} to {100 * high:+.1f}"
     points = points.replace("-", "−")
-    chain = found.rate("qalign")
-    assert chain.value is not None
-    assert chain.band is not None
+    right, least, _ = _rate(found, "qalign")
     if low > 0:
         verdict = "Here a chain is worth it"
     elif high < 0:
         verdict = "Here the weighted vote is ahead, without the wait"
     else:
         verdict = "Here the difference is not significant, and the vote comes without the wait"
-    above = chain.band[0] > ceiling
     more = (
         f" No rule that chooses among those samples could do as well: {percent(ceiling)} is their "
-        f"limit, and the chain has {percent(chain.value)}."
-        if above
+        f"limit, and the chain has {percent(right)}."
+        if least > ceiling
         else ""
     )
     others = [method for method in RULES if method != "qalign"]
@@ -188,12 +185,17 @@ def told(found: Found) -> tuple[Words, ...]:
     return note(said), facts(cards)
 
 
-def _band(found: Found, method: str) -> str:
+def _rate(found: Found, method: str) -> tuple[float, float, float]:
+    """How often a method is right, and the band of that."""
     rate = found.rate(method)
     assert rate.value is not None
     assert rate.band is not None
-    low, high = rate.band
-    return f"{percent(rate.value)} ({100 * low:.0f} to {100 * high:.0f})"
+    return rate.value, *rate.band
+
+
+def _band(found: Found, method: str) -> str:
+    value, low, high = _rate(found, method)
+    return f"{percent(value)} ({100 * low:.0f} to {100 * high:.0f})"
 
 
 def curve_table(found: Found) -> Words:

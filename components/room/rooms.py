@@ -175,11 +175,6 @@ class Member:
         """Number of the last step; −1 before the first draft."""
         return len(self.states) - 1
 
-    @property
-    def rewards(self) -> list[float]:
-        """Of the states, repeats counted."""
-        return [state.reward for state in self.states]
-
     def is_here(self, now: float, patience: float) -> bool:
         """Whether a screen follows, or did so within `patience` seconds."""
         return self.streams > 0 or now - self.seen < patience

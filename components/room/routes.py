@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import lru_cache
 from inspect import isawaitable
 from typing import Any
@@ -25,16 +25,19 @@ SAFE = {"Content-Security-Policy": POLICY, "X-Content-Type-Options": "nosniff",
         "Referrer-Policy": "no-referrer"}  # fmt: skip
 
 
-def room_routes(hall: Hall, *, hidden: bool = False) -> list[Route]:
+def room_routes(
+    hall: Hall, lessons: Sequence[Mapping[str, Any]], *, hidden: bool = False
+) -> list[Route]:
     """What the app answers for rooms, before Gradio sees it.
 
     Args:
         hall: the rooms.
+        lessons: what a list of them shows: name, title, says, minutes, stops.
         hidden: whether a proxy hides the addresses of who asks.
     """
 
     async def show(request: Request) -> Response:
-        return HTMLResponse(page(hall.rooms.caps, hall.course.entries), headers=SAFE)
+        return HTMLResponse(page(hall.rooms.caps, lessons), headers=SAFE)
 
     async def open_room(request: Request) -> Response:
         address = request.client.host if request.client and not hidden else ""

@@ -70,7 +70,7 @@ def of_member(room: Room, member: Member) -> dict[str, Any]:
         told["counted"] = member.t - member.since + 1
         told["votes"] = _shares(member.states, room.read)
         told["answer"] = room.read(member.states[-1].response.text)
-        told["rewards"] = [round(reward, 3) for reward in member.rewards]
+        told["rewards"] = [round(state.reward, 3) for state in member.states]
     return told
 
 

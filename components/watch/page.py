@@ -72,13 +72,10 @@ async def tune_run(feed: Feed, runs: Runs, run: Run) -> None:
 def link_of(header: str) -> dict[str, str]:
     """The query of a link that draws a run again, from the first line of its trace.
 
-    Returns:
-        {"query": ...}, or {"error": one sentence} for a line that is no header.
+    Raises:
+        InvalidTrace: it is no header.
     """
-    try:
-        return {"query": header_of(header).run.query()}
-    except QAlignError as error:
-        return {"error": f"{error}."}
+    return {"query": header_of(header).run.query()}
 
 
 def _drawer(start: Run, runs: Runs) -> tuple[RunForm, gr.Dropdown, gr.Button, gr.Button]:

@@ -13,8 +13,6 @@ import gradio as gr
 from components.common.asked import asked
 from components.watch.diagnostics import beta_facts
 
-TEMPLATE = '<div class="qp-host"></div>'
-
 # The quoted names are the events that Python can listen to.
 SCRIPT = """
 const shell = window.QAlignShell;
@@ -44,7 +42,7 @@ def chain_player(recorded: str, name: str, functions: Sequence[Callable[[Any], A
     """
     return gr.HTML(
         value="",
-        html_template=TEMPLATE,
+        html_template='<div class="qp-host"></div>',
         js_on_load=SCRIPT,
         recorded=recorded,
         recorded_name=name,
