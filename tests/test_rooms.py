@@ -99,6 +99,11 @@ def a_step(t: int, reward: float, accepted: bool = True) -> Step:
     return Step(1, t, 0, new, new, 0.0 if accepted else -9.0, -1.0, accepted, new.cost)
 
 
+def rewards_of(member: Member) -> list[float]:
+    """Of the states, repeats counted."""
+    return [state.reward for state in member.states]
+
+
 def seen_by(room: Room, member: Member) -> str:
     """All that one member's screen shows."""
     return json.dumps([of_room(room), of_member(room, member)])
@@ -455,9 +460,9 @@ async def test_a_members_chain_is_that_chain_of_the_rooms_run(hall):
                           chain=member.number)  # fmt: skip
         alone = [step.state async for step in chain]
         assert [s.response.text for s in member.states] == [s.response.text for s in alone]
-        assert member.rewards == [state.reward for state in alone]
-    assert len({tuple(member.rewards) for member in members}) == 3
-    assert sorted(room.walk) == sorted((m.number, r) for m in members for r in m.rewards)
+        assert rewards_of(member) == [state.reward for state in alone]
+    assert len({tuple(rewards_of(member)) for member in members}) == 3
+    assert sorted(room.walk) == sorted((m.number, r) for m in members for r in rewards_of(m))
 
 
 async def test_chains_go_only_as_far_as_the_instructor_lets_them(hall, monkeypatch):
@@ -498,13 +503,13 @@ async def test_starting_again_draws_other_chains_and_keeps_the_members(hall):
     lead, room, members = await a_class(hall, 2)
     await do(hall, lead, "run")
     await until(lambda: all(member.t == 40 for member in members))
-    before = members[0].rewards
+    before = rewards_of(members[0])
     await do(hall, lead, "again", beta="2")
     assert [member.t for member in members] == [-1, -1]
     assert (room.run.beta, room.run.prompt, room.run.reference) == (2.0, PROMPT, ANSWER)
     await do(hall, lead, "run")
     await until(lambda: all(member.t == 40 for member in members))
-    assert members[0].rewards != before
+    assert rewards_of(members[0]) != before
     assert len(room.walk) == 82
 
 
@@ -519,11 +524,11 @@ async def test_what_the_class_says_are_the_cores_own_numbers(hall):
     weights = importance_weights([s.reward for s in base], Target(room.run.beta))
     assert told["votes"]["class"] == list(majority_vote(states, read).shares[:4])
     assert told["votes"]["single"] == list(majority_vote(members[0].states, read).shares[:4])
-    later = [reward for member in members for reward in member.rewards[20:]]
+    later = [reward for member in members for reward in rewards_of(member)[20:]]
     assert told["mean"]["class"] == pytest.approx(sum(later) / len(later))
     target = sum(w * s.reward for w, s in zip(weights, base, strict=True))
     assert told["mean"]["target"] == pytest.approx(target)
-    found = agreement([member.rewards for member in members])
+    found = agreement([rewards_of(member) for member in members])
     assert found is not None
     assert told["rhat"] == found.rhat
     assert told["trust"]["says"]
@@ -597,7 +602,7 @@ def test_states_of_a_browser_are_counted_once_and_in_order(clock):
         room.sent(member, 0, t, STATES[t:end], clock.now)
     said = ["That is 0.", "That is 1.", "That is 1.", "That is 3.", "That is 4."]
     assert [state.response.text for state in member.states] == said
-    assert room.walk == [(1, reward) for reward in member.rewards]
+    assert room.walk == [(1, reward) for reward in rewards_of(member)]
     for round_, t in ((0, 6), (1, 5), (-1, 5), (None, 5), ("0", 5)):  # a gap, other rounds
         room.sent(member, round_, t, STATES[t:], clock.now)
         assert member.t == 4
@@ -707,7 +712,7 @@ async def test_the_server_goes_on_where_a_browser_stopped_and_the_other_way_roun
     hall.follow(room.code, member.token)
     await until(lambda: member.last is not None and member.last.t == 40)
     rewards = [r for number, r in room.walk if number == member.number]
-    assert rewards == member.rewards
+    assert rewards == rewards_of(member)
     texts = [state and state[0] for state in states]
     for k, text in enumerate(texts):
         texts[k] = text or texts[k - 1]
@@ -879,7 +884,7 @@ async def test_a_screen_is_told_each_state_of_its_own_chain_and_no_others(hall):
         await do(hall, lead, "run")
         told = await heard(stream, lambda e: e.get("mine", {}).get("t") == 40)
     assert {event["mine"]["number"] for event in told if "mine" in event} == {members[0].number}
-    assert told[-1]["mine"]["rewards"] == [round(r, 3) for r in members[0].rewards]
+    assert told[-1]["mine"]["rewards"] == [round(r, 3) for r in rewards_of(members[0])]
     last = told[-1]["mine"]
     assert last["kept"] + (last["new"] if last["accepted"] else last["old"]) == (
         members[0].states[-1].response.text

@@ -55,15 +55,14 @@ def results_files(folder: Path = FOLDER, *, others: bool = False) -> tuple[Path,
     return tuple(sorted(found, key=place))
 
 
-def once_per_version(function: Callable[[Path], T]) -> Callable[[Path], T]:
-    """Compute something of a results file or folder again only when that was written."""
-    kept = lru_cache(maxsize=32)(lambda path, _: function(path))
+def once_per_version(function: Callable[..., T]) -> Callable[..., T]:
+    """Compute something of results files or folders again only when one of them was written."""
+    kept = lru_cache(maxsize=32)(lambda paths, _: function(*paths))
 
     @wraps(function)
-    def found(path: Path) -> T:
-        files = [path, *path.glob("*.json*")] if path.is_dir() else [path]
-        version = max((file.stat().st_mtime_ns for file in files if file.exists()), default=0)
-        return kept(path, version)
+    def found(*paths: Path) -> T:
+        files = [file for path in paths for file in (path, *path.glob("*.json*")) if file.exists()]
+        return kept(paths, tuple(file.stat().st_mtime_ns for file in files))
 
     return found
 

@@ -169,12 +169,6 @@ def link_of(run: Run, budget: Budget) -> str:
     return query if budget == "flops" else f"{query}&budget={budget}".lstrip("&")
 
 
-def file_name(comparison: Comparison, kind: str) -> str:
-    """A name that says what it is."""
-    header = comparison.header
-    return f"qalign-compare-seed{header.seed}-beta{header.beta:g}.{kind}"
-
-
 def _form(start: Run, runs: Runs) -> tuple[RunForm, gr.Radio, gr.Dropdown]:
     form = RunForm(start, runs, page="compare")
     with fold("Change the problem or the settings", "compare-settings"):
@@ -322,7 +316,8 @@ def build_compare_page(
         kind = "csv" if getattr(event, "kind", "") == "csv" else "jsonl"
         lines = trace_lines(comparison.trace, comparison.extract)
         text = draws_csv(comparison) if kind == "csv" else "".join(lines)
-        return json.dumps({"name": file_name(comparison, kind), "text": text})
+        seed, beta = comparison.header.seed, comparison.header.beta
+        return json.dumps({"name": f"qalign-compare-seed{seed}-beta{beta:g}.{kind}", "text": text})
 
     def on_look(shown: Shown, mixture: bool) -> Any:
         made = {} if shown.feed else finished(shown, "recorded", mixture)

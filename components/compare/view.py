@@ -233,6 +233,8 @@ def _card(
     is_open = comparison.extract is None
     is_chain = outcome.rule.draws == "chain"
     waste = with_waste if is_chain else None
+    # as Watch says it of the same states
+    found = trust(_rewards(comparison, cut)) if is_chain else None
     return {
         "method": outcome.method,
         "term": (is_open and ideas()[outcome.method].open) or outcome.method,
@@ -246,7 +248,7 @@ def _card(
         if outcome.rule.pick == "best"
         else "No votes.",
         "bars": _typical(outcome, waste) if is_open else _votes(comparison, decision, waste),
-        "trust": _trusted(comparison, cut) if is_chain else None,
+        "trust": found and f"Can I trust it? {found.says} {found.next}",
         "recycled": _recycled_line(comparison, decision, waste),
         "text": None if chosen is None else texts.setdefault(chosen.response.text, len(texts)),
         "reward": None if chosen is None else number(chosen.reward),
@@ -424,15 +426,13 @@ _LATENCY = {
 }
 
 
-def _trusted(comparison: Comparison, cut: Cut) -> str:
-    """Whether the chain may be trusted, as Watch says it of the same states."""
-    found = trust([[s.state.reward for s in chain[: cut.t + 1]] for chain in comparison.chains])
-    return f"Can I trust it? {found.says} {found.next}"
+def _rewards(comparison: Comparison, cut: Cut) -> list[list[float]]:
+    """The rewards of the states up to a cut, a list a chain."""
+    return [[step.state.reward for step in chain[: cut.t + 1]] for chain in comparison.chains]
 
 
 def _rhat(comparison: Comparison, cut: Cut) -> list[str]:
-    rewards = [[step.state.reward for step in chain[: cut.t + 1]] for chain in comparison.chains]
-    found = agreement(rewards)
+    found = agreement(_rewards(comparison, cut))
     if found is None:
         return ["R-hat", "too few steps to say"]
     value = f"{found.rhat:.3f}".replace("inf", "∞")

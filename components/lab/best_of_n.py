@@ -202,11 +202,9 @@ def size_table(mixture: Mixture) -> Words:
     rows: list[list[Cell]] = []
     for n in SIZES:
         m = match(mixture, n)
-        if m.alignment is None:
-            rows.append([str(n), None, None, None, m.mode, None, m.sd, None])
-        else:
-            a = m.alignment
-            rows.append([str(n), a.beta / sd, a.c, a.a, m.mode, a.b, m.sd, m.gap])
+        a = m.alignment
+        beta, c, mode, b = (a.beta / sd, a.c, a.a, a.b) if a else (None,) * 4
+        rows.append([str(n), beta, c, mode, m.mode, b, m.sd, m.gap])
     headers = ("n", "β*/σ", "c_n", "mode a_n", "exact mode", "b_n", "sd of the maximum",
                "Gumbel's largest error")  # fmt: skip
     return table(headers, rows)

@@ -196,11 +196,6 @@ def draw(world: World, beta: float, t: float, shown: str) -> View:
     return View((facts_of(p),), (bars, (distance_figure(p), distance_table(p))))
 
 
-def next_stop(t: float) -> int:
-    """The step that Play shows after step t; the last one stays."""
-    return next((stop for stop in STOPS if stop > t), STEPS)
-
-
 def controls() -> list[Component]:
     """The step, and what is shown of it; Play moves the step."""
     t = slider("t", "Step t", 0, STEPS, 0, 1, scale=3, min_width=240)
@@ -211,15 +206,16 @@ def controls() -> list[Component]:
     )  # fmt: skip
     timer = gr.Timer(0.4, active=False)
 
-    def toggle(label: str, at: float) -> tuple[object, object, object]:
-        playing = "Play" in label
-        start = 0 if playing and at >= STEPS else at
-        return start, gr.Timer(active=playing), "❚❚ Pause" if playing else "▶ Play"
+    def at_step(step: float, *, plays: bool) -> tuple[object, object, object]:
+        return step, gr.Timer(active=plays), "❚❚ Pause" if plays else "▶ Play"
 
-    def tick(at: float) -> tuple[object, object, object]:
-        stop = next_stop(at)
-        last = stop >= STEPS
-        return stop, gr.Timer(active=not last), "▶ Play" if last else "❚❚ Pause"
+    def toggle(label: str, step: float) -> tuple[object, object, object]:
+        plays = "Play" in label
+        return at_step(0 if plays and step >= STEPS else step, plays=plays)
+
+    def tick(step: float) -> tuple[object, object, object]:
+        stop = next((stop for stop in STOPS if stop > step), STEPS)
+        return at_step(stop, plays=stop < STEPS)
 
     play.click(toggle, [play, t], [t, timer, play], **PRIVATE)
     timer.tick(tick, t, [t, timer, play], **PRIVATE)

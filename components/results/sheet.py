@@ -4,7 +4,6 @@ import html
 import json
 import time
 from collections.abc import Sequence
-from functools import lru_cache
 from pathlib import Path
 
 import pandas as pd
@@ -146,7 +145,7 @@ def paper_html(name: str) -> str:
 
 def whole_html(files: Sequence[Path]) -> str:
     """Averages, differences, small multiples, where curves turn and cross, gains and waiting."""
-    report = _report(files)
+    report = _report(*files)
     if report is None:
         return '<p class="qc-sub">No results can be read.</p>'
     return _sheet("".join(map(section_html, sections(report, {}))))
@@ -154,20 +153,16 @@ def whole_html(files: Sequence[Path]) -> str:
 
 def file_of(files: Sequence[Path], kind: str) -> str:
     """A file of all results, as JSON for the browser: its name and its text."""
-    report = _report(files)
+    report = _report(*files)
     made = "" if report is None else FORMS[kind](report)
     # the browser is told of what changes: a file that is asked for twice is saved twice
     return json.dumps({"name": f"qalign-results.{kind}", "text": made, "at": time.monotonic()})
 
 
-def _report(files: Sequence[Path]) -> Report | None:
-    return _made(tuple((path, path.stat().st_mtime_ns) for path in files if path.exists()))
-
-
-@lru_cache(maxsize=2)
-def _made(files: tuple[tuple[Path, int], ...]) -> Report | None:
+@once_per_version
+def _report(*files: Path) -> Report | None:
     found = {}
-    for path, _ in files:
+    for path in files:
         try:
             found[path.stem] = summarise(path)
         except QAlignError:  # the page shows the error where that set is chosen

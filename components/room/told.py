@@ -180,16 +180,10 @@ class Figures:
                 "class": _shares(states, self._read),
                 "single": _shares(self._chains.get(self._single, []), self._read),
             }
-            told["leaders"] = self._leaders()
+            leading = (majority_vote(chain, self._read).answer for chain in self._chains.values())
+            told["leaders"] = Counter(a or "none" for a in leading).most_common(MOST_ANSWERS)
             told |= self._met()
         return told
-
-    def _leaders(self) -> list[tuple[str, int]]:
-        """How many members' own votes each answer leads, the most first."""
-        leading = Counter(
-            majority_vote(states, self._read).answer or "none" for states in self._chains.values()
-        )
-        return leading.most_common(MOST_ANSWERS)
 
     def _met(self) -> dict[str, Any]:
         """Whether the members' chains agree, of those that are long enough to tell."""

@@ -52,18 +52,12 @@ def draw(drawing: Draw, limits: Limits, offer: Offer, run: Run) -> Generator[Wri
     Something is yielded at every tick, because only then a visitor's Stop is noticed.
     """
     feed = Feed()
-
-    async def whole() -> None:
-        await cast(Any, drawing).__wrapped__(feed, Runs(limits, offer=offer), run)
-
-    async def wait(task: asyncio.Task[None]) -> None:
-        await asyncio.wait({task}, timeout=TICK)
-
     with asyncio.Runner() as runner:
-        task = runner.get_loop().create_task(whole())
+        whole = cast(Any, drawing).__wrapped__(feed, Runs(limits, offer=offer), run)
+        task = runner.get_loop().create_task(whole)
         n = 0
         while not task.done():
-            runner.run(wait(task))
+            runner.run(asyncio.wait({task}, timeout=TICK))
             error = task.exception() if task.done() else None
             if error is not None and not isinstance(error, QAlignError):
                 raise error

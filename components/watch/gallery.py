@@ -77,13 +77,10 @@ def _entry(name: str, title: str, says: str, page: str = "watch") -> Entry:
     with (FOLDER / f"{name}.jsonl").open(encoding="utf-8") as file:
         run = header_of(next(file)).run
     link = run.query() if page == "watch" else f"tab={page}&{run.query()}"
-    return Entry(name, title, says, _facts(run), command_of(run), link, page)
-
-
-def _facts(run: Run) -> str:
     chains = f", {run.chains} chains" if run.chains > 1 else ""
     settings = f"{target_of(run)}, {run.steps} steps{chains}"
-    return f"{_title('lm', run.lm)}. Reward: {_title('rm', run.rm)}. {settings}."
+    facts = f"{_title('lm', run.lm)}. Reward: {_title('rm', run.rm)}. {settings}."
+    return Entry(name, title, says, facts, command_of(run), link, page)
 
 
 def _title(kind: str, id: str) -> str:
