@@ -41,14 +41,19 @@ class RunForm:
         self._start, self._runs, self._page = start.within(runs.limits), runs, page
         self.widgets: dict[str, Any] = {}
 
-    @property
-    def names(self) -> str:
-        """The names of the widgets' settings, in order, as JSON: scripts take values by name."""
-        return json.dumps(list(self.widgets))
-
     def values(self) -> list[Any]:
         """The widgets, in order."""
         return list(self.widgets.values())
+
+    def names(self, *more: str) -> str:
+        """The names of the widgets' settings, in order, as JSON: scripts take values by name."""
+        return json.dumps([*self.widgets, *more])
+
+    def watch(self, **more: Any) -> None:
+        """Tell the page's script what the widgets hold, and a page's own `more`, when one moves."""
+        widgets, names = [*self.values(), *more.values()], self.names(*more)
+        js = f"(...values) => QAlignShell.settings('{self._page}', {names}, values)"
+        gr.on([widget.change for widget in widgets], None, widgets, js=js)
 
     @property
     def problem(self) -> list[Any]:

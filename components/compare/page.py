@@ -334,14 +334,13 @@ def build_compare_page(
         return {**form.show(wanted), asked: _budget(query.get("budget")), status: ready}
 
     widgets = [*form.values(), asked]
-    names = json.dumps([*form.widgets, "budget"])
     drawn = [panel, ranks, compute, about, histograms]
     running = run.click(
         on_run,
         [shown, mixture, *widgets],
         [*drawn, status],
         js=f"(...v) => {{ QAlignCompare.panel()?.start(); "
-        f"QAlignShell.run('compare', {names}, v.slice(2)); return v; }}",
+        f"QAlignShell.run('compare', {form.names('budget')}, v.slice(2)); return v; }}",
         concurrency_limit=None,
         **PRIVATE,
     )
@@ -364,12 +363,7 @@ def build_compare_page(
         gr.on(
             [text.change for text in theirs], None, [*theirs, *texts], texts, js=follow, **PRIVATE
         )
-    gr.on(
-        [widget.change for widget in widgets],
-        None,
-        widgets,
-        js=f"(...values) => QAlignShell.settings('compare', {names}, values)",
-    )
+    form.watch(budget=asked)
     events = cast(Any, panel)
     events.cut(on_cut, [shown, mixture], histograms, **PRIVATE)
     mixture.change(lambda shown, on: shown.histograms(on), [shown, mixture], histograms, **PRIVATE)

@@ -46,16 +46,6 @@ def gaps(copies: int, share: int) -> tuple[float, float]:
     return alone, mixed
 
 
-def distance_figure(alone: np.ndarray, mixed: np.ndarray) -> Figure:
-    """Total variation to the target, step by step, of both chains."""
-    t = np.arange(len(alone))
-    traces = [
-        curve(ALONE, t, alone, "base", ".2e", dash="dash"),
-        curve(MIXED, t, mixed, "chain", ".2e"),
-    ]
-    return over_steps(traces, [*alone, *mixed])
-
-
 def map_figure(copies: int, share: int) -> Figure:
     """How many times as fast the mixture is, by how much the fields depend on each other."""
     ratios = [mixed / alone for alone, mixed in (gaps(each, share) for each in COPIES)]
@@ -116,8 +106,14 @@ def draw(copies: float, share: float) -> View:
     """Everything that the section shows."""
     at = int(copies), int(share)
     alone, mixed = (distances(each, STEPS) for each in both(*at))
-    distance = distance_figure(alone, mixed), table_at(STOPS, {ALONE: alone, MIXED: mixed})
-    return View(told(*at), (distance, (map_figure(*at), map_table(at[1]))))
+    t = np.arange(len(alone))
+    traces = [
+        curve(ALONE, t, alone, "base", ".2e", dash="dash"),
+        curve(MIXED, t, mixed, "chain", ".2e"),
+    ]
+    distance = over_steps(traces, [*alone, *mixed])
+    numbers = table_at(STOPS, {ALONE: alone, MIXED: mixed})
+    return View(told(*at), ((distance, numbers), (map_figure(*at), map_table(at[1]))))
 
 
 def controls() -> list[Component]:

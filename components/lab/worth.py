@@ -170,12 +170,11 @@ def told(found: Found) -> tuple[Words, ...]:
         if least > ceiling
         else ""
     )
-    others = [method for method in RULES if method != "qalign"]
     cards: list[tuple[str, str] | tuple[str, str, str]] = [
         ("One sample is right", f"1 time in {number(round(1 / found.one))}"),
         (f"At least one of {n} is right", percent(ceiling)),
         ("QAlign", _band(found, "qalign"), "good"),
-        *((curve_name(method), _band(found, method)) for method in others),
+        *((curve_name(each), _band(found, each)) for each in RULES if each != "qalign"),
     ]
     said = (
         f"{verdict}: at the compute of {n} samples QAlign minus {in_a_sentence(curve_name('wmv'))} "

@@ -63,9 +63,8 @@ def _stop(stop: Stop) -> dict[str, Any]:
 
 def told(lesson: Lesson) -> dict[str, Any]:
     """A lesson as the browser gets it."""
-    places = [stop.at for stop in lesson.stops]
     end = end_of(lesson.stops[-1])
-    runs = {place.run for place in places if place.page == "watch"}
+    runs = {stop.at.run for stop in lesson.stops if stop.at.page == "watch"}
     return {
         "name": lesson.name,
         "title": lesson.title,

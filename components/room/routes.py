@@ -43,10 +43,6 @@ def room_routes(
         address = request.client.host if request.client and not hidden else ""
         return JSONResponse(await hall.open(object_of(await request.body()), address))
 
-    async def join(request: Request) -> Response:
-        said = object_of(await request.body())
-        return JSONResponse(hall.join(said.get("code"), _token(request)))
-
     def asking(does: Callable[..., Any]) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
             said = object_of(await request.body())
@@ -60,13 +56,15 @@ def room_routes(
         events = hall.follow(query.get("code"), _token(request), draws=query.get("draws") == "1")
         return StreamingResponse(events, media_type="text/event-stream", headers=QUIET)
 
-    async def qr(request: Request) -> Response:
-        said = object_of(await request.body())
-        hall.led(said.get("code"), _token(request))
-        return JSONResponse({"rows": await asyncio.to_thread(qr_rows, said.get("link"))})
+    def join(code: object, token: str, _: object) -> dict[str, Any]:
+        return hall.join(code, token)
 
-    asked = {each.__name__: asking(each) for each in (hall.say, hall.moved, hall.weigh, hall.lead)}
-    said = {"open": open_room, "join": join, "qr": qr, **asked}
+    async def qr(code: object, token: str, given: dict[str, Any]) -> dict[str, Any]:
+        hall.led(code, token)
+        return {"rows": await asyncio.to_thread(qr_rows, given.get("link"))}
+
+    acts = (join, qr, hall.say, hall.moved, hall.weigh, hall.lead)
+    said = {"open": open_room, **{each.__name__: asking(each) for each in acts}}
     return [
         Route("/room", show),
         Route("/room/follow", follow),

@@ -27,7 +27,6 @@ DRAWN = ("prompt", "extractor", "lm", "rm", "beta", "steps", "seed", "temperatur
 
 def of_room(room: Room) -> dict[str, Any]:
     """The message to everybody in a room: the state of the class."""
-    stop = None if room.lesson is None else room.lesson.stops[room.stop]
     told: dict[str, Any] = {
         "code": room.code,
         "prompt": room.run.prompt,
@@ -43,7 +42,8 @@ def of_room(room: Room) -> dict[str, Any]:
         "reference": room.run.reference if room.solved else None,
         "stop": None,
     }
-    if room.lesson is not None and stop is not None:
+    if room.lesson is not None:
+        stop = room.lesson.stops[room.stop]
         told["stop"] = {
             "lesson": room.lesson.title,
             "name": room.lesson.name,
@@ -182,21 +182,18 @@ class Figures:
             }
             leading = (majority_vote(chain, self._read).answer for chain in self._chains.values())
             told["leaders"] = Counter(a or "none" for a in leading).most_common(MOST_ANSWERS)
-            told |= self._met()
+            # whether the chains agree, of those that are long enough to tell
+            chains = [[state.reward for state in chain] for chain in self._chains.values()]
+            long = [chain for chain in chains if len(chain) >= MIN_STATES]
+            found = agreement(long)
+            rhat = None if found is None else found.rhat
+            told |= {
+                "rhat": rhat if rhat is None or math.isfinite(rhat) else 1e9,
+                "limit": None if found is None else found.limit,
+                "chains": len(long),
+                "trust": asdict(trust(long or chains)),
+            }
         return told
-
-    def _met(self) -> dict[str, Any]:
-        """Whether the members' chains agree, of those that are long enough to tell."""
-        chains = [[state.reward for state in states] for states in self._chains.values()]
-        long = [chain for chain in chains if len(chain) >= MIN_STATES]
-        found = agreement(long)
-        rhat = None if found is None else found.rhat
-        return {
-            "rhat": rhat if rhat is None or math.isfinite(rhat) else 1e9,
-            "limit": None if found is None else found.limit,
-            "chains": len(long),
-            "trust": asdict(trust(long or chains)),
-        }
 
 
 def as_event(told: object) -> str:

@@ -42,10 +42,9 @@ class Offer:
     @cached_property
     def models(self) -> dict[str, dict[str, str]]:
         """Title by id, for "lm" and "rm"."""
-        both = {kind: entries_of(kind) for kind in ("lm", "rm")}
         return {
-            kind: {entry.id: _title(entry) for entry in known if self._has(entry)}
-            for kind, known in both.items()
+            kind: {entry.id: _title(entry) for entry in entries_of(kind) if self._has(entry)}
+            for kind in ("lm", "rm")
         }
 
     def for_any_text(self, kind: str) -> str | None:

@@ -6,7 +6,6 @@ the event loop, during which nobody else is served, and 0.45 MB per visitor.
 """
 
 from copy import copy
-from typing import Any
 
 from gradio.blocks import Blocks
 from gradio.state_holder import SessionState
@@ -18,13 +17,9 @@ CLOSED_FOR = 3600
 def _begin(self: SessionState, blocks: Blocks) -> None:
     """As Gradio's own, without `config_values`."""
     self.blocks_config = copy(blocks.default_config)
-    self.blocks_config.config_for_block = _nothing
+    self.blocks_config.config_for_block = lambda *_: {}
     self.config_values, self.state_data, self._state_ttl = {}, {}, {}
     self.is_closed, self.STATE_TTL_WHEN_CLOSED = False, CLOSED_FOR
-
-
-def _nothing(*_: Any) -> dict[str, Any]:
-    return {}
 
 
 def keep_no_configurations() -> None:

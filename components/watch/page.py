@@ -142,7 +142,7 @@ def build_watch_page(
         gallery_list(folders)
     form, kind, new_in_drawer, tune = _drawer(start, runs)
     foreign_line(foreign, form, runs.offer)
-    widgets, settings_of = form.values(), form.names
+    widgets = form.values()
 
     def asked(values: Sequence[Any]) -> Run:
         """The run of the settings; a seed that neither the visitor nor a link has set is new."""
@@ -207,7 +207,7 @@ def build_watch_page(
         on_run,
         [here, *widgets],
         [player, status],
-        js=f"(_, ...values) => QAlignShell.runWatch({settings_of}, values)",
+        js=f"(_, ...values) => QAlignShell.runWatch({form.names()}, values)",
         concurrency_limit=None,
         **PRIVATE,
     )
@@ -229,11 +229,6 @@ def build_watch_page(
         button.click(next_problem, [kind, status], [*form.problem, status], **PRIVATE).then(
             None, form.widgets["prompt"], js="(problem) => QAlignShell.pose(problem)"
         )
-    gr.on(
-        [widget.change for widget in widgets],
-        None,
-        widgets,
-        js=f"(...values) => QAlignShell.settings('watch', {settings_of}, values)",
-    )
+    form.watch()
     demo.load(on_load, None, [*widgets, status], **PRIVATE)
     return form
