@@ -32,7 +32,7 @@ def object_of(body: bytes) -> dict[str, Any]:
 def asked(*functions: Callable[[Any], Any]) -> list[Callable[[Any], Any]]:
     """The `server_functions` of a component: a value that one cannot use gets one sentence.
 
-    What the engine refuses is answered with {"error": one sentence}.
+    An error of the engine is answered with {"error": one sentence}.
     """
     return [_asked(function) for function in functions]
 

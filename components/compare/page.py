@@ -251,7 +251,7 @@ def build_compare_page(
     shown = gr.State(Shown(recorded))
 
     def finished(shown: Shown, state: str, mixture: bool) -> dict[Any, Any]:
-        """What every part of the page shows, once nothing more is drawn."""
+        """Everything that the page shows, once nothing more is drawn."""
         comparison = shown.comparison
         if comparison is None or not comparison.ready:
             return {}

@@ -233,7 +233,7 @@ def draw(
 
 
 def controls() -> list[Component]:
-    """What the problems, the models and the budget are like."""
+    """The settings of the problems, the models and the budget."""
     label, info = "Near misses ranked correctly, %", "two solutions that differ in one decision"
     return [
         slider("decisions", "Decisions in a solution", 2, 20, 12, 1),
