@@ -1,4 +1,4 @@
-"""What a page's script may send and call; all of it is untrusted."""
+"""The messages of a page's scripts, and the functions that they may call; all are untrusted."""
 
 import asyncio
 import inspect
