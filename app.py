@@ -42,7 +42,7 @@ from components.learn.guide import build_guide
 from components.learn.lessons import lessons
 from components.learn.page import build_learn_page, build_panel, entries, judged, told
 from components.results.page import build_results_page
-from components.room.hall import Course, Hall
+from components.room.hall import Hall
 from components.room.rooms import Caps, Taught
 from components.room.routes import room_routes
 from components.session.runs import Runs
@@ -149,12 +149,12 @@ def launch_options(runs: Runs | None = None) -> dict[str, object]:
     """
     mcp = {"mcp_server": True} if os.environ.get("QALIGN_MCP") == "1" else {}
     runs = runs or Runs()
-    hall = Hall(runs, Course(entries(), _taught), Caps.from_environment(os.environ))
+    hall = Hall(runs, _taught, Caps.from_environment(os.environ))
     ours = Ours.from_environment(os.environ)
     app_kwargs = {
         "middleware": MIDDLEWARE,
         "routes": [
-            *room_routes(hall, hidden=ours.is_space),
+            *room_routes(hall, entries(), hidden=ours.is_space),
             *chat_routes(runs, ours, os.environ),
             *routes(),
         ],

@@ -167,7 +167,7 @@ async def main() -> None:
     threadpool_limits(1, user_api="blas")  # as app.py
     async with chromium() as browser:
         with gr.Blocks(analytics_enabled=False) as demo:
-            build_lab_page(demo)
+            build_lab_page(demo, gr.HTML())
         with serve(demo, ssr_mode=False, theme=theme(), head=head()) as address:
             page = await browser.new_page(viewport={"width": 1280, "height": 900})
             page.set_default_timeout(60_000)

@@ -120,14 +120,12 @@ async def transport(browser: object, steps: int) -> None:
         async for now in runs.stream("benchmark", replay):
             yield now.text
 
+    def diagnose(_: object) -> dict[str, str]:
+        return {"error": ""}
+
     with gr.Blocks() as demo:
         start = gr.Button("Start", elem_id="start")
-        player = chain_player(
-            toy_trace(2),
-            diagnose=lambda data: {"error": ""},
-            link=lambda head: {},
-            around=lambda head: {},
-        )
+        player = chain_player(toy_trace(2), "A toy run", [diagnose])
         start.click(stream, None, player, show_progress="hidden")
     with serve(demo, **app.launch_options()) as address:
         page = await browser.new_page()  # type: ignore[attr-defined]

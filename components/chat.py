@@ -7,8 +7,8 @@ from contextlib import aclosing
 from starlette.routing import Route
 
 from components.session.drawing import draw_run
-from components.session.runs import Feed, Runs
-from qalign_core.errors import Busy, InvalidSetting
+from components.session.runs import Runs
+from qalign_core.errors import InvalidSetting
 from qalign_core.run import Run
 from qalign_study.serve.origins import LOCAL, Ours
 from qalign_study.serve.routes import Served
@@ -31,21 +31,12 @@ def chat_routes(runs: Runs, ours: Ours, environment: Mapping[str, str]) -> list[
     usual.pop("seed")
 
     async def draw(run: Run) -> AsyncIterator[str]:
-        failed: list[Exception] = []
-
-        async def work(feed: Feed) -> None:
-            try:
-                await draw_run(feed, runs, run)
-            except Exception as error:
-                failed.append(error)
-                raise
-
-        n = 0
-        stream = runs.stream(f"chat {uuid.uuid4()}", work, patient=False)
+        n, name = 0, f"chat {uuid.uuid4()}"
+        stream = runs.stream(name, lambda feed: draw_run(feed, runs, run), patient=False)
         async with aclosing(stream) as shown:
             async for now in shown:
-                if now.status.state == "failed":
-                    raise failed[0] if failed else Busy(now.status.text.removeprefix("Failed: "))
+                if now.error is not None:
+                    raise now.error
                 yield now.text[n:]
                 n = len(now.text)
 

@@ -12,6 +12,7 @@ from urllib.parse import parse_qs, urlencode
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from components.common.asked import object_of
 from components.endpoints import ENDPOINTS, settings
 from qalign_core.reading import from_json, is_text, is_whole, shown
 from qalign_core.run import Limits
@@ -203,15 +204,19 @@ def _object(body: bytes) -> dict[str, Any]:
     Raises:
         Refused: it is not.
     """
-    try:
-        said: Any = from_json(body)
-    except ValueError as error:
-        raise Refused(422, f"the request is not JSON ({error}); send an object") from error
-    if not isinstance(said, dict):
-        raise Refused(422, f"the request must be an object of settings, got {shown(said)}")
+    said = object_of(body)
     for key in ("session_hash", "event_id"):
         _check_name(key, said.get(key))
     return said
+
+
+def _values(said: dict[str, Any], least: int, most: int, what: str) -> list[Any]:
+    """The values that a request has; it is refused unless there are as many as it takes."""
+    values = said.get("data")
+    if not isinstance(values, list) or not least <= len(values) <= most:
+        got = f"{len(values)} of them" if isinstance(values, list) else shown(values)
+        raise Refused(422, f"data must be a list of {what}, got {got}")
+    return values
 
 
 def _check_question(body: bytes, blocks: Mapping[int, Any]) -> None:
@@ -240,15 +245,12 @@ def _checked_event(body: bytes, events: Mapping[int, Any]) -> str | None:
     """
     said = _object(body)
     number: Any = said.get("fn_index")
-    values = said.get("data")
     if not is_whole(number) or number not in events:
         raise Refused(
             422, f"fn_index must be the number of an event, got {shown(number)}; programs use /call"
         )
     n = len(events[number].inputs)
-    if not isinstance(values, list) or len(values) != n:
-        got = f"{len(values)} of them" if isinstance(values, list) else shown(values)
-        raise Refused(422, f"data must be a list of {n} values for event {number}, got {got}")
+    _values(said, n, n, f"{n} values for event {number}")
     return said.get("session_hash")
 
 
@@ -271,14 +273,8 @@ def _checked(body: bytes, name: str, *, by_name: bool) -> bytes:
                 422, f"{name} has no setting {shown(unknown[0])}; it has {', '.join(known)}"
             )
     else:
-        values = said.get("data")
-        if not isinstance(values, list) or len(values) > len(known):
-            got = f"{len(values)} of them" if isinstance(values, list) else shown(values)
-            raise Refused(
-                422,
-                f"data must be a list of at most {len(known)} settings ({', '.join(known)}), "
-                f"got {got}",
-            )
+        most = len(known)
+        values = _values(said, 0, most, f"at most {most} settings ({', '.join(known)})")
         given = dict(zip(known, values, strict=False))
         said["data"] = values + [None] * (len(known) - len(values))
     for key, value in given.items():

@@ -5,7 +5,7 @@ import json
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, fields
 from typing import Any
 
 import gradio as gr
@@ -20,25 +20,15 @@ from qalign_study.measure.comparisons import full_cut, outcomes
 ENDPOINTS = ("run_chain", "compare")
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """A parameter of the endpoints, as `Run` has it; a text that is not there is empty."""
-
-    name: str
-    kind: type
-    default: Any
-    says: str
-
-
-def settings(limits: Limits) -> list[Setting]:
-    """The parameters of the endpoints, in order; the prompt, the first, has to be given."""
+def settings(limits: Limits) -> list[inspect.Parameter]:
+    """The parameters of the endpoints, in order, as `Run` has them; a missing text is empty."""
     usual = Run().within(limits)
     return [
-        Setting(
+        inspect.Parameter(
             each.name,
-            Run.kinds()[each.name],
-            "" if (default := getattr(usual, each.name)) is None else default,
-            each.metadata["says"],
+            inspect.Parameter.POSITIONAL_OR_KEYWORD,
+            default="" if (default := getattr(usual, each.name)) is None else default,
+            annotation=Run.kinds()[each.name],
         )
         for each in fields(Run)
         if each.metadata["page"]
@@ -111,21 +101,17 @@ def of_run(
             async for text in texts:
                 yield text
 
-    parameters = [
-        inspect.Parameter(
-            each.name,
-            inspect.Parameter.POSITIONAL_OR_KEYWORD,
-            annotation=each.kind,
-            default=inspect.Parameter.empty if each.name == "prompt" else each.default,
-        )
-        for each in taken
-    ]
-    told = "\n".join(f"    {each.name}: {each.says}." for each in taken)
+    helps = {each.name: each.metadata["says"] for each in fields(Run)}
+    told = "\n".join(f"    {each.name}: {helps[each.name]}." for each in taken)
     says, _, returns = inspect.cleandoc(endpoint.__doc__ or "").partition("\n\n")
     called.__name__ = called.__qualname__ = endpoint.__name__
     called.__doc__ = f"{says}\n\nArgs:\n{told}\n\n{returns}"
-    called.__annotations__ = {p.name: p.annotation for p in parameters} | {"return": str}
-    signature = inspect.Signature(parameters, return_annotation=str)  # else it returns nothing
+    called.__annotations__ = {each.name: each.annotation for each in taken} | {"return": str}
+    prompt, *rest = taken
+    required = prompt.replace(default=inspect.Parameter.empty)
+    signature = inspect.Signature(
+        [required, *rest], return_annotation=str
+    )  # else it returns nothing
     called.__signature__ = signature  # type: ignore[attr-defined]
     return called
 

@@ -70,7 +70,7 @@ def page(name: str, value: str) -> dict[str, object]:
         given = {"prompt": PROMPT, "steps": 1, name: int(value)}
         event = httpx.post(f"{call}v2/run_chain", json=given).json()["event_id"]
         text = httpx.get(f"{call}run_chain/{event}").text.strip().rsplit("data: ", 1)[1]
-    found, notice = linked("watch", {name: value}, runs.limits, runs.offer, Run(PROMPT)) or (
+    found, notice = linked("watch", {name: value}, runs, Run(PROMPT)) or (
         None,
         "",
     )

@@ -27,7 +27,7 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, StreamingResponse
 from starlette.routing import Route
-from test_rooms import JSON, SETTINGS, bearer, until
+from test_rooms import JSON, SETTINGS, bearer, end, until
 from toys import PROMPT, ToyLM, ToyRM
 
 import app
@@ -35,7 +35,7 @@ from components.common.asked import asked
 from components.door import Door
 from components.room import hall as halls
 from components.room import routes
-from components.room.hall import SCREENS, Course, Hall
+from components.room.hall import SCREENS, Hall
 from components.room.rooms import Caps
 from components.room.routes import _drawn, qr_rows, room_routes
 from components.session.runs import Runs
@@ -65,9 +65,9 @@ def served(**options: Any) -> Iterator[str]:
 @pytest.fixture
 async def hall() -> AsyncIterator[Hall]:
     runs = Runs(Limits(), load=lambda *_: (ToyLM(), ToyRM()))
-    made = Hall(runs, Course((), {}.__getitem__), Caps(steps=4))
+    made = Hall(runs, {}.__getitem__, Caps(steps=4))
     yield made
-    await made.close()
+    await end(made)
 
 
 def asking(
@@ -81,7 +81,7 @@ def asking(
 
 def rooms_of(hall: Hall, **options: Any) -> Starlette:
     handlers: Any = {Refused: answer_refused}
-    return Starlette(routes=room_routes(hall, **options), exception_handlers=handlers)
+    return Starlette(routes=room_routes(hall, (), **options), exception_handlers=handlers)
 
 
 async def body_of(request: Request) -> PlainTextResponse:

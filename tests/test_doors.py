@@ -146,7 +146,7 @@ def form():
 
 def tried(form, runs, name, value):
     """What a page says of a form with this value."""
-    shown = dict(zip(form.widgets, form.show(Run(PROMPT)), strict=True))
+    shown = dict(zip(form.widgets, form.show(Run(PROMPT)).values(), strict=True))
     shown |= {"rm": "embedded", name: value}
 
     async def drawn():

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import test_rooms
-from test_rooms import PROMPT, SETTINGS, a_class, do, until
+from test_rooms import PROMPT, SETTINGS, a_class, do, rewards_of, until
 
 from components.room.hall import Hall
 from components.room.keep import kept
@@ -55,7 +55,9 @@ async def test_the_table_has_every_prediction_state_and_vote(hall):
     ]
     states = [(int(r["who"]), int(r["at"]), float(r["value"])) for r in rows
               if r["kind"] == "state"]  # fmt: skip
-    assert states == [(m.number, t, reward) for m in members for t, reward in enumerate(m.rewards)]
+    assert states == [
+        (m.number, t, reward) for m in members for t, reward in enumerate(rewards_of(m))
+    ]
     votes = {r["who"] for r in rows if r["kind"] == "vote"}
     assert votes == {"base", "class", "target"}
     assert [stop["title"] for stop in found["stops"]] == ["Which?", "How many?"]
@@ -74,7 +76,7 @@ async def test_no_answer_in_the_table_is_a_formula_of_a_spreadsheet(hall, monkey
 async def test_a_class_is_opened_again_as_it_was(hall):
     lead, _room, members = await a_lesson(hall)
     session = (await keep(hall, lead))["session"]
-    before = [(m.number, dict(m.said), m.rewards, m.token) for m in members]
+    before = [(m.number, dict(m.said), rewards_of(m), m.token) for m in members]
     await do(hall, lead, "end")
     new = await hall.open({"session": session}, "here")
     assert new["code"] == lead["code"]  # so the members' link still leads there
@@ -83,8 +85,8 @@ async def test_a_class_is_opened_again_as_it_was(hall):
     for number, said, rewards, token in before:
         assert hall.join(new["code"], token) == {"code": new["code"], "token": token, "lead": False}
         member = again.members[key_of(token)]
-        await until(lambda m=member, own=rewards: m.rewards == own)
-        assert (member.number, member.said, member.rewards) == (number, said, rewards)
+        await until(lambda m=member, own=rewards: rewards_of(m) == own)
+        assert (member.number, member.said, rewards_of(member)) == (number, said, rewards)
     assert (again.stop, list(again.opened), again.run.prompt) == (2, [1], PROMPT)
     assert again.opened[1]["value"] == "down"
     assert hall.join(new["code"], "")["code"] == new["code"]

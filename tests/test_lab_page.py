@@ -53,7 +53,7 @@ TWO = Mixture((0.6, 0.4), (-1.5, 1.0), (0.8, 1.0))
 @pytest.fixture(scope="session")
 def lab_app() -> Iterator[str]:
     with gr.Blocks(analytics_enabled=False) as demo:
-        build_lab_page(demo)
+        build_lab_page(demo, gr.HTML())
     with serve(demo.queue(default_concurrency_limit=None), ssr_mode=False, head=head()) as address:
         yield address
 
@@ -178,16 +178,17 @@ async def drawn(page: Any, plot: str, name: str) -> None:
 @pytest.mark.asyncio(loop_scope="session")
 async def test_the_lab_opens_computed_and_t_moves_the_chain_to_the_target(lab) -> None:
     chain = WORLD.chain(1.0)
-    assert style.number(float(distances(chain, 0)[0])) in await lab.inner_text("#lab-chain-facts")
+    told = await lab.inner_text("#lab-convergence-told")
+    assert style.number(float(distances(chain, 0)[0])) in told
     await slide(lab, "lab-t", 64)
-    await text_in(lab, "lab-chain-facts", style.number(float(distances(chain, 64)[64])))
+    await text_in(lab, "lab-convergence-told", style.number(float(distances(chain, 64)[64])))
     await drawn(lab, "lab-strip", "after 64 steps")
     shown = await curve(lab, "lab-strip", "after 64 steps")
     assert shown == pytest.approx(chain.after(64)[by_reward(chain)], abs=1e-12)
     walked = shares(simulate(chain, n_chains=16, steps=64, seed=SEED), 121)[64]
     noise = noise_floor(chain.target, 16)
     expected = [style.number(x) for x in (total_variation(walked, chain.target), noise)]
-    await changes(lab, "lab-chain-facts", expected, press(lab, "lab-shown", "16 chains"))
+    await changes(lab, "lab-convergence-told", expected, press(lab, "lab-shown", "16 chains"))
     assert not lab.errors
 
 
@@ -234,7 +235,7 @@ async def test_quick_moves_end_on_the_last_one(lab) -> None:
             }
         }"""
     )
-    await text_in(lab, "lab-chain-facts", "at t = 32")
+    await text_in(lab, "lab-convergence-told", "at t = 32")
     await drawn(lab, "lab-strip", "after 32 steps")
     assert not lab.errors
 
@@ -253,7 +254,7 @@ async def test_what_was_hidden_is_drawn_at_its_full_width(visit, toy_app) -> Non
     await page.locator("#lab-play").click()
     await page.locator("#tab-watch-button").click()
     await page.wait_for_function(
-        "/at t = [4-9]/.test(document.querySelector('#lab-chain-facts').textContent)"
+        "/at t = [4-9]/.test(document.querySelector('#lab-convergence-told').textContent)"
     )
     await page.set_viewport_size({"width": 700, "height": 900})
     await page.locator("#tab-lab-button").click()
@@ -274,7 +275,7 @@ def chain_facts(world: World, beta: float) -> list[str]:
 
 @pytest.mark.asyncio(loop_scope="session")
 async def test_beta_and_presets_change_the_world(lab) -> None:
-    facts = "lab-chain-facts"
+    facts = "lab-convergence-told"
     await changes(lab, facts, chain_facts(WORLD, 0.5), slide(lab, "lab-beta", 0.5))
     other = preset("Sure of itself")
     await changes(lab, facts, chain_facts(other, 0.5), pick(lab, "lab-lm", "Sure of itself"))
@@ -291,10 +292,10 @@ async def test_every_editor_of_the_language_model_and_the_reward_changes_the_wor
     for k, value in enumerate((2.0, 0.5, 0.5, -0.5, 3.0, 2.0)):
         parts[k] = value
         expected = chain_facts(world_of(rows, *parts), 1.0)
-        await changes(lab, "lab-chain-facts", expected, edit(lab, f"lab-part-{k}", value))
+        await changes(lab, "lab-convergence-told", expected, edit(lab, f"lab-part-{k}", value))
     rows[1][4] = 0.9
     expected = chain_facts(world_of(rows, *parts), 1.0)
-    await changes(lab, "lab-chain-facts", expected, edit_cell(lab, 1, 4, "0.9"))
+    await changes(lab, "lab-convergence-told", expected, edit_cell(lab, 1, 4, "0.9"))
     await changes(lab, "lab-message", ["is not a number"], edit_cell(lab, 0, 1, "often"))
     await edit_cell(lab, 0, 1, "0.4")
     await lab.wait_for_function("document.querySelector('#lab-message').innerText.trim() === ''")
@@ -363,7 +364,7 @@ def alignment_facts(mixture: Mixture, n: int) -> list[str]:
 @pytest.mark.asyncio(loop_scope="session")
 async def test_n_and_every_slider_of_the_mixture_move_beta_star(sections) -> None:
     await open_section(sections, "Best-of-n")
-    told = "lab-bon-told"
+    told = "lab-best-of-n-told"
     await text_in(sections, told, alignment_facts(TWO, 32)[0])
     await changes(sections, told, alignment_facts(TWO, 256), press(sections, "lab-n", "256"))
     for name, value, mixture in (
@@ -384,7 +385,7 @@ async def test_n_and_every_slider_of_the_mixture_move_beta_star(sections) -> Non
 @pytest.mark.asyncio(loop_scope="session")
 async def test_shipped_and_pasted_rewards_are_fitted_on_the_page(sections) -> None:
     await open_section(sections, "Best-of-n")
-    told = "lab-bon-told"
+    told = "lab-best-of-n-told"
     known = list(base_rewards().values())[-1]
     mixture = fit_mixture(known.rewards)
     assert mixture is not None
@@ -450,11 +451,11 @@ async def test_every_slider_of_the_model_moves_the_methods(sections) -> None:
 @pytest.mark.asyncio(loop_scope="session")
 async def test_block_moves_help_until_the_fields_copy_each_other(sections) -> None:
     await open_section(sections, "Which move?")
-    await text_in(sections, "lab-moves-told", "Here block moves help")
+    await text_in(sections, "lab-move-told", "Here block moves help")
     for copies, share, words in ((0, 80, "moves help"), (95, 80, "moves slow the chain")):
         await slide(sections, "lab-copies", copies)
         await slide(sections, "lab-share-blocks", share)
-        await text_in(sections, "lab-moves-told", words)
+        await text_in(sections, "lab-move-told", words)
         names = which_move.ALONE, which_move.MIXED
         for chain, name in zip(which_move.both(copies, share), names, strict=True):
             await curve_is(sections, "lab-moves", name, distances(chain, 400).tolist())
@@ -469,17 +470,17 @@ async def test_every_sections_figure_is_on_the_first_screen_and_nothing_jumps(
     await page.wait_for_selector("#lab-target .main-svg")
     plots = ("target", "strip", "flow", "wrong", "densities", "accuracy", "worth", "moves")
     sizes = ((1280, 800), (390, 844))
-    for ((name, _), plot), (width, height) in product(zip(SECTIONS, plots, strict=True), sizes):
+    for (section, plot), (width, height) in product(zip(SECTIONS, plots, strict=True), sizes):
         await page.set_viewport_size({"width": width, "height": height})
-        await open_section(page, name)
+        await open_section(page, section.name)
         await page.evaluate("scrollTo(0, 0)")
         place = page.locator(f"#lab-{plot}")
         before = await place.bounding_box()
         await page.wait_for_function(FITS, arg=f"lab-{plot}")
         box = await place.bounding_box()
-        assert box["y"] == before["y"], name
-        assert box["height"] == before["height"], name
-        assert box["y"] + box["height"] <= height, name
+        assert box["y"] == before["y"], section.name
+        assert box["height"] == before["height"], section.name
+        assert box["y"] + box["height"] <= height, section.name
 
 
 @pytest.mark.asyncio(loop_scope="session")
@@ -511,7 +512,7 @@ async def test_an_anchor_opens_its_section_from_any_page_and_from_outside(visit,
 async def test_the_numbers_under_a_figure_are_those_of_its_settings(lab) -> None:
     exact = distances(WORLD.chain(1.0), 64)
     await slide(lab, "lab-t", 64)
-    await text_in(lab, "lab-chain-facts", "at t = 64")
+    await text_in(lab, "lab-convergence-told", "at t = 64")
     await lab.locator("#lab-strip-open").get_by_text("Show the numbers").click()
     best = by_reward(WORLD.chain(1.0))[-1]
     after = float(WORLD.chain(1.0).after(64)[best])
@@ -569,8 +570,8 @@ async def test_a_links_bad_value_falls_back_and_is_told(visit, toy_app) -> None:
 async def test_every_figure_has_its_numbers_and_the_phone_needs_no_sideways_scrolling(lab) -> None:
     await lab.set_viewport_size({"width": 360, "height": 740})
     plots = ("sweep", "strip", "flow", "wrong", "betas", "accuracy", "worth-map", "moves-map")
-    for (name, _), plot in zip(SECTIONS, plots, strict=True):
-        await open_section(lab, name)
+    for section, plot in zip(SECTIONS, plots, strict=True):
+        await open_section(lab, section.name)
         await lab.locator(f"#lab-{plot}.js-plotly-plot").wait_for()
         await lab.locator(f"#lab-{plot}-open").get_by_text("Show the numbers").wait_for()
         assert await lab.evaluate("document.documentElement.scrollWidth") <= 360

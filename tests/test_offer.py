@@ -7,7 +7,7 @@ import pytest
 from components.session.offer import Offer
 from components.session.runs import Feed, Runs
 from qalign_core.errors import ModelLoadError
-from qalign_core.run import Limits, Sampling
+from qalign_core.run import Limits, Run
 
 
 def test_the_shipped_models_and_small_open_ones_are_offered():
@@ -64,4 +64,4 @@ def test_own_ids_of_the_hub_are_for_servers_that_allow_them():
 async def test_a_run_checks_the_offer_before_anything_is_loaded():
     runs = Runs(Limits(), load=lambda *_: pytest.fail("it was loaded"), offer=Offer())
     with pytest.raises(ModelLoadError):
-        await runs.models(Feed(), "someone/model", "embedded", Sampling())
+        await runs.models(Feed(), Run(lm="someone/model"))

@@ -394,7 +394,7 @@ def test_the_advice_is_never_an_empty_box_and_computes_no_curve_that_it_leaves_o
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with gr.Blocks() as demo:
-        build_results_page(gr.State(0))
+        build_results_page(gr.State(0), gr.HTML())
     (box,) = (b for b in demo.blocks.values() if getattr(b, "elem_id", "") == "results-advice")
     assert "Comparing the methods on every set" in str(getattr(box, "value", ""))
     computed: list[str] = []

@@ -17,7 +17,7 @@ from toys import ANSWER, PROMPT, ToyLM, ToyRM
 
 from components.door import Door
 from components.room import hall as halls
-from components.room.hall import Course, Hall
+from components.room.hall import Hall
 from components.room.rooms import (
     CODE,
     LETTERS,
@@ -97,6 +97,11 @@ def a_room(clock: Clock, caps: Caps | None = None, lesson: Taught | None = LESSO
 def a_step(t: int, reward: float, accepted: bool = True) -> Step:
     new = ScoredResponse(Response((t + 1, 0), f"That is {t}.", True), reward)
     return Step(1, t, 0, new, new, 0.0 if accepted else -9.0, -1.0, accepted, new.cost)
+
+
+def rewards_of(member: Member) -> list[float]:
+    """Of the states, repeats counted."""
+    return [state.reward for state in member.states]
 
 
 def seen_by(room: Room, member: Member) -> str:
@@ -383,14 +388,25 @@ def test_whatever_else_is_sent_has_no_say_in_the_run_of_a_class():
 # Chains, drawn with toy models.
 
 
+async def end(hall: Hall) -> None:
+    """End everything that runs."""
+    tasks = [task for of_room_ in hall._tasks.values() for task in of_room_.values()]
+    for room in list(hall._tasks):
+        hall._stop(room)
+    if hall._sweeper is not None:
+        hall._sweeper.cancel()
+    with suppress(asyncio.CancelledError):
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
 @pytest.fixture
 async def hall(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Hall]:
     monkeypatch.setattr(halls, "LOOK", 0.002)
     monkeypatch.setattr(halls, "COUNT", 0.0)
     runs = Runs(load=lambda lm, rm, sampling: (ToyLM(), ToyRM()))
-    made = Hall(runs, Course((), {"lesson": LESSON}.__getitem__), Caps(steps=40, pace=1e-6))
+    made = Hall(runs, {"lesson": LESSON}.__getitem__, Caps(steps=40, pace=1e-6))
     yield made
-    await made.close()
+    await end(made)
 
 
 async def test_an_instructor_opens_a_room_for_each_lesson_and_a_thousand_are_refused(hall):
@@ -444,9 +460,9 @@ async def test_a_members_chain_is_that_chain_of_the_rooms_run(hall):
                           chain=member.number)  # fmt: skip
         alone = [step.state async for step in chain]
         assert [s.response.text for s in member.states] == [s.response.text for s in alone]
-        assert member.rewards == [state.reward for state in alone]
-    assert len({tuple(member.rewards) for member in members}) == 3
-    assert sorted(room.walk) == sorted((m.number, r) for m in members for r in m.rewards)
+        assert rewards_of(member) == [state.reward for state in alone]
+    assert len({tuple(rewards_of(member)) for member in members}) == 3
+    assert sorted(room.walk) == sorted((m.number, r) for m in members for r in rewards_of(m))
 
 
 async def test_chains_go_only_as_far_as_the_instructor_lets_them(hall, monkeypatch):
@@ -487,13 +503,13 @@ async def test_starting_again_draws_other_chains_and_keeps_the_members(hall):
     lead, room, members = await a_class(hall, 2)
     await do(hall, lead, "run")
     await until(lambda: all(member.t == 40 for member in members))
-    before = members[0].rewards
+    before = rewards_of(members[0])
     await do(hall, lead, "again", beta="2")
     assert [member.t for member in members] == [-1, -1]
     assert (room.run.beta, room.run.prompt, room.run.reference) == (2.0, PROMPT, ANSWER)
     await do(hall, lead, "run")
     await until(lambda: all(member.t == 40 for member in members))
-    assert members[0].rewards != before
+    assert rewards_of(members[0]) != before
     assert len(room.walk) == 82
 
 
@@ -508,11 +524,11 @@ async def test_what_the_class_says_are_the_cores_own_numbers(hall):
     weights = importance_weights([s.reward for s in base], Target(room.run.beta))
     assert told["votes"]["class"] == list(majority_vote(states, read).shares[:4])
     assert told["votes"]["single"] == list(majority_vote(members[0].states, read).shares[:4])
-    later = [reward for member in members for reward in member.rewards[20:]]
+    later = [reward for member in members for reward in rewards_of(member)[20:]]
     assert told["mean"]["class"] == pytest.approx(sum(later) / len(later))
     target = sum(w * s.reward for w, s in zip(weights, base, strict=True))
     assert told["mean"]["target"] == pytest.approx(target)
-    found = agreement([member.rewards for member in members])
+    found = agreement([rewards_of(member) for member in members])
     assert found is not None
     assert told["rhat"] == found.rhat
     assert told["trust"]["says"]
@@ -586,7 +602,7 @@ def test_states_of_a_browser_are_counted_once_and_in_order(clock):
         room.sent(member, 0, t, STATES[t:end], clock.now)
     said = ["That is 0.", "That is 1.", "That is 1.", "That is 3.", "That is 4."]
     assert [state.response.text for state in member.states] == said
-    assert room.walk == [(1, reward) for reward in member.rewards]
+    assert room.walk == [(1, reward) for reward in rewards_of(member)]
     for round_, t in ((0, 6), (1, 5), (-1, 5), (None, 5), ("0", 5)):  # a gap, other rounds
         room.sent(member, round_, t, STATES[t:], clock.now)
         assert member.t == 4
@@ -696,7 +712,7 @@ async def test_the_server_goes_on_where_a_browser_stopped_and_the_other_way_roun
     hall.follow(room.code, member.token)
     await until(lambda: member.last is not None and member.last.t == 40)
     rewards = [r for number, r in room.walk if number == member.number]
-    assert rewards == member.rewards
+    assert rewards == rewards_of(member)
     texts = [state and state[0] for state in states]
     for k, text in enumerate(texts):
         texts[k] = text or texts[k - 1]
@@ -868,7 +884,7 @@ async def test_a_screen_is_told_each_state_of_its_own_chain_and_no_others(hall):
         await do(hall, lead, "run")
         told = await heard(stream, lambda e: e.get("mine", {}).get("t") == 40)
     assert {event["mine"]["number"] for event in told if "mine" in event} == {members[0].number}
-    assert told[-1]["mine"]["rewards"] == [round(r, 3) for r in members[0].rewards]
+    assert told[-1]["mine"]["rewards"] == [round(r, 3) for r in rewards_of(members[0])]
     last = told[-1]["mine"]
     assert last["kept"] + (last["new"] if last["accepted"] else last["old"]) == (
         members[0].states[-1].response.text
@@ -917,7 +933,7 @@ async def test_all_screens_are_told_when_the_room_is_closed(hall):
 
 @pytest.fixture
 async def client(hall: Hall) -> AsyncIterator[httpx.AsyncClient]:
-    app = Starlette(routes=room_routes(hall), exception_handlers={Refused: answer_refused})
+    app = Starlette(routes=room_routes(hall, ()), exception_handlers={Refused: answer_refused})
     transport = httpx.ASGITransport(app=Door(app, Ours()))
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as found:
         yield found

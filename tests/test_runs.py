@@ -17,7 +17,7 @@ from components.session.runs import TICK, Feed, Runs, Snapshot, Status, tick
 from qalign_core.carried import RUN
 from qalign_core.errors import EngineError, InvalidPrompt, InvalidSetting
 from qalign_core.models.progress import tell
-from qalign_core.run import Limits, Run, Sampling
+from qalign_core.run import Limits, Run
 
 OFFER = Offer(names=())
 
@@ -215,14 +215,14 @@ def test_a_link_that_was_shared_before_the_settings_had_more_fields_still_opens(
 
 def test_a_page_opens_with_what_its_link_names_and_else_as_it_is():
     start = Run(prompt="How many?", reference="4")
-    assert linked("watch", {"tab": "compare"}, Limits(), OFFER, start) is None
-    found, said = linked("watch", {"beta": "2"}, Limits(), OFFER, start) or (None, "")
+    assert linked("watch", {"tab": "compare"}, Runs(Limits(), offer=OFFER), start) is None
+    found, said = linked("watch", {"beta": "2"}, Runs(Limits(), offer=OFFER), start) or (None, "")
     assert found == replace(start, beta=2.0)
     assert "in place" in said
     writing = Run(prompt="Write a line.", extractor=None)
-    found, _ = linked("watch", {"beta": "2"}, Limits(), OFFER, writing) or (None, "")
+    found, _ = linked("watch", {"beta": "2"}, Runs(Limits(), offer=OFFER), writing) or (None, "")
     assert found == replace(writing, beta=2.0)
-    _, said = linked("watch", {"beta": "x"}, Limits(), OFFER, start) or (None, "")
+    _, said = linked("watch", {"beta": "x"}, Runs(Limits(), offer=OFFER), start) or (None, "")
     assert "cannot be used" in said
 
 
@@ -278,7 +278,7 @@ async def test_what_must_be_said_of_a_model_stands_in_the_status():
     runs = Runs(Limits(), load=lambda *_: (Approximate(), ToyRM()))
 
     async def work(feed: Feed) -> None:
-        await runs.models(feed, "embedded", "embedded", Sampling())
+        await runs.models(feed, Run())
         await feed.step()
         assert "approximate" in feed.status.text
 
@@ -294,5 +294,5 @@ async def test_a_load_says_how_far_it_is():
         said.append(feed.status)
         return ToyLM(), ToyRM()
 
-    await Runs(Limits(), load=load).models(feed, "embedded", "embedded", Sampling())
+    await Runs(Limits(), load=load).models(feed, Run())
     assert said == [Status("loading", "Loading: fetching a/model: 25% of 270 MB…")]

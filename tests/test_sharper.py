@@ -18,6 +18,7 @@ from toys import PROMPT, ToyLM
 
 from components.session.links import linked
 from components.session.offer import Offer
+from components.session.runs import Runs
 from qalign_core import majority_vote, run_chain, weighted_majority_vote
 from qalign_core.chain.kernel import log_acceptance
 from qalign_core.chain.moves.suffix import length_ratio
@@ -27,7 +28,7 @@ from qalign_core.errors import InvalidSetting, InvalidTrace, ModelContractError
 from qalign_core.record.runner import record
 from qalign_core.record.trace import parse_trace, step_line, trace_lines
 from qalign_core.registry import load_language_model, load_reward_model
-from qalign_core.run import Limits, Run
+from qalign_core.run import Run
 from qalign_core.target import Scores, Target
 from qalign_core.types import Response, ScoredResponse
 from qalign_study.commands import main
@@ -168,7 +169,7 @@ async def test_the_former_name_of_the_sharpness_keeps_working_everywhere():
     named = [await steps_of(sharpness=2.0), await steps_of(target=Target(1.0, 2.0))]
     assert named == [await steps_of(alpha=2.0)] * 2
     assert named[0] != await steps_of()
-    found, _ = linked("watch", {"alpha": "4"}, Limits(), Offer(names=()), Run(PROMPT))
+    found, _ = linked("watch", {"alpha": "4"}, Runs(offer=Offer(names=())), Run(PROMPT))
     assert (found.sharpness, found.query().split("&")[-1]) == (4.0, "sharpness=4")
 
 

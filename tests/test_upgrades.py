@@ -20,7 +20,7 @@ from tiny_models import model_of, tokenizer
 
 from components.common import theme
 from components.door import forget
-from components.lab import view
+from components.lab import section
 from qalign_core.models import loading
 from qalign_core.models.chat import Text
 from qalign_core.models.local import choice, llama_net
@@ -182,9 +182,9 @@ async def test_without_gradios_module_the_lab_draws_with_plotlys_own(browser, mo
     from components.lab.page import build_lab_page
 
     monkeypatch.setattr(theme, "plotly_module", lambda: "")
-    monkeypatch.setattr(view, "plotly_module", lambda: "")
+    monkeypatch.setattr(section, "plotly_module", lambda: "")
     with gr.Blocks(analytics_enabled=False) as demo:
-        build_lab_page(demo)
+        build_lab_page(demo, gr.HTML())
     with serve(demo, ssr_mode=False, head=theme.head()) as address:
         page = await browser.new_page()
         asked = []

@@ -1,4 +1,4 @@
-"""The functions that a page's script may call; their arguments are untrusted."""
+"""The messages of a page's scripts, and the functions that they may call; all are untrusted."""
 
 import asyncio
 import inspect
@@ -7,15 +7,33 @@ from functools import wraps
 from typing import Any
 
 from qalign_core.errors import QAlignError
-from qalign_core.reading import shown
+from qalign_core.reading import from_json, shown
 from qalign_study.serve.refused import Refused
 
 _WRONG = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 """Errors that a value of the wrong type raises at its first use."""
 
 
+def object_of(body: bytes) -> dict[str, Any]:
+    """The body of a request, if it is an object.
+
+    Raises:
+        Refused: it is not.
+    """
+    try:
+        said: Any = from_json(body)
+    except ValueError as error:
+        raise Refused(422, f"the request is not JSON ({error}); send an object") from error
+    if not isinstance(said, dict):
+        raise Refused(422, f"the request must be an object of settings, got {shown(said)}")
+    return said
+
+
 def asked(*functions: Callable[[Any], Any]) -> list[Callable[[Any], Any]]:
-    """The `server_functions` of a component: a value that one cannot use gets one sentence."""
+    """The `server_functions` of a component: a value that one cannot use gets one sentence.
+
+    An error of the engine is answered with {"error": one sentence}.
+    """
     return [_asked(function) for function in functions]
 
 
@@ -27,7 +45,7 @@ def _asked(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
                 return await function(sent)
             return await asyncio.to_thread(function, sent)
         except QAlignError as error:
-            raise Refused(422, str(error)) from error
+            return {"error": f"{error}."}
         except _WRONG as error:
             raise Refused(422, f"{function.__name__} cannot use {shown(sent)}") from error
 

@@ -1,10 +1,11 @@
 """The evaluations that are shipped, read once: what any page says of whole problem sets."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, wraps
 from pathlib import Path
 from types import MappingProxyType
+from typing import TypeVar
 
 from qalign_core.assets import ASSETS
 from qalign_study.measure.curves import curves, difference
@@ -12,6 +13,7 @@ from qalign_study.measure.intervals import Difference
 from qalign_study.measure.report import Evaluated, evaluated
 from qalign_study.measure.results import Results, load_results
 
+T = TypeVar("T")
 FOLDER = ASSETS / "results"
 NO_FOLDERS: Mapping[str, Path] = MappingProxyType({})
 """Of the user's own, by name: none."""
@@ -54,38 +56,36 @@ def results_files(folder: Path = FOLDER, *, others: bool = False) -> tuple[Path,
     return tuple(sorted(found, key=place))
 
 
-def summarise(path: Path) -> Evaluated:
-    """Curves and counts of a results file or a folder; computed once a version of it.
+def once_per_version(function: Callable[..., T]) -> Callable[..., T]:
+    """Compute something of results files or folders again only when one of them was written."""
+    kept = lru_cache(maxsize=32)(lambda paths, _: function(*paths))
 
-    Raises:
-        QAlignError: it cannot be read.
-    """
-    return _summarise(path, version_of(path))
+    @wraps(function)
+    def found(*paths: Path) -> T:
+        files = [file for path in paths for file in (path, *path.glob("*.json*")) if file.exists()]
+        return kept(paths, tuple(file.stat().st_mtime_ns for file in files))
+
+    return found
 
 
+@once_per_version
 def read(path: Path) -> Results:
-    """The draws of a results file or folder; read once per version of it.
+    """The draws of a results file or folder.
 
     Raises:
         QAlignError: it cannot be read.
     """
-    return _read(path, version_of(path))
-
-
-def version_of(path: Path) -> int:
-    """A number that grows whenever the file, or one in the folder, is written."""
-    files = [path, *path.glob("*.json*")] if path.is_dir() else [path]
-    return max((file.stat().st_mtime_ns for file in files if file.exists()), default=0)
-
-
-@lru_cache(maxsize=32)
-def _read(path: Path, version: int) -> Results:
     return load_results(path)
 
 
-@lru_cache(maxsize=32)
-def _summarise(path: Path, version: int) -> Evaluated:
-    return evaluated(path, title_of(path), _read(path, version))
+@once_per_version
+def summarise(path: Path) -> Evaluated:
+    """Curves and counts of a results file or a folder.
+
+    Raises:
+        QAlignError: it cannot be read.
+    """
+    return evaluated(path, title_of(path), read(path))
 
 
 def task_of(path: Path) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 import gradio as gr
 
-from components.common.reward import mixed, model_list, reward_shown, second_reward, unmixed
+from components.common.reward import mixed, model_list, reward_shown, reward_widgets
 from components.session.runs import Runs
 from qalign_core.run import OPEN, Run, usual_extractor
 
@@ -41,26 +41,35 @@ class RunForm:
         self._start, self._runs, self._page = start.within(runs.limits), runs, page
         self.widgets: dict[str, Any] = {}
 
-    @property
-    def names(self) -> str:
-        """The names of the widgets' settings, in order, as JSON: scripts take values by name."""
-        return json.dumps(list(self.widgets))
-
     def values(self) -> list[Any]:
         """The widgets, in order."""
         return list(self.widgets.values())
+
+    def names(self, *more: str) -> str:
+        """The names of the widgets' settings, in order, as JSON: scripts take values by name."""
+        return json.dumps([*self.widgets, *more])
+
+    def watch(self, **more: Any) -> None:
+        """Tell the page's script what the widgets hold, and a page's own `more`, when one moves."""
+        widgets, names = [*self.values(), *more.values()], self.names(*more)
+        js = f"(...values) => QAlignShell.settings('{self._page}', {names}, values)"
+        gr.on([widget.change for widget in widgets], None, widgets, js=js)
+
+    @property
+    def problem(self) -> list[Any]:
+        """The widgets that say what the problem is, its answer, and how that is read."""
+        return [self.widgets[name] for name in ("prompt", "reference", "extractor")]
 
     def add(self, *names: str) -> None:
         """Make the widgets of these settings in the current context."""
         for name in names:
             if name == "rm":
-                self._add_rewards()
+                offer, given = self._runs.offer, self._given(name)
+                self.widgets |= reward_widgets(
+                    self._start.rm, offer, f"{self._page}-second", **given
+                )
             else:
                 self.widgets[name] = self._widget(name)
-
-    def put(self, name: str, widget: Any) -> None:
-        """Take a page's own widget for a setting."""
-        self.widgets[name] = widget
 
     @property
     def rest(self) -> list[str]:
@@ -79,34 +88,22 @@ class RunForm:
         run = Run.read(given)
         return run.with_changes(burn_in=min(run.burn_in, run.steps))
 
-    def show(self, run: Run) -> list[Any]:
-        """What the widgets show for a run, in order."""
+    def show(self, run: Run) -> dict[Any, Any]:
+        """What the widgets show for a run."""
         values = {name: getattr(run, name, None) for name in self.widgets}
         asked = run.extractor or OPEN
         values["extractor"] = USUAL if asked == usual_extractor(run.prompt) else asked
         values |= {"reference": run.reference or "", **reward_shown(run.rm, self._runs.offer)}
-        return [values[name] for name in self.widgets]
+        return {widget: values[name] for name, widget in self.widgets.items()}
 
-    def _add_rewards(self) -> None:
-        offer, start = self._runs.offer, self._start
-        first = unmixed(start.rm, offer)[0]
-        self.widgets["rm"] = model_list(
-            offer, "rm", first, label=self._label("rm"), elem_id=f"{self._page}-rm"
-        )
-        self.widgets["second"], self.widgets["share"] = second_reward(
-            offer, start.rm, self.widgets["rm"], elem_id=f"{self._page}-second"
-        )
-
-    def _label(self, name: str) -> str:
-        return str(Run.__dataclass_fields__[name].metadata["label"])
+    def _given(self, name: str) -> dict[str, Any]:
+        """What every widget of a setting has."""
+        label = Run.__dataclass_fields__[name].metadata["label"]
+        return {"label": label, "elem_id": f"{self._page}-{name.replace('_', '-')}"}
 
     def _widget(self, name: str) -> Any:
-        told = Run.__dataclass_fields__[name].metadata
+        told, given = Run.__dataclass_fields__[name].metadata, self._given(name)
         value, kind = getattr(self._start, name), Run.kinds()[name]
-        given: dict[str, Any] = {
-            "label": told["label"],
-            "elem_id": f"{self._page}-{name.replace('_', '-')}",
-        }
         if name == "lm":
             return model_list(self._runs.offer, "lm", value, **given)
         if name == "extractor":
@@ -116,19 +113,16 @@ class RunForm:
         if told["choices"]:
             return gr.Dropdown(list(told["choices"]), value=value, filterable=False, **given)
         cap = getattr(self._runs.limits, told["cap"]) if told["cap"] else None
-        if kind is str:
-            return self._text(name, value or "", cap, given)
-        if name in SLIDERS:
-            most = told["most"] if cap is None else min(told["most"], cap)
-            return gr.Slider(told["least"], most, value=value, step=SLIDERS[name], **given)
-        # neither bounds nor precision: Gradio would round, and refuse in words of its own
-        return gr.Number(value, **given)
-
-    def _text(self, name: str, value: str, cap: int | None, given: dict[str, Any]) -> Any:
         if name == "prompt":
             given["info"] = (
                 "The 0.9M model was trained on such story problems and short writing tasks."
             )
             return gr.Textbox(value, lines=4, max_lines=8, max_length=cap, **given)
-        del given["info"]
-        return gr.Textbox(value, max_length=min(60, cap or 60), lines=1, **given)
+        if kind is str:
+            del given["info"]
+            return gr.Textbox(value or "", max_length=min(60, cap or 60), lines=1, **given)
+        if name in SLIDERS:
+            most = told["most"] if cap is None else min(told["most"], cap)
+            return gr.Slider(told["least"], most, value=value, step=SLIDERS[name], **given)
+        # neither bounds nor precision: Gradio would round, and refuse in words of its own
+        return gr.Number(value, **given)

@@ -66,11 +66,17 @@ def model_list(offer: Offer, kind: str, value: str, **options: Any) -> gr.Dropdo
     )
 
 
-def second_reward(
-    offer: Offer, rm: str, one: gr.Dropdown, **options: Any
-) -> tuple[gr.Dropdown, gr.Slider]:
-    """The list of second rewards, "None" first and without that in `one`, and its share."""
+def reward_widgets(rm: str, offer: Offer, second_id: str, **options: Any) -> dict[str, Any]:
+    """The widgets of a run's reward, by the names of their settings.
+
+    Args:
+        rm: the reward that they show at first.
+        offer: the models of this server.
+        second_id: the id of the second list, "None" first and without what the first one shows.
+        options: of the first list.
+    """
     first, second, share = unmixed(rm, offer)
+    one = model_list(offer, "rm", first, **options)
     chosen = gr.Dropdown(
         _seconds(offer, first),
         value=second,
@@ -78,7 +84,7 @@ def second_reward(
         info="the reward is the weighted sum of the two",
         filterable=True,
         allow_custom_value=True,
-        **options,
+        elem_id=second_id,
     )
     slider = gr.Slider(
         0.05,
@@ -89,23 +95,14 @@ def second_reward(
         info="0.3 means 0.7 × the first + 0.3 × the second",
         visible=bool(second),
     )
-    chosen.change(
-        lambda second: gr.Slider(visible=bool(second)),
-        chosen,
-        slider,
-        queue=False,
-        **PRIVATE,
-    )
-    one.change(
-        lambda first, second: gr.Dropdown(
-            _seconds(offer, first), value="" if second == first else second
-        ),
-        [one, chosen],
-        chosen,
-        queue=False,
-        **PRIVATE,
-    )
-    return chosen, slider
+
+    def others(first: str, second: str) -> gr.Dropdown:
+        return gr.Dropdown(_seconds(offer, first), value="" if second == first else second)
+
+    at_once = {**PRIVATE, "queue": False}
+    chosen.change(lambda second: gr.Slider(visible=bool(second)), chosen, slider, **at_once)
+    one.change(others, [one, chosen], chosen, **at_once)
+    return {"rm": one, "second": chosen, "share": slider}
 
 
 def _seconds(offer: Offer, first: object) -> list[tuple[str, str]]:

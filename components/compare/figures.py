@@ -85,7 +85,7 @@ def reward_histograms(comparison: Comparison, cut: Cut, *, mixture: bool = False
     )
     top = 0.0
     for place, (title, fill, rewards, weight, decided) in enumerate(rows, start=1):
-        share = shares(rewards, weight, edges)
+        share, at = shares(rewards, weight, edges), {"row": place, "col": 1}
         top = max(top, float(share.max()))
         figure.add_bar(
             x=centres,
@@ -95,8 +95,7 @@ def reward_histograms(comparison: Comparison, cut: Cut, *, mixture: bool = False
             name=title,
             showlegend=False,
             hovertemplate="reward %{x:.2f}<br>%{y:.1%}<extra></extra>",
-            row=place,
-            col=1,
+            **at,
         )
         for outcome in decided:
             chosen, name = outcome.decision.chosen, names[outcome.method].word
@@ -112,8 +111,7 @@ def reward_histograms(comparison: Comparison, cut: Cut, *, mixture: bool = False
                     name=f"chosen by {name}",
                     cliponaxis=False,
                     hovertemplate=f"{name}: {number(chosen.reward)}<extra></extra>",
-                    row=place,
-                    col=1,
+                    **at,
                 )
     if mixture:
         aims = [place for place, row in enumerate(rows, 1) if any(o.rule.aims for o in row[-1])]
@@ -175,6 +173,7 @@ def compute_curves(comparison: Comparison, points: Sequence[Point], measure: Mea
     """
     names, task = naming(comparison), writing_task(comparison)
     unit = comparison.header.meter.unit
+    above, below = ({"row": row, "col": 1} for row in (1, 2))
     figure = make_subplots(
         rows=2, cols=1, shared_xaxes=True, row_heights=[0.62, 0.38], vertical_spacing=0.06
     )
@@ -182,7 +181,7 @@ def compute_curves(comparison: Comparison, points: Sequence[Point], measure: Mea
         mine = [point for point in points if point.method == method]
         x, name = [point.spent for point in mine], names[method].word
         band = band_of(method, x, [p.low for p in mine], [p.high for p in mine])
-        figure.add_scatter(**band, legendgroup=method, row=1, col=1)
+        figure.add_scatter(**band, legendgroup=method, **above)
         figure.add_scatter(
             x=x,
             y=[point.value for point in mine],
@@ -197,8 +196,7 @@ def compute_curves(comparison: Comparison, points: Sequence[Point], measure: Mea
                 f"{name}, %{{customdata[2]:,}}: %{{y:.2f}} "
                 "(%{customdata[0]:.2f} to %{customdata[1]:.2f})<extra></extra>"
             ),
-            row=1,
-            col=1,
+            **above,
         )
         figure.add_scatter(
             x=x,
@@ -219,24 +217,22 @@ def compute_curves(comparison: Comparison, points: Sequence[Point], measure: Mea
             legendgroup=method,
             hovertemplate=f"{name}: %{{text}}<extra></extra>",
             cliponaxis=False,
-            row=2,
-            col=1,
+            **below,
         )
     figure.update_layout(frame(480, hovermode="closest"))
     spent = [point.spent for point in points]
     figure.update_xaxes(**log_axis(spent, gridcolor=GRID, zeroline=False))
-    figure.update_xaxes(title_text=f"compute spent ({unit}, logarithmic)", row=2, col=1)
+    figure.update_xaxes(title_text=f"compute spent ({unit}, logarithmic)", **below)
     figure.update_yaxes(gridcolor=GRID, zeroline=False)
-    figure.update_yaxes(title_text=MEASURES[measure], row=1, col=1)
+    figure.update_yaxes(title_text=MEASURES[measure], **above)
     if measure != "reward":
-        figure.update_yaxes(range=[-0.03, 1.06], tickformat=".0%", row=1, col=1)
+        figure.update_yaxes(range=[-0.03, 1.06], tickformat=".0%", **above)
     figure.update_yaxes(
         tickvals=list(range(len(RULES))),
         ticktext=[names[method].word for method in reversed(RULES)],
         range=[-0.5, len(RULES) - 0.2],
         showgrid=False,
-        row=2,
-        col=1,
+        **below,
     )
     return figure
 

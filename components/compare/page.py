@@ -4,6 +4,7 @@ import asyncio
 import json
 import time
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from typing import Any, cast
 
 import gradio as gr
@@ -39,8 +40,8 @@ from qalign_study.sheet.words import COUNTED
 
 RECORDED = ASSETS / "runs" / "compare.jsonl"
 BUDGETS: dict[str, Budget] = {"Equal compute (FLOPs)": "flops", "Equal samples": "samples"}
-SHARE_OF_TIME = 0.15
-"""The most of a run's time that goes into showing it while it goes on."""
+AT_LEAST, SHARE_OF_TIME = 0.25, 0.15
+"""Seconds between two updates, and the most of a run's time that goes into showing it."""
 
 IDLE = Status("idle", "A recorded comparison is shown. Press Compare to draw a new one.")
 
@@ -72,31 +73,33 @@ RUNGS = 10
 PLOT: dict[str, Any] = {"show_label": False, "container": False}
 
 
+@dataclass
 class Shown:
-    """What one visitor looks at; a session has its own."""
+    """What one visitor looks at, a recorded comparison or the run of a feed; a session has its own.
 
-    def __init__(self, recorded: Comparison | None = None, budget: Budget = "flops") -> None:
-        self.budget = budget
-        self.cut: Cut | None = None
-        self._recorded = recorded
-        self._feed: Feed | None = None
+    Attributes:
+        recorded: what is shown until a run is begun.
+        budget: the one that is made equal.
+        cut: the budget that is looked at; None for the largest.
+        feed: that of the run that was begun here, if any was.
+    """
 
-    @property
-    def follows(self) -> bool:
-        """Whether a run was begun here."""
-        return self._feed is not None
+    recorded: Comparison | None = None
+    budget: Budget = "flops"
+    cut: Cut | None = None
+    feed: Feed | None = None
 
     @property
     def comparison(self) -> Comparison | None:
         """The one that is shown; that of a run grows with every step and sample."""
-        if self._feed is None:
-            return self._recorded
-        trace = self._feed.trace
+        if self.feed is None:
+            return self.recorded
+        trace = self.feed.trace
         return None if trace is None else Comparison(trace)
 
     def follow(self, feed: Feed) -> Feed:
         """Show what this feed's run draws."""
-        self._feed = feed
+        self.feed = feed
         return feed
 
     def __deepcopy__(self, memo: dict[int, object]) -> "Shown":
@@ -160,36 +163,10 @@ def compared(run: Run, budget: Budget, samples: int) -> Run:
     return run.with_changes(pool=min(samples, run.chains * (run.steps + 1)))
 
 
-class Pace:
-    """Says when the next update is due: at most every 0.25 s, and for a small share of the time."""
-
-    def __init__(self) -> None:
-        self._due = 0.0
-
-    def due(self) -> bool:
-        """Whether it is time."""
-        return time.monotonic() >= self._due
-
-    def took(self, seconds: float) -> None:
-        """Remember what the update cost."""
-        self._due = time.monotonic() + max(0.25, seconds / SHARE_OF_TIME)
-
-
 def link_of(run: Run, budget: Budget) -> str:
     """The query that draws this comparison again."""
     query = run.query()
     return query if budget == "flops" else f"{query}&budget={budget}".lstrip("&")
-
-
-def file_name(comparison: Comparison, kind: str) -> str:
-    """A name that says what it is."""
-    header = comparison.header
-    return f"qalign-compare-seed{header.seed}-beta{header.beta:g}.{kind}"
-
-
-def problem_of(form: RunForm) -> list[Any]:
-    """The widgets that say what the problem is, its answer, and how that is read."""
-    return [form.widgets[name] for name in ("prompt", "reference", "extractor")]
 
 
 def _form(start: Run, runs: Runs) -> tuple[RunForm, gr.Radio, gr.Dropdown]:
@@ -273,57 +250,56 @@ def build_compare_page(
     saver = file_saver()
     shown = gr.State(Shown(recorded))
 
-    nothing = [gr.skip()] * 5
-
-    def finished(shown: Shown, state: str, mixture: bool) -> list[Any]:
-        """Panel, its ranking, curves, their note and histograms, once nothing more is drawn."""
+    def finished(shown: Shown, state: str, mixture: bool) -> dict[Any, Any]:
+        """Everything that the page shows, once nothing more is drawn."""
         comparison = shown.comparison
         if comparison is None or not comparison.ready:
-            return nothing
-        return [
-            view(comparison, state=state, budget=shown.budget),
-            ranking(comparison),
-            curve_figure(comparison, shown.budget),
-            curve_note(comparison),
-            shown.histograms(mixture),
-        ]
+            return {}
+        return {
+            panel: view(comparison, state=state, budget=shown.budget),
+            ranks: ranking(comparison),
+            compute: curve_figure(comparison, shown.budget),
+            about: curve_note(comparison),
+            histograms: shown.histograms(mixture),
+        }
 
     async def on_run(
         request: gr.Request, shown: Shown, mixture: bool, *values: Any
-    ) -> AsyncIterator[list[Any]]:
+    ) -> AsyncIterator[dict[Any, Any]]:
         try:
             *settings, said = values
             wanted, budget = form.read(settings), _budget(said)
         except QAlignError as error:
-            yield [*nothing, status_value(Status("failed", f"Failed: {error}."))]
+            yield {status: status_value(Status("failed", f"Failed: {error}."))}
             return
-        shown.follow(Feed())
-        shown.budget, shown.cut = budget, None
+        shown.feed, shown.budget, shown.cut = Feed(), budget, None
         more = {"query": link_of(wanted, budget)}
         drawn = compared(wanted, budget, runs.limits.samples)
-        pace = Pace()
-        status = IDLE
-        async for now in runs.stream(
+        due = 0.0
+        stream = runs.stream(
             str(request.session_hash),
             lambda feed: draw_run(shown.follow(feed), runs, drawn),
-        ):
-            status = now.status
-            panel_now: Any = gr.skip()
-            if pace.due() and (comparison := shown.comparison) is not None:
+        )
+        async for now in stream:
+            told = {status: status_value(now.status, **more)}
+            if time.monotonic() >= due and (comparison := shown.comparison) is not None:
                 began = time.monotonic()
-                panel_now = await asyncio.to_thread(
+                told[panel] = await asyncio.to_thread(
                     view, comparison, state="live", budget=budget, every_rung=False
                 )
-                pace.took(time.monotonic() - began)
-            yield [panel_now, *nothing[1:], status_value(status, **more)]
+                took = time.monotonic() - began
+                due = time.monotonic() + max(AT_LEAST, took / SHARE_OF_TIME)
+            yield told
         all_of_it = await asyncio.to_thread(finished, shown, "done", mixture)
-        yield [*all_of_it, status_value(status, **more)]
+        yield {status: told[status], **all_of_it}
 
-    async def on_stop(shown: Shown, mixture: bool, said: str, request: gr.Request) -> list[Any]:
+    async def on_stop(
+        shown: Shown, mixture: bool, said: str, request: gr.Request
+    ) -> dict[Any, Any]:
         now = await stop_run(runs, str(request.session_hash), said)
         if json.loads(now)["state"] == "idle":
-            return [*nothing, now]
-        return [*await asyncio.to_thread(finished, shown, "stopped", mixture), now]
+            return {status: now}
+        return {**await asyncio.to_thread(finished, shown, "stopped", mixture), status: now}
 
     def on_cut(shown: Shown, mixture: bool, event: gr.EventData) -> Any:
         try:
@@ -340,63 +316,57 @@ def build_compare_page(
         kind = "csv" if getattr(event, "kind", "") == "csv" else "jsonl"
         lines = trace_lines(comparison.trace, comparison.extract)
         text = draws_csv(comparison) if kind == "csv" else "".join(lines)
-        return json.dumps({"name": file_name(comparison, kind), "text": text})
+        seed, beta = comparison.header.seed, comparison.header.beta
+        return json.dumps({"name": f"qalign-compare-seed{seed}-beta{beta:g}.{kind}", "text": text})
 
-    def on_look(shown: Shown, mixture: bool) -> list[Any]:
-        if shown.follows:
-            return nothing
-        made = finished(shown, "recorded", mixture)
-        return nothing if shown.follows else made  # a run may have been begun, and be done, by then
+    def on_look(shown: Shown, mixture: bool) -> Any:
+        made = {} if shown.feed else finished(shown, "recorded", mixture)
+        # a run may have been begun, and be done, by then
+        return gr.skip() if shown.feed else made
 
-    def on_load(request: gr.Request) -> list[Any]:
+    def on_load(request: gr.Request) -> Any:
         query = request.query_params
-        found = linked("compare", query, runs.limits, runs.offer, start)
+        found = linked("compare", query, runs, start)
         if found is None:
-            return [gr.skip()] * (len(widgets) + 1)
+            return gr.skip()
         wanted, said = found
-        status = Status("idle", f"{said} Press Compare to draw it.")
-        return [*form.show(wanted), _budget(query.get("budget")), status_value(status)]
+        ready = status_value(Status("idle", f"{said} Press Compare to draw it."))
+        return {**form.show(wanted), asked: _budget(query.get("budget")), status: ready}
 
     widgets = [*form.values(), asked]
-    names = json.dumps([*form.widgets, "budget"])
+    drawn = [panel, ranks, compute, about, histograms]
     running = run.click(
         on_run,
         [shown, mixture, *widgets],
-        [panel, ranks, compute, about, histograms, status],
+        [*drawn, status],
         js=f"(...v) => {{ QAlignCompare.panel()?.start(); "
-        f"QAlignShell.run('compare', {names}, v.slice(2)); return v; }}",
+        f"QAlignShell.run('compare', {form.names('budget')}, v.slice(2)); return v; }}",
         concurrency_limit=None,
         **PRIVATE,
     )
     stop.click(
         on_stop,
         [shown, mixture, status],
-        [panel, ranks, compute, about, histograms, status],
+        [*drawn, status],
         js="(...v) => { QAlignCompare.panel()?.stop(); return v; }",
         cancels=[running],
         queue=False,
         **PRIVATE,
     )
-    texts = problem_of(form)
+    texts = form.problem
     new.click(next_problem, [kind, status], [*texts, status], **PRIVATE)
     prompt = form.widgets["prompt"]
     prompt.change(None, prompt, None, js="(prompt) => QAlignCompare.expect(prompt)")
     if watched is not None:
-        theirs = problem_of(watched)
+        theirs = watched.problem
         follow = "(...v) => QAlignCompare.follow(v.slice(0, 3), v.slice(3))"
         gr.on(
             [text.change for text in theirs], None, [*theirs, *texts], texts, js=follow, **PRIVATE
         )
-    gr.on(
-        [widget.change for widget in widgets],
-        None,
-        widgets,
-        js=f"(...values) => QAlignShell.settings('compare', {names}, values)",
-    )
+    form.watch(budget=asked)
     events = cast(Any, panel)
     events.cut(on_cut, [shown, mixture], histograms, **PRIVATE)
     mixture.change(lambda shown, on: shown.histograms(on), [shown, mixture], histograms, **PRIVATE)
     events.save(on_save, shown, saver, **PRIVATE)
     demo.load(on_load, None, [*widgets, status], **PRIVATE)
-    drawn = [panel, ranks, compute, about, histograms]
     looked_at.change(on_look, [shown, mixture], drawn, concurrency_limit=2, **PRIVATE)

@@ -86,7 +86,12 @@ def view(
         for kind in budgets if every_rung else (budget,):
             cuts = ladder(comparison, kind) if every_rung else (full_cut(comparison, kind),)
             ladders[kind] = [_rung(comparison, cut, kind, texts) for cut in cuts]
-    goal, n_states = header.chains * (header.steps + 1), len(comparison.trace.steps)
+    n_states = len(comparison.trace.steps)
+    planned = header.chains * (header.steps + 1)
+    drawn = (
+        f"{_count(n_states, 'chain state')} of {max(planned, n_states):,}, "
+        f"{_count(len(comparison.pool), 'independent sample')}; seed {header.seed}"
+    )
     return json.dumps(
         {
             "state": state,
@@ -95,23 +100,12 @@ def view(
             "budget": budget,
             "open_ended": comparison.extract is None,
             "counted": COUNTED[header.meter.unit == "FLOPs"],
-            "progress": {"done": min(n_states, goal), "of": goal, "text": _progress(comparison)},
+            "progress": {"done": min(n_states, planned), "of": planned, "text": drawn},
             "ladders": ladders,
             "texts": list(texts),
         },
         ensure_ascii=False,
     ).replace("<", "\\u003c")
-
-
-def _progress(comparison: Comparison) -> str:
-    header = comparison.header
-    states = f"{_count(len(comparison.trace.steps), 'chain state')} of {_goal(comparison):,}"
-    return f"{states}, {_count(len(comparison.pool), 'independent sample')}; seed {header.seed}"
-
-
-def _goal(comparison: Comparison) -> int:
-    planned = comparison.header.chains * (comparison.header.steps + 1)
-    return max(planned, len(comparison.trace.steps))
 
 
 def _rung(
@@ -239,6 +233,8 @@ def _card(
     is_open = comparison.extract is None
     is_chain = outcome.rule.draws == "chain"
     waste = with_waste if is_chain else None
+    # as Watch says it of the same states
+    found = trust(_rewards(comparison, cut)) if is_chain else None
     return {
         "method": outcome.method,
         "term": (is_open and ideas()[outcome.method].open) or outcome.method,
@@ -252,7 +248,7 @@ def _card(
         if outcome.rule.pick == "best"
         else "No votes.",
         "bars": _typical(outcome, waste) if is_open else _votes(comparison, decision, waste),
-        "trust": _trusted(comparison, cut) if is_chain else None,
+        "trust": found and f"Can I trust it? {found.says} {found.next}",
         "recycled": _recycled_line(comparison, decision, waste),
         "text": None if chosen is None else texts.setdefault(chosen.response.text, len(texts)),
         "reward": None if chosen is None else number(chosen.reward),
@@ -271,12 +267,6 @@ def _said(comparison: Comparison, decision: Decision) -> str:
     return f"{sum(met.values())} of {len(met)} constraints met"
 
 
-def _unread(comparison: Comparison) -> str:
-    """A sentence where the texts are in letters that ROUGE-1 does not read."""
-    said = unread([sample.response.text for sample in comparison.pool])
-    return f"{said}." if said else ""
-
-
 def rule(comparison: Comparison, outcome: Outcome) -> str:
     """The rule in one line, with this run's numbers."""
     decision, n = outcome.decision, outcome.n
@@ -286,10 +276,11 @@ def rule(comparison: Comparison, outcome: Outcome) -> str:
     if comparison.extract is None:
         weighted = " by weight" if outcome.rule.weights is not None else ""
         score = decision.scores[decision.index] if decision.index is not None else 0.0
+        blind = unread([sample.response.text for sample in comparison.pool])
         return (
             f"Of {_count(n, what)}, this text shares the most words with the others{weighted}: "
-            f"mean ROUGE-1 {score:.2f}. {_unread(comparison)}"
-        ).rstrip()
+            f"mean ROUGE-1 {score:.2f}.{f' {blind}.' * bool(blind)}"
+        )
     if decision.answer is None:
         return f"None of the {_count(n, what)} states an answer, so there is no vote."
     share = dict(decision.shares)[decision.answer]
@@ -435,15 +426,13 @@ _LATENCY = {
 }
 
 
-def _trusted(comparison: Comparison, cut: Cut) -> str:
-    """Whether the chain may be trusted, as Watch says it of the same states."""
-    found = trust([[s.state.reward for s in chain[: cut.t + 1]] for chain in comparison.chains])
-    return f"Can I trust it? {found.says} {found.next}"
+def _rewards(comparison: Comparison, cut: Cut) -> list[list[float]]:
+    """The rewards of the states up to a cut, a list a chain."""
+    return [[step.state.reward for step in chain[: cut.t + 1]] for chain in comparison.chains]
 
 
 def _rhat(comparison: Comparison, cut: Cut) -> list[str]:
-    rewards = [[step.state.reward for step in chain[: cut.t + 1]] for chain in comparison.chains]
-    found = agreement(rewards)
+    found = agreement(_rewards(comparison, cut))
     if found is None:
         return ["R-hat", "too few steps to say"]
     value = f"{found.rhat:.3f}".replace("inf", "∞")

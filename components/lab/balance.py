@@ -1,22 +1,10 @@
 """Why does it stay there? Detailed balance of one pair, with every factor."""
 
 import gradio as gr
+from gradio.components import Component
 
-from components.lab.section import Section
-from components.lab.style import (
-    CHAIN,
-    GREY,
-    LEGEND,
-    Figure,
-    Words,
-    bar,
-    element,
-    figure,
-    heading,
-    number,
-    table,
-)
-from components.lab.view import View, view
+from components.lab.section import Section, View
+from components.lab.style import LEGEND, Figure, Words, bar, element, figure, number, table
 from qalign_core.errors import InvalidSetting
 from qalign_core.target import Target
 from qalign_study.exact.law import EXACT, Flow, Rule, flow
@@ -65,10 +53,9 @@ def flow_figure(forth: Flow, back: Flow) -> Figure:
     left = [back.through(i) for i in range(n)]
     widest = max(*right, *left, 1e-300) * 1.1
     traces = [
-        bar(y=places, x=[-v for v in left], orientation="h", name="y′ → y",
-            marker={"color": GREY, "pattern": {"shape": "/", "size": 6}},
+        bar("base", y=places, x=[-v for v in left], orientation="h", name="y′ → y", hatched=6,
             customdata=left, hovertemplate="y′ → y: %{customdata:.3e}<extra></extra>"),
-        bar(y=places, x=right, orientation="h", name="y → y′", marker={"color": CHAIN},
+        bar("chain", y=places, x=right, orientation="h", name="y → y′",
             hovertemplate="y → y′: %{x:.3e}<extra></extra>"),
     ]  # fmt: skip
     return figure(
@@ -185,25 +172,29 @@ def draw(world: World, beta: float, y: str, z: str, title: str) -> View:
     return View(told(forth, back, gain, beta, rule, world.sharpness), (bars,))
 
 
-def build() -> Section:
-    """The section's widgets; the responses are those of an LM that can say everything."""
-    heading(
-        "Why does the chain stay there?",
-        "Suppose that the [target](target) gives text y three times the weight of y′, and that "
-        "each step proposes the other text. The chain accepts y always and y′ one time in three. "
-        "Of 400 counts, let 300 be y and 100 be y′: then 300 × 1/3 = 100 steps lead from y to y′, "
-        "and 100 × 1 = 100 lead back. As many leave as return, so the counts stay 3 to 1. This is "
-        "[detailed balance](balance). Other counts come closer step by step: 400 and 0 become 267 "
-        "and 133, then 311 and 89, then 296 and 104. Pick two responses to see both flows, cut "
-        "by cut.",
-    )
+def controls() -> list[Component]:
+    """Two responses, of an LM that can say everything, and the rule between them."""
     everything = preset(next(iter(LANGUAGE_MODELS)))
     names = [label(y) for y in everything.lm().support]
-    with gr.Column(elem_classes="lab-own"):
-        y = gr.Dropdown(names, value="ab·", label="y", elem_id="lab-y", min_width=120)
-        z = gr.Dropdown(names, value="abca…", label="y′", elem_id="lab-z", min_width=120)
-        rule = gr.Dropdown(list(RULES), value=RIGHT, label="Rule", elem_id="lab-rule",
-                           min_width=200)  # fmt: skip
-    panel = view("lab-balance-told", {"flow": "Flow through each place to rewrite from"},
-                 heights={"flow": FLOW_HEIGHT})  # fmt: skip
-    return Section(draw, [y, z, rule], panel)
+    return [
+        gr.Dropdown(names, value="ab·", label="y", elem_id="lab-y", min_width=120),
+        gr.Dropdown(names, value="abca…", label="y′", elem_id="lab-z", min_width=120),
+        gr.Dropdown(list(RULES), value=RIGHT, label="Rule", elem_id="lab-rule", min_width=200),
+    ]
+
+
+SECTION = Section(
+    "Detailed balance",
+    "balance",
+    "Why does it stay there?",
+    "Suppose that the [target](target) gives text y three times the weight of y′, and that each "
+    "step proposes the other text. The chain accepts y always and y′ one time in three. Of 400 "
+    "counts, let 300 be y and 100 be y′: then 300 × 1/3 = 100 steps lead from y to y′, and 100 × 1 "
+    "= 100 lead back. As many leave as return, so the counts stay 3 to 1. This is [detailed "
+    "balance](balance). Other counts come closer step by step: 400 and 0 become 267 and 133, then "
+    "311 and 89, then 296 and 104. Pick two responses to see both flows, cut by cut.",
+    controls,
+    draw,
+    {"flow": "Flow through each place to rewrite from"},
+    heights={"flow": FLOW_HEIGHT},
+)

@@ -31,12 +31,11 @@ class BaseRewards:
 @lru_cache(maxsize=1)
 def base_rewards() -> dict[str, BaseRewards]:
     """What is shipped, by name: the recorded runs that have enough, then nine problems' samples."""
-    traces = {path.stem: load_trace(path) for path in sorted((ASSETS / "runs").glob("*.jsonl"))}
-    recorded = {
-        name: BaseRewards(trace.header.prompt, trace.rewards)
-        for name, trace in traces.items()
-        if len(trace.rewards) >= MIN_REWARDS
-    }
+    recorded = {}
+    for path in sorted((ASSETS / "runs").glob("*.jsonl")):
+        trace = load_trace(path)
+        if len(trace.rewards) >= MIN_REWARDS:
+            recorded[path.stem] = BaseRewards(trace.header.prompt, trace.rewards)
     return recorded | evaluated()
 
 

@@ -2,19 +2,15 @@
 
 import re
 from functools import lru_cache
-from typing import Any
 
 import gradio as gr
 import numpy as np
+from gradio.components import Component
 
 from components.common.options import PRIVATE
 from components.lab.base_rewards import base_rewards
-from components.lab.section import Section
+from components.lab.section import Section, View
 from components.lab.style import (
-    BON,
-    DOTTED,
-    GREY,
-    TARGET,
     Cell,
     Figure,
     Trace,
@@ -24,14 +20,12 @@ from components.lab.style import (
     drawn,
     facts,
     figure,
-    heading,
     line_at,
     note,
     number,
     slider,
     table,
 )
-from components.lab.view import View, view
 from qalign_core.errors import InvalidSetting
 from qalign_study.measure.mixture import MIN_REWARDS, SIZES, Matched, Mixture, fit_mixture, match
 
@@ -105,23 +99,23 @@ def match_figure(m: Matched, rewards: tuple[float, ...]) -> Figure:
     if rewards:
         heights, edges = np.histogram(rewards, bins=min(40, 6 + len(rewards) // 8), density=True)
         traces.append(
-            bar(x=(edges[1:] + edges[:-1]) / 2, y=heights, width=np.diff(edges),
-                name="samples", marker={"color": GREY}, opacity=0.45, hoverinfo="skip")
+            bar("base", x=(edges[1:] + edges[:-1]) / 2, y=heights, width=np.diff(edges),
+                name="samples", opacity=0.45, hoverinfo="skip")
         )  # fmt: skip
     lines = [
-        ("model alone", m.base, GREY, "solid"),
-        (f"best of {m.n}", m.maximum, BON, "solid"),
+        ("model alone", m.base, "base", "solid"),
+        (f"best of {m.n}", m.maximum, "bon", "solid"),
     ]
     if m.gumbel is not None and m.tilted is not None:
         lines += [
-            ("Gumbel approximation", m.gumbel, BON, "dot"),
-            ("target at β*(n)", m.tilted.density(m.reward), TARGET, "dash"),
+            ("Gumbel approximation", m.gumbel, "bon", "dot"),
+            ("target at β*(n)", m.tilted.density(m.reward), "target", "dash"),
         ]
     traces += [
-        curve(name, drawn(m.reward[::3]), drawn(y[::3]), colour, dash=dash)
-        for name, y, colour, dash in lines
+        curve(name, drawn(m.reward[::3]), drawn(y[::3]), id_, dash=dash)
+        for name, y, id_, dash in lines
     ]
-    mode = [] if m.alignment is None else [line_at(m.alignment.a, **DOTTED)]
+    mode = [] if m.alignment is None else [line_at(m.alignment.a)]
     return figure(traces, x="reward", y="density", shapes=mode)
 
 
@@ -133,13 +127,10 @@ def beta_figure(mixture: Mixture, here: Matched) -> Figure:
     ns, points = [m.n for m in known], "lines+markers"
     beta = [m.alignment.beta / sd for m in known if m.alignment]
     spread, of_target = [m.sd / sd for m in known], [m.tilted.sd / sd for m in known if m.tilted]
-    square: dict[str, Any] = {"width": 2, "dash": "dash", "marker": {"symbol": "square"}}
     traces = [
-        curve("β*(n) / σ", ns, beta, TARGET, mode=points),
-        curve(
-            "sd of best-of-n / σ", ns, spread, BON, mode=points, width=2, dash="dash", marker=square
-        ),
-        curve("sd of the target / σ", ns, of_target, TARGET, width=1.5, dash="dot"),
+        curve("β*(n) / σ", ns, beta, "target", mode=points),
+        curve("sd of best-of-n / σ", ns, spread, "bon", mode=points, width=2, dash="dash"),
+        curve("sd of the target / σ", ns, of_target, "target", width=1.5, dash="dot"),
     ]
     return figure(
         traces,
@@ -147,7 +138,7 @@ def beta_figure(mixture: Mixture, here: Matched) -> Figure:
         y="in units of σ of the upper component",
         xaxis={"type": "log", "tickvals": SIZES},
         yaxis={"rangemode": "tozero"},
-        shapes=[] if here.alignment is None else [line_at(here.n, **DOTTED)],
+        shapes=[] if here.alignment is None else [line_at(here.n)],
     )
 
 
@@ -211,11 +202,9 @@ def size_table(mixture: Mixture) -> Words:
     rows: list[list[Cell]] = []
     for n in SIZES:
         m = match(mixture, n)
-        if m.alignment is None:
-            rows.append([str(n), None, None, None, m.mode, None, m.sd, None])
-        else:
-            a = m.alignment
-            rows.append([str(n), a.beta / sd, a.c, a.a, m.mode, a.b, m.sd, m.gap])
+        a = m.alignment
+        beta, c, mode, b = (a.beta / sd, a.c, a.a, a.b) if a else (None,) * 4
+        rows.append([str(n), beta, c, mode, m.mode, b, m.sd, m.gap])
     headers = ("n", "β*/σ", "c_n", "mode a_n", "exact mode", "b_n", "sd of the maximum",
                "Gumbel's largest error")  # fmt: skip
     return table(headers, rows)
@@ -239,44 +228,44 @@ def draw(
     return View(told(mixture, m, rewards), (densities, betas))
 
 
-def build() -> Section:
-    """The section's widgets."""
-    heading(
-        "What does best-of-n have to do with β?",
-        "Taking the [best of n](bon) samples resembles sampling a [target](target) whose [β](beta) "
-        "falls as n grows: at β*(n) both peak at the same reward. The spread of best-of-n shrinks "
-        "as n grows; the spread of the target does not.",
-    )
+def controls() -> list[Component]:
+    """Where the rewards come from, n, and the two components of a mixture of one's own."""
     shipped = [
         (f"{len(known.rewards)} samples for “{known.title(60)}”", name)
         for name, known in base_rewards().items()
     ]
     sources = [("The sliders", SLIDERS), *shipped, ("Your own rewards", PASTED)]
-    with gr.Column(elem_classes="lab-own"):
-        source = gr.Dropdown(sources, value=SLIDERS, label="Rewards from", elem_id="lab-source",
-                             min_width=260)  # fmt: skip
-        n = gr.Radio([str(size) for size in SIZES], value="32", label="n", elem_id="lab-n",
-                     min_width=260)  # fmt: skip
-        with gr.Column() as sliders:
-            share = slider("share", "Weight 2, %", 0, 100, 40, 1)
-            mean_1 = slider("mean1", "Mean 1", -4, 4, -1.5, 0.1)
-            sd_1 = slider("sd1", "sd 1", 0.2, 3, 0.8, 0.1)
-            mean_2 = slider("mean2", "Mean 2", -4, 4, 1.0, 0.1)
-            sd_2 = slider("sd2", "sd 2", 0.2, 3, 1.0, 0.1)
-        pasted = gr.Textbox(visible=False, label="Rewards of samples for one prompt", lines=3,
-                            placeholder="-1.2, 0.4, 2.31 …", elem_id="lab-pasted")  # fmt: skip
-    panel = view(
-        "lab-bon-told",
-        {"densities": "Where do the rewards lie?", "betas": "Which β does best-of-n resemble?"},
+    source = gr.Dropdown(
+        sources, value=SLIDERS, label="Rewards from", elem_id="lab-source", min_width=260
     )
+    n = gr.Radio([str(n) for n in SIZES], value="32", label="n", elem_id="lab-n", min_width=260)
+    with gr.Column() as column:
+        sliders = [
+            slider("share", "Weight 2, %", 0, 100, 40, 1),
+            slider("mean1", "Mean 1", -4, 4, -1.5, 0.1),
+            slider("sd1", "sd 1", 0.2, 3, 0.8, 0.1),
+            slider("mean2", "Mean 2", -4, 4, 1.0, 0.1),
+            slider("sd2", "sd 2", 0.2, 3, 1.0, 0.1),
+        ]
+    pasted = gr.Textbox(visible=False, label="Rewards of samples for one prompt", lines=3,
+                        placeholder="-1.2, 0.4, 2.31 …", elem_id="lab-pasted")  # fmt: skip
     source.change(
         lambda name: (gr.Column(visible=name == SLIDERS), gr.Textbox(visible=name == PASTED)),
-        source, [sliders, pasted], **PRIVATE,
+        source, [column, pasted], **PRIVATE,
     )  # fmt: skip
-    return Section(
-        draw,
-        [source, pasted, share, mean_1, sd_1, mean_2, sd_2, n],
-        panel,
-        uses_world=False,
-        prepare=fit_shipped,
-    )
+    return [source, pasted, *sliders, n]
+
+
+SECTION = Section(
+    "Best-of-n",
+    "best-of-n",
+    "What does best-of-n have to do with β?",
+    "Taking the [best of n](bon) samples resembles sampling a [target](target) whose [β](beta) "
+    "falls as n grows: at β*(n) both peak at the same reward. The spread of best-of-n shrinks as n "
+    "grows; the spread of the target does not.",
+    controls,
+    draw,
+    {"densities": "Where do the rewards lie?", "betas": "Which β does best-of-n resemble?"},
+    uses_world=False,
+    prepare=fit_shipped,
+)

@@ -3,16 +3,13 @@
 from collections.abc import Sequence
 
 import gradio as gr
+from gradio.components import Component
 
 from components.common.style import log_axis
-from components.lab.chain import FIRST_BETA, strip, strip_table
-from components.lab.section import Section
+from components.lab.chain import strip, strip_table
+from components.lab.section import Section, View
 from components.lab.style import (
     AXIS,
-    CHAIN,
-    DOTTED,
-    GREY,
-    TARGET,
     Figure,
     Trace,
     Words,
@@ -20,7 +17,6 @@ from components.lab.style import (
     dot,
     facts,
     figure,
-    heading,
     line_at,
     note,
     number,
@@ -29,12 +25,10 @@ from components.lab.style import (
     table,
     title,
 )
-from components.lab.view import View, view
 from qalign_study.exact.convergence import AtBeta, at_beta, sweep
-from qalign_study.exact.world import World, preset
+from qalign_study.exact.world import World
 
 HIDDEN, REVEALED = "Guess first", "Show the acceptance rate"
-FIRST_GUESS = 50
 SWEEP_HEIGHT = 480
 TICKS = (0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20)
 
@@ -45,21 +39,21 @@ def sweep_figure(points: tuple[AtBeta, ...], now: AtBeta, guess: float | None) -
     traces: list[Trace] = []
 
     def add(values: Sequence[float | None], at: float | None, yaxis: str, name: str,
-            colour: str) -> None:  # fmt: skip
-        traces.append(curve(name, betas, values, colour, ".3g", yaxis=yaxis))
-        traces.append(dot(now.beta, at, colour, yaxis=yaxis, showlegend=False))
+            id_: str) -> None:  # fmt: skip
+        traces.append(curve(name, betas, values, id_, ".3g", yaxis=yaxis))
+        traces.append(dot(now.beta, at, id_, yaxis=yaxis, showlegend=False))
 
     if guess is None:
-        add([p.acceptance for p in points], now.acceptance, "y", "acceptance", CHAIN)
+        add([p.acceptance for p in points], now.acceptance, "y", "acceptance", "chain")
         changed = [p.acceptance_changed for p in points]
         says = "of those that change the text"
-        traces.append(curve(says, betas, changed, CHAIN, ".3g", width=1.5, dash="dot"))
+        traces.append(curve(says, betas, changed, "chain", ".3g", width=1.5, dash="dot"))
     else:
         ends = betas[0], betas[-1]
-        traces.append(curve("your guess", ends, [guess] * 2, GREY, "", width=2, dash="dash"))
-    add([p.kl for p in points], now.kl, "y2", "distance from the model", GREY)
+        traces.append(curve("your guess", ends, [guess] * 2, "base", "", width=2, dash="dash"))
+    add([p.kl for p in points], now.kl, "y2", "distance from the model", "base")
     *steps, at = (None if p.steps is None else max(p.steps, 1) for p in (*points, now))
-    add(steps, at, "y3", "steps to 1%", TARGET)
+    add(steps, at, "y3", "steps to 1%", "target")
     return figure(
         traces,
         x="β: small follows the reward, large stays close to the model",
@@ -72,7 +66,7 @@ def sweep_figure(points: tuple[AtBeta, ...], now: AtBeta, guess: float | None) -
         yaxis2={**AXIS, "title": title("KL, nats"), "rangemode": "tozero", "domain": [0.35, 0.65]},
         yaxis3={**AXIS, **log_axis([step or 1 for step in steps], most=5),
                 "title": title("steps to 1%"), "domain": [0, 0.3]},
-        shapes=[line_at(now.beta, **DOTTED)],
+        shapes=[line_at(now.beta)],
     )  # fmt: skip
 
 
@@ -137,27 +131,28 @@ def draw(world: World, beta: float, guess: float, mode: str) -> View:
     )
 
 
-def build() -> Section:
-    """The section's widgets; beta itself is the shared slider at the top of the page."""
-    heading(
-        "What does β do?",
-        "With a large [β (beta)](beta), the [target](target) is close to the language model. With "
-        "a small β, only the highest rewards keep their weight. The smaller β is, the more steps "
-        "the chain needs to find them. Guess the [acceptance](acceptance), then move β.",
-    )
-    with gr.Column(elem_classes="lab-own"):
-        label, wide = "Your guess: accepted proposals, %", {"scale": 3, "min_width": 240}
-        guess = slider("guess", label, 0, 100, FIRST_GUESS, 1, **wide)
-        mode = gr.Radio([HIDDEN, REVEALED], value=HIDDEN, label="Acceptance rate",
-                        elem_id="lab-reveal", scale=2, min_width=240)  # fmt: skip
-    # drawn at once: the section that is open first must not wait for an event
-    panel = view(
-        "lab-beta-told",
-        {
-            "target": "The target at this β",
-            "sweep": "Acceptance, distance and patience, at every β",
-        },
-        draw(preset(), FIRST_BETA, FIRST_GUESS, HIDDEN),
-        heights={"sweep": SWEEP_HEIGHT},
-    )
-    return Section(draw, [guess, mode], panel)
+def controls() -> list[Component]:
+    """The guess; beta itself is the shared slider at the top of the page."""
+    label, wide = "Your guess: accepted proposals, %", {"scale": 3, "min_width": 240}
+    return [
+        slider("guess", label, 0, 100, 50, 1, **wide),
+        gr.Radio([HIDDEN, REVEALED], value=HIDDEN, label="Acceptance rate", elem_id="lab-reveal",
+                 scale=2, min_width=240),
+    ]  # fmt: skip
+
+
+SECTION = Section(
+    "Beta",
+    "beta",
+    "What does β do?",
+    "With a large [β (beta)](beta), the [target](target) is close to the language model. With a "
+    "small β, only the highest rewards keep their weight. The smaller β is, the more steps the "
+    "chain needs to find them. Guess the [acceptance](acceptance), then move β.",
+    controls,
+    draw,
+    {
+        "target": "The target at this β",
+        "sweep": "Acceptance, distance and patience, at every β",
+    },
+    heights={"sweep": SWEEP_HEIGHT},
+)

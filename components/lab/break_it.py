@@ -2,14 +2,11 @@
 
 import gradio as gr
 import numpy as np
+from gradio.components import Component
 
 from components.lab.chain import strip_table
-from components.lab.section import Section
+from components.lab.section import Section, View
 from components.lab.style import (
-    CHAIN,
-    GREY,
-    TARGET,
-    WRONG,
     Figure,
     Words,
     bar,
@@ -17,13 +14,11 @@ from components.lab.style import (
     element,
     facts,
     figure,
-    heading,
     note,
     number,
     over_steps,
     table_at,
 )
-from components.lab.view import View, view
 from qalign_study.exact.convergence import distances
 from qalign_study.exact.mistakes import MISTAKES, SHARP_MISTAKES, Broken, broken
 from qalign_study.exact.world import World, by_reward, label
@@ -41,10 +36,9 @@ def wrong_figure(b: Broken, title: str) -> Figure:
     names = [label(b.chain.states[a]) for a in order]
     place = list(range(len(order)))
     traces = [
-        bar(x=place, y=b.chain.target[order], name="exact target", marker={"color": TARGET},
+        bar("target", x=place, y=b.chain.target[order], name="exact target",
             customdata=names, hovertemplate="%{customdata}: %{y:.4f}"),
-        bar(x=place, y=b.limit[order], name=title.lower(),
-            marker={"color": WRONG, "pattern": {"shape": "/", "size": 5}},
+        bar("wrong", x=place, y=b.limit[order], name=title.lower(), hatched=5,
             hovertemplate="%{y:.4f}"),
     ]  # fmt: skip
     every = max(1, len(order) // 4)  # so few that a phone need not turn them
@@ -66,9 +60,9 @@ def wrong_distance_figure(right: np.ndarray, wrong: np.ndarray, b: Broken) -> Fi
     """The right rule goes on falling; the wrong one levels off at its distance."""
     t = np.arange(len(right))
     traces = [
-        curve("right rule", t, np.where(right > 1e-15, right, np.nan), CHAIN, ".2e"),
-        curve("this mistake", t, wrong, WRONG, ".2e"),
-        curve("where it ends", [0, len(t) - 1], [b.distance] * 2, GREY, "", width=1.5, dash="dash"),
+        curve("right rule", t, np.where(right > 1e-15, right, np.nan), "chain", ".2e"),
+        curve("this mistake", t, wrong, "wrong", ".2e"),
+        curve("where it ends", t[[0, -1]], [b.distance] * 2, "base", "", width=1.5, dash="dash"),
     ]
     return over_steps(traces, [*wrong, *right[right > 1e-15]])
 
@@ -111,19 +105,19 @@ def draw(world: World, beta: float, title: str) -> View:
     return View((element("p.say", rule.why), *facts_of(b, idle)), (bars, distance))
 
 
-def build() -> Section:
-    """The section's widgets."""
-    heading(
-        "What if one piece of the rule is missing?",
-        "Break the rule on purpose. Each broken chain also settles, but not on the "
-        "[target](target). The last two mistakes do harm only at a higher [sharpness](sharpness). "
-        "This project’s tests must catch all of them.",
-    )
-    titles = list(ALL)
-    with gr.Column(elem_classes="lab-own"):
-        which = gr.Radio(titles, value=titles[0], label="Break it", elem_id="lab-mistake")
-    panel = view(
-        "lab-break-told",
-        {"wrong": "What it samples instead", "wrong-distance": "It never gets there"},
-    )
-    return Section(draw, [which], panel)
+def controls() -> list[Component]:
+    """Which mistake."""
+    return [gr.Radio(list(ALL), value=next(iter(ALL)), label="Break it", elem_id="lab-mistake")]
+
+
+SECTION = Section(
+    "Break it",
+    "break",
+    "What if one piece of the rule is missing?",
+    "Break the rule on purpose. Each broken chain also settles, but not on the "
+    "[target](target). The last two mistakes do harm only at a higher [sharpness](sharpness). This "
+    "project’s tests must catch all of them.",
+    controls,
+    draw,
+    {"wrong": "What it samples instead", "wrong-distance": "It never gets there"},
+)

@@ -4,13 +4,11 @@ from dataclasses import dataclass
 
 import gradio as gr
 import numpy as np
+from gradio.components import Component
 
 from components.common.options import PRIVATE
-from components.lab.section import Section
+from components.lab.section import Section, View
 from components.lab.style import (
-    CHAIN,
-    GREY,
-    TARGET,
     Cell,
     Figure,
     Words,
@@ -20,7 +18,6 @@ from components.lab.style import (
     drawn,
     facts,
     figure,
-    heading,
     number,
     over_steps,
     percent,
@@ -30,7 +27,7 @@ from components.lab.style import (
     table_at,
     title,
 )
-from components.lab.view import View, view
+from qalign_core.record.dictionary import colour
 from qalign_core.types import Array
 from qalign_study.exact.convergence import (
     acceptance_rate,
@@ -57,34 +54,37 @@ class Progress:
     """What the section shows of one chain.
 
     Attributes:
+        shown: the chains that walk, or the exact distribution alone; of `SHOWN`.
         exact: total variation of d_0 T^t from the target, shape [STEPS + 1].
-        eigenvalue: the second one, the slope of `exact` in the long run.
-        n_chains: 0 for the exact distribution alone.
         now: the distribution shown at step t, exact or empirical, shape [n].
         empirical: total variation of the shares of the chains, shape [STEPS + 1], if any walk.
-        floor: what that many draws of the target itself would show, if any walk.
+        floor: what that many draws of the target itself would show.
     """
 
     chain: ExactChain
     t: int
+    shown: str
     exact: Array
-    eigenvalue: float
-    n_chains: int
     now: Array
-    empirical: Array | None
-    floor: float | None
+    empirical: Array | None = None
+    floor: float = 0.0
+
+    @property
+    def here(self) -> float:
+        """The distance from the target at step t."""
+        return float((self.exact if self.empirical is None else self.empirical)[self.t])
 
 
-def progress(world: World, beta: float, t: int, n_chains: int) -> Progress:
+def progress(world: World, beta: float, t: int, shown: str) -> Progress:
     """The chain of a world after t steps, exactly or as a number of chains shows it."""
-    chain = world.chain(beta)
-    exact, eigenvalue = distances(chain, STEPS), second_eigenvalue(chain)
-    if n_chains == 0:
-        return Progress(chain, t, exact, eigenvalue, 0, chain.after(t), None, None)
+    chain, n_chains = world.chain(beta), SHOWN[shown]
+    exact = distances(chain, STEPS)
+    if not n_chains:
+        return Progress(chain, t, shown, exact, chain.after(t))
     walked = shares(simulate(chain, n_chains=n_chains, steps=STEPS, seed=SEED), len(chain.states))
     empirical = np.array([total_variation(d, chain.target) for d in walked])
     floor = noise_floor(chain.target, n_chains)
-    return Progress(chain, t, exact, eigenvalue, n_chains, walked[t], empirical, floor)
+    return Progress(chain, t, shown, exact, walked[t], empirical, floor)
 
 
 def strip(chain: ExactChain, shown: Array | None = None, name: str = "") -> Figure:
@@ -97,16 +97,16 @@ def strip(chain: ExactChain, shown: Array | None = None, name: str = "") -> Figu
         f"{text} · reward {r:+.2f}" for text, r in zip(labels, chain.rewards[order], strict=True)
     ]
     traces = [
-        bar(x=place, y=chain.target[order], name="exact target", marker={"color": TARGET},
+        bar("target", x=place, y=chain.target[order], name="exact target",
             customdata=hover, hovertemplate="%{customdata}<br>target %{y:.4f}"),
         scatter(x=place, y=chain.base[order], name="model alone", mode="lines",
-                line={"color": GREY, "width": 1.5, "shape": "hvh"},
+                line={"color": colour("base"), "width": 1.5, "shape": "hvh"},
                 hovertemplate="%{y:.4f}"),
     ]  # fmt: skip
     if shown is not None:
         traces.append(
             scatter(x=place, y=shown[order], name=name, mode="markers",
-                    marker={"color": CHAIN, "size": 6, "symbol": "circle"},
+                    marker={"color": colour("chain"), "size": 6, "symbol": "circle"},
                     hovertemplate="%{y:.4f}")
         )  # fmt: skip
     return figure(
@@ -131,35 +131,29 @@ def distance_figure(p: Progress) -> Figure:
     resolved = np.where(p.exact > 1e-15, p.exact, np.nan)  # below this it is rounding
     # the slope is drawn through the last point that is not yet rounding
     anchor = int(np.nonzero(p.exact > 1e-11)[0][-1])
-    slope = p.exact[anchor] * np.power(p.eigenvalue, (t - anchor).astype(float))
+    factor = second_eigenvalue(p.chain)
+    slope = p.exact[anchor] * np.power(factor, (t - anchor).astype(float))
     shown_slope = drawn(np.where((slope < 3) & (slope > 1e-15), slope, np.nan))
-    eigenvalue, thin = f"second eigenvalue: {p.eigenvalue:.3f}ᵗ", {"width": 1.5, "dash": "dash"}
+    eigenvalue, thin = f"second eigenvalue: {factor:.3f}ᵗ", {"width": 1.5, "dash": "dash"}
     traces = [
-        curve("exact chain", t, drawn(resolved), CHAIN, ".2e"),
-        curve(eigenvalue, t, shown_slope, GREY, "", **thin),
+        curve("exact chain", t, drawn(resolved), "chain", ".2e"),
+        curve(eigenvalue, t, shown_slope, "base", "", **thin),
     ]
-    if p.empirical is not None and p.floor is not None:
-        noise = f"noise of {p.n_chains} perfect draws"
-        ends = [0, len(t) - 1]
+    if p.empirical is not None:
+        noise, ends = f"noise of {SHOWN[p.shown]} perfect draws", [0, len(t) - 1]
         traces += [
-            curve(_chains(p.n_chains), t, drawn(p.empirical), CHAIN, width=1),
-            curve(noise, ends, [p.floor, p.floor], GREY, width=1.5, dash="dot"),
+            curve(p.shown, t, drawn(p.empirical), "chain", width=1),
+            curve(noise, ends, [p.floor, p.floor], "base", width=1.5, dash="dot"),
         ]
-    here = p.exact[p.t] if p.empirical is None else p.empirical[p.t]
-    traces.append(dot(p.t, max(here, 1e-15), CHAIN, name=f"t = {p.t}"))
+    traces.append(dot(p.t, max(p.here, 1e-15), "chain", name=f"t = {p.t}"))
     return over_steps(traces, [1e-15, 1], range=[-15.2, 0.4])
-
-
-def _chains(n: int) -> str:
-    return "1 chain" if n == 1 else f"{n} chains"
 
 
 def facts_of(p: Progress) -> Words:
     """The numbers that matter at step t."""
-    here = p.exact[p.t] if p.empirical is None else p.empirical[p.t]
     below = np.nonzero(p.exact < 1e-10)[0]
     rows = [
-        (f"Distance to the target at t = {p.t}", number(float(here))),
+        (f"Distance to the target at t = {p.t}", number(p.here)),
         ("Falls below 1e−10", f"at t = {below[0]}" if len(below) else f"after t = {STEPS}"),
         ("Expected acceptance", percent(acceptance_rate(p.chain))),
         (
@@ -167,8 +161,8 @@ def facts_of(p: Progress) -> Words:
             f"{kl_divergence(p.chain.target, p.chain.base):.3f} nats",
         ),
     ]
-    if p.floor is not None:
-        rows[1] = (f"Noise of {p.n_chains} perfect draws", number(p.floor))
+    if p.empirical is not None:
+        rows[1] = (f"Noise of {SHOWN[p.shown]} perfect draws", number(p.floor))
     return facts(rows)
 
 
@@ -190,56 +184,52 @@ def distance_table(p: Progress) -> Words:
     """Total variation at every step that Play stops at."""
     curves = {"exact chain": p.exact}
     if p.empirical is not None:
-        curves |= {_chains(p.n_chains): p.empirical}
-        curves |= {"noise floor": np.full(len(p.exact), p.floor or 0.0)}
+        curves |= {p.shown: p.empirical, "noise floor": np.full(len(p.exact), p.floor)}
     return table_at(STOPS, curves)
 
 
 def draw(world: World, beta: float, t: float, shown: str) -> View:
     """Everything that the section shows."""
-    p = progress(world, beta, int(t), SHOWN[shown])
-    name = f"after {p.t} steps" if not p.n_chains else f"{_chains(p.n_chains)} after {p.t} steps"
+    p = progress(world, beta, int(t), shown)
+    name = f"{f'{shown} ' * bool(SHOWN[shown])}after {p.t} steps"
     bars = strip(p.chain, p.now, name), strip_table(p.chain, p.now, name)
     return View((facts_of(p),), (bars, (distance_figure(p), distance_table(p))))
 
 
-def next_stop(t: float) -> int:
-    """The step that Play shows after step t; the last one stays."""
-    return next((stop for stop in STOPS if stop > t), STEPS)
-
-
-def build() -> Section:
-    """The section's widgets and its Play button."""
-    heading(
-        "Does the chain reach the target?",
-        "Each bar is a response of this tiny language model, which has at most 121. The lowest "
-        "[reward](reward) is on the left. Move t, or press Play: the [chain](chain) (points) "
-        "leaves the [model alone](base) (gray line) and settles on the exact [target](target) "
-        "(bars).",
-    )
-    with gr.Column(elem_classes="lab-own"):
-        t = slider("t", "Step t", 0, STEPS, 0, 1, scale=3, min_width=240)
-        play = gr.Button("▶ Play", elem_id="lab-play", scale=1, min_width=110)
-        shown = gr.Radio(
-            list(SHOWN), value=next(iter(SHOWN)), label="Distribution shown", scale=3,
-            elem_id="lab-shown", min_width=280,
-        )  # fmt: skip
-    panel = view(
-        "lab-chain-facts",
-        {"strip": "Which responses, how often?", "distance": "How far from the target?"},
-    )
+def controls() -> list[Component]:
+    """The step, and what is shown of it; Play moves the step."""
+    t = slider("t", "Step t", 0, STEPS, 0, 1, scale=3, min_width=240)
+    play = gr.Button("▶ Play", elem_id="lab-play", scale=1, min_width=110)
+    shown = gr.Radio(
+        list(SHOWN), value=next(iter(SHOWN)), label="Distribution shown", scale=3,
+        elem_id="lab-shown", min_width=280,
+    )  # fmt: skip
     timer = gr.Timer(0.4, active=False)
 
-    def toggle(label: str, at: float) -> tuple[object, object, object]:
-        playing = "Play" in label
-        start = 0 if playing and at >= STEPS else at
-        return start, gr.Timer(active=playing), "❚❚ Pause" if playing else "▶ Play"
+    def at_step(step: float, *, plays: bool) -> tuple[object, object, object]:
+        return step, gr.Timer(active=plays), "❚❚ Pause" if plays else "▶ Play"
 
-    def tick(at: float) -> tuple[object, object, object]:
-        stop = next_stop(at)
-        last = stop >= STEPS
-        return stop, gr.Timer(active=not last), "▶ Play" if last else "❚❚ Pause"
+    def toggle(label: str, step: float) -> tuple[object, object, object]:
+        plays = "Play" in label
+        return at_step(0 if plays and step >= STEPS else step, plays=plays)
+
+    def tick(step: float) -> tuple[object, object, object]:
+        stop = next((stop for stop in STOPS if stop > step), STEPS)
+        return at_step(stop, plays=stop < STEPS)
 
     play.click(toggle, [play, t], [t, timer, play], **PRIVATE)
     timer.tick(tick, t, [t, timer, play], **PRIVATE)
-    return Section(draw, [t, shown], panel)
+    return [t, shown]
+
+
+SECTION = Section(
+    "Convergence",
+    "convergence",
+    "Does the chain reach the target?",
+    "Each bar is a response of this tiny language model, which has at most 121. The lowest "
+    "[reward](reward) is on the left. Move t, or press Play: the [chain](chain) (points) leaves "
+    "the [model alone](base) (gray line) and settles on the exact [target](target) (bars).",
+    controls,
+    draw,
+    {"strip": "Which responses, how often?", "distance": "How far from the target?"},
+)

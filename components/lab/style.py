@@ -3,7 +3,6 @@
 Colours are the dictionary's; words and grids follow the page's theme.
 """
 
-import html
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -13,12 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from components.common.style import GRID, frame, log_axis
-from qalign_core.record.dictionary import colour, with_terms
+from qalign_core.record.dictionary import colour
 from qalign_core.types import Array
-
-CHAIN, TARGET, BON, WRONG = (colour(id_) for id_ in ("chain", "target", "bon", "wrong"))
-GREY = colour("base")
-"""The model alone, and lines that only help to read."""
 
 Cell = str | float | int | None
 
@@ -31,8 +26,6 @@ Figure = dict[str, Any]
 
 HEIGHT = 340
 """Of a figure, in pixels."""
-DOTTED = {"color": GREY, "width": 1, "dash": "dot"}
-"""The line that says: here."""
 LEGEND = {"orientation": "h", "yanchor": "bottom", "y": 1.02, "x": 0, "xanchor": "left"}
 AXIS = {
     "gridcolor": GRID,
@@ -44,9 +37,10 @@ AXIS = {
 }
 
 
-def bar(**trace: object) -> Trace:
-    """A bar trace."""
-    return {"type": "bar", **trace}
+def bar(id_: str, *, hatched: int = 0, **trace: object) -> Trace:
+    """A bar trace in an idea's colour; `hatched` is the size of its pattern, 0 for none."""
+    pattern = {"pattern": {"shape": "/", "size": hatched}} if hatched else {}
+    return {"type": "bar", "marker": {"color": colour(id_), **pattern}, **trace}
 
 
 def scatter(**trace: object) -> Trace:
@@ -54,19 +48,21 @@ def scatter(**trace: object) -> Trace:
     return {"type": "scatter", **trace}
 
 
-def curve(name: str, x: Any, y: Any, colour: str, shows: str = ".3f", **more: Any) -> Trace:
+def curve(name: str, x: Any, y: Any, id_: str, shows: str = ".3f", **more: Any) -> Trace:
     """A line by its name; `shows` is the form of its values, "" of a line that shows none.
 
-    `more` takes `width` and `dash` of the line, and any other setting of a trace.
+    It has the colour of an idea: "base" for lines that only help to read. `more` takes `width` and
+    `dash` of the line, and any other setting of a trace.
     """
     hover = {"hovertemplate": f"%{{y:{shows}}}"} if shows else {"hoverinfo": "skip"}
-    line = {"color": colour, "width": more.pop("width", 2.5), "dash": more.pop("dash", "solid")}
+    line = {"color": colour(id_), "width": 2.5, "dash": "solid"}
+    line |= {name: more.pop(name) for name in ("width", "dash") if name in more}
     return scatter(**{"x": x, "y": y, "name": name, "mode": "lines", "line": line, **hover, **more})
 
 
-def dot(x: float | None, y: float | None, colour: str, **more: object) -> Trace:
+def dot(x: float | None, y: float | None, id_: str, **more: object) -> Trace:
     """The point of the present settings."""
-    marker = {"size": 12, "color": colour, "line": {"color": "white", "width": 2}}
+    marker = {"size": 12, "color": colour(id_), "line": {"color": "white", "width": 2}}
     return scatter(x=[x], y=[y], mode="markers", marker=marker, hoverinfo="skip", **more)
 
 
@@ -84,8 +80,9 @@ def drawn(values: Array) -> NDArray[np.float32]:
 
 
 def line_at(x: float, **line: object) -> dict[str, object]:
-    """A vertical line through the whole figure, a shape of its layout."""
-    return {"type": "line", "x0": x, "x1": x, "yref": "paper", "y0": 0, "y1": 1, "line": line}
+    """A vertical line through the whole figure, a shape of its layout; dotted, it says: here."""
+    drawn = line or {"color": colour("base"), "width": 1, "dash": "dot"}
+    return {"type": "line", "x0": x, "x1": x, "yref": "paper", "y0": 0, "y1": 1, "line": drawn}
 
 
 def title(text: str) -> dict[str, object]:
@@ -184,12 +181,3 @@ def facts(items: Sequence[tuple[str, str] | tuple[str, str, str]]) -> Words:
 def note(text: str) -> Words:
     """A remark that must not be overlooked."""
     return element("div.note", text, role="status")
-
-
-def heading(question: str, sentence: str) -> gr.HTML:
-    """A section's question and what explains it, with its terms as `with_terms` has them."""
-    return gr.HTML(
-        f'<h2>{html.escape(question)}</h2><p class="lab-say">{with_terms(sentence)}</p>',
-        padding=False,
-        elem_classes="lab-heading",
-    )

@@ -2,21 +2,17 @@
 
 from functools import lru_cache
 
-import gradio as gr
 import numpy as np
+from gradio.components import Component
 
-from components.lab.section import Section
+from components.lab.section import Section, View
 from components.lab.style import (
-    CHAIN,
-    DOTTED,
-    GREY,
     Figure,
     Words,
     curve,
     dot,
     facts,
     figure,
-    heading,
     line_at,
     note,
     number,
@@ -25,7 +21,6 @@ from components.lab.style import (
     table,
     table_at,
 )
-from components.lab.view import View, view
 from qalign_study.exact.bench import chain_of_fields as chain
 from qalign_study.exact.convergence import distances, second_eigenvalue, steps_within
 from qalign_study.exact.law import ExactChain
@@ -51,24 +46,14 @@ def gaps(copies: int, share: int) -> tuple[float, float]:
     return alone, mixed
 
 
-def distance_figure(alone: np.ndarray, mixed: np.ndarray) -> Figure:
-    """Total variation to the target, step by step, of both chains."""
-    t = np.arange(len(alone))
-    traces = [
-        curve(ALONE, t, alone, GREY, ".2e", dash="dash"),
-        curve(MIXED, t, mixed, CHAIN, ".2e"),
-    ]
-    return over_steps(traces, [*alone, *mixed])
-
-
 def map_figure(copies: int, share: int) -> Figure:
     """How many times as fast the mixture is, by how much the fields depend on each other."""
     ratios = [mixed / alone for alone, mixed in (gaps(each, share) for each in COPIES)]
     alone, mixed = gaps(copies, share)
     traces = [
-        curve(f"{share}% block moves", COPIES, ratios, CHAIN, ".2f", showlegend=False),
-        curve(f"{ALONE}: 1", [0, 100], [1, 1], GREY, "", dash="dash"),
-        dot(copies, mixed / alone, CHAIN, name="your settings"),
+        curve(f"{share}% block moves", COPIES, ratios, "chain", ".2f", showlegend=False),
+        curve(f"{ALONE}: 1", [0, 100], [1, 1], "base", "", dash="dash"),
+        dot(copies, mixed / alone, "chain", name="your settings"),
     ]
     return figure(
         traces,
@@ -76,7 +61,7 @@ def map_figure(copies: int, share: int) -> Figure:
         y="times as fast as suffix moves",
         xaxis={"range": [-3, 103]},
         yaxis={"rangemode": "tozero"},
-        shapes=[line_at(copies, **DOTTED)],
+        shapes=[line_at(copies)],
     )
 
 
@@ -121,27 +106,36 @@ def draw(copies: float, share: float) -> View:
     """Everything that the section shows."""
     at = int(copies), int(share)
     alone, mixed = (distances(each, STEPS) for each in both(*at))
-    distance = distance_figure(alone, mixed), table_at(STOPS, {ALONE: alone, MIXED: mixed})
-    return View(told(*at), (distance, (map_figure(*at), map_table(at[1]))))
+    t = np.arange(len(alone))
+    traces = [
+        curve(ALONE, t, alone, "base", ".2e", dash="dash"),
+        curve(MIXED, t, mixed, "chain", ".2e"),
+    ]
+    distance = over_steps(traces, [*alone, *mixed])
+    numbers = table_at(STOPS, {ALONE: alone, MIXED: mixed})
+    return View(told(*at), ((distance, numbers), (map_figure(*at), map_table(at[1]))))
 
 
-def build() -> Section:
-    """The section's widgets."""
-    heading(
-        "Which move reaches the target sooner?",
-        "A [move](move) is a way to make a [proposal](proposed). The texts here have four fields, "
-        "as in b:a:a:b:, and the reward prefers b. A suffix move rewrites everything after a "
-        "random place. A block move rewrites one field and keeps the fields after it. Block "
-        "moves help as long as the fields depend little on each other. Move the first slider to "
-        "the right: the fields copy each other, and the advantage disappears.",
-    )
-    with gr.Column(elem_classes="lab-own"):
-        label = "A field copies the one before it, % of the time"
-        copies = slider("copies", label, 0, 100, 0, COPIES[1], min_width=260)
-        label = "Steps that are block moves, %"
-        share = slider("share-blocks", label, 10, 90, 50, 10, min_width=260)
-    panel = view(
-        "lab-moves-told",
-        {"moves": "How far from the target?", "moves-map": "When do block moves help?"},
-    )
-    return Section(draw, [copies, share], panel, uses_world=False)
+def controls() -> list[Component]:
+    """How the fields depend on each other, and how many moves are block moves."""
+    label = "A field copies the one before it, % of the time"
+    return [
+        slider("copies", label, 0, 100, 0, COPIES[1], min_width=260),
+        slider("share-blocks", "Steps that are block moves, %", 10, 90, 50, 10, min_width=260),
+    ]
+
+
+SECTION = Section(
+    "Which move?",
+    "move",
+    "Which move reaches the target sooner?",
+    "A [move](move) is a way to make a [proposal](proposed). The texts here have four fields, as "
+    "in b:a:a:b:, and the reward prefers b. A suffix move rewrites everything after a random "
+    "place. A block move rewrites one field and keeps the fields after it. Block moves help as "
+    "long as the fields depend little on each other. Move the first slider to the right: the "
+    "fields copy each other, and the advantage disappears.",
+    controls,
+    draw,
+    {"moves": "How far from the target?", "moves-map": "When do block moves help?"},
+    uses_world=False,
+)

@@ -7,19 +7,19 @@ from functools import lru_cache
 from pathlib import Path
 
 import gradio as gr
+from gradio.components import Component
 
 from components.common.evaluated import results_files, title_of
-from components.common.style import GREY, band_of, curve_of
-from components.lab.section import Section
+from components.common.style import band_of, curve_of
+from components.lab.section import Section, View
 from components.lab.style import (
-    DOTTED,
     Figure,
     Trace,
     Words,
     curve,
     facts,
     figure,
-    heading,
+    line_at,
     note,
     number,
     percent,
@@ -27,7 +27,6 @@ from components.lab.style import (
     slider,
     table,
 )
-from components.lab.view import View, view
 from qalign_core.assets import ASSETS
 from qalign_core.decide.compared import RULES
 from qalign_core.errors import QAlignError
@@ -94,8 +93,8 @@ def curve_figure(found: Found) -> Figure:
     ends, ceiling = [found.ns[0], found.ns[-1]], "at least one of n is right: the ceiling"
     thin = {"width": 1, "showlegend": False}
     traces += [
-        curve(ceiling, found.ns, found.any_of, GREY, ".1%", width=2, dash="dot"),
-        curve("one sample", ends, [found.one] * 2, GREY, ".2%", **thin),
+        curve(ceiling, found.ns, found.any_of, "base", ".1%", width=2, dash="dot"),
+        curve("one sample", ends, [found.one] * 2, "base", ".2%", **thin),
     ]
     return figure(
         traces,
@@ -148,8 +147,7 @@ def map_figure(found: Found) -> Figure:
         yaxis={"type": "log", "tickvals": [1 - share for share in TOLD_APART],
                "ticktext": [f"{100 * share:g}%" for share in TOLD_APART],
                "range": [math.log10(1 - LEAST), math.log10(1 - MOST)]},
-        shapes=[{"type": "line", "x0": 1 / 300, "x1": 1 / 300, "yref": "paper", "y0": 0, "y1": 1,
-                 "line": DOTTED}],
+        shapes=[line_at(1 / 300)],
     )  # fmt: skip
 
 
@@ -157,28 +155,24 @@ def told(found: Found) -> tuple[Words, ...]:
     """What follows from this world, with its uncertainty."""
     n, ceiling = found.ns[-1], float(found.any_of[-1])
     ahead = found.difference("qalign", "wmv")
-    chain = found.rate("qalign")
-    assert chain.value is not None
-    assert chain.band is not None
+    right, least, _ = _rate(found, "qalign")
     if ahead.verdict == "ahead":
         verdict = "Here a chain is worth it"
     elif ahead.verdict == "behind":
         verdict = "Here the weighted vote is ahead, without the wait"
     else:
         verdict = "Here the difference is not significant, and the vote comes without the wait"
-    above = chain.band[0] > ceiling
     more = (
         f" No rule that chooses among those samples could do as well: {percent(ceiling)} is their "
-        f"limit, and the chain has {percent(chain.value)}."
-        if above
+        f"limit, and the chain has {percent(right)}."
+        if least > ceiling
         else ""
     )
-    others = [method for method in RULES if method != "qalign"]
     cards: list[tuple[str, str] | tuple[str, str, str]] = [
         ("One sample is right", f"1 time in {number(round(1 / found.one))}"),
         (f"At least one of {n} is right", percent(ceiling)),
         ("QAlign", _band(found, "qalign"), "good"),
-        *((curve_name(method), _band(found, method)) for method in others),
+        *((curve_name(each), _band(found, each)) for each in RULES if each != "qalign"),
     ]
     said = (
         f"{verdict}: at the compute of {n} samples QAlign minus {in_a_sentence(curve_name('wmv'))} "
@@ -188,12 +182,17 @@ def told(found: Found) -> tuple[Words, ...]:
     return note(said), facts(cards)
 
 
-def _band(found: Found, method: str) -> str:
+def _rate(found: Found, method: str) -> tuple[float, float, float]:
+    """How often a method is right, and the band of that."""
     rate = found.rate(method)
     assert rate.value is not None
     assert rate.band is not None
-    low, high = rate.band
-    return f"{percent(rate.value)} ({100 * low:.0f} to {100 * high:.0f})"
+    return rate.value, *rate.band
+
+
+def _band(found: Found, method: str) -> str:
+    value, low, high = _rate(found, method)
+    return f"{percent(value)} ({100 * low:.0f} to {100 * high:.0f})"
 
 
 def curve_table(found: Found) -> Words:
@@ -231,30 +230,30 @@ def draw(
     return View(told(found), (curves, (map_figure(found), map_table())))
 
 
-def build() -> Section:
-    """The section's widgets."""
-    heading(
-        "When is a chain worth it?",
-        "A [chain](chain) is worth it when a pool of samples seldom contains a right answer and "
-        "the [reward](reward) ranks near misses. In this model, a solution is a series of "
-        "decisions that must all be right. A step of the chain keeps the decisions before its cut "
-        "and draws the rest again.",
-    )
-    with gr.Column(elem_classes="lab-own"):
-        decisions = slider("decisions", "Decisions in a solution", 2, 20, 12, 1)
-        chance = slider("chance", "Probability that each is right, %", 30, 95, 60, 1)
-        label, info = "Near misses ranked correctly, %", "two solutions that differ in one decision"
-        near_miss = slider("near-miss", label, 55, 100, 98, 1, info=info)
-        beta = slider("worth-beta", "β (a right decision is worth 1)", 0.05, 2, 0.3, 0.05)
-        agree = slider("agree", "Wrong answers that agree, %", 0, 100, 0, 1)
-        budget = gr.Radio(list(BUDGETS), value="256", label="Compute, in samples",
-                          elem_id="lab-budget", min_width=200)  # fmt: skip
-    panel = view(
-        "lab-worth-told",
-        {
-            "worth": "Right answers for compute",
-            "worth-map": "Where does a chain win?",
-        },
-    )
-    controls = [decisions, chance, near_miss, beta, agree, budget]
-    return Section(draw, controls, panel, uses_world=False)
+def controls() -> list[Component]:
+    """The settings of the problems, the models and the budget."""
+    label, info = "Near misses ranked correctly, %", "two solutions that differ in one decision"
+    return [
+        slider("decisions", "Decisions in a solution", 2, 20, 12, 1),
+        slider("chance", "Probability that each is right, %", 30, 95, 60, 1),
+        slider("near-miss", label, 55, 100, 98, 1, info=info),
+        slider("worth-beta", "β (a right decision is worth 1)", 0.05, 2, 0.3, 0.05),
+        slider("agree", "Wrong answers that agree, %", 0, 100, 0, 1),
+        gr.Radio(list(BUDGETS), value="256", label="Compute, in samples", elem_id="lab-budget",
+                 min_width=200),
+    ]  # fmt: skip
+
+
+SECTION = Section(
+    "When is a chain worth it?",
+    "worth",
+    "When is a chain worth it?",
+    "A [chain](chain) is worth it when a pool of samples seldom contains a right answer and the "
+    "[reward](reward) ranks near misses. In this model, a solution is a series of decisions that "
+    "must all be right. A step of the chain keeps the decisions before its cut and draws the rest "
+    "again.",
+    controls,
+    draw,
+    {"worth": "Right answers for compute", "worth-map": "Where does a chain win?"},
+    uses_world=False,
+)

@@ -2,22 +2,17 @@
 
 import math
 
-import gradio as gr
 import numpy as np
+from gradio.components import Component
 
 from components.common.style import curve_of
-from components.lab.section import Section
+from components.lab.section import Section, View
 from components.lab.style import (
-    CHAIN,
-    GREY,
-    TARGET,
-    WRONG,
     Figure,
     Words,
     curve,
     facts,
     figure,
-    heading,
     line_at,
     note,
     number,
@@ -26,8 +21,8 @@ from components.lab.style import (
     slider,
     table,
 )
-from components.lab.view import View, view
 from qalign_core.decide.compared import RULES
+from qalign_core.record.dictionary import colour
 from qalign_study.exact.wrong_reward import (
     ANSWERS,
     MEANINGS,
@@ -63,15 +58,15 @@ def method_figure(found: tuple[Outcome, ...], what: str) -> Figure:
 def target_figure(example: Example) -> Figure:
     """Share of A, B and C under the target against beta, with this beta and where C takes over."""
     shares = target_over_beta(example, BETAS)
-    looks = ((CHAIN, "solid"), (GREY, "dot"), (WRONG, "dash"))
+    looks = (("chain", "solid"), ("base", "dot"), ("wrong", "dash"))
     traces = [
-        curve(f"{ANSWERS[k]}: {MEANINGS[k]}", BETAS, shares[:, k], colour, dash=dash)
-        for k, (colour, dash) in enumerate(looks)
+        curve(f"{ANSWERS[k]}: {MEANINGS[k]}", BETAS, shares[:, k], id_, dash=dash)
+        for k, (id_, dash) in enumerate(looks)
     ]
-    shapes = [line_at(example.beta, color=TARGET, width=2)]
+    shapes = [line_at(example.beta, color=colour("target"), width=2)]
     if BETAS[0] < example.hack_beta < BETAS[-1]:
         shapes.append({"type": "rect", "x0": BETAS[0], "x1": example.hack_beta, "yref": "paper",
-                       "y0": 0, "y1": 1, "fillcolor": WRONG, "opacity": 0.12,
+                       "y0": 0, "y1": 1, "fillcolor": colour("wrong"), "opacity": 0.12,
                        "line": {"width": 0}})  # fmt: skip
     return figure(
         traces,
@@ -145,24 +140,28 @@ def draw(hack_percent: float, hack_reward: float, beta: float) -> View:
     return View(story(example, found), (*methods, (target_figure(example), target_table(example))))
 
 
-def build() -> Section:
-    """The section's widgets."""
-    heading(
-        "What if the reward is wrong?",
-        "In this constructed example, answer A is right and has reward 1. Answer B is popular, "
-        "wrong, and has reward 0. Answer C is rare, and the [reward model](reward) overrates it. "
-        "Every curve is an exact sum over all possible draws.",
-    )
-    with gr.Column(elem_classes="lab-own"):
-        mass = slider("hack-mass", "Hack C: share of the LM, %", 0.1, 20, 1, 0.1)
-        reward = slider("hack-reward", "Hack C: its reward", 1.5, 8, 3, 0.1)
-        beta = slider("hack-beta", "β, in units of this reward", 0.1, 5, 1, 0.05)
-    panel = view(
-        "lab-wrong-told",
-        {
-            "accuracy": "How often is the answer right?",
-            "proxy": "Proxy reward: what the reward model sees",
-            "hack-target": "What the target itself prefers (line: this β)",
-        },
-    )
-    return Section(draw, [mass, reward, beta], panel, uses_world=False)
+def controls() -> list[Component]:
+    """The hack's share and reward, and beta."""
+    return [
+        slider("hack-mass", "Hack C: share of the LM, %", 0.1, 20, 1, 0.1),
+        slider("hack-reward", "Hack C: its reward", 1.5, 8, 3, 0.1),
+        slider("hack-beta", "β, in units of this reward", 0.1, 5, 1, 0.05),
+    ]
+
+
+SECTION = Section(
+    "A wrong reward",
+    "wrong",
+    "What if the reward is wrong?",
+    "In this constructed example, answer A is right and has reward 1. Answer B is popular, wrong, "
+    "and has reward 0. Answer C is rare, and the [reward model](reward) overrates it. Every curve "
+    "is an exact sum over all possible draws.",
+    controls,
+    draw,
+    {
+        "accuracy": "How often is the answer right?",
+        "proxy": "Proxy reward: what the reward model sees",
+        "hack-target": "What the target itself prefers (line: this β)",
+    },
+    uses_world=False,
+)

@@ -419,10 +419,10 @@ class Lab:
 
 
 @cache
-def _compared() -> tuple[Comparison, dict[str, Outcome]]:
-    comparison = Comparison(load_trace(RUNS / "compare.jsonl"))
+def _compared() -> dict[str, Outcome]:
+    comparison = Comparison(run_of("compare"))
     found = outcomes(comparison, full_cut(comparison))
-    return comparison, {str(outcome.method): outcome for outcome in found}
+    return {str(outcome.method): outcome for outcome in found}
 
 
 class Compared:
@@ -432,7 +432,7 @@ class Compared:
     """
 
     def __init__(self, place: Place) -> None:
-        self._comparison, self._found = _compared()
+        self._found = _compared()
 
     def says(self, method: str) -> str:
         """The answer of a method."""
@@ -440,7 +440,7 @@ class Compared:
 
     def right_answer(self) -> str:
         """The right answer."""
-        return self._comparison.header.reference or "unknown"
+        return run_of("compare").header.reference or "unknown"
 
     def draws(self, method: str) -> int:
         """States or samples that a method decided from."""

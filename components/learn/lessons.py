@@ -36,8 +36,8 @@ it does not name of the same page from the stop before. In braces stand facts
 
 import re
 import tomllib
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
@@ -137,9 +137,9 @@ class Lesson:
     says: str
     minutes: int
     stops: tuple[Stop, ...]
-    end: str = ""
-    learnt: tuple[tuple[str, str], ...] = ()
-    onward: tuple[str, ...] = field(default=())
+    end: str
+    learnt: tuple[tuple[str, str], ...]
+    onward: tuple[str, ...]
 
 
 @cache
@@ -175,23 +175,18 @@ def read_lesson(path: Path) -> Lesson:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InvalidLesson(f"{path.name} is not TOML: {error}") from None
     reader = _Reader(path.name, data)
-    reader.only("title", "says", "minutes", "end", "learnt", "onward", "stop")
+    given = reader.read(title=str, says=str, minutes=int, end="", learnt=[], onward=[], stop=list)
     stops: list[Stop] = []
-    for k, stop in enumerate(reader.take("stop", list), start=1):
-        given = stop if isinstance(stop, dict) else {}
-        stops.append(_stop(_Reader(f"{path.name}, stop {k}", given), stops))
+    for k, stop in enumerate(given.pop("stop"), start=1):
+        stops.append(_stop(reader.part(f"stop {k}", stop), stops))
     if not stops:
         raise InvalidLesson(f"{path.name} has no stop; write at least one [[stop]]")
-    onward, learnt = reader.take("onward", list, []), reader.take("learnt", list, [])
+    parts = (reader.part(f"learnt {k}", each) for k, each in enumerate(given.pop("learnt"), 1))
     return Lesson(
+        **given | {"onward": tuple(map(str, given["onward"]))},
         name=re.sub(r"^\d+-", "", path.stem),
-        title=reader.take("title", str),
-        says=reader.take("says", str),
-        minutes=reader.take("minutes", int),
         stops=tuple(stops),
-        end=reader.take("end", str, ""),
-        learnt=tuple(_learnt(reader, k, each, stops[-1]) for k, each in enumerate(learnt, 1)),
-        onward=tuple(map(str, onward)),
+        learnt=tuple(_learnt(part, stops[-1]) for part in parts),
     )
 
 
@@ -205,13 +200,20 @@ class _Reader:
     def wrong(self, what: str) -> InvalidLesson:
         return InvalidLesson(f"{self.where}: {what}")
 
+    def read(self, **expected: Any) -> dict[str, Any]:
+        """All values, and no others: each of a type, or else of that of its default."""
+        self.only(*expected)
+        return {name: self.take(name, each) for name, each in expected.items()}
+
     def only(self, *names: str) -> None:
         for name in self.data:
             if name not in names:
                 raise self.wrong(f"{name!r} is not known here; choose from {', '.join(names)}")
 
-    def take(self, name: str, kind: type, default: Any = None) -> Any:
-        value = self.data.get(name, default)
+    def take(self, name: str, expected: Any) -> Any:
+        required = isinstance(expected, type)
+        kind = expected if required else type(expected)
+        value = self.data.get(name, None if required else expected)
         if value is None:
             raise self.wrong(f"{name!r} is missing")
         numbers = (int, float) if kind is float else kind
@@ -219,14 +221,14 @@ class _Reader:
             raise self.wrong(f"{name!r} is {value!r}; expected {_KINDS[kind]}")
         return value
 
-    def one_of(self, name: str, values: tuple[str, ...], default: str | None = None) -> str:
-        value: str = self.take(name, str, default)
+    def one_of(self, name: str, values: Collection[str], expected: Any = str) -> str:
+        value: str = self.take(name, expected)
         if value not in values:
             raise self.wrong(f"{name!r} is {value!r}; expected one of {', '.join(values)}")
         return value
 
-    def within(self, name: str) -> "_Reader":
-        return _Reader(f"{self.where}, {name}", self.take(name, dict))
+    def part(self, name: str, data: Any) -> "_Reader":
+        return _Reader(f"{self.where}, {name}", data if isinstance(data, dict) else {})
 
 
 _KINDS = {
@@ -240,31 +242,26 @@ _KINDS = {
 
 
 def _stop(reader: _Reader, before: list[Stop]) -> Stop:
-    reader.only("title", "text", "at", "lit", "notes", "ask")
-    last = _end(before[-1]) if before else Place("watch")
-    at = _place(reader.within("at"), last) if "at" in reader.data else last
-    stop = Stop(
-        title=reader.take("title", str),
-        text=reader.take("text", str),
-        at=at,
-        lit=reader.one_of("lit", tuple(LIT[at.page])),
-        notes=reader.take("notes", str, ""),
-        ask=_ask(reader.within("ask"), at, reader.data["lit"]) if "ask" in reader.data else None,
-    )
-    for text in (stop.text, stop.notes):
+    given = reader.read(title=str, text=str, at={}, lit=str, notes="", ask={})
+    at = end_of(before[-1]) if before else Place("watch")
+    if given["at"]:
+        at = _place(reader.part("at", given["at"]), at)
+    reader.one_of("lit", LIT[at.page])
+    asked = "ask" in reader.data
+    ask = _ask(reader.part("ask", given["ask"]), at, given["lit"]) if asked else None
+    for text in (given["text"], given["notes"]):
         _check_slots(reader, text, at)
-    return stop
+    return Stop(**given | {"at": at, "ask": ask})
 
 
-def _learnt(reader: _Reader, k: int, data: Any, last: Stop) -> tuple[str, str]:
-    given = _Reader(f"{reader.where}, learnt {k}", data if isinstance(data, dict) else {})
-    given.only("question", "text")
-    question, text = given.take("question", str), given.take("text", str)
-    _check_slots(given, text, _end(last))
-    return question, text
+def _learnt(reader: _Reader, last: Stop) -> tuple[str, str]:
+    given = reader.read(question=str, text=str)
+    _check_slots(reader, given["text"], end_of(last))
+    return given["question"], given["text"]
 
 
-def _end(stop: Stop) -> Place:
+def end_of(stop: Stop) -> Place:
+    """Where a stop leaves the page."""
     return stop.ask.then if stop.ask else stop.at
 
 
@@ -287,35 +284,29 @@ def _place(reader: _Reader, last: Place) -> Place:
 
 
 def _ask(reader: _Reader, at: Place, lit: str) -> Ask:
-    reader.only("question", "options", "spot", "fact", "moves", "largest", "within", "right",
-                "wrong", "then", "lit", "veil")  # fmt: skip
-    then = _place(reader.within("then"), at) if "then" in reader.data else at
-    options = {k: str(v) for k, v in reader.take("options", dict, {}).items()}
-    kind: Kind = "choice" if options else "spot" if reader.take("spot", bool, False) else "number"
+    given = reader.read(
+        question=str, options={}, spot=False, fact="", moves="", largest=False, right=str,
+        wrong=str, within=0.0 if reader.data.get("options") else float, then={}, lit="", veil=False,
+    )  # fmt: skip
+    then = _place(reader.part("then", given["then"]), at) if given["then"] else at
+    options = {k: str(v) for k, v in given["options"].items()}
+    kind: Kind = "choice" if options else "spot" if given["spot"] else "number"
     judged = [name for name in ("fact", "moves", "largest") if name in reader.data]
     if len(judged) != 1:
         raise reader.wrong("expected one of fact, moves and largest")
-    fact = "" if judged == ["largest"] else reader.take(judged[0], str)
-    for name in [fact] if fact else list(options):
+    fact = given["fact"] or given["moves"]
+    for name in [fact] if fact else options:
         _check_fact(reader, name, then)
     if judged != ["fact"] and kind != "choice":
         raise reader.wrong(f"{judged[0]!r} needs options")
-    ask = Ask(
-        question=reader.take("question", str),
-        kind=kind,
-        options=options,
-        fact=fact,
-        moves=judged == ["moves"],
-        within=0.0 if options else float(reader.take("within", float)),
-        right=reader.take("right", str),
-        wrong=reader.take("wrong", str),
-        then=then,
-        lit=reader.one_of("lit", tuple(LIT[then.page]), lit if then.page == at.page else None),
-        veil=reader.take("veil", bool, False),
-    )
-    for text in (ask.right, ask.wrong):
+    for text in (given["right"], given["wrong"]):
         _check_slots(reader, text, then)
-    return ask
+    within = 0.0 if options else float(given["within"])
+    lit = reader.one_of("lit", LIT[then.page], lit if then.page == at.page else str)
+    found = {"kind": kind, "options": options, "fact": fact, "moves": bool(given["moves"])}
+    found |= {"within": within, "then": then, "lit": lit}
+    kept = {name: given[name] for name in ("question", "right", "wrong", "veil")}
+    return Ask(**kept, **found)
 
 
 def _check_slots(reader: _Reader, text: str, place: Place) -> None:

@@ -4,6 +4,7 @@ A lesson goes to the browser without what its predictions are checked by; what i
 back, and the core's own number decides.
 """
 
+from dataclasses import asdict
 from typing import Any
 from urllib.parse import urlencode
 
@@ -12,7 +13,7 @@ import gradio as gr
 from components.common.asked import asked
 from components.common.options import PLAIN
 from components.learn.facts import RUNS, Place, Share, run_of, shown, value_of
-from components.learn.lessons import LIT, SLOT, VEILED, Ask, Lesson, Stop, lessons
+from components.learn.lessons import LIT, SLOT, VEILED, Ask, Lesson, Stop, end_of, lessons
 from qalign_core.record.trace import header_line
 
 PANEL = "window.QAlignLearn.mount(props, server, trigger); // 'change'"
@@ -30,18 +31,10 @@ def filled(text: str, place: Place, before: Place) -> str:
 
 
 def _place(place: Place) -> dict[str, Any]:
-    query = {f"lab-{name}": value for name, value in place.lab}
-    if place.page == "results":
-        query = {"set": place.set}
-    return {
-        "page": place.page,
-        "run": place.run,
-        "step": place.step,
-        "phase": place.phase,
-        "chain": place.chain,
-        "tab": place.tab,
-        "query": urlencode(query),
-    }
+    told = asdict(place)
+    query = {f"lab-{name}": value for name, value in told.pop("lab")}
+    chosen = {"set": told.pop("set")}
+    return {**told, "query": urlencode(chosen if place.page == "results" else query)}
 
 
 def _question(ask: Ask, stop: Stop) -> dict[str, Any]:
@@ -70,10 +63,8 @@ def _stop(stop: Stop) -> dict[str, Any]:
 
 def told(lesson: Lesson) -> dict[str, Any]:
     """A lesson as the browser gets it."""
-    places = [stop.at for stop in lesson.stops]
-    last = lesson.stops[-1]
-    end = last.ask.then if last.ask else last.at
-    runs = {place.run for place in places if place.page == "watch"}
+    end = end_of(lesson.stops[-1])
+    runs = {stop.at.run for stop in lesson.stops if stop.at.page == "watch"}
     return {
         "name": lesson.name,
         "title": lesson.title,

@@ -1,7 +1,7 @@
 """Which method to use, by what one has: each clause says which of the shown results backs it."""
 
 import html
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
@@ -44,15 +44,8 @@ def clauses(sets: Mapping[str, Evaluated], poor: Mapping[str, Evaluated]) -> lis
         sets: by their names in a sentence, those with the usual reward model.
         poor: those with a worse one.
     """
-    found = [
-        _wait(sets),
-        _little(sets),
-        _much(sets),
-        _none(sets),
-        *(_poor(name, each) for name, each in poor.items()),
-        _rare(sets),
-    ]
-    return [clause for clause in found if clause is not None]
+    bad = (clause for name, each in poor.items() for clause in _poor(name, each))
+    return [*_wait(sets), *_little(sets), *_much(sets), *_none(sets), *bad, *_rare(sets)]
 
 
 def advice_html(sets: Mapping[str, Evaluated], poor: Mapping[str, Evaluated]) -> str:
@@ -93,11 +86,11 @@ def waiting(found: Evaluated) -> list[float]:
     return ratios
 
 
-def _wait(sets: Mapping[str, Evaluated]) -> Clause | None:
+def _wait(sets: Mapping[str, Evaluated]) -> Iterator[Clause]:
     ratios = [ratio for found in sets.values() for ratio in waiting(found)]
     if not ratios:
-        return None
-    return Clause(
+        return
+    yield Clause(
         "You need an answer soon",
         "A vote over samples",
         "Samples can be drawn in parallel; a proposal waits for the previous verdict. At equal "
@@ -106,11 +99,11 @@ def _wait(sets: Mapping[str, Evaluated]) -> Clause | None:
     )
 
 
-def _little(sets: Mapping[str, Evaluated]) -> Clause | None:
+def _little(sets: Mapping[str, Evaluated]) -> Iterator[Clause]:
     """How far best-of-n keeps up with the weighted vote."""
     kept = min((_keeps_up(found) for found in sets.values()), default=0)
     if not kept:
-        return None
+        return
     ends = [
         f"{brief(d)} on {name}"
         for name, found in sets.items()
@@ -122,7 +115,7 @@ def _little(sets: Mapping[str, Evaluated]) -> Clause | None:
         if ends
         else ""
     )
-    return Clause(
+    yield Clause(
         "A few samples, a good reward model",
         "Best-of-n or the weighted vote",
         f"With up to {kept} sample{'s' * (kept > 1)} best-of-n is not significantly behind the "
@@ -141,7 +134,7 @@ def _keeps_up(found: Evaluated) -> int:
     return kept
 
 
-def _much(sets: Mapping[str, Evaluated]) -> Clause | None:
+def _much(sets: Mapping[str, Evaluated]) -> Iterator[Clause]:
     found = {
         name: d
         for name, each in sets.items()
@@ -150,10 +143,10 @@ def _much(sets: Mapping[str, Evaluated]) -> Clause | None:
         and (d := between(each, "qalign", "wmv", each.level)) is not None
     }
     if not found:
-        return None
+        return
     ahead = [name for name, d in found.items() if d.verdict == "ahead"]
     said = ", ".join(f"{brief(d)} on {name}" for name, d in found.items())
-    return Clause(
+    yield Clause(
         "Many samples, a good reward model, right answers among them",
         "The weighted vote" if not ahead else f"QAlign on problems like {', '.join(ahead)}",
         "Both aim at the same distribution, and samples do not wait. QAlign minus weighted vote "
@@ -161,17 +154,17 @@ def _much(sets: Mapping[str, Evaluated]) -> Clause | None:
     )
 
 
-def _none(sets: Mapping[str, Evaluated]) -> Clause | None:
+def _none(sets: Mapping[str, Evaluated]) -> Iterator[Clause]:
     rates = [
         f"{percent(point.value)} of the {name}"
         for name, found in sets.items()
         if (point := at(found.points, "mv", found.level)) is not None
     ]
     if not rates:
-        return None
+        return
     told = [between(found, "wmv", "mv", found.level) for found in sets.values()]
     better = all(d is not None and d.verdict == "ahead" for d in told)
-    return Clause(
+    yield Clause(
         "No reward model",
         "Majority vote",
         "It is the only rule here without a reward. At the largest equal compute it is right "
@@ -179,7 +172,7 @@ def _none(sets: Mapping[str, Evaluated]) -> Clause | None:
     )
 
 
-def _poor(name: str, found: Evaluated) -> Clause | None:
+def _poor(name: str, found: Evaluated) -> Iterator[Clause]:
     """The clause on methods that are not behind the majority vote although the reward is poor."""
     n = found.level
     of_samples = sorted(RULES, key=lambda id_: RULES[id_].draws == "chain")
@@ -189,13 +182,13 @@ def _poor(name: str, found: Evaluated) -> Clause | None:
         if method != "mv" and (d := between(found, method, "mv", n)) is not None
     }
     if not told:
-        return None
+        return
     ahead = [title for title, d in told.items() if d.verdict == "ahead"]
     level = [title for title, d in told.items() if d.verdict not in ("ahead", "behind")]
     use = " or ".join(ahead or ["majority vote", *level])
     lost = [title for title, d in told.items() if d.verdict == "behind"]
     said = ", ".join(f"{brief(d)} for {title}" for title, d in told.items())
-    return Clause(
+    yield Clause(
         "A poor reward model",
         use[0].upper() + use[1:],
         f"On {name} the difference from majority vote, which uses no reward, is {said} {POINTS}."
@@ -203,7 +196,7 @@ def _poor(name: str, found: Evaluated) -> Clause | None:
     )
 
 
-def _rare(sets: Mapping[str, Evaluated]) -> Clause | None:
+def _rare(sets: Mapping[str, Evaluated]) -> Iterator[Clause]:
     rates = {
         name: (one.value, found.level, ceiling.value)
         for name, found in sets.items()
@@ -211,7 +204,7 @@ def _rare(sets: Mapping[str, Evaluated]) -> Clause | None:
         and (ceiling := at(found.points, "any", found.level)) is not None
     }
     if not rates:
-        return None
+        return
     rare = {name: sets[name] for name, (one, _, _) in rates.items() if one < RARE}
     shown = [
         f"on {name} QAlign {standing(d)} every rule over the samples, {brief(d)}"
@@ -225,7 +218,7 @@ def _rare(sets: Mapping[str, Evaluated]) -> Clause | None:
     )
     seen = f"Shown here: {', '.join(shown)} {POINTS}." if shown else "No set here shows this."
     rest = f" Samples that are right: {common}." if common else ""
-    return Clause(
+    yield Clause(
         "Right answers rarer than one in 300 samples, and a reward model that ranks near misses",
         "QAlign",
         f"A vote can only choose among its samples. {SURVIVE}. {seen}{rest}",

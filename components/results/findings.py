@@ -20,17 +20,12 @@ from qalign_study.sheet.words import (
 )
 
 
-def others() -> list[str]:
-    """The rules that QAlign is compared with."""
-    return [id_ for id_ in RULES if id_ != "qalign"]
-
-
 def findings(points: Sequence[Point], names: Mapping[str, Idea] | None = None) -> list[str]:
     """What came out, in sentences that follow from the numbers alone."""
     names = names or names_of()
     bon, ours = of(points, "bon"), of(points, "qalign")
     said = [*_out_of_reach(points), *([_best_of_n(bon)] if bon else [])]
-    for method in others():
+    for method in (id_ for id_ in RULES if id_ != "qalign"):
         found = list(paired(points, "qalign", method))
         if found:
             last = found[-1]

@@ -67,7 +67,7 @@ def advice(files: Sequence[Path]) -> str:
 
 def build_results_page(
     looked_at: gr.State,
-    led: gr.HTML | None = None,
+    led: gr.HTML,
     opened: Mapping[str, Path] = NO_FOLDERS,
 ) -> None:
     """Build the page's widgets in the current context; curves are computed when first looked at.
@@ -97,7 +97,7 @@ def build_results_page(
 def _build_sets(
     looked_at: gr.State,
     files: tuple[Path, ...],
-    led: gr.HTML | None,
+    led: gr.HTML,
     opened: Mapping[str, Path],
 ) -> None:
     by_name = {**opened, **{path.stem: path for path in files if path.stem not in opened}}
@@ -150,10 +150,10 @@ def _build_sets(
         name = name if name in by_name else first
         return [name, *await on_choose(name)]
 
-    async def on_lead(query: str) -> list[Any]:
+    async def on_lead(query: str) -> Any:
         name = dict(parse_qsl(str(query))).get("set")
         if name not in by_name:
-            return [gr.skip()] * (len(outputs) + 1)
+            return gr.skip()
         return [name, *await on_choose(name)]
 
     outputs = [above, behind, below]
@@ -166,10 +166,8 @@ def _build_sets(
     together.click(lambda: whole_html(once), None, whole, concurrency_limit=1, **slow)
     chosen.input(on_choose, chosen, outputs, concurrency_limit=2, **PRIVATE)
     chosen.change(None, chosen, js="(name) => QAlignShell.set(name)", **PRIVATE)
-    led_to = led or gr.State("")
-    shown = looked_at.change(on_look, led_to, [chosen, *outputs], concurrency_limit=2, **PRIVATE)
+    shown = looked_at.change(on_look, led, [chosen, *outputs], concurrency_limit=2, **PRIVATE)
     # after what is looked at first: it reads every set
     shown.then(lambda: advice(results_files()), None, advised, concurrency_limit=1, **PRIVATE)
-    if led is not None:
-        leading = led.change(on_lead, led, [chosen, *outputs], concurrency_limit=2, **PRIVATE)
-        leading.then(None, led, js="(query) => QAlignLearn.arrived('results', query)", **PRIVATE)
+    leading = led.change(on_lead, led, [chosen, *outputs], concurrency_limit=2, **PRIVATE)
+    leading.then(None, led, js="(query) => QAlignLearn.arrived('results', query)", **PRIVATE)

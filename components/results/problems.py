@@ -62,12 +62,8 @@ def _chain(found: Evaluated, k: int) -> Markup:
         query = urlencode({"run": f"{found.folder.name}/{found.trace_path(place).stem}"})
     elif found.listed:
         run = run_of(header.run, found.listed[place], place)
-        changes = {
-            "steps": steps_of(found.results.records[k]),
-            "pool": Run().pool,
-            "matched": "none",
-        }
-        query = run.with_changes(**changes).query()
+        steps, pool = steps_of(found.results.records[k]), Run().pool
+        query = run.with_changes(steps=steps, pool=pool, matched="none").query()
     else:
         return opens(found, k)
     return Markup(f'<a href="?{html.escape(query)}">Watch</a>')

@@ -4,7 +4,6 @@ import html
 import json
 import time
 from collections.abc import Sequence
-from functools import lru_cache
 from pathlib import Path
 
 import pandas as pd
@@ -13,8 +12,8 @@ from components.common.evaluated import (
     FOLDER,
     beside,
     beside_the_papers,
+    once_per_version,
     summarise,
-    version_of,
 )
 from components.common.options import heading
 from components.common.saving import save_line
@@ -58,17 +57,13 @@ BESIDE = (
 )
 
 
-@lru_cache(maxsize=16)
-def _betas(path: Path, version: int) -> tuple[BetaPoint, ...]:
+@once_per_version
+def betas_of(path: Path) -> tuple[BetaPoint, ...]:
+    """What other betas would have made of the same samples."""
     results = summarise(path).results
     tried = [results.header.beta * factor for factor in BETAS]
     asked = results.header.pool and results.header.rewarded
     return tuple(against_beta(results, tried)) if asked else ()
-
-
-def betas_of(path: Path) -> tuple[BetaPoint, ...]:
-    """What other betas would have made of the same samples; computed once a version of the file."""
-    return _betas(path, version_of(path))
 
 
 def show(path: Path) -> tuple[str, str, str]:
@@ -151,7 +146,7 @@ def paper_html(name: str) -> str:
 
 def whole_html(files: Sequence[Path]) -> str:
     """Averages, differences, small multiples, where curves turn and cross, gains and waiting."""
-    report = _report(files)
+    report = _report(*files)
     if report is None:
         return '<p class="qc-sub">No results can be read.</p>'
     return _sheet("".join(map(section_html, sections(report))))
@@ -159,20 +154,16 @@ def whole_html(files: Sequence[Path]) -> str:
 
 def file_of(files: Sequence[Path], kind: str) -> str:
     """A file of all results, as JSON for the browser: its name and its text."""
-    report = _report(files)
+    report = _report(*files)
     made = "" if report is None else FORMS[kind](report)
     # the browser is told of what changes: a file that is asked for twice is saved twice
     return json.dumps({"name": f"qalign-results.{kind}", "text": made, "at": time.monotonic()})
 
 
-def _report(files: Sequence[Path]) -> Report | None:
-    return _made(tuple((path, path.stat().st_mtime_ns) for path in files if path.exists()))
-
-
-@lru_cache(maxsize=2)
-def _made(files: tuple[tuple[Path, int], ...]) -> Report | None:
+@once_per_version
+def _report(*files: Path) -> Report | None:
     found = {}
-    for path, _ in files:
+    for path in files:
         try:
             found[path.stem] = summarise(path)
         except QAlignError:  # the page shows the error where that set is chosen

@@ -11,9 +11,8 @@ import asyncio
 import contextlib
 import logging
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
 
@@ -36,7 +35,6 @@ from qalign_core.carried import ASIDE, RUN
 from qalign_core.chain.chain import run_chain
 from qalign_core.chain.sampling import sample_iid
 from qalign_core.errors import QAlignError
-from qalign_core.protocols import LanguageModel, RewardModel
 from qalign_study.serve.refused import Refused
 
 LOOK = 0.25
@@ -61,30 +59,19 @@ log = logging.getLogger("qalign.room")
 Work = Callable[[], Awaitable[None]]
 
 
-@dataclass(frozen=True, slots=True)
-class Course:
-    """The lessons of this server.
-
-    Attributes:
-        entries: what a list of them shows: name, title, says, minutes, stops.
-        teach: a lesson by its name; KeyError if there is none.
-    """
-
-    entries: Sequence[Mapping[str, Any]]
-    teach: Callable[[str], Taught]
-
-
 class Hall:
     """All rooms of a server, and what runs in them.
 
     Args:
         runs: of the server: it has the models, and their limits.
-        course: its lessons.
+        teach: a lesson by its name; KeyError if there is none.
         caps: of rooms.
     """
 
-    def __init__(self, runs: Runs, course: Course, caps: Caps | None = None) -> None:
-        self._runs, self.course = runs, course
+    def __init__(
+        self, runs: Runs, teach: Callable[[str], Taught], caps: Caps | None = None
+    ) -> None:
+        self._runs, self._teach = runs, teach
         self.rooms = Rooms(caps)
         self._tasks: dict[Room, dict[str, asyncio.Task[None]]] = {}
         self._opening: dict[str, Bucket] = {}
@@ -116,28 +103,24 @@ class Hall:
         run = class_run(given, self.rooms.caps, session and {"seed": session["seed"]})
         if name:
             try:
-                lesson = await asyncio.to_thread(self.course.teach, str(name)[:60])
+                lesson = await asyncio.to_thread(self._teach, str(name)[:60])
             except KeyError as error:
                 raise Refused(422, "there is no lesson with that name; choose another") from error
         room = self.rooms.open(run, lesson, plain_code(given.get("code")) if session else "")
         self._tasks[room], self._opener[room] = {}, address
         if session:
-            await asyncio.to_thread(self._restore, room, session)
+            try:
+                await asyncio.to_thread(restore, room, session, now)
+            except Refused as error:  # a session that cannot be is no room
+                self.rooms.close(room, str(error))
+                self._stop(room)
+                raise
             for member in room.members.values():
                 self._begin(room, f"chain {member.number}", partial(self._walk, room, member))
         self._begin(room, "pool", partial(self._pool, room))
         if self._sweeper is None or self._sweeper.done():
             self._sweeper = asyncio.create_task(self._sweep(), name="rooms that are over")
         return {"code": room.code, "token": room.lead}
-
-    def _restore(self, room: Room, session: Mapping[str, Any]) -> None:
-        """Put back who was in a saved class; a session that cannot be is no room."""
-        try:
-            restore(room, session, self.rooms.clock())
-        except Refused as error:
-            self.rooms.close(room, str(error))
-            del self._tasks[room]
-            raise
 
     def join(self, code: object, token: object) -> dict[str, Any]:
         """A place in a room, or the one that a token has.
@@ -157,8 +140,7 @@ class Hall:
         Raises:
             Refused: it cannot be.
         """
-        room = self.rooms.find(code, token)
-        member = self._member(room, token)
+        room, member = self._place(code, token)
         room.say(member, given.get("stop"), given.get("said"), self.rooms.clock())
         return {}
 
@@ -171,8 +153,7 @@ class Hall:
         Raises:
             Refused: they cannot be.
         """
-        room = self.rooms.find(code, token)
-        member = self._member(room, token)
+        room, member = self._place(code, token)
         round_, t, states = (given.get(name) for name in ("round", "t", "states"))
         room.sent(member, round_, t, states, self.rooms.clock())
         return {"t": member.t, "hand": hand_of(member)}
@@ -186,13 +167,13 @@ class Hall:
         Raises:
             Refused: it cannot be.
         """
-        room = self.rooms.find(code, token)
-        member, run = self._member(room, token), room.run
+        room, member = self._place(code, token)
+        run = room.run
         room.begin_try(member, self.rooms.clock())
         try:
             RUN.set(f"room {room.code} {member.number}")  # in the turns of the member's own chain
             words = read_words(given.get("words"))
-            lm, rm = await self._models(room)
+            lm, rm = await self._runs.models(Feed(), run)
             check_weighs(lm)
             text = cast(Any, lm).written((), words, ended=True)
             _, weighed, reward = await weigh_text(lm, rm, run.prompt, text)
@@ -264,10 +245,12 @@ class Hall:
                 with contextlib.suppress(ValueError):  # the right number is no prediction
                     room.judgement(said)
 
-    def _member(self, room: Room, token: str) -> Member:
+    def _place(self, code: object, token: str) -> tuple[Room, Member]:
+        """The room of a code, and the member of a token in it."""
+        room = self.rooms.find(code, token)
         if key_of(token) not in room.members:
             raise Refused(403, "this place in the room was given up; join again")
-        return room.members[key_of(token)]
+        return room, room.members[key_of(token)]
 
     # Streams.
 
@@ -287,7 +270,7 @@ class Hall:
             raise Refused(429, f"{SCREENS} screens show this room already; close one of them")
         if token == room.lead:
             return self._lead_stream(room)
-        member = self._member(room, token)
+        room, member = self._place(code, token)
         self._appoint(room, member, draws)
         return self._member_stream(room, member)
 
@@ -390,16 +373,12 @@ class Hall:
             log.exception("a room failed")
             room.fail("the models had an internal error; start again")
 
-    async def _models(self, room: Room) -> tuple[LanguageModel, RewardModel]:
-        run = room.run
-        return await self._runs.models(Feed(), run.lm, run.rm, run.sampling)
-
     async def _pool(self, room: Room) -> None:
         """Draw samples of the model alone, beside what somebody waits for."""
         RUN.set(f"room {room.code}")
         ASIDE.set(True)
-        lm, rm = await self._models(room)
         run = room.run
+        lm, rm = await self._runs.models(Feed(), run)
         samples = sample_iid(lm, rm, run.prompt, n=POOL, seed=run.seed, concurrency=4)
         async with aclosing(samples):  # type: ignore[type-var]
             async for sample in samples:
@@ -411,8 +390,8 @@ class Hall:
         It is drawn from its first draft on, at once up to the state that the member has.
         """
         RUN.set(f"room {room.code} {member.number}")  # each member's turn is a visitor's
-        lm, rm = await self._models(room)
         run, loop = room.run, asyncio.get_running_loop()
+        lm, rm = await self._runs.models(Feed(), run)
         steps = run_chain(
             lm,
             rm,
@@ -446,13 +425,3 @@ class Hall:
             open_ = set(self.rooms)
             for room in [room for room in self._tasks if room not in open_]:
                 self._stop(room)
-
-    async def close(self) -> None:
-        """End everything that runs."""
-        tasks = [task for of_room_ in self._tasks.values() for task in of_room_.values()]
-        for room in list(self._tasks):
-            self._stop(room)
-        if self._sweeper is not None:
-            self._sweeper.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await asyncio.gather(*tasks, return_exceptions=True)

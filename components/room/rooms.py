@@ -175,11 +175,6 @@ class Member:
         """Number of the last step; −1 before the first draft."""
         return len(self.states) - 1
 
-    @property
-    def rewards(self) -> list[float]:
-        """Of the states, repeats counted."""
-        return [state.reward for state in self.states]
-
     def is_here(self, now: float, patience: float) -> bool:
         """Whether a screen follows, or did so within `patience` seconds."""
         return self.streams > 0 or now - self.seen < patience
@@ -479,12 +474,6 @@ class Room:
 
     def again(self, run: Run) -> None:
         """Start again: everybody's chain from a first draft."""
-        self._restart()
-        if run.prompt != self.run.prompt:
-            self.pool, self.solved = [], False
-        self.run = run
-
-    def _restart(self) -> None:
         for member in self.members.values():
             member.states, member.last, member.since, member.had = [], None, 0, -1
             member.reached, member.best, member.tries = None, None, 0
@@ -492,6 +481,9 @@ class Room:
             member.version += 1
         self.walk, self.goal, self.trouble, self._reached = [], -1, "", -1
         self._answers.clear()  # those of a round: with every round there would be more
+        if run.prompt != self.run.prompt:
+            self.pool, self.solved = [], False
+        self.run = run
         self.round += 1
         self._touch()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import lru_cache
 from inspect import isawaitable
 from typing import Any
@@ -12,9 +12,10 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from components.common.asked import object_of
 from components.room.hall import Hall
 from components.room.page import POLICY, page
-from qalign_core.reading import from_json, is_text, shown
+from qalign_core.reading import is_text, shown
 from qalign_study.serve.refused import Refused
 
 MAX_LINK = 200
@@ -24,28 +25,27 @@ SAFE = {"Content-Security-Policy": POLICY, "X-Content-Type-Options": "nosniff",
         "Referrer-Policy": "no-referrer"}  # fmt: skip
 
 
-def room_routes(hall: Hall, *, hidden: bool = False) -> list[Route]:
+def room_routes(
+    hall: Hall, lessons: Sequence[Mapping[str, Any]], *, hidden: bool = False
+) -> list[Route]:
     """What the app answers for rooms, before Gradio sees it.
 
     Args:
         hall: the rooms.
+        lessons: what a list of them shows: name, title, says, minutes, stops.
         hidden: whether a proxy hides the addresses of who asks.
     """
 
     async def show(request: Request) -> Response:
-        return HTMLResponse(page(hall.rooms.caps, hall.course.entries), headers=SAFE)
+        return HTMLResponse(page(hall.rooms.caps, lessons), headers=SAFE)
 
     async def open_room(request: Request) -> Response:
         address = request.client.host if request.client and not hidden else ""
-        return JSONResponse(await hall.open(await _said(request), address))
-
-    async def join(request: Request) -> Response:
-        said = await _said(request)
-        return JSONResponse(hall.join(said.get("code"), _token(request)))
+        return JSONResponse(await hall.open(object_of(await request.body()), address))
 
     def asking(does: Callable[..., Any]) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
-            said = await _said(request)
+            said = object_of(await request.body())
             found = does(said.get("code"), _token(request), said)
             return JSONResponse(await found if isawaitable(found) else found)
 
@@ -56,13 +56,15 @@ def room_routes(hall: Hall, *, hidden: bool = False) -> list[Route]:
         events = hall.follow(query.get("code"), _token(request), draws=query.get("draws") == "1")
         return StreamingResponse(events, media_type="text/event-stream", headers=QUIET)
 
-    async def qr(request: Request) -> Response:
-        said = await _said(request)
-        hall.led(said.get("code"), _token(request))
-        return JSONResponse({"rows": await asyncio.to_thread(qr_rows, said.get("link"))})
+    def join(code: object, token: str, _: object) -> dict[str, Any]:
+        return hall.join(code, token)
 
-    asked = {each.__name__: asking(each) for each in (hall.say, hall.moved, hall.weigh, hall.lead)}
-    said = {"open": open_room, "join": join, "qr": qr, **asked}
+    async def qr(code: object, token: str, given: dict[str, Any]) -> dict[str, Any]:
+        hall.led(code, token)
+        return {"rows": await asyncio.to_thread(qr_rows, given.get("link"))}
+
+    acts = (join, qr, hall.say, hall.moved, hall.weigh, hall.lead)
+    said = {"open": open_room, **{each.__name__: asking(each) for each in acts}}
     return [
         Route("/room", show),
         Route("/room/follow", follow),
@@ -91,18 +93,3 @@ def _drawn(link: str) -> list[str]:
 def _token(request: Request) -> str:
     """Who asks: the word behind "Bearer"."""
     return request.headers.get("authorization", "").removeprefix("Bearer").strip()[:64]
-
-
-async def _said(request: Request) -> dict[str, Any]:
-    """What a request says; the door bounds its size.
-
-    Raises:
-        Refused: it is not a JSON object.
-    """
-    try:
-        said = from_json(await request.body())
-    except ValueError as error:
-        raise Refused(422, f"the request is not JSON ({error}); send an object") from error
-    if not isinstance(said, dict):
-        raise Refused(422, f"the request must be an object, got {shown(said)}")
-    return said

@@ -6,6 +6,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 from components.common.trust import trust
@@ -26,7 +27,6 @@ DRAWN = ("prompt", "extractor", "lm", "rm", "beta", "steps", "seed", "temperatur
 
 def of_room(room: Room) -> dict[str, Any]:
     """The message to everybody in a room: the state of the class."""
-    stop = None if room.lesson is None else room.lesson.stops[room.stop]
     told: dict[str, Any] = {
         "code": room.code,
         "prompt": room.run.prompt,
@@ -42,7 +42,8 @@ def of_room(room: Room) -> dict[str, Any]:
         "reference": room.run.reference if room.solved else None,
         "stop": None,
     }
-    if room.lesson is not None and stop is not None:
+    if room.lesson is not None:
+        stop = room.lesson.stops[room.stop]
         told["stop"] = {
             "lesson": room.lesson.title,
             "name": room.lesson.name,
@@ -69,7 +70,7 @@ def of_member(room: Room, member: Member) -> dict[str, Any]:
         told["counted"] = member.t - member.since + 1
         told["votes"] = _shares(member.states, room.read)
         told["answer"] = room.read(member.states[-1].response.text)
-        told["rewards"] = [round(reward, 3) for reward in member.rewards]
+        told["rewards"] = [round(state.reward, 3) for state in member.states]
     return told
 
 
@@ -179,30 +180,20 @@ class Figures:
                 "class": _shares(states, self._read),
                 "single": _shares(self._chains.get(self._single, []), self._read),
             }
-            told["leaders"] = self._leaders()
-            told |= self._met()
+            leading = (majority_vote(chain, self._read).answer for chain in self._chains.values())
+            told["leaders"] = Counter(a or "none" for a in leading).most_common(MOST_ANSWERS)
+            # whether the chains agree, of those that are long enough to tell
+            chains = [[state.reward for state in chain] for chain in self._chains.values()]
+            long = [chain for chain in chains if len(chain) >= MIN_STATES]
+            found = agreement(long)
+            rhat = None if found is None else found.rhat
+            told |= {
+                "rhat": rhat if rhat is None or math.isfinite(rhat) else 1e9,
+                "limit": None if found is None else found.limit,
+                "chains": len(long),
+                "trust": asdict(trust(long or chains)),
+            }
         return told
-
-    def _leaders(self) -> list[tuple[str, int]]:
-        """How many members' own votes each answer leads, the most first."""
-        leading = Counter(
-            majority_vote(states, self._read).answer or "none" for states in self._chains.values()
-        )
-        return leading.most_common(MOST_ANSWERS)
-
-    def _met(self) -> dict[str, Any]:
-        """Whether the members' chains agree, of those that are long enough to tell."""
-        chains = [[state.reward for state in states] for states in self._chains.values()]
-        long = [chain for chain in chains if len(chain) >= MIN_STATES]
-        found = agreement(long)
-        verdict = trust(long or chains)
-        rhat = None if found is None else found.rhat
-        return {
-            "rhat": rhat if rhat is None or math.isfinite(rhat) else 1e9,
-            "limit": None if found is None else found.limit,
-            "chains": len(long),
-            "trust": {"level": verdict.level, "says": verdict.says, "next": verdict.next},
-        }
 
 
 def as_event(told: object) -> str:

@@ -45,7 +45,7 @@ async def draw_run(feed: Feed, runs: Runs, run: Run) -> None:
         QAlignError: the settings or the models do not allow it.
     """
     run.check(runs.limits)
-    lm, rm = await runs.models(feed, run.lm, run.rm, run.sampling)
+    lm, rm = await runs.models(feed, run)
     async for item in record(lm, rm, run):
         feed.write(item.line)
         if isinstance(item.drawn, Step):
@@ -59,5 +59,5 @@ async def header_for_browser(runs: Runs, run: Run) -> str:
         QAlignError: the settings or the models do not allow it.
     """
     run.check(runs.limits)
-    lm, rm = await runs.models(Feed(), run.lm, run.rm, run.sampling)
+    lm, rm = await runs.models(Feed(), run)
     return header_given(header_of(lm, rm, run))

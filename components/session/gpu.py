@@ -48,21 +48,16 @@ class Written:
 def draw(drawing: Draw, limits: Limits, offer: Offer, run: Run) -> Generator[Written, None, None]:
     """Do a run in an event loop of its own; closing the generator cancels it.
 
+    A function is pickled by its name, so `drawing` comes with the decorator, which asks for a GPU.
     Something is yielded at every tick, because only then a visitor's Stop is noticed.
     """
     feed = Feed()
-
-    async def whole() -> None:
-        await drawing(feed, Runs(limits, offer=offer), run)
-
-    async def wait(task: asyncio.Task[None]) -> None:
-        await asyncio.wait({task}, timeout=TICK)
-
     with asyncio.Runner() as runner:
-        task = runner.get_loop().create_task(whole())
+        whole = cast(Any, drawing).__wrapped__(feed, Runs(limits, offer=offer), run)
+        task = runner.get_loop().create_task(whole)
         n = 0
         while not task.done():
-            runner.run(wait(task))
+            runner.run(asyncio.wait({task}, timeout=TICK))
             error = task.exception() if task.done() else None
             if error is not None and not isinstance(error, QAlignError):
                 raise error
@@ -94,19 +89,9 @@ def with_gpu(drawing: Draw) -> Draw:
         run.check(runs.limits)  # before any of the visitor's GPU time is asked for
         runs.offer.check(run.lm, run.rm)
         feed.status = Status("loading", "Waiting for a GPU…")
-        await _follow(feed, _draw_on_gpu(_Plain(anywhere), runs.limits, runs.offer, run))
+        await _follow(feed, _draw_on_gpu(anywhere, runs.limits, runs.offer, run))
 
     return anywhere
-
-
-@dataclass(frozen=True)
-class _Plain:
-    """A decorated run without its decorator; pickled by the name that the decorated one has."""
-
-    decorated: Any
-
-    def __call__(self, *arguments: Any) -> Awaitable[None]:
-        return cast(Draw, self.decorated.__wrapped__)(*arguments)
 
 
 async def _follow(feed: Feed, written: Generator[Written, None, None]) -> None:

@@ -5,6 +5,7 @@ from dataclasses import fields
 from typing import Any
 
 from components.session.offer import Offer
+from components.session.runs import Runs
 from qalign_core.errors import QAlignError
 from qalign_core.registry import present_name
 from qalign_core.run import Limits, Run
@@ -12,11 +13,7 @@ from qalign_core.target import renamed
 
 
 def linked(
-    page: str,
-    query: Mapping[str, object],
-    limits: Limits,
-    offer: Offer,
-    start: Run,
+    page: str, query: Mapping[str, object], runs: Runs, start: Run
 ) -> tuple[Run, str] | None:
     """What a page's own address asks for, with what to say of it; None if it names no setting.
 
@@ -26,7 +23,7 @@ def linked(
     texts = {key: str(value) for key, value in renamed(query).items() if key in Run.kinds()}
     if not texts or query.get("tab", page) != page:
         return None
-    run, notices = from_query(texts, limits, offer)
+    run, notices = from_query(texts, runs.limits, runs.offer)
     if not run.prompt:
         run = run.with_changes(
             prompt=start.prompt,

@@ -42,10 +42,9 @@ class Offer:
     @cached_property
     def models(self) -> dict[str, dict[str, str]]:
         """Title by id, for "lm" and "rm"."""
-        both = {kind: entries_of(kind) for kind in ("lm", "rm")}
         return {
-            kind: {entry.id: _title(entry) for entry in known if self._has(entry)}
-            for kind, known in both.items()
+            kind: {entry.id: _title(entry) for entry in entries_of(kind) if self._has(entry)}
+            for kind in ("lm", "rm")
         }
 
     def for_any_text(self, kind: str) -> str | None:
@@ -60,15 +59,11 @@ class Offer:
             ModelLoadError: one sentence with what there is.
         """
         for kind, id in _parts(lm, rm):
-            self._check(kind, id)
-
-    def _check(self, kind: str, id: str) -> None:
-        hub_id = _HUB_ID.fullmatch(id) is not None and not Path(id).exists()
-        if present_name(kind, id) in self.models[kind] or (self.own and hub_id):
-            return
-        known = ", ".join(self.models[kind])
-        more = " or an id of the hub (owner/name or owner/name@revision)" if self.own else ""
-        raise ModelLoadError(f"this server does not offer {id!r:.80}; choose {known}{more}")
+            hub_id = _HUB_ID.fullmatch(id) is not None and not Path(id).exists()
+            if present_name(kind, id) not in self.models[kind] and not (self.own and hub_id):
+                known = ", ".join(self.models[kind])
+                more = " or an id of the hub (owner/name or owner/name@revision)" * self.own
+                raise ModelLoadError(f"this server does not offer {id!r:.80}; choose {known}{more}")
 
     def _has(self, entry: Entry) -> bool:
         if entry.shipped or entry.own:

@@ -62,6 +62,7 @@ class Feed:
     def __init__(self) -> None:
         self.parts: list[str] = []
         self.status = Status("loading", "Starting…")
+        self.error: Exception | None = None
         self.lm: LanguageModel | None = None
         self.n_steps = 0
         self._since = 0.0
@@ -85,10 +86,6 @@ class Feed:
         """Append text (whole lines)."""
         self.parts.append(line)
 
-    def loading(self, what: str) -> None:
-        """Say what is being loaded."""
-        self.status = Status("loading", f"Loading {what}…")
-
     def tell(self, what: str) -> None:
         """Say what a load does now; called from its thread."""
         self.status = Status("loading", f"Loading: {what}…")
@@ -107,10 +104,11 @@ class Feed:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What a page shows: all text so far, and the status."""
+    """What a page shows: all text so far, the status, and what made the run fail, if it did."""
 
     text: str
     status: Status
+    error: Exception | None
 
 
 Work = Callable[[Feed], Awaitable[None]]
@@ -157,18 +155,16 @@ class Runs:
         thread.start()
         return thread
 
-    async def models(
-        self, feed: Feed, lm: str, rm: str, sampling: Sampling
-    ) -> tuple[LanguageModel, RewardModel]:
-        """The two models, loaded in a thread if this is their first use.
+    async def models(self, feed: Feed, run: Run) -> tuple[LanguageModel, RewardModel]:
+        """A run's two models, loaded in a thread if this is their first use.
 
         Raises:
             ModelLoadError: this server does not offer them, or they cannot be loaded.
         """
-        self.offer.check(lm, rm)
-        feed.loading("the models")
+        self.offer.check(run.lm, run.rm)
+        feed.status = Status("loading", "Loading the models…")
         TOLD.set(feed.tell)
-        models = await asyncio.to_thread(self._load, lm, rm, sampling)
+        models = await asyncio.to_thread(self._load, run.lm, run.rm, run.sampling)
         feed.lm = models[0]
         return models
 
@@ -198,7 +194,7 @@ class Runs:
                 if (len(feed.parts), feed.status) != shown or done or late:
                     text += "".join(feed.parts[shown[0] :])
                     shown, shown_at = (len(feed.parts), feed.status), time.monotonic()
-                    yield Snapshot(text, feed.status)
+                    yield Snapshot(text, feed.status, feed.error)
                 if done:
                     return
                 # the first step is shown at once, even with many others
@@ -227,12 +223,13 @@ class Runs:
             feed.status = replace(feed.status, state="finished", text=text)
         except asyncio.CancelledError:
             feed.status = STOPPED
-        except QAlignError as error:
-            feed.status = Status("failed", f"Failed: {error}")
-        except Exception:
-            # a defect, not the visitor's mistake: the log has it, the page says only that
-            log.exception("a run failed")
-            feed.status = Status("failed", "Failed: the run had an internal error; try again.")
+        except Exception as error:
+            feed.error, said = error, str(error)
+            if not isinstance(error, QAlignError):
+                # a defect, not the visitor's mistake: the log has it, the page says only that
+                log.exception("a run failed")
+                said = "the run had an internal error; try again."
+            feed.status = Status("failed", f"Failed: {said}")
 
     @contextlib.asynccontextmanager
     async def _place(self, feed: Feed, patient: bool) -> AsyncIterator[None]:

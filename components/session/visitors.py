@@ -19,13 +19,9 @@ CLOSED_FOR = 3600
 def _begin(self: SessionState, blocks: Blocks) -> None:
     """As Gradio's own, without `config_values`."""
     self.blocks_config = copy(blocks.default_config)
-    self.blocks_config.config_for_block = _nothing
+    self.blocks_config.config_for_block = lambda *_: {}
     self.config_values, self.state_data, self._state_ttl = {}, {}, {}
     self.is_closed, self.STATE_TTL_WHEN_CLOSED = False, CLOSED_FOR
-
-
-def _nothing(*_: Any) -> dict[str, Any]:
-    return {}
 
 
 _set = SessionState.__setitem__

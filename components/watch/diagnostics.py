@@ -4,6 +4,7 @@ The browser's input is untrusted: sizes and types are checked before anything is
 """
 
 import math
+from dataclasses import asdict
 from statistics import stdev
 from typing import Any
 
@@ -109,8 +110,7 @@ def diagnose(data: dict[str, Any]) -> dict[str, Any]:
         "number: a late move to other rewards shows that the earlier steps had seen less than it "
         "seemed."
     )
-    found = trust(chains, whole=data.get("whole", True) is True)
-    verdict = {"level": found.level, "says": found.says, "next": found.next}
+    verdict = asdict(trust(chains, whole=data.get("whole", True) is True))
     return {"verdict": verdict, "about": about, "facts": facts, "charts": charts}
 
 

@@ -19,7 +19,6 @@ import gradio as gr
 from components.common.asked import asked
 from components.common.evaluated import NO_FOLDERS
 from qalign_core.assets import ASSETS
-from qalign_core.errors import QAlignError
 from qalign_core.record.command import command_of
 from qalign_core.record.player import page, page_around
 from qalign_core.record.trace import header_of, load_trace, trace_text, whole_lines, write_whole
@@ -78,13 +77,10 @@ def _entry(name: str, title: str, says: str, page: str = "watch") -> Entry:
     with (FOLDER / f"{name}.jsonl").open(encoding="utf-8") as file:
         run = header_of(next(file)).run
     link = run.query() if page == "watch" else f"tab={page}&{run.query()}"
-    return Entry(name, title, says, _facts(run), command_of(run), link, page)
-
-
-def _facts(run: Run) -> str:
     chains = f", {run.chains} chains" if run.chains > 1 else ""
     settings = f"{target_of(run)}, {run.steps} steps{chains}"
-    return f"{_title('lm', run.lm)}. Reward: {_title('rm', run.rm)}. {settings}."
+    facts = f"{_title('lm', run.lm)}. Reward: {_title('rm', run.rm)}. {settings}."
+    return Entry(name, title, says, facts, command_of(run), link, page)
 
 
 def _title(kind: str, id: str) -> str:
@@ -102,6 +98,9 @@ def recorded_text(name: str, folders: Mapping[str, Path] = NO_FOLDERS) -> dict[s
 
     Returns:
         {"text", "title", "says"}, or {"error": one sentence} for a name that there is not.
+
+    Raises:
+        QAlignError: as `recorded_run`.
     """
     entry = gallery().get(str(name))
     if entry is not None:
@@ -110,10 +109,7 @@ def recorded_text(name: str, folders: Mapping[str, Path] = NO_FOLDERS) -> dict[s
     folder, _, place = str(name).rpartition("/")
     if folder not in folders or not re.fullmatch(r"[0-9]{5,7}", place):
         return {"error": f"There is no recorded run called “{str(name)[:40]}”."}
-    try:
-        text, _ = recorded_run(trace_path(folders[folder], int(place)))
-    except QAlignError as error:
-        return {"error": f"{error}."}
+    text, _ = recorded_run(trace_path(folders[folder], int(place)))
     return {"text": text, "title": f"{folder}, problem {int(place)}", "says": ""}
 
 
@@ -137,16 +133,15 @@ def page_parts(asked: dict[str, Any]) -> dict[str, str]:
             whether the page draws new runs too}.
 
     Returns:
-        {"before": ..., "behind": ...}, or {"error": one sentence} for a line that is no header, or
-        a run that a browser cannot draw.
+        {"before": ..., "behind": ...}.
+
+    Raises:
+        QAlignError: the line is no header, or the run none that a browser can draw.
     """
     entry = gallery().get(str(asked.get("run")))
     told = {"title": entry.title, "says": entry.says} if entry is not None else {}
-    try:
-        header = header_of(asked["header"])
-        before, behind = page_around(header, live=asked.get("live") is True, **told)
-    except QAlignError as error:
-        return {"error": f"{error}."}
+    header = header_of(asked["header"])
+    before, behind = page_around(header, live=asked.get("live") is True, **told)
     return {"before": before, "behind": behind}
 
 

@@ -77,8 +77,14 @@ async def _answered(runs: Runs, kind: str, asked: Any, drawn: Drawn) -> Answer:
         run = header.run.with_changes(steps=0, chains=1, pool=0, burn_in=0).check(runs.limits)
         if is_lent(run.lm, run.rm):
             raise InvalidSetting(f"the GPU that {run.lm} needs serves whole runs only")
-        lm, rm = await runs.models(feed, run.lm, run.rm, run.sampling)
-        _check_model(lm, header)
+        lm, rm = await runs.models(feed, run)
+        check_weighs(lm)
+        revision = getattr(lm, "revision", "")
+        if revision and header.lm_revision and revision != header.lm_revision:
+            raise InvalidSetting(
+                f"this run was drawn with a different version of {lm.id}, whose tokens differ; "
+                "run it again"
+            )
         found.append(await drawn(lm, rm, header, asked))
 
     who = asked.get("who") if isinstance(asked, dict) else None
@@ -91,17 +97,6 @@ async def _answered(runs: Runs, kind: str, asked: Any, drawn: Drawn) -> Answer:
     if status.state == "stopped":
         return {"error": "A newer request has replaced this one."}
     return {"error": f"{status.text.removeprefix('Failed: ').rstrip('.')}."}
-
-
-def _check_model(lm: LanguageModel, header: TraceHeader) -> None:
-    """Raise unless a model can tell what it thinks of the trace's texts."""
-    check_weighs(lm)
-    revision = getattr(lm, "revision", "")
-    if revision and header.lm_revision and revision != header.lm_revision:
-        raise InvalidSetting(
-            f"this run was drawn with a different version of {lm.id}, whose tokens differ; "
-            "run it again"
-        )
 
 
 def _ids(name: str, value: Any, most: int) -> tuple[int, ...]:

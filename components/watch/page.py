@@ -27,7 +27,7 @@ from components.session.drawing import Here, draw_run, header_for_browser
 from components.session.gpu import with_gpu
 from components.session.links import linked
 from components.session.runs import IDLE, Feed, Runs, Status
-from components.watch.diagnostics import beta_facts, diagnose
+from components.watch.diagnostics import diagnose
 from components.watch.gallery import WATCH, gallery_list, page_parts, recorded_run
 from components.watch.inside import questions
 from components.watch.player import beta_slider, chain_player
@@ -51,7 +51,7 @@ async def tune_run(feed: Feed, runs: Runs, run: Run) -> None:
         QAlignError: the settings or the models do not allow it, or no beta does it.
     """
     run.check(runs.limits)
-    lm, rm = await runs.models(feed, run.lm, run.rm, run.sampling)
+    lm, rm = await runs.models(feed, run)
 
     n = 0
 
@@ -72,13 +72,10 @@ async def tune_run(feed: Feed, runs: Runs, run: Run) -> None:
 def link_of(header: str) -> dict[str, str]:
     """The query of a link that draws a run again, from the first line of its trace.
 
-    Returns:
-        {"query": ...}, or {"error": one sentence} for a line that is no header.
+    Raises:
+        InvalidTrace: it is no header.
     """
-    try:
-        return {"query": header_of(header).run.query()}
-    except QAlignError as error:
-        return {"error": f"{error}."}
+    return {"query": header_of(header).run.query()}
 
 
 def _drawer(start: Run, runs: Runs) -> tuple[RunForm, gr.Dropdown, gr.Button, gr.Button]:
@@ -92,17 +89,16 @@ def _drawer(start: Run, runs: Runs) -> tuple[RunForm, gr.Dropdown, gr.Button, gr
         )
         new = gr.Button("New problem")
         form.add("prompt", "reference", "lm", "rm")
-        form.put("beta", beta_slider(beta_facts, start.beta))
+        form.widgets["beta"] = beta_slider(start.beta)
         tune = gr.Button("Find the β that accepts about half", elem_id="watch-tune")
         form.add("steps")
-        seed = gr.Textbox(  # an empty gr.Number shows, and sends, 0
+        form.widgets["seed"] = gr.Textbox(  # an empty gr.Number shows, and sends, 0
             label="Seed",
             info="the same seed and settings give everybody the same run; the status line names it",
             placeholder="new for each run",
             max_length=20,
             elem_id="watch-seed",
         )
-        form.put("seed", seed)
         form.add("chains")
         with fold("More", "watch-more"):
             form.add(*form.rest)
@@ -142,18 +138,11 @@ def build_watch_page(
         stale_line("watch")
         foreign = gr.Row(visible=False, elem_classes="q-foreign")
         name = trace.name if trace else "Recorded run"
-        player = chain_player(
-            text,
-            diagnose=diagnose,
-            link=link_of,
-            around=page_parts,
-            questions=questions(runs),
-            name=name,
-        )
+        player = chain_player(text, name, [diagnose, link_of, page_parts, *questions(runs)])
         gallery_list(folders)
     form, kind, new_in_drawer, tune = _drawer(start, runs)
     foreign_line(foreign, form, runs.offer)
-    widgets, settings_of = form.values(), form.names
+    widgets = form.values()
 
     def asked(values: Sequence[Any]) -> Run:
         """The run of the settings; a seed that neither the visitor nor a link has set is new."""
@@ -205,22 +194,20 @@ def build_watch_page(
     async def on_stop(said: str, request: gr.Request) -> str:
         return await stop_run(runs, str(request.session_hash), said, PLAYS)
 
-    def on_load(request: gr.Request) -> list[Any]:
-        found = linked("watch", request.query_params, runs.limits, runs.offer, start)
+    def on_load(request: gr.Request) -> Any:
+        found = linked("watch", request.query_params, runs, start)
         if found is None:
-            return [gr.skip()] * (len(widgets) + 1)
+            return gr.skip()
         wanted, said = found
-        return [
-            *form.show(wanted),
-            status_value(IDLE, notice=f"{said} Press “Run it live” to draw that run again."),
-        ]
+        notice = f"{said} Press “Run it live” to draw that run again."
+        return {**form.show(wanted), status: status_value(IDLE, notice=notice)}
 
     here = gr.Textbox(visible=False)  # what the browser says of drawing there
     running = run.click(
         on_run,
         [here, *widgets],
         [player, status],
-        js=f"(_, ...values) => QAlignShell.runWatch({settings_of}, values)",
+        js=f"(_, ...values) => QAlignShell.runWatch({form.names()}, values)",
         concurrency_limit=None,
         **PRIVATE,
     )
@@ -239,15 +226,9 @@ def build_watch_page(
     settings.click(None, js="() => QAlignShell.drawer()")
     recorded.click(None, js="() => QAlignGallery.open()")
     for button in (new, new_in_drawer):
-        posed = [form.widgets[n] for n in ("prompt", "reference", "extractor")]
-        button.click(next_problem, [kind, status], [*posed, status], **PRIVATE).then(
+        button.click(next_problem, [kind, status], [*form.problem, status], **PRIVATE).then(
             None, form.widgets["prompt"], js="(problem) => QAlignShell.pose(problem)"
         )
-    gr.on(
-        [widget.change for widget in widgets],
-        None,
-        widgets,
-        js=f"(...values) => QAlignShell.settings('watch', {settings_of}, values)",
-    )
+    form.watch()
     demo.load(on_load, None, [*widgets, status], **PRIVATE)
     return form

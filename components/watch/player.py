@@ -11,9 +11,7 @@ from typing import Any
 import gradio as gr
 
 from components.common.asked import asked
-from components.watch.inside import Question
-
-TEMPLATE = '<div class="qp-host"></div>'
+from components.watch.diagnostics import beta_facts
 
 # The quoted names are the events that Python can listen to.
 SCRIPT = """
@@ -33,45 +31,34 @@ watch("value", () => api.stream(props.value));
 """
 
 
-def chain_player(
-    recorded: str,
-    *,
-    diagnose: Callable[[dict[str, Any]], dict[str, Any]],
-    link: Callable[[str], dict[str, str]],
-    around: Callable[[dict[str, Any]], dict[str, str]],
-    questions: Sequence[Question] = (),
-    name: str = "Recorded run",
-) -> gr.HTML:
+def chain_player(recorded: str, name: str, functions: Sequence[Callable[[Any], Any]]) -> gr.HTML:
     """A player that shows a recorded trace at once and a live run when its value grows.
 
     Args:
         recorded: a whole trace, JSON lines.
-        diagnose: called by the browser with the states' rewards, returns what to show.
-        link: called by the browser with the header of an opened trace, returns its link's query.
-        around: called by the browser with the header of a trace that is saved as a page, returns
-            what stands before and behind it there.
-        questions: called by the browser about single texts; without them it does not ask.
         name: what the recorded run is called.
+        functions: the browser calls them by their names; without those about single texts it does
+            not ask about texts.
     """
     return gr.HTML(
         value="",
-        html_template=TEMPLATE,
+        html_template='<div class="qp-host"></div>',
         js_on_load=SCRIPT,
         recorded=recorded,
         recorded_name=name,
-        server_functions=asked(diagnose, link, around, *questions),
+        server_functions=asked(*functions),
         apply_default_css=False,
         elem_id="watch-player",
     )
 
 
-def beta_slider(facts: Callable[[list[float]], dict[str, Any]], value: float) -> gr.HTML:
+def beta_slider(value: float) -> gr.HTML:
     """A logarithmic slider whose value is beta, a positive number; it dispatches "change"."""
     return gr.HTML(
         value=value,
         html_template='<div class="q-beta"></div>',
         js_on_load="window.QAlignShell.beta(element, props, trigger, server, watch); // 'change'",
-        server_functions=asked(facts),
+        server_functions=asked(beta_facts),
         apply_default_css=False,
         elem_id="watch-beta",
     )
