@@ -31,7 +31,7 @@ OFFICIAL = Path(os.environ.get("QALIGN_DATA", BESIDE / "data"))
 PAPER = Path(os.environ.get("QALIGN_PAPER", BESIDE / "paper")) / "sample-dont-search.tex"
 GUIDE = "".join(
     (Path(__file__).resolve().parents[1] / "docs" / f"{name}.md").read_text(encoding="utf-8")
-    for name in ("paper", "paper-differences")
+    for name in ("paper", "paper-differences", "results")
 )
 SUBJECTS = task_of("mmlu-redux").table["subjects"]
 
