@@ -14,6 +14,7 @@ from qalign_study.measure.intervals import (
     Difference,
     band,
     band_of_share,
+    paired_difference,
     resampled_sets,
     sign_test,
     wilson,
@@ -99,6 +100,16 @@ def test_the_sign_test_of_outcomes_is_mcnemars_exact_test(gained: int, lost: int
     n = gained + lost
     assert sign_test(gaps) == pytest.approx(binomtest(gained, n).pvalue if n else 1.0)
     assert sign_test(gaps / 300) == sign_test(gaps), "weights of a mean change nothing"
+
+
+@pytest.mark.parametrize(("n", "share"), [(8, 0.07), (8, 0.14), (50, 0.02), (300, 0.005)])
+def test_a_rare_outcome_against_its_own_share_is_no_difference(n: int, share: float) -> None:
+    rng = np.random.default_rng(n)
+    gaps = [(rng.random(n) < share) - share for _ in range(200)]
+    found = [paired_difference("a", "b", each, n=1, spent=1.0) for each in gaps]
+    assert sum(each.verdict in ("ahead", "behind") for each in found) <= 5
+    signs = [sign_test(each, 500) < 0.05 for each in gaps]
+    assert np.mean(signs) > 0.1, "the permutation test alone finds differences that are not there"
 
 
 def test_the_sign_test_of_averages_rejects_as_often_as_it_claims() -> None:

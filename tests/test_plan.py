@@ -79,6 +79,7 @@ def test_a_model_of_unknown_size_is_said_and_a_reward_of_the_text_has_none():
         facts_of("lm", "my/model")
     assert parameters_in(facts_of("rm", "plain")) == 0
     assert parameters_in(facts_of("rm", "0.5*embedded + 0.5*mood")) == 860_000
+    assert parameters_in(facts_of("rm", "embedded + mine.py:sums")) == 860_000
     (tulu,) = facts_of("lm", "allenai/Llama-3.1-Tulu-3-8B-SFT")
     assert tulu.id == "tulu-3-8b-sft"
 

@@ -236,7 +236,7 @@ def test_the_last_prediction_counts_once_until_the_answers_are_open(clock):
     for stop in (0, 3, "1", None, 1.0, True):
         refused(409, lambda stop=stop: room.say(member, stop, "down", clock.now))
     room.reveal()
-    assert "already shown" in refused(409, lambda: room.say(member, 1, "down", clock.now))
+    assert "is not counted" in refused(409, lambda: room.say(member, 1, "down", clock.now))
     assert dict(room.said) == {"up": 1}
 
 
@@ -251,7 +251,7 @@ def test_an_answer_that_arrives_late_counts_until_its_answers_are_open(clock):
     assert dict(room.said) == {"up": 1}
     room.reveal()
     room.turn(2)
-    assert "already shown" in refused(409, lambda: room.say(member, 1, "down", clock.now))
+    assert "is not counted" in refused(409, lambda: room.say(member, 1, "down", clock.now))
 
 
 def test_never_have_more_members_answered_than_there_are(clock):
@@ -275,7 +275,9 @@ def test_nobody_is_told_the_answer_before_it_is_open(clock):
     room.say(member, 1, "up", clock.now)
     hidden = seen_by(room, member)
     assert "It is" not in hidden
-    assert ANSWER not in json.dumps(of_room(room) | {"prompt": "", "code": "", "round": 0})
+    told = of_room(room) | {"prompt": "", "code": "", "round": 0}
+    told["run"] |= {"seed": 0}  # a seed may contain the answer by chance
+    assert ANSWER not in json.dumps(told)
     room.reveal()
     shown = of_room(room), of_member(room, member)
     assert shown[0]["value"] == "down"

@@ -81,12 +81,14 @@ function drawNumbers(said, { marks, unit, kind }, right) {
   const width = 640;
   const height = 330;
   const goal = right === undefined ? NaN : Number.parseFloat(right.replace("−", "-"));
-  const values = said.flatMap(([text, n]) => new Array(n).fill(Number(text)));
-  const all = [...values, ...marks, ...(Number.isFinite(goal) ? [goal] : [])];
-  if (!all.length) return h("p.quiet", "No prediction yet.");
+  const every = said.flatMap(([text, n]) => new Array(n).fill(Number(text)));
+  const told = [...marks, ...(Number.isFinite(goal) ? [goal] : [])];
+  if (!every.length && !told.length) return h("p.quiet", "No prediction yet.");
+  const values = withoutFar(every, told);
+  const all = [...values, ...told];
   const low = Math.min(...all);
   const high = Math.max(...all);
-  const room = (high - low || 1) * 0.08;
+  const room = high > low ? (high - low) * 0.08 : Math.max(1, Math.abs(high) / 10);
   const [lo, hi] = [low - room, high + room];
   const bins = said.length <= MOST_BARS ? 48 : 20;
   const counts = histogram(values, values.map(() => 1), lo, hi, bins);
@@ -112,8 +114,24 @@ function drawNumbers(said, { marks, unit, kind }, right) {
     + (Number.isFinite(goal) ? `; the answer is ${right}` : "");
   return s("svg.said", { viewBox: `0 0 ${width} ${height}`, role: "img", aria },
     s("path.axis", { d: `M10 ${base}H${width - 10}` }), s("path.marks", { d: grey }),
-    ...columns.flat(), ...axis, ...line);
+    ...columns.flat(), ...axis, ...line,
+    ...(every.length > values.length ? [s("text.tick", { x: width / 2, y: 40 },
+      `${every.length - values.length} far outside`)] : []));
 }
+
+/**
+ * Predictions without those that would press all others into one column.
+ * @param {number[]} values
+ * @param {number[]} told what the figure shows besides
+ */
+function withoutFar(values, told) {
+  const middle = median([...values].sort((a, b) => a - b));
+  const spread = median(values.map((v) => Math.abs(v - middle)).sort((a, b) => a - b));
+  const most = 30 * Math.max(spread, ...told.map((v) => Math.abs(v - middle)));
+  return most ? values.filter((v) => Math.abs(v - middle) <= most) : values;
+}
+
+const median = (/** @type {number[]} */ sorted) => sorted[Math.floor(sorted.length / 2)] ?? 0;
 
 /**
  * @typedef {object} Class

@@ -181,7 +181,7 @@ export async function leadView(host, seat, offered) {
     const does = {
       ArrowLeft: () => turn(-1),
       ArrowRight: () => turn(1),
-      " ": play,
+      " ": () => !isDone() && play(),
       n: () => go("step"),
       a: tell,
       1: () => turnTo("join"),

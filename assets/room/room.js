@@ -67,6 +67,7 @@ function start(host, offered) {
       window.location.hash = seat.code;
     } catch (error) {
       put(failed, error instanceof Refusal ? error.message : BROKE);
+      failed.scrollIntoView({ block: "center" });
     }
   };
   const open = settings(offered, "Open the room", (said) =>

@@ -27,20 +27,24 @@ export function settings({ problems, text }, does, done, ...first) {
   const answer = h("input", { id: "room-answer", maxlength: 40, oninput: own });
   const beta = h("input", { id: "room-beta", type: "number", step: "any", min: 0.001 });
   const held = { prompt: "", reference: "" };
+  const send = h("button.send", { type: "submit" }, does);
   const node = h("form", {
     novalidate: true,
-    onsubmit: (/** @type {Event} */ event) => {
+    onsubmit: async (/** @type {Event} */ event) => {
       event.preventDefault();
+      if (send.disabled) return;
       const same = prompt.value === held.prompt && answer.value === held.reference;
       const problem = same ? {} : { prompt: prompt.value, reference: answer.value };
-      done({ beta: beta.value, ...problem });
+      send.disabled = true; // a second press would ask for the same again
+      await done({ beta: beta.value, ...problem });
+      send.disabled = false;
     },
   }, ...first,
   h("label", { for: select.id }, "Problem"), select, prompt,
   h("div.row",
     h("div", h("label", { for: answer.id }, "Right answer, if any"), answer),
     h("div", h("label", { for: beta.id }, "β: small follows the reward"), beta),
-    h("button.send", { type: "submit" }, does)));
+    send));
   prompt.setAttribute("aria-label", "The problem's text");
 
   function own() {

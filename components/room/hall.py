@@ -98,7 +98,11 @@ class Hall:
         given = given if session is None else session
         held = sum(self._opener.get(room) == address for room in self.rooms)
         if address and held >= max(1, SHARE * self.rooms.caps.rooms):
-            raise Refused(429, f"your address has {held} rooms open on this server; close one")
+            raise Refused(
+                429,
+                f"your address has {held} rooms open on this server; close one on its Settings, or "
+                "wait: a room ends 15 minutes after its last screen has left",
+            )
         name, lesson = given.get("lesson") or "", None
         run = class_run(given, self.rooms.caps, session and {"seed": session["seed"]})
         if name:

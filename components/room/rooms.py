@@ -279,7 +279,11 @@ class Room:
         if "ask" not in stops[at]:
             raise Refused(409, "nothing is asked at this stop")
         if at in self.opened:
-            raise Refused(409, "the answers are already shown; wait for the next question")
+            raise Refused(
+                409,
+                f"your answer {shown(said)} came after the answers were shown and is not counted; "
+                "wait for the next question",
+            )
         member.said[at] = prediction(stops[at]["ask"], said)
         member.version += 1
         self.news += 1
@@ -543,6 +547,8 @@ def prediction(ask: Mapping[str, Any], said: object) -> str:
         number = math.nan
     if not abs(number) <= LARGEST:
         raise Refused(422, f"{shown(text)} is not a number up to a million; write one like 12.5")
+    if ask.get("unit") == "%" and not 0 <= number <= 100:
+        raise Refused(422, f"{shown(text)} is not a percentage; write a number from 0 to 100")
     return f"{number:.6g}"
 
 

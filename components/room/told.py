@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -52,9 +53,15 @@ def of_room(room: Room) -> dict[str, Any]:
             **{name: stop[name] for name in ("title", "text", "ask", "shows") if name in stop},
         }
     if answers := room.opened.get(room.stop):
-        told |= {name: answers[name] for name in ("value", "says")}
+        told |= {"value": answers["value"], "says": _to_all(str(answers["says"]))}
         told["stop"] |= {name: answers[name] for name in ("shows",) if name in answers}
     return told
+
+
+def _to_all(says: str) -> str:
+    """What is said of the right answer, without its "Yes": some gave another answer."""
+    told = re.sub(r"^Yes(: |, )", "", says)
+    return told[:1].upper() + told[1:]
 
 
 def of_member(room: Room, member: Member) -> dict[str, Any]:

@@ -39,7 +39,7 @@ def on_gpu(function: F) -> F:
 class Written:
     """What a run in another process wrote since the last time, and how it stands."""
 
-    parts: tuple[str, ...]
+    text: str
     status: Status
     n_steps: int
     error: QAlignError | None
@@ -61,9 +61,9 @@ def draw(drawing: Draw, limits: Limits, offer: Offer, run: Run) -> Generator[Wri
             error = task.exception() if task.done() else None
             if error is not None and not isinstance(error, QAlignError):
                 raise error
-            parts = tuple(feed.parts[n:])
-            n += len(parts)
-            yield Written(parts, feed.status, feed.n_steps, error)
+            text = feed.text[n:]
+            n += len(text)
+            yield Written(text, feed.status, feed.n_steps, error)
 
 
 _draw_on_gpu = on_gpu(draw)
@@ -101,7 +101,7 @@ async def _follow(feed: Feed, written: Generator[Written, None, None]) -> None:
 
     def take(now: Written) -> None:
         if not stopped.is_set():
-            feed.parts += now.parts
+            feed.text += now.text
             feed.status, feed.n_steps = now.status, now.n_steps
 
     def follow() -> None:

@@ -60,7 +60,7 @@ class Feed:
     """Where a run writes: the lines of its trace, and what it is doing."""
 
     def __init__(self) -> None:
-        self.parts: list[str] = []
+        self.text = ""
         self.status = Status("loading", "Starting…")
         self.error: Exception | None = None
         self.lm: LanguageModel | None = None
@@ -77,14 +77,14 @@ class Feed:
     @property
     def trace(self) -> Trace | None:
         """What has been drawn so far; None before the first line."""
-        for line in self.parts[self._read :]:
+        for line in self.text[self._read :].split("\n")[:-1]:
             self._reader.feed(line)
-        self._read = len(self.parts)
+        self._read = len(self.text)
         return None if self._reader.header is None else self._reader.trace()
 
     def write(self, line: str) -> None:
         """Append text (whole lines)."""
-        self.parts.append(line)
+        self.text += line
 
     def tell(self, what: str) -> None:
         """Say what a load does now; called from its thread."""
@@ -186,15 +186,15 @@ class Runs:
             self._run(visitor, feed, work, patient), name=f"run of {visitor}"
         )
         self._tasks[visitor] = task
-        text, shown, shown_at = "", (0, IDLE), 0.0
+        shown, shown_at = (0, IDLE), 0.0
         try:
             while True:
                 done = task.done()
                 late = time.monotonic() - shown_at >= BEAT
-                if (len(feed.parts), feed.status) != shown or done or late:
-                    text += "".join(feed.parts[shown[0] :])
-                    shown, shown_at = (len(feed.parts), feed.status), time.monotonic()
-                    yield Snapshot(text, feed.status, feed.error)
+                now = (len(feed.text), feed.status)
+                if now != shown or done or late:
+                    shown, shown_at = now, time.monotonic()
+                    yield Snapshot(feed.text, feed.status, feed.error)
                 if done:
                     return
                 # the first step is shown at once, even with many others

@@ -146,12 +146,14 @@ def facts_of(kind: str, name: str) -> tuple[Entry, ...]:
     Raises:
         InvalidSetting: the registry does not have the size of one.
     """
-    names = [name] if kind == "lm" else [part.text for _, part in reward_named(name).parts]
+    parts = {name: "model"}
+    if kind == "rm":
+        parts = {part.text: part.kind for _, part in reward_named(name).parts}
     found = []
-    for each in names:
+    for each, what in parts.items():
         known = [e for (k, id), e in entries().items() if k == kind and each in (id, e.source)]
         one = known[0] if known else Entry(each, kind, each, each)
-        if not (one.parameters or one.reads_text):
+        if not (one.parameters or one.reads_text or what == "function"):
             sizes = {e.source: e.parameters for (k, _), e in entries().items() if k == kind}
             largest = sorted(sizes, key=lambda source: -(sizes[source] or 0))[:3]
             raise InvalidSetting(

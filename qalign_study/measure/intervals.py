@@ -159,6 +159,23 @@ def sign_test(gaps: Array, times: int = 10_000, seed: int = 0) -> float:
     return float((abs(signs @ told) >= seen).mean())
 
 
+def mcnemar(gaps: Array) -> float:
+    """The two-sided p-value of McNemar's exact test, at the expected counts where there are shares.
+
+    A chain's outcome is compared with a share of subsets: where right answers are rare, such a
+    difference is far from symmetric, and exchanging its sign rejects 30 to 58 in 100 times where
+    nothing differs (8 problems). At the expected counts of problems won and lost it is 0 to 1.
+
+    Args:
+        gaps: the difference of each problem, -1 to 1.
+    """
+    from scipy.special import betainc  # slow to import
+
+    won, lost = float(gaps.clip(0).sum()), float(-gaps.clip(None, 0).sum())
+    # the binomial distribution's tail, which is defined between whole numbers too
+    return min(1.0, 2 * float(betainc(max(won, lost), min(won, lost) + 1, 0.5)))
+
+
 def paired_difference(
     a: str, b: str, gaps: Array, *, n: int, spent: float, strata: tuple[int, ...] = ()
 ) -> Difference:
@@ -173,7 +190,7 @@ def paired_difference(
     low, high = band(resampled_sets(strata) @ gaps)
     counted = gaps / np.repeat(np.array(strata) * len(strata), strata)
     discordant = float(abs(gaps).sum())
-    p = sign_test(counted) if discordant < FEW else None
+    p = max(sign_test(counted), mcnemar(gaps)) if discordant < FEW else None
     value, n_problems = float(counted.sum()), len(gaps)
     verdict = _verdict(value, low, high, n_problems, discordant, p)
     return Difference(a, b, n, spent, value, low, high, n_problems, discordant, p, verdict)

@@ -152,7 +152,7 @@ def evaluated(path: Path, name: str, results: Results) -> Evaluated:
 
 
 class Group:
-    """Sets that were run with the same models: what an average may be taken of.
+    """Sets that were run with the same models and beta: what an average may be taken of.
 
     Attributes:
         sets: in the order in which they came.
@@ -219,7 +219,8 @@ class Report:
                 points += at_own_beta(points, [sets[other] for other in at_betas])
             folder = (folders or {}).get(name)
             one = Evaluated(name, tuple(points), results, stated, folder)
-            groups.setdefault(_models(results), []).append(one)
+            stated_beta = sets[at_betas[0]].header.beta
+            groups.setdefault((_models(results), stated_beta), []).append(one)
         self.groups = tuple(map(Group, groups.values()))
         self.sets = tuple(each for group in self.groups for each in group.sets)
 
