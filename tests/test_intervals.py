@@ -105,10 +105,10 @@ def test_the_sign_test_of_outcomes_is_mcnemars_exact_test(gained: int, lost: int
 @pytest.mark.parametrize(("n", "share"), [(8, 0.07), (8, 0.14), (50, 0.02), (300, 0.005)])
 def test_a_rare_outcome_against_its_own_share_is_no_difference(n: int, share: float) -> None:
     rng = np.random.default_rng(n)
-    gaps = [(rng.random(n) < share) - share for _ in range(200)]
-    found = [paired_difference("a", "b", each, n=1, spent=1.0) for each in gaps]
+    outcomes, shares = [(rng.random(n) < share) * 1.0 for _ in range(200)], np.full(n, share)
+    found = [paired_difference("a", "b", each, shares, n=1, spent=1.0) for each in outcomes]
     assert sum(each.verdict in ("ahead", "behind") for each in found) <= 5
-    signs = [sign_test(each, 500) < 0.05 for each in gaps]
+    signs = [sign_test(each - shares, 500) < 0.05 for each in outcomes]
     assert np.mean(signs) > 0.1, "the permutation test alone finds differences that are not there"
 
 

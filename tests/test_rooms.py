@@ -220,9 +220,12 @@ def test_what_is_no_number_up_to_a_million_is_refused(clock, said):
 def test_numbers_are_counted_as_numbers_however_they_are_written(clock):
     room = a_room(clock)
     room.turn(2)
-    for said in ("12.5", "12.50", " 1.25e1 ", "-3"):
+    for said in ("12.5", "12.50", " 1.25e1 ", "3"):
         room.say(room.sit("", clock.now), 2, said, clock.now)
-    assert of_class(room, clock.now)["said"] == [("-3", 1), ("12.5", 3)]
+    assert of_class(room, clock.now)["said"] == [("12.5", 3), ("3", 1)]
+    for said in ("-3", "150"):
+        told = refused(422, lambda said=said: room.say(room.sit("", clock.now), 2, said, clock.now))
+        assert "not a percentage" in told
 
 
 def test_the_last_prediction_counts_once_until_the_answers_are_open(clock):

@@ -129,8 +129,8 @@ class Found:
 
     def difference(self, a: str, b: str) -> Difference:
         """How much more often a is right than b at the largest budget, paired over problems."""
-        gaps = self.right[a][-1].astype(float) - self.right[b][-1]
-        return paired_difference(a, b, gaps, n=self.ns[-1], spent=self.ns[-1])
+        ours, theirs = (self.right[method][-1].astype(float) for method in (a, b))
+        return paired_difference(a, b, ours, theirs, n=self.ns[-1], spent=self.ns[-1])
 
 
 def move_cost(decisions: int) -> float:

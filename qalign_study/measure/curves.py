@@ -469,10 +469,9 @@ def difference(one: Point, other: Point) -> Difference:
             f"paired differences need the same problems, got {len(one.each)} and "
             f"{len(other.each)}; give two points of one set's curves"
         )
-    gaps = np.array(one.each) - np.array(other.each)
-    return paired_difference(
-        one.method, other.method, gaps, n=other.n, spent=other.spent, strata=one.strata
-    )
+    ours, theirs = np.array(one.each), np.array(other.each)
+    more: Any = {"n": other.n, "spent": other.spent, "strata": one.strata}
+    return paired_difference(one.method, other.method, ours, theirs, **more)
 
 
 def resampled_weights(point: Point) -> Array:
