@@ -372,6 +372,31 @@ def test_what_is_said_of_a_larger_share_of_blocks_are_the_runs_numbers() -> None
     assert f"from half blocks is {gap}, not significant" in said
 
 
+OTHER_SETS = {path.name.rpartition("-")[0] for path in RESULTS.glob("moves/*-block.zip")}
+
+
+@pytest.mark.parametrize("name", sorted(OTHER_SETS))
+def test_what_is_said_of_moves_on_other_sets_are_the_runs_numbers(name: str) -> None:
+    runs = [
+        RESULTS / f"{name}.zip",
+        *(RESULTS / f"moves/{name}-{x}.zip" for x in ("block", "entropy")),
+    ]
+    drawn = [unpack(path) for path in runs]
+    moves = ["suffix", "0.5*suffix+0.5*block(.)", "entropy"]
+    assert [each.header.move for each in drawn] == moves
+    ids = [[record.id for record in each.records] for each in drawn]
+    assert ids == [ids[0]] * 3
+    suffix, *others = ({p.method: p for p in curves(x, ns=[32])}["qalign"] for x in drawn)
+    cells = [_cell(_as_share(suffix))]
+    for other in others:
+        assert abs(other.spent / suffix.spent - 1) < 0.01, "at equal compute"
+        gap = "{:+.1f} ({:.1f} to {:.1f})".format(*_percent(difference(other, suffix)))
+        cells += [_cell(_as_share(other)), gap]
+    cells += ["–"] * (5 - len(cells))  # not drawn
+    said = (ASSETS.parent / "docs/moves.md").read_text("utf-8")
+    assert f"| {name.replace('_', ' ')} | {' | '.join(cells)} |" in said
+
+
 def _accepted(drawn: Results) -> float:
     """The share of changes that chains accepted."""
     first = [(r, slice(r.n_chains, None)) for r in drawn.records]
