@@ -193,14 +193,6 @@ def build_lab_page(demo: gr.Blocks, led: gr.HTML) -> None:
         message, shown = draw_section(placed.section, world, own)
         return {page.message: message, page.link: page.link_of(held), placed.view: shown}
 
-    def of_lm(held: Held) -> Held:
-        rows: Held = {page.rows: rows_of(held[page.lm])}
-        return rows | redraw(held | rows)
-
-    def of_reward(held: Held) -> Held:
-        parts: Held = dict(zip(page.parts, parts_of(held[page.reward]), strict=True))
-        return parts | redraw(held | parts)
-
     def open_section(name: str) -> list[gr.Column]:
         uses_world = sections[name].section.uses_world
         return [gr.Column(visible=on) for on in (uses_world, *(name == each for each in sections))]
@@ -214,21 +206,26 @@ def build_lab_page(demo: gr.Blocks, led: gr.HTML) -> None:
 
     def on_load(request: gr.Request) -> Any:
         moved = follow({key: str(value) for key, value in request.query_params.items()})
-        return moved if moved == gr.skip() else {**moved, followed: True}
+        return moved if moved == gr.skip() else {**moved, due: 1}
 
     outputs = [page.message, page.link, *(placed.view for placed in sections.values())]
     draw: dict[str, Any] = {"fn": redraw, "inputs": controls, "outputs": outputs, **DIRECT}
-    followed = gr.State(False)
-    # a preset fills all the editors and is drawn in the same event, not as each of them changes
+    due = gr.State(0)
+
+    def then_draw(event: Any) -> Any:
+        """Draw after an event, by the one event that draws: of two the slower would be shown."""
+        return event.then(lambda n: n + 1, due, due, **LAST)
+
     edits = [editor.input for editor in (page.rows, *page.parts)]
-    changes = [widget.change for widget in (*page.moved, *page.own, followed)]
+    changes = [widget.change for widget in (*page.moved, *page.own, due)]
     gr.on([*edits, *changes], **draw)
-    page.lm.input(of_lm, controls, [page.rows, *outputs], **DIRECT)
-    page.reward.input(of_reward, controls, [*page.parts, *outputs], **DIRECT)
+    # a preset fills all the editors, which are then drawn together
+    then_draw(page.lm.input(rows_of, page.lm, page.rows, **DIRECT))
+    then_draw(page.reward.input(parts_of, page.reward, page.parts, **DIRECT))
     columns = [page.shared, *(placed.column for placed in sections.values())]
-    opening = page.opened.change(open_section, page.opened, columns, **DIRECT).then(**draw)
+    opening = then_draw(page.opened.change(open_section, page.opened, columns, **DIRECT))
     opening.then(lambda name: sections[name].section.prepare(), page.opened, None, **LAST)
-    demo.load(on_load, None, [*page.controls, followed], **LAST)
+    demo.load(on_load, None, [*page.controls, due], **LAST)
     lead = {"fn": lambda query: follow(dict(parse_qsl(str(query)))), "inputs": led}
     leading = led.change(**lead, outputs=page.controls, **LAST).then(**draw)
     leading.then(None, led, js="(query) => QAlignLearn.arrived('lab', query)", **PRIVATE)

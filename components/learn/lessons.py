@@ -67,7 +67,7 @@ LIT: dict[str, dict[str, str]] = {
 VEILED = {
     "compare": ".qc-columns, .qc-concluded",
     "lab": ".lab-figure, .lab-told",
-    "results": "#results-error, #results-said, #results-advice, #results-numbers",
+    "results": "#results-error, #results-said, #results-advice, #results-table",
 }
 """The parts of a page that show the outcome, where that is more than the lit part."""
 PAGES = tuple(LIT)

@@ -101,7 +101,7 @@ async def _follow(feed: Feed, written: Generator[Written, None, None]) -> None:
 
     def take(now: Written) -> None:
         if not stopped.is_set():
-            feed.text += now.text
+            feed.write(now.text)
             feed.status, feed.n_steps = now.status, now.n_steps
 
     def follow() -> None:

@@ -60,7 +60,7 @@ class Feed:
     """Where a run writes: the lines of its trace, and what it is doing."""
 
     def __init__(self) -> None:
-        self.text = ""
+        self._written = [""]  # joined when it is read: a run writes more often than a page looks
         self.status = Status("loading", "Starting…")
         self.error: Exception | None = None
         self.lm: LanguageModel | None = None
@@ -75,6 +75,13 @@ class Feed:
         return tuple(getattr(self.lm, "notes", ()))
 
     @property
+    def text(self) -> str:
+        """The lines so far."""
+        if len(self._written) > 1:
+            self._written = ["".join(self._written)]
+        return self._written[0]
+
+    @property
     def trace(self) -> Trace | None:
         """What has been drawn so far; None before the first line."""
         for line in self.text[self._read :].split("\n")[:-1]:
@@ -84,7 +91,7 @@ class Feed:
 
     def write(self, line: str) -> None:
         """Append text (whole lines)."""
-        self.text += line
+        self._written.append(line)
 
     def tell(self, what: str) -> None:
         """Say what a load does now; called from its thread."""
