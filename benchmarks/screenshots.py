@@ -245,7 +245,11 @@ def _section(k: int) -> Prepare:
 async def look(page: Any, width: int, height: int, dark: bool) -> None:
     """Give the page a window and a theme, and wait until it has followed."""
     await page.set_viewport_size({"width": width, "height": height})
-    await page.evaluate("dark => document.body.classList.toggle('dark', dark)", dark)
+    await page.evaluate(
+        "dark => (document.querySelector('#room') ? document.documentElement : document.body)"
+        ".classList.toggle('dark', dark)",
+        dark,
+    )
     await page.evaluate(TOP)
     await page.wait_for_timeout(DRAWN)
     await page.evaluate(SETTLED)

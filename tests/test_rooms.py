@@ -292,6 +292,17 @@ def test_nobody_is_told_the_answer_before_it_is_open(clock):
     assert of_room(room)["reference"] == ANSWER
 
 
+@pytest.mark.parametrize(
+    ("says", "told"), [("Yes: 25%.", "25%."), ("Yes, rejected.", "Rejected."), ("It is.", "It is.")]
+)
+def test_nobody_who_was_wrong_is_told_yes(clock, says, told):
+    room = a_room(clock)
+    room.turn(1)
+    room.reveal()
+    room.opened[1] = {**room.opened[1], "says": says}
+    assert of_room(room)["says"] == told
+
+
 def test_a_flood_is_refused_and_the_others_are_heard(clock):
     room = a_room(clock)
     rude, other = room.sit("", clock.now), room.sit("", clock.now)
