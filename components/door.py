@@ -171,7 +171,7 @@ def guarded(ours: Ours) -> Callable[[Any], AbstractAsyncContextManager[None]]:
 
 
 def _check_names(scope: Scope) -> None:
-    """Refuse what is closed, and names of sessions that are too long, in paths and queries.
+    """Refuse what is closed, names of sessions that are too long, and pages that do not exist.
 
     Raises:
         Refused: one of these.
@@ -180,8 +180,11 @@ def _check_names(scope: Scope) -> None:
         raise Refused(403, "this server accepts no files")
     for found in _NAMED.finditer(scope["path"]):
         _check_name("session_hash", found[1] or found[2] or "")
-    for name in parse_qs(scope["query_string"].decode("latin-1")).get("session_hash", []):
+    query = parse_qs(scope["query_string"].decode("latin-1"))
+    for name in query.get("session_hash", []):
         _check_name("session_hash", name)
+    if page := query.get("page"):  # Gradio's own, of apps with several: an internal error here
+        raise Refused(404, f"this app has no page {shown(page[0])}; use tab=, such as tab=compare")
 
 
 def _check_name(key: str, name: object) -> None:

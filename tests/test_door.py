@@ -597,6 +597,14 @@ def test_a_session_has_a_short_name_on_every_route(toy_app, path, body):
     assert "must be a text of 64 characters" in sentence(answer)
 
 
+def test_a_page_that_gradio_would_look_for_in_vain_is_refused_and_no_page_is_ours(toy_app):
+    answer = httpx.get(f"{toy_app}?page=results", timeout=60)
+    assert answer.status_code == 404
+    assert "no page 'results'; use tab=" in sentence(answer)
+    for query in ("?page=", "?tab=results"):
+        assert httpx.get(f"{toy_app}{query}", timeout=60).status_code == 200
+
+
 # Questions of the page's scripts.
 
 

@@ -17,6 +17,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, ClassVar, Self, TypeVar
 from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
@@ -54,6 +55,9 @@ class Garbled(Exception):
     def __init__(self, said: str, *, busy: bool = False, wait: float = 0.0) -> None:
         super().__init__(said)
         self.busy, self.wait = busy, wait
+
+
+_trusted = cache(httpx.create_ssl_context)  # it takes 20 ms, and every server can share it
 
 
 class Server:
@@ -96,7 +100,7 @@ class Server:
             | ({"Authorization": f"Bearer {self._key}"} if self._key else {}),
             "timeout": httpx.Timeout(None, connect=10.0),
             "limits": httpx.Limits(max_connections=1, keepalive_expiry=KEEP_ALIVE),
-            "verify": httpx.create_ssl_context(),  # 20 ms, so it is shared
+            "verify": _trusted(),
         }
         self._loops: WeakKeyDictionary[asyncio.AbstractEventLoop, _Lines] = WeakKeyDictionary()
         self._failing_since = math.inf
