@@ -55,8 +55,8 @@ from qalign_study.sets.folder import sets_in
 
 HEADER = """
 <div class="q-head"><h1>QAlign Explorer</h1>
-<p>A language model rewrites its own answer from a random place. A reward model scores both, and a
-weighted coin decides which one stays.</p>
+<p>A language model rewrites its own answer from a random place. A reward model scores both texts,
+and a weighted coin decides which stays.</p>
 <button type="button" data-glossary>Glossary</button></div>
 """
 

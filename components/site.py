@@ -22,8 +22,8 @@ from qalign_core.record.trace import write_whole
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 _SAYS = (
-    "A language model rewrites its own answer from a random place. A reward model scores both, and "
-    "a weighted coin decides which one stays."
+    "A language model rewrites its own answer from a random place. A reward model scores both "
+    "texts, and a weighted coin decides which stays."
 )
 _MISSING = (
     "This site has no server. Compare, the Lab, Results, the other lessons and other models need "

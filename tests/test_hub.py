@@ -154,7 +154,7 @@ def test_what_was_fetched_serves_without_the_hub_and_nothing_else_does(home, sai
     client = ROOT / "tests" / "hub_client.py"
     cached, missing = json.loads(python(client, cases, hub=gone, home=home).splitlines()[-1])
     assert cached["out"] == said["fetched"]["out"], cached["error"]
-    assert "owner/never is not on this machine and no hub answers" in sentence(missing)
+    assert "owner/never is not on this machine and the hub does not answer" in sentence(missing)
 
 
 def test_a_model_larger_than_the_disk_is_refused(monkeypatch):
@@ -182,5 +182,5 @@ def test_what_was_fetched_runs_offline(hub, tmp_path, monkeypatch):
     gone = SimpleNamespace(address="http://127.0.0.1:9")
     run = [*RUN, "owner/tiny@main", "--rm", "mine"]
     assert "verdict" in python(*module, *run, hub=gone, home=tmp_path)
-    with pytest.raises(AssertionError, match="is not on this machine and no hub answers"):
+    with pytest.raises(AssertionError, match="is not on this machine and the hub does not answer"):
         python(*module, *run, hub=gone, home=tmp_path / "empty")  # the control

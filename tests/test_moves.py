@@ -132,7 +132,7 @@ def test_the_worlds_have_several_lengths_a_forced_end_and_every_kind_of_refusal(
         "the text was cut at the length limit",
         "the new block did not end",
         "the new text is longer than the length limit",
-        "the rest has probability 0 behind the new block",
+        "the rest has probability 0 after the new block",
     }
     for sharpness in (1.0, 2.5):
         chain = exact_chain(gap, table(1), Target(0.6, sharpness), Rule(move=MOVES["three"]))

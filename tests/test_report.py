@@ -160,7 +160,7 @@ def test_the_page_of_results_says_the_reports_numbers(
         assert re.search(rf"{re.escape(one)} (points )?\({low:.1f} to {high:.1f}\)", said), place
     at = {(r["set"], r["method"], r["n"]): r for r in shipped["rows"]}
     own = [at[name, "wmv_own", 256]["accuracy"] for name in ("in_distribution", "shifted", "long")]
-    assert "{:.1f}, {:.1f} and {:.1f} % of the three sets".format(*(100 * x for x in own)) in said
+    assert "{:.1f}, {:.1f} and {:.1f} % on the three sets".format(*(100 * x for x in own)) in said
     for n in (64, 128, 256, 512):
         cells = [_cell(at["inventory", m, n]) for m in ("mv", "bon", "wmv", "any", "qalign")]
         row = re.escape(" | ".join(cells))
@@ -270,10 +270,10 @@ def test_what_is_said_of_fresh_inventories_are_the_reports_numbers() -> None:
         assert gaps["any"].low > 0
         if name == AVERAGE:
             chain, ceiling = (f"{100 * at[m].value:.1f}%" for m in ("qalign", "any"))
-            assert f"chain is right on {chain} of the 600" in said["README.md"]
+            assert f"chain is right on {chain}." in said["README.md"]
             assert f"one sample is right on {ceiling}" in said["README.md"]
             value, low, high = _percent(gaps["any"])
-            assert f"{value:+.1f} points (95% CI {low:.1f} to {high:.1f}) over" in said["README.md"]
+            assert f"{value:+.1f} points (95% CI {low:.1f} to {high:.1f})" in said["README.md"]
         if name == "fresh":
             value, low, high = _percent(gaps["any"])
             assert f"{value:+.1f} points ({low:.1f} to {high:.1f})" in said["README.md"]

@@ -316,7 +316,7 @@ def test_every_clause_of_the_advice_follows_from_the_shipped_results() -> None:
         difference = brief(list(paired(each.points, "qalign", "wmv"))[-1])
         assert (difference in votes.because) == (name != "inventory")
     above = brief(list(paired(usual["inventory"].points, "qalign", "any"))[-1])
-    assert f"QAlign is ahead of every rule over the samples, {above}" in rare.because
+    assert f"QAlign is ahead of every choice among the samples, {above}" in rare.because
     for each in poor.values():
         d = between(each, "bon", "mv", each.level)
         assert d is not None
@@ -387,7 +387,7 @@ def test_a_set_of_rare_right_answers_is_shown_for_the_chain_itself() -> None:
     ]
     rare = replace(summary(qalign=0.5), points=tuple(points))
     clause = clause_for("QAlign", [c for c in clauses({"these": rare}, {}) if "rarer" in c.given])
-    assert "Shown here: on these QAlign is ahead of every rule over the samples" in clause.because
+    assert "on these QAlign is ahead of every choice among the samples" in clause.because
 
 
 def test_the_advice_is_never_an_empty_box_and_computes_no_curve_that_it_leaves_out(

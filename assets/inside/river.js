@@ -69,8 +69,8 @@ export function river(tools) {
   const table = h("details.river-table", { ontoggle: () => drawTable() },
     h("summary", "The same as a table"));
   const hint = h("p.hint", "All texts of the run, from their first word on: where two differ, the ",
-    term("tree", "tree"), " branches. A branch is as wide as the time that the chain has spent on "
-      + "texts that begin so: dark up to this step, pale after it. Dashed lines are "
+    term("tree", "tree"), " branches. The width of a branch shows the time that the chain has "
+      + "spent on texts that begin this way: dark up to this step, pale after it. Dashed lines are "
       + "proposals that were ", term("rejected"), ". Press a branch to go to its steps; pinch to "
       + "see it larger.");
   const nodes = [hint, sizes, window_, told, spoken, table];

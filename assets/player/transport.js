@@ -7,7 +7,7 @@ import { many } from "./words.js";
 
 export const KEYS = [
   ["Space", "play or pause"],
-  ["→ ←", "one step on or back"],
+  ["→ ←", "one step forward or back"],
   ["Shift + → ←", "ten steps"],
   ["Home, End", "first, last step"],
   ["[ ]", "slower, faster"],

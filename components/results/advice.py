@@ -14,7 +14,9 @@ from qalign_study.sheet.words import (
     SURVIVE,
     brief,
     curve_name,
+    few,
     in_a_sentence,
+    in_points,
     percent,
     standing,
 )
@@ -75,6 +77,12 @@ def between(found: Evaluated, a: Curve, b: Curve, n: int) -> Difference | None:
     return difference(one, other)
 
 
+def _on(name: str, found: Difference) -> str:
+    """A difference in points on a set, and the test where few problems are discordant."""
+    exact = few(found)
+    return f"{in_points(found, '+.1f')} on {name}{f' ({exact})' * bool(exact)}"
+
+
 def waiting(found: Evaluated) -> list[float]:
     """How many times as long one waits for the chain as for the longest sample, a problem each."""
     n, ratios = found.level, []
@@ -105,7 +113,7 @@ def _little(sets: Mapping[str, Evaluated]) -> Iterator[Clause]:
     if not kept:
         return
     ends = [
-        f"{brief(d)} on {name}"
+        _on(name, d)
         for name, found in sets.items()
         if (d := between(found, "bon", "wmv", found.level)) is not None and d.verdict == "behind"
     ]
@@ -119,7 +127,7 @@ def _little(sets: Mapping[str, Evaluated]) -> Iterator[Clause]:
         "A few samples, a good reward model",
         "Best-of-n or the weighted vote",
         f"With up to {kept} sample{'s' * (kept > 1)} best-of-n is not significantly behind the "
-        f"weighted vote on any of these sets, and answers need not be countable.{later}",
+        f"weighted vote on any of these sets, and it suits open-ended texts.{later}",
     )
 
 
@@ -145,7 +153,7 @@ def _much(sets: Mapping[str, Evaluated]) -> Iterator[Clause]:
     if not found:
         return
     ahead = [name for name, d in found.items() if d.verdict == "ahead"]
-    said = ", ".join(f"{brief(d)} on {name}" for name, d in found.items())
+    said = ", ".join(_on(name, d) for name, d in found.items())
     yield Clause(
         "Many samples, a good reward model, right answers among them",
         "The weighted vote" if not ahead else f"QAlign on problems like {', '.join(ahead)}",
@@ -168,7 +176,7 @@ def _none(sets: Mapping[str, Evaluated]) -> Iterator[Clause]:
         "No reward model",
         "Majority vote",
         "It is the only rule here without a reward. At the largest equal compute it is right "
-        f"in {', '.join(rates)}{WITH_REWARD * better}.",
+        f"on {', '.join(rates)}{WITH_REWARD * better}.",
     )
 
 
@@ -207,7 +215,7 @@ def _rare(sets: Mapping[str, Evaluated]) -> Iterator[Clause]:
         return
     rare = {name: sets[name] for name, (one, _, _) in rates.items() if one < RARE}
     shown = [
-        f"on {name} QAlign {standing(d)} every rule over the samples, {brief(d)}"
+        f"on {name} QAlign {standing(d)} every choice among the samples, {brief(d)}"
         for name, found in rare.items()
         if (d := between(found, "qalign", "any", found.level)) is not None
     ]
@@ -217,7 +225,7 @@ def _rare(sets: Mapping[str, Evaluated]) -> Iterator[Clause]:
         if name not in rare and one > 0
     )
     seen = f"Shown here: {', '.join(shown)} {POINTS}." if shown else "No set here shows this."
-    rest = f" Samples that are right: {common}." if common else ""
+    rest = f" Elsewhere, right samples are less rare: {common}." if common else ""
     yield Clause(
         "Right answers rarer than one in 300 samples, and a reward model that ranks near misses",
         "QAlign",

@@ -24,8 +24,8 @@ from components.results.sheet import file_of, list_html, paper_html, show, whole
 from qalign_core.errors import QAlignError
 
 IN_A_SENTENCE = {
-    "in_distribution": "problems like those of training",
-    "shifted": "problems in other words",
+    "in_distribution": "problems like the training problems",
+    "shifted": "problems in unfamiliar wording",
     "long": "long problems",
     "inventory": "inventories",
 }
@@ -33,7 +33,7 @@ IN_A_SENTENCE = {
 EMPTY = """
 <p class="qc-sub">No results are in <code>assets/results</code> yet. Make them with
 <code>qalign evaluate --task in_distribution --budget 512 --out runs/in_distribution
---pack assets/results/in_distribution.zip</code>; it continues where it stopped.</p>
+--pack assets/results/in_distribution.zip</code>; if interrupted, it resumes.</p>
 """
 READING = '<p class="qc-sub">Reading the results…</p>'
 COMPARING = '<p class="qc-sub">Comparing the methods on every set; this takes a few seconds…</p>'
@@ -59,7 +59,7 @@ def advice(files: Sequence[Path]) -> str:
         task, _, model = path.stem.partition("-")
         named = IN_A_SENTENCE.get(task, f"“{task.replace('_', ' ')}”")
         if model:
-            poor[f"{named} with the {model} reward model"] = found
+            poor[f"{named}, with the {model} reward model,"] = found
         else:
             sets[named] = found
     return advice_html(sets, poor)

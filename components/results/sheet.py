@@ -118,7 +118,7 @@ def _numbers(found: Evaluated) -> str:
     """All methods at every budget, and what QAlign has more; each number leads to its problems."""
     header, ns = found.results.header, sorted({p.n for p in found.points})
     spent = {p.n: si(p.spent, header.meter.unit) for p in found.points if p.method != "qalign"}
-    labels = {n: f"{n:,} samples" + f", {spent[n]}" * (n in spent) for n in ns}
+    labels = {n: f"{n:,} sample{'s' * (n > 1)}" + f", {spent[n]}" * (n in spent) for n in ns}
     rows = [found.row(n, label) for n, label in labels.items()]
     made = tables(rows, open_ended=header.open_ended, opens=key_of)
     title, says = "All numbers, and the definition of compute", f"{COUNTED}</p><p>{INTERVALS}"

@@ -107,8 +107,8 @@ def diagnose(data: dict[str, Any]) -> dict[str, Any]:
     about = (
         "From the rewards of the states so far. Neighboring states resemble each other, so a "
         "chain of many states is worth fewer independent samples. More steps can lower the "
-        "number: a late move to other rewards shows that the earlier steps had seen less than it "
-        "seemed."
+        "number: a late move to other rewards shows that the earlier steps had covered less than "
+        "they seemed to."
     )
     verdict = asdict(trust(chains, whole=data.get("whole", True) is True))
     return {"verdict": verdict, "about": about, "facts": facts, "charts": charts}

@@ -94,7 +94,8 @@ def _drawer(start: Run, runs: Runs) -> tuple[RunForm, gr.Dropdown, gr.Button, gr
         form.add("steps")
         form.widgets["seed"] = gr.Textbox(  # an empty gr.Number shows, and sends, 0
             label="Seed",
-            info="the same seed and settings give everybody the same run; the status line names it",
+            info="the same seed and settings give everybody the same run; "
+            "the status line shows the seed",
             placeholder="new for each run",
             max_length=20,
             elem_id="watch-seed",
@@ -162,7 +163,7 @@ def build_watch_page(
             more, why = {"query": wanted.query()}, obstacle(wanted) or here.why
             if runs.usual and not why:
                 await runs.stop(visitor)
-                loading = Status("loading", "Your browser draws this run; the models load…")
+                loading = Status("loading", "Your browser draws this run; the models are loading…")
                 yield gr.skip(), status_value(loading)
                 header = await header_for_browser(runs, wanted)
                 yield gr.skip(), status_value(loading, draw=header, **more)

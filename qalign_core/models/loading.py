@@ -250,8 +250,8 @@ _UNFETCHED: dict[type[Exception], str] = {
     "branch or tag",
     hub.RepositoryNotFoundError: "{name} is neither a folder nor a model on the hub",
     hub.HFValidationError: "{name} is neither a folder nor a model on the hub",
-    hub.LocalEntryNotFoundError: "{name} is not on this machine and no hub answers; check the "
-    "connection, or give a folder",
+    hub.LocalEntryNotFoundError: "{name} is not on this machine and the hub does not answer; check "
+    "the connection, or give a folder",
     Exception: "{name} could not be fetched from the hub ({kind}); check the name and the "
     "connection, or give a folder",
 }

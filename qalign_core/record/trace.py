@@ -363,7 +363,7 @@ class TraceReader:
             raise self._bad("no new tokens", "one at least")
         pieces = self._each(line, "pieces", str)
         if pieces and len(pieces) != len(new):
-            raise self._bad(f"{len(pieces)} pieces for {len(new)} tokens", "a piece a token")
+            raise self._bad(f"{len(pieces)} pieces for {len(new)} tokens", "one piece per token")
         if refused:
             assert last is not None, "a refusal has a state"
             cost = Cost(*self._each(line, "cost", COUNT)[:3])

@@ -19,9 +19,9 @@ from qalign_core.reading import is_text, shown
 from qalign_core.run import check_count
 
 COMMANDS = {
-    "run": "run chains on one prompt and print every step, or on every prompt of a set",
+    "run": "run chains on one prompt, printing every step, or on every prompt of a set",
     "compare": "compare the four methods on one prompt",
-    "evaluate": "run the four methods on a problem set; continue where it stopped",
+    "evaluate": "run the four methods on a problem set, or resume a run",
     "report": "print the accuracy of every method and paired differences, from evaluations",
     "tune": "find the beta at which a given share of proposals is accepted, for each sharpness",
     "bench-moves": "check moves in enumerated models, and measure them on a problem set",
@@ -29,7 +29,7 @@ COMMANDS = {
     "check": "check that two models meet the conditions of the chain",
     "fetch": "download models, so that later commands work offline",
     "export": "write a trace, or a folder of results, as one page that works offline",
-    "serve": "serve the methods to chat clients, through OpenAI's API",
+    "serve": "serve the methods to chat clients that use OpenAI's API",
 }
 COUNTS = {
     **dict.fromkeys(("problems", "last", "at_once", "budget", "each", "response_tokens"), 1),

@@ -77,12 +77,12 @@ def set_options(parser: argparse._ActionsContainer, **several: Any) -> None:
         "--task",
         **{"default": "in_distribution", **several},
         help="name of an embedded problem set (NAME@SEED: the same set with other problems), a "
-        "file of JSON lines or TOML, or a set of the paper: " + ", ".join(task_names()),
+        "file of JSON lines or TOML, or one of the paper's sets: " + ", ".join(task_names()),
     )
     parser.add_argument(
         "--data",
         type=Path,
-        help="rows of a set of the paper, as published by its authors; default: from the hub",
+        help="rows of one of the paper's sets, as published by its authors; default: from the hub",
     )
 
 

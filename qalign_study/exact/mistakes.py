@@ -146,8 +146,8 @@ SHARP_MISTAKES = {
         ),
         Rule(
             "Probabilities of another temperature",
-            "The factor is made of probabilities at temperature 2, not of those that the tokens "
-            "were drawn with, as when a server returns them before applying its temperature.",
+            "The factor uses probabilities at temperature 2, not at the temperature of the draws, "
+            "as when a server returns probabilities before applying its temperature.",
             log_prob=_at_temperature,
         ),
     )

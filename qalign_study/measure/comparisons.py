@@ -218,15 +218,15 @@ def _check(comparison: Comparison, cut: Cut) -> None:
     chain, pool = _spent(comparison)
     if not (0 <= cut.t < len(chain) and 1 <= cut.n <= len(pool)):
         raise InvalidSetting(
-            f"the cut t = {cut.t}, n = {cut.n} was asked for, of {len(chain)} states a chain and "
-            f"{len(pool)} samples; ask for a smaller one"
+            f"the cut t = {cut.t}, n = {cut.n} is outside the {len(chain)} states per chain and "
+            f"{len(pool)} samples; request a smaller one"
         )
 
 
 def _spent(comparison: Comparison) -> tuple[Sequence[int], Sequence[int]]:
     if not comparison.ready:
         raise InvalidSetting(
-            f"nothing to compare yet: {len(comparison.chain_spent)} states a chain and "
+            f"nothing to compare yet: {len(comparison.chain_spent)} states per chain and "
             f"{len(comparison.pool)} samples were drawn; at least one of each is needed"
         )
     return comparison.chain_spent, comparison.pool_spent

@@ -114,7 +114,7 @@ def first(main: Group, rest: Sequence[Group], tuning: float | None) -> Section:
         n = sum(len(each.results.records) for each in main.different)
         figure = replace(figure, mark=(tuning / n, f"finding β: {si(tuning / n, unit)} each"))
         notes.append(
-            f"Finding β cost {si(tuning, unit)} once; the dashed line is its share of each of the "
+            f"Finding β cost {si(tuning, unit)} once; the dashed line is the share of each of the "
             f"{n:,} problems."
         )
     over = f"averaged over {len(main.different)} sets" if main.average else text(main.sets[0].name)
@@ -231,7 +231,8 @@ def proxy(group: Group) -> Figure:
     lines = []
     for id_, name, mine in _rules(group):
         says = [
-            f"{name} at the price of {p.n} samples: reward {p.reward:.2f}, {percent(p.value)} right"
+            f"{name} at the compute of {p.n} samples: reward {p.reward:.2f}, "
+            f"{percent(p.value)} right"
             for p in mine
         ]
         x, y = [p.reward for p in mine], [p.value for p in mine]

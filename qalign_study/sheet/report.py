@@ -40,8 +40,8 @@ OWN = (
 INTERVALS = (
     "Intervals are 95%. A share of outcomes that are right or wrong has a Wilson interval; an "
     "average over subsets or over sets has a bootstrap interval over problems, resampled within "
-    f"each set, or Wilson’s where fewer than {FEW} problems have the rarer outcome; each set "
-    "counts the same. Differences are paired over problems, with bootstrap intervals. Where "
+    f"each set, or Wilson’s where fewer than {FEW} problems have the rarer outcome; all sets "
+    "count equally. Differences are paired over problems, with bootstrap intervals. Where "
     f"fewer than {FEW} problems are discordant this interval is too narrow: the "
     "difference is marked “few”, and the exact test of the discordant problems decides (McNemar; "
     "for averages over subsets, a paired permutation test). Equivalent means that the whole "
@@ -83,8 +83,8 @@ def _tables(group: Group, numbers: dict[str, int]) -> list[Section]:
         f"{text(models_of(group.header))}. Right answers in percent, with 95% intervals over "
         f"problems, at the compute of {at}. Bold: ahead of each of the other rules by its paired "
         "difference."
-        f"{' A cell leads to its problems.' if numbers else ''} Below: what QAlign has more, in "
-        "points, as paired differences over problems."
+        f"{' A cell links to its problems.' if numbers else ''} Below: QAlign minus each other "
+        "rule, in points, paired over problems."
     )
 
     def opens(row: Row, key: str) -> str:
@@ -194,9 +194,9 @@ def _how(groups: Sequence[Group]) -> Section:
     sets = [each for group in groups for each in group.sets]
     frame = pd.DataFrame([ran(each) for each in sets], index=[each.name for each in sets])
     says = (
-        f"{html.escape(COUNTED)}</p><p>{INTERVALS}</p><p>Best-of-n and any of n are averages over "
-        "all subsets of n of the samples, exactly; votes over 32 random ones; QAlign is the "
-        "beginning of the chain that costs what n samples do. Best-of-n’s best budget is chosen on "
-        "the problems that it is reported for, which flatters it a little."
+        f"{html.escape(COUNTED)}</p><p>{INTERVALS}</p><p>Best-of-n and any of n are exact averages "
+        "over all subsets of n samples; votes are averages over 32 random subsets. QAlign uses the "
+        "first states of the chain, up to the cost of n samples. Best-of-n’s best budget is chosen "
+        "on the problems that it is reported for, which flatters it a little."
     )
     return Section("What was run", says, [Table(frame)])

@@ -241,7 +241,7 @@ def _telling(told: Told) -> Any:
             if "loss" in (logs or {}):
                 told(
                     f"step {state.global_step} of {state.max_steps}: loss {float(logs['loss']):.3f}"
-                    f", {float(logs['accuracy']):.0%} of pairs ordered rightly"
+                    f", {float(logs['accuracy']):.0%} of pairs ordered correctly"
                 )
 
     return Telling()

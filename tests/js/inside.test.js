@@ -28,7 +28,7 @@ test("where the cut fell is told beside where the text parted", () => {
   const half = (n) => Array.from({ length: n }, () => [Math.log(0.5), []]);
   const said = (t) => cutSaid(four.steps[t], half(four.steps[t].ids.length));
   assert.match(said(0), /first draft.*1\.00 bits/);
-  assert.match(said(1), /after token 1; the new text differs right there.*gives 50%/);
+  assert.match(said(1), /after token 1; the new text differs right there.*probability 50%/);
   assert.match(said(3), /wrote the same text again/);
 });
 

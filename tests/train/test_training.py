@@ -71,7 +71,7 @@ async def test_it_learns_what_tells_the_better_from_the_worse(tmp_path, lora):
     done = train(LM, PAIRS, recipe, tmp_path, device="cpu", told=told.append)
     assert done.steps == 24
     assert told[-1].startswith("step 24 of 24: loss")
-    assert "100% of pairs ordered rightly" in told[-1]
+    assert "100% of pairs ordered correctly" in told[-1]
     changed = {
         name
         for name, weight in load_file(tmp_path / "model.safetensors").items()

@@ -40,6 +40,6 @@ class Block:
         log_probs = await choices.log_probs(drawn.tokens, tail)
         new, old = math.fsum(log_probs), math.fsum(y.log_probs[stop:])
         if new == -math.inf:
-            return Refused("the rest has probability 0 behind the new block", *in_vain)
+            return Refused("the rest has probability 0 after the new block", *in_vain)
         joined = choices.join(drawn, tail, log_probs)
         return Proposal(joined, start, (new, -old), kept_again=len(tail))

@@ -378,8 +378,8 @@ class Served(ABC):
             text, eos = load_text(where, revision=revision, chat_template=chat_template)
         except ModelLoadError as error:
             raise ModelLoadError(
-                f"the tokenizer of {server.address}: {error} (--lm-tokenizer or --rm-tokenizer "
-                "says where it is)"
+                f"the tokenizer of {server.address}: {error} (set it with --lm-tokenizer or "
+                "--rm-tokenizer)"
             ) from error
         name = card.name.rstrip("/")
         is_path = name[:1] in "/." or name.endswith(".gguf")  # a trace shows none
