@@ -372,7 +372,7 @@ def test_results_with_block_moves_stand_beside_suffix_moves_and_apart_from_the_u
 def test_the_advice_turns_where_the_results_do() -> None:
     wins = summary(qalign=0.5, wmv=0.3, bon=0.3, mv=0.1, any=0.35)
     (much,) = (c for c in clauses({"these": wins}, {}) if c.given.startswith("Many samples"))
-    assert much.use == "QAlign on problems like these"
+    assert much.use == "QAlign on these"
     loses = summary(qalign=0.3, wmv=0.5, bon=0.3, mv=0.1, any=0.6)
     (much,) = (c for c in clauses({"these": loses}, {}) if c.given.startswith("Many samples"))
     assert much.use == "The weighted vote"

@@ -156,7 +156,7 @@ def _much(sets: Mapping[str, Evaluated]) -> Iterator[Clause]:
     said = ", ".join(_on(name, d) for name, d in found.items())
     yield Clause(
         "Many samples, a good reward model, right answers among them",
-        "The weighted vote" if not ahead else f"QAlign on problems like {', '.join(ahead)}",
+        "The weighted vote" if not ahead else f"QAlign on {', '.join(ahead)}",
         "Both aim at the same distribution, and samples do not wait. QAlign minus weighted vote "
         f"is {said} {POINTS}.",
     )
