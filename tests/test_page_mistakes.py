@@ -396,6 +396,9 @@ async def test_a_writing_task_is_compared_in_its_own_words(visit, toy_app):
     assert "cross" not in everything
     assert "right if" not in everything
     assert "how many constraints its text meets" in everything
+    assert "QAlign and weighted MBR aim at the same target" in everything
+    for arithmetic in ("vote aim", "known answers", "above wrong ones", "−14"):
+        assert arithmetic not in everything
     await page.get_by_text("What would more compute buy?").scroll_into_view_if_needed()
     await says(page, "#compare", "2/3")  # in the figure, which is drawn once it is looked at
 

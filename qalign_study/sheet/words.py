@@ -87,7 +87,7 @@ def brief(found: Difference) -> str:
 def gap(found: Difference, *, sign: bool = True) -> str:
     """The same in a sentence; without its sign where the sentence names the direction."""
     form = "+.1f" if sign else ".1f"
-    told = in_points(found, form).replace("(", "points (95% CI ")
+    told = in_points(found, form).replace("(", "percentage points (95% CI ")
     return "; ".join(filter(None, (told, few(found))))
 
 
