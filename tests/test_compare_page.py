@@ -16,7 +16,7 @@ import pytest
 from components.common.evaluated import FOLDER, summarise
 from components.common.trust import trust
 from components.compare.figures import compute_curves, reward_bins, reward_histograms, shares
-from components.compare.page import RECORDED, Shown, link_of
+from components.compare.page import RECORDED, Shown, link_of, reward_note
 from components.compare.view import conclusion, level_line, ranking, rule, view
 from components.session.runs import Feed
 from components.watch.gallery import WATCH as WATCHED
@@ -118,6 +118,9 @@ def test_what_is_equal_and_what_is_not_is_always_said() -> None:
     apart = abs(equal[0].spent - equal[1].spent) / equal[1].spent
     assert line.startswith("Equal compute")
     assert percent(apart) in line
+    # how 257 states and 138 samples come to the same, and what the 256 of the set are here
+    assert "257 chain states and 138 independent samples (a state costs 0.54 times as much)" in line
+    assert round(138 / 257, 2) == 0.54
     samples = outcomes(comparison, full_cut(comparison, "samples"))
     assert "The compute is not equal" in level_line(comparison, samples, "samples")
 
@@ -172,7 +175,7 @@ def test_one_problem_is_set_against_the_recorded_ones_of_its_kind() -> None:
     last = list(paired(found.points, "qalign", "wmv"))[-1]
     said = ranking(comparison)
     assert f"on {len(found.results.records)} recorded problems of this kind" in said
-    assert f"the compute of {last.n} samples" in said
+    assert f"the compute of {last.n} samples (138 here)" in said
     assert gap(last) in said
     assert standing(last) in said
     for header in (
@@ -229,6 +232,20 @@ def test_an_open_prompt_has_mbr_in_place_of_votes() -> None:
     assert [card["name"] for card in cards] == ["QAlign", "Best-of-n", "MBR", "Weighted MBR"]
     assert all(card["answer"] is None and card["correct"] is None for card in cards)
     assert "ROUGE-1" in cards[0]["rule"]
+
+
+def test_the_rewards_are_told_in_the_words_of_the_prompt_and_of_the_model() -> None:
+    comparison = recorded_comparison()
+    opened = replace(comparison.header, extractor=None, reference=None)
+    for header, says, learned in (
+        (comparison.header, "QAlign and weighted vote aim", "from problems with known answers"),
+        (opened, "QAlign and weighted MBR aim", "how many constraints of a writing task are met"),
+        (replace(opened, rm="length:30"), "QAlign and weighted MBR aim", ""),
+    ):
+        said = reward_note(changed(comparison, header=header))
+        assert says in said
+        assert learned in said
+        assert ("The embedded reward model" in said) == bool(learned)
 
 
 def test_nothing_drawn_yet_shows_progress_and_no_columns() -> None:
@@ -409,7 +426,7 @@ async def test_a_live_run_streams_stops_and_leaves_a_fair_comparison(
     await page.wait_for_selector("#compare-panel .qc[data-state=stopped] .qc-card >> nth=3")
     assert [method for method, _ in await cards(page)] == list(RULES)
     line = await page.text_content("#compare-panel .qc-line")
-    assert re.match(r"Equal compute: [\d,]+ chain states? and [\d,]+ independent samples?;", line)
+    assert re.match(r"Equal compute: [\d,]+ chain states? and [\d,]+ independent samples? \(", line)
     async with page.expect_download() as download:
         await page.click(".qc-save-json")
     saved = await (await download.value).path()

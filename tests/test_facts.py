@@ -31,9 +31,9 @@ def test_the_diagnostics_are_the_cores():
 def test_what_follows_is_said_in_words():
     apart = [[x + 3 * k for x in chain] for k, chain in enumerate(chains())]
     for sent, said in (
-        (apart, "not yet: the chains disagree, since R-hat is above"),
+        (apart, "not yet: the rewards of the chains differ, since R-hat is above"),
         ([apart[0] + apart[1]], "; run longer, or run several chains"),
-        (chains(), "the chains agree"),
+        (chains(), "the rewards of the chains agree"),
         (chains(1), "only several chains can show a place that one never found"),
     ):
         shown = diagnose({"rewards": sent, "chain": 0, "generated": 1})
@@ -49,11 +49,16 @@ def test_the_verdict_comes_first_in_one_sentence_with_what_to_do_next():
     for sent, level, says, then in (
         ([[0.5]], "unknown", "Too early to say: the chain has 1 state,", "Run longer."),
         ([[1.0] * 64], "no", "No: the reward has never changed", "it changes the target"),
-        (apart, "no", "No: the chains disagree", "more steps each. A larger β mixes faster"),
-        ([apart[0] + apart[1]], "no", "Not yet: the first and the second half", "several chains"),
-        (few, "rough", "Only roughly: the halves agree, but", "times as many steps"),
+        (apart, "no", "No: the rewards of the chains differ", "each. A larger β mixes faster"),
+        (
+            [apart[0] + apart[1]],
+            "no",
+            "Not yet: the rewards of the chain’s halves",
+            "several chains",
+        ),
+        (few, "rough", "Only roughly: the rewards of the chain’s halves agree", "times as many"),
         (chains(1, 4000), "yes", "As far as one chain can show", "one chain cannot show"),
-        (chains(4, 4000), "yes", "Yes: the chains agree", "Nothing more"),
+        (chains(4, 4000), "yes", "Yes: the rewards of the chains agree", "Nothing more"),
     ):
         shown = diagnose({"rewards": sent, "chain": 0, "generated": 1})["verdict"]
         assert shown["level"] == level
@@ -61,6 +66,8 @@ def test_the_verdict_comes_first_in_one_sentence_with_what_to_do_next():
         assert then in shown["next"]
         assert "later step" not in shown["next"]  # they are all that has been drawn
         assert shown["says"].count(".") - shown["says"].count(". ") >= 1
+    # the reward can differ where the answers, which it does not read, are all the same
+    assert "even if their votes agree" in trust(apart).says
     assert trust([[0.5]], whole=False).next == "Go on to a later step."  # there are some
     part = diagnose({"rewards": [[0.5]], "chain": 0, "generated": 1, "whole": False})
     assert part["verdict"]["next"] == "Go on to a later step."

@@ -163,7 +163,7 @@ def test_equivalent_needs_the_whole_interval_within_the_margin() -> None:
     wide = against(*(rng.random((2, 300)) < 0.5).astype(float).tolist())
     assert wide.high > NARROW
     assert wide.verdict == "not significant"
-    assert gap(wide).startswith(in_points(wide, "+.1f").split()[0] + " points (95% CI ")
+    assert gap(wide).startswith(in_points(wide, "+.1f").split()[0] + " percentage points (95% CI ")
 
 
 def test_bold_is_ahead_of_each_other_rule_and_ties_are_not() -> None:

@@ -342,6 +342,8 @@ async def test_every_mistake_shows_its_distance(sections) -> None:
 async def test_the_acceptance_rate_is_revealed_after_the_guess(sections) -> None:
     await open_section(sections, "Beta")
     await text_in(sections, "lab-beta-told", "What share of the proposals")
+    await text_in(sections, "lab-beta-told", "Steps to within 1% of the target")
+    assert "strings of a, b, c" in await sections.text_content("#lab-target .xtitle")
     here = at_beta(WORLD, 0.6)
     expected = [f"{style.number(here.kl)} nats", f"{here.mean_reward:+.2f} SD"]
     await changes(sections, "lab-beta-told", expected, slide(sections, "lab-beta", 0.6))
@@ -566,6 +568,14 @@ async def test_a_links_bad_value_falls_back_and_is_told(visit, toy_app) -> None:
     assert not page.errors
 
 
+CUT = """[...document.querySelectorAll('.lab-plot .xtitle')].filter((node) => {
+  const title = node.getBoundingClientRect();
+  const plot = node.closest('.lab-plot').getBoundingClientRect();
+  return plot.width && (title.left < plot.left || title.right > plot.right);
+})"""
+"""Titles under figures that are not whole."""
+
+
 @pytest.mark.asyncio(loop_scope="session")
 async def test_every_figure_has_its_numbers_and_the_phone_needs_no_sideways_scrolling(lab) -> None:
     await lab.set_viewport_size({"width": 360, "height": 740})
@@ -575,6 +585,8 @@ async def test_every_figure_has_its_numbers_and_the_phone_needs_no_sideways_scro
         await lab.locator(f"#lab-{plot}.js-plotly-plot").wait_for()
         await lab.locator(f"#lab-{plot}-open").get_by_text("Show the numbers").wait_for()
         assert await lab.evaluate("document.documentElement.scrollWidth") <= 360
+        assert await lab.locator(f"#lab-{plot} .xtitle").count()
+        await lab.wait_for_function(f"() => !{CUT}.length")
     await lab.get_by_text("Show the numbers").locator("visible=true").first.click()
     await lab.locator(".lab-table table:visible").first.wait_for()
     assert not lab.errors

@@ -209,9 +209,13 @@ def test_over_optimisation_is_said_only_where_the_problems_show_it() -> None:
 @pytest.mark.parametrize(
     ("qalign", "other", "verdict"),
     [
-        (0.9, 0.7, "QAlign (90%) is ahead of weighted vote (70%): +20.0 points"),
+        (0.9, 0.7, "QAlign (90%) is ahead of weighted vote (70%): +20.0 percentage points"),
         (0.7, 0.9, "is behind"),
-        (0.8, 0.81, "is not significantly different from weighted vote (81%): −1.0 points"),
+        (
+            0.8,
+            0.81,
+            "is not significantly different from weighted vote (81%): −1.0 percentage points",
+        ),
     ],
 )
 def test_the_verdict_on_qalign_follows_the_paired_difference(
@@ -301,7 +305,7 @@ def test_that_the_chain_passes_every_rule_over_its_samples_is_said_where_it_does
     shown = re.sub("<[^>]+>", "", show(FOLDER / "inventory.zip")[0])
     assert told(list(paired(found.points, "qalign", "any"))[-1]) in shown
     sentences = findings_html(found.points, found.results.header)
-    assert above in sentences.replace(" points (95% CI ", " (")
+    assert above in sentences.replace(" percentage points (95% CI ", " (")
 
 
 def test_every_clause_of_the_advice_follows_from_the_shipped_results() -> None:

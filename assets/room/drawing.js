@@ -173,8 +173,8 @@ export function drawClass({ chains, base, weights, worth, steps, single }, width
     s("path.grid", { d: `M${LEFT} ${y(r)}H${width}` }),
     s("text.tick.end", { x: LEFT - 8, y: y(r) + 6 }, plain(r)),
   ]);
-  const foot = ticks(0, steps, 6).map((t) =>
-    s("text.tick", { x: x(t), y: height - 6 }, t ? plain(t) : "step 0"));
+  const foot = [s("text.tick.end", { x: LEFT - 11, y: height - 6 }, "step"),
+    ...ticks(0, steps, 6).map((t) => s("text.tick", { x: x(t), y: height - 6 }, plain(t)))];
   const marks = own.length ? [
     s("path.single", { d: path(own) }),
     s("circle.dot", { cx: x(last), cy: y(own[last]), r: 6 }),

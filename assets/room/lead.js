@@ -381,7 +381,7 @@ function classScene(lead) {
     alone.replaceChildren(drawVotes(votes.base ?? [], right));
     put(who, `Chain ${at} alone`);
     const [[answer, n] = ["", 0]] = figures.leaders ?? [];
-    put(leading, n ? `${n} of ${many(chains.size, "chain")} would say ${answer}` : "");
+    put(leading, n ? `${answer} leads in ${n} of ${many(chains.size, "chain")}` : "");
     show(less, order.length > 1);
     show(more, order.length > 1);
     numbers.replaceChildren(...cells(room, figures));

@@ -47,28 +47,24 @@ def trust(chains: Sequence[Sequence[float]], *, whole: bool = True) -> Trust:
             "Run longer. A larger β accepts more rewrites, but it changes the target.",
         )
     rhat = f"split R-hat {agree.rhat:.3f}, limit {agree.limit:.3f}".replace("inf", "∞")
+    rewards = f"the rewards of the {'chain’s halves' if one else 'chains'}"
     if not agree.is_mixed:
+        says, more = f"{rewards} differ ({rhat})", f"Try {fewest:,} more steps"
         if one:
-            return Trust(
-                "no",
-                f"Not yet: the first and the second half of the chain disagree ({rhat}).",
-                f"Try {fewest:,} more steps, or draw several chains.",
-            )
-        return Trust(
-            "no",
-            f"No: the chains disagree ({rhat}); do not trust the pooled vote yet.",
-            f"Try {fewest:,} more steps each. A larger β mixes faster, but it changes the target.",
-        )
+            return Trust("no", f"Not yet: {says}.", f"{more}, or draw several chains.")
+        says += ", even if their votes agree; do not trust the pooled vote yet"
+        faster = "A larger β mixes faster, but it changes the target."
+        return Trust("no", f"No: {says}.", f"{more} each. {faster}")
     worth = f"{sum(map(len, chains)):,} states are worth about {number(effective)} independent ones"
     unseen = "draw several chains: one chain cannot show what it never found"
     if effective < ROUGH * len(chains):
         longer = math.ceil(ROUGH * len(chains) / effective)
         return Trust(
             "rough",
-            f"Only roughly: the {'halves' if one else 'chains'} agree, but {worth}.",
+            f"Only roughly: {rewards} agree, but {worth}.",
             f"Run about {longer} times as many steps{f', and {unseen}' if one else ''}.",
         )
     if one:
-        says = f"As far as one chain can show, yes: its halves agree, and {worth}."
+        says = f"As far as one chain can show, yes: {rewards} agree, and {worth}."
         return Trust("yes", says, f"To be sure, {unseen}.")
-    return Trust("yes", f"Yes: the chains agree, and {worth}.", "Nothing more is needed.")
+    return Trust("yes", f"Yes: {rewards} agree, and {worth}.", "Nothing more is needed.")

@@ -23,7 +23,7 @@ from components.common.status import (
     stop_run,
 )
 from components.compare.figures import compute_curves, reward_histograms
-from components.compare.view import ranking, view, writing_task
+from components.compare.view import naming, ranking, view, writing_task
 from components.session.drawing import draw_run
 from components.session.links import linked
 from components.session.runs import Feed, Runs, Status
@@ -36,7 +36,7 @@ from qalign_study.measure.comparisons import Budget, Comparison, Cut, full_cut, 
 from qalign_study.measure.curves import curves
 from qalign_study.measure.record import Measure, draws_of, measure_of
 from qalign_study.sheet.files import draws_csv
-from qalign_study.sheet.words import COUNTED
+from qalign_study.sheet.words import COUNTED, in_a_sentence
 
 RECORDED = ASSETS / "runs" / "compare.jsonl"
 BUDGETS: dict[str, Budget] = {"Equal compute (FLOPs)": "flops", "Equal samples": "samples"}
@@ -129,21 +129,38 @@ CURVES: dict[Measure, str] = {
 }
 
 
+LEARNED = {
+    False: "The embedded reward model learned, from problems with known answers, to score right "
+    "responses above wrong ones. It never sees the answer to your problem. ",
+    True: "The embedded reward model learned to score how many constraints of a writing task are "
+    "met, so its rewards of other texts say little. ",
+}
+"""The embedded model, by whether the prompt is open-ended."""
+
+
 def curve_note(comparison: Comparison) -> str:
     """What the curves show, and what their bands do not know."""
     says = CURVES[measure_of(comparison)]
     if writing_task(comparison) is not None:
         says += ". Below: how many constraints its text meets with these draws"
-    if len(comparison.chains) > 1:
-        text = (
-            f"QAlign’s band resamples {len(comparison.chains)} chains and blocks of their states."
-        )
-    else:
+    text = f"QAlign’s band resamples {len(comparison.chains)} chains and blocks of their states."
+    if len(comparison.chains) == 1:
         text = (
             "QAlign’s band resamples blocks of one chain’s states, so it leaves out the "
             "differences between chains. Run several chains to include them."
         )
     return heading("What would more compute buy?", f"At every budget: {says}. {text}")
+
+
+def reward_note(comparison: Comparison) -> str:
+    """The use of the rewards, and what the embedded model learned about such prompts."""
+    vote = in_a_sentence(naming(comparison)["wmv"].word)
+    learned = LEARNED[comparison.extract is None] * (comparison.header.rm == Run.rm)
+    return heading(
+        "Which rewards did the methods see?",
+        f"QAlign and {vote} aim at the same [target](target). The chain samples from it; {vote} "
+        f"weights samples from the model alone. {learned}Only differences between rewards count.",
+    )
 
 
 def _budget(said: object) -> Budget:
@@ -230,15 +247,7 @@ def build_compare_page(
         compute = gr.Plot(elem_id="compare-curves", elem_classes="qc-plot", **PLOT)
         gr.HTML(save_line("compare-curves"), **PLAIN)
         gr.HTML(f'<p class="qc-sub">{COUNTED}</p>', elem_id="compare-counted", **PLAIN)
-        seen = heading(
-            "Which rewards did the methods see?",
-            "The chain and the weighted vote aim at the same [target](target). The chain samples "
-            "from it; the vote weights samples from the model alone. The embedded reward model "
-            "learned, from problems with known answers, to score right responses above wrong ones. "
-            "It never sees the answer to your problem, and only differences between its rewards "
-            "count: −14 alone means nothing.",
-        )
-        gr.HTML(seen, **PLAIN)
+        seen = gr.HTML("", elem_id="compare-rewards", **PLAIN)
         mixture = gr.Checkbox(
             label="Also draw the target: a mixture of normal curves, tilted by exp(reward / β)",
             container=False,
@@ -260,6 +269,7 @@ def build_compare_page(
             ranks: ranking(comparison),
             compute: curve_figure(comparison, shown.budget),
             about: curve_note(comparison),
+            seen: reward_note(comparison),
             histograms: shown.histograms(mixture),
         }
 
@@ -334,7 +344,7 @@ def build_compare_page(
         return {**form.show(wanted), asked: _budget(query.get("budget")), status: ready}
 
     widgets = [*form.values(), asked]
-    drawn = [panel, ranks, compute, about, histograms]
+    drawn = [panel, ranks, compute, about, seen, histograms]
     running = run.click(
         on_run,
         [shown, mixture, *widgets],

@@ -45,10 +45,8 @@ from qalign_study.sheet.words import (
 MAX_BARS = 5
 """Answers with a bar of their own; the rest is summed up."""
 COUNTED = {
-    True: "Compute is 2 × parameters × tokens, for both models. A proposal costs only the tokens "
-    "after its cut.",
-    False: "Compute is counted in tokens, because the size of a model is unknown. A proposal costs "
-    "only the tokens after its cut.",
+    True: "2 × parameters × tokens, for both models",
+    False: "counted in tokens, because the size of a model is unknown",
 }
 """The counted costs, in one line, by whether FLOPs are known."""
 
@@ -99,7 +97,8 @@ def view(
             "reference": header.reference,
             "budget": budget,
             "open_ended": comparison.extract is None,
-            "counted": COUNTED[header.meter.unit == "FLOPs"],
+            "counted": f"Compute is {COUNTED[header.meter.unit == 'FLOPs']}. A proposal costs only "
+            "the tokens after its cut.",
             "progress": {"done": min(n_states, planned), "of": planned, "text": drawn},
             "ladders": ladders,
             "texts": list(texts),
@@ -128,13 +127,12 @@ def level_line(comparison: Comparison, found: Sequence[Outcome], budget: Budget)
     chain, pool = _sides(found)
     unit = comparison.header.meter.unit
     apart = abs(chain.spent - pool.spent) / max(pool.spent, 1)
-    if unit == "FLOPs":
-        spent = f"{si(chain.spent, unit)} against {si(pool.spent, unit)}"
-    else:
-        spent = f"{chain.spent:,} against {pool.spent:,} {unit}"
+    spent = f"{si(chain.spent, unit)} against {si(pool.spent, unit)}"
     sides = f"{_count(chain.n, 'chain state')} and {_count(pool.n, 'independent sample')}"
     if budget == "samples":
         return f"Equal samples: {sides}. The compute is not equal: {spent}."
+    each = f"{chain.spent * pool.n / (chain.n * max(pool.spent, 1)):.2g}"
+    sides += f" (a state costs {each} times as much)"
     return f"Equal compute: {sides}; {spent}, {percent(apart)} apart."
 
 
@@ -215,8 +213,8 @@ def ranking(comparison: Comparison) -> str:
         for last in list(paired(found.points, "qalign", "wmv"))[-1:]:
             return (
                 f"{one}: on {len(found.results.records)} recorded problems of this kind, at the "
-                f"compute of {last.n} samples, QAlign {standing(last)} "
-                f"the {in_a_sentence(names['wmv'].word)}: {gap(last)}."
+                f"compute of {last.n} samples ({full_cut(comparison).n} here), QAlign "
+                f"{standing(last)} the {in_a_sentence(names['wmv'].word)}: {gap(last)}."
             )
     return f"{one}; whole sets of problems can."
 

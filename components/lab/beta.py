@@ -29,6 +29,7 @@ from qalign_study.exact.convergence import AtBeta, at_beta, sweep
 from qalign_study.exact.world import World
 
 HIDDEN, REVEALED = "Guess first", "Show the acceptance rate"
+NEAR = "steps to within 1% of the target"
 SWEEP_HEIGHT = 480
 TICKS = (0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20)
 
@@ -53,10 +54,10 @@ def sweep_figure(points: tuple[AtBeta, ...], now: AtBeta, guess: float | None) -
         traces.append(curve("your guess", ends, [guess] * 2, "base", "", width=2, dash="dash"))
     add([p.kl for p in points], now.kl, "y2", "distance from the model", "base")
     *steps, at = (None if p.steps is None else max(p.steps, 1) for p in (*points, now))
-    add(steps, at, "y3", "steps to 1%", "target")
+    add(steps, at, "y3", NEAR, "target")
     return figure(
         traces,
-        x="β: small follows the reward, large stays close to the model",
+        x="β: small follows the reward",
         y="acceptance",
         height=SWEEP_HEIGHT,
         # one axis of beta under three stacked ones
@@ -65,7 +66,7 @@ def sweep_figure(points: tuple[AtBeta, ...], now: AtBeta, guess: float | None) -
         yaxis={"range": [0, 1.02], "tickformat": ".0%", "domain": [0.7, 1]},
         yaxis2={**AXIS, "title": title("KL, nats"), "rangemode": "tozero", "domain": [0.35, 0.65]},
         yaxis3={**AXIS, **log_axis([step or 1 for step in steps], most=5),
-                "title": title("steps to 1%"), "domain": [0, 0.3]},
+                "title": title("steps"), "domain": [0, 0.3]},
         shapes=[line_at(now.beta)],
     )  # fmt: skip
 
@@ -76,16 +77,14 @@ def facts_of(here: AtBeta, guess: float | None) -> Words:
     rows = [
         ("Distance from the model", f"{number(here.kl)} nats"),
         ("Mean reward of the target", f"{here.mean_reward:+.2f} SD"),
-        ("Steps to get within 1% of it", steps),
+        (NEAR.capitalize(), steps),
         ("Second eigenvalue", f"{here.eigenvalue:.4f}"),
     ]
-    if guess is None:
-        rows = [
-            ("Acceptance", percent(here.acceptance)),
-            ("… of those that change the text", percent(here.acceptance_changed)),
-            *rows,
-        ]
-    return facts(rows)
+    accepted = [
+        ("Acceptance", percent(here.acceptance)),
+        ("… of those that change the text", percent(here.acceptance_changed)),
+    ]
+    return facts(accepted * (guess is None) + rows)
 
 
 def verdict(here: AtBeta, guess: float, revealed: bool) -> Words:
@@ -108,7 +107,7 @@ def sweep_table(points: tuple[AtBeta, ...], revealed: bool) -> Words:
     """The curves as numbers."""
     return table(
         ("β", "acceptance", "of those that change the text", "KL, nats", "mean reward",
-         "second eigenvalue", "steps to 1%"),
+         "second eigenvalue", NEAR),
         [
             (f"{p.beta:.3g}", p.acceptance if revealed else "?",
              p.acceptance_changed if revealed else "?", p.kl, p.mean_reward,
@@ -145,9 +144,10 @@ SECTION = Section(
     "Beta",
     "beta",
     "What does β do?",
-    "With a large [β (beta)](beta), the [target](target) is close to the language model. With a "
-    "small β, only the highest rewards keep their weight. The smaller β is, the more steps the "
-    "chain needs to find them. Guess the [acceptance](acceptance), then move β.",
+    "A text here is a string of the letters a, b and c. With a large [β (beta)](beta), the "
+    "[target](target) is close to the language model. With a small β, only the highest rewards "
+    "keep their weight. The smaller β is, the more steps the chain needs to come within 1% of the "
+    "target, in [total variation](variation). Guess the [acceptance](acceptance), then move β.",
     controls,
     draw,
     {

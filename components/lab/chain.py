@@ -45,6 +45,7 @@ STEPS = 256
 FIRST_BETA = 1.0
 SHOWN = {"Exactly, d₀Tᵗ": 0, "1 chain": 1, "16 chains": 16, "256 chains": 256}
 SEED = 7
+LETTERED = "strings of a, b, c; worst reward first"
 # where Play stops on its way: dense where the chain moves most
 STOPS = (0, 1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 40, 48, 64, 96, 128, 192, STEPS)
 
@@ -111,14 +112,14 @@ def strip(chain: ExactChain, shown: Array | None = None, name: str = "") -> Figu
         )  # fmt: skip
     return figure(
         traces,
-        x="responses, worst reward to best",
+        x=LETTERED,
         y="probability",
         xaxis={
             "tickvals": ticks,
             "ticktext": [f"{labels[k]}<br>{chain.rewards[order[k]]:+.1f}" for k in ticks],
             "tickangle": 0,
             "hoverformat": " ",
-            "title": {**title("responses, worst reward to best"), "standoff": 12},
+            "title": {**title(LETTERED), "standoff": 12},
         },
         margin={"b": 72},
         bargap=0.05,

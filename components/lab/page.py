@@ -37,8 +37,7 @@ UNNAMED = "Convergence"
 Held = dict[Component, Any]
 """Values by their controls."""
 PARTS = ("worth of a", "worth of b", "worth of c", "worth of a token", "roughness", "worth of aba·")
-INTRO = f"""<p class="lab-say" data-anchors="{" ".join(ANCHORS)}">The models here are so small
-that numbers are exact, unless marked as sampled or fitted.</p>"""
+INTRO = f'<p data-anchors="{" ".join(ANCHORS)}">'
 LAST = {**PRIVATE, "trigger_mode": "always_last"}
 DIRECT = {**LAST, "queue": False}
 """For what is drawn at once: the queue's own stream takes longer than most of the mathematics."""
@@ -117,7 +116,7 @@ class _Page:
                              info="small: follow the reward; large: stay close to the model",
                              elem_id="lab-beta")  # fmt: skip
             self.lm = gr.Dropdown(list(LANGUAGE_MODELS), label="Language model", elem_id="lab-lm",
-                                  min_width=200)  # fmt: skip
+                                  info="writes strings of a, b and c", min_width=200)  # fmt: skip
             self.reward = gr.Dropdown(list(REWARDS), label="Reward", elem_id="lab-reward",
                                       min_width=200)  # fmt: skip
             sharpness = gr.Slider(1, 8, 1, step=0.5, scale=1, min_width=180, label="Sharpness",

@@ -57,7 +57,7 @@ def map_figure(copies: int, share: int) -> Figure:
     ]
     return figure(
         traces,
-        x="a field copies the one before it, % of the time",
+        x="fields that copy the one before, %",
         y="times as fast as suffix moves",
         xaxis={"range": [-3, 103]},
         yaxis={"rangemode": "tozero"},

@@ -70,7 +70,7 @@ def target_figure(example: Example) -> Figure:
                        "line": {"width": 0}})  # fmt: skip
     return figure(
         traces,
-        x="β: small follows the reward, large stays close to the model",
+        x="β: small follows the reward",
         y="share of the target",
         xaxis={"type": "log", "tickvals": [0.1, 0.2, 0.5, 1, 2, 5, 10]},
         yaxis=SHARES,

@@ -26,7 +26,7 @@ RARE = 1 / 300
 many samples as fit into the same compute; the Lab's model shows it."""
 WITH_REWARD = "; with a good reward model the weighted vote is ahead of it on each of them"
 LAB = "#lab-section-worth"
-POINTS = "(points, with 95% intervals, at the largest equal compute)"
+POINTS = "(percentage points, with 95% intervals, at the largest equal compute)"
 
 
 @dataclass(frozen=True, slots=True)

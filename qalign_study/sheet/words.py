@@ -87,7 +87,7 @@ def brief(found: Difference) -> str:
 def gap(found: Difference, *, sign: bool = True) -> str:
     """The same in a sentence; without its sign where the sentence names the direction."""
     form = "+.1f" if sign else ".1f"
-    told = in_points(found, form).replace("(", "points (95% CI ")
+    told = in_points(found, form).replace("(", "percentage points (95% CI ")
     return "; ".join(filter(None, (told, few(found))))
 
 
@@ -145,15 +145,15 @@ def target_of(run: Run) -> str:
 def mixed(found: Agreement) -> str:
     """What follows from the split R-hat of chains."""
     one = found.n_chains == 1
-    who = "halves" if one else "chains"
+    who = f"the rewards of the {'halves' if one else 'chains'}"
     if not found.is_mixed:
         several = "run longer, or run several chains" if one else "run longer"
-        return f"not yet: the {who} disagree, since R-hat is above {found.limit:.3f}; {several}"
+        return f"not yet: {who} differ, since R-hat is above {found.limit:.3f}; {several}"
     unseen = "; only several chains can show a place that one never found" if one else ""
     bound = f"{found.limit:.3f}"
     if found.limit > 1.01:
         bound += ", the bound for so few independent states"
-    return f"the {who} agree: R-hat is no more than {bound}{unseen}"
+    return f"{who} agree: R-hat is no more than {bound}{unseen}"
 
 
 MOST_TICKS = 10
