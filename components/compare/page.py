@@ -121,10 +121,10 @@ def curve_figure(comparison: Comparison, budget: Budget) -> Any:
 
 
 CURVES: dict[Measure, str] = {
-    "right": "how often each method would be right with new draws, with 95% bands. Below: its "
-    "answer with these draws (a cross is a wrong answer)",
+    "right": "how often each method would be right with new draws at each budget, with 95% bands. "
+    "The marks below show its answer with these draws (a cross marks a wrong answer)",
     "same": "how often each method would return the same answer with new draws as with all of "
-    "these, with 95% bands. Below: its answer with these draws",
+    "these, with 95% bands. The marks below show its answer with these draws",
     "reward": "the reward of the text that each method would choose with new draws, with 95% bands",
 }
 
@@ -142,14 +142,14 @@ def curve_note(comparison: Comparison) -> str:
     """What the curves show, and what their bands do not know."""
     says = CURVES[measure_of(comparison)]
     if writing_task(comparison) is not None:
-        says += ". Below: how many constraints its text meets with these draws"
+        says += ". The marks below show how many constraints its text meets with these draws"
     text = f"QAlign’s band resamples {len(comparison.chains)} chains and blocks of their states."
     if len(comparison.chains) == 1:
         text = (
             "QAlign’s band resamples blocks of one chain’s states, so it leaves out the "
             "differences between chains. Run several chains to include them."
         )
-    return heading("What would more compute buy?", f"At every budget: {says}. {text}")
+    return heading("What would more compute buy?", f"The curves show {says}. {text}")
 
 
 def reward_note(comparison: Comparison) -> str:

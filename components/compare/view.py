@@ -272,7 +272,7 @@ def rule(comparison: Comparison, outcome: Outcome) -> str:
     if outcome.rule.pick == "best":
         return _best_rule(decision.scores, n, what)
     if comparison.extract is None:
-        weighted = " by weight" if outcome.rule.weights is not None else ""
+        weighted = ", weighted" if outcome.rule.weights is not None else ""
         score = decision.scores[decision.index] if decision.index is not None else 0.0
         blind = unread([sample.response.text for sample in comparison.pool])
         return (
@@ -294,7 +294,7 @@ def rule(comparison: Comparison, outcome: Outcome) -> str:
     tied = sum(other == share for _, other in decision.shares) > 1
     more = ", all of them" if votes == n else "" if votes * 2 > n else ", the largest group"
     if tied:
-        more = ", no more than others: the reward decides"
+        more = ", tied with another answer: the reward decides"
     say = "says" if votes == 1 else "say"
     return f"{votes:,} of {_count(n, what)} {say} {decision.answer}{more}."
 

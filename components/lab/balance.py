@@ -92,7 +92,7 @@ def factors(
     rows: tuple[tuple[tuple[Words, ...], tuple[Words, ...], float], ...] = (
         (("p", *base), ("how often the language model writes it",), f.base),
         (("π(old)",), target, f.target),
-        (("q(new | old)",), ("propose it, summed over the index",), f.proposal),
+        (("q(new | old)",), ("probability of proposing it, summed over the cuts",), f.proposal),
         (("α(old → new)",), (alpha.replace("-", "−"),), f.alpha),
     )
     body = [

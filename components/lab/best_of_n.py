@@ -159,8 +159,8 @@ def told(mixture: Mixture, m: Matched, rewards: tuple[float, ...]) -> tuple[Word
     from_tail = mixture.weights[d] * m.n
     if from_tail < 32:
         small = (
-            f"n is small for an asymptotic formula: about {from_tail:.1f} of the {m.n} samples "
-            "come from the upper-tail component, and the paper finds a good fit from about 32 on."
+            f"The formula is asymptotic: about {from_tail:.1f} of the {m.n} samples come from the "
+            "upper-tail component, and the paper finds a good fit from about 32 on."
         )
         said.append(note(small))
     matched = facts(

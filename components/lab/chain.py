@@ -227,7 +227,7 @@ SECTION = Section(
     "Convergence",
     "convergence",
     "Does the chain reach the target?",
-    "Each bar is a response of this tiny language model, which has at most 121. The lowest "
+    "Each bar is one of at most 121 responses of this tiny language model. The lowest "
     "[reward](reward) is on the left. Move t, or press Play: the [chain](chain) (points) leaves "
     "the [model alone](base) (gray line) and settles on the exact [target](target) (bars).",
     controls,

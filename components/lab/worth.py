@@ -163,8 +163,8 @@ def told(found: Found) -> tuple[Words, ...]:
     else:
         verdict = "Here the difference is not significant, and the vote comes without the wait"
     more = (
-        f" No rule that chooses among those samples could do as well: {percent(ceiling)} is their "
-        f"limit, and the chain has {percent(right)}."
+        f" No rule that chooses among those samples can be right more often than "
+        f"{percent(ceiling)}; the chain has {percent(right)}."
         if least > ceiling
         else ""
     )
@@ -177,7 +177,8 @@ def told(found: Found) -> tuple[Words, ...]:
     said = (
         f"{verdict}: at the compute of {n} samples QAlign minus {in_a_sentence(curve_name('wmv'))} "
         f"is {gap(ahead)}.{more} Every method was simulated on the same "
-        f"{found.right['qalign'].shape[1]} problems. The two figures for single samples are exact."
+        f"{found.right['qalign'].shape[1]} problems. “One sample is right” and “At least one of {n} "
+        "is right” are exact."
     )
     return note(said), facts(cards)
 
@@ -249,9 +250,9 @@ SECTION = Section(
     "worth",
     "When is a chain worth it?",
     "A [chain](chain) is worth it when a pool of samples seldom contains a right answer and the "
-    "[reward](reward) ranks near misses. In this model, a solution is a series of decisions that "
-    "must all be right. A step of the chain keeps the decisions before its cut and draws the rest "
-    "again.",
+    "[reward](reward) ranks near misses correctly. In this model, a solution is a series of "
+    "decisions that must all be right. A step of the chain keeps the decisions before its cut and "
+    "draws the rest again.",
     controls,
     draw,
     {"worth": "Right answers for compute", "worth-map": "Where does a chain win?"},
