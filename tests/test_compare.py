@@ -183,7 +183,7 @@ def test_an_empty_comparison_says_what_it_needs() -> None:
 
 def test_a_cut_beyond_what_was_drawn_is_refused() -> None:
     comparison = drawn(5)
-    with pytest.raises(InvalidSetting, match="ask for a smaller one"):
+    with pytest.raises(InvalidSetting, match="request a smaller one"):
         outcomes(comparison, Cut(1000, 1))
 
 

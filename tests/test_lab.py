@@ -245,7 +245,7 @@ def test_where_the_formula_means_nothing_the_page_says_so() -> None:
     assert "no matching beta" in said(*drawn.told)
     assert names_in(drawn.figures[0][0]) == {"model alone", "best of 2"}
     drawn = best_of_n.draw(best_of_n.SLIDERS, "", 40, -1.5, 0.8, 1.0, 1.0, "8")
-    assert "small for an asymptotic formula" in said(*drawn.told)
+    assert "The formula is asymptotic" in said(*drawn.told)
 
 
 def test_normalised_maxima_are_maxima_of_normal_numbers() -> None:

@@ -177,8 +177,8 @@ def told(found: Found) -> tuple[Words, ...]:
     said = (
         f"{verdict}: at the compute of {n} samples QAlign minus {in_a_sentence(curve_name('wmv'))} "
         f"is {gap(ahead)}.{more} Every method was simulated on the same "
-        f"{found.right['qalign'].shape[1]} problems. “One sample is right” and “At least one of {n} "
-        "is right” are exact."
+        f"{found.right['qalign'].shape[1]} problems. “One sample is right” and “At least one of "
+        f"{n} is right” are exact."
     )
     return note(said), facts(cards)
 
