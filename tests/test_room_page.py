@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -153,7 +154,7 @@ async def test_predictions_arrive_as_a_histogram_and_the_answers_are_opened(room
 
 async def test_everybody_is_taken_to_a_stop(room):
     lead, phones = room.lead, room.phones
-    await lead.keyboard.press("ArrowRight")
+    await lead.keyboard.press("PageDown")  # a clicker's button: the answers are open
     stop = LESSON.stops[1]
     for page in phones:
         await text_is(page, ".room-stop h2", stop.title)
@@ -164,7 +165,19 @@ async def test_everybody_is_taken_to_a_stop(room):
     await phones[0].click("text=Send")
     await lead.wait_for_selector(".room-bars dd:has-text('1')")
     await axe_is_quiet(lead)
-    await lead.keyboard.press("ArrowLeft")
+    await lead.keyboard.press("?")
+    listed = await lead.inner_text("dialog.room-keys[open]")
+    assert all(key in listed for key in ("Page ↓", "Page ↑", "Space", "next stop", "The class"))
+    await axe_is_quiet(lead)
+    await lead.click("dialog.room-keys >> text=previous stop")
+    assert not await lead.is_visible("dialog.room-keys")
+    await text_is(phones[0], ".room-stop h2", LESSON.stops[0].title)
+    await lead.keyboard.press("ArrowRight")
+    await text_is(phones[0], ".room-stop h2", stop.title)
+    await lead.keyboard.press("3")
+    await lead.keyboard.press("PageDown")  # back from the chains to the question
+    await text_is(lead, ".room-tab[aria-current]", "Question")
+    await lead.keyboard.press("PageUp")
     await text_is(phones[0], ".room-stop h2", LESSON.stops[0].title)
 
 
@@ -454,10 +467,11 @@ MISSING = """([selector, parts]) => {
 }"""
 
 
-def seen_of(stop: Any, **how: Any) -> list[str]:
+async def seen_of(stop: Any, **how: Any) -> list[str]:
     """What is to be read of an exhibit."""
-    made = exhibit(stop, **how)
+    made = await asyncio.to_thread(exhibit, stop, **how)  # one asks the model
     texts = [part for name, *parts in made["texts"] for part in (name, *parts)]
+    texts += (made["tokens"] or {"pieces": ()})["pieces"]
     rows = [str(part) for row in made["rows"] for part in row]
     return [*texts, *rows, *(name for name, _ in made["bars"])]
 
@@ -479,22 +493,34 @@ async def test_every_stop_of_every_lesson_is_seen_and_answered_by_a_member(
         for k, stop in enumerate(lesson.stops, start=1):
             await text_is(lead, ".room-stops", f"stop {k} of {len(lesson.stops)}")
             await text_is(phone, ".room-stop h2", stop.title)
-            await shown_on(lead, phone, seen_of(stop))
-            other = [*seen_of(lesson.stops[k - 2]), "nothing of this"]
+            await shown_on(lead, phone, await seen_of(stop))
+            if stop.at.tab == "tokens":
+                await pressed_token(lead, phone)
+            other = [*await seen_of(lesson.stops[k - 2]), "nothing of this"]
             assert await phone.evaluate(MISSING, [".room-stop .room-exhibit", other]) != []
             if stop.ask:
                 await answered(phone, stop.ask)
                 await lead.wait_for_selector("text=1 of 1 have answered")
-                await lead.keyboard.press("a")
+                await lead.keyboard.press("PageDown")
                 await phone.wait_for_selector(".room-told[data-right]:not([data-right=''])")
-                await shown_on(lead, phone, seen_of(stop, answered=True))
-            await lead.keyboard.press("ArrowRight")
+                await shown_on(lead, phone, await seen_of(stop, answered=True))
+            await lead.keyboard.press("PageDown")
         await scene(Class(lead.url, lead, [phone], errors), "Settings")
         await lead.click("text=Close this room for good")
         await phone.wait_for_selector("text=has closed this room")
         for page in (lead, phone):
             await page.context.close()
     assert errors == []
+
+
+async def pressed_token(lead: Any, phone: Any) -> None:
+    """A token that is pressed says how likely it was, on the phone and on the projector."""
+    for page in (lead, phone):
+        shades = "[...document.querySelectorAll('.qp-shade')].map((t) => t.style.cssText)"
+        assert len(set(await page.evaluate(shades))) > 5  # darker and lighter ones
+        await page.locator(".qp-shade").nth(7).click()
+        await page.wait_for_selector(".qp-opinion >> text=/token 8 of .* Likeliest here: “ more”/")
+        await axe_is_quiet(page)
 
 
 async def answered(phone: Any, ask: Any) -> None:
