@@ -5,6 +5,7 @@ The statistical tests draw with fixed seeds; each would fail a correct model wit
 
 import asyncio
 import math
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -445,7 +446,7 @@ async def forgetful(self, ids, prefix, seed):
     """The prefix comes back, but what follows is drawn as if it were not there."""
     new = await self.lm.extend(ids, (), seed=seed)
     told = (0.0,) * len(prefix) + new.log_probs
-    return replace(new, tokens=prefix + new.tokens, log_probs=told)
+    return replace(new, tokens=prefix + new.tokens, log_probs=told, pieces=())
 
 
 async def twice_as_sure(self, ids, prefix, seed):
@@ -491,6 +492,16 @@ async def test_the_finite_model_breaks_no_law_before_it_is_broken(law):
 async def test_a_broken_language_model_fails_its_law(law, change):
     holds, evidence = await found(law, Broken(change))
     assert holds is False, evidence
+
+
+async def test_a_wrong_number_of_pieces_or_log_probabilities_fails_and_is_named():
+    async def two_pieces(self, ids, prefix, seed):
+        return replace(await self.lm.extend(ids, prefix, seed=seed), pieces=("a", "b"))
+
+    made = [str(finding) async for finding in check(Broken(two_pieces), REWARD, PROMPT)]
+    assert [law.partition(":")[0] for law in made].count("FAILS") == 1
+    (failed,) = (law for law in made if law.startswith("FAILS"))
+    assert re.search(r"broken returned 2 pieces for \d tokens; return one per token", failed)
 
 
 async def test_what_cannot_be_tested_says_why():
@@ -552,6 +563,8 @@ def test_the_command_prints_a_line_per_law_and_exits_with_one_if_one_fails(
     )
     monkeypatch.chdir(tmp_path)
     assert main(["check", "--lm", "embedded", "--rm", source]) == status
-    lines = capsys.readouterr().out.splitlines()
+    told = capsys.readouterr()
+    lines = told.out.splitlines()
+    assert re.search(r"\d+draw \[", told.err)  # progress, which a pipe does not get
     assert [line.partition(": ")[2].partition(".")[0] for line in lines] == list(LAWS)
     assert lines[-1].startswith("FAILS" if status else "holds")
