@@ -2,9 +2,9 @@
 
     {"id": "p-17", "prompt": "Tom has 3 ...", "answer": "18", "extractor": "number"}
 
-`prompt` is required. `id` is the line's number unless given. `answer` may be absent or null (an
-open-ended prompt); with an answer, `extractor` names how the final answer is read from a response
-(default "number"). An open-ended prompt may say what is checked of a response: a word to use, the
+`prompt` is required. `id` is the problem's number, from 0, unless given. `answer` may be absent or
+null (an open-ended prompt); with an answer, `extractor` names how the final answer is read from a
+response (default "number"). An open-ended prompt may say what is checked of a response: a word to use, the
 word to end with, and the number of sentences.
 
     {"prompt": "Write ...", "constraints": {"use": "cat", "end": "hat", "sentences": 2}}
@@ -154,7 +154,7 @@ def parse_problems(lines: Iterable[str], name: str = "the problem set") -> list[
         if not line.strip():
             continue
         place = f"{name}, line {number}"
-        problem = _parse(line.removeprefix("\ufeff"), number, place)
+        problem = _parse(line.removeprefix("\ufeff"), len(problems), place)
         if problem.id in seen:
             raise InvalidTask(
                 f"{place}: the id {shown(problem.id)} is that of line {seen[problem.id]}; "
