@@ -172,8 +172,10 @@ async def test_everybody_is_taken_to_a_stop(room):
     await lead.click("dialog.room-keys >> text=previous stop")
     assert not await lead.is_visible("dialog.room-keys")
     await text_is(phones[0], ".room-stop h2", LESSON.stops[0].title)
+    await text_is(lead, ".room-stops", f"stop 1 of {len(LESSON.stops)}")
     await lead.keyboard.press("ArrowRight")
     await text_is(phones[0], ".room-stop h2", stop.title)
+    await text_is(lead, ".room-stops", f"stop 2 of {len(LESSON.stops)}")
     await lead.keyboard.press("3")
     await lead.keyboard.press("PageDown")  # back from the chains to the question
     await text_is(lead, ".room-tab[aria-current]", "Question")
@@ -330,6 +332,7 @@ async def test_a_class_is_saved_as_a_table_and_as_a_page_and_opened_again(room, 
     assert await page.locator("svg.room-class .room-chains").count() == 1
     assert await page.locator("svg.room-said .room-column").count() == 2
     assert HOSTILE in await page.inner_text(".room-page")
+    assert await page.is_visible("h2:text-matches('^The model alone, [0-9]+ samples$')")
     assert await page.locator("img").count() == 0
     await axe_is_quiet(page)
     await page.goto(room.link.split("#")[0])
@@ -395,7 +398,7 @@ LONG = " ".join(f"Then neighbor {k} brings {k} cookies and takes {k + 1}." for k
 GAME = {"chains": -3.5, "passed": 1, "first": [[k, -9.5 - k, -4.0] for k in range(1, 7)]}
 VOTES = [["123456", 0.4], ["62", 0.3], ["70", 0.2], ["18", 0.1]]
 CLASS = {"members": 3, "here": 3, "most": 1000, "door": True, "said": [], "asked": 3, "minutes": 9,
-         "drafts": 3, "done": 0, "single": 1, "pool": 9, "game": None}  # fmt: skip
+         "drafts": 3, "done": 0, "single": 1, "pool": 200, "game": None}  # fmt: skip
 FIGURES = {
     "base": [-3.0, -2.0, -1.0] * 9, "weights": [1 / 27] * 27, "worth": 20.0, "states": 183,
     "mean": {"base": -2.0, "target": -1.5, "class": -1.2}, "rhat": 1.528, "limit": 1.01,
@@ -445,6 +448,8 @@ async def test_nothing_prints_over_the_chart_in_any_state(browser, toy_app, size
             "(text) => document.querySelector('.room-class .room-problem')?.textContent === text",
             arg=state["room"]["prompt"],
         )
+        n = len(state.get("figures", {"base": ()})["base"])  # not all samples are drawn
+        assert await page.is_visible(f".room-votes h3:text-is('Model alone, {n} of 200')")
         await page.wait_for_selector(".room-class svg")
         await page.wait_for_function(
             f"() => JSON.stringify(({PRINTED_OVER})()) === {json.dumps(FINE)}"

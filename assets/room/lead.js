@@ -25,7 +25,7 @@ import { settings } from "./settings.js";
  * @property {number} drafts
  * @property {number} done
  * @property {number} single
- * @property {number} pool
+ * @property {number} pool samples of the model alone, once all are drawn
  * @property {{ chains: number, passed: number,
  *   first: [number: number, best: number, reached: number][] } | null} game
  */
@@ -348,6 +348,7 @@ function classScene(lead) {
   const single = h("div");
   const who = h("h3", "One chain alone");
   const leading = h("p.quiet");
+  const samples = h("h3");
   const less = button("ctl.small", { aria: "Previous chain" }, "◀");
   const more = button("ctl.small", { aria: "Next chain" }, "▶");
   const node = h("section.scene.class",
@@ -355,7 +356,7 @@ function classScene(lead) {
       numbers, verdict),
     h("div.votes", h("h3", "The class, pooled"), pooled,
       h("div.row", who, h("span.pair", less, more)), single, leading,
-      h("h3", `The ${word("base", "model alone")}`), alone));
+      samples, alone));
   /** @type {number[]} */
   let order = [];
   let at = 1;
@@ -385,6 +386,8 @@ function classScene(lead) {
     single.replaceChildren(drawVotes(votes.single ?? [], right));
     alone.replaceChildren(drawVotes(votes.base ?? [], right));
     put(who, `Chain ${at} alone`);
+    put(samples, base.length < all.pool ? `Model alone, ${base.length} of ${all.pool}`
+      : "The model alone");
     const [[answer, n] = ["", 0]] = figures.leaders ?? [];
     put(leading, n ? `${n} of ${many(chains.size, "chain")} would say ${answer}` : "");
     show(less, order.length > 1);
