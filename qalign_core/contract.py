@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from qalign_core.chain.sampling import check_lengths, check_models
+from qalign_core.chain.sampling import check_lengths, check_models, check_response
 from qalign_core.errors import QAlignError
 from qalign_core.protocols import LanguageModel, RewardModel
 from qalign_core.types import Array, Response
@@ -154,12 +154,10 @@ async def shared_limit(subject: Subject) -> Found:
     lm = subject.limited(max(2, len(subject.longest) // 2))
     limit, reached = lm.max_new_tokens, 0
     for cut in range(0, min(limit, len(subject.longest)), max(1, limit // 4)):
-        for response in await subject.draw(N_SEEDS, subject.longest.tokens[:cut], lm):
-            length = len(response)
-            if not cut < length <= limit or not (response.finished or length == limit):
-                how = "ended" if response.finished else "was cut"
-                return False, f"a prefix of {cut} {how} at {length} tokens; the limit is {limit}"
-            reached += length == limit
+        prefix = subject.longest.tokens[:cut]
+        for response in await subject.draw(N_SEEDS, prefix, lm):
+            check_response(response, prefix, lm)
+            reached += len(response) == limit
     if not reached:
         return None, f"no response reached the limit of {limit}; set max_new_tokens lower"
     return True, f"{reached} whole and continued responses reached the limit of {limit}, none more"

@@ -28,7 +28,7 @@ from qalign_core.contract import (
     steady_reward,
     told_chances,
 )
-from qalign_core.errors import InvalidPrompt
+from qalign_core.errors import InvalidPrompt, ModelContractError
 from qalign_core.models.local.engine import HFLanguageModel
 from qalign_core.registry import load_language_model, load_reward_model
 from qalign_core.rewards.classifier import HFRewardModel
@@ -117,7 +117,10 @@ def torch_lm(request, language_models, folders):
 async def found(law, lm, rm=None):
     """What one law finds of a model."""
     subject = Subject(lm, rm or REWARD, PROMPT)
-    return await law(replace(subject, drawn=tuple(await subject.draw(N_SEEDS))))
+    try:
+        return await law(replace(subject, drawn=tuple(await subject.draw(N_SEEDS))))
+    except ModelContractError as error:  # as `check` takes it
+        return False, str(error)
 
 
 async def test_a_language_model_obeys_every_law(lm):

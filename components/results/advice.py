@@ -10,14 +10,7 @@ from qalign_study.measure.curves import Curve, Point, difference, is_level
 from qalign_study.measure.intervals import Difference
 from qalign_study.measure.record import generated
 from qalign_study.measure.report import Evaluated
-from qalign_study.sheet.words import (
-    SURVIVE,
-    brief,
-    curve_name,
-    in_a_sentence,
-    percent,
-    standing,
-)
+from qalign_study.sheet.words import SURVIVE, brief, curve_name, in_a_sentence, percent, standing
 
 RARE = 1 / 300
 """Single samples that are right, below which a chain can be right more often than any rule over as

@@ -400,16 +400,8 @@ class Hall:
         RUN.set(f"room {room.code} {member.number}")  # each member's turn is a visitor's
         run, loop = room.run, asyncio.get_running_loop()
         lm, rm = await self._runs.models(Feed(), run)
-        steps = run_chain(
-            lm,
-            rm,
-            run.prompt,
-            target=run.target,
-            move=run.move,
-            steps=run.steps,
-            seed=run.seed,
-            chain=member.number,
-        )
+        how: Any = {name: getattr(run, name) for name in ("target", "move", "steps", "seed")}
+        steps = run_chain(lm, rm, run.prompt, chain=member.number, **how)
         async with aclosing(steps):  # type: ignore[type-var]
             for t in range(run.steps + 1):
                 while t > member.t and not room.may_step(member, self.rooms.clock()):

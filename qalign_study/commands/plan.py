@@ -187,15 +187,10 @@ def plan_options(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="only print models, tokens, FLOPs, hours on named GPUs, and disk space",
     )
-    parser.add_argument(
-        "--response-tokens", type=int, help="mean length for --plan (half of the limit)"
-    )
-    parser.add_argument(
-        "--parameters",
-        type=int,
-        help="for --plan, millions of parameters of each model that neither the registry nor a "
-        "folder has the size of",
-    )
+    length = "mean length for --plan (half of the limit)"
+    parser.add_argument("--response-tokens", type=int, help=length)
+    size = "for --plan, millions of parameters of each model whose size is unknown"
+    parser.add_argument("--parameters", type=int, help=size)
 
 
 def print_plan(options: argparse.Namespace, recipe: Recipe | None = None) -> None:
