@@ -502,9 +502,9 @@ async def test_a_wrong_number_of_pieces_or_log_probabilities_fails_and_is_named(
         return replace(await self.lm.extend(ids, prefix, seed=seed), pieces=("a", "b"))
 
     made = [str(finding) async for finding in check(Broken(two_pieces), REWARD, PROMPT)]
-    assert [law.partition(":")[0] for law in made].count("FAILS") == 1
-    (failed,) = (law for law in made if law.startswith("FAILS"))
-    assert re.search(r"broken returned 2 pieces for \d tokens; return one per token", failed)
+    said = r"FAILS: .*broken returned 2 pieces for \d tokens; return one per token, or none"
+    assert [bool(re.match(said, finding)) for finding in made] == [False, True, False, True, False]
+    assert not any(law.startswith("FAILS") for law in (made[0], made[2], made[4]))
 
 
 async def test_what_cannot_be_tested_says_why():
