@@ -508,6 +508,7 @@ async def test_every_stop_of_every_lesson_is_seen_and_answered_by_a_member(
                 await lead.wait_for_selector("text=1 of 1 have answered")
                 await lead.keyboard.press("PageDown")
                 await phone.wait_for_selector(".room-told[data-right]:not([data-right=''])")
+                await lead.wait_for_selector("text=The answers are shown")
                 await shown_on(lead, phone, await seen_of(stop, answered=True))
             await lead.keyboard.press("PageDown")
         await scene(Class(lead.url, lead, [phone], errors), "Settings")
