@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from qalign_core.chain.sampling import check_models
+from qalign_core.chain.sampling import check_lengths, check_models, check_response
 from qalign_core.errors import QAlignError
 from qalign_core.protocols import LanguageModel, RewardModel
 from qalign_core.types import Array, Response
@@ -44,11 +44,15 @@ class Finding:
 
 @dataclass(frozen=True)
 class Subject:
-    """The models under test and what was drawn from them: a response per seed."""
+    """The models under test and what was drawn from them: a response per seed.
+
+    `told` is called after each draw.
+    """
 
     lm: LanguageModel
     rm: RewardModel
     prompt: str
+    told: Callable[[], object] = lambda: None
     drawn: tuple[Response, ...] = ()
 
     @property
@@ -63,10 +67,16 @@ class Subject:
             return lm
         return lm.with_sampling(replace(lm.sampling, max_new_tokens=limit))
 
+    async def draw_one(self, seed: int, prefix: Sequence[int] = (), lm: Any = None) -> Response:
+        """The response of a seed."""
+        ids = self.lm.encode(self.prompt)
+        response: Response = await (lm or self.lm).extend(ids, prefix, seed=seed)
+        self.told()
+        return response
+
     async def draw(self, n: int, prefix: Sequence[int] = (), lm: Any = None) -> list[Response]:
         """Responses of the seeds below n, requested at once."""
-        lm, ids = lm or self.lm, self.lm.encode(self.prompt)
-        return [*await asyncio.gather(*(lm.extend(ids, prefix, seed=s) for s in range(n)))]
+        return [*await asyncio.gather(*(self.draw_one(seed, prefix, lm) for seed in range(n)))]
 
 
 Found = tuple[bool | None, str]
@@ -74,12 +84,11 @@ Found = tuple[bool | None, str]
 
 async def same_seed(subject: Subject) -> Found:
     """Draw some seeds again, one request at a time."""
-    lm, n = subject.lm, N_SEEDS // 4
+    n = N_SEEDS // 4
     if len({response.tokens for response in subject.drawn}) == 1:
         return None, f"{N_SEEDS} seeds gave one response; use a higher temperature"
-    ids = lm.encode(subject.prompt)
     for seed in range(n):
-        if (await lm.extend(ids, (), seed=seed)).tokens != subject.drawn[seed].tokens:
+        if (await subject.draw_one(seed)).tokens != subject.drawn[seed].tokens:
             return False, f"seed {seed} gave one text among {N_SEEDS} requests and another alone"
     return True, f"{n} of {N_SEEDS} seeds drawn together gave the same text alone"
 
@@ -92,6 +101,7 @@ async def same_prefix(subject: Subject) -> Found:
         for response in await subject.draw(N_SEEDS // 2, whole.tokens[:cut]):
             if response.tokens[:cut] != whole.tokens[:cut]:
                 return False, f"a prefix of {cut} tokens came back changed"
+            check_lengths(response, cut, subject.lm)
             told = response.log_probs[-len(response) + cut :]
             if told and whole.log_prob is not None and response.tokens[cut] == whole.tokens[cut]:
                 gaps.append(abs(told[0] - whole.log_probs[cut]))
@@ -144,12 +154,10 @@ async def shared_limit(subject: Subject) -> Found:
     lm = subject.limited(max(2, len(subject.longest) // 2))
     limit, reached = lm.max_new_tokens, 0
     for cut in range(0, min(limit, len(subject.longest)), max(1, limit // 4)):
-        for response in await subject.draw(N_SEEDS, subject.longest.tokens[:cut], lm):
-            length = len(response)
-            if not cut < length <= limit or not (response.finished or length == limit):
-                how = "ended" if response.finished else "was cut"
-                return False, f"a prefix of {cut} {how} at {length} tokens; the limit is {limit}"
-            reached += length == limit
+        prefix = subject.longest.tokens[:cut]
+        for response in await subject.draw(N_SEEDS, prefix, lm):
+            check_response(response, prefix, lm)
+            reached += len(response) == limit
     if not reached:
         return None, f"no response reached the limit of {limit}; set max_new_tokens lower"
     return True, f"{reached} whole and continued responses reached the limit of {limit}, none more"
@@ -177,14 +185,19 @@ LAWS: dict[str, Callable[[Subject], Awaitable[Found]]] = {
 """What is checked, in order."""
 
 
-async def check(lm: LanguageModel, rm: RewardModel, prompt: str) -> AsyncIterator[Finding]:
+async def check(
+    lm: LanguageModel, rm: RewardModel, prompt: str, told: Callable[[], object] = lambda: None
+) -> AsyncIterator[Finding]:
     """One finding per law of two models, as each is found; an error in a law is its failure.
+
+    `told` is called after each draw.
 
     Raises:
         QAlignError: nothing can be drawn at all.
     """
     check_models(lm, rm)
-    subject = Subject(lm, rm, prompt, tuple(await Subject(lm, rm, prompt).draw(N_SEEDS)))
+    subject = Subject(lm, rm, prompt, told)
+    subject = replace(subject, drawn=tuple(await subject.draw(N_SEEDS)))
     for name, law in LAWS.items():
         try:
             holds, evidence = await law(subject)

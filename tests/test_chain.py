@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import math
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -192,6 +193,11 @@ class BrokenLM(EnumerableLM):
 
     async def extend(self, prompt_ids, prefix, *, seed) -> Response:
         right = await super().extend(prompt_ids, prefix, seed=seed)
+        if self.fault in ("pieces", "log_probs"):
+            given = getattr(right, self.fault)
+            return replace(right, **{self.fault: given[:-1] or given * 2})
+        if self.fault == "new alone":  # which is allowed
+            return replace(right, log_probs=right.log_probs[len(prefix) :], pieces=())
         wrong = {
             "prefix": (7, *right.tokens[1:]),
             "long": (*right.tokens[:-1], 0, 0, 0, 0, 0, 0, 0),
@@ -209,9 +215,12 @@ class BrokenLM(EnumerableLM):
         ("long", "more than its limit of 6"),
         ("nothing", "at least one new token"),
         ("cut", "without an EOS and below its limit"),
+        ("pieces", "returned [0-9]+ pieces for [0-9]+ tokens; return one per token, or none"),
+        ("log_probs", "returned [0-9]+ log_probs for [0-9]+ tokens; return one per token, or none"),
     ],
 )
 async def test_a_model_that_breaks_the_contract_is_stopped(fault: str, sentence: str) -> None:
+    assert await steps_of(run_chain(BrokenLM("new alone"), RM, "x", beta=1.0, steps=40, seed=0))
     with pytest.raises(ModelContractError, match=f"^broken .*{sentence}"):
         await steps_of(run_chain(BrokenLM(fault), RM, "x", beta=1.0, steps=40, seed=0))
 

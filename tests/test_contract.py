@@ -5,6 +5,7 @@ The statistical tests draw with fixed seeds; each would fail a correct model wit
 
 import asyncio
 import math
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -27,7 +28,7 @@ from qalign_core.contract import (
     steady_reward,
     told_chances,
 )
-from qalign_core.errors import InvalidPrompt
+from qalign_core.errors import InvalidPrompt, ModelContractError
 from qalign_core.models.local.engine import HFLanguageModel
 from qalign_core.registry import load_language_model, load_reward_model
 from qalign_core.rewards.classifier import HFRewardModel
@@ -116,7 +117,10 @@ def torch_lm(request, language_models, folders):
 async def found(law, lm, rm=None):
     """What one law finds of a model."""
     subject = Subject(lm, rm or REWARD, PROMPT)
-    return await law(replace(subject, drawn=tuple(await subject.draw(N_SEEDS))))
+    try:
+        return await law(replace(subject, drawn=tuple(await subject.draw(N_SEEDS))))
+    except ModelContractError as error:  # as `check` takes it
+        return False, str(error)
 
 
 async def test_a_language_model_obeys_every_law(lm):
@@ -445,7 +449,7 @@ async def forgetful(self, ids, prefix, seed):
     """The prefix comes back, but what follows is drawn as if it were not there."""
     new = await self.lm.extend(ids, (), seed=seed)
     told = (0.0,) * len(prefix) + new.log_probs
-    return replace(new, tokens=prefix + new.tokens, log_probs=told)
+    return replace(new, tokens=prefix + new.tokens, log_probs=told, pieces=())
 
 
 async def twice_as_sure(self, ids, prefix, seed):
@@ -491,6 +495,16 @@ async def test_the_finite_model_breaks_no_law_before_it_is_broken(law):
 async def test_a_broken_language_model_fails_its_law(law, change):
     holds, evidence = await found(law, Broken(change))
     assert holds is False, evidence
+
+
+async def test_a_wrong_number_of_pieces_or_log_probabilities_fails_and_is_named():
+    async def two_pieces(self, ids, prefix, seed):
+        return replace(await self.lm.extend(ids, prefix, seed=seed), pieces=("a", "b"))
+
+    made = [str(finding) async for finding in check(Broken(two_pieces), REWARD, PROMPT)]
+    said = r"FAILS: .*broken returned 2 pieces for \d tokens; return one per token, or none"
+    assert [bool(re.match(said, finding)) for finding in made] == [False, True, False, True, False]
+    assert not any(law.startswith("FAILS") for law in (made[0], made[2], made[4]))
 
 
 async def test_what_cannot_be_tested_says_why():
@@ -552,6 +566,8 @@ def test_the_command_prints_a_line_per_law_and_exits_with_one_if_one_fails(
     )
     monkeypatch.chdir(tmp_path)
     assert main(["check", "--lm", "embedded", "--rm", source]) == status
-    lines = capsys.readouterr().out.splitlines()
+    told = capsys.readouterr()
+    lines = told.out.splitlines()
+    assert re.search(r"\d+draw \[", told.err)  # progress, which a pipe does not get
     assert [line.partition(": ")[2].partition(".")[0] for line in lines] == list(LAWS)
     assert lines[-1].startswith("FAILS" if status else "holds")

@@ -17,7 +17,7 @@ STOPS = [
     for k, stop in enumerate(lesson.stops, start=1)
 ]
 ASKED = [each for each in STOPS if each.values[0].ask]
-KINDS = {"texts", "rows", "bars", "walk"}
+KINDS = {"texts", "rows", "bars", "walk", "tokens"}
 
 
 def needed(stop) -> list[str]:
@@ -38,12 +38,15 @@ def needed(stop) -> list[str]:
         seen += [step.proposal.response.text] if at.phase and at.step else []
     if lit == "problem":
         seen.append("Sample 1")
+    if at.tab == "tokens":
+        seen += [*step.proposal.response.pieces, "likeliest"]
     return seen
 
 
 def seen_in(made: dict) -> str:
     """All that a reader sees of an exhibit."""
     texts = [f"{name}: {kept}{written}" for name, kept, written in made["texts"]]
+    texts += (made["tokens"] or {"pieces": ()})["pieces"]
     return "\n".join([*texts, *(f"{name}: {value}" for name, value in made["rows"])])
 
 

@@ -13,7 +13,8 @@ from test_rooms import PROMPT, SETTINGS, a_class, do, rewards_of, until
 
 from components.room.hall import Hall
 from components.room.keep import kept
-from components.room.rooms import Room, key_of
+from components.room.rooms import POOL, Room, key_of
+from components.room.told import Figures
 from qalign_study.serve.refused import Refused
 
 pytestmark = pytest.mark.asyncio
@@ -96,6 +97,25 @@ async def test_a_class_is_opened_again_as_it_was(hall):
     await do(hall, new, "run")  # and the chains go on
     member.streams = 1
     await until(lambda: member.t == 40)
+
+
+async def test_the_model_alone_says_the_same_in_a_class_that_is_opened_again(hall):
+    lead, room, members = await a_lesson(hall)
+    await do(hall, lead, "again")  # the chains have another seed now, the samples stay
+    await do(hall, lead, "run")
+    await until(lambda: len(room.pool) == POOL and all(m.t == 40 for m in members))
+    before = [Figures(room).told()[name] for name in ("base", "weights")]
+    session = (await keep(hall, lead))["session"]
+    await do(hall, lead, "end")
+    new = await hall.open({"session": session}, "here")
+    again = hall.rooms.find(new["code"])
+    await until(lambda: len(again.pool) > POOL / 2)
+    assert Figures(again).told()["base"] == before[0][: len(again.pool)]  # fewer: the page says so
+    await until(lambda: len(again.pool) == POOL and all(m.t == 40 for m in again.members.values()))
+    assert [Figures(again).told()[name] for name in ("base", "weights")] == before
+    other = await hall.open(SETTINGS | {"prompt": "Is 2 + 2 = 4?"}, "here")  # samples of its own
+    await until(lambda: len(hall.rooms.find(other["code"]).pool) == POOL)
+    assert Figures(hall.rooms.find(other["code"])).told()["base"] != before[0]
 
 
 async def test_a_saved_class_gives_no_place_away(hall):

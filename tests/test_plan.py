@@ -10,6 +10,7 @@ import pytest
 
 from qalign_core.assets import ASSETS
 from qalign_core.errors import InvalidSetting
+from qalign_core.record.trace import load_trace
 from qalign_study.commands import main, shared
 from qalign_study.commands.plan import Plan, TrainingPlan, facts_of, parameters_in
 from qalign_study.measure.results import unpack
@@ -74,9 +75,13 @@ def test_what_was_really_drawn_is_what_a_plan_of_its_mean_length_says():
 
 
 def test_a_model_of_unknown_size_is_said_and_a_reward_of_the_text_has_none():
-    unknown = "size of my/model is unknown until it is loaded.*such as .*8B"
+    unknown = "size of my/model is unknown until it is loaded; give it .* with --parameters"
     with pytest.raises(InvalidSetting, match=unknown):
         facts_of("lm", "my/model")
+    assert parameters_in(facts_of("lm", "my/model", 700)) == 700_000_000
+    assert parameters_in(facts_of("lm", "embedded", 700)) == 860_000  # the registry has its size
+    (folder,) = facts_of("lm", str(ASSETS / "models" / "lm"), 700)  # and a folder has its own
+    assert parameters_in((folder,)) == load_trace(ASSETS / "runs/watch.jsonl").header.lm_parameters
     assert parameters_in(facts_of("rm", "plain")) == 0
     assert parameters_in(facts_of("rm", "0.5*embedded + 0.5*mood")) == 860_000
     assert parameters_in(facts_of("rm", "embedded + mine.py:sums")) == 860_000
@@ -113,6 +118,10 @@ def test_a_plan_of_a_large_model_asks_for_its_reward_model_and_a_small_plan_has_
     assert "the plan for tulu-3-8b-sft needs its reward model; give --rm" in capsys.readouterr().err
     assert main([*command, "--lm", "tulu-3-8b-sft", "--rm", "embedded"]) == 0
     assert "models/rm: 0.9 million parameters" in capsys.readouterr().out
+    assert main([*command, "--lm", "my/model", "--rm", "my/rm", "--parameters", "1500"]) == 0
+    assert capsys.readouterr().out.count("1,500.0 million parameters") == 2
+    assert main([*command, "--parameters", "0"]) == 2
+    assert "--parameters" in capsys.readouterr().err
     assert main(command) == 0
     said = capsys.readouterr().out
     assert "1 min on one" in said

@@ -148,6 +148,17 @@ async def test_a_stop_is_asked_on_the_stage_answered_and_told_in_the_second_wind
     await page.keyboard.press("PageDown")
     await notes.wait_for_selector(f"h1:has-text('{following.title}')")
     await page.wait_for_function("location.search.includes('stop=3')")
+    for k, each in enumerate(LESSON.stops[2:-1], start=4):
+        if each.ask:
+            await page.keyboard.press("PageDown")
+            said = f".pr-words p:text-is('{judged(each, '')['says']}')"
+            await page.wait_for_selector(said, state="attached")
+        assert not await page.is_visible(".qp-view")
+        await page.keyboard.press("PageDown")
+        await page.wait_for_function(f"location.search.includes('stop={k}')")
+    assert LESSON.stops[-1].at.tab == "tokens"
+    await page.wait_for_selector(".qp-view .qp-shaded")  # the stop speaks of the player's tab
+    assert (await page.evaluate(SEEN))["small"] == []
     kept = await page.evaluate("localStorage.getItem('qalign-lessons')")
     assert kept is None  # in front of a class nothing is kept
     await page.keyboard.press("Escape")

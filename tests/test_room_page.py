@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -153,7 +154,7 @@ async def test_predictions_arrive_as_a_histogram_and_the_answers_are_opened(room
 
 async def test_everybody_is_taken_to_a_stop(room):
     lead, phones = room.lead, room.phones
-    await lead.keyboard.press("ArrowRight")
+    await lead.keyboard.press("PageDown")  # a clicker's button: the answers are open
     stop = LESSON.stops[1]
     for page in phones:
         await text_is(page, ".room-stop h2", stop.title)
@@ -164,7 +165,21 @@ async def test_everybody_is_taken_to_a_stop(room):
     await phones[0].click("text=Send")
     await lead.wait_for_selector(".room-bars dd:has-text('1')")
     await axe_is_quiet(lead)
-    await lead.keyboard.press("ArrowLeft")
+    await lead.keyboard.press("?")
+    listed = await lead.inner_text("dialog.room-keys[open]")
+    assert all(key in listed for key in ("Page ↓", "Page ↑", "Space", "next stop", "The class"))
+    await axe_is_quiet(lead)
+    await lead.click("dialog.room-keys >> text=previous stop")
+    assert not await lead.is_visible("dialog.room-keys")
+    await text_is(phones[0], ".room-stop h2", LESSON.stops[0].title)
+    await text_is(lead, ".room-stops", f"stop 1 of {len(LESSON.stops)}")
+    await lead.keyboard.press("ArrowRight")
+    await text_is(phones[0], ".room-stop h2", stop.title)
+    await text_is(lead, ".room-stops", f"stop 2 of {len(LESSON.stops)}")
+    await lead.keyboard.press("3")
+    await lead.keyboard.press("PageDown")  # back from the chains to the question
+    await text_is(lead, ".room-tab[aria-current]", "Question")
+    await lead.keyboard.press("PageUp")
     await text_is(phones[0], ".room-stop h2", LESSON.stops[0].title)
 
 
@@ -317,6 +332,7 @@ async def test_a_class_is_saved_as_a_table_and_as_a_page_and_opened_again(room, 
     assert await page.locator("svg.room-class .room-chains").count() == 1
     assert await page.locator("svg.room-said .room-column").count() == 2
     assert HOSTILE in await page.inner_text(".room-page")
+    assert await page.is_visible("h2:text-matches('^The model alone, [0-9]+ samples$')")
     assert await page.locator("img").count() == 0
     await axe_is_quiet(page)
     await page.goto(room.link.split("#")[0])
@@ -393,7 +409,7 @@ LONG = " ".join(f"Then neighbor {k} brings {k} cookies and takes {k + 1}." for k
 GAME = {"chains": -3.5, "passed": 1, "first": [[k, -9.5 - k, -4.0] for k in range(1, 7)]}
 VOTES = [["123456", 0.4], ["62", 0.3], ["70", 0.2], ["18", 0.1]]
 CLASS = {"members": 3, "here": 3, "most": 1000, "door": True, "said": [], "asked": 3, "minutes": 9,
-         "drafts": 3, "done": 0, "single": 1, "pool": 9, "game": None}  # fmt: skip
+         "drafts": 3, "done": 0, "single": 1, "pool": 200, "game": None}  # fmt: skip
 FIGURES = {
     "base": [-3.0, -2.0, -1.0] * 9, "weights": [1 / 27] * 27, "worth": 20.0, "states": 183,
     "mean": {"base": -2.0, "target": -1.5, "class": -1.2}, "rhat": 1.528, "limit": 1.01,
@@ -444,6 +460,8 @@ async def test_nothing_prints_over_the_chart_in_any_state(browser, toy_app, size
             "(text) => document.querySelector('.room-class .room-problem')?.textContent === text",
             arg=state["room"]["prompt"],
         )
+        n = len(state.get("figures", {"base": ()})["base"])  # not all samples are drawn
+        assert await page.is_visible(f".room-votes h3:text-is('Model alone, {n} of 200')")
         await page.wait_for_selector(".room-class svg")
         await page.wait_for_function(
             f"() => JSON.stringify(({PRINTED_OVER})()) === {json.dumps(FINE)}"
@@ -472,10 +490,11 @@ MISSING = """([selector, parts]) => {
 }"""
 
 
-def seen_of(stop: Any, **how: Any) -> list[str]:
+async def seen_of(stop: Any, **how: Any) -> list[str]:
     """What is to be read of an exhibit."""
-    made = exhibit(stop, **how)
+    made = await asyncio.to_thread(exhibit, stop, **how)  # one asks the model
     texts = [part for name, *parts in made["texts"] for part in (name, *parts)]
+    texts += (made["tokens"] or {"pieces": ()})["pieces"]
     rows = [str(part) for row in made["rows"] for part in row]
     return [*texts, *rows, *(name for name, _ in made["bars"])]
 
@@ -497,22 +516,35 @@ async def test_every_stop_of_every_lesson_is_seen_and_answered_by_a_member(
         for k, stop in enumerate(lesson.stops, start=1):
             await text_is(lead, ".room-stops", f"stop {k} of {len(lesson.stops)}")
             await text_is(phone, ".room-stop h2", stop.title)
-            await shown_on(lead, phone, seen_of(stop))
-            other = [*seen_of(lesson.stops[k - 2]), "nothing of this"]
+            await shown_on(lead, phone, await seen_of(stop))
+            if stop.at.tab == "tokens":
+                await pressed_token(lead, phone)
+            other = [*await seen_of(lesson.stops[k - 2]), "nothing of this"]
             assert await phone.evaluate(MISSING, [".room-stop .room-exhibit", other]) != []
             if stop.ask:
                 await answered(phone, stop.ask)
                 await lead.wait_for_selector("text=1 of 1 have answered")
-                await lead.keyboard.press("a")
+                await lead.keyboard.press("PageDown")
                 await phone.wait_for_selector(".room-told[data-right]:not([data-right=''])")
-                await shown_on(lead, phone, seen_of(stop, answered=True))
-            await lead.keyboard.press("ArrowRight")
+                await lead.wait_for_selector("text=The answers are shown")
+                await shown_on(lead, phone, await seen_of(stop, answered=True))
+            await lead.keyboard.press("PageDown")
         await scene(Class(lead.url, lead, [phone], errors), "Settings")
         await lead.click("text=Close this room for good")
         await phone.wait_for_selector("text=has closed this room")
         for page in (lead, phone):
             await page.context.close()
     assert errors == []
+
+
+async def pressed_token(lead: Any, phone: Any) -> None:
+    """A token that is pressed says how likely it was, on the phone and on the projector."""
+    for page in (lead, phone):
+        shades = "[...document.querySelectorAll('.qp-shade')].map((t) => t.style.cssText)"
+        assert len(set(await page.evaluate(shades))) > 5  # darker and lighter ones
+        await page.locator(".qp-shade").nth(7).click()
+        await page.wait_for_selector(".qp-opinion >> text=/token 8 of .* Likeliest here: “ more”/")
+        await axe_is_quiet(page)
 
 
 async def answered(phone: Any, ask: Any) -> None:

@@ -21,6 +21,7 @@ from components.room.hall import Hall
 from components.room.rooms import (
     CODE,
     LETTERS,
+    POOL,
     TRIES,
     TRY_BURST,
     Bucket,
@@ -532,10 +533,10 @@ async def test_starting_again_draws_other_chains_and_keeps_the_members(hall):
 async def test_what_the_class_says_are_the_cores_own_numbers(hall):
     lead, room, members = await a_class(hall, 3)
     await do(hall, lead, "run")
-    await until(lambda: all(m.t == 40 for m in members) and len(room.pool) == halls.POOL)
+    await until(lambda: all(m.t == 40 for m in members) and len(room.pool) == POOL)
     told = Figures(room).told()
     states = [state for member in members for state in member.states]
-    base = [*room.pool, *(member.states[0] for member in members)]
+    base = room.pool
     read = get_extractor("number")
     weights = importance_weights([s.reward for s in base], Target(room.run.beta))
     assert told["votes"]["class"] == list(majority_vote(states, read).shares[:4])
@@ -545,15 +546,14 @@ async def test_what_the_class_says_are_the_cores_own_numbers(hall):
     target = sum(w * s.reward for w, s in zip(weights, base, strict=True))
     assert told["mean"]["target"] == pytest.approx(target)
     found = agreement([rewards_of(member) for member in members])
-    assert found is not None
-    assert told["rhat"] == found.rhat
+    assert told["rhat"] == (found and found.rhat)  # None if a chain of this random seed stays
     assert told["trust"]["says"]
 
 
 async def test_the_class_settles_on_the_target(hall):
     lead, room, members = await a_class(hall, 40)
     await do(hall, lead, "run")
-    await until(lambda: all(m.t == 40 for m in members) and len(room.pool) == halls.POOL)
+    await until(lambda: all(m.t == 40 for m in members) and len(room.pool) == POOL)
     mean = Figures(room).told()["mean"]
     assert abs(mean["class"] - mean["target"]) < 0.2 * (mean["target"] - mean["base"])
 
@@ -683,7 +683,7 @@ def test_what_a_browser_sends_has_no_say_in_the_target(clock):
     told = Figures(room).told()
     assert told["mean"]["target"] == before["mean"]["target"]
     assert told["votes"]["class"] == [("7", 1.0)]
-    room.moved(room.sit("", clock.now), a_step(0, 100.0))  # that of the server does
+    room.drew(a_step(3, 100.0).state)  # what the server draws of the model alone does
     assert Figures(room).told()["mean"]["target"] > 90
 
 

@@ -10,11 +10,11 @@ from qalign_study.sets.problem_sets import Problem, load_problems, parse_problem
 SETS = sorted((Path(__file__).parents[1] / "assets" / "tasks").glob("*.jsonl"))
 
 
-def test_a_problem_needs_a_prompt_and_nothing_else():
+def test_a_problem_needs_a_prompt_and_its_id_is_the_number_that_options_take():
     lines = ['{"prompt": "Hello"}', "", '{"prompt": "2 + 2?", "answer": 4}']
     assert parse_problems(lines) == [
-        Problem("1", "Hello"),
-        Problem("3", "2 + 2?", "4", "number"),
+        Problem("0", "Hello"),
+        Problem("1", "2 + 2?", "4", "number"),
     ]
 
 
@@ -123,7 +123,7 @@ def test_a_small_file_says_prompt_answer_and_grader_of_rows_of_ones_own(tmp_path
     with pytest.raises(InvalidTask, match="its template has no field; write one as"):
         load_problems(described(tmp_path, ROWS, braces))
     bare = load_problems(described(tmp_path, ROWS, "\n".join(DESCRIPTION.split("\n")[:2])))
-    assert [(p.id, p.answer, p.extractor) for p in bare] == [("1", None, None), ("2", None, None)]
+    assert [(p.id, p.answer, p.extractor) for p in bare] == [("0", None, None), ("1", None, None)]
 
 
 def test_texts_of_described_rows_are_graded_by_their_constraints(tmp_path):

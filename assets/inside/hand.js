@@ -95,7 +95,7 @@ export function handTab(tools) {
     if (busy || !asked) return;
     busy = true;
     for (const one of [modelGoesOn, endHere]) set(one, { "aria-disabled": "true" });
-    put(said, "Asking the models…");
+    put(said, "Running the models…");
     const wanted = base;
     try {
       seed += 1;

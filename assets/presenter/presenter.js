@@ -8,21 +8,24 @@ import { player } from "../learn/place.js";
 import { KEYS } from "../player/transport.js";
 import { share } from "../shell/address.js";
 import { PRESENT } from "../shell/links.js";
+import { BACK, FORWARD, keyTable } from "./keys.js";
 import { notesWindow } from "./notes.js";
 import { phaseAfter } from "./phases.js";
 
 /** @typedef {import("../learn/learn.js").Now} Now */
 
-const { h, button } = builder("pr-");
+const own = builder("pr-");
+const { h } = own;
 const root = document.documentElement;
-/** The figures, of which one is shown, and where they are; "words" are a stop's. */
+/** The figures, of which one is shown, and where they are: "more" is the open tab of the player. */
 const FIGURES = {
   trace: "[data-stage=trace]",
   time: ".qp-histogram",
   rate: ".qp-rate",
   whatif: ".qp-whatif",
+  more: ".qp-view",
 };
-const WORDS = "words";
+const WORDS = "words"; // those of a stop
 const SIZE = [1280, 720]; // for which presenter.css is written
 const BLOCKED = "The browser did not open a second window: allow pop-ups and press S.";
 
@@ -40,32 +43,19 @@ const count = h("span.count");
 const said = h("p", { role: "status" });
 const dot = h("i.dot");
 
-/**
- * What the view's own keys do.
- * @type {[key: string, label: string, title: string, act: () => unknown][]}
- */
-const ACTS = [
-  ["PageDown", "Page ↓", "forward: the answer, the next stop; without a lesson, the next phase",
-    () => (QAlignLearn.now ? QAlignLearn.on() : phase(1))],
-  ["PageUp", "Page ↑", "back", () => (QAlignLearn.now ? QAlignLearn.back() : phase(-1))],
+const keys = keyTable(own, [
+  ["PageDown", "Page ↓", `${FORWARD}phase`, () => (QAlignLearn.now ? QAlignLearn.on() : phase(1))],
+  ["PageUp", "Page ↑", BACK, () => (QAlignLearn.now ? QAlignLearn.back() : phase(-1))],
   ["ArrowDown", "↓", "next phase; on other pages, scroll down", () => down(1)],
   ["ArrowUp", "↑", "previous phase; scroll up", () => down(-1)],
   ["f", "F", "another figure", figure],
   ["d", "D", "pointer: a large dot instead of the mouse", () => root.toggleAttribute("data-dot")],
   ["s", "S", "notes and the next stop, in a second window", openNotes],
   ["Escape", "Esc", "leave", leave],
-];
-const list = h("dialog.keys", { aria: "Keys" }, h("h2", "Keys"),
-  h("div", ...ACTS.map(([, label, title, act]) => button("act", {
-    onclick: () => {
-      list.close();
-      act();
-    },
-  }, h("kbd", label), title))),
-  h("h2", "Keys of the player"),
-  h("dl", ...KEYS.slice(0, -2).flatMap(([keys, what]) => [h("dt", keys), h("dd", what)])));
-const line = h("section.line", { aria: "Presenter" }, where, said, count,
-  button("help", { aria: "Keys", onclick: () => list.showModal() }, "?"));
+],
+h("h2", "Keys of the player"),
+h("dl", ...KEYS.slice(0, -2).flatMap(([key, what]) => [h("dt", key), h("dd", what)])));
+const line = h("section.line", { aria: "Presenter" }, where, said, count, keys.help);
 
 /** @param {number} by */
 function phase(by) {
@@ -85,7 +75,9 @@ function down(by) {
 
 /** Show the next figure; a stop's words are one, where there are some. */
 function figure() {
-  const own = root.dataset.page === "watch" ? Object.keys(FIGURES) : ["page"];
+  const there = Object.entries(FIGURES).filter(([, selector]) =>
+    stage().querySelector(`${selector}:not([hidden])`)).map(([name]) => name);
+  const own = root.dataset.page === "watch" ? there : ["page"];
   const all = [...(words.hasChildNodes() ? [WORDS] : []), ...own];
   root.dataset.present = all[(all.indexOf(root.dataset.present ?? "") + 1) % all.length];
 }
@@ -144,7 +136,7 @@ function enter() {
   }
   before = document.activeElement;
   fit();
-  document.body.append(words, line, dot, list);
+  document.body.append(words, line, dot, keys.list);
   window.addEventListener("resize", fit);
   moved.observe(stage(), { attributeFilter: ["data-t", "data-phase"] });
   share(PRESENT, 1);
@@ -159,7 +151,7 @@ function enter() {
 }
 
 function leave() {
-  for (const node of [words, line, dot, list]) node.remove();
+  for (const node of [words, line, dot, keys.list]) node.remove();
   for (const name of ["present", "page", "dot"]) delete root.dataset[name];
   window.removeEventListener("resize", fit);
   moved.disconnect();
@@ -186,19 +178,13 @@ function handOn({ key, shiftKey }) {
 function onKey(event) {
   const { key, ctrlKey, metaKey, altKey } = event;
   if (handing || ctrlKey || metaKey || altKey) return;
-  const name = key.length === 1 ? key.toLowerCase() : key;
   if (!isOn()) {
-    const inside = /** @type {Element} */ (event.target).closest(".qp, .learn-panel");
-    if (name === "p" && inside && !/** @type {Element} */ (event.target).closest("input, select")) {
-      enter();
-    }
+    const on = /** @type {Element} */ (event.target);
+    if (key.toLowerCase() === "p" && on.closest(".qp, .learn-panel")
+      && !on.closest("input, select")) enter();
     return;
   }
-  const act = ACTS.find(([own]) => own === name)?.[3];
-  if (list.open && ["Escape", "?"].includes(key)) list.close();
-  else if (key === "?") list.showModal();
-  else if (act) act();
-  else if (!handOn(event)) return;
+  if (!keys.press(key) && !handOn(event)) return;
   event.preventDefault();
   event.stopPropagation();
 }

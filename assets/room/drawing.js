@@ -206,7 +206,8 @@ export function drawClass({ chains, base, weights, worth, steps, single }, width
   }
 
   const aria = `Rewards of ${many(chains.size, "chain")} so far, ${many(states.length, "state")}, `
-    + `from ${fixed(low, 1)} to ${fixed(high, 1)}; at the side how often each reward came`;
+    + `from ${fixed(low, 1)} to ${fixed(high, 1)}; the bars at the side show how often each reward `
+    + "occurred";
   return s("svg.class", { viewBox: `0 0 ${width} ${height}`, width, height, role: "img", aria },
     ...grid, ...foot, s("path.axis", { d: `M${split} ${TOP}V${bottom}` }),
     s("path.chains", { d: thin, style: `opacity: ${opacity}` }), ...marks, ...sides);

@@ -1,4 +1,5 @@
 /* What a stop speaks of, as components/learn/exhibit.py has it: on a phone as on the projector. */
+import { shadedText } from "../inside/shaded.js";
 import { visible } from "../player/words.js";
 import { drawBars, drawClass, h } from "./drawing.js";
 
@@ -9,19 +10,28 @@ import { drawBars, drawClass, h } from "./drawing.js";
  * @property {[name: string, shares: [string, number, string][]][]} bars
  * @property {(Omit<import("./drawing.js").Class, "chains"> & {
  *   chains: [number, number[]][] }) | null} walk
+ * @property {import("../inside/shaded.js").Shown | null} tokens
  */
 
 const [WIDTH, HEIGHT] = [640, 270];
 
 /** @param {Exhibit} shows */
-export function drawExhibit({ texts, rows, bars, walk }) {
+export function drawExhibit({ texts, rows, bars, walk, tokens }) {
   return [
     ...texts.map(([name, kept, written]) => h("div", h("h3", name), h("p.text",
       h("span.kept", visible(kept)), h(kept ? "span.tail" : "span", visible(written))))),
+    tokens && drawTokens(tokens),
     walk && drawClass({ ...walk, chains: new Map(walk.chains) }, WIDTH, HEIGHT),
     rows.length ? h("dl.rows", ...rows.flatMap(([name, value]) =>
       [h("dt", name), h("dd", value)])) : null,
     ...bars.map(([name, shares]) => h("div", h("h3", name), drawBars(
       shares.map(([answer, share]) => [answer, share]), 1, (_, k) => shares[k][2]))),
   ].filter((node) => node !== null);
+}
+
+/** @param {NonNullable<Exhibit["tokens"]>} tokens */
+function drawTokens(tokens) {
+  const text = shadedText("The proposal, token by token. Arrow keys go along it.", () => {});
+  text.show(tokens);
+  return h("div", h("h3", "The proposal, token by token"), ...text.nodes);
 }

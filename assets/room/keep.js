@@ -32,7 +32,8 @@ export function saveClass(kind, { session, table, stops }, room, { figures, chai
   const said = stops.map(({ title, ask, said: given, value, says }) => h("section.card",
     h("h2", title), h("p.asked", ask.question), drawSaid(ask, given, value ?? undefined),
     h("p", says)));
-  const bars = Object.entries(VOTES).map(([key, called]) => h("div", h("h2", called),
+  const names = { ...VOTES, base: `${VOTES.base}, ${many(base.length, "sample")}` };
+  const bars = Object.entries(names).map(([key, called]) => h("div", h("h2", called),
     drawVotes(votes[key] ?? [], room.reference)));
   const style = document.querySelector("style")?.textContent ?? "";
   const main = h("main.page", h("h1", `Class ${room.code}, ${

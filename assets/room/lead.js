@@ -1,5 +1,6 @@
 /* The instructor's view: one scene at a time, large enough for the last row. */
 import { put, show } from "../dom.js";
+import { BACK, FORWARD, keyTable } from "../presenter/keys.js";
 import { fixed, many, plain } from "../player/words.js";
 import { drawExhibit } from "./exhibit.js";
 import { button, drawClass, drawQr, drawSaid, drawVotes, h, word } from "./drawing.js";
@@ -24,7 +25,7 @@ import { settings } from "./settings.js";
  * @property {number} drafts
  * @property {number} done
  * @property {number} single
- * @property {number} pool
+ * @property {number} pool samples of the model alone, once all are drawn
  * @property {{ chains: number, passed: number,
  *   first: [number: number, best: number, reached: number][] } | null} game
  */
@@ -112,12 +113,23 @@ export async function leadView(host, seat, offered) {
   const reveal = button("ctl", { onclick: () => tell() });
   const one = button("ctl", { onclick: () => go("step") }, "One step");
   const run = button("ctl.main", { onclick: () => play() });
+  const table = keyTable({ h, button }, [
+    ["PageDown", "Page ↓", `${FORWARD}step of the chains`, () => forward()],
+    ["PageUp", "Page ↑", BACK, () => turn(-1)],
+    ["ArrowRight", "→", "next stop", () => turn(1)],
+    ["ArrowLeft", "←", "previous stop", () => turn(-1)],
+    [" ", "Space", "run the chains, or pause them", () => !isDone() && play()],
+    ["n", "N", "one step of the chains", () => go("step")],
+    ["a", "A", "the answers of a stop, or the right answer of the problem", () => tell()],
+    ...SCENES.map((name, k) => /** @type {import("../presenter/keys.js").Act} */ (
+      [String(k + 1), String(k + 1), NAMES[name], () => turnTo(name)])),
+  ]);
   const controls = h("footer.controls",
-    h("div.group", back, stops, next), reveal, h("div.group.right", one, run));
+    h("div.group", back, stops, next), reveal, h("div.group.right", one, run, table.help));
   document.title = `Room ${shownCode(seat.code)}: instructor`;
   host.replaceChildren(h("div.lead",
     h("header", h("h1", shownCode(seat.code)), joined, h("nav", { aria: "Scenes" },
-      ...tabs.values())), line, trouble, ...Object.values(nodes), controls));
+      ...tabs.values())), line, trouble, ...Object.values(nodes), controls, table.list));
   document.addEventListener("keydown", keys);
   window.addEventListener("resize", () => draw());
   const was = window.history.state?.scene; // before a reload
@@ -158,6 +170,14 @@ export async function leadView(host, seat, offered) {
     if (k !== stop.k) await lead({ do: "turn", stop: k });
   }
 
+  /** What a clicker's button does. */
+  function forward() {
+    if (!room?.stop) go("step");
+    else if (scene !== "question") turnTo("question");
+    else if (room.stop.ask && !room.opened) tell();
+    else turn(1);
+  }
+
   /** @param {Scene} to */
   function turnTo(to) {
     scene = to;
@@ -177,22 +197,7 @@ export async function leadView(host, seat, offered) {
       return;
     }
     if (event.key === " " && on.matches("button, a")) return;
-    /** @type {Record<string, () => void>} */
-    const does = {
-      ArrowLeft: () => turn(-1),
-      ArrowRight: () => turn(1),
-      " ": () => !isDone() && play(),
-      n: () => go("step"),
-      a: tell,
-      1: () => turnTo("join"),
-      2: () => turnTo("question"),
-      3: () => turnTo("class"),
-      4: () => turnTo("game"),
-      5: () => turnTo("settings"),
-    };
-    if (!(event.key in does)) return;
-    event.preventDefault();
-    does[event.key]();
+    if (table.press(event.key)) event.preventDefault();
   }
 
   function draw() {
@@ -257,7 +262,7 @@ function joinScene({ code, token }, lead) {
   const count = h("p.count");
   const door = button("ctl", {});
   const only = HERE_ONLY.test(window.location.host) ? h("p.warn",
-    "This address works on this computer alone. For others start the app with "
+    "This address works only on this computer. To let others join, start the app with "
     + "GRADIO_SERVER_NAME=0.0.0.0, and open this page by the computer's address.") : null;
   let open = true;
   door.addEventListener("click", () => lead({ do: "door", open: !open }));
@@ -343,6 +348,7 @@ function classScene(lead) {
   const single = h("div");
   const who = h("h3", "One chain alone");
   const leading = h("p.quiet");
+  const samples = h("h3");
   const less = button("ctl.small", { aria: "Previous chain" }, "◀");
   const more = button("ctl.small", { aria: "Next chain" }, "▶");
   const node = h("section.scene.class",
@@ -350,7 +356,7 @@ function classScene(lead) {
       numbers, verdict),
     h("div.votes", h("h3", "The class, pooled"), pooled,
       h("div.row", who, h("span.pair", less, more)), single, leading,
-      h("h3", `The ${word("base", "model alone")}`), alone));
+      samples, alone));
   /** @type {number[]} */
   let order = [];
   let at = 1;
@@ -380,6 +386,8 @@ function classScene(lead) {
     single.replaceChildren(drawVotes(votes.single ?? [], right));
     alone.replaceChildren(drawVotes(votes.base ?? [], right));
     put(who, `Chain ${at} alone`);
+    put(samples, base.length < all.pool ? `Model alone, ${base.length} of ${all.pool}`
+      : "The model alone");
     const [[answer, n] = ["", 0]] = figures.leaders ?? [];
     put(leading, n ? `${answer} leads in ${n} of ${many(chains.size, "chain")}` : "");
     show(less, order.length > 1);

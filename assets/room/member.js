@@ -307,7 +307,7 @@ function handPart({ code, token }) {
 
   async function weigh() {
     send.disabled = true;
-    put(told, "Asking the models…");
+    put(told, "Running the models…");
     try {
       const found = await ask("weigh", { code, words: words.value }, token);
       put(told, found.log_pi === null ? "The model, as it is sampled, never writes this text."

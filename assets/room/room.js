@@ -81,7 +81,7 @@ function start(host, offered) {
       + "sampler."),
     join, h("div.card", h("h2", "Teach a class"), open.node, again, failed,
       h("p.quiet", "A room exists only in this server's memory. It ends when it is closed, when "
-        + "nobody is in it any more, or when the server restarts. Save it before that."))));
+        + "nobody is in it anymore, or when the server restarts. Save the class before then."))));
 }
 
 export const QAlignRoom = {

@@ -15,13 +15,7 @@ from components.common.form import RunForm
 from components.common.new_problem import KINDS
 from components.common.options import PLAIN, PRIVATE, heading
 from components.common.saving import file_saver, save_line
-from components.common.status import (
-    next_problem,
-    stale_line,
-    status_line,
-    status_value,
-    stop_run,
-)
+from components.common.status import next_problem, stale_line, status_line, status_value, stop_run
 from components.compare.figures import compute_curves, reward_histograms
 from components.compare.view import naming, ranking, view, writing_task
 from components.session.drawing import draw_run

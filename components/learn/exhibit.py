@@ -1,9 +1,11 @@
 """What a room shows of the place that a stop speaks of, on a phone as on the projector.
 
-An exhibit is texts, rows of numbers, shares as bars, and chains on one axis. As long as a
+An exhibit is texts, tokens, rows of numbers, shares as bars, and chains on one axis. As long as a
 prediction is open, nothing in it says what is asked; an asked number is "?".
 """
 
+import asyncio
+import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -11,6 +13,8 @@ from components.common.evaluated import TITLES
 from components.learn.facts import FACTS, Lab, Measured, Place, Share, Walk, run_of, shown, value_of
 from components.learn.lessons import Ask, Stop
 from qalign_core.decide.rules import importance_weights, majority_vote
+from qalign_core.registry import load_language_model
+from qalign_core.types import Response, TraceHeader
 from qalign_study.exact.wrong_reward import ANSWERS, MEANINGS, Example
 from qalign_study.sheet.words import names_of, number, percent
 
@@ -51,12 +55,14 @@ def exhibit(stop: Stop, *, answered: bool = False) -> dict[str, Any]:
 
     Returns:
         {"texts": (name, kept, written) each, "rows": (name, value) each, "bars": (name, shares)
-        each, "walk": chains on one axis, or None}.
+        each, "walk": chains on one axis, or None, "tokens": what the model thinks of each token of
+        a proposal, or None}.
     """
     ask = stop.ask
     place = ask.then if ask and (answered or ask.then.page != stop.at.page) else stop.at
     lit = ask.lit if ask and answered else stop.lit
-    made: dict[str, Any] = {"texts": [], "rows": [], "bars": [], "walk": None}
+    made: dict[str, Any] = {"texts": [], "rows": [], "bars": []}
+    made |= {"walk": None, "tokens": None}
     open_ = None if answered else ask
     if place.page == "watch":
         _watch(made, place, lit, open_)
@@ -84,7 +90,9 @@ def _watch(made: dict[str, Any], place: Place, lit: str, ask: Ask | None) -> Non
     elif place.step == 0:
         made["texts"].append(("The first draft", "", old.text))
         made["rows"] = [("Its tokens", of.length())]
-    elif lit in ("text", "chance", "verdict", "whatif") or place.tab in ("tokens", "hand"):
+    elif place.tab == "tokens":
+        _tokens(made, trace.header, new)
+    elif lit in ("text", "chance", "verdict", "whatif") or place.tab == "hand":
         kept = "".join(old.pieces[: step.index])
         both = [("Old text", old), ("New text", new)][: 1 + (place.phase > 0)]
         made["texts"] += [(name, kept, each.text[len(kept) :]) for name, each in both]
@@ -113,6 +121,18 @@ def _watch(made: dict[str, Any], place: Place, lit: str, ask: Ask | None) -> Non
                             for k, ((first, _, share), *_) in enumerate(votes, 1)]  # fmt: skip
     if trace.pool and (ask is None and lit in ("problem", "votes")):
         made["bars"].append((f"{of.samples()} samples of the model alone", _shares(trace.pool, of)))
+
+
+def _tokens(made: dict[str, Any], header: TraceHeader, text: Response) -> None:
+    """A proposal token by token, and the tokens that the model found least likely."""
+    lm: Any = load_language_model(header.lm, sampling=header.run.sampling)
+    weighed = asyncio.run(lm.weigh(lm.encode(header.prompt), text.tokens))
+    told = [(each.log_p, each.others) for each in weighed]
+    made["tokens"] = {"pieces": text.pieces, "finished": text.finished, "weighed": told}
+    for k in sorted(range(len(told)), key=lambda k: told[k][0])[:MOST]:
+        likeliest = ", ".join(f"“{it.strip()}” {percent(math.exp(p))}" for it, p in told[k][1])
+        name = f"Token {k + 1}, “{text.pieces[k].strip()}”: {percent(math.exp(told[k][0]))}"
+        made["rows"].append((name, f"likeliest: {likeliest}"))
 
 
 def _shares(samples: Any, of: Walk) -> list[tuple[str, float, str]]:

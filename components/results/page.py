@@ -9,13 +9,7 @@ from urllib.parse import parse_qsl
 
 import gradio as gr
 
-from components.common.evaluated import (
-    NO_FOLDERS,
-    read,
-    results_files,
-    summarise,
-    title_of,
-)
+from components.common.evaluated import NO_FOLDERS, read, results_files, summarise, title_of
 from components.common.folding import fold
 from components.common.options import PLAIN, PRIVATE, heading
 from components.common.saving import file_saver

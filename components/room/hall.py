@@ -15,9 +15,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from functools import partial
 from typing import Any, cast
+from zlib import crc32
 
 from components.room.keep import kept, read_session, restore
 from components.room.rooms import (
+    POOL,
     Bucket,
     Caps,
     Member,
@@ -43,8 +45,6 @@ BEAT = 10.0
 """Seconds between signs of life on a stream: a member who left is noticed only then."""
 COUNT = 1.0
 """Seconds between two looks at all chains together."""
-POOL = 200
-"""Samples of the model alone, by which the target is estimated."""
 SWEEP = 30.0
 """Seconds between two looks for rooms that are over."""
 OPENED, AGAIN = 12, 1 / 60
@@ -378,12 +378,16 @@ class Hall:
             room.fail("the models had an internal error; start again")
 
     async def _pool(self, room: Room) -> None:
-        """Draw samples of the model alone, beside what somebody waits for."""
+        """Draw samples of the model alone, beside what somebody waits for.
+
+        Their seed is the problem's, since they outlast a round and come back with a saved class.
+        """
         RUN.set(f"room {room.code}")
         ASIDE.set(True)
         run = room.run
         lm, rm = await self._runs.models(Feed(), run)
-        samples = sample_iid(lm, rm, run.prompt, n=POOL, seed=run.seed, concurrency=4)
+        seed = crc32(run.prompt.encode())
+        samples = sample_iid(lm, rm, run.prompt, n=POOL, seed=seed, concurrency=4)
         async with aclosing(samples):  # type: ignore[type-var]
             async for sample in samples:
                 room.drew(sample)
@@ -396,16 +400,8 @@ class Hall:
         RUN.set(f"room {room.code} {member.number}")  # each member's turn is a visitor's
         run, loop = room.run, asyncio.get_running_loop()
         lm, rm = await self._runs.models(Feed(), run)
-        steps = run_chain(
-            lm,
-            rm,
-            run.prompt,
-            target=run.target,
-            move=run.move,
-            steps=run.steps,
-            seed=run.seed,
-            chain=member.number,
-        )
+        how: Any = {name: getattr(run, name) for name in ("target", "move", "steps", "seed")}
+        steps = run_chain(lm, rm, run.prompt, chain=member.number, **how)
         async with aclosing(steps):  # type: ignore[type-var]
             for t in range(run.steps + 1):
                 while t > member.t and not room.may_step(member, self.rooms.clock()):

@@ -40,6 +40,8 @@ EVERY, TOGETHER = 0.5, 250
 """Seconds between two batches of a browser at the least, and batches of a whole class a second."""
 AHEAD = 1.2
 """How much faster than the class's pace a browser's clock may run."""
+POOL = 200
+"""Samples of the model alone, by which the target is estimated."""
 TRY_RATE, TRY_BURST = 0.2, 5
 """Tries that a member may make a second, and at once: each asks both models."""
 
@@ -140,7 +142,6 @@ class Member:
         states: of the chain so far, without their tokens.
         had: the step that the chain of a saved class had reached, up to which it is drawn again.
         drawer: who draws the chain: "browser", "server", or "" if nobody does.
-        claimed: whether a browser sent states, which may be any that it liked.
         last: the step that the server drew last; None if a browser went on from there.
         since: the step at which the state came that stands now.
         reached: the highest ln pi of the chain's first `STEPS` steps; None if there is none.
@@ -160,7 +161,6 @@ class Member:
     states: list[ScoredResponse] = field(default_factory=list)
     had: int = -1
     drawer: str = ""
-    claimed: bool = False
     last: Step | None = None
     since: int = 0
     reached: float | None = None
@@ -277,7 +277,7 @@ class Room:
             raise Refused(409, "this lesson has no such stop; look at the question again")
         at = int(stop)  # type: ignore[call-overload]
         if "ask" not in stops[at]:
-            raise Refused(409, "nothing is asked at this stop")
+            raise Refused(409, "this stop has no question")
         if at in self.opened:
             raise Refused(
                 409,
@@ -356,7 +356,7 @@ class Room:
         for k, state in enumerate(read, start=int(t)):  # type: ignore[call-overload]
             if k == member.t + 1 <= end and (k or state):
                 self._count(member, state)
-                member.claimed, member.last = True, None
+                member.last = None
 
     def _count(self, member: Member, state: tuple[str, float, float | None] | None) -> None:
         """Add the next state of a chain: text, reward and natural log of p; None if it stayed."""
@@ -457,7 +457,7 @@ class Room:
             Refused: nothing is asked there.
         """
         if self.ask is None:
-            raise Refused(409, "nothing is asked at this stop")
+            raise Refused(409, "this stop has no question")
         told = self.judgement("")
         if self.ask["kind"] == "choice":  # then what is said of the right one suits everybody
             told = self.judgement(str(told["value"]))
@@ -481,7 +481,6 @@ class Room:
         for member in self.members.values():
             member.states, member.last, member.since, member.had = [], None, 0, -1
             member.reached, member.best, member.tries = None, None, 0
-            member.claimed = False
             member.version += 1
         self.walk, self.goal, self.trouble, self._reached = [], -1, "", -1
         self._answers.clear()  # those of a round: with every round there would be more

@@ -11,7 +11,7 @@ from dataclasses import asdict
 from typing import Any
 
 from components.common.trust import trust
-from components.room.rooms import TRIES, Member, Room
+from components.room.rooms import POOL, TRIES, Member, Room
 from qalign_core.decide.rules import effective_sample_size, importance_weights, majority_vote
 from qalign_core.protocols import AnswerExtractor
 from qalign_core.types import ScoredResponse, Step
@@ -141,7 +141,7 @@ def of_class(room: Room, now: float) -> dict[str, Any]:
         "drafts": sum(member.t >= 0 for member in members),
         "done": sum(member.t >= room.run.steps for member in members),
         "single": room.single,
-        "pool": len(room.pool),
+        "pool": POOL,
     }
 
 
@@ -153,11 +153,8 @@ class Figures:
     """
 
     def __init__(self, room: Room) -> None:
-        begun = [m for m in room.members.values() if m.states]
-        self._chains = {m.number: list(m.states) for m in begun}
-        # first drafts are samples of the model alone, and the pool is drawn in their manner; what
-        # browsers sent has no say in the target
-        self._base = [*room.pool, *(m.states[0] for m in begun if not m.claimed)]
+        self._chains = {m.number: list(m.states) for m in room.members.values() if m.states}
+        self._base = [*room.pool]  # what browsers sent has no say in the target
         self._run, self._read, self._single = room.run, room.read, room.single
 
     def told(self) -> dict[str, Any]:

@@ -16,13 +16,7 @@ from components.common.foreign import foreign_line
 from components.common.form import RunForm
 from components.common.new_problem import KINDS
 from components.common.options import PRIVATE
-from components.common.status import (
-    next_problem,
-    stale_line,
-    status_line,
-    status_value,
-    stop_run,
-)
+from components.common.status import next_problem, stale_line, status_line, status_value, stop_run
 from components.session.drawing import Here, draw_run, header_for_browser
 from components.session.gpu import with_gpu
 from components.session.links import linked

@@ -92,6 +92,7 @@ def check_response(
             f"{lm.id} returned {n} tokens for a prefix of {n_kept}; at least one new token "
             "(the EOS, if nothing else) was expected"
         )
+    check_lengths(response, n_kept, lm)
     if n > limit:
         raise ModelContractError(
             f"{lm.id} returned {n} tokens, more than its limit of {limit}; prefix and new tokens "
@@ -108,6 +109,24 @@ def check_response(
             "the chain cannot use a response that was cut short elsewhere"
         )
     return response
+
+
+def check_lengths(response: Response, n_kept: int, lm: LanguageModel) -> None:
+    """Refuse pieces, or log-probabilities, of another number than the tokens have.
+
+    Raises:
+        ModelContractError: they are neither one per token (of the new tokens alone, for
+            log-probabilities) nor none.
+    """
+    n = len(response)
+    for name, found, right in (
+        ("pieces", len(response.pieces), (0, n)),
+        ("log_probs", len(response.log_probs), (0, n, n - n_kept)),
+    ):
+        if found not in right:
+            raise ModelContractError(
+                f"{lm.id} returned {found} {name} for {n} tokens; return one per token, or none"
+            )
 
 
 def check_reward(reward: float, response: Response, rm: RewardModel) -> float:
@@ -148,9 +167,8 @@ async def extend(
     response = await lm.extend(prompt_ids, prefix, seed=seed, **options)
     check_response(response, prefix, lm, until)
     n_new = len(response) - len(prefix)
-    if n_new <= len(response.log_probs) < len(response):
-        new = response.log_probs[-n_new:]
-        response = replace(response, log_probs=(*log_probs, *new))
+    if len(response.log_probs) == n_new:
+        response = replace(response, log_probs=(*log_probs, *response.log_probs))
     return response
 
 

@@ -7,6 +7,8 @@ Examples:
 
 import argparse
 
+from tqdm import tqdm
+
 from qalign_core.contract import Finding, check
 from qalign_core.run import Run
 from qalign_study.commands import shared
@@ -25,7 +27,10 @@ def options(parser: argparse.ArgumentParser) -> None:
 async def command(options: argparse.Namespace) -> int:
     """Print a line per law; 1 if one fails."""
     findings: list[Finding] = []
-    async for finding in check(*shared.models_of(options), options.prompt):
-        print(finding, flush=True)
-        findings.append(finding)
+    models = shared.models_of(options)
+    with tqdm(unit="draw", leave=False) as bar:
+        async for finding in check(*models, options.prompt, bar.update):
+            with bar.external_write_mode():
+                print(finding, flush=True)
+            findings.append(finding)
     return int(any(finding.holds is False for finding in findings))

@@ -9,6 +9,7 @@ import argparse
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from qalign_core.errors import InvalidSetting
 from qalign_core.registry import Entry, entries
@@ -140,11 +141,14 @@ class TrainingPlan:
         return self.flops / (gpu["tflops"] * 1e12 * SHARE) / 3600
 
 
-def facts_of(kind: str, name: str) -> tuple[Entry, ...]:
+def facts_of(kind: str, name: str, size: float = 0) -> tuple[Entry, ...]:
     """The registry's facts of a model or of each part of a sum; nothing is loaded.
 
+    A size that the registry does not have is read from the files of a folder, or else is `size`, in
+    millions of parameters.
+
     Raises:
-        InvalidSetting: the registry does not have the size of one.
+        InvalidSetting: the size of one is unknown.
     """
     parts = {name: "model"}
     if kind == "rm":
@@ -154,14 +158,21 @@ def facts_of(kind: str, name: str) -> tuple[Entry, ...]:
         known = [e for (k, id), e in entries().items() if k == kind and each in (id, e.source)]
         one = known[0] if known else Entry(each, kind, each, each)
         if not (one.parameters or one.reads_text or what == "function"):
-            sizes = {e.source: e.parameters for (k, _), e in entries().items() if k == kind}
-            largest = sorted(sizes, key=lambda source: -(sizes[source] or 0))[:3]
-            raise InvalidSetting(
-                f"the size of {each} is unknown until it is loaded; plan with a model of the "
-                f"registry of about its size, such as {', '.join(largest)}"
-            )
+            one = replace(one, parameters=_stored(one.location) or size)
+            if not one.parameters:
+                raise InvalidSetting(f"the size of {each} is unknown until it is loaded; give it "
+                                     "in millions of parameters with --parameters")  # fmt: skip
         found.append(one)
     return tuple(found)
+
+
+def _stored(location: str) -> float:
+    """Parameters in a folder's files, in millions; 0 if it is no folder."""
+    if not Path(location).is_dir():
+        return 0.0
+    from qalign_core.models.loading import n_stored  # slow to import
+
+    return n_stored(Path(location)) / 1e6
 
 
 def parameters_in(models: tuple[Entry, ...]) -> int:
@@ -176,21 +187,23 @@ def plan_options(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="only print models, tokens, FLOPs, hours on named GPUs, and disk space",
     )
-    parser.add_argument(
-        "--response-tokens", type=int, help="mean length for --plan (half of the limit)"
-    )
+    length = "mean length for --plan (half of the limit)"
+    parser.add_argument("--response-tokens", type=int, help=length)
+    size = "for --plan, millions of parameters of each model whose size is unknown"
+    parser.add_argument("--parameters", type=int, help=size)
 
 
 def print_plan(options: argparse.Namespace, recipe: Recipe | None = None) -> None:
     """The cost of an evaluation or a training; no model is loaded and no hub is contacted."""
     run = shared.settings_of(options)
-    lm = facts_of("lm", run.lm)
+    size = options.parameters or 0
+    lm = facts_of("lm", run.lm, size)
     if recipe is None and options.rm is None and run.lm != run.rm:
         raise InvalidSetting(
             f"the plan for {run.lm} needs its reward model; give --rm ({run.rm} is the small one "
             "that is included)"
         )
-    rm = () if recipe else facts_of("rm", run.rm)
+    rm = () if recipe else facts_of("rm", run.rm, size)
     task = shared.paper_task(options)
     if task is None or options.data is not None:
         problems = shared.load_set(options, options.problems).problems

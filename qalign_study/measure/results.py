@@ -25,13 +25,7 @@ from qalign_core.record.trace import grows, write_whole
 from qalign_core.types import Array, SetHeader, Trace
 from qalign_study.measure.diagnostics import acceptance
 from qalign_study.measure.record import Draws, Record, record_of
-from qalign_study.sets.folder import (
-    VERSION,
-    header_json,
-    read_set,
-    read_set_header,
-    traces_of,
-)
+from qalign_study.sets.folder import VERSION, header_json, read_set, read_set_header, traces_of
 from qalign_study.sets.problem_sets import Problem
 
 _Columns = dict[str, tuple[str, float, float]]

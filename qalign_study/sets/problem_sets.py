@@ -2,10 +2,10 @@
 
     {"id": "p-17", "prompt": "Tom has 3 ...", "answer": "18", "extractor": "number"}
 
-`prompt` is required. `id` is the line's number unless given. `answer` may be absent or null (an
-open-ended prompt); with an answer, `extractor` names how the final answer is read from a response
-(default "number"). An open-ended prompt may say what is checked of a response: a word to use, the
-word to end with, and the number of sentences.
+`prompt` is required. `id` is the problem's number, from 0, unless given. `answer` may be absent or
+null (an open-ended prompt); with an answer, `extractor` names how the final answer is read from a
+response (default "number"). An open-ended prompt may say what is checked of a response: a word to
+use, the word to end with, and the number of sentences.
 
     {"prompt": "Write ...", "constraints": {"use": "cat", "end": "hat", "sentences": 2}}
 
@@ -33,12 +33,7 @@ from pathlib import Path
 from typing import Any
 
 from qalign_core.assets import ASSETS
-from qalign_core.decide.answers.extraction import (
-    EXTRACTORS,
-    get_extractor,
-    is_empty,
-    same_answer,
-)
+from qalign_core.decide.answers.extraction import EXTRACTORS, get_extractor, is_empty, same_answer
 from qalign_core.errors import InvalidTask, on_disk
 from qalign_core.protocols import AnswerExtractor
 from qalign_core.reading import checked, first_line, from_json, read_file, shown
@@ -154,7 +149,7 @@ def parse_problems(lines: Iterable[str], name: str = "the problem set") -> list[
         if not line.strip():
             continue
         place = f"{name}, line {number}"
-        problem = _parse(line.removeprefix("\ufeff"), number, place)
+        problem = _parse(line.removeprefix("\ufeff"), len(problems), place)
         if problem.id in seen:
             raise InvalidTask(
                 f"{place}: the id {shown(problem.id)} is that of line {seen[problem.id]}; "

@@ -12,12 +12,7 @@ from functools import partial
 from typing import Any, Self
 
 from qalign_core.errors import InvalidSetting, ModelContractError, ModelLoadError
-from qalign_core.models.chat import (
-    Completion,
-    TemplatedLanguageModel,
-    check_sampling,
-    rounded,
-)
+from qalign_core.models.chat import Completion, TemplatedLanguageModel, check_sampling, rounded
 from qalign_core.models.served.client import MOST, PROBE, Garbled, Reached, Served
 from qalign_core.reading import are_ids, is_finite, is_text, is_whole, shown
 from qalign_core.run import Sampling

@@ -16,11 +16,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, logsigmoid
-from transformers import (
-    LlamaForCausalLM,
-    LlamaForSequenceClassification,
-    PreTrainedTokenizerFast,
-)
+from transformers import LlamaForCausalLM, LlamaForSequenceClassification, PreTrainedTokenizerFast
 
 from qalign_study.measure.intervals import Measured
 from qalign_study.sets.inventory import generate_inventory
