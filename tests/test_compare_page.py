@@ -410,7 +410,7 @@ async def test_a_live_run_streams_stops_and_leaves_a_fair_comparison(
     visit: Visit, toy_app: str
 ) -> None:
     # long enough to be stopped on a busy machine
-    page = await compare_page(visit, toy_app, query="steps=1024&seed=3")
+    page = await compare_page(visit, toy_app, query="steps=1024&chains=8&seed=3")
     await page.wait_for_selector("#compare .q-status >> text=settings are in place")
     await page.click("#compare-run")
     live = "#compare-panel .qc[data-state=live] .qc-card >> nth=3"

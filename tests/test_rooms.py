@@ -232,7 +232,7 @@ def test_numbers_are_counted_as_numbers_however_they_are_written(clock):
 def test_the_last_prediction_counts_once_until_the_answers_are_open(clock):
     room = a_room(clock)
     member = room.sit("", clock.now)
-    assert "nothing is asked" in refused(409, lambda: room.say(member, 0, "up", clock.now))
+    assert "has no question" in refused(409, lambda: room.say(member, 0, "up", clock.now))
     room.turn(1)
     for said in ("up", "down", "up"):
         room.say(member, 1, said, clock.now)
