@@ -25,7 +25,7 @@ const number = (x) => (x === null ? NEVER : fixed(x));
 /** @param {Tools} tools */
 export function handTab(tools) {
   const { asked } = tools;
-  const text = shadedText("The text. Arrow keys go along it, Enter cuts before a token.", cutAt);
+  const text = shadedText("The text. Arrow keys move along it, Enter cuts before a token.", cutAt);
   const from = h("p.from");
   const words = h("textarea.words", { rows: 2, maxlength: LONGEST, spellcheck: "false",
     aria: "Your continuation", placeholder: "your words, or nothing" });
@@ -75,7 +75,7 @@ export function handTab(tools) {
       if (base !== wanted) return;
       base.weighed = weighed;
       paint();
-    }, (error) => put(said, `The models cannot be asked: ${error.message}`));
+    }, (error) => put(said, `The models did not answer: ${error.message}`));
   }
   function paint() {
     put(from, base.from);
@@ -134,7 +134,7 @@ export function handTab(tools) {
     const would = `Had the model proposed it, the rule would accept it with probability α = ${
       alpha === 1 ? "1" : brief(alpha)} (β = ${plain(header.beta)}). The model’s own `
       + "probability of the text is not in α: it already decides how often the model proposes it.";
-    const shown = shadedText("Your text, token by token. Arrow keys go along it.");
+    const shown = shadedText("Your text, token by token. Arrow keys move along it.");
     shown.show({ ...found.new }, (k) => (k < cut ? "was-kept" : k < cut + found.typed ? "typed"
       : ""));
     const go = button("link", { "data-key": "mine", onclick: () => {
@@ -148,7 +148,7 @@ export function handTab(tools) {
     show(result, true);
     swap(result, ...shown.nodes, h("div.scroll", { tabindex: 0, role: "region",
       aria: "Before and yours" }, table), h("p.gain", h("b", gain)), h("p", would,
-      " Your hand is not a chain: this rewrite is not counted."), h("p", go, " ", ...back()));
+      " The chain neither includes nor counts this rewrite."), h("p", go, " ", ...back()));
     if (played) move(found);
   }
   /** A way back to the chain's text. */

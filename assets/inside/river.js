@@ -58,7 +58,7 @@ export function river(tools) {
   const canvas = h("canvas");
   const room = h("div.river-room", canvas);
   const window_ = h("div.river", { tabindex: 0, role: "group", "data-key": "river",
-    aria: "Tree of texts. Arrow keys go along its branches, Enter goes to the first step of one, "
+    aria: "Tree of texts. Arrow keys move along its branches, Enter goes to the first step of one, "
       + "plus and minus change its size." }, room);
   const spoken = h("p.hidden", { "aria-live": "polite" });
   const told = h("div.river-told");

@@ -31,13 +31,13 @@ export function cutSaid({ t, index, first, ids, finished }, weighed) {
 /** @param {Tools} tools */
 export function tokensTab(tools) {
   const { asked } = tools;
-  const text = shadedText("The proposal, token by token. Arrow keys go along it.");
+  const text = shadedText("The proposal, token by token. Arrow keys move along it.");
   const strip = h("div.surprise");
   const said = h("p.hint");
   const hint = h("p.hint", "The ", term("proposed"), " of this step; the darker a token, the more "
     + "it ", term("surprise", "surprised"), " the model. Point at one to see the alternatives. "
-    + "Cuts are uniform, whatever the model expects. But where it is sure, it writes the same "
-    + "text again, so texts diverge where it is not.");
+    + "Cuts are uniform, whatever the model expects. But where it is sure, it usually "
+    + "repeats the text, so most texts diverge where it is not.");
   const nodes = [hint, ...text.nodes, strip, said];
   const isNew = differs();
   let waiting = 0;

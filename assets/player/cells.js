@@ -42,11 +42,11 @@ const CELLS = [
     if (kind === "weighted") {
       return [term("cut", "i"), " = ", h("b", step.index), ` of ${n}`,
         h("p.small", "Places where the model is unsure are cut more often. The first i tokens ",
-          "are kept, the rest is written again.")];
+          "are kept; the rest is rewritten.")];
     }
     return [term("cut", "i"), " = ", h("b", step.index), ` of ${n}, each with probability 1/${n}`,
-      h("p.small",         "Each step draws it at random. The first i tokens are kept, ",
-        "the rest is written again.")];
+      h("p.small", "Each step draws it at random. The first i tokens are kept; ",
+        "the rest is rewritten.")];
   },
   ({ step }) => {
     if (step.refused !== null) {
@@ -197,7 +197,7 @@ function verdict({ chain, step, t }, q) {
   }
   if (!step.changed) return [head, "It is the same text, ", counted, "."];
   return [head, "The proposal joins the chain.", q.difference < 0
-    ? h("p.small", "Accepted, though worse: a chain that only climbed would end at texts that the "
+    ? h("p.small", "Accepted, though worse: a chain that only climbed could end at texts that the "
       + "reward model overrates.")
     : null];
 }

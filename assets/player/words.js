@@ -189,7 +189,7 @@ const STORY = [
     if (!step.accepted) {
       return `Rejected: ${u} is not below ${alpha}. The old text stays and is counted again.`;
     }
-    const why = q.alpha === 1 ? "α is 1, so it was certain" : `${u} is below ${alpha}`;
+    const why = q.alpha === 1 ? "α is 1, so acceptance was certain" : `${u} is below ${alpha}`;
     return `Accepted: ${why}. The proposal becomes the current text.`;
   },
 ];

@@ -31,7 +31,7 @@ export function drawExhibit({ texts, rows, bars, walk, tokens }) {
 
 /** @param {NonNullable<Exhibit["tokens"]>} tokens */
 function drawTokens(tokens) {
-  const text = shadedText("The proposal, token by token. Arrow keys go along it.", () => {});
+  const text = shadedText("The proposal, token by token. Arrow keys move along it.", () => {});
   text.show(tokens);
   return h("div", h("h3", "The proposal, token by token"), ...text.nodes);
 }

@@ -270,7 +270,7 @@ function joinScene({ code, token }, lead) {
     h("p.large", "Point your phone's camera here, or open"),
     h("p.link", link.replace(/^https?:\/\//, "").replace(/#.*/, "")),
     h("p.large", "and type"), h("p.code", shownCode(code)), count,
-    h("p.quiet", "No account and no name. Nothing entered here is kept."), only, door);
+    h("p.quiet", "No account or name. The server writes nothing to disk."), only, door);
   const node = h("section.scene.join", picture, words);
   ask("qr", { code, link }, token)
     .then(({ rows }) => picture.replaceChildren(drawQr(rows, link)))

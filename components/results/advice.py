@@ -61,7 +61,7 @@ def advice_html(sets: Mapping[str, Evaluated], poor: Mapping[str, Evaluated]) ->
 
 
 def _link(section: str) -> str:
-    return f' <a href="{section}">The Lab shows when.</a>' if section else ""
+    return f' <a href="{section}">See the Lab’s map.</a>' if section else ""
 
 
 def at(points: Sequence[Point], method: Curve, n: int) -> Point | None:
@@ -157,7 +157,7 @@ def _much(sets: Mapping[str, Evaluated]) -> Iterator[Clause]:
     yield Clause(
         "Many samples, a good reward model, right answers among them",
         "The weighted vote" if not ahead else f"QAlign on {', '.join(ahead)}",
-        "Both aim at the same distribution, and samples do not wait. QAlign minus weighted vote "
+        "The chain has the same target but takes longer. QAlign minus weighted vote "
         f"is {said} {POINTS}.",
     )
 

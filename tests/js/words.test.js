@@ -106,7 +106,7 @@ test("each phase says what happened, from a place to a verdict", () => {
   assert.equal(told(1, 5),
     "Rejected: 0.607 is not below 0.223. The old text stays and is counted again.");
   assert.equal(told(2, 5),
-    "Accepted: α is 1, so it was certain. The proposal becomes the current text.");
+    "Accepted: α is 1, so acceptance was certain. The proposal becomes the current text.");
 });
 
 test("a conversation is shown message by message, and any other prompt as it is", () => {

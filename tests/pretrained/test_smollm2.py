@@ -1,4 +1,4 @@
-"""A pretrained model of the registry, by its hub id: SmolLM2-135M-Instruct in 4-bit weights."""
+"""A pretrained model of the registry, by its hub id: SmolLM2-135M-Instruct with 4-bit weights."""
 
 from __future__ import annotations
 
