@@ -36,8 +36,8 @@ export function tokensTab(tools) {
   const said = h("p.hint");
   const hint = h("p.hint", "The ", term("proposed"), " of this step; the darker a token, the more "
     + "it ", term("surprise", "surprised"), " the model. Point at one to see the alternatives. "
-    + "Cuts are uniform, whatever the model expects. But where it is sure, it usually "
-    + "repeats the text, so most texts diverge where it is not.");
+    + "With the move `suffix`, cuts are uniform, whatever the model expects. But where it is sure, "
+    + "it usually repeats the text, so most texts diverge where it is not.");
   const nodes = [hint, ...text.nodes, strip, said];
   const isNew = differs();
   let waiting = 0;

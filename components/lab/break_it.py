@@ -114,7 +114,7 @@ SECTION = Section(
     "Break it",
     "break",
     "What if one piece of the rule is missing?",
-    "Break the rule on purpose. Each broken chain also settles, but not on the "
+    "Break the rule on purpose. Each broken chain also settles, but usually not on the "
     "[target](target). The last two mistakes do harm only at a higher [sharpness](sharpness). This "
     "project’s tests must catch all of them.",
     controls,
