@@ -488,7 +488,7 @@ def test_what_is_said_of_sharper_targets_with_the_reward_are_the_runs_numbers() 
     assert "ahead of the chain of κ = 4 by {}, {} and {} points".format(*gaps) in said
     assert f"the exact test decides (p = {' and '.join(exact)})" in said
     rates = [_accepted(each) for each in (sharp, usual)]
-    told = f"there it accepts {rates[0]:.0%} of changes instead of {100 * rates[1]:.0f} and"
+    told = f"there it accepts {rates[0]:.0%} of changes instead of {100 * rates[1]:.0f}."
     assert told in said
 
 
