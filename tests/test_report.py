@@ -336,23 +336,32 @@ def test_what_is_said_of_block_moves_are_the_numbers_of_both_runs(name: str) -> 
         assert rounded.format(ours.value, theirs.value) in changes
 
 
-@pytest.mark.parametrize("name", ["", "-block", "-share"])
-def test_what_is_said_of_the_state_to_answer_with_is_what_the_chains_say(name: str) -> None:
-    drawn = unpack(RESULTS / "fresh" / f"inventory@2{name}.zip")
-    (point,) = (p for p in curves(drawn, ns=[64]) if p.method == "qalign")
+@pytest.mark.parametrize(
+    ("name", "n"),
+    [
+        *((f"fresh/inventory@2{kind}", 64) for kind in ("", "-block", "-share")),
+        ("fresh/inventory@2", 128),
+        ("inventory", 256),
+        ("inventory", 512),
+    ],
+)
+def test_what_is_said_of_the_state_to_answer_with_is_what_the_chains_say(name: str, n: int) -> None:
+    drawn = unpack(RESULTS / f"{name}.zip")
+    (point,) = (p for p in curves(drawn, ns=[n]) if p.method == "qalign")
     found: dict[str, list[float]] = {"all": [], "half": [], "best": []}
     for record in drawn.records:
         spent = np.cumsum(prices(record.chain_cost, drawn.header.meter))
-        budget = float(prices(record.pool_cost, drawn.header.meter).mean() * 64)
-        n, states = n_at_budget(spent.tolist(), budget), record.state_of
-        rewards, answers = record.chain_reward[states][:n], record.chain_answer[states][:n]
-        for key, kept in (("all", slice(None)), ("half", slice(n // 2, None))):
+        budget = float(prices(record.pool_cost, drawn.header.meter).mean() * n)
+        most, states = n_at_budget(spent.tolist(), budget), record.state_of
+        rewards, answers = record.chain_reward[states][:most], record.chain_answer[states][:most]
+        for key, kept in (("all", slice(None)), ("half", slice(most // 2, None))):
             voters, total = answers[kept].astype(np.int64)[None], rewards[kept][None]
             won = vote(voters, np.ones(total.shape), total, len(record.answers))
             found[key].append(float(record.is_right(won)[0]))
         found["best"].append(float(record.is_right(answers[rewards.argmax()][None])[0]))
     assert tuple(found["all"]) == point.each
-    row = [f"`{drawn.header.move}`", f"{100 * point.value:.1f}"]
+    row = [f"{'second' if '@' in name else 'first'} 300, {n} samples", f"`{drawn.header.move}`"]
+    row.append(f"{100 * point.value:.1f}")
     for key in ("half", "best"):
         other = replace(point, each=tuple(found[key]), value=float(np.mean(found[key])))
         gap = "{:+.1f} ({:.1f} to {:.1f})".format(*_percent(difference(other, point)))
