@@ -330,7 +330,7 @@ def test_every_clause_of_the_advice_follows_from_the_shipped_results() -> None:
         assert "In this case, avoid best-of-n." in clause.because
         assert "est-of-n" not in clause.use
     ratios = [ratio for each in usual.values() for ratio in waiting(each)]
-    assert f"{median(ratios):.0f} times as long" in found[0].because
+    assert f"{median(ratios):.0f} times as many tokens in a row" in found[0].because
     assert SURVIVE in rare.because
     assert rare.lab == "#lab-section-worth"
     said = advice(results_files())

@@ -23,7 +23,7 @@ export function cutSaid({ t, index, first, ids, finished }, weighed) {
   const end = finished && first === ids.length - 1 ? " (the end)" : "";
   const where = `The cut fell ${index ? `after token ${index}` : "before the first token"}`;
   if (first < 0) return `${where}, and the model wrote the same text again. ${whole}`;
-  const parts = first === index ? "right there" : `only at token ${first + 1}${end}`;
+  const parts = first === index ? "right there" : `first at token ${first + 1}${end}`;
   return `${where}; the new text differs ${parts}, with a token of probability `
     + `${share(weighed[first][0])}. ${whole}`;
 }

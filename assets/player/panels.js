@@ -499,9 +499,9 @@ export function answersPanel() {
 export function costLine() {
   const said = h("span");
   const counted = h("span", " A chain is worth it where samples are hardly ever right and the ",
-    "reward ranks near misses; elsewhere use a ", term("wmv", "weighted vote"), ".");
-  const open = h("span", " A chain is worth it where good texts are rare; elsewhere take the ",
-    term("typical"), " of several samples, with more weight for better ones.");
+    "reward detects near misses; elsewhere use a ", term("wmv", "weighted vote"), ".");
+  const open = h("span", " On the recorded writing tasks, the chain was not ahead of the ",
+    term("typical"), " of several samples.");
   const node = h("p.cost", said, counted, open);
   const isNew = differs();
   const isLonger = differs();

@@ -127,7 +127,7 @@ LEARNED = {
     False: "The embedded reward model learned, from problems with known answers, to score right "
     "responses above wrong ones. It never sees the answer to your problem. ",
     True: "The embedded reward model learned to score how many constraints of a writing task are "
-    "met, so its rewards of other texts say little. ",
+    "met, so its rewards for other texts mean little. ",
 }
 """The embedded model, by whether the prompt is open-ended."""
 

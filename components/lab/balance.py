@@ -129,7 +129,7 @@ def told(
         )
     kept = sum(1 for p in forth.p_suffix if p > 0)
     shared = (
-        f"They share a beginning of {kept - 1} token{'s' * (kept != 2)}, so "
+        f"Both texts start with the same {kept - 1} token{'s' * (kept != 2)}, so "
         f"a rewrite from {'any of ' * (kept != 1)}{kept} place{'s' * (kept != 1)} can turn one "
         "into the other."
         if kept

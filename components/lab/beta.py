@@ -95,7 +95,7 @@ def verdict(here: AtBeta, guess: float, revealed: bool) -> Words:
             "Set your guess, then show the rate."
         )
     off = abs(guess - here.acceptance)
-    word = "Spot on" if off <= 0.05 else "Close" if off <= 0.15 else "Surprised?"
+    word = "Spot on" if off <= 0.05 else "Close" if off <= 0.15 else "Far off"
     return note(
         f"{word}: you guessed {guess:.0%}, and {here.acceptance:.1%} of the proposals are "
         f"accepted ({here.acceptance_changed:.1%} of those that change the text). "

@@ -79,9 +79,7 @@ def facts_of(b: Broken, idle: bool) -> tuple[Words, ...]:
         ]
     )
     if idle:
-        needed = (
-            "At sharpness 1 the rule does not use these probabilities: raise the sharpness above."
-        )
+        needed = "At sharpness 1 the rule does not use these probabilities: raise the sharpness."
         return cards, note(needed)
     if b.distance < 1e-3:
         harmless = (

@@ -250,7 +250,7 @@ SECTION = Section(
     "worth",
     "When is a chain worth it?",
     "A [chain](chain) is worth it when a pool of samples seldom contains a right answer and the "
-    "[reward](reward) ranks near misses correctly. In this model, a solution is a series of "
+    "[reward](reward) ranks near misses correctly. In this simulation, a solution is a series of "
     "decisions that must all be right. A step of the chain keeps the decisions before its cut and "
     "draws the rest again.",
     controls,

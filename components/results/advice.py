@@ -102,8 +102,8 @@ def _wait(sets: Mapping[str, Evaluated]) -> Iterator[Clause]:
         "You need an answer soon",
         "A vote over samples",
         "Samples can be drawn in parallel; a proposal waits for the previous verdict. At equal "
-        f"compute the chain takes {median(ratios):.0f} times as long as the longest sample (median "
-        f"of {len(ratios):,} problems).",
+        f"compute the chain writes {median(ratios):.0f} times as many tokens in a row as the "
+        f"longest sample (median of {len(ratios):,} problems).",
     )
 
 
@@ -127,7 +127,7 @@ def _little(sets: Mapping[str, Evaluated]) -> Iterator[Clause]:
         "A few samples, a good reward model",
         "Best-of-n or the weighted vote",
         f"With up to {kept} sample{'s' * (kept > 1)} best-of-n is not significantly behind the "
-        f"weighted vote on any of these sets, and it suits open-ended texts.{later}",
+        f"weighted vote on any of these sets, and it needs no extracted answers.{later}",
     )
 
 
@@ -227,7 +227,7 @@ def _rare(sets: Mapping[str, Evaluated]) -> Iterator[Clause]:
     seen = f"Shown here: {', '.join(shown)} {POINTS}." if shown else "No set here shows this."
     rest = f" Elsewhere, right samples are less rare: {common}." if common else ""
     yield Clause(
-        "Right answers rarer than one in 300 samples, and a reward model that ranks near misses",
+        "Right answers rarer than one in 300 samples, and a reward model that detects near misses",
         "QAlign",
         f"A vote can only choose among its samples. {SURVIVE}. {seen}{rest}",
         LAB,

@@ -76,7 +76,7 @@ MISTAKES = {
         Rule(
             "No length ratio",
             "The factor |y|/|y'| is left out. A short response has fewer places to cut, so "
-            "each of its rewrites is proposed more often; without the factor the chain ends on "
+            "each of its rewrites is proposed more often; without the factor, the chain favors "
             "the wrong lengths.",
             log_alpha=_no_ratio,
         ),
@@ -141,7 +141,7 @@ SHARP_MISTAKES = {
         Rule(
             "Sharpness left out",
             "The factor (p(y′)/p(y))^(sharpness − 1) is left out. Proposals are drawn from the "
-            "model as it is, so the chain ends on the target of sharpness 1.",
+            "model as it is, so the chain ends at the target of sharpness 1.",
             log_prob=lambda lm, response: 0.0,
         ),
         Rule(
