@@ -145,7 +145,7 @@ def test_the_page_of_results_says_the_reports_numbers(
         (ASSETS.parent / "docs/results.md").read_text("utf-8").replace("**", "").split()
     )
     found = {(r["set"], r["b"], r["n"]): r for r in shipped["paired"] if r["a"] == "qalign"}
-    groups = [g for g in made.groups if g.sets[0].results.header.sharpness == 1]
+    groups = [g for g in made.groups if (g.header.sharpness, g.header.move) == (1, "suffix")]
     (average,) = (group.average.points for group in groups if group.average)
     found |= {(AVERAGE, d.b, d.n): _as_row(d) for d in Compared("", tuple(average)).differences}
     for place in (("in_distribution", "wmv", 256), ("shifted", "wmv", 256), ("long", "wmv", 256),
@@ -369,30 +369,40 @@ def test_what_is_said_of_the_state_to_answer_with_is_what_the_chains_say(name: s
     assert f"| {' | '.join(row)} |" in (ASSETS.parent / "docs/moves.md").read_text("utf-8")
 
 
-def test_what_is_said_of_a_larger_share_of_blocks_are_the_runs_numbers() -> None:
-    half, share = (unpack(RESULTS / "fresh" / f"inventory@2-{x}.zip") for x in ("block", "share"))
-    assert share.header.move == "0.2*suffix+0.8*block(:)"
+@pytest.mark.parametrize(
+    ("name", "base", "move", "told"),
+    [
+        ("share", "-block", "0.2*suffix+0.8*block(:)", "half blocks"),
+        ("entropy", "", "entropy", "`suffix`"),
+    ],
+)
+def test_what_is_said_of_other_moves_on_inventories_are_the_runs_numbers(
+    name: str, base: str, move: str, told: str
+) -> None:
+    files = (f"inventory@2{base}", f"inventory@2-{name}")
+    theirs, ours = (unpack(RESULTS / "fresh" / f"{each}.zip") for each in files)
+    assert ours.header.move == move
     ns = [16, 32, 64]
-    at = [{p.n: p for p in curves(x, ns=ns) if p.method == "qalign"} for x in (half, share)]
+    at = [{p.n: p for p in curves(x, ns=ns) if p.method == "qalign"} for x in (theirs, ours)]
     first, second, third = (_cell(_as_share(at[1][n])).replace(" ", "% ") for n in ns)
     gap = "{:+.1f} ({:.1f} to {:.1f})".format(*_percent(difference(at[1][64], at[0][64])))
     said = " ".join((ASSETS.parent / "docs/moves.md").read_text("utf-8").split())
-    assert f"is right on {first} at 16 samples, {second} at 32 and {third} at 64" in said
-    assert f"from half blocks is {gap}, not significant" in said
+    assert f"`{move}` is right on {first} at 16 samples, {second} at 32 and {third} at 64" in said
+    assert f"from {told} is {gap}, not significant" in said
 
 
-OTHER_SETS = {path.name.rpartition("-")[0] for path in RESULTS.glob("moves/*-entropy.zip")}
+OTHER_SETS = [*RESULTS.glob("*-entropy.zip"), RESULTS / "fresh" / "shifted@2-entropy.zip"]
 
 
-@pytest.mark.parametrize("name", sorted(OTHER_SETS))
-def test_what_is_said_of_moves_on_other_sets_are_the_runs_numbers(name: str) -> None:
-    usual = RESULTS / f"{name}.zip"
-    suffix = unpack(usual if usual.exists() else RESULTS / f"moves/{name}-suffix.zip")
+@pytest.mark.parametrize("entropy", OTHER_SETS, ids=lambda path: path.stem)
+def test_what_is_said_of_moves_on_other_sets_are_the_runs_numbers(entropy: Path) -> None:
+    name = entropy.stem.removesuffix("-entropy")
+    suffix = unpack(entropy.with_name(f"{name}.zip"))
     assert suffix.header.move == "suffix"
     (theirs,) = (p for p in curves(suffix, ns=[32]) if p.method == "qalign")
     cells = [_cell(_as_share(theirs))]
     for kind, move in (("block", "0.5*suffix+0.5*block(.)"), ("entropy", "entropy")):
-        path = RESULTS / f"moves/{name}-{kind}.zip"
+        path = entropy.with_name(f"{name}-{kind}.zip")
         if not path.exists():
             cells += ["–", "–"]
             continue
@@ -414,8 +424,8 @@ def test_what_is_said_of_entropy_over_both_seeds_are_the_runs_numbers() -> None:
         (found,) = (p for p in averaged(sets) if p.method == "qalign")
         return found
 
-    ours = both("moves/shifted-entropy", "moves/shifted@2-entropy")
-    gap = _percent(difference(ours, both("shifted", "moves/shifted@2-suffix")))
+    ours = both("shifted-entropy", "fresh/shifted@2-entropy")
+    gap = _percent(difference(ours, both("shifted", "fresh/shifted@2")))
     said = " ".join((ASSETS.parent / "docs/moves.md").read_text("utf-8").split())
     assert "over both seeds, it is {:+.1f} points ({:.1f} to {:.1f})".format(*gap) in said
 
@@ -494,7 +504,7 @@ def test_what_is_said_of_sharper_targets_with_the_reward_are_the_runs_numbers() 
         assert f"| {name.replace('_', ' ')} | {' | '.join(cells)} |" in said
         ahead.append(_percent(difference(at[0]["wmv"], at[0]["qalign"])))
     gaps = [f"{value:.1f} ({low:.1f} to {high:.1f})" for value, low, high in ahead]
-    assert "ahead of the chain of κ = 4 by {}, {} and {} points".format(*gaps) in said
+    assert "ahead of the κ = 4 chain by {}, {} and {} points".format(*gaps) in said
     assert f"the exact test decides (p = {' and '.join(exact)})" in said
     rates = [_accepted(each) for each in (sharp, usual)]
     told = f"there it accepts {rates[0]:.0%} of changes instead of {100 * rates[1]:.0f}."

@@ -362,8 +362,9 @@ def test_results_with_block_moves_stand_beside_suffix_moves_and_apart_from_the_u
     assert not {*usual} & {*others}
     fresh = [path for path in others if path.parent.name == "fresh"]
     assert [path.stem for path in fresh[-2:]] == ["inventory@4", "inventory@4-block"]
+    assert [p.stem for p in others if p.stem[:5] == "long-"][:2] == ["long-block", "long-entropy"]
     path = fresh[-1]
-    assert title_of(path).endswith("fresh problems, seed 4; half of the steps rewrite one item")
+    assert title_of(path).endswith("fresh problems, seed 4; half of the steps rewrite one block")
     found, d = summarise(path), beside_the_papers(path)
     assert d is not None
     assert d.n == 64

@@ -32,8 +32,8 @@ OTHER_RUNS = {
     "sharp": "sharpness 4",
     "beta0.4": "β = 0.4",
     "beta1.6": "β = 1.6",
-    "block": "half of the steps rewrite one item",
-    "share": "four fifths of the steps rewrite one item",
+    "block": "half of the steps rewrite one block",
+    "share": "four fifths of the steps rewrite one block",
     "entropy": "cuts where the model is unsure",
 }
 """The endings of files with a different target or move, and their names on the page."""
