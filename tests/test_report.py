@@ -391,6 +391,58 @@ def test_what_is_said_of_other_moves_on_inventories_are_the_runs_numbers(
     assert f"from {told} is {gap}, not significant" in said
 
 
+def test_what_is_said_of_blocks_at_larger_budgets_are_the_runs_numbers() -> None:
+    half, share = (unpack(RESULTS / f"inventory-{name}.zip") for name in ("block", "share"))
+    assert share.header.move == "0.2*suffix+0.8*block(:)"
+    usual = unpack(RESULTS / "inventory.zip")
+    suffix = replace(usual, records=usual.records[: len(half.records)])
+    ids = [[r.id for r in each.records] for each in (suffix, half, share)]
+    assert ids == [ids[0]] * 3
+    said = {
+        path: " ".join((ASSETS.parent / path).read_text("utf-8").split())
+        for path in ("docs/moves.md", "docs/results.md", "README.md", "CHANGELOG.md")
+    }
+    for n in (32, 64, 128, 256, 512):
+        at = [{p.method: p for p in curves(each, ns=[n])} for each in (suffix, half, share)]
+        theirs, ours, more = (points["qalign"] for points in at)
+        for each in (ours, more):
+            assert abs(each.spent / theirs.spent - 1) < 0.01, "at equal compute"
+        points = [*(at[1][m] for m in ("mv", "bon", "wmv", "any")), theirs, ours]
+        cells = [_cell(_as_share(point)) for point in points]
+        cells.append("{:+.1f} ({:.1f} to {:.1f})".format(*_percent(difference(ours, theirs))))
+        cells.append(_cell(_as_share(more)))
+        assert f"| {n} samples | {' | '.join(cells)} |" in said["docs/moves.md"]
+    over = "{:+.1f} ({:.1f} to {:.1f})".format(*_percent(difference(ours, at[1]["any"])))
+    assert f"half blocks minus any of n is {over} points" in said["docs/moves.md"]
+    shares = [f"{100 * p.value:.0f}" for p in (ours, theirs, at[1]["any"])]
+    told = "with block moves is right on {} of 100, with the paper's move on {}"
+    for path in ("docs/results.md", "README.md", "CHANGELOG.md"):
+        assert told.format(*shares) in said[path], path
+    ask, guide = lessons()["worth"].stops[4].ask, (ASSETS.parent / "docs/workshop.md").read_text()
+    for text in (ask.right, guide):
+        told = f"512 samples, the chain with block moves is right on {shares[0]} of 100 problems."
+        assert told in text
+    assert f"512 samples’ compute, block moves are right on {shares[0]} of 100" in ask.wrong
+
+
+def test_what_is_said_of_forms_are_the_runs_numbers() -> None:
+    drawn = [unpack(RESULTS / "forms" / f"{name}.zip") for name in ("suffix", "block")]
+    suffix, block = ({p.method: p for p in curves(each, ns=[8])} for each in drawn)
+    cells = {m: _cell(_as_share(suffix[m])) for m in ("mv", "bon", "wmv", "any", "qalign")}
+    assert cells["bon"] == cells["wmv"] == cells["any"]
+    said = " ".join((ASSETS.parent / "docs/moves.md").read_text("utf-8").split())
+    mix = f"`{drawn[1].header.move}`".replace("\n", "\\n")
+    assert (
+        f"MV {cells['mv']}, best-of-n, WMV and any of n {cells['any']}, `suffix` "
+        f"{cells['qalign']}, {mix} {_cell(_as_share(block['qalign']))}."
+    ) in said
+    found = difference(block["qalign"], suffix["qalign"])
+    assert found.p is not None
+    assert (
+        "is {:z.1f} points ({:z.1f} to {:z.1f}; they differ on {:.0f} problems, exact p = {:.3f})"
+    ).format(*_percent(found), found.discordant, found.p) in said
+
+
 OTHER_SETS = [*RESULTS.glob("*-entropy.zip"), RESULTS / "fresh" / "shifted@2-entropy.zip"]
 
 
