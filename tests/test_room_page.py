@@ -466,13 +466,19 @@ async def test_nothing_prints_over_the_chart_in_any_state(browser, toy_app, size
         await page.wait_for_function(
             f"() => JSON.stringify(({PRINTED_OVER})()) === {json.dumps(FINE)}"
         )
+        await page.wait_for_function(  # a line above the scene leaves it less room
+            "() => document.querySelector('.room-line').textContent.includes('is down')"
+            f"  && JSON.stringify(({PRINTED_OVER})()) === {json.dumps(FINE)}"
+        )
         if name == "drawn":
             await page.set_viewport_size({"width": 390, "height": 844})
             await page.wait_for_function(f"() => !({HIDDEN})().length")
             leading = ".room-votes > p >> text=123456 leads in 2 of 3 chains"  # whatever R-hat is
             await page.wait_for_selector(leading)
             await page.set_viewport_size(dict(zip(("width", "height"), size, strict=True)))
-    await page.evaluate("document.querySelector('.room-numbers').style.marginTop = '-80px'")
+    await page.evaluate(
+        "document.querySelector('.room-numbers').style.transform = 'translateY(-80px)'"
+    )
     assert (await page.evaluate(PRINTED_OVER))["over"] != []  # or nothing would be tested
     for key, shown in SCENES.items():
         await page.keyboard.press(key)

@@ -144,11 +144,21 @@ export async function leadView(host, seat, offered) {
   async function lead(what) {
     try {
       const answer = await ask("lead", { code: seat.code, ...what }, seat.token);
-      put(line, "");
+      say("");
       return answer;
     } catch (error) {
-      put(line, error instanceof Refusal ? error.message : BROKE);
+      say(error instanceof Refusal ? error.message : BROKE);
     }
+  }
+
+  /**
+   * Say something above the scene, which then has less room.
+   * @param {string} text
+   */
+  function say(text) {
+    if (line.textContent === text) return;
+    put(line, text);
+    draw();
   }
 
   /** @param {"run" | "step" | "rest" | "again"} what */
@@ -205,7 +215,7 @@ export async function leadView(host, seat, offered) {
     const { stop } = room;
     put(joined, `${all.here} of ${all.members} here`);
     put(trouble, room.trouble);
-    show(trouble, room.trouble);
+    show(trouble, room.trouble && !line.textContent); // one of the two: a scene has to fit
     for (const node of [back, next, stops]) show(node, stop);
     for (const [name, tab] of tabs) {
       tab.hidden = (name === "question" && !stop) || (name === "game" && !all.game);
@@ -248,7 +258,7 @@ export async function leadView(host, seat, offered) {
   }
 
   const why = await follow(seat, hear, (there) =>
-    put(line, there ? "" : "The connection is down. The room is kept."));
+    say(there ? "" : "The connection is down. The room is kept."));
   if (why) farewell(host, why);
 }
 
@@ -315,8 +325,8 @@ function questionScene() {
     /** @type {(room: RoomTold, all: ClassTold) => void} */
     draw({ stop, opened, value, says: told }, { said, asked: n }) {
       if (!stop) return;
-      const key = JSON.stringify([stop.lesson, stop.k, said, value, opened, window.innerWidth,
-        window.innerHeight]);
+      const key = JSON.stringify([stop.lesson, stop.k, said, value, opened, node.clientWidth,
+        node.clientHeight]);
       put(count, stop.ask
         ? `${said.reduce((sum, [, m]) => sum + m, 0)} of ${n} have answered` : "");
       if (key === drawn) return;
