@@ -175,8 +175,8 @@ async def a_class(n_members: int, *, draws: bool = False) -> AsyncIterator[tuple
         room = Room(server.address, draws=draws)
         prompt = load_problems("in_distribution")[0].prompt
         await room.open(n_members, prompt=prompt, beta=1)
-        drawn = lambda: room.lead.told.get("figures", {}).get("base", [])  # noqa: E731
-        await room.until(lambda: len(drawn()) >= 200)  # the models are warm
+        told = room.lead.told
+        await room.until(lambda: len(told.get("figures", {}).get("base", ())) >= 200)  # warm
         yield server, room
         await room.close()
 

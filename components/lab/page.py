@@ -37,7 +37,8 @@ UNNAMED = "Convergence"
 Held = dict[Component, Any]
 """Values by their controls."""
 PARTS = ("worth of a", "worth of b", "worth of c", "worth of a token", "roughness", "worth of aba·")
-INTRO = f'<p data-anchors="{" ".join(ANCHORS)}">'
+INTRO = f'<p data-anchors="{" ".join(ANCHORS)}"></p>'
+"""Where the page's script reads the anchors; it is not shown."""
 LAST = {**PRIVATE, "trigger_mode": "always_last"}
 DIRECT = {**LAST, "queue": False}
 """For what is drawn at once: the queue's own stream takes longer than most of the mathematics."""

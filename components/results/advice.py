@@ -84,7 +84,7 @@ def _on(name: str, found: Difference) -> str:
 
 
 def waiting(found: Evaluated) -> list[float]:
-    """How many times as long one waits for the chain as for the longest sample, a problem each."""
+    """How many times as many tokens a chain writes in a row as the longest sample, per problem."""
     n, ratios = found.level, []
     spent = at(found.points, "qalign", n)
     states = round(spent.used) if spent else 0
