@@ -12,6 +12,7 @@ from qalign_study.measure.intervals import (
     FEW,
     NARROW,
     Difference,
+    _verdict,
     band,
     band_of_share,
     paired_difference,
@@ -152,6 +153,19 @@ def test_four_problems_allow_no_verdict_whatever_they_show() -> None:
         assert found.verdict == "too few"
         assert "too few problems" in standing(found)
     assert against(outcomes(8, 8), outcomes(0, 8)).verdict == "ahead"
+
+
+@pytest.mark.parametrize("seed", [10, 113])  # -1e-17 and 3e-18 by AVX-512, and 0 in truth
+def test_an_end_that_is_0_but_for_rounding_decides_nothing(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    ours, theirs = ((rng.random(100) < share).astype(float) for share in (0.35, 0.25))
+    raw, _ = band(resampled_sets((100,)) @ (ours - theirs))
+    assert abs(raw) < 1e-12
+    found = paired_difference("a", "b", ours, theirs, n=1, spent=1.0)
+    assert (found.p, found.verdict) == (None, "not significant")
+    assert in_points(found).endswith(f"(0.0 to {100 * found.high:.1f})")
+    control = _verdict(found.value, 3e-18, found.high, 100, found.discordant, None)
+    assert control == "ahead", "or rounding would not matter"
 
 
 def test_equivalent_needs_the_whole_interval_within_the_margin() -> None:

@@ -439,7 +439,7 @@ def test_what_is_said_of_forms_are_the_runs_numbers() -> None:
     found = difference(block["qalign"], suffix["qalign"])
     assert found.p is not None
     assert (
-        "is {:z.1f} points ({:z.1f} to {:z.1f}; they differ on {:.0f} problems, exact p = {:.3f})"
+        "is {:.1f} points ({:.1f} to {:.1f}; they differ on {:.0f} problems, exact p = {:.3f})"
     ).format(*_percent(found), found.discordant, found.p) in said
 
 

@@ -195,13 +195,15 @@ def paired_difference(
         strata: how many of the problems are of each set, where sets count the same.
     """
     gaps, strata = ours - theirs, strata or (len(ours),)
-    low, high = band(resampled_sets(strata) @ gaps)
     counted = gaps / np.repeat(np.array(strata) * len(strata), strata)
     discordant = float(abs(gaps).sum())
     p = sign_test(counted) if discordant < FEW else None
     if p is not None and any(np.isin(each, (0.0, 1.0)).all() for each in (ours, theirs)):
         p = max(p, mcnemar(gaps))
-    value, n_problems = float(counted.sum()), len(gaps)
+    ends = (counted.sum(), *band(resampled_sets(strata) @ gaps))
+    # a verdict must not hang on the sign of a rounding error, which differs between processors
+    value, low, high = (round(float(end), 9) + 0.0 for end in ends)
+    n_problems = len(gaps)
     verdict = _verdict(value, low, high, n_problems, discordant, p)
     return Difference(a, b, n, spent, value, low, high, n_problems, discordant, p, verdict)
 
