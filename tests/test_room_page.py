@@ -385,16 +385,19 @@ PRINTED_OVER = """() => {
     wide: document.documentElement.scrollWidth - innerWidth };
 }"""
 HIDDEN = """() => {
-  const bar = document.querySelector('.room-controls').getBoundingClientRect();
+  const controls = document.querySelector('.room-controls');
+  const bar = controls.getBoundingClientRect();
   const box = (node) => node.getBoundingClientRect();
   const ticks = [...document.querySelectorAll('.room-class .room-tick')].map(box);
   const foot = ticks.filter(({ bottom }) => bottom > Math.max(...ticks.map((t) => t.top)));
   return ['.room-numbers', '.room-verdict']
     .filter((one) => box(document.querySelector(one)).bottom > bar.top)
     .concat(foot.filter(({ right }, k) => k + 1 < foot.length && right + 4 > foot[k + 1].left))
-    .concat(document.documentElement.scrollWidth > innerWidth ? 'too wide' : []);
+    .concat(document.documentElement.scrollWidth > innerWidth ? 'too wide' : [])
+    .concat([...controls.querySelectorAll('button')]
+      .filter((one) => one.scrollWidth > one.clientWidth).map((one) => one.textContent));
 }"""
-"""What a phone does not show of the class: under the bar, run together at the foot, or outside."""
+"""What a phone does not show: under the bar, run together at the foot, outside, or cut."""
 BEYOND = """() => {
   const scene = [...document.querySelectorAll('.room-scene')].find((each) => each.clientHeight);
   return [scene.scrollHeight - scene.clientHeight,
@@ -429,7 +432,8 @@ async def test_nothing_prints_over_the_chart_in_any_state(browser, toy_app, size
     states = {
         "empty": {"room": stage, "class": CLASS, "from": 0, "walk": []},
         "long and empty": {"room": stage | {"prompt": LONG}, "class": CLASS, "from": 0, "walk": []},
-        "drawn": {"room": stage, "class": CLASS, "from": 0, "walk": walk, "figures": FIGURES},
+        "drawn": {"room": stage | {"goal": 60, "stop": {"k": 0, "of": 7}},  # the bar has most
+                  "class": CLASS, "from": 0, "walk": walk, "figures": FIGURES},
         "long, with the game and a trouble": {
             "room": stage | {"prompt": LONG, "trouble": "The models are out today; wait a moment."},
             "class": CLASS | {"game": GAME}, "from": 0, "walk": walk, "figures": FIGURES},
