@@ -288,54 +288,78 @@ def test_what_is_said_of_fresh_inventories_are_the_reports_numbers() -> None:
             assert f"wrong on {lost} where at least one" in said["docs/results.md"]
 
 
-@pytest.mark.parametrize("name", ["inventory@2", "inventory@4"])
-def test_what_is_said_of_block_moves_are_the_numbers_of_both_runs(name: str) -> None:
-    suffix, blocks = (unpack(RESULTS / "fresh" / f"{name}{x}.zip") for x in ("", "-block"))
-    assert (suffix.header.move, blocks.header.move) == ("suffix", "0.5*suffix+0.5*block(:)")
-    assert [r.id for r in suffix.records] == [r.id for r in blocks.records]
-    said = {
-        path: " ".join((ASSETS.parent / path).read_text("utf-8").split())
-        for path in ("docs/moves.md", "docs/results.md", "README.md")
-    }
-    ns = [16, 32, 64]
-    at = [{(p.method, p.n): p for p in curves(each, ns=ns)} for each in (suffix, blocks)]
-    for n in ns if name == "inventory@2" else ns[-1:]:
-        theirs, ours = (points["qalign", n] for points in at)
-        gap, ceiling = difference(ours, theirs), at[1]["any", n]
-        rivals = [_cell(_as_share(at[1][m, n])) for m in ("mv", "bon", "wmv")]
-        cells = [_cell(_as_share(p)) for p in (ceiling, theirs, ours)]
-        cells.append("{:+.1f} ({:.1f} to {:.1f})".format(*_percent(gap)))
-        row = (
-            "at 64 samples: any of n {}, `suffix` {}, the mix {}, and the mix minus `suffix` {}"
-        ).format(*cells)
-        cells = rivals + cells
-        told = f"| {n} samples | {' | '.join(cells)} |" if name == "inventory@2" else row
-        assert told in said["docs/moves.md"]
-        assert abs(ours.spent / theirs.spent - 1) < 0.01, "at equal compute"
-    assert gap.low > 0
+def _said(*paths: str) -> dict[str, str]:
+    """The texts of documents, on one line each."""
+    return {path: " ".join((ASSETS.parent / path).read_text("utf-8").split()) for path in paths}
+
+
+def _table_of_blocks(runs: list[Results], ns: list[int]) -> list[dict[tuple[Curve, int], Point]]:
+    """The points of suffix moves, half blocks and a larger share, whose table the docs have."""
+    moves = ["suffix", "0.5*suffix+0.5*block(:)", "0.2*suffix+0.8*block(:)"]
+    assert [each.header.move for each in runs] == moves
+    ids = [[r.id for r in each.records] for each in runs]
+    assert ids == [ids[0]] * 3
+    assert len(ids[0]) == 300
+    at = [{(p.method, p.n): p for p in curves(each, ns=ns)} for each in runs]
+    (told,) = _said("docs/moves.md").values()
+    for n in ns:
+        theirs, ours, more = (points["qalign", n] for points in at)
+        for each in (ours, more):
+            assert abs(each.spent / theirs.spent - 1) < 0.01, "at equal compute"
+        points = [*(at[1][m, n] for m in ("mv", "bon", "wmv", "any")), theirs, ours]
+        cells = [_cell(_as_share(point)) for point in points]
+        cells.append("{:+.1f} ({:.1f} to {:.1f})".format(*_percent(difference(ours, theirs))))
+        cells.append(_cell(_as_share(more)))
+        assert f"| {n} samples | {' | '.join(cells)} |" in told
+        shares = difference(more, ours)
+        assert shares.low <= 0 <= shares.high, "at no budget do they differ significantly"
+    assert "At no budget of either table do the two shares differ significantly" in told
+    return at
+
+
+def test_what_is_said_of_block_moves_on_fresh_inventories_are_the_runs_numbers() -> None:
+    runs = [unpack(RESULTS / "fresh" / f"inventory@2{x}.zip") for x in ("", "-block", "-share")]
+    at = _table_of_blocks(runs, [16, 32, 64, 128])
+    said = _said(
+        "docs/moves.md", "docs/results.md", "README.md", "docs/workshop.md", "CHANGELOG.md"
+    )
+    theirs, ours, ceiling = at[0]["qalign", 64], at[1]["qalign", 64], at[1]["any", 64]
+    assert difference(ours, theirs).low > 0
     over = "{:+.1f} ({:.1f} to {:.1f})".format(*_percent(difference(ours, ceiling)))
-    if name == "inventory@2":
-        assert f"minus any of n is {over} points" in said["docs/moves.md"]
-        for path in ("docs/results.md", "README.md"):
-            shares = [f"{100 * p.value:.1f}%" for p in (ours, theirs, ceiling)]
-            chains = "with block moves is right on {} of them and the chain with the paper's move"
-            assert (chains + " on {}").format(*shares) in said[path]
-            assert f"of 64 samples is right on {shares[2]}" in said[path]
-        guide = " ".join((ASSETS.parent / "docs/workshop.md").read_text("utf-8").split())
-        ask = lessons()["worth"].stops[4].ask
-        row = (
-            "the chain is right on {} of {} fresh inventories at the compute of 64 samples. With "
-            "the paper's move it is right on {}. At least one of 64 samples is right on {}."
-        ).format(shares[0], len(blocks.records), *shares[1:])
-        assert row in guide
-        assert row.replace("'", "’") in ask.right
-        assert (
-            "at the compute of 64 samples is right on {} of {} fresh inventories, and a chain with "
-            "the paper’s move on {}. On {}, at least one of 64 samples is right."
-        ).format(shares[0], len(blocks.records), *shares[1:]) in ask.wrong
-        changes = " ".join((ASSETS.parent / "CHANGELOG.md").read_text("utf-8").split())
-        rounded = "half block moves are right on {:.0%}, suffix moves alone on {:.0%}."
-        assert rounded.format(ours.value, theirs.value) in changes
+    assert f"minus any of n is {over} points" in said["docs/moves.md"]
+    shares = [f"{100 * p.value:.1f}%" for p in (ours, theirs, ceiling)]
+    for path in ("docs/results.md", "README.md"):
+        chains = "with block moves is right on {} of them and the chain with the paper's move"
+        assert (chains + " on {}").format(*shares) in said[path]
+        assert f"of 64 samples is right on {shares[2]}" in said[path]
+    ask = lessons()["worth"].stops[4].ask
+    row = (
+        "the chain is right on {} of 300 fresh inventories at the compute of 64 samples. With "
+        "the paper's move it is right on {}. At least one of 64 samples is right on {}."
+    ).format(*shares)
+    assert row in said["docs/workshop.md"]
+    assert row.replace("'", "’") in ask.right
+    assert (
+        "at the compute of 64 samples is right on {} of 300 fresh inventories, and a chain with "
+        "the paper’s move on {}. On {}, at least one of 64 samples is right."
+    ).format(*shares) in ask.wrong
+    rounded = "half block moves are right on {:.0%}, suffix moves alone on {:.0%}."
+    assert rounded.format(ours.value, theirs.value) in said["CHANGELOG.md"]
+
+
+def test_what_is_said_of_block_moves_on_a_third_seed_are_the_runs_numbers() -> None:
+    runs = [unpack(RESULTS / "fresh" / f"inventory@4{x}.zip") for x in ("", "-block")]
+    assert [r.id for r in runs[0].records] == [r.id for r in runs[1].records]
+    at = [{p.method: p for p in curves(each, ns=[64])} for each in runs]
+    gap = difference(at[1]["qalign"], at[0]["qalign"])
+    assert gap.low > 0
+    points = (at[1]["any"], at[0]["qalign"], at[1]["qalign"])
+    assert (
+        "at 64 samples: any of n {}, `suffix` {}, the mix {}, and the mix minus `suffix` {}"
+    ).format(
+        *(_cell(_as_share(p)) for p in points),
+        "{:+.1f} ({:.1f} to {:.1f})".format(*_percent(gap)),
+    ) in _said("docs/moves.md")["docs/moves.md"]
 
 
 @pytest.mark.parametrize(
@@ -372,54 +396,34 @@ def test_what_is_said_of_the_state_to_answer_with_is_what_the_chains_say(name: s
 
 
 @pytest.mark.parametrize(
-    ("name", "base", "move", "told"),
-    [
-        ("share", "-block", "0.2*suffix+0.8*block(:)", "half blocks"),
-        ("entropy", "", "entropy", "`suffix`"),
-    ],
+    ("name", "ns"), [("fresh/inventory@2", [16, 32, 64]), ("inventory", [32, 64, 128])]
 )
-def test_what_is_said_of_other_moves_on_inventories_are_the_runs_numbers(
-    name: str, base: str, move: str, told: str
+def test_what_is_said_of_entropy_on_inventories_are_the_runs_numbers(
+    name: str, ns: list[int]
 ) -> None:
-    files = (f"inventory@2{base}", f"inventory@2-{name}")
-    theirs, ours = (unpack(RESULTS / "fresh" / f"{each}.zip") for each in files)
-    assert ours.header.move == move
-    ns = [16, 32, 64]
+    theirs, ours = (unpack(RESULTS / f"{name}{each}.zip") for each in ("", "-entropy"))
+    assert ours.header.move == "entropy"
+    theirs = replace(theirs, records=theirs.records[: len(ours.records)])
+    assert [r.id for r in theirs.records] == [r.id for r in ours.records]
     at = [{p.n: p for p in curves(x, ns=ns) if p.method == "qalign"} for x in (theirs, ours)]
-    first, second, third = (_cell(_as_share(at[1][n])).replace(" ", "% ") for n in ns)
-    gap = "{:+.1f} ({:.1f} to {:.1f})".format(*_percent(difference(at[1][64], at[0][64])))
-    said = " ".join((ASSETS.parent / "docs/moves.md").read_text("utf-8").split())
-    assert f"`{move}` is right on {first} at 16 samples, {second} at 32 and {third} at 64" in said
-    assert f"from {told} is {gap}, not significant" in said
+    cells = [_cell(_as_share(at[1][n])).replace(" ", "% ") for n in ns]
+    told = "is right on {} at {} samples, {} at {} and {} at {}".format(
+        *(each for pair in zip(cells, ns, strict=True) for each in pair)
+    )
+    (said,) = _said("docs/moves.md").values()
+    assert told in said
+    gap = "{:+.1f} ({:.1f} to {:.1f})".format(*_percent(difference(at[1][ns[-1]], at[0][ns[-1]])))
+    assert f"from `suffix` is {gap}, not significant" in said
 
 
 def test_what_is_said_of_blocks_at_larger_budgets_are_the_runs_numbers() -> None:
-    half, share = (unpack(RESULTS / f"inventory-{name}.zip") for name in ("block", "share"))
-    assert share.header.move == "0.2*suffix+0.8*block(:)"
-    suffix = unpack(RESULTS / "inventory.zip")
-    ids = [[r.id for r in each.records] for each in (suffix, half, share)]
-    assert ids == [ids[0]] * 3
-    said = {
-        path: " ".join((ASSETS.parent / path).read_text("utf-8").split())
-        for path in ("docs/moves.md", "docs/results.md", "README.md", "CHANGELOG.md")
-    }
-    ns = [32, 64, 128, 256, 512]
-    at = [{(p.method, p.n): p for p in curves(each, ns=ns)} for each in (suffix, half, share)]
-    for n in ns:
-        theirs, ours, more = (points["qalign", n] for points in at)
-        for each in (ours, more):
-            assert abs(each.spent / theirs.spent - 1) < 0.01, "at equal compute"
-        points = [*(at[1][m, n] for m in ("mv", "bon", "wmv", "any")), theirs, ours]
-        cells = [_cell(_as_share(point)) for point in points]
-        cells.append("{:+.1f} ({:.1f} to {:.1f})".format(*_percent(difference(ours, theirs))))
-        cells.append(_cell(_as_share(more)))
-        assert f"| {n} samples | {' | '.join(cells)} |" in said["docs/moves.md"]
-        shares = difference(more, ours)
-        assert shares.low <= 0 <= shares.high, "at no budget do they differ significantly"
-    assert "At no budget do the two shares differ significantly" in said["docs/moves.md"]
-    over = "{:+.1f} ({:.1f} to {:.1f})".format(*_percent(difference(ours, at[1]["any", n])))
+    runs = [unpack(RESULTS / f"inventory{name}.zip") for name in ("", "-block", "-share")]
+    at = _table_of_blocks(runs, [32, 64, 128, 256, 512])
+    said = _said("docs/moves.md", "docs/results.md", "README.md", "CHANGELOG.md")
+    theirs, ours, ceiling = at[0]["qalign", 512], at[1]["qalign", 512], at[1]["any", 512]
+    over = "{:+.1f} ({:.1f} to {:.1f})".format(*_percent(difference(ours, ceiling)))
     assert f"half blocks minus any of n is {over} points" in said["docs/moves.md"]
-    percents = [f"{100 * p.value:.1f}%" for p in (ours, theirs, at[1]["any", n])]
+    percents = [f"{100 * p.value:.1f}%" for p in (ours, theirs, ceiling)]
     told = "with block moves is right on {}, with the paper's move on {}, and at least one sample"
     for path in ("docs/results.md", "README.md", "CHANGELOG.md"):
         assert f"{told} is right on {{}}".format(*percents) in said[path], path
@@ -448,7 +452,10 @@ def test_what_is_said_of_forms_are_the_runs_numbers() -> None:
     ).format(*_percent(found), found.discordant, found.p) in said
 
 
-OTHER_SETS = [*RESULTS.glob("*-entropy.zip"), RESULTS / "fresh" / "shifted@2-entropy.zip"]
+OTHER_SETS = [
+    *(path for path in RESULTS.glob("*-entropy.zip") if path.stem != "inventory-entropy"),
+    RESULTS / "fresh" / "shifted@2-entropy.zip",
+]
 
 
 @pytest.mark.parametrize("entropy", OTHER_SETS, ids=lambda path: path.stem)
