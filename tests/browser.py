@@ -24,6 +24,7 @@ CHROMIUM = (
 """The one without windows, where it is: the same pages for less of the processor."""
 ARGUMENTS = [
     "--no-sandbox",
+    "--process-per-site",
     "--disable-gpu",
     "--disable-quic",
     "--no-first-run",
@@ -49,7 +50,8 @@ async def chromium() -> AsyncIterator[Any]:
     """A running browser, whose first context keeps scripts on the disk as they were compiled.
 
     A page of the app then takes 1.8 s of processor in place of 2.5; contexts made later have no
-    disk.
+    disk. Its pages share one process, which a page that stays open keeps running: 1.0 s in place
+    of 1.3.
     """
     from playwright.async_api import async_playwright
 
@@ -57,6 +59,9 @@ async def chromium() -> AsyncIterator[Any]:
         with TemporaryDirectory(ignore_cleanup_errors=True) as kept:
             launch = playwright.chromium.launch_persistent_context
             context = await launch(kept, executable_path=CHROMIUM, args=ARGUMENTS)
+            stays = await context.new_page()
+            await stays.route("**", lambda route: route.fulfill(body=""))
+            await stays.goto("http://127.0.0.1/")  # the site of every app, whatever its port
             try:
                 yield context.browser
             finally:
