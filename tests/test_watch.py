@@ -204,7 +204,7 @@ async def test_run_streams_steps_one_by_one_and_stop_keeps_them(visit, toy_app):
 
 
 async def test_two_visitors_do_not_mix(visit, toy_app):
-    pages = [await visit(toy_app), await visit(toy_app)]
+    pages = [await visit(f"{toy_app}?steps=40"), await visit(f"{toy_app}?steps=40")]
     for page, seed in zip(pages, (11, 12), strict=True):
         await page.click("#watch-settings")
         await page.locator("#watch-drawer").get_by_text("More", exact=True).click()
