@@ -85,9 +85,7 @@ CARD = {
 
 @pytest.fixture(scope="module")
 def made() -> Report:
-    """Of what was drawn with suffix moves; what is said of others reads their files."""
-    sets = {path.stem: unpack(path) for path in sorted(RESULTS.glob("*.zip"))}
-    return Report({name: each for name, each in sets.items() if each.header.move == "suffix"})
+    return Report({path.stem: unpack(path) for path in sorted(RESULTS.glob("*.zip"))})
 
 
 @pytest.fixture(scope="module")
@@ -349,8 +347,11 @@ def test_what_is_said_of_block_moves_on_fresh_inventories_are_the_runs_numbers()
 
 def test_what_is_said_of_block_moves_on_a_third_seed_are_the_runs_numbers() -> None:
     runs = [unpack(RESULTS / "fresh" / f"inventory@4{x}.zip") for x in ("", "-block")]
+    assert [each.header.move for each in runs] == ["suffix", "0.5*suffix+0.5*block(:)"]
     assert [r.id for r in runs[0].records] == [r.id for r in runs[1].records]
     at = [{p.method: p for p in curves(each, ns=[64])} for each in runs]
+    spent = [points["qalign"].spent for points in at]
+    assert abs(spent[1] / spent[0] - 1) < 0.01, "at equal compute"
     gap = difference(at[1]["qalign"], at[0]["qalign"])
     assert gap.low > 0
     points = (at[1]["any"], at[0]["qalign"], at[1]["qalign"])
