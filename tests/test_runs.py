@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import sys
+import threading
 from collections import Counter
 from contextlib import aclosing
 from dataclasses import replace
@@ -14,9 +16,11 @@ from toys import ToyLM, ToyRM
 from components.session.links import from_query, linked
 from components.session.offer import Offer
 from components.session.runs import TICK, Feed, Runs, Snapshot, Status, tick
+from qalign_core.assets import ASSETS
 from qalign_core.carried import RUN
-from qalign_core.errors import EngineError, InvalidPrompt, InvalidSetting
+from qalign_core.errors import EngineError, InvalidPrompt, InvalidSetting, InvalidTrace
 from qalign_core.models.progress import tell
+from qalign_core.record.trace import parse_trace
 from qalign_core.run import Limits, Run
 
 OFFER = Offer(names=())
@@ -296,3 +300,33 @@ async def test_a_load_says_how_far_it_is():
 
     await Runs(Limits(), load=load).models(feed, Run())
     assert said == [Status("loading", "Loading: fetching a/model: 25% of 270 MB…")]
+
+
+@pytest.mark.parametrize("round_", range(10))  # without the lock, most rounds fail
+def test_threads_read_a_run_while_it_is_written_and_no_line_is_lost_or_read_twice(round_):
+    text = (ASSETS / "runs" / "watch.jsonl").read_text(encoding="utf-8")
+    feed, failed, written = Feed(), [], threading.Event()
+
+    def look() -> None:
+        try:
+            while not written.is_set():
+                assert feed.trace is None or feed.text
+        except InvalidTrace as error:
+            failed.append(error)
+
+    looking = [threading.Thread(target=look) for _ in range(3)]
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)  # threads take turns in the midst of a line
+    try:
+        for thread in looking:
+            thread.start()
+        for line in text.splitlines(keepends=True):
+            feed.write(line)
+        written.set()
+        for thread in looking:
+            thread.join()
+    finally:
+        sys.setswitchinterval(before)
+    assert failed == []
+    assert feed.text == text
+    assert feed.trace == parse_trace(text)

@@ -57,9 +57,14 @@ STOPPED = Status("stopped", "Stopped. The steps drawn so far are kept.")
 
 
 class Feed:
-    """Where a run writes: the lines of its trace, and what it is doing."""
+    """Where a run writes: the lines of its trace, and what it is doing.
+
+    Threads may read it while the event loop writes, two at a time too: a page that saves or looks
+    at another budget does.
+    """
 
     def __init__(self) -> None:
+        self._lock = threading.RLock()
         self._written = [""]  # joined when it is read: a run writes more often than a page looks
         self.status = Status("loading", "Starting…")
         self.error: Exception | None = None
@@ -77,21 +82,25 @@ class Feed:
     @property
     def text(self) -> str:
         """The lines so far."""
-        if len(self._written) > 1:
-            self._written = ["".join(self._written)]
-        return self._written[0]
+        with self._lock:
+            if len(self._written) > 1:
+                self._written = ["".join(self._written)]
+            return self._written[0]
 
     @property
     def trace(self) -> Trace | None:
         """What has been drawn so far; None before the first line."""
-        for line in self.text[self._read :].split("\n")[:-1]:
-            self._reader.feed(line)
-        self._read = len(self.text)
-        return None if self._reader.header is None else self._reader.trace()
+        with self._lock:
+            text = self.text
+            for line in text[self._read :].split("\n")[:-1]:
+                self._reader.feed(line)
+            self._read = len(text)
+            return None if self._reader.header is None else self._reader.trace()
 
     def write(self, line: str) -> None:
         """Append text (whole lines)."""
-        self._written.append(line)
+        with self._lock:
+            self._written.append(line)
 
     def tell(self, what: str) -> None:
         """Say what a load does now; called from its thread."""
