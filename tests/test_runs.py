@@ -11,16 +11,16 @@ from dataclasses import replace
 from urllib.parse import parse_qsl
 
 import pytest
-from toys import ToyLM, ToyRM
+from toys import PROMPT, ToyLM, ToyRM
 
 from components.session.links import from_query, linked
 from components.session.offer import Offer
 from components.session.runs import TICK, Feed, Runs, Snapshot, Status, tick
-from qalign_core.assets import ASSETS
+from qalign_core import Trace, collect, run_chains
 from qalign_core.carried import RUN
 from qalign_core.errors import EngineError, InvalidPrompt, InvalidSetting, InvalidTrace
 from qalign_core.models.progress import tell
-from qalign_core.record.trace import parse_trace
+from qalign_core.record.trace import parse_trace, trace_lines
 from qalign_core.run import Limits, Run
 
 OFFER = Offer(names=())
@@ -304,7 +304,8 @@ async def test_a_load_says_how_far_it_is():
 
 @pytest.mark.parametrize("round_", range(10))  # without the lock, most rounds fail
 def test_threads_read_a_run_while_it_is_written_and_no_line_is_lost_or_read_twice(round_):
-    text = (ASSETS / "runs" / "watch.jsonl").read_text(encoding="utf-8")
+    steps = run_chains(ToyLM(), ToyRM(), PROMPT, beta=1.0, steps=40, n_chains=2, seed=3)
+    text = "".join(trace_lines(Trace.collect(collect(steps))))
     feed, failed, written = Feed(), [], threading.Event()
 
     def look() -> None:
