@@ -87,9 +87,10 @@ class Proposals:
         """
         log_w = self.reward_old * (1 / betas[:, None] - 1 / self.target.beta)
         weights = np.empty_like(log_w)
-        for p in np.unique(self.prompt):
-            mine = self.prompt == p
-            weights[:, mine] = softmax(log_w[:, mine]) * np.count_nonzero(mine)
+        in_order = np.argsort(self.prompt, kind="stable")
+        ends = np.flatnonzero(np.diff(self.prompt[in_order])) + 1
+        for mine in np.split(in_order, ends):
+            weights[:, mine] = softmax(log_w[:, mine]) * len(mine)
         told = 1 / (weights**2).mean(axis=1) >= MIN_EFFECTIVE  # the share that effectively counts
         each: Any = betas[told, None]
         log_alpha = log_acceptance(
