@@ -85,7 +85,9 @@ CARD = {
 
 @pytest.fixture(scope="module")
 def made() -> Report:
-    return Report({path.stem: unpack(path) for path in sorted(RESULTS.glob("*.zip"))})
+    """The shipped sets with the paper's move; what is said of others is tested set by set."""
+    found = {path.stem: unpack(path) for path in sorted(RESULTS.glob("*.zip"))}
+    return Report({name: each for name, each in found.items() if each.header.move == "suffix"})
 
 
 @pytest.fixture(scope="module")
