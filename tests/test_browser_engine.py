@@ -8,7 +8,8 @@ import math
 from typing import Any
 
 import pytest
-from browser import ROOT
+import pytest_asyncio
+from browser import PATIENCE, ROOT
 
 from qalign_core.chain.chain import run_chain
 from qalign_core.record.scripts import bundle
@@ -31,6 +32,31 @@ DRAW = """async ({ run, file, script }) => {
   return { lines, failed };
 }"""
 COMPARED = ("tokens", "pieces", "text", "index", "finished", "accepted", "answer", "cost")
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def blank(visitors, toy_app):
+    """Open a page of the server's that is a text alone: the engine needs no more of the app.
+
+    `page.errors` as for `visit`: no page may end with an error.
+    """
+    pages, errors = [], []
+
+    async def open_page():
+        page = await visitors.new_page()
+        pages.append(page)
+        page.set_default_timeout(PATIENCE)
+        page.errors = errors
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        page.on("console", lambda said: errors.append(said.text) if said.type == "error" else None)
+        await page.goto(f"{toy_app}engine.js")
+        return page
+
+    yield open_page
+    found = list(errors)
+    for page in pages:
+        await page.close()
+    assert found == []
 
 
 def recorded() -> list[dict[str, Any]]:
@@ -58,8 +84,8 @@ def key(line: dict[str, Any]) -> tuple[Any, ...]:
 # without its WebAssembly the worker computes in plain JavaScript
 @pytest.mark.parametrize("missing", ["", "engine/net.wasm"], ids=["wasm", "plain"])
 @pytest.mark.recorded
-async def test_a_worker_draws_the_recorded_run(visit, toy_app, missing):
-    page = await visit(toy_app)
+async def test_a_worker_draws_the_recorded_run(blank, missing):
+    page = await blank()
     drawn = await draw(page, begun(), file=missing)
     page.errors[:] = [said for said in page.errors if "404" not in said]
     assert drawn["failed"] == ""
@@ -73,8 +99,8 @@ async def test_a_worker_draws_the_recorded_run(visit, toy_app, missing):
         assert abs(line["reward"] - wanted["reward"]) < 1e-3
 
 
-async def test_its_lines_are_a_trace_that_python_reads(visit, toy_app):
-    drawn = await draw(await visit(toy_app), begun(chains=2, steps=2, seed=5))
+async def test_its_lines_are_a_trace_that_python_reads(blank):
+    drawn = await draw(await blank(), begun(chains=2, steps=2, seed=5))
     reader = TraceReader()
     for line in drawn["lines"]:
         reader.feed(line)
@@ -87,9 +113,9 @@ async def test_its_lines_are_a_trace_that_python_reads(visit, toy_app):
     assert trace.header.meter.lm_parameters > 0
 
 
-async def test_the_log_probability_of_a_proposal_is_pythons(visit, toy_app):
+async def test_the_log_probability_of_a_proposal_is_pythons(blank):
     """That of the whole text at the run's temperature; the rewritten part alone is noticed."""
-    page, run = await visit(toy_app), Run.read(recorded()[0]).with_changes(temperature=0.7, steps=8)
+    page, run = await blank(), Run.read(recorded()[0]).with_changes(temperature=0.7, steps=8)
     drawn = await draw(page, begun(temperature=0.7, pool=0, logProb=True))
     found = [json.loads(line) for line in drawn["lines"]]
     found = [line for line in found if line["type"] == "step"]
@@ -105,8 +131,8 @@ async def test_the_log_probability_of_a_proposal_is_pythons(visit, toy_app):
     assert log_probs != pytest.approx(parts, abs=1e-3)
 
 
-async def test_a_worker_that_does_not_start_is_one_sentence(visit, toy_app):
-    page = await visit(toy_app)
+async def test_a_worker_that_does_not_start_is_one_sentence(blank):
+    page = await blank()
     drawn = await draw(page, begun(), script="no-such-script.js")
     page.errors.clear()
     assert (drawn["lines"], drawn["failed"]) == ([], "the worker did not start")
@@ -128,8 +154,8 @@ ENDS = """() => {
 }"""
 
 
-async def test_a_worker_that_ends_in_mid_run_is_one_sentence_and_what_it_drew_stays(visit, toy_app):
-    page = await visit(toy_app)
+async def test_a_worker_that_ends_in_mid_run_is_one_sentence_and_what_it_drew_stays(blank):
+    page = await blank()
     await page.clock.install()
     await page.evaluate(ENDS)
     drawing = asyncio.ensure_future(draw(page, begun()))
@@ -139,10 +165,10 @@ async def test_a_worker_that_ends_in_mid_run_is_one_sentence_and_what_it_drew_st
     found = drawing.result()
     assert found["failed"] == "the worker stopped answering"
     assert len(found["lines"]) == 3
-    assert (await draw(await visit(toy_app), begun()))["failed"] == ""  # the control
+    assert (await draw(await blank(), begun()))["failed"] == ""  # the control
 
 
-async def test_a_prompt_without_room_is_the_sentence_that_the_server_has(visit, toy_app):
-    drawn = await draw(await visit(toy_app), begun(max_new_tokens=500))
+async def test_a_prompt_without_room_is_the_sentence_that_the_server_has(blank):
+    drawn = await draw(await blank(), begun(max_new_tokens=500))
     n = recorded()[0]["prompt_tokens"]
     assert drawn["failed"].startswith(f"the prompt has {n} tokens and the response may have 500")

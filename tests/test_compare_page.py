@@ -330,11 +330,30 @@ async def cards(page: Any) -> list[tuple[str, str]]:
 
 
 @pytest.mark.asyncio(loop_scope="session")
-async def test_the_recorded_comparison_is_there_and_the_slider_agrees_with_the_core(
+async def test_the_recorded_comparison_agrees_with_the_core_and_makes_room_for_watchs_problem(
     visit: Visit, toy_app: str
 ) -> None:
-    page = await compare_page(visit, toy_app)
+    page = await compare_page(visit, toy_app, query="steps=8&seed=3", width=360, height=740)
+    await page.wait_for_selector("#compare .q-status >> text=settings are in place")
+    assert await page.evaluate("document.documentElement.scrollWidth") <= 360
+    await page.set_viewport_size({"width": 1280, "height": 900})
     comparison = recorded_comparison()
+    # the conclusion stands above the cards, and the rest unfolds
+    said = f"{conclusion(comparison, outcomes(comparison, full_cut(comparison)))} "
+    said += f"{ranking(comparison)} See Results"
+    await page.wait_for_function(
+        "said => document.querySelector('#compare-panel .qc-concluded').textContent === said",
+        arg=said,
+    )
+    sentence, card = [
+        await page.locator(f"#compare-panel .qc-{name} >> nth=0").bounding_box()
+        for name in ("concluded", "card")
+    ]
+    assert sentence["y"] + sentence["height"] <= card["y"]
+    text = page.locator("#compare-panel .qc-text >> nth=0")
+    assert not await text.is_visible()
+    await page.get_by_role("button", name="Show the texts and the costs").click()
+    assert await text.is_visible()
     slider = page.locator("#compare-panel .qc-n")
     cuts = ladder(comparison)
     for rung in (len(cuts) - 1, 0, len(cuts) // 2):
@@ -346,14 +365,10 @@ async def test_the_recorded_comparison_is_there_and_the_slider_agrees_with_the_c
         assert await cards(page) == [(o.method, o.decision.answer or "no answer") for o in found]
         line = await page.text_content("#compare-panel .qc-line")
         assert line == level_line(comparison, found, "flops")
-    assert page.errors == []
-
-
-@pytest.mark.asyncio(loop_scope="session")
-async def test_compare_takes_watchs_problem_until_it_is_asked_for_another(
-    visit: Visit, toy_app: str
-) -> None:
-    page = await compare_page(visit, toy_app)
+    await page.get_by_role("link", name="See Results").click()
+    await page.locator("#results-set").wait_for()
+    await page.click("#tab-compare-button")
+    # it takes Watch's problem until it is asked for another
     shown = "document.querySelector('#compare-panel .qc-prompt').textContent"
     link = await page.evaluate("QAlignShell.link()")
 
@@ -376,32 +391,6 @@ async def test_compare_takes_watchs_problem_until_it_is_asked_for_another(
     await page.wait_for_function(f"{shown} === 'What is 40+2?'")
     await watch("Ben has 3 nuts. How many?")
     assert await page.input_value("#compare-prompt textarea") == "What is 40+2?"
-    assert page.errors == []
-
-
-@pytest.mark.asyncio(loop_scope="session")
-async def test_the_conclusion_stands_above_the_cards_and_the_rest_unfolds(
-    visit: Visit, toy_app: str
-) -> None:
-    page = await compare_page(visit, toy_app)
-    comparison = recorded_comparison()
-    said = f"{conclusion(comparison, outcomes(comparison, full_cut(comparison)))} "
-    said += f"{ranking(comparison)} See Results"
-    await page.wait_for_function(
-        "said => document.querySelector('#compare-panel .qc-concluded').textContent === said",
-        arg=said,
-    )
-    sentence, card = [
-        await page.locator(f"#compare-panel .qc-{name} >> nth=0").bounding_box()
-        for name in ("concluded", "card")
-    ]
-    assert sentence["y"] + sentence["height"] <= card["y"]
-    text = page.locator("#compare-panel .qc-text >> nth=0")
-    assert not await text.is_visible()
-    await page.get_by_role("button", name="Show the texts and the costs").click()
-    assert await text.is_visible()
-    await page.get_by_role("link", name="See Results").click()
-    await page.locator("#results-set").wait_for()
     assert page.errors == []
 
 
@@ -437,7 +426,7 @@ async def test_a_live_run_streams_stops_and_leaves_a_fair_comparison(
 
 
 @pytest.mark.asyncio(loop_scope="session")
-async def test_an_open_ended_prompt_is_decided_by_minimum_bayes_risk_in_every_column(
+async def test_an_open_ended_prompt_is_decided_by_mbr_and_a_writing_task_told_in_its_own_words(
     visit: Visit, toy_app: str
 ) -> None:
     query = Run(prompt="Tell me of shells.", extractor=None, steps=12, seed=5).query()
@@ -462,10 +451,32 @@ async def test_an_open_ended_prompt_is_decided_by_minimum_bayes_risk_in_every_co
         assert rule(comparison, outcome) in said
         assert outcome.decision.chosen is not None
         assert text == outcome.decision.chosen.response.text
+    settings = page.get_by_text("Change the problem or the settings")
+    await settings.click()
+    asked = 'Write one sentence. Use the word "answer" and end with the word "is".'
+    await page.fill("#compare-prompt textarea", asked)
+    await page.click("#compare-extractor input")  # a writing task asks for no answer by itself
+    await page.get_by_role("option", name="As the problem asks", exact=True).click()
+    await settings.click()
+    await page.click("#compare-run")
+    await page.wait_for_selector(
+        "#compare-panel .qc[data-state=done] .qc-answer >> text=constraints met >> nth=3"
+    )
+    # every text of the toys ends "The answer is 18." and has more than one sentence
+    said = await page.locator("#compare-panel .qc-answer").all_inner_texts()
+    assert [text.strip() for text in said] == ["2 of 3 constraints met"] * 4
+    facts = await page.text_content("#compare-panel .qc-facts >> nth=0")
+    assert "uses “answer”; ends with “is”" in facts
+    assert "Not methas one sentence" in facts
+    everything = await page.inner_text("#compare")
+    assert "cross" not in everything
+    assert "right if" not in everything
+    assert "how many constraints its text meets" in everything
+    assert "QAlign and weighted MBR aim at the same target" in everything
+    for arithmetic in ("vote aim", "known answers", "above wrong ones", "−14"):
+        assert arithmetic not in everything
+    await page.get_by_text("What would more compute buy?").scroll_into_view_if_needed()
+    await page.wait_for_function(  # in the figure, which is drawn once it is looked at
+        "document.querySelector('#compare').textContent.includes('2/3')"
+    )
     assert page.errors == []
-
-
-@pytest.mark.asyncio(loop_scope="session")
-async def test_the_page_fits_a_phone(visit: Visit, toy_app: str) -> None:
-    page = await compare_page(visit, toy_app, width=360, height=740)
-    assert await page.evaluate("document.documentElement.scrollWidth") <= 360

@@ -205,29 +205,18 @@ async def test_each_entry_opens_at_one_click_and_has_a_link(visit, toy_app):
 
 
 @pytest.mark.asyncio(loop_scope="session")
-async def test_an_entry_that_is_chosen_plays(visit, toy_app):
-    page = await visit(toy_app, moving=True)
-    await page.get_by_role("button", name="Gallery").click()
-    await page.locator("[data-name='stuck']").click()
-    await page.wait_for_function("location.search.includes('run=stuck')")
-    await page.wait_for_function(f"{API}.position.playing && {API}.position.t >= 1")
-
-
-@pytest.mark.asyncio(loop_scope="session")
-async def test_a_link_opens_an_entry_at_a_step(visit, toy_app):
+async def test_a_link_opens_an_entry_at_a_step_and_the_list_is_left_by_escape_or_by_one_that_plays(
+    visit, toy_app
+):
     name = "stuck"
     entry = ENTRIES[name]
-    page = await visit(f"{toy_app}?run={name}&step=5")
+    page = await visit(f"{toy_app}?run={name}&step=5", width=360, height=740)
     await titled(page, entry)  # until it is there the recorded run stands at that step too
     await page.wait_for_function(f"{API}.position.t === 5")
     await page.evaluate(f"{API}.seek(8)")
     await page.wait_for_function("location.search.includes('step=8')")
     assert f"run={name}" in await page.evaluate("location.search")
-
-
-@pytest.mark.asyncio(loop_scope="session")
-async def test_the_list_is_left_by_escape_and_asks_for_no_trace(visit, toy_app):
-    page = await visit(toy_app, width=360, height=740)
+    # the list asks for no trace
     before = await page.evaluate(f"{API}.text")
     await page.get_by_role("button", name="Gallery").press("Enter")
     assert await page.locator(".qg-pick").count() == len(ENTRIES)
@@ -237,3 +226,9 @@ async def test_the_list_is_left_by_escape_and_asks_for_no_trace(visit, toy_app):
     assert not await page.locator(".qg-list").is_visible()
     assert await page.evaluate("document.activeElement.textContent.trim()") == "Gallery"
     assert await page.evaluate(f"{API}.text") == before
+    # where motion is wanted, what is chosen plays
+    await page.emulate_media(color_scheme="light", reduced_motion="no-preference")
+    await page.get_by_role("button", name="Gallery").click()
+    await page.locator("[data-name='climb']").click()
+    await page.wait_for_function("location.search.includes('run=climb')")
+    await page.wait_for_function(f"{API}.position.playing && {API}.position.t >= 1")

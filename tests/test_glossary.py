@@ -23,7 +23,9 @@ async def with_terms(page):
     return page.locator("#here [data-term=beta]"), page.locator("#here [data-term=wmv]")
 
 
-async def test_a_pointed_word_says_what_it_means_until_the_pointer_leaves(visit, toy_app):
+async def test_a_word_says_what_it_means_to_pointer_keyboard_and_press_and_links_to_the_lab(
+    visit, toy_app
+):
     page = await visit(toy_app)
     beta, vote = await with_terms(page)
     await beta.hover()
@@ -36,12 +38,7 @@ async def test_a_pointed_word_says_what_it_means_until_the_pointer_leaves(visit,
     await page.locator("h1").hover()
     await page.locator(OPEN).wait_for(state="detached")
 
-
-async def test_a_word_that_the_keyboard_reaches_says_it_and_escape_closes_that_first(
-    visit, toy_app
-):
-    page = await visit(toy_app)
-    await with_terms(page)
+    # of two things that are open, Escape closes the word first
     await page.evaluate("QAlignShell.drawer(true)")
     await page.locator("[data-glossary]").focus()
     await page.keyboard.press("Tab")
@@ -59,10 +56,19 @@ async def test_a_word_that_the_keyboard_reaches_says_it_and_escape_closes_that_f
     await page.keyboard.press("Escape")
     await page.locator("#watch-drawer.q-open").wait_for(state="detached")
 
+    # the link opens the section of the lab and loads nothing again
+    await page.evaluate("window.still = true")
+    await beta.hover()
+    await page.locator(f"{OPEN} a").click()
+    await page.wait_for_function(
+        "document.querySelector('#lab-opened input:checked')?.value === 'Beta'"
+    )
+    await page.locator("#lab-section-beta").wait_for()
+    assert await page.evaluate("window.still")
+    assert await page.locator(OPEN).count() == 0
 
-async def test_a_press_opens_and_a_second_one_closes_and_text_stays_text(visit, toy_app):
-    page = await visit(toy_app, width=390)
-    beta, _ = await with_terms(page)
+    # a press opens, a second one closes
+    await page.set_viewport_size({"width": 390, "height": 900})
     await beta.dispatch_event("pointerdown", {"pointerType": "touch"})
     await beta.dispatch_event("click", {"detail": 1})
     box = await page.locator(OPEN).bounding_box()
@@ -71,19 +77,6 @@ async def test_a_press_opens_and_a_second_one_closes_and_text_stays_text(visit, 
     await beta.dispatch_event("pointerdown", {"pointerType": "touch"})
     await beta.dispatch_event("click", {"detail": 1})
     await page.locator(OPEN).wait_for(state="detached")
-
-
-async def test_its_link_opens_the_section_of_the_lab_and_loads_nothing_again(visit, toy_app):
-    page = await visit(toy_app)
-    beta, _ = await with_terms(page)
-    await page.evaluate("window.still = true")
-    await beta.hover()
-    await page.locator(f"{OPEN} a").click()
-    await page.wait_for_function(
-        "document.querySelector('#lab-opened input:checked')?.value === 'Beta'"
-    )
-    assert await page.evaluate("window.still")
-    assert await page.locator(OPEN).count() == 0
 
 
 async def test_the_glossary_has_every_idea_and_an_address_of_its_own(visit, toy_app):

@@ -43,6 +43,11 @@ def embedded_app() -> Iterator[str]:
         yield address
 
 
+def page_that_draws() -> str:
+    """The page of the recorded run that draws new ones too, as it is exported."""
+    return page((ROOT / "assets/runs/watch.jsonl").read_text(encoding="utf-8"), live=True)
+
+
 async def run(page) -> None:
     await page.click("#watch-run")
     await page.wait_for_function(f"{API}.position.source === 'live' && {API}.trace.end")
@@ -61,11 +66,17 @@ async def drawn(page):
 
 
 @pytest.mark.recorded  # WebAssembly computes the same bits on any machine
-async def test_the_browser_draws_the_run_that_the_link_names(visit, embedded_app):
+async def test_the_browser_draws_the_run_of_the_link_until_stop_and_saves_a_page_that_draws(
+    visit, embedded_app, tmp_path
+):
     page = await visit(embedded_app + LINK)
     fetched = []
     page.on("request", lambda request: fetched.append(request.url))
     await page.wait_for_function(LINKED)
+    await page.get_by_role("button", name="Save…").click()
+    path = await saved(page, "Page that draws, as HTML", tmp_path)
+    assert path.read_text(encoding="utf-8") == page_that_draws()
+    await page.keyboard.press("Escape")
     await run(page)
     await page.wait_for_function(f"{STATUS}.textContent.includes('All drawn, in your browser')")
     # the player may be at an earlier step, so nothing is finished
@@ -77,13 +88,17 @@ async def test_the_browser_draws_the_run_that_the_link_names(visit, embedded_app
     ]
     assert trace.header.lm_revision == RECORDED.header.lm_revision
     assert len(trace.pool) == 2
-
-
-async def test_stop_ends_a_run_in_the_browser_and_new_problem_waits(visit, embedded_app):
-    page = await visit(embedded_app + LINK.replace("steps=12", "steps=1024"))
-    await page.wait_for_function(LINKED)
+    # a longer one is stopped, and a new problem waits
+    await page.click("#watch-settings")
+    steps = page.locator("#watch-drawer").get_by_label("number input for Steps")
+    await steps.fill("1024")
+    await steps.press("Enter")
+    await page.keyboard.press("Escape")
     await page.click("#watch-run")
-    await page.wait_for_function(f"{API}.position.source === 'live' && {API}.position.last > 3")
+    await page.wait_for_function(
+        f"{API}.position.source === 'live' && {API}.trace.header.steps === 1024"
+        f" && {API}.position.last > 3"
+    )
     await page.click("#watch-stop")
     await page.wait_for_function(f"{STATUS}.dataset.state === 'stopped'")
     n = await page.evaluate(f"{API}.position.last")
@@ -93,32 +108,31 @@ async def test_stop_ends_a_run_in_the_browser_and_new_problem_waits(visit, embed
     assert await page.evaluate(f"{STATUS}.dataset.state") == "idle"
 
 
-@pytest.mark.parametrize(
-    ("broken", "why"),
-    [
-        ("void delete window.Worker", "it has no workers"),
-        (
-            "void (window.Worker = class { postMessage() { setTimeout(() => this.onerror("
-            "{ preventDefault() {}, message: '' })) } terminate() {} })",
-            "the worker did not start",
-        ),
-    ],
-    ids=["missing", "blocked"],
-)
-async def test_the_server_draws_the_same_run_where_the_browser_cannot(
-    visit, embedded_app, broken, why
-):
+BROKEN = {
+    "the worker did not start": "void (window.Worker = class { postMessage() { setTimeout(() => "
+    "this.onerror({ preventDefault() {}, message: '' })) } terminate() {} })",
+    "it has no workers": "void delete window.Worker",
+}
+"""What keeps a browser from drawing, and how it is said."""
+
+
+async def test_the_server_draws_the_same_run_where_the_browser_cannot(visit, embedded_app):
     page = await visit(embedded_app + LINK)
     await page.wait_for_function(LINKED)
-    await page.evaluate(broken)
-    await run(page)
-    await page.wait_for_function(f"{STATUS}.textContent.includes('drawn on the server: {why}')")
-    assert "Finished" not in await page.inner_text("#watch .q-status")
-    trace = await drawn(page)
-    assert trace.header.seed == 701
     here = parse_trace(await on_the_server(FEW))  # the same bits on one machine
-    assert trace.steps == here.steps
-    assert trace.pool == here.pool
+    for why, broken in BROKEN.items():
+        before = await page.evaluate(f"{API}.text")
+        await page.evaluate(broken)
+        await run(page)
+        await page.wait_for_function(
+            f"before => {API}.text !== before && {API}.trace.end", arg=before
+        )
+        await page.wait_for_function(f"{STATUS}.textContent.includes('drawn on the server: {why}')")
+        assert "Finished" not in await page.inner_text("#watch .q-status")
+        trace = await drawn(page)
+        assert trace.header.seed == 701
+        assert trace.steps == here.steps
+        assert trace.pool == here.pool
 
 
 @pytest.mark.parametrize(
@@ -143,18 +157,9 @@ async def test_a_word_that_is_none_leaves_the_run_to_the_server(said):
     assert Here.read(said).why
 
 
-@pytest.mark.parametrize("made", ["exported", "saved"])
-async def test_a_page_that_draws_does_so_from_a_disk_without_a_network(
-    visit, embedded_app, browser, tmp_path, made
-):
-    if made == "exported":
-        path = tmp_path / "live.html"
-        text = (ROOT / "assets/runs/watch.jsonl").read_text(encoding="utf-8")
-        path.write_text(page(text, live=True), encoding="utf-8")
-    else:
-        watch = await visit(embedded_app)
-        await watch.get_by_role("button", name="Save…").click()
-        path = await saved(watch, "Page that draws, as HTML", tmp_path)
+async def test_a_page_that_draws_does_so_from_a_disk_without_a_network(browser, tmp_path):
+    path = tmp_path / "live.html"
+    path.write_text(page_that_draws(), encoding="utf-8")
     context = await browser.new_context(offline=True)
     try:
         shown, errors = await context.new_page(), []

@@ -117,15 +117,6 @@ async def begin(page, lesson) -> None:
     await titled(page, lesson.stops[0].title)
 
 
-async def test_the_first_pass_leads_on_to_the_run_on_which_no_sample_is_right(visit, toy_app):
-    page = await visit(f"{toy_app}?lesson={FIRST.name}&stop={len(FIRST.stops)}")
-    await titled(page, FIRST.stops[-1].title)
-    await page.click(".learn-next")
-    await page.get_by_role("button", name="Right where no sample is", exact=True).click()
-    await page.wait_for_function("location.search.includes('run=beyond')")
-    assert await page.locator(".learn-panel").count() == 0
-
-
 @pytest.mark.slow
 async def test_every_lesson_goes_from_end_to_end_by_the_keyboard(visit, toy_app):
     page = await visit(f"{toy_app}?lesson={FIRST.name}", first=True)
@@ -200,11 +191,13 @@ async def test_the_first_visit_begins_with_the_first_pass_and_the_run_waits(visi
 
 
 async def test_who_skips_is_asked_again_and_who_refuses_is_not(visit, toy_app):
+    """Nothing plays after the first pass, since motion is unwanted."""
     page = await visit(toy_app, first=True)
     await page.click(".learn-panel >> text=Skip")
     later = await visit_again(page, toy_app)
     await later.click(".learn-panel >> text=Never again")
     await later.wait_for_selector(".learn-panel", state="detached")
+    assert not await later.evaluate(f"{API}.position.playing")
     last = await visit_again(page, toy_app)
     await last.wait_for_function(f"{API}.position.t >= 1")
     assert await last.query_selector(".learn-panel") is None
@@ -217,24 +210,29 @@ async def test_a_link_to_something_is_not_interrupted(visit, toy_app, query):
     assert await page.query_selector(".learn-panel") is None
 
 
-async def test_where_motion_is_unwanted_nothing_plays_after_the_first_pass(visit, toy_app):
-    page = await visit(toy_app, first=True)
-    await page.click(".learn-panel >> text=Never again")
-    await page.wait_for_selector(".learn-panel", state="detached")
-    assert not await page.evaluate(f"{API}.position.playing")
-
-
-async def test_a_prediction_is_made_before_anything_is_shown(visit, toy_app):
-    page = await visit(f"{toy_app}?lesson=four-ways", first=True)
-    await page.wait_for_selector(".learn-panel fieldset")
-    await page.click(".learn-next")
-    await page.wait_for_function(
-        "document.querySelector('.learn-told').textContent.includes('Predict')"
-    )
-    assert await page.inner_text(".learn-next") == "Check"
-    await page.click("text=Show me")
-    await page.wait_for_function("document.querySelector('.learn-next').textContent === 'Next'")
-    assert await page.get_attribute(".learn-told", "data-right") == ""
+async def test_a_prediction_is_made_before_anything_is_shown_and_the_panel_is_accessible(
+    visit, toy_app
+):
+    page = await visit(f"{toy_app}?lesson=one-step", first=True)
+    await page.wait_for_selector(".learn-lit")
+    await page.evaluate(AXE.read_text(encoding="utf-8"))
+    for dark in (False, True):
+        await page.evaluate("(dark) => document.body.classList.toggle('dark', dark)", dark)
+        found = await page.evaluate("axe.run('.learn-panel')")
+        assert [v["id"] for v in found["violations"]] == []
+    ways = ("#learn-number", ".learn-panel fieldset")
+    for stop, way in zip(LESSONS["one-step"].stops, ways, strict=False):
+        await titled(page, stop.title)
+        await page.wait_for_selector(way)
+        await page.click(".learn-next")
+        await page.wait_for_function(
+            "document.querySelector('.learn-told').textContent.includes('Predict')"
+        )
+        assert await page.inner_text(".learn-next") == "Check"
+        await page.click("text=Show me")
+        await page.wait_for_function("document.querySelector('.learn-next').textContent === 'Next'")
+        assert await page.get_attribute(".learn-told", "data-right") == ""
+        await page.click(".learn-next")
 
 
 async def test_progress_is_listed_and_a_lesson_goes_on_where_it_was_left(visit, toy_app):
@@ -253,24 +251,22 @@ async def test_progress_is_listed_and_a_lesson_goes_on_where_it_was_left(visit, 
     await titled(later, LESSONS["one-step"].stops[1].title)
 
 
-async def test_the_panel_is_accessible(visit, toy_app):
-    page = await visit(f"{toy_app}?lesson=one-step", first=True)
-    await page.wait_for_selector(".learn-lit")
-    await page.evaluate(AXE.read_text(encoding="utf-8"))
-    for dark in (False, True):
-        await page.evaluate("(dark) => document.body.classList.toggle('dark', dark)", dark)
-        found = await page.evaluate("axe.run('.learn-panel')")
-        assert [v["id"] for v in found["violations"]] == []
-
-
-async def test_touch_is_enough(browser, toy_app):
+async def test_touch_is_enough_for_the_first_pass_and_to_go_on_to_the_run_that_it_names(
+    browser, toy_app
+):
     context = await browser.new_context(has_touch=True, viewport={"width": 390, "height": 844})
-    page = await context.new_page()
+    page, errors = await context.new_page(), []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.on("console", lambda said: errors.append(said.text) if said.type == "error" else None)
     await page.goto(toy_app)
     for stop in FIRST.stops:
         await titled(page, stop.title)
         await page.tap(".learn-next")
     await titled(page, "That was it")
+    await page.get_by_role("button", name="Right where no sample is", exact=True).tap()
+    await page.wait_for_function("location.search.includes('run=beyond')")
+    assert await page.locator(".learn-panel").count() == 0
+    assert errors == []
     await context.close()
 
 

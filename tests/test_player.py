@@ -6,9 +6,11 @@ import json
 import math
 import re
 from collections import Counter
+from itertools import pairwise
 
 import pytest
-from browser import ROOT, standalone
+import pytest_asyncio
+from browser import PATIENCE, ROOT, standalone
 from traces import (
     HOSTILE,
     block_trace,
@@ -22,6 +24,7 @@ from traces import (
 from qalign_core.decide.answers.extraction import extract_number
 from qalign_core.errors import InvalidTrace
 from qalign_core.record.trace import parse_trace
+from qalign_core.types import Step
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -32,6 +35,35 @@ WIDER = "() => document.documentElement.scrollWidth - document.documentElement.c
 
 async def open_player(visit, trace=None, options=STILL, **how):
     return await visit(standalone(trace or toy_trace(), options=options), **how)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def alone(visitors):
+    """A page with a player that stands still, for tests that open a trace in it and go to steps."""
+    page = await visitors.new_page()
+    page.set_default_timeout(PATIENCE)
+    await page.set_viewport_size({"width": 1280, "height": 900})
+    await page.emulate_media(color_scheme="light", reduced_motion="reduce")
+    page.errors = []
+    page.on("pageerror", lambda error: page.errors.append(str(error)))
+    page.on("console", lambda told: page.errors.append(told.text) if told.type == "error" else None)
+    await page.set_content(standalone(toy_trace(), options=STILL))
+    await page.wait_for_selector(".qp")
+    yield page
+    await page.close()
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def opened(alone):
+    """Open a trace in that page: `await opened(trace)`. It may end with no error."""
+    alone.errors.clear()
+
+    async def open_trace(trace: str):
+        await alone.evaluate("(text) => api.open(text, 'Recorded run')", trace)
+        return alone
+
+    yield open_trace
+    assert alone.errors == []
 
 
 async def shows(page, condition: str) -> None:
@@ -48,18 +80,45 @@ async def at(page, t: int, phase: int = 5) -> None:
 
 async def test_a_recorded_run_moves_before_any_click(visit):
     page = await open_player(visit, options="", moving=True)
-    await shows(page, "api.position.playing && api.position.t >= 2")
+    await shows(page, "api.position.playing && api.position.t && api.position.phase")
     assert page.errors == []
+
+
+LOOK = """() => {
+  const all = (part) => [...document.querySelectorAll(part)].map((node) => node.innerText);
+  return { cells: all(".qp-cell-body"), ifs: all(".qp-if"), bead: all(".qp-bead-now").join(),
+    verdict: document.querySelector(".qp").dataset.verdict };
+}"""
+
+
+async def looked(page, trace: str) -> list[tuple[Step, dict]]:
+    """Each step after the first draft, and what stands on the page at its end."""
+    found = []
+    for step in parse_trace(trace).steps[1:]:
+        await page.evaluate(f"api.seek({step.t})")
+        await at(page, step.t)
+        found.append((step, await page.evaluate(LOOK)))
+    return found
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def told(alone):
+    """What the page says of each step of a toy trace."""
+    alone.errors.clear()
+    await alone.evaluate("(text) => api.open(text, 'Recorded run')", toy_trace())
+    found = await looked(alone, toy_trace())
+    assert alone.errors == []
+    return found
 
 
 LANES = "(name) => document.querySelector(`.qp-${name}-row .qp-${name}`).textContent"
 
 
-async def test_a_block_step_shows_what_is_kept_rewritten_and_kept_again(visit):
+async def test_a_block_step_shows_what_is_kept_rewritten_and_kept_again(opened):
     trace = block_trace()
     blocks = [step for step in parse_trace(trace).steps if step.kept_again and step.changed]
     assert {step.accepted for step in blocks} == {True, False}
-    page = await open_player(visit, trace)
+    page = await opened(trace)
     again = page.locator(".qp-again-row")
     for step in blocks:
         await page.evaluate(f"api.seek({step.t})")
@@ -88,14 +147,9 @@ async def test_a_block_step_shows_what_is_kept_rewritten_and_kept_again(visit):
     assert page.errors == []
 
 
-async def test_each_phase_shows_its_numbers_and_they_agree_with_the_trace(visit):
-    trace = toy_trace()
-    steps = parse_trace(trace).steps
-    page = await open_player(visit, trace)
-    for step in steps[1:]:
-        await page.evaluate(f"api.seek({step.t})")
-        await at(page, step.t)
-        cells = await page.locator(".qp-cell-body").all_inner_texts()
+async def test_each_phase_shows_its_numbers_and_they_agree_with_the_trace(told, opened):
+    for step, page in told:
+        cells = page["cells"]
         n, new = len(step.current.response), len(step.proposal.response)
         old, proposed = step.current.reward, step.proposal.reward
         assert cells[0].startswith(f"i = {step.index} of {n}, each with probability 1/{n}")
@@ -122,14 +176,11 @@ async def test_each_phase_shows_its_numbers_and_they_agree_with_the_trace(visit)
             math.exp(step.log_u), abs=5.1e-3
         )
         assert cells[5].startswith("Accepted" if step.accepted else "Rejected")
-        assert await page.get_attribute(".qp", "data-verdict") == ("yes" if step.accepted else "no")
+        assert page["verdict"] == ("yes" if step.accepted else "no")
     # of a sharper target there is a third factor, the core's
     trace = sharper_trace()
-    await page.evaluate("(text) => api.open(text, 'Sharper')", trace)
-    for step in parse_trace(trace).steps[1:]:
-        await page.evaluate(f"api.seek({step.t})")
-        await at(page, step.t)
-        told = (await page.locator(".qp-cell-body").all_inner_texts())[3]
+    for step, page in await looked(await opened(trace), trace):
+        chance = page["cells"][3]
         old, new = step.current, step.proposal
         factors = [
             math.exp(new.reward - old.reward),
@@ -137,13 +188,13 @@ async def test_each_phase_shows_its_numbers_and_they_agree_with_the_trace(visit)
             len(old.response) / len(new.response),
         ]
         assert min(1.0, math.prod(factors)) == pytest.approx(math.exp(step.log_alpha), rel=1e-4)
-        assert "× (p′/p)1 ×" in " ".join(told.split())
-        assert f"= min(1, {' × '.join(f'{x:#.3g}' for x in factors)}) = " in told
+        assert "× (p′/p)1 ×" in " ".join(chance.split())
+        assert f"= min(1, {' × '.join(f'{x:#.3g}' for x in factors)}) = " in chance
 
 
-async def test_the_strip_opens_where_the_action_is_and_keeps_what_it_said(visit):
+async def test_the_strip_opens_where_the_action_is_and_keeps_what_it_said(opened):
     trace = toy_trace()
-    page = await open_player(visit, trace)
+    page = await opened(trace)
     step = next(s for s in parse_trace(trace).steps[1:] if s.changed and s.log_alpha < 0)
     for phase in range(6):
         await page.evaluate(f"(api.seek({step.t}), api.goPhase({phase}))")
@@ -161,9 +212,9 @@ async def test_the_strip_opens_where_the_action_is_and_keeps_what_it_said(visit)
     assert numbers(told[4])[0] == pytest.approx(math.exp(step.log_u), abs=5.1e-4)
 
 
-async def test_a_text_is_struck_through_only_once_it_has_lost(visit):
+async def test_a_text_is_struck_through_only_once_it_has_lost(opened):
     trace = toy_trace()
-    page = await open_player(visit, trace)
+    page = await opened(trace)
     struck = """(part) => getComputedStyle(document.querySelector(part)).textDecorationLine"""
     for accepted in (True, False):
         step = next(s for s in parse_trace(trace).steps[1:] if s.changed & (s.accepted == accepted))
@@ -191,25 +242,19 @@ async def test_the_cut_of_a_long_text_is_in_view(visit, size):
             assert [part for part in parts if not await page.evaluate(inside, part)] == []
 
 
-async def test_a_ratio_above_one_stands_beside_alpha_one(visit):
-    trace = toy_trace()
-    page = await open_player(visit, trace)
-    for step in parse_trace(trace).steps[1:]:
+async def test_a_ratio_above_one_stands_beside_alpha_one(told):
+    for step, page in told:
         old, new = step.current, step.proposal
         ratio = math.exp(new.reward - old.reward) * len(old.response) / len(new.response)
-        await page.evaluate(f"api.seek({step.t})")
-        await at(page, step.t)
-        told = (await page.locator(".qp-cell-body").nth(3).inner_text()).partition(
-            "before the limit of 1, the product is "
-        )
-        assert bool(told[1]) == (ratio >= 1)
+        _, above, product = page["cells"][3].partition("before the limit of 1, the product is ")
+        assert bool(above) == (ratio >= 1)
         if ratio >= 1:
-            assert numbers(told[2])[0] == pytest.approx(ratio, rel=5.1e-3)
+            assert numbers(product)[0] == pytest.approx(ratio, rel=5.1e-3)
 
 
-async def test_a_rewrite_that_begins_as_before_says_how_far(visit):
+async def test_a_rewrite_that_begins_as_before_says_how_far(opened):
     trace = toy_trace(64)
-    page = await open_player(visit, trace)
+    page = await opened(trace)
     later = 0
     for step in parse_trace(trace).steps[1:]:
         old, new = step.current.response.tokens, step.proposal.response.tokens
@@ -225,10 +270,10 @@ async def test_a_rewrite_that_begins_as_before_says_how_far(visit):
     assert later
 
 
-async def test_the_panels_agree_with_the_chain_up_to_the_step(visit):
+async def test_the_panels_agree_with_the_chain_up_to_the_step(opened):
     trace = toy_trace()
     parsed = parse_trace(trace)
-    page = await open_player(visit, trace)
+    page = await opened(trace)
     for t in (1, 7, 32):
         await page.evaluate(f"api.seek({t})")
         await at(page, t)
@@ -255,12 +300,14 @@ async def test_the_panels_agree_with_the_chain_up_to_the_step(visit):
 
 
 @pytest.mark.parametrize("beta", [0.1, 1.0, 5.0])
-async def test_the_histogram_ends_at_its_highest_bar_and_says_what_its_target_is_worth(visit, beta):
+async def test_the_histogram_ends_at_its_highest_bar_and_says_what_its_target_is_worth(
+    opened, beta
+):
     trace = toy_trace(beta=beta)
     rewards = parse_trace(trace).rewards
     weights = [math.exp((r - max(rewards)) / beta) for r in rewards]
     worth = sum(weights) ** 2 / sum(w * w for w in weights)
-    page = await open_player(visit, trace)
+    page = await opened(trace)
     for t in (1, 7, 32):
         await page.evaluate(f"api.seek({t})")
         await at(page, t)
@@ -333,23 +380,20 @@ async def test_a_player_in_a_hidden_part_is_drawn_to_size_when_it_is_shown(visit
     )
 
 
-async def test_what_if_shows_the_verdict_of_the_same_u_at_half_and_double_beta(visit):
-    trace = toy_trace()
-    page = await open_player(visit, trace)
-    for step in [s for s in parse_trace(trace).steps[1:] if s.changed][:12]:
-        await page.evaluate(f"api.seek({step.t})")
-        await at(page, step.t)
-        chips = await page.locator(".qp-if").all_inner_texts()
+async def test_what_if_shows_the_verdict_of_the_same_u_at_half_and_double_beta(told):
+    for step, page in told:
+        if not step.changed:
+            continue
         difference = step.proposal.reward - step.current.reward
         ratio = math.log(len(step.current.response) / len(step.proposal.response))
-        for chip, beta in zip(chips, (0.5, 1.0, 2.0), strict=True):
+        for chip, beta in zip(page["ifs"], (0.5, 1.0, 2.0), strict=True):
             accepted = step.log_u < min(0.0, difference / beta + ratio)
             assert chip.endswith("accepted" if accepted else "rejected")
 
 
-async def test_the_verdict_is_not_in_the_page_before_its_phase(visit):
+async def test_the_verdict_is_not_in_the_page_before_its_phase(opened):
     trace = toy_trace()
-    page = await open_player(visit, trace)
+    page = await opened(trace)
     for step in parse_trace(trace).steps[1:8]:
         for phase in range(5):
             await page.evaluate(f"(api.seek({step.t}), api.goPhase({phase}))")
@@ -438,15 +482,11 @@ async def test_a_jump_that_has_nowhere_to_go_says_so(visit):
     assert await page.evaluate("api.position.t") == 0
 
 
-async def test_a_rejected_step_counts_the_old_text_again(visit):
-    trace = toy_trace()
-    page = await open_player(visit, trace)
+async def test_a_rejected_step_counts_the_old_text_again(told):
     stay = 1
-    for step in parse_trace(trace).steps[1:]:
+    for step, page in told:
         stay = 1 if step.accepted and step.changed else stay + 1
-        await page.evaluate(f"api.seek({step.t})")
-        await at(page, step.t)
-        assert (await page.inner_text(".qp-bead-now")).endswith(f"×{stay}")
+        assert page["bead"].endswith(f"×{stay}")
 
 
 async def test_reduced_motion_shows_a_finished_step_and_waits(visit):
@@ -465,9 +505,14 @@ WATCH_MOTION = """(speed) => { window.moved = {}; const animate = Element.protot
 
 @pytest.mark.parametrize(("speed", "reduced"), [(1, False), (4, False), (1, True)])
 async def test_cause_moves_into_effect_unless_it_is_fast_or_unwanted(visit, speed, reduced):
-    page = await open_player(visit, toy_trace(), moving=not reduced)
+    trace = toy_trace()
+    page = await open_player(visit, trace, moving=not reduced)
+    steps = parse_trace(trace).steps
+    # a step that is rejected, and one that takes another text
+    t = next(s.t for s, n in pairwise(steps) if not s.accepted and n.accepted and n.changed)
+    await page.evaluate(f"api.seek({t - 1})")
     await page.evaluate(WATCH_MOTION, speed)
-    await shows(page, "api.position.t >= 6")
+    await shows(page, f"api.position.t >= {t + 2}")
     moved = await page.evaluate("moved")
     if speed < 4 and not reduced:
         assert {"qp-flyer", "qp-new-row", "qp-bead", "qp-plus"} <= set(moved)
@@ -614,10 +659,10 @@ async def test_two_chains_can_be_chosen(visit):
     assert page.errors == []
 
 
-async def test_several_chains_share_one_axis_and_one_vote_and_their_agreement_is_told(visit):
+async def test_several_chains_share_one_axis_and_one_vote_and_their_agreement_is_told(opened):
     trace = toy_trace(24, chains=3)
     parsed = parse_trace(trace)
-    page = await open_player(visit, trace)
+    page = await opened(trace)
     await page.evaluate("api.seek(20)")
     await at(page, 20)
     assert await page.locator(".qp-other-line").count() == 2
@@ -639,9 +684,9 @@ async def test_several_chains_share_one_axis_and_one_vote_and_their_agreement_is
     assert (await page.inner_text(".qp-histogram .qp-key")).split() == ["■", "chain"]
 
 
-async def test_what_the_run_has_cost_has_a_line_of_its_own(visit):
+async def test_what_the_run_has_cost_has_a_line_of_its_own(opened):
     trace = toy_trace(24)
-    page = await open_player(visit, trace)
+    page = await opened(trace)
     for t in (0, 9, 24):
         await page.evaluate(f"api.seek({t})")
         await at(page, t)
@@ -718,10 +763,10 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("kind", BROKEN)
-async def test_a_broken_file_gets_one_sentence_and_changes_nothing(visit, kind):
+async def test_a_broken_file_gets_one_sentence_and_changes_nothing(opened, kind):
     with pytest.raises(InvalidTrace):  # the core refuses it too: one format, two readers
         parse_trace(BROKEN[kind])
-    page = await open_player(visit)
+    page = await opened(toy_trace())
     await page.evaluate("api.seek(7)")
     said = await page.evaluate(
         "(text) => { try { api.open(text); return '' } catch (e) { return e.message } }",

@@ -61,42 +61,11 @@ async def at(page, t: int, phase: int = 5) -> None:
     )
 
 
-async def test_the_stage_fills_1280_by_720_in_every_phase_and_is_read_from_the_last_row(
+async def test_keys_work_wherever_the_focus_is_and_every_phase_is_read_from_the_last_row(
     visit, toy_app
 ):
-    page = await present(visit, f"{toy_app}?present=1")
-    assert not await page.evaluate(f"{API}.position.playing")
-    for phase in range(6):
-        await page.keyboard.press("PageDown")
-        await at(page, 1, phase)
-        seen = await page.evaluate(SEEN)
-        assert seen.pop("n") > 15
-        assert seen == {"out": 0, "cut": [], "scrolls": False, "small": []}
-    accepted = {"index": 0, "log_alpha": 0.0, "accepted": True}
-    lines = [json.loads(line) for line in toy_trace(8).splitlines()]
-    lines = [
-        x | accepted | {"answer": str(x["t"] % 5)} if x["type"] == "step" else x for x in lines
-    ]
-    five = "".join(f"{json.dumps(line)}\n" for line in lines)
-    await page.evaluate(f"(text) => ({API}.open(text), {API}.seek(8))", five)
-    await at(page, 8)
-    rows = [await row.is_visible() for row in await page.locator(".qp-answers li").all()]
-    assert rows == [True] * 4 + [False]  # all that have an answer of their own, but not the others
-    assert (await page.evaluate(SEEN))["cut"] == []
-    shown = set()
-    for _ in range(FIGURES):
-        shown.add(await page.get_attribute("html", "data-present"))
-        found = await page.evaluate(SEEN)
-        assert found["small"] == []
-        figures = "figure.qp-panel:not(.qp-votes)"
-        visible = [await f.is_visible() for f in await page.locator(figures).all()]
-        assert visible.count(True) == 1
-        await page.keyboard.press("f")
-    assert len(shown) == FIGURES
-
-
-async def test_keys_work_wherever_the_focus_is_and_escape_gives_the_page_back(visit, toy_app):
     page = await present(visit, f"{toy_app}?present=1&step=3", dark=True)
+    assert not await page.evaluate(f"{API}.position.playing")
     for place in ("document.body.focus()", "document.querySelector('.pr-help').focus()",
                   "document.querySelector('.qp-prompt').focus()"):  # fmt: skip
         await page.evaluate(f"document.activeElement.blur(), {place}")
@@ -130,6 +99,37 @@ async def test_keys_work_wherever_the_focus_is_and_escape_gives_the_page_back(vi
     await page.focus("#watch-player .qp")
     await page.keyboard.press("p")
     await page.wait_for_selector(".pr-line")
+
+    # the stage fills 1280 by 720
+    await page.emulate_media(color_scheme="light")
+    await page.evaluate(f"{API}.seek(0)")
+    for phase in range(6):
+        await page.keyboard.press("PageDown")
+        await at(page, 1, phase)
+        seen = await page.evaluate(SEEN)
+        assert seen.pop("n") > 15
+        assert seen == {"out": 0, "cut": [], "scrolls": False, "small": []}
+    accepted = {"index": 0, "log_alpha": 0.0, "accepted": True}
+    lines = [json.loads(line) for line in toy_trace(8).splitlines()]
+    lines = [
+        x | accepted | {"answer": str(x["t"] % 5)} if x["type"] == "step" else x for x in lines
+    ]
+    five = "".join(f"{json.dumps(line)}\n" for line in lines)
+    await page.evaluate(f"(text) => ({API}.open(text), {API}.seek(8))", five)
+    await at(page, 8)
+    rows = [await row.is_visible() for row in await page.locator(".qp-answers li").all()]
+    assert rows == [True] * 4 + [False]  # all that have an answer of their own, but not the others
+    assert (await page.evaluate(SEEN))["cut"] == []
+    shown = set()
+    for _ in range(FIGURES):
+        shown.add(await page.get_attribute("html", "data-present"))
+        found = await page.evaluate(SEEN)
+        assert found["small"] == []
+        figures = "figure.qp-panel:not(.qp-votes)"
+        visible = [await f.is_visible() for f in await page.locator(figures).all()]
+        assert visible.count(True) == 1
+        await page.keyboard.press("f")
+    assert len(shown) == FIGURES
 
 
 async def test_a_stop_is_asked_on_the_stage_answered_and_told_in_the_second_window(visit, toy_app):

@@ -8,7 +8,9 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from browser import ROOT
+import pytest_asyncio
+from browser import PATIENCE, ROOT
+from conftest import SEEN
 from PIL import Image, ImageSequence
 from test_export import PLAYING
 from traces import HOSTILE, block_trace, hostile_trace, toy_trace
@@ -26,14 +28,45 @@ PANELS = 4
 """Figures that stand in the player: votes, trace, histogram and acceptance."""
 
 
-async def opened(visit, address: str, trace: str, step: int, **look):
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def opened(visitors, toy_app):
+    """The app as `visit` opens it; its Results have the set of a sheet that is soon computed."""
+    page, errors = await visitors.new_page(), []
+    await page.add_init_script(SEEN)
+    await page.set_viewport_size({"width": 1280, "height": 900})
+    page.set_default_timeout(PATIENCE)
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.on("console", lambda said: errors.append(said.text) if said.type == "error" else None)
+    page.errors = errors
+    await page.emulate_media(reduced_motion="reduce")
+    await page.goto(f"{toy_app}?set=long")
+    await page.wait_for_selector(".qp", state="attached")
+    yield page
+    await page.close()
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def page(opened):
+    """One page for all tests: each turns to what it saves from, in its own colours."""
+    opened.errors.clear()
+    yield opened
+    assert opened.errors == []
+
+
+async def turn(page, name: str, *, dark: bool = False) -> None:
+    """Turn to a page of the app; a dialog that was left open is closed."""
+    await page.emulate_media(color_scheme="dark" if dark else "light")
+    await page.evaluate("document.querySelector('.qs-dialog[open]')?.close()")
+    await page.click(f"#tab-{name}-button")
+
+
+async def open_menu(page, trace: str, step: int, *, dark: bool = False) -> None:
     """The menu of what can be saved of a step of a trace."""
-    page = await visit(address, **look)
+    await turn(page, "watch", dark=dark)
     await page.evaluate(f"text => {API}.open(text, 'Mine')", trace)
     await page.evaluate(f"{API}.seek({step})")
     await page.get_by_role("button", name="Save…").click()
     await page.wait_for_selector(".qs-dialog[open]")
-    return page
 
 
 async def saved(page, button: str, folder: Path) -> Path:
@@ -64,9 +97,9 @@ def colours(path: Path) -> int:
         return len(picture.convert("RGB").getcolors(2**24) or ())
 
 
-async def test_a_run_is_saved_as_a_page_that_plays(visit, toy_app, tmp_path):
+async def test_a_run_is_saved_as_a_page_that_plays(page, visit, tmp_path):
     text = toy_trace(12).replace("The answer", "<!-- </script> The answer")
-    page = await opened(visit, toy_app, text, 3)
+    await open_menu(page, text, 3)
     path = await saved(page, "Page as HTML", tmp_path)
     again = await visit(path.as_uri())
     await again.locator(PLAYING).wait_for()
@@ -76,12 +109,12 @@ async def test_a_run_is_saved_as_a_page_that_plays(visit, toy_app, tmp_path):
     assert json.loads(lines.splitlines()[0])["prompt"] == parse_trace(text).header.prompt
 
 
-async def test_a_saved_step_and_page_of_a_block_show_what_is_kept_again(visit, toy_app, tmp_path):
+async def test_a_saved_step_and_page_of_a_block_show_what_is_kept_again(page, visit, tmp_path):
     text = block_trace()
     steps = parse_trace(text).steps
     block = next(step for step in steps if step.kept_again and step.changed)
     suffix = next(step for step in steps[1:] if not (step.kept_again or step.refused))
-    page = await opened(visit, toy_app, text, block.t)
+    await open_menu(page, text, block.t)
     # the pictures of an animation are drawn by the same function
     _, said = drawing(await saved(page, "Step as SVG", tmp_path))
     assert "kept again" in said
@@ -90,16 +123,14 @@ async def test_a_saved_step_and_page_of_a_block_show_what_is_kept_again(visit, t
     again = await visit(path.as_uri())
     await again.evaluate(f"document.querySelector('.qp').qalign.seek({block.t})")
     await again.locator(".qp-again-row").wait_for()
-    other = await opened(visit, toy_app, text, suffix.t)
-    _, said = drawing(await saved(other, "Step as SVG", tmp_path))
+    await open_menu(page, text, suffix.t)
+    _, said = drawing(await saved(page, "Step as SVG", tmp_path))
     assert "kept again" not in said
 
 
 @pytest.mark.parametrize("dark", [False, True])
-async def test_a_step_and_every_figure_are_saved_as_drawings_and_as_pictures(
-    visit, toy_app, tmp_path, dark
-):
-    page = await opened(visit, toy_app, RECORDED.read_text("utf-8"), 13, dark=dark)
+async def test_a_step_and_every_figure_are_saved_as_drawings_and_as_pictures(page, tmp_path, dark):
+    await open_menu(page, RECORDED.read_text("utf-8"), 13, dark=dark)
     step = await saved(page, "Step as SVG", tmp_path)
     assert step.name == "qalign-seed-701-step-13.svg"
     names, said = drawing(step)
@@ -121,8 +152,8 @@ async def test_a_step_and_every_figure_are_saved_as_drawings_and_as_pictures(
         assert colours(await saved(page, f"{title} as PNG", tmp_path)) > 20
 
 
-async def test_hostile_texts_are_texts_in_what_is_saved(visit, toy_app, tmp_path):
-    page = await opened(visit, toy_app, hostile_trace(), 2)
+async def test_hostile_texts_are_texts_in_what_is_saved(page, tmp_path):
+    await open_menu(page, hostile_trace(), 2)
     files = [await saved(page, "Step as SVG", tmp_path)]
     files += [await saved(page, f"{title} as SVG", tmp_path) for title in await figures(page)]
     told = ""
@@ -135,10 +166,8 @@ async def test_hostile_texts_are_texts_in_what_is_saved(visit, toy_app, tmp_path
     assert await page.evaluate("window.hit") is None
 
 
-async def test_a_gif_of_20_steps_is_small_and_each_of_its_pictures_another(
-    visit, toy_app, tmp_path
-):
-    page = await opened(visit, toy_app, RECORDED.read_text("utf-8"), 12)
+async def test_a_gif_of_20_steps_is_small_and_each_of_its_pictures_another(page, tmp_path):
+    await open_menu(page, RECORDED.read_text("utf-8"), 12)
     await page.get_by_label("First step").fill("1")
     await page.get_by_label("Last step").fill("20")
     await page.get_by_label("Seconds per step").select_option("2")
@@ -155,8 +184,8 @@ async def test_a_gif_of_20_steps_is_small_and_each_of_its_pictures_another(
     assert len(frames) == len({pixels for _, pixels in frames}) == 3 * 20
 
 
-async def test_an_animation_can_be_cancelled(visit, toy_app):
-    page = await opened(visit, toy_app, toy_trace(64), 64)
+async def test_an_animation_can_be_cancelled(page):
+    await open_menu(page, toy_trace(64), 64)
     await page.get_by_label("First step").fill("5")
     await page.get_by_label("Last step").fill("2")
     await page.get_by_role("button", name="Animation as GIF").click()
@@ -168,8 +197,8 @@ async def test_an_animation_can_be_cancelled(visit, toy_app):
     await page.get_by_text("Cancelled: nothing was saved.").wait_for()
 
 
-async def test_a_figure_of_plotlys_is_saved_in_a_typeface_that_is_there(visit, toy_app, tmp_path):
-    page = await visit(f"{toy_app}?tab=compare", dark=True)
+async def test_a_figure_of_plotlys_is_saved_in_a_typeface_that_is_there(page, tmp_path):
+    await turn(page, "compare", dark=True)
     await page.wait_for_selector("#compare-curves .main-svg >> nth=0")
     async with page.expect_download() as saving:
         await page.click("[data-figure=compare-curves][data-save=svg]")
@@ -182,10 +211,8 @@ async def test_a_figure_of_plotlys_is_saved_in_a_typeface_that_is_there(visit, t
     assert "Plex" not in path.read_text("utf-8")
 
 
-async def test_the_charts_of_a_sheet_are_saved_with_their_titles_and_legends(
-    visit, toy_app, tmp_path
-):
-    page = await visit(f"{toy_app}?tab=results&set=long", dark=True)
+async def test_the_charts_of_a_sheet_are_saved_with_their_titles_and_legends(page, tmp_path):
+    await turn(page, "results", dark=True)
     await page.wait_for_selector("#results-beta svg.chart")
     for figure, words in (
         ("error", ("QAlign", "Any of n")),

@@ -16,13 +16,16 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 API = "document.querySelector('#watch-player .qp').qalign"
 
 
-async def set_steps(page, steps: int) -> None:
+async def set_length(page, steps: int, pool: int) -> None:
+    """Of the next run; a link that names it would set a seed too."""
     await page.click("#watch-settings")
-    await page.locator("#watch-drawer").get_by_text("More", exact=True).click()
-    box = page.locator("#watch-drawer").get_by_label("number input for Steps")
-    await box.fill(str(steps))
-    await box.press("Enter")
-    await page.locator("#watch-drawer").get_by_role("button", name="Close").click()
+    drawer = page.locator("#watch-drawer")
+    await drawer.get_by_text("More", exact=True).click()
+    for label, value in (("number input for Steps", steps), ("Pool", pool)):
+        box = drawer.get_by_label(label)
+        await box.fill(str(value))
+        await box.press("Enter")
+    await drawer.get_by_role("button", name="Close").click()
 
 
 async def run_until(page, steps: int) -> None:
@@ -63,15 +66,35 @@ async def sized(page, width, height):
     await page.evaluate("new Promise((done) => requestAnimationFrame(() => setTimeout(done)))")
 
 
-async def test_the_stage_is_one_window_and_the_transport_covers_nothing(visit, toy_app):
+async def turned(page, t, phase):
+    """The recorded run at this phase of this step."""
+    await page.evaluate(f"({API}.seek({t}), {API}.goPhase({phase}))")
+    await page.wait_for_selector(f".qp[data-t='{t}'][data-phase='{phase}']")
+
+
+WHOLE = """(n) => {
+  const lanes = [...document.querySelectorAll('#watch .qp-lane-text')].filter((lane) =>
+    lane.clientHeight && getComputedStyle(lane).display !== 'inline').map((lane) => {
+      const line = parseFloat(getComputedStyle(lane).lineHeight);
+      return [lane.clientHeight / line, Math.round(lane.scrollHeight / line)] });
+  return lanes.length >= n && lanes.every(([seen, there]) =>
+    Math.abs(seen - Math.round(seen)) < 0.1 && Math.round(seen) >= Math.min(2, there)) }"""
+"""At least n texts are shown in lanes, each by whole lines: all that it has, or two at least."""
+MOMENTS = ((1, 1), (1, 3), (7, 1), (7, 5))
+"""Steps and phases in which a rewrite plays: two texts at least are shown."""
+
+
+async def test_the_stage_is_one_window_of_whole_lines_and_the_transport_covers_nothing(
+    visit, toy_app
+):
     page = await visit(toy_app)
     for width, height in DESKTOPS:
         await sized(page, width, height)
+        for t, phase in MOMENTS:
+            await turned(page, t, phase)
+            await page.wait_for_function(WHOLE, arg=3)
         for phase in range(6):
-            await page.evaluate(f"({API}.seek(7), {API}.goPhase({phase}))")
-            await page.wait_for_function(
-                f"document.querySelector('.qp').dataset.phase === '{phase}'"
-            )
+            await turned(page, 7, phase)
             boxes = await page.evaluate(BOXES)
             assert set(boxes) == STAGE
             for name, (left, top, right, bottom) in boxes.items():
@@ -100,14 +123,6 @@ async def test_the_stage_is_one_window_and_the_transport_covers_nothing(visit, t
     assert learn["x"] == pytest.approx(edge, abs=1)
 
 
-WHOLE = """(n) => {
-  const lanes = [...document.querySelectorAll('#watch .qp-lane-text')].filter((lane) =>
-    lane.clientHeight && getComputedStyle(lane).display !== 'inline').map((lane) => {
-      const line = parseFloat(getComputedStyle(lane).lineHeight);
-      return [lane.clientHeight / line, Math.round(lane.scrollHeight / line)] });
-  return lanes.length >= n && lanes.every(([seen, there]) =>
-    Math.abs(seen - Math.round(seen)) < 0.1 && Math.round(seen) >= Math.min(2, there)) }"""
-"""At least n texts are shown in lanes, each by whole lines: all that it has, or two at least."""
 STOP = """(k) => {
   const { now } = QAlignLearn, { t, phase } = document.querySelector('#watch .qp').dataset;
   return now?.k === k && +t === now.at.step && +phase === now.at.phase
@@ -115,6 +130,13 @@ STOP = """(k) => {
 PLACES = """() => ({
   panel: document.querySelector('.learn-panel').offsetHeight,
   stage: document.querySelector('#watch .qp').getBoundingClientRect().top })"""
+SAID = ["A language model rewrites its own answer", "Run it live"]
+TOPS = """(said) => {
+  const seen = [...document.querySelectorAll('p, button')].filter((n) => n.checkVisibility(
+    { visibilityProperty: true }) && n.getBoundingClientRect().height);
+  return Object.fromEntries(said.map((words) => [words, seen.filter((n) =>
+    n.textContent.includes(words)).map((n) => n.getBoundingClientRect().top)])) }"""
+"""Where what is said is seen."""
 SIZES = ((1280, 800), (1440, 900), (390, 844))
 
 
@@ -134,48 +156,23 @@ async def test_in_the_first_pass_the_page_does_not_jump_and_says_what_it_is(visi
                 assert places[k]["panel"] <= top + 1, (k, name)
                 assert bottom <= height, (k, name)
             assert await page.evaluate(WHOLE, 1 if k == 0 else 0 if k == 1 else 3), (width, k)
-            for said in ("A language model rewrites its own answer", "Run it live"):
-                there = await page.get_by_text(said).locator("visible=true").bounding_box()
-                assert 0 <= there["y"] < places[k]["panel"], (k, said)
+            for said, tops in (await page.evaluate(TOPS, SAID)).items():
+                assert len(tops) == 1, (k, said)
+                assert 0 <= tops[0] < places[k]["panel"], (k, said)
             if k < 7:
                 await page.click(".learn-next")
         assert places == [places[0]] * 8
         for _ in range(7):
-            await page.get_by_role("button", name="Back", exact=True).click()
+            await page.click(".learn-back:text-is('Back')")
     await page.wait_for_function(STOP, arg=0)
     await page.locator(".learn-panel").get_by_text("Run it live").click()
     await page.wait_for_function(f"{API}.position.source === 'live'")
     assert await page.locator(".learn-panel").count() == 0
 
 
-async def test_while_a_rewrite_plays_every_text_shows_whole_lines_and_two_at_least(visit, toy_app):
+async def test_run_streams_steps_stop_keeps_them_and_a_new_problem_is_run(visit, toy_app):
     page = await visit(toy_app)
-    for width, height in SIZES:
-        await sized(page, width, height)
-        for t, phase in ((1, 1), (1, 3), (7, 1), (7, 5)):
-            await page.evaluate(f"({API}.seek({t}), {API}.goPhase({phase}))")
-            await page.wait_for_selector(f".qp[data-t='{t}'][data-phase='{phase}']")
-            await page.wait_for_function(WHOLE, arg=3)
-
-
-async def test_on_a_phone_text_and_phases_are_one_screen_and_votes_the_next(visit, toy_app):
-    page = await visit(toy_app, width=390, height=844)
-    for phase in range(6):
-        await page.evaluate(f"({API}.seek(7), {API}.goPhase({phase}))")
-        await page.wait_for_function(f"document.querySelector('.qp').dataset.phase === '{phase}'")
-        boxes = await page.evaluate(BOXES)
-        assert covering(boxes) == []
-        assert boxes["transport"][3] <= 845
-        for name in ("problem", "text", "chance"):
-            assert boxes[name][3] <= boxes["transport"][1], name
-    assert boxes["verdict"][3] <= boxes["transport"][1]
-    assert boxes["votes"][3] <= 2 * 844
-    assert boxes["trace"][3] <= 2 * 844
-
-
-async def test_run_streams_steps_one_by_one_and_stop_keeps_them(visit, toy_app):
-    page = await visit(toy_app)
-    await set_steps(page, 1024)
+    await set_length(page, 1024, 64)
     await run_until(page, 32)
     assert "Sampling" in await page.inner_text(".q-status")
     await page.click("#watch-stop")
@@ -200,14 +197,24 @@ async def test_run_streams_steps_one_by_one_and_stop_keeps_them(visit, toy_app):
     word = await page.inner_text(".qp-word")
     assert word.strip() == ("Accepted" if step.accepted else "Rejected")
     assert await page.evaluate(f"{API}.position.last") == last
+    # a new problem has a known answer
+    await page.click("#watch-new")
+    await page.wait_for_function(
+        "document.querySelector('.q-status').innerText.startsWith('Next run:')"
+    )
+    problem = (await page.inner_text(".q-status")).removeprefix("Next run: ").strip()
+    await page.wait_for_function(f"{API}.position.source === 'next'")
+    await run_until(page, 1)
+    header = parse_trace(await page.evaluate(f"{API}.text")).header
+    assert re.sub(r"\s+", " ", header.prompt) == re.sub(r"\s+", " ", problem)
+    assert header.reference is not None
     assert page.errors == []
 
 
 async def test_two_visitors_do_not_mix(visit, toy_app):
-    pages = [await visit(f"{toy_app}?steps=40"), await visit(f"{toy_app}?steps=40")]
+    pages = [await visit(f"{toy_app}?steps=12&pool=2") for _ in range(2)]
     for page, seed in zip(pages, (11, 12), strict=True):
         await page.click("#watch-settings")
-        await page.locator("#watch-drawer").get_by_text("More", exact=True).click()
         await page.locator("#watch-drawer").get_by_label("Seed").fill(str(seed))
         await page.locator("#watch-drawer").get_by_label("Seed").press("Tab")
     for page in pages:
@@ -225,7 +232,10 @@ async def test_two_visitors_do_not_mix(visit, toy_app):
 
 
 async def test_each_run_has_a_new_seed_that_the_status_names_until_one_is_set(visit, toy_app):
-    page = await visit(f"{toy_app}")
+    page = await visit(toy_app)
+    # without motion the recorded run waits for play
+    await page.wait_for_function(f"{API}.position.t === 1 && !{API}.position.playing")
+    await set_length(page, 12, 2)
     seeds = []
     for _ in range(2):
         await page.click("#watch-run")
@@ -233,53 +243,40 @@ async def test_each_run_has_a_new_seed_that_the_status_names_until_one_is_set(vi
             f"{API}.position.source === 'live' && {API}.trace.end"
             f" && !{seeds}.includes({API}.trace.header.seed)"
         )
+        # and the end of a live run is shown
+        await page.wait_for_function(f"{API}.position.t === {API}.position.last")
         seeds.append(parse_trace(await page.evaluate(f"{API}.text")).header.seed)
         await page.wait_for_selector(f".q-status >> text=seed {seeds[-1]}")
         await page.wait_for_function(f"location.search.includes('seed={seeds[-1]}')")
     await page.click("#watch-settings")
-    await page.locator("#watch-drawer").get_by_text("More", exact=True).click()
     await page.locator("#watch-drawer").get_by_label("Seed").fill(str(seeds[0]))
     await page.locator("#watch-drawer").get_by_label("Seed").press("Tab")
     await page.click("#watch-run")
     await page.wait_for_function(f"{API}.trace.end && {API}.trace.header.seed === {seeds[0]}")
 
 
-async def test_a_link_restores_run_and_step_and_reports_bad_values(visit, toy_app):
-    query = "prompt=Tom+has+5+eggs.+How+many%3F&beta=0.5&seed=99&steps=24&step=9&rm=nonsense"
-    page = await visit(f"{toy_app}?{query}")
+async def test_a_link_restores_run_step_and_reading_and_reports_bad_values(visit, toy_app):
+    query = "prompt=Tom+has+5+eggs.+How+many%3F&beta=0.5&seed=99&steps=12&pool=2&step=9"
+    page = await visit(f"{toy_app}?{query}&extractor=choice&rm=nonsense")
     await page.wait_for_function("document.querySelector('.qp-note').textContent.length > 0")
     note = await page.inner_text(".qp-note")
     assert "rm “nonsense” cannot be used" in note
     assert "Run it live" in note
-    await page.click("#watch-run")
-    await page.wait_for_function(f"{API}.position.source === 'live' && {API}.position.t === 9")
-    header = parse_trace(await page.evaluate(f"{API}.text")).header
-    assert (header.prompt, header.beta, header.seed, header.steps) == (
-        "Tom has 5 eggs. How many?", 0.5, 99, 24,
-    )  # fmt: skip
-    await page.wait_for_function("location.search.includes('step=9')")
-    assert "seed=99" in await page.evaluate("location.search")
-
-
-async def test_the_address_bar_follows_the_step_of_the_recorded_run(visit, toy_app):
-    page = await visit(f"{toy_app}?step=5")
-    await page.wait_for_function(f"{API}.position.t === 5")
-    await page.evaluate(f"{API}.seek(8)")
-    await page.wait_for_function("location.search.includes('step=8')")
-
-
-async def test_how_answers_are_read_is_chosen_linked_and_left_to_the_problem(visit, toy_app):
-    live = f"{API}.trace.end && {API}.position.source === 'live'"
-    page = await visit(f"{toy_app}?steps=8&prompt=Which+one%3F&extractor=choice")
-    await page.wait_for_function("document.querySelector('.qp-note').textContent.length > 0")
     await page.click("#watch-settings")
     field = page.locator("#watch-extractor input")
     assert await field.input_value() == "Choice letters"
     await page.locator("#watch-drawer").get_by_role("button", name="Close").click()
     await page.click("#watch-run")
+    await page.wait_for_function(f"{API}.position.source === 'live' && {API}.position.t === 9")
+    live = f"{API}.trace.end && {API}.position.source === 'live'"
     await page.wait_for_function(live)
-    assert parse_trace(await page.evaluate(f"{API}.text")).header.extractor == "choice"
-    await page.wait_for_function("location.search.includes('extractor=choice')")
+    header = parse_trace(await page.evaluate(f"{API}.text")).header
+    assert (header.prompt, header.beta, header.seed, header.steps, header.extractor) == (
+        "Tom has 5 eggs. How many?", 0.5, 99, 12, "choice",
+    )  # fmt: skip
+    await page.wait_for_function("location.search.includes('step=9')")
+    assert "seed=99" in await page.evaluate("location.search")
+    assert "extractor=choice" in await page.evaluate("location.search")
     await page.click("#watch-new")  # a problem of ours: its answers are read as it asks
     await page.wait_for_function(
         "document.querySelector('#watch-extractor input').value === 'As the problem asks'"
@@ -288,22 +285,9 @@ async def test_how_answers_are_read_is_chosen_linked_and_left_to_the_problem(vis
     await page.wait_for_function(f"{live} && {API}.trace.header.extractor === 'number'")
 
 
-async def test_changed_settings_keep_the_run_and_say_so(visit, toy_app):
-    page = await visit(toy_app)
-    await run_until(page, 3)
-    await page.click("#watch-settings")
-    # at once, with no frame drawn in between: a key that follows must not be lost
-    assert await page.evaluate("document.activeElement.id") == "watch-drawer"
-    await page.locator("#q-beta-slider").focus()
-    await page.keyboard.press("ArrowRight")
-    await page.wait_for_selector("#watch-stale.q-on")
-    assert await page.evaluate(f"{API}.position.source") == "live"
-    assert "times as likely" in await page.inner_text(".q-beta")
-    await page.keyboard.press("Escape")
-    await page.wait_for_function("document.activeElement.id === 'watch-settings'")
-
-
-async def test_beta_is_told_in_units_of_the_spread_and_tuned_with_its_progress(visit, toy_app):
+async def test_beta_is_told_in_units_of_the_spread_tuned_and_when_changed_keeps_the_run(
+    visit, toy_app
+):
     page = await visit(toy_app)
     await page.click("#watch-settings")
     for words in ("times the spread of this problem’s rewards", "best-of-"):
@@ -324,10 +308,21 @@ async def test_beta_is_told_in_units_of_the_spread_and_tuned_with_its_progress(v
         "(beta) => Number(document.querySelector('.q-beta [type=number]').value) === beta",
         arg=float(beta),
     )
+    await run_until(page, 3)
+    await page.click("#watch-settings")
+    # at once, with no frame drawn in between: a key that follows must not be lost
+    assert await page.evaluate("document.activeElement.id") == "watch-drawer"
+    await page.locator("#q-beta-slider").focus()
+    await page.keyboard.press("ArrowRight")
+    await page.wait_for_selector("#watch-stale.q-on")
+    assert await page.evaluate(f"{API}.position.source") == "live"
+    assert "times as likely" in await page.inner_text(".q-beta")
+    await page.keyboard.press("Escape")
+    await page.wait_for_function("document.activeElement.id === 'watch-settings'")
 
 
 async def test_diagnostics_say_too_few_steps_and_then_compare_the_chains(visit, toy_app):
-    page = await visit(f"{toy_app}?chains=2&steps=64&seed=5")
+    page = await visit(f"{toy_app}?chains=2&steps=64&pool=2&seed=5")
     await page.wait_for_selector(".qp-note:not([hidden])")
     await run_until(page, 2)
     await page.evaluate(f"({API}.seek(2), {API}.openTab('diagnostics'))")
@@ -340,29 +335,13 @@ async def test_diagnostics_say_too_few_steps_and_then_compare_the_chains(visit, 
     assert re.match("(No|Not yet|Only roughly|Yes): ", first)
 
 
-async def test_a_link_to_another_page_leaves_a_player_that_draws_when_it_is_seen(visit, toy_app):
-    page = await visit(f"{toy_app}?tab=compare")
-    await page.wait_for_selector("#compare-panel .qc-card >> nth=3")
-    await page.click("#tab-watch-button")
-    await page.wait_for_function(f"{API}.position.t >= 1")
-    assert page.errors == []
-
-
-async def test_a_new_problem_has_a_known_answer_and_is_run(visit, toy_app):
-    page = await visit(toy_app)
-    await page.click("#watch-new")
-    await page.wait_for_function(
-        "document.querySelector('.q-status').innerText.startsWith('Next run:')"
-    )
-    problem = (await page.inner_text(".q-status")).removeprefix("Next run: ").strip()
-    await run_until(page, 1)
-    header = parse_trace(await page.evaluate(f"{API}.text")).header
-    assert re.sub(r"\s+", " ", header.prompt) == re.sub(r"\s+", " ", problem)
-    assert header.reference is not None
-
-
-async def test_a_trace_is_downloaded_and_opened_again(visit, toy_app, tmp_path):
-    page = await visit(toy_app)
+async def test_the_address_follows_the_recorded_run_and_traces_are_saved_opened_and_stay_text(
+    visit, toy_app, tmp_path
+):
+    page = await visit(f"{toy_app}?step=5")
+    await page.wait_for_function(f"{API}.position.t === 5")
+    await page.evaluate(f"{API}.seek(8)")
+    await page.wait_for_function("location.search.includes('step=8')")
     async with page.expect_download() as waiting:
         await page.get_by_role("button", name="Save…").click()
         await page.get_by_role("button", name="Trace as JSON lines").click()
@@ -384,10 +363,7 @@ async def test_a_trace_is_downloaded_and_opened_again(visit, toy_app, tmp_path):
             await page.wait_for_selector(".qp-note:not([hidden])")
             assert "was not opened" in await page.inner_text(".qp-note")
             assert await page.evaluate(f"{API}.position.last") == 6
-
-
-async def test_a_hostile_prompt_and_upload_stay_text_in_the_app(visit, toy_app, tmp_path):
-    page = await visit(toy_app)
+    # a hostile prompt and file stay text
     await page.click("#watch-settings")
     hostile = json.loads(hostile_trace().splitlines()[1])["pieces"]
     prompt = " ".join(hostile[:4])
@@ -404,23 +380,31 @@ async def test_a_hostile_prompt_and_upload_stay_text_in_the_app(visit, toy_app, 
     assert page.errors == []
 
 
-@pytest.mark.parametrize("dark", [False, True])
-async def test_the_page_fits_a_phone(visit, toy_app, dark):
-    page = await visit(f"{toy_app}?__theme={'dark' if dark else 'light'}", width=360, height=740)
+async def test_the_page_fits_a_phone_text_and_phases_one_screen_and_votes_the_next(visit, toy_app):
+    page = await visit(f"{toy_app}?__theme=dark", width=360, height=740)
     await page.evaluate(f"{API}.seek(6)")
     await page.wait_for_function("document.querySelector('.qp').dataset.t === '6'")
     wider = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
-    assert await page.evaluate(wider) <= 0
-    bar = await page.locator(".qp-transport").bounding_box()
-    assert bar["y"] + bar["height"] <= 741  # the transport is in sight without scrolling
-    await page.click("#watch-settings")
-    drawer = await page.locator("#watch-drawer").bounding_box()
-    assert drawer["width"] <= 360
-
-
-async def test_reduced_motion_waits_for_play_and_shows_the_end_of_a_run(visit, toy_app):
-    page = await visit(toy_app)
-    await page.wait_for_function(f"{API}.position.t === 1 && !{API}.position.playing")
-    await page.click("#watch-run")
-    done = f"{API}.position.source === 'live' && {API}.trace.end"
-    await page.wait_for_function(f"{done} && {API}.position.t === {API}.position.last")
+    for dark in (True, False):
+        await page.evaluate("dark => document.body.classList.toggle('dark', dark)", dark)
+        assert await page.evaluate(wider) <= 0
+        bar = await page.locator(".qp-transport").bounding_box()
+        assert bar["y"] + bar["height"] <= 741  # the transport is in sight without scrolling
+        await page.click("#watch-settings")
+        drawer = await page.locator("#watch-drawer").bounding_box()
+        assert drawer["width"] <= 360
+        await page.keyboard.press("Escape")
+    await sized(page, 390, 844)
+    for t, phase in MOMENTS:
+        await turned(page, t, phase)
+        await page.wait_for_function(WHOLE, arg=3)
+    for phase in range(6):
+        await turned(page, 7, phase)
+        boxes = await page.evaluate(BOXES)
+        assert covering(boxes) == []
+        assert boxes["transport"][3] <= 845
+        for name in ("problem", "text", "chance"):
+            assert boxes[name][3] <= boxes["transport"][1], name
+    assert boxes["verdict"][3] <= boxes["transport"][1]
+    assert boxes["votes"][3] <= 2 * 844
+    assert boxes["trace"][3] <= 2 * 844
