@@ -294,7 +294,9 @@ def build_compare_page(
                 took = time.monotonic() - began
                 due = time.monotonic() + max(AT_LEAST, took / SHARE_OF_TIME)
             yield told
-        all_of_it = await asyncio.to_thread(finished, shown, "done", mixture)
+        # Stop shows the same, and which of the two comes last is not certain
+        state = "stopped" if now.status.state == "stopped" else "done"
+        all_of_it = await asyncio.to_thread(finished, shown, state, mixture)
         yield {status: told[status], **all_of_it}
 
     async def on_stop(
