@@ -375,8 +375,9 @@ export const QAlignLearn = {
     server = calls;
     lead = (page, settings) => new Promise((done) => {
       arrived = (where, what) => (where === page && what === settings ? done() : undefined);
+      const again = props.value === settings;
       props.value = settings;
-      trigger("change");
+      if (again) trigger("change"); // Gradio tells of another value itself
     });
     const known = props.list.some(({ name }) => name === asked);
     const start = () => {
