@@ -174,6 +174,7 @@ class Broken:
     mean_reward: tuple[float, float]
 
 
+@lru_cache(maxsize=64)
 def broken(world: World, beta: float, rule: Rule) -> Broken:
     """Where a rule leads in a world; the right rule is allowed, and has distance 0."""
     chain = world.chain(beta, rule)
