@@ -123,7 +123,7 @@ def test_right_inventories_are_rare_and_the_reward_tells_near_misses_apart():
     stated = INVENTORIES["subset"]
     few = held_out("inventory", seed=0)[: inventories.SUBSET]
     measured = inventories.measure(MODELS, few, inventories.SAMPLES, seed=1)
-    # as above, one of the 128 responses may differ: it has at most 9 lines, each in two counts
+    # as above, one of the 384 responses may differ: it has at most 9 lines, each in two counts
     changed = sum(
         abs(count - measured["outcomes"][kind].get(outcome, 0))
         for kind, counts in stated["outcomes"].items()

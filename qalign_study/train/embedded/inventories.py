@@ -27,7 +27,7 @@ from qalign_study.train.embedded.quality import replace_between
 from qalign_study.train.embedded.reward_model import score
 
 SAMPLES = 16  # of each inventory
-SUBSET = 8  # inventories; small enough for a test to measure again
+SUBSET = 24  # inventories; small enough for a test to measure again
 CARD = ("<!-- inventories -->\n", "<!-- /inventories -->")
 
 
