@@ -68,6 +68,13 @@ async def chromium() -> AsyncIterator[Any]:
                 await context.close()
 
 
+def hear(page: Any, errors: list[str]) -> None:
+    """Collect in `page.errors` what the page's scripts throw, and the errors on its console."""
+    page.errors = errors
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.on("console", lambda said: errors.append(said.text) if said.type == "error" else None)
+
+
 @contextmanager
 def serve(demo: Any, **options: Any) -> Iterator[str]:
     """A Gradio app on a free port; yields its address."""

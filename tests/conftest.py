@@ -13,13 +13,14 @@ import gc
 import os
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
 import pytest_asyncio
-from browser import PATIENCE, chromium, require_browser, serve
+from browser import PATIENCE, chromium, hear, require_browser, serve
 from hypothesis import settings
 
 Visit = Callable[..., Awaitable[Any]]
@@ -124,17 +125,9 @@ async def visitors(browser: Any) -> AsyncIterator[Any]:
     assert {e["name"] for origin in state["origins"] for e in origin["localStorage"]} <= {KEPT}
 
 
-@pytest_asyncio.fixture(loop_scope="session")
-async def visit(visitors: Any) -> AsyncIterator[Visit]:
-    """Open a page as a new visitor: `await visit(address, width=360, dark=True, moving=True)`.
-
-    The visitor asks for no motion, which takes no processor's time while a test waits, unless the
-    test is about what is `moving`, and has seen the first pass, unless it is their `first` visit;
-    what that keeps is there for pages that the test opens in `page.context`.
-    An address that begins with "<" is the page itself. `page.errors` collects what the page's
-    scripts throw and the errors on its console, `page.hosts` the hosts that it asked. No page may
-    end with an error.
-    """
+@asynccontextmanager
+async def visiting(visitors: Any) -> AsyncIterator[Visit]:
+    """What `visit` and `stay` are; all pages that are opened meanwhile are closed at the end."""
     before, errors = set(visitors.pages), []
 
     async def open_page(
@@ -145,6 +138,7 @@ async def visit(visitors: Any) -> AsyncIterator[Visit]:
         dark: bool = False,
         moving: bool = False,
         first: bool = False,
+        ready: str = ".qp",
     ) -> Any:
         page = await visitors.new_page()
         await page.add_init_script(FIRST if first else SEEN)
@@ -154,15 +148,14 @@ async def visit(visitors: Any) -> AsyncIterator[Visit]:
             reduced_motion="no-preference" if moving else "reduce",
         )
         page.set_default_timeout(PATIENCE)
-        page.errors, page.hosts = errors, set()
-        page.on("pageerror", lambda error: errors.append(str(error)))
-        page.on("console", lambda said: errors.append(said.text) if said.type == "error" else None)
+        page.hosts = set()
+        hear(page, errors)
         page.on("request", lambda request: page.hosts.add(request.url.split("/")[2:3][0]))
         if address.startswith("<"):
             await page.set_content(address)
         else:
             await page.goto(address)
-        await page.wait_for_selector(".qp", state="attached")  # its page may not be the open one
+        await page.wait_for_selector(ready, state="attached")  # its page may not be the open one
         return page
 
     yield open_page
@@ -172,6 +165,32 @@ async def visit(visitors: Any) -> AsyncIterator[Visit]:
     for page in set(visitors.pages) - before:
         await page.close()
     assert found == []
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def visit(visitors: Any) -> AsyncIterator[Visit]:
+    """Open a page as a new visitor: `await visit(address, width=360, dark=True, moving=True)`.
+
+    The visitor asks for no motion, which takes no processor's time while a test waits, unless the
+    test is about what is `moving`, and has seen the first pass, unless it is their `first` visit;
+    what that keeps is there for pages that the test opens in `page.context`. A page is open once
+    it has what is `ready`, by default the player.
+    An address that begins with "<" is the page itself. `page.errors` collects what the page's
+    scripts throw and the errors on its console, `page.hosts` the hosts that it asked. No page may
+    end with an error.
+    """
+    async with visiting(visitors) as open_page:
+        yield open_page
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def stay(visitors: Any) -> AsyncIterator[Visit]:
+    """As `visit`, for a page that the tests of a file share.
+
+    A fixture of theirs empties `page.errors` before each test, and finds it empty behind it.
+    """
+    async with visiting(visitors) as open_page:
+        yield open_page
 
 
 @pytest.fixture(scope="session")

@@ -8,8 +8,7 @@ import math
 from typing import Any
 
 import pytest
-import pytest_asyncio
-from browser import PATIENCE, ROOT
+from browser import ROOT
 
 from qalign_core.chain.chain import run_chain
 from qalign_core.record.scripts import bundle
@@ -34,29 +33,10 @@ DRAW = """async ({ run, file, script }) => {
 COMPARED = ("tokens", "pieces", "text", "index", "finished", "accepted", "answer", "cost")
 
 
-@pytest_asyncio.fixture(loop_scope="session")
-async def blank(visitors, toy_app):
-    """Open a page of the server's that is a text alone: the engine needs no more of the app.
-
-    `page.errors` as for `visit`: no page may end with an error.
-    """
-    pages, errors = [], []
-
-    async def open_page():
-        page = await visitors.new_page()
-        pages.append(page)
-        page.set_default_timeout(PATIENCE)
-        page.errors = errors
-        page.on("pageerror", lambda error: errors.append(str(error)))
-        page.on("console", lambda said: errors.append(said.text) if said.type == "error" else None)
-        await page.goto(f"{toy_app}engine.js")
-        return page
-
-    yield open_page
-    found = list(errors)
-    for page in pages:
-        await page.close()
-    assert found == []
+@pytest.fixture
+def blank(visit, toy_app):
+    """Open a page of the server's that is a text alone: the engine needs no more of the app."""
+    return lambda: visit(f"{toy_app}engine.js", ready="pre")
 
 
 def recorded() -> list[dict[str, Any]]:

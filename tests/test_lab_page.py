@@ -11,7 +11,7 @@ import gradio as gr
 import numpy as np
 import pytest
 import pytest_asyncio
-from browser import PATIENCE, serve
+from browser import PATIENCE, hear, serve
 
 from components.common.theme import head
 from components.lab import (
@@ -72,13 +72,12 @@ CEILING = "at least one of n is right: the ceiling"
 
 
 async def opened(visitors: Any, address: str) -> Any:
-    """The lab, opened at Convergence; scripts' errors are collected in `page.errors`."""
+    """The lab, opened at Convergence; errors are collected in `page.errors`."""
     page = await visitors.new_page()
     await page.set_viewport_size({"width": 1280, "height": 900})
     await page.emulate_media(reduced_motion="reduce")
     page.set_default_timeout(3 * PATIENCE)  # the plots are a bundle of 5 MB
-    page.errors = []
-    page.on("pageerror", lambda error: page.errors.append(str(error)))
+    hear(page, [])
     await page.goto(f"{address}?tab=lab&lab-opened=Convergence")
     await page.wait_for_selector("#lab-distance .main-svg")
     await page.evaluate("QAlignShell.open()")  # as the app does

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import axe_playwright_python
 import pytest
+from browser import hear
 
 from components.learn.facts import Share, value_of
 from components.learn.lessons import lessons
@@ -255,9 +256,8 @@ async def test_touch_is_enough_for_the_first_pass_and_to_go_on_to_the_run_that_i
     browser, toy_app
 ):
     context = await browser.new_context(has_touch=True, viewport={"width": 390, "height": 844})
-    page, errors = await context.new_page(), []
-    page.on("pageerror", lambda error: errors.append(str(error)))
-    page.on("console", lambda said: errors.append(said.text) if said.type == "error" else None)
+    page = await context.new_page()
+    hear(page, [])
     await page.goto(toy_app)
     for stop in FIRST.stops:
         await titled(page, stop.title)
@@ -266,7 +266,7 @@ async def test_touch_is_enough_for_the_first_pass_and_to_go_on_to_the_run_that_i
     await page.get_by_role("button", name="Right where no sample is", exact=True).tap()
     await page.wait_for_function("location.search.includes('run=beyond')")
     assert await page.locator(".learn-panel").count() == 0
-    assert errors == []
+    assert page.errors == []
     await context.close()
 
 

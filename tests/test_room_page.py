@@ -12,7 +12,7 @@ from typing import Any
 import axe_playwright_python
 import pytest
 import pytest_asyncio
-from browser import PATIENCE
+from browser import PATIENCE, hear
 from toys import ANSWER, PROMPT
 
 from components.learn.exhibit import exhibit
@@ -49,8 +49,7 @@ async def opened(
     page = await context.new_page()
     page.set_default_timeout(PATIENCE)
     await page.add_init_script(SURE + script)
-    page.on("pageerror", lambda error: errors.append(str(error)))
-    page.on("console", lambda said: errors.append(said.text) if said.type == "error" else None)
+    hear(page, errors)
     await page.goto(address)
     return page
 

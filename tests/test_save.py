@@ -9,8 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 import pytest_asyncio
-from browser import PATIENCE, ROOT
-from conftest import SEEN
+from browser import ROOT
 from PIL import Image, ImageSequence
 from test_export import PLAYING
 from traces import HOSTILE, block_trace, hostile_trace, toy_trace
@@ -29,20 +28,9 @@ PANELS = 4
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def opened(visitors, toy_app):
-    """The app as `visit` opens it; its Results have the set of a sheet that is soon computed."""
-    page, errors = await visitors.new_page(), []
-    await page.add_init_script(SEEN)
-    await page.set_viewport_size({"width": 1280, "height": 900})
-    page.set_default_timeout(PATIENCE)
-    page.on("pageerror", lambda error: errors.append(str(error)))
-    page.on("console", lambda said: errors.append(said.text) if said.type == "error" else None)
-    page.errors = errors
-    await page.emulate_media(reduced_motion="reduce")
-    await page.goto(f"{toy_app}?set=long")
-    await page.wait_for_selector(".qp", state="attached")
-    yield page
-    await page.close()
+async def opened(stay, toy_app):
+    """The app; its Results have the set of a sheet that is soon computed."""
+    return await stay(f"{toy_app}?set=long")
 
 
 @pytest_asyncio.fixture(loop_scope="session")

@@ -84,18 +84,23 @@ MOMENTS = ((1, 1), (1, 3), (7, 1), (7, 5))
 """Steps and phases in which a rewrite plays: two texts at least are shown."""
 
 
+async def boxes_of_phases(page):
+    """Where the parts of the stage are in each phase of a step; all lanes show whole lines."""
+    for t, phase in MOMENTS:
+        await turned(page, t, phase)
+        await page.wait_for_function(WHOLE, arg=3)
+    for phase in range(6):
+        await turned(page, 7, phase)
+        yield await page.evaluate(BOXES)
+
+
 async def test_the_stage_is_one_window_of_whole_lines_and_the_transport_covers_nothing(
     visit, toy_app
 ):
     page = await visit(toy_app)
     for width, height in DESKTOPS:
         await sized(page, width, height)
-        for t, phase in MOMENTS:
-            await turned(page, t, phase)
-            await page.wait_for_function(WHOLE, arg=3)
-        for phase in range(6):
-            await turned(page, 7, phase)
-            boxes = await page.evaluate(BOXES)
+        async for boxes in boxes_of_phases(page):
             assert set(boxes) == STAGE
             for name, (left, top, right, bottom) in boxes.items():
                 assert right - left > 100, name
@@ -395,12 +400,7 @@ async def test_the_page_fits_a_phone_text_and_phases_one_screen_and_votes_the_ne
         assert drawer["width"] <= 360
         await page.keyboard.press("Escape")
     await sized(page, 390, 844)
-    for t, phase in MOMENTS:
-        await turned(page, t, phase)
-        await page.wait_for_function(WHOLE, arg=3)
-    for phase in range(6):
-        await turned(page, 7, phase)
-        boxes = await page.evaluate(BOXES)
+    async for boxes in boxes_of_phases(page):
         assert covering(boxes) == []
         assert boxes["transport"][3] <= 845
         for name in ("problem", "text", "chance"):
