@@ -31,7 +31,7 @@ from threadpoolctl import threadpool_limits
 from components.chat import chat_routes
 from components.common.evaluated import NO_FOLDERS
 from components.common.later import routes
-from components.common.options import PRIVATE
+from components.common.options import PRIVATE, queued
 from components.common.theme import head, theme
 from components.compare.page import build_compare_page
 from components.door import guarded
@@ -117,7 +117,7 @@ def build_app(runs: Runs | None = None, opened: Path | None = None) -> gr.Blocks
                 build_guide()
         build_api(runs)
         demo.load(None, js=f"() => QAlignShell.open('{first}')")
-    return demo.queue(max_size=1024, default_concurrency_limit=None, api_open=False)
+    return queued(demo, max_size=1024, api_open=False)
 
 
 @contextmanager

@@ -13,6 +13,8 @@ import pytest
 import pytest_asyncio
 from browser import PATIENCE, hear, serve
 
+from components.common.later import routes
+from components.common.options import queued
 from components.common.theme import head
 from components.lab import (
     balance,
@@ -64,7 +66,8 @@ LEAD = """window.lead = (settings) => {
 def lab_app() -> Iterator[str]:
     with gr.Blocks(analytics_enabled=False) as demo:
         build_lab_page(demo, gr.HTML(js_on_load=LEAD))
-    with serve(demo.queue(default_concurrency_limit=None), ssr_mode=False, head=head()) as address:
+    own = {"routes": routes()}
+    with serve(queued(demo), ssr_mode=False, head=head(), app_kwargs=own) as address:
         yield address
 
 

@@ -18,7 +18,8 @@ import transformers
 from browser import ROOT, serve
 from tiny_models import model_of, tokenizer
 
-from components.common import theme
+from components.common import later, theme
+from components.common.options import LOOKS, queued
 from components.door import forget
 from components.lab import section
 from qalign_core.models import loading
@@ -193,3 +194,65 @@ async def test_without_gradios_module_the_lab_draws_with_plotlys_own(browser, mo
         await page.wait_for_selector("#lab-target .main-svg")
         await page.close()
     assert not [url for url in asked if "PlotlyPlot" in url]
+
+
+# Gradio: what it does while nobody does anything
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_a_page_that_nobody_touches_asks_for_no_frames(visit, toy_app):
+    own, gradios = [await visit("<i class=qp></i>") for _ in range(2)]
+    sign = next(later.FRONTEND.glob("assets/statustracker-*.js"))
+    await gradios.route(f"**/{sign.name}", lambda route: route.fulfill(path=sign))
+    for page, asks in ((own, False), (gradios, True)):
+        await page.add_init_script(FRAMES)
+        await page.goto(toy_app)
+        await page.wait_for_selector(".qp")
+        assert await page.evaluate(ASKS) == asks
+
+
+FRAMES = """(() => {
+  const frame = window.requestAnimationFrame.bind(window);
+  window.asked = 0;
+  window.frame = () => new Promise(frame);
+  window.requestAnimationFrame = (then) => { window.asked += 1; return frame(then); };
+})();"""
+ASKS = """async () => {
+  for (let tries = 0; tries < 40; tries++) {
+    window.asked = 0;
+    for (let k = 0; k < 30; k++) await window.frame();
+    if (!window.asked) return false;
+  }
+  return true;
+}"""
+"""Whether it asks for a frame in each thirty of the next 1,200."""
+
+
+def test_a_sign_of_waiting_that_is_written_otherwise_is_left_as_it_is(tmp_path: Path):
+    (tmp_path / "assets").mkdir()
+    (tmp_path / "assets" / "statustracker-a.js").write_text("let a = performance.now();")
+    assert list(later.sign_of_waiting(tmp_path)) == []
+    assert len(list(later.sign_of_waiting())) == 1
+
+
+async def test_gradios_queue_looks_for_events_as_seldom_as_it_is_told(monkeypatch):
+    import gradio as gr
+    from gradio import queueing
+
+    slept = []
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        queue.stopped = len(slept) == 3
+
+    with gr.Blocks(analytics_enabled=False) as demo:
+        gr.HTML()
+    queue = queued(demo)._queue
+    queue.active_jobs = [None]
+    monkeypatch.setattr(queueing, "asyncio", SimpleNamespace(sleep=sleep))
+    await queue.start_processing()
+    assert slept == [LOOKS["sleep_when_free"]] * 3
+    slept.clear()
+    queue.stopped = False
+    await queue.start_progress_updates()
+    assert slept == [LOOKS["progress_update_sleep_when_free"]] * 3
