@@ -175,6 +175,13 @@ async def test_in_the_first_pass_the_page_does_not_jump_and_says_what_it_is(visi
     assert await page.locator(".learn-panel").count() == 0
 
 
+LATE = """state => {
+    const line = document.querySelector(".q-status");
+    QAlignShell.status(line, { value: JSON.stringify({ state, text: "It goes on." }) });
+    return [line.dataset.state, line.innerText];
+}"""
+
+
 async def test_run_streams_steps_stop_keeps_them_and_a_new_problem_is_run(visit, toy_app):
     page = await visit(toy_app)
     await set_length(page, 1024, 64)
@@ -189,6 +196,11 @@ async def test_run_streams_steps_stop_keeps_them_and_a_new_problem_is_run(visit,
     assert 32 <= last < 1024
     assert not await page.evaluate(f"{API}.position.playing")  # and it says how to play it
     assert "▶ continues" in await page.inner_text(".q-status")
+    for state in ("loading", "sampling"):  # what the run said before it ended may come after that
+        was, said = await page.evaluate(LATE, state)
+        assert was == "stopped"
+        assert "▶ continues" in said
+    assert await page.evaluate(LATE, "finished") == ["finished", "It goes on."]  # the control
     await page.evaluate(f"{API}.seek(20)")
     await page.wait_for_function("document.querySelector('.qp').dataset.t === '20'")
     # one step against the test's own arithmetic

@@ -31,6 +31,8 @@ const ACTIVE = ["loading", "queued", "sampling"];
 const linked = namesRun(opened);
 /** The settings of the run that each page shows. @type {Record<string, Record<string, unknown>>} */
 const ran = {};
+/** Where Stop was pressed: what that run's events still say comes too late. @type {Set<string>} */
+const ended = new Set();
 /** What Watch shows. @type {"recorded" | "run" | "file"} */
 let shown = "recorded";
 let unlinked = ""; // why the file that is shown has no link
@@ -86,6 +88,7 @@ function pose(problem) {
  * @param {unknown[]} values
  */
 function run(page, names, values) {
+  ended.delete(page);
   ran[page] = named(names, values);
   settings(page, names, values);
   if (page === "watch") {
@@ -112,10 +115,11 @@ function status(element, props) {
   } catch {
     return;
   }
+  const page = element.closest("#compare") ? "compare" : "watch";
+  if (ended.has(page) && ACTIVE.includes(said.state)) return;
   element.dataset.state = said.state;
   put(/** @type {Element} */ (element.querySelector("span")), said.text);
   // the run's settings for the address bar, as the server spelt them; a file has its own
-  const page = element.closest("#compare") ? "compare" : "watch";
   if (said.query !== undefined && (page === "compare" || shown === "run")) {
     remember(page, keepingStep(page, said.query));
   }
@@ -271,11 +275,22 @@ export const QAlignShell = {
   set(/** @type {string} */ name) {
     amend("results", SET, name);
   },
-  /** The server gets what the status line says: it does not know a run that the browser draws. */
-  stop(/** @type {string} */ said) {
-    stopHere();
-    player()?.stop();
+  /**
+   * The server gets what the status line says: it does not know a run that the browser draws.
+   * @type {<T>(page: Page, said: T) => T}
+   */
+  stop(page, said) {
+    ended.add(page);
+    if (page === "watch") {
+      stopHere();
+      player()?.stop();
+    }
     return said;
+  },
+  /** A search for a beta begins: what it says is shown, though a run was stopped before. */
+  tune(/** @type {unknown[]} */ values) {
+    ended.delete("watch");
+    return values;
   },
   /**
    * What can be done with the player's trace, by the buttons' titles.

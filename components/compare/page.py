@@ -354,7 +354,7 @@ def build_compare_page(
         on_stop,
         [shown, mixture, status],
         [*drawn, status],
-        js="(...v) => { QAlignCompare.panel()?.stop(); return v; }",
+        js="(...v) => { QAlignCompare.panel()?.stop(); return QAlignShell.stop('compare', v); }",
         cancels=[running],
         queue=False,
         **PRIVATE,

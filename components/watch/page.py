@@ -207,13 +207,18 @@ def build_watch_page(
         **PRIVATE,
     )
     tuning = tune.click(
-        on_tune, widgets, [form.widgets["beta"], status], concurrency_limit=None, **PRIVATE
+        on_tune,
+        widgets,
+        [form.widgets["beta"], status],
+        js="(...values) => QAlignShell.tune(values)",
+        concurrency_limit=None,
+        **PRIVATE,
     )
     stop.click(
         on_stop,
         status,
         status,
-        js="(said) => QAlignShell.stop(said)",
+        js="(said) => QAlignShell.stop('watch', said)",
         cancels=[running, tuning],
         queue=False,
         **PRIVATE,
