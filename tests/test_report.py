@@ -774,7 +774,7 @@ def test_weights_and_chains_are_decided_at_their_own_beta() -> None:
     # the same problems at a beta at which every state is right
     all_right = [replace(each, chain_answer=np.zeros(8, dtype=int)) for each in records]
     other = Results(replace(stated.header, beta=2.0), tuple(all_right))
-    found = {(p.method, p.n): p for p in at_own_beta(curves(stated), [stated, other])}
+    found = {(p.method, p.n): p for p in at_own_beta([curves(stated), curves(other)], [stated, other])}
     assert {method for method, _ in found} == {"wmv_own", "qalign_own"}
     assert found["qalign_own", 8].each == (1.0,) * 30
     tried = {f: {p.n: p for p in curves(stated, beta=f) if p.method == "wmv"} for f in FACTORS}
@@ -787,7 +787,7 @@ def test_weights_and_chains_are_decided_at_their_own_beta() -> None:
         best = max(FACTORS, key=lambda f: means[f])  # the first of equals
         assert found["wmv_own", 8].each[k] == tried[best][8].each[k]
     few = results_of(*records[:9])
-    assert at_own_beta(curves(few), [few]) == []
+    assert at_own_beta([curves(few)], [few]) == []
 
 
 def test_results_at_several_betas_are_one_set_with_one_stated_beta() -> None:
@@ -805,7 +805,7 @@ def test_results_at_several_betas_are_one_set_with_one_stated_beta() -> None:
     assert [row.label for row in group.rows] == ["toy-2", "toy", "toy-4, 4 samples", "far", AVERAGE]
     own = {row["set"] for row in made.json()["rows"] if row["method"] == "qalign_own"}
     assert own == {"toy"}
-    found = at_own_beta(curves(stated), [stated, begun])
+    found = at_own_beta([curves(stated), curves(begun)], [stated, begun])
     assert {p.method for p in found} == {"wmv_own"}, "a chain that has not all problems has no say"
     weak = Results(replace(stated.header, rm="weak"), stated.records)
     assert [g.header.rm for g in Report({"toy": stated, "weak": weak}).groups] == [

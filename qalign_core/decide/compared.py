@@ -76,7 +76,7 @@ class Rule:
             beta: of the weights; an array of shape [k, 1] for a beta each.
             vote: how votes over these answers are decided.
         """
-        if self.pick == "best":
+        if self.pick == "best" or reward.shape[1] == 1:  # a single draw decides alone
             place = np.arange(len(reward)), reward.argmax(axis=1)
             return answer[place], reward[place]
         if self.weights is None:

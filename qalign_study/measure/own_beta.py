@@ -24,7 +24,6 @@ from qalign_core.types import Array
 from qalign_study.measure.curves import (
     Curve,
     Point,
-    curves,
     own_curves,
     pairs,
     resampled_weights,
@@ -61,31 +60,30 @@ def chosen_elsewhere(values: Array, parts: Array) -> Array:
     return np.array([best[part] for part in parts])
 
 
-def at_own_beta(points: Sequence[Point], runs: Sequence[Draws]) -> list[Point]:
+def at_own_beta(several: Sequence[Sequence[Point]], runs: Sequence[Draws]) -> list[Point]:
     """The rules that read beta at their own; a rule over a chain if there are several chains.
 
     Weights are tried at `FACTORS` times the stated beta, a chain at every beta that it ran at.
 
     Args:
-        points: the curves at the stated beta.
+        several: the curves of each run.
         runs: of one set at different betas; the first is at the stated one, and its samples are
             those of the weights. Chains that have not all of its problems are left out.
     """
     ids = [[record.id for record in run.records] for run in runs]
-    runs = [run for run, its in zip(runs, ids, strict=True) if its == ids[0]]
+    several = [points for points, its in zip(several, ids, strict=True) if its == ids[0]]
     parts = np.array([*map(part_of, ids[0])])
     asked = runs[0].header.rewarded and runs[0].has_pool
     if len(parts) < LEAST or len(set(parts.tolist())) < 2 or not asked:
         return []
     betas = [runs[0].header.beta * factor for factor in FACTORS]
-    several = [points, *(curves(run, n_bootstrap=1) for run in runs[1:])]
     found = []
     for own, id_ in reversed(own_curves().items()):  # rules over samples first
         if RULES[id_].draws == "pool":
             weighted = weighted_at(RULES[id_], runs[0], betas)
-            mine = [p for p in points if p.method == id_]
+            mine = [p for p in several[0] if p.method == id_]
             found += [_chosen(own, [p] * len(FACTORS), weighted[p.n], parts) for p in mine]
-        elif len(runs) > 1:
+        elif len(several) > 1:
             chains = [[one for one, _ in pairs(each, id_, "any")] for each in several]
             for n in sorted(set.intersection(*({p.n for p in chain} for chain in chains))):
                 tried = [next(p for p in chain if p.n == n) for chain in chains]

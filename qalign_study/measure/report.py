@@ -210,13 +210,15 @@ class Report:
         for name in sorted(sets, key=lambda name: (len(name), name)):
             families.setdefault(_family(sets[name]), []).append(name)
         groups: dict[object, list[Evaluated]] = {}
+        at = {name: (known or {}).get(name) or curves(results) for name, results in sets.items()}
         papers_first = sorted(sets.items(), key=lambda item: item[1].header.sharpness != 1)
         for name, results in papers_first:
             at_betas = families[_family(results)]
             stated = at_betas[0] == name
-            points = [*((known or {}).get(name) or curves(results))]
+            points = [*at[name]]
             if stated:
-                points += at_own_beta(points, [sets[other] for other in at_betas])
+                runs = [sets[other] for other in at_betas]
+                points += at_own_beta([at[other] for other in at_betas], runs)
             folder = (folders or {}).get(name)
             one = Evaluated(name, tuple(points), results, stated, folder)
             stated_beta = sets[at_betas[0]].header.beta

@@ -195,9 +195,11 @@ def mixtures(main: Group) -> Section | None:
     fitted, under = "mixture fitted to the rewards of samples", f"under β = {number(header.beta)}"
     panels: list[Figure] = []
     for record in sorted(first.results.records, key=lambda record: lot_of(record.id)):
+        if len(panels) == PANELS:
+            break
         rewards = record.pool_reward.astype(float)
         mixture = fit_mixture(rewards.tolist())
-        if mixture is None or len(panels) == PANELS:
+        if mixture is None:
             continue
         heights, edges = np.histogram(rewards, bins=24, density=True)
         beyond = (edges[-1] - edges[0]) / 4  # the target goes where samples are rare
