@@ -59,6 +59,8 @@ class EnumerableLM:
         self.sampling = Sampling(max_new_tokens=max_new_tokens)
         self._next_token = next_token
         self._tables: dict[Tokens, Array] = {}
+        self._entropies: dict[Tokens, float] = {}
+        self._responses: dict[Tokens, Response] = {}
         found = list(self.completions((), max_new_tokens))
         self.support = tuple(self.response(tokens) for tokens, _ in found)
         self.probabilities = np.array([p for _, p in found])
@@ -131,13 +133,16 @@ class EnumerableLM:
     def response(self, tokens: Sequence[int]) -> Response:
         """The response with these ids; it is finished iff the last one is the EOS."""
         tokens = tuple(tokens)
-        return Response(
-            tokens=tokens,
-            text=self.text(tokens),
-            finished=bool(tokens) and tokens[-1] == self.eos,
-            pieces=tuple(self.pieces[token] for token in tokens),
-            log_probs=tuple(self._log_prob(tokens[:k], token) for k, token in enumerate(tokens)),
-        )
+        found = self._responses.get(tokens)
+        if found is None:
+            found = self._responses[tokens] = Response(
+                tokens=tokens,
+                text=self.text(tokens),
+                finished=bool(tokens) and tokens[-1] == self.eos,
+                pieces=tuple(self.pieces[token] for token in tokens),
+                log_probs=tuple(self._log_prob(tokens[:k], t) for k, t in enumerate(tokens)),
+            )
+        return found
 
     def _log_prob(self, prefix: Tokens, token: int) -> float:
         p = float(self.next_token_probabilities(prefix)[token])
@@ -174,8 +179,12 @@ class EnumerableLM:
 
     def entropy(self, prefix: Sequence[int]) -> float:
         """Entropy of the next id after `prefix`, in nats."""
-        p = self.next_token_probabilities(prefix)
-        return float(-(p[p > 0] * np.log(p[p > 0])).sum())
+        key = tuple(prefix)
+        found = self._entropies.get(key)
+        if found is None:
+            p = self.next_token_probabilities(key)
+            found = self._entropies[key] = float(-(p[p > 0] * np.log(p[p > 0])).sum())
+        return found
 
     async def extend(
         self,

@@ -19,7 +19,7 @@ def length_ratio(*, new: ArrayLike, old: ArrayLike) -> tuple[Any, Any]:
     Raises:
         InvalidSetting: a length is below 1.
     """
-    if np.min(new) < 1 or np.min(old) < 1:
+    if (np.minimum(new, old) < 1).any():
         raise InvalidSetting(f"a response has at least 1 token, got {new!r} and {old!r}")
     return np.log(old), -np.log(new)
 
