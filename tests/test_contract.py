@@ -40,7 +40,7 @@ from qalign_study.exact.enumerable import EnumerableLM
 
 pytestmark = pytest.mark.slow
 
-PROMPT = "Mia has 12 books. She buys 5 more. How many books does Mia have now?"
+PROMPT = "Mia has 12 books. How many?"
 LIMIT = 14
 FALSE_ALARM = 1e-4
 REWARD = FunctionReward(lambda prompt, text: len(text))
@@ -79,7 +79,7 @@ def language_models(folders):
             elif name == "embedded":
                 made[name] = load_language_model("embedded", sampling=sampling)
             else:
-                options = {"sampling": sampling, "rows": 8, "cache_bytes": 2**22, "device": "cpu"}
+                options = {"sampling": sampling, "rows": 16, "cache_bytes": 2**22, "device": "cpu"}
                 made[name] = HFLanguageModel.from_pretrained(folders(name), **options)
         return made[name]
 
