@@ -2,6 +2,7 @@
 
 import random
 import re
+from functools import lru_cache
 from typing import Any, get_args
 
 from qalign_study.sets.generated import (
@@ -31,14 +32,15 @@ def drawn_rows(task: str) -> list[dict[str, Any]] | None:
     return [{"id": f"{prefix}-{n:03}", **row} for n, row in enumerate(rows)]
 
 
-def held_out(name: str, seed: int) -> list[Any]:
+@lru_cache(maxsize=8)  # inventories take seconds
+def held_out(name: str, seed: int) -> tuple[Any, ...]:
     """The distinct tasks of a set, with what they were made of, in its order."""
     rng = random.Random(f"tasks {seed} {name}")
     drawn: dict[str, Generated] = {}
     while len(drawn) < N_PROBLEMS[name]:
         task = generate(rng, name)
         drawn.setdefault(task.key, task)
-    return list(drawn.values())
+    return tuple(drawn.values())
 
 
 def generate(rng: random.Random, name: str, *, split: Split = "held_out") -> Generated:
