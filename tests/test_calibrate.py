@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qalign_core.chain.chain import run_chain
+from qalign_core.decide.arrays import softmax
 from qalign_core.errors import InvalidReward, InvalidSetting
 from qalign_core.target import Target
 from qalign_study.exact.law import exact_chain
@@ -103,20 +104,21 @@ def test_too_small_an_n_is_refused_instead_of_a_nonsense_beta(n, weight):
 
 @given(st.lists(st.floats(-1e4, 1e4), min_size=1, max_size=50), st.floats(0.01, 100))
 def test_kl_lies_between_zero_and_log_n(rewards, beta):
-    assert 0 <= kl_from_base(rewards, Target(beta)) <= math.log(len(rewards)) + 1e-9
+    weights = softmax(np.array(rewards), beta)
+    assert 0 <= kl_from_base(weights) <= math.log(len(rewards)) + 1e-9
 
 
 def test_kl_is_that_of_the_target():
     # normal rewards: tilting by 1/beta costs sigma^2 / (2 beta^2)
     rewards = np.random.default_rng(2).normal(0, 1.5, 200_000)
-    assert kl_from_base(rewards, Target(2.0)) == pytest.approx(1.5**2 / 8, rel=0.05)
+    assert kl_from_base(softmax(rewards, 2.0)) == pytest.approx(1.5**2 / 8, rel=0.05)
     lm = letters()
     chain = exact_chain(lm, correlated_reward, Target(0.8))
     exact = np.sum(chain.target * np.log(chain.target / chain.base))
     drawn = np.random.default_rng(3).choice(chain.rewards, 100_000, p=chain.base)
-    assert kl_from_base(drawn, Target(0.8)) == pytest.approx(exact, rel=0.05)
-    with pytest.raises(InvalidSetting, match="draw some"):
-        kl_from_base([], Target(1.0))
+    assert kl_from_base(softmax(drawn, 0.8)) == pytest.approx(exact, rel=0.05)
+    both = np.array([softmax(drawn, 0.8), softmax(drawn, 8.0)])
+    assert kl_from_base(both).tolist() == [kl_from_base(each) for each in both]
 
 
 # --- tuning ----------------------------------------------------------------------------------

@@ -774,7 +774,9 @@ def test_weights_and_chains_are_decided_at_their_own_beta() -> None:
     # the same problems at a beta at which every state is right
     all_right = [replace(each, chain_answer=np.zeros(8, dtype=int)) for each in records]
     other = Results(replace(stated.header, beta=2.0), tuple(all_right))
-    found = {(p.method, p.n): p for p in at_own_beta([curves(stated), curves(other)], [stated, other])}
+    found = {
+        (p.method, p.n): p for p in at_own_beta([curves(stated), curves(other)], [stated, other])
+    }
     assert {method for method, _ in found} == {"wmv_own", "qalign_own"}
     assert found["qalign_own", 8].each == (1.0,) * 30
     tried = {f: {p.n: p for p in curves(stated, beta=f) if p.method == "wmv"} for f in FACTORS}

@@ -23,6 +23,7 @@ from qalign_core import majority_vote, run_chain, weighted_majority_vote
 from qalign_core.chain.kernel import log_acceptance
 from qalign_core.chain.moves.suffix import length_ratio
 from qalign_core.chain.sampling import sample_iid
+from qalign_core.decide.arrays import softmax
 from qalign_core.decide.rules import effective_sample_size, importance_weights
 from qalign_core.errors import InvalidSetting, InvalidTrace, ModelContractError
 from qalign_core.record.runner import record
@@ -468,5 +469,5 @@ def test_the_command_tells_of_each_sharpness_and_which_is_best(capsys):
 
 def test_the_distance_from_the_base_counts_the_sharpness():
     log_p = np.log(np.array([0.5, 0.3, 0.2]))
-    assert kl_from_base([0.0] * 3, Target(1.0)) == 0.0
-    assert kl_from_base([0.0] * 3, Target(1.0), 3 * log_p) > 0.1
+    assert kl_from_base(softmax(np.zeros(3))) == 0.0
+    assert kl_from_base(softmax(np.zeros(3), 1.0, 3 * log_p)) > 0.1

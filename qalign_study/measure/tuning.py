@@ -17,7 +17,6 @@ from qalign_core.chain.kernel import log_acceptance
 from qalign_core.chain.merging import gather
 from qalign_core.chain.moves.suffix import length_ratio
 from qalign_core.decide.arrays import softmax
-from qalign_core.decide.rules import effective_sample_size
 from qalign_core.errors import InvalidSetting
 from qalign_core.mix import SUFFIX
 from qalign_core.protocols import LanguageModel, RewardModel
@@ -30,21 +29,14 @@ from qalign_study.measure.record import Draws, record_of
 from qalign_study.sets.problem_sets import Problem
 
 
-def kl_from_base(rewards: Sequence[float], target: Target, plus: Array | float = 0.0) -> float:
-    """KL(pi_beta || p_LM) in nats, estimated from rewards of base samples.
+def kl_from_base(weights: Array) -> Array:
+    """KL(pi_beta || p_LM) in nats over the last axis, from the weights of base samples.
 
     `KL = E_pi[r] / beta - log E_base[exp(r / beta)]` with self-normalised weights: equal to
     `log n - H(w)`, so never negative and never above `log n`, which limits it at a small beta.
-    `plus`, shape [n], is added to the samples' log-weights for a sharper target.
-
-    Raises:
-        InvalidSetting: no rewards.
     """
-    if not len(rewards):
-        raise InvalidSetting("KL needs rewards of base samples, got none; draw some first")
-    w = softmax(np.asarray(rewards, dtype=np.float64), target.beta, plus)
-    w = w[w > 0]
-    return max(0.0, math.fsum((w * np.log(w * len(rewards))).tolist()))
+    ratio = np.where(weights > 0, weights * weights.shape[-1], 1.0)
+    return np.asarray(np.maximum(0.0, (weights * np.log(ratio)).sum(axis=-1)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -433,21 +425,17 @@ def against_beta(draws: Draws, betas: Sequence[float]) -> list[BetaPoint]:
     records = draws.records
     if not draws.has_pool:
         raise InvalidSetting("other betas need samples of the pool; run 'evaluate' with 'wmv'")
+    column = np.array([Target(beta).beta for beta in betas])[:, None]
     values = np.empty((len(betas), len(records), 4))
     for place, record in enumerate(records):
         decide = draws.vote(record)
         reward = record.pool_reward.astype(np.float64)
         answer = record.pool_answer.astype(np.int64)
-        plus = record.pool_tilt(draws.header.sharpness)
-        for row, beta in enumerate(betas):
-            weights = softmax(reward, Target(beta).beta, plus)
-            won = decide(answer[None], weights[None], reward[None])
-            values[row, place] = (
-                record.is_right(won)[0],
-                weights @ reward,
-                kl_from_base(reward.tolist(), Target(beta), plus),
-                effective_sample_size(weights.tolist()),
-            )
+        weights = softmax(reward, column, record.pool_tilt(draws.header.sharpness))
+        won = decide(*(np.broadcast_to(each, weights.shape) for each in (answer, weights, reward)))
+        effective = 1 / (weights**2).sum(axis=1)
+        told = record.is_right(won), weights @ reward, kl_from_base(weights), effective
+        values[:, place] = np.transpose(told)
     proposals = proposals_of(draws)
     points = []
     for beta, (right, *others) in zip(betas, values.transpose(0, 2, 1), strict=True):
