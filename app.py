@@ -22,7 +22,11 @@ os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 os.environ.setdefault("GRADIO_ANALYTICS_MAX_EVENTS", "1")
 os.environ.setdefault("GRADIO_ANALYTICS_CACHE_FREQUENCY", str(10**9))
 
-import gradio as gr
+from components.common.stubs import unwritten
+
+with unwritten():
+    import gradio as gr
+
 from gradio.http_server import INITIAL_PORT_VALUE
 from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware

@@ -6,6 +6,7 @@ A new version of a library is tried with these tests before its number is writte
 from __future__ import annotations
 
 import ast
+import inspect
 import re
 import sys
 from importlib.metadata import version
@@ -20,6 +21,7 @@ from tiny_models import model_of, tokenizer
 
 from components.common import later, theme
 from components.common.options import LOOKS, queued
+from components.common.stubs import unwritten
 from components.door import forget
 from components.lab import section
 from qalign_core.models import loading
@@ -226,6 +228,25 @@ ASKS = """async (tries) => {
   return true;
 }"""
 """Whether it asks for a frame in each of so many times thirty."""
+
+
+class Wrote(Exception):
+    """Gradio began to write a stub."""
+
+
+def test_gradio_writes_no_stubs_where_the_app_imports_it(monkeypatch):
+    import gradio as gr
+    from gradio import component_meta
+
+    def create(*_: object) -> str:
+        raise Wrote
+
+    monkeypatch.setattr(component_meta, "create_pyi", create)
+    with unwritten():
+        made = type(gr.HTML)("Wrote", (gr.HTML,), {"__module__": __name__})
+    assert inspect.getfile(made) == __file__
+    with pytest.raises(Wrote):  # the control: elsewhere it does
+        type(gr.HTML)("Wrote", (gr.HTML,), {"__module__": __name__})
 
 
 def test_a_sign_of_waiting_that_is_written_otherwise_is_left_as_it_is(tmp_path: Path):
