@@ -4,7 +4,6 @@ import asyncio
 import json
 import time
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from typing import Any, cast
 
 import gradio as gr
@@ -67,9 +66,10 @@ RUNGS = 10
 PLOT: dict[str, Any] = {"show_label": False, "container": False}
 
 
-@dataclass
 class Shown:
     """What one visitor looks at, a recorded comparison or the run of a feed; a session has its own.
+
+    It is no dataclass: Gradio would copy the whole comparison whenever it describes the page.
 
     Attributes:
         recorded: what is shown until a run is begun.
@@ -78,10 +78,10 @@ class Shown:
         feed: that of the run that was begun here, if any was.
     """
 
-    recorded: Comparison | None = None
-    budget: Budget = "flops"
-    cut: Cut | None = None
-    feed: Feed | None = None
+    def __init__(self, recorded: Comparison | None = None, budget: Budget = "flops") -> None:
+        self.recorded, self.budget = recorded, budget
+        self.cut: Cut | None = None
+        self.feed: Feed | None = None
 
     @property
     def comparison(self) -> Comparison | None:

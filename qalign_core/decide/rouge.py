@@ -66,6 +66,8 @@ def unread(texts: Sequence[str]) -> str:
 
 @lru_cache(maxsize=4096)
 def _is_unread(text: str) -> bool:
+    if text.isascii():
+        return False
     letters = [sign for sign in text if sign.isalpha()]
     return 2 * sum(not sign.isascii() for sign in letters) > len(letters)
 
