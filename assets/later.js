@@ -1,5 +1,5 @@
 /* Scripts that a page fetches only when it is asked for what they do. A page without a server has
-   them from the start (qalign_core/record/player.py). */
+   them from the start (qalign_study/export/player.py). */
 
 /**
  * What a script sets as a global: fetched when it is first asked for.

@@ -37,10 +37,10 @@ import app
 from components.common.new_problem import KINDS, new_problem
 from components.session.runs import Runs
 from qalign_core.record.runner import record
-from qalign_core.record.scripts import bundle
 from qalign_core.registry import load_language_model, load_reward_model
 from qalign_core.run import Run
 from qalign_core.types import Step
+from qalign_study.export.scripts import bundle
 
 RECORDED = ROOT / "assets" / "runs" / "watch.jsonl"
 VISITORS = 10

@@ -21,8 +21,8 @@ from scipy.special import ndtri
 from scipy.stats import gumbel_r
 
 from components.lab.base_rewards import evaluated
-from qalign_core.record.dictionary import colour as colour_of
 from qalign_core.types import Array
+from qalign_study.export.dictionary import colour as colour_of
 from qalign_study.measure.mixture import (
     Mixture,
     best_of_n_as_alignment,

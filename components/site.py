@@ -15,10 +15,10 @@ from pathlib import Path
 from components.learn.alone import carried
 from components.watch.gallery import gallery, write_slides
 from qalign_core.assets import ASSETS
-from qalign_core.record import dictionary
-from qalign_core.record.player import FOLLOW, PLAIN, PLAYS, as_data, head, page
-from qalign_core.record.scripts import bundle, sheets
 from qalign_core.record.trace import write_whole
+from qalign_study.export import dictionary
+from qalign_study.export.player import FOLLOW, PLAIN, PLAYS, as_data, head, page
+from qalign_study.export.scripts import bundle, sheets
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 _SAYS = (

@@ -37,6 +37,7 @@ from qalign_core.run import Run
 from qalign_study.exact.mistakes import MISTAKES, broken
 from qalign_study.exact.world import preset
 from qalign_study.exact.wrong_reward import Example, outcomes
+from qalign_study.export.player import show
 from qalign_study.measure.diagnostics import acceptance, agreement, ess
 
 PROMPT = "Leo has 9 ribbons. He buys 3 boxes of 4 ribbons each. How many ribbons does Leo have now?"
@@ -73,10 +74,10 @@ for step in trace.steps[1:4]:
     print("  ", "accepted" if step.accepted else "rejected")
 
 # %% [markdown]
-# A trace displays itself as a page with a player. Press the space bar there to play it.
+# `show` displays a trace as a page with a player. Press the space bar there to play it.
 
 # %%
-trace
+show(trace)
 
 # %% [markdown]
 # ## 2. Worse may be right

@@ -23,7 +23,6 @@ from qalign_core.decide.rules import (
 )
 from qalign_core.protocols import LanguageModel, RewardModel
 from qalign_core.record.frames import to_datatree, to_frame
-from qalign_core.record.player import framed
 from qalign_core.record.trace import load_trace, save_trace
 from qalign_core.registry import load_language_model, load_reward_model
 from qalign_core.run import Sampling
@@ -38,7 +37,7 @@ from qalign_core.types import (
     TraceHeader,
 )
 
-Trace._repr_html_, Trace.to_frame, Trace.to_datatree = framed, to_frame, to_datatree
+Trace.to_frame, Trace.to_datatree = to_frame, to_datatree
 
 __version__ = "0.5.0"
 

@@ -274,8 +274,7 @@ class Trace:
     pool: tuple[ScoredResponse, ...] = ()
     end: tuple[str, str] | None = None
 
-    # how a notebook shows it; `qalign_core` says how, since what draws pages is a floor above
-    _repr_html_: ClassVar[Callable[["Trace"], str]]
+    # `qalign_core` sets these two: pandas and ArviZ are imported when one is called
     to_frame: ClassVar[Callable[["Trace"], Any]]
     to_datatree: ClassVar[Callable[["Trace"], Any]]
 

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from qalign_core.record.dictionary import style
-from qalign_core.record.scripts import bundle
+from qalign_study.export.dictionary import style
+from qalign_study.export.scripts import bundle
 
 ROOT = Path(__file__).resolve().parent.parent
 CHROMIUM = (

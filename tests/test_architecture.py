@@ -45,6 +45,7 @@ FLOORS = {
         {"contract"},
     ),
     "qalign_study": (
+        {"export"},
         {"sets"},
         {"measure"},
         {"exact"},

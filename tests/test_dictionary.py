@@ -15,9 +15,9 @@ from browser import ROOT
 from components.common.style import line_of, log_axis, marker_of
 from components.lab.page import SECTIONS
 from qalign_core.decide.compared import RULES
-from qalign_core.record import dictionary
-from qalign_core.record.dictionary import Idea, colours, ideas
 from qalign_core.registry import entries
+from qalign_study.export import dictionary
+from qalign_study.export.dictionary import Idea, colours, ideas
 from qalign_study.sheet.words import MOST_TICKS, curve_name, names_of, tick_text
 
 GROUNDS = (("#ffffff", "#f6f7f9"), ("#171e2a", "#0f141d"))

@@ -28,13 +28,13 @@ from components.session.links import from_query
 from components.session.offer import Offer
 from components.session.runs import Feed, Runs
 from qalign_core.errors import InvalidSetting, QAlignError
-from qalign_core.record.command import command_of
 from qalign_core.record.trace import parse_trace, read_trace
 from qalign_core.registry import load_language_model, unload
 from qalign_core.run import OF_COMMAND, USUAL, Limits, Run, Sampling
 from qalign_study.commands import main, shared, train_rm
 from qalign_study.commands import serve as serve_command
 from qalign_study.commands import tune as tune_command
+from qalign_study.export.command import command_of
 
 pytestmark = pytest.mark.slow
 

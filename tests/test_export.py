@@ -16,12 +16,12 @@ from browser import ROOT
 from traces import HOSTILE, hostile_trace, toy_trace
 
 from qalign_core.errors import InvalidTrace
-from qalign_core.record.command import command_of
-from qalign_core.record.player import as_data, page, page_around
 from qalign_core.record.trace import parse_trace, write_whole
 from qalign_core.run import Run, Sampling
 from qalign_study.commands import main, read
 from qalign_study.commands.shared import run_of
+from qalign_study.export.command import command_of
+from qalign_study.export.player import as_data, page, page_around, show
 
 API = "document.querySelector('.qp').qalign"
 PLAYING = ".qp[data-t]:not([data-t='0'])"
@@ -181,7 +181,7 @@ def test_a_page_goes_through_a_link_and_into_a_pipe(tmp_path):
 
 def test_a_notebook_shows_a_trace_in_a_frame_of_its_own():
     trace = parse_trace(toy_trace(4))
-    frame = trace._repr_html_()
+    frame = show(trace)._repr_html_()
     (inside,) = re.findall(r'srcdoc="([^"]*)"', frame)
     assert 'sandbox="allow-scripts"' in frame
     assert parse_trace(Scripts(html.unescape(inside)).scripts[0]) == trace
@@ -217,7 +217,7 @@ async def test_hostile_texts_do_nothing_in_a_page(visit, tmp_path, make):
 @pytest.mark.asyncio(loop_scope="session")
 async def test_a_page_plays_in_a_frame_that_may_do_nothing_else(visit, tmp_path):
     path = tmp_path / "notebook.html"
-    frame = parse_trace(toy_trace(8))._repr_html_()
+    frame = show(parse_trace(toy_trace(8))).markup
     path.write_text(f'<!doctype html><title>Cell</title><i class="qp"></i>{frame}', "utf-8")
     shown = await visit(path.as_uri(), width=900, moving=True)
     inside = shown.frames[1]

@@ -19,10 +19,10 @@ from components.results.sheet import show
 from components.session.runs import Runs
 from components.watch.gallery import recorded_text
 from qalign_core.errors import InvalidTrace
-from qalign_core.record.player import PLAYS
 from qalign_core.record.trace import read_trace
 from qalign_core.run import Run
 from qalign_study.commands import main
+from qalign_study.export.player import PLAYS
 from qalign_study.measure.diagnostics import agreement
 from qalign_study.measure.report import evaluated
 from qalign_study.measure.results import answers_in, load_results

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from qalign_core.record.dictionary import ideas, term
+from qalign_study.export.dictionary import ideas, term
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

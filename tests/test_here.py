@@ -19,10 +19,10 @@ from components.session.runs import Runs
 from components.site import write_site
 from components.watch.gallery import page_parts
 from qalign_core.errors import InvalidSetting
-from qalign_core.record.live import obstacle
-from qalign_core.record.player import page
 from qalign_core.record.trace import load_trace, parse_trace
 from qalign_core.run import Run
+from qalign_study.export.browser import obstacle
+from qalign_study.export.player import page
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

@@ -12,14 +12,14 @@ from toys import ToyLM, ToyRM
 from qalign_core.errors import InvalidPrompt
 from qalign_core.messages import messages_of, question_of, transcript, written
 from qalign_core.models.chat import Text
-from qalign_core.record.command import command_of
-from qalign_core.record.live import obstacle
-from qalign_core.record.player import page
 from qalign_core.record.runner import record
 from qalign_core.record.trace import parse_trace
 from qalign_core.registry import load_language_model, load_reward_model, unload
 from qalign_core.run import Run
 from qalign_core.types import Response
+from qalign_study.export.browser import obstacle
+from qalign_study.export.command import command_of
+from qalign_study.export.player import page
 
 SYSTEM = {"role": "system", "content": "Answer in <b>one</b> word."}
 TALK = [

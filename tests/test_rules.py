@@ -20,13 +20,13 @@ from components.results.findings import findings
 from components.results.problems import problems_html
 from qalign_core.decide.arrays import vote
 from qalign_core.decide.compared import RULES, Rule
-from qalign_core.record import dictionary
 from qalign_core.record.trace import load_trace
 from qalign_core.target import Target
 from qalign_core.types import Response, ScoredResponse
 from qalign_study.exact.decisions import Situation, explore
 from qalign_study.exact.wrong_reward import Example
 from qalign_study.exact.wrong_reward import outcomes as exactly
+from qalign_study.export import dictionary
 from qalign_study.measure.comparisons import Comparison, full_cut, ladder, outcomes
 from qalign_study.measure.curves import curves, own_curves
 from qalign_study.measure.record import draws_of, measure_of

@@ -10,7 +10,7 @@ import pytest
 from browser import ROOT
 
 from components.common.theme import head
-from qalign_core.record.scripts import bundle, sheets
+from qalign_study.export.scripts import bundle, sheets
 
 SCRIPTS = sorted((ROOT / "assets").rglob("*.js"))
 WITH_SCRIPTS_IN_THEM = [ROOT / "app.py", *sorted((ROOT / "components").rglob("*.py"))]

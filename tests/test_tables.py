@@ -16,9 +16,9 @@ import pytest
 from test_report import record, results_of
 
 from qalign_core.errors import InvalidSetting
-from qalign_core.record.command import command_of_problem
 from qalign_study.commands import main, read
 from qalign_study.commands.shared import run_of
+from qalign_study.export.command import command_of_problem
 from qalign_study.measure.report import AVERAGE, COLUMNS, Compared, Report
 from qalign_study.measure.results import Results, pack
 from qalign_study.sheet.chart import Axis, Figure, Line, chart

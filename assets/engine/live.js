@@ -1,5 +1,5 @@
 /* A page that draws by itself: settings of the next run above the player, and the engine with its
-   models in the page (qalign_core/record/live.py). */
+   models in the page (qalign_study/export/browser.py). */
 import { builder, put } from "../dom.js";
 import { BrowserEngine } from "./browser.js";
 

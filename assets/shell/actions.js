@@ -43,7 +43,7 @@ export async function savePage(player, server, run, live, tell) {
     tell(`The page was not saved. ${said.error}`);
     return;
   }
-  // as qalign_core/record/player.py: in JSON a "<" stands in strings alone
+  // as qalign_study/export/player.py: in JSON a "<" stands in strings alone
   const data = text.replaceAll("<", "\\u003c");
   saveFile(`${fileName(player)}.html`, "text/html", said.before, data, said.behind);
 }

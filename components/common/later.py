@@ -16,8 +16,8 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
 from qalign_core.assets import ASSETS
-from qalign_core.record.live import WORKER
-from qalign_core.record.scripts import bundle
+from qalign_study.export.browser import WORKER
+from qalign_study.export.scripts import bundle
 
 LATER = {
     "inside.js": ASSETS / "inside" / "inside.js",

@@ -4,7 +4,7 @@ from typing import Any
 
 import gradio as gr
 
-from qalign_core.record.dictionary import with_terms
+from qalign_study.export.dictionary import with_terms
 
 PLAIN: dict[str, Any] = {"padding": False, "apply_default_css": False}
 """HTML that the pages' own sheets place and colour."""

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 
-from qalign_core.record.dictionary import colour, ideas
+from qalign_study.export.dictionary import colour, ideas
 from qalign_study.sheet.words import MOST_TICKS, log_ticks, tick_text
 
 GREY, INK = colour("base"), colour("target")

@@ -7,8 +7,8 @@ from plotly.offline import get_plotlyjs
 
 from components.common.later import LATER
 from qalign_core.assets import ASSETS
-from qalign_core.record import dictionary
-from qalign_core.record.scripts import bundle, sheets
+from qalign_study.export import dictionary
+from qalign_study.export.scripts import bundle, sheets
 
 
 def theme() -> gr.themes.Base:

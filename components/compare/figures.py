@@ -10,7 +10,7 @@ from plotly.subplots import make_subplots
 from components.common.style import GREY, GRID, band_of, frame, line_of, log_axis, marker_of
 from components.compare.view import naming, writing_task
 from qalign_core.decide.compared import RULES
-from qalign_core.record.dictionary import colour
+from qalign_study.export.dictionary import colour
 from qalign_study.measure.comparisons import Comparison, Cut, Outcome, outcomes
 from qalign_study.measure.curves import Point
 from qalign_study.measure.mixture import fit_mixture, tilt

@@ -22,9 +22,9 @@ from components.session.links import linked
 from components.session.runs import Feed, Runs, Status
 from qalign_core.assets import ASSETS
 from qalign_core.errors import QAlignError
-from qalign_core.record.dictionary import with_terms
 from qalign_core.record.trace import load_trace, trace_lines
 from qalign_core.run import Run
+from qalign_study.export.dictionary import with_terms
 from qalign_study.measure.comparisons import Budget, Comparison, Cut, full_cut, ladder
 from qalign_study.measure.curves import curves
 from qalign_study.measure.record import Measure, draws_of, measure_of

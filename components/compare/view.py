@@ -13,8 +13,8 @@ from components.common.trust import trust
 from qalign_core.decide.arrays import softmax
 from qalign_core.decide.rouge import unread
 from qalign_core.errors import QAlignError
-from qalign_core.record.dictionary import Idea, ideas
 from qalign_core.types import Decision
+from qalign_study.export.dictionary import Idea, ideas
 from qalign_study.measure.comparisons import (
     Budget,
     Comparison,

@@ -27,7 +27,6 @@ from components.lab.style import (
     table_at,
     title,
 )
-from qalign_core.record.dictionary import colour
 from qalign_core.types import Array
 from qalign_study.exact.convergence import (
     acceptance_rate,
@@ -40,6 +39,7 @@ from qalign_study.exact.convergence import (
 )
 from qalign_study.exact.law import ExactChain, total_variation
 from qalign_study.exact.world import World, by_reward, label
+from qalign_study.export.dictionary import colour
 
 STEPS = 256
 FIRST_BETA = 1.0

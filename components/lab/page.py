@@ -15,7 +15,6 @@ from components.lab import balance, best_of_n, beta, break_it, chain, which_move
 from components.lab.link import from_query, to_query
 from components.lab.section import Section
 from qalign_core.errors import QAlignError
-from qalign_core.record.dictionary import with_terms
 from qalign_study.exact.world import (
     LANGUAGE_MODELS,
     LETTERS,
@@ -26,6 +25,7 @@ from qalign_study.exact.world import (
     make_world,
     preset,
 )
+from qalign_study.export.dictionary import with_terms
 
 SECTIONS = tuple(
     module.SECTION

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from components.common.style import GRID, frame, log_axis
-from qalign_core.record.dictionary import colour
 from qalign_core.types import Array
+from qalign_study.export.dictionary import colour
 
 Cell = str | float | int | None
 

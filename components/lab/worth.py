@@ -30,8 +30,8 @@ from components.lab.style import (
 from qalign_core.assets import ASSETS
 from qalign_core.decide.compared import RULES
 from qalign_core.errors import QAlignError
-from qalign_core.record.dictionary import colour
 from qalign_study.exact.decisions import Found, Situation, explore
+from qalign_study.export.dictionary import colour
 from qalign_study.measure.diagnostics import near_misses
 from qalign_study.measure.results import unpack
 from qalign_study.sheet.words import curve_name, gap, in_a_sentence

@@ -22,7 +22,6 @@ from components.lab.style import (
     table,
 )
 from qalign_core.decide.compared import RULES
-from qalign_core.record.dictionary import colour
 from qalign_study.exact.wrong_reward import (
     ANSWERS,
     MEANINGS,
@@ -32,6 +31,7 @@ from qalign_study.exact.wrong_reward import (
     outcomes,
     target_over_beta,
 )
+from qalign_study.export.dictionary import colour
 from qalign_study.sheet.words import curve_name
 
 SHARES = {"tickformat": ".0%", "range": [0, 1.03]}

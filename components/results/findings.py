@@ -4,8 +4,8 @@ import html
 from collections.abc import Mapping, Sequence
 
 from qalign_core.decide.compared import RULES
-from qalign_core.record.dictionary import Idea
 from qalign_core.types import SetHeader
+from qalign_study.export.dictionary import Idea
 from qalign_study.measure.curves import Point, difference, paired
 from qalign_study.measure.intervals import Difference
 from qalign_study.sheet.figures import of

@@ -11,9 +11,9 @@ from typing import Any
 from components.common.new_problem import new_problem
 from components.room.rooms import Caps
 from qalign_core.assets import ASSETS
-from qalign_core.record import dictionary
-from qalign_core.record.scripts import bundle
 from qalign_core.record.trace import load_trace
+from qalign_study.export import dictionary
+from qalign_study.export.scripts import bundle
 
 RECORDED = ("watch", "stuck", "climb")
 """The recorded runs whose problems and betas a class may take."""

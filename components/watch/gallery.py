@@ -19,12 +19,12 @@ import gradio as gr
 from components.common.asked import asked
 from components.common.evaluated import NO_FOLDERS
 from qalign_core.assets import ASSETS
-from qalign_core.record.command import command_of
-from qalign_core.record.player import page, page_around
 from qalign_core.record.trace import header_of, load_trace, trace_text, whole_lines, write_whole
 from qalign_core.registry import entries
 from qalign_core.run import Run
 from qalign_core.target import Target
+from qalign_study.export.command import command_of
+from qalign_study.export.player import page, page_around
 from qalign_study.sets.folder import trace_path
 from qalign_study.sheet.words import target_of
 

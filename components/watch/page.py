@@ -26,10 +26,10 @@ from components.watch.gallery import WATCH, gallery_list, page_parts, recorded_r
 from components.watch.inside import questions
 from components.watch.player import beta_slider, chain_player
 from qalign_core.errors import QAlignError
-from qalign_core.record.live import obstacle
 from qalign_core.record.trace import header_of
 from qalign_core.run import Run
 from qalign_core.types import Response
+from qalign_study.export.browser import obstacle
 from qalign_study.measure.tuning import tune_beta
 
 PLAYS = " ▶ continues."

@@ -1,1 +1,1 @@
-"""The record of a run: its trace, how it is drawn and taken up again, and how it is played."""
+"""The record of a run: its trace, and how it is drawn and resumed."""

@@ -9,9 +9,9 @@ import argparse
 from pathlib import Path
 
 from qalign_core.errors import InvalidSetting
-from qalign_core.record.player import page
 from qalign_core.record.trace import trace_text, write_whole
 from qalign_study.commands import shared
+from qalign_study.export.player import page
 from qalign_study.measure.report import evaluated
 from qalign_study.measure.results import load_results
 from qalign_study.sheet.folder import folder_page

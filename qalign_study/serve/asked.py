@@ -9,9 +9,9 @@ from qalign_core.decide.compared import RULES, Rule
 from qalign_core.errors import QAlignError
 from qalign_core.messages import messages_of, written
 from qalign_core.reading import is_text, is_whole, shown
-from qalign_core.record import dictionary
 from qalign_core.registry import entries
 from qalign_core.run import Limits, Run
+from qalign_study.export import dictionary
 from qalign_study.serve.refused import Refused
 
 METHODS: dict[str, Rule] = {

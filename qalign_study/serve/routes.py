@@ -27,9 +27,9 @@ from qalign_core.errors import (
     QAlignError,
 )
 from qalign_core.reading import from_json
-from qalign_core.record.player import page
 from qalign_core.run import Limits
 from qalign_core.types import TraceHeader
+from qalign_study.export.player import page
 from qalign_study.serve.answer import Choice, Draw
 from qalign_study.serve.asked import METHODS, Asked, asked, named
 from qalign_study.serve.guard import Guard

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from qalign_core.record.dictionary import ideas
+from qalign_study.export.dictionary import ideas
 from qalign_study.sheet.words import log_ticks, tick_text
 
 DASHES = {"dash": "7 5", "dot": "2 4", "dashdot": "8 4 2 4"}

@@ -9,10 +9,10 @@ import pandas as pd
 
 from qalign_core.assets import ASSETS
 from qalign_core.errors import InvalidSetting
-from qalign_core.record import dictionary
-from qalign_core.record.player import FOLLOW, PLAYS, as_data, head
-from qalign_core.record.scripts import bundle, sheets
 from qalign_core.record.trace import parse_trace, trace_text, whole_lines
+from qalign_study.export import dictionary
+from qalign_study.export.player import FOLLOW, PLAYS, as_data, head
+from qalign_study.export.scripts import bundle, sheets
 from qalign_study.measure.report import Evaluated
 from qalign_study.sheet.page import PAGE, STYLE, section_html, table_html
 from qalign_study.sheet.problems import COLUMNS, at_level, cut, listed, progress

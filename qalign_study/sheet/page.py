@@ -10,8 +10,8 @@ from collections.abc import Iterable
 
 from qalign_core.assets import ASSETS
 from qalign_core.errors import InvalidSetting
-from qalign_core.record.dictionary import colours, ideas
-from qalign_core.record.player import NO_SCRIPT, head
+from qalign_study.export.dictionary import colours, ideas
+from qalign_study.export.player import NO_SCRIPT, head
 from qalign_study.measure.report import Report
 from qalign_study.sheet.chart import Figure, chart, legend
 from qalign_study.sheet.report import largest_first, sections

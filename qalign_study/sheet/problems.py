@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from qalign_core.decide.arrays import vote
-from qalign_core.record.command import command_of_problem
 from qalign_core.types import SetHeader
+from qalign_study.export.command import command_of_problem
 from qalign_study.measure.curves import Curve, Point
 from qalign_study.measure.diagnostics import agreement
 from qalign_study.measure.record import Record

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from qalign_core.decide.compared import RULES
-from qalign_core.record.dictionary import Idea, ideas
 from qalign_core.registry import entries
 from qalign_core.run import Run
+from qalign_study.export.dictionary import Idea, ideas
 from qalign_study.measure.curves import Curve, Point
 from qalign_study.measure.diagnostics import Agreement
 from qalign_study.measure.intervals import NARROW, Difference, Measured, Verdict

@@ -5,16 +5,17 @@ end the element around it. Title and caption are escaped as markup.
 """
 
 import html
+from dataclasses import dataclass
 
 from qalign_core.assets import ASSETS
 from qalign_core.decide.answers.extraction import get_extractor
 from qalign_core.messages import question_of
-from qalign_core.record import dictionary
-from qalign_core.record.command import command_of
-from qalign_core.record.live import POLICY, carried
-from qalign_core.record.scripts import bundle, sheets
 from qalign_core.record.trace import parse_trace, trace_lines, whole_lines
 from qalign_core.types import Trace, TraceHeader
+from qalign_study.export import dictionary
+from qalign_study.export.browser import POLICY, carried
+from qalign_study.export.command import command_of
+from qalign_study.export.scripts import bundle, sheets
 
 MAX_TITLE = 100
 """Characters of a prompt that the window's title shows."""
@@ -128,11 +129,21 @@ def page(text: str, *, title: str = "", says: str = "", live: bool = False) -> s
     return before + as_data(whole_lines(text)) + behind
 
 
-def framed(trace: Trace, *, height: int = 900) -> str:
-    """A frame with the page of a trace, for a notebook's cell; `height` in pixels."""
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """The output of a notebook's cell: markup that Jupyter, VS Code, Colab and marimo display."""
+
+    markup: str
+
+    def _repr_html_(self) -> str:
+        return self.markup
+
+
+def show(trace: Trace, *, height: int = 900) -> Cell:
+    """Show a trace in a notebook, in a frame with a player; `height` in pixels."""
     extract = get_extractor(trace.header.extractor) if trace.header.extractor else None
-    inside = html.escape(page("".join(trace_lines(trace, extract))))
-    return (
-        f'<iframe srcdoc="{inside}" sandbox="allow-scripts" title="QAlign Explorer" '
+    document = html.escape(page("".join(trace_lines(trace, extract))))
+    return Cell(
+        f'<iframe srcdoc="{document}" sandbox="allow-scripts" title="QAlign Explorer" '
         f'style="width: 100%; height: {height}px; border: 0"></iframe>'
     )

@@ -8,10 +8,10 @@ from qalign_core.assets import ASSETS
 from qalign_core.errors import InvalidSetting
 from qalign_core.messages import is_conversation
 from qalign_core.mix import SUFFIX
-from qalign_core.record.scripts import bundle
 from qalign_core.record.trace import told
 from qalign_core.run import Run
 from qalign_core.types import TraceHeader
+from qalign_study.export.scripts import bundle
 
 WORKER = ASSETS / "engine" / "worker.js"
 """The script of the worker that draws."""
