@@ -10,14 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from qalign_core.decide.answers.equality import canonical, same_answer
 from qalign_core.decide.answers.extraction import (
     EXTRACTORS,
-    canonical,
     extract_boxed,
     extract_choice,
     extract_number,
     get_extractor,
-    same_answer,
 )
 from qalign_core.errors import InvalidSetting
 
@@ -174,7 +173,7 @@ def test_formulas_are_read_in_threads_too():
 def test_whole_numbers_are_compared_without_loading_a_computer_algebra_system():
     program = (
         "import sys\n"
-        "from qalign_core.decide.answers.extraction import same_answer\n"
+        "from qalign_core.decide.answers.equality import same_answer\n"
         "assert not same_answer('76', '83') and same_answer('18', '$18.00')\n"
         "assert not same_answer(str(10**12), str(10**12 + 1))\n"
         "assert 'sympy' not in sys.modules\n"

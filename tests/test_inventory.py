@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks import choose_beta
-from qalign_core.decide.answers.extraction import extract_amounts, same_answer
+from qalign_core.decide.answers.equality import same_answer
+from qalign_core.decide.answers.extraction import extract_amounts
 from qalign_core.errors import InvalidTask
 from qalign_core.run import usual_extractor
 from qalign_study.sets.drawn import N_PROBLEMS, held_out

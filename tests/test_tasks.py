@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from qalign_core.decide.answers.extraction import same_answer
+from qalign_core.decide.answers.equality import same_answer
 from qalign_core.errors import InvalidTask
 from qalign_study.sets.problem_sets import Problem, load_problems, parse_problems
 

@@ -18,7 +18,8 @@ import numpy as np
 
 from qalign_core.chain.cost import n_at_budget
 from qalign_core.decide import rules
-from qalign_core.decide.answers.extraction import get_extractor, same_answer
+from qalign_core.decide.answers.equality import same_answer
+from qalign_core.decide.answers.extraction import get_extractor
 from qalign_core.decide.compared import RULES, Rule
 from qalign_core.errors import InvalidSetting
 from qalign_core.protocols import AnswerExtractor

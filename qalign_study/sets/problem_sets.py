@@ -33,7 +33,8 @@ from pathlib import Path
 from typing import Any
 
 from qalign_core.assets import ASSETS
-from qalign_core.decide.answers.extraction import EXTRACTORS, get_extractor, is_empty, same_answer
+from qalign_core.decide.answers.equality import is_empty, same_answer
+from qalign_core.decide.answers.extraction import EXTRACTORS, get_extractor
 from qalign_core.errors import InvalidTask, on_disk
 from qalign_core.protocols import AnswerExtractor
 from qalign_core.reading import checked, first_line, from_json, read_file, shown

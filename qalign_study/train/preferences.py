@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from qalign_core.decide.answers.extraction import same_answer
+from qalign_core.decide.answers.equality import same_answer
 from qalign_core.decide.answers.numerals import whole_number
 from qalign_core.errors import InvalidTask
 from qalign_core.rewards.functions import FunctionReward

@@ -1,4 +1,4 @@
-r"""Final answers in the texts of models, brought to one form, so that equal answers are one vote.
+r"""Find the final answer in the text of a model.
 
 `EXTRACTORS` maps a problem set's `extractor` to a function text -> canonical answer or None:
 
@@ -17,8 +17,9 @@ import re
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
-from qalign_core.decide.answers.formulas import formula, same_values
-from qalign_core.decide.answers.numerals import last_number, stated_number, tidy, whole_number
+from qalign_core.decide.answers.equality import LONE_LETTER, canonical, words
+from qalign_core.decide.answers.formulas import formula
+from qalign_core.decide.answers.numerals import last_number, stated_number, tidy
 from qalign_core.errors import InvalidSetting
 from qalign_core.protocols import AnswerExtractor
 
@@ -66,7 +67,7 @@ def extract_choice(text: str) -> str | None:
     lines = [line for line in text.splitlines() if line.strip()]
     if announced or not lines:
         return None
-    if lone := _LONE_LETTER.fullmatch(lines[-1]):
+    if lone := LONE_LETTER.fullmatch(lines[-1]):
         return lone[1].upper()
     if named := _NAMED_OPTION.findall(text):
         return str(named[-1])
@@ -112,7 +113,7 @@ def extract_amounts(text: str) -> str | None:
 
 def extract_text(text: str) -> str | None:
     """Bring a short free answer to one form, without case and outer punctuation."""
-    return _words(text) or None
+    return words(text) or None
 
 
 EXTRACTORS: Mapping[str, AnswerExtractor] = MappingProxyType(
@@ -128,42 +129,6 @@ EXTRACTORS: Mapping[str, AnswerExtractor] = MappingProxyType(
 """Extractors by the name that problem sets and trace headers use."""
 
 
-def canonical(answer: str) -> str:
-    """Bring a bare answer ("$18.00", "(B)", "x = 1/2 cm") to its canonical form; "" if empty."""
-    bare = _bare(answer)
-    if _AMOUNTS.fullmatch(bare):
-        return bare
-    return whole_number(bare) or formula(bare) or _words(bare)
-
-
-def is_empty(answer: str) -> bool:
-    """Whether there is no canonical form; most answers need not be parsed to tell."""
-    return not (_words(_bare(answer)) or canonical(answer))
-
-
-def _bare(answer: str) -> str:
-    bare = tidy(answer).strip(" \t\n*`").rstrip(".")
-    if len(bare) > 1 and bare[0] == bare[-1] == "$":
-        bare = bare[1:-1]
-    return _NAME.sub("", bare)
-
-
-def same_answer(a: str | None, b: str | None) -> bool:
-    """Whether two answers mean the same; no answer is never the same as anything.
-
-    Canonical forms are compared first; formulas that are spelt differently ("(x+1)^2" and
-    "x^2+2x+1") are then compared by their values, unless both are whole numbers or amounts.
-    """
-    if a is None or b is None:
-        return False
-    if a == b:
-        return True
-    forms = canonical(a), canonical(b)
-    return forms[0] == forms[1] or (not all(map(_EXACT.fullmatch, forms)) and same_values(a, b))
-
-
-_AMOUNTS = re.compile(r"(?:\d+|\?) [^\W\d_]+(?:, (?:\d+|\?) [^\W\d_]+)+")
-_EXACT = re.compile(rf"-?\d+|{_AMOUNTS.pattern}")
 _PLAIN = re.compile(r"[Tt]he (?:final )?answer is \$?([0-9]{1,15})(?:\.00?)?\.?\s*\Z")
 _MARKER = re.compile(
     r"(?P<boxed>\\(?:boxed|fbox)\s*\{)|####"
@@ -181,7 +146,6 @@ _SYMBOLIC = re.compile(r"\\(?:sqrt|pi|log|ln|sin|cos|tan|infty)\b")
 _MAX_ANNOUNCED = 20  # the last ones; a text of nothing else is noise, and reading it would be slow
 _HEADING = re.compile(r"\b([^\W\d_]+):(?=\s)")
 _RESULT = re.compile(r"= ?(\d+)")
-_NAME = re.compile(r"^\s*\\?[A-Za-z]\w*\s*=\s*")
 
 
 def _announced(text: str) -> Iterator[tuple[bool, str]]:
@@ -208,15 +172,6 @@ def _first_clause(said: str) -> str:
     return said[: end.start()] if end else said
 
 
-def _words(text: str) -> str:
-    text = re.sub(r"\\(?:text|mathrm|textbf|mathbf)\s*\{([^{}]*)\}", r"\1", text)
-    text = _EXCLAIMED.sub("", " ".join(text.split())).strip(" .,:;?$*\"'`")
-    lone = _LONE_LETTER.fullmatch(text)
-    return lone[1].upper() if lone else text.casefold()
-
-
-_EXCLAIMED = re.compile(r"(?<!\d)!+$")  # but 5! is a number
-_LONE_LETTER = re.compile(r"[\s*(\[$]*([A-Ja-j])[\s*)\]$.:,]*")
 _LISTED_OPTION = re.compile(r"[\s*(\[-]*([A-J])[.):]")
 _NAMED_OPTION = re.compile(r"(?i:\b(?:option|choice|choose|pick|select)\s+)[(\[]*([A-J])\b")
 _LETTER_IN_LINE = re.compile(r"\(([A-J])\)|\b([B-HJ])\b|\b([AI])(?=[.:)*]|\s*$)")
