@@ -109,7 +109,7 @@ class Search:
         self.passed[7] += 1
         rewards = [[step.state.reward for step in steps]]
         halves, worth = agreement(rewards), ess(rewards) or 0.0
-        if halves is None or not halves.is_mixed or worth < WORTH:
+        if not halves.is_mixed or worth < WORTH:
             return None
         self.passed[8] += 1
         if abs(vote.shares[0][1] - share) > NEAR:
@@ -117,7 +117,7 @@ class Search:
         self.passed[9] += 1
         return (
             f"seed {seed}: majority vote and best-of-n {rules}, chain {vote.shares[:3]}, right at "
-            f"step {found}, R-hat {halves.rhat:.3f}, worth {worth:.0f} independent states"
+            f"step {found}, R-hat {halves}, worth {worth:.0f} independent states"
         )
 
 

@@ -150,7 +150,7 @@ for name, rule in MISTAKES.items():
 four = drawn(beta=1.0, steps=64, seed=7, chains=4)
 rewards = [[step.state.reward for step in steps] for steps in four.chains.values()]
 found = agreement(rewards)
-print(f"split R-hat {found.rhat:.3f} (mixed below {found.limit:.3f}): mixed = {found.is_mixed}")
+print(f"split R-hat {found} (mixed below {found.limit:.3f}): mixed = {found.is_mixed}")
 print(f"{sum(map(len, rewards))} states are worth {ess(rewards):.0f} independent ones")
 
 # %% [markdown]

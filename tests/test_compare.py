@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 from finite import TableReward, letters
 from toys import ANSWER, PROMPT, ToyLM, ToyRM
 
+from components.compare.view import view
 from qalign_core import collect
 from qalign_core.decide.compared import RULES
 from qalign_core.decide.rules import majority_vote, weighted_majority_vote
@@ -18,6 +20,7 @@ from qalign_core.errors import InvalidSetting
 from qalign_core.record.frames import to_frame
 from qalign_core.record.runner import TOLERANCE, record
 from qalign_core.record.trace import parse_trace, trace_lines
+from qalign_core.rewards.functions import FunctionReward
 from qalign_core.run import Run
 from qalign_core.target import Target
 from qalign_core.types import Cost, Response, ScoredResponse, Trace, TraceHeader
@@ -142,6 +145,13 @@ def test_latency_is_the_chains_new_tokens_and_the_pools_longest_sample() -> None
     new = [sum(step.cost.generated for step in chain) for chain in comparison.chains]
     assert found[0].sequential == max(new)
     assert found[1].sequential == max(len(s.response) for s in comparison.pool[: cut.n])
+
+
+def test_a_constant_reward_is_not_called_too_few_steps() -> None:
+    rule = FunctionReward(lambda prompt, text: 0.0)
+    comparison = drawn(48, rm=rule, chains=2)
+    (card, *_) = json.loads(view(comparison, state="done"))["ladders"]["flops"][-1]["cards"]
+    assert ["R-hat", "–", "undefined: the reward never changed"] in card["facts"]
 
 
 def test_recycling_counts_rejected_proposals_with_their_chance() -> None:

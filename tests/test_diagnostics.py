@@ -20,6 +20,7 @@ from qalign_study.measure.diagnostics import (
     rhat_limit,
     split_rhat,
 )
+from qalign_study.sheet.words import mixed
 
 
 def autoregressive(rho, n, seed, mean=0.0):
@@ -96,6 +97,51 @@ def test_rhat_of_several_chains_is_arvizs() -> None:
         assert split_rhat(values) == pytest.approx(expected, rel=1e-12)
 
 
+@pytest.mark.parametrize("n_stuck", [1, 2, 3])
+def test_chains_of_which_some_never_move_have_arvizs_numbers(n_stuck: int) -> None:
+    from arviz_stats.base import array_stats
+
+    rng = np.random.default_rng(n_stuck)
+    for binary in (False, True):
+        values = rng.normal(size=(4, 256))
+        values = (values > 0.5) * 1.0 if binary else values
+        values[:n_stuck] = np.arange(n_stuck)[:, None]
+        for found, expected in (
+            (split_rhat(values), array_stats.rhat(values, method="rank")),
+            (ess(values), array_stats.ess(values, method="mean")),
+            (mcse(values), array_stats.mcse(values, method="mean")),
+        ):
+            assert found == pytest.approx(float(expected), rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    "chains",
+    [
+        [[0.0] * 32, [1.0] * 32],
+        [[0.0] * 40 + [1.0] * 40],
+        [[0.0] * 32 + [1.0] * 32, [2.0] * 64],
+        [[0.0] * 64, [0.0] * 64, [1e-9] * 64],
+        *([[0.1] * n, [0.3] * n] for n in (33, 100, 256, 1000)),
+        [[-1.0, 1.0] * 20 + [-3.0, 3.0] * 20],
+    ],
+)
+def test_parts_that_are_constant_and_differ_have_an_infinite_r_hat(chains) -> None:
+    found = agreement(chains)
+    assert found.rhat == math.inf
+    assert not found.is_mixed
+    assert (str(found), found.finite) == ("infinite", None)
+
+
+def test_the_words_for_r_hat_tell_too_few_states_from_a_constant_reward() -> None:
+    few, constant = agreement([[0.0] * 31] * 2), agreement([[0.0] * 256] * 2)
+    assert (str(few), mixed(few)) == ("–", "needs 32 states per chain, has 31")
+    assert (str(constant), mixed(constant)) == ("–", "undefined: the reward never changed")
+    apart = mixed(agreement([[0.0] * 256, [1.0] * 256]))
+    assert apart.startswith("not yet: the rewards of the chains differ, and within each half of")
+    assert not few.is_mixed
+    assert not constant.is_mixed
+
+
 @pytest.mark.parametrize("n_chains", [1, 3])
 def test_effective_samples_error_and_autocorrelation_are_arvizs(n_chains) -> None:
     from arviz_stats.base import array_stats
@@ -152,16 +198,17 @@ def test_a_chain_that_drifts_or_hardly_moves_is_told() -> None:
     # of AR(1) chains with rho = 0.98, 4 effective samples in 400 states
     slow = [agreement([autoregressive(0.98, 400, seed)]) for seed in range(50)]
     assert np.mean([found.is_mixed for found in slow]) < 0.3
-    assert agreement([autoregressive(0.0, 31, 0)]) is None
+    assert agreement([autoregressive(0.0, 31, 0)]).rhat is None
 
 
 @pytest.mark.parametrize("diagnose", [ess, split_rhat, mcse])
-def test_too_few_steps_or_a_chain_that_never_moved_give_no_number(diagnose):
+def test_too_few_steps_or_chains_that_never_moved_give_no_number(diagnose):
     few = [autoregressive(0.0, MIN_STATES - 1, 0)]
-    stuck = [[1.5] * 200, autoregressive(0.0, 200, 0)]
     assert diagnose([]) is None
     assert diagnose(few) is None
-    assert diagnose(stuck) is None
+    assert diagnose([[1.5] * 200]) is None
+    assert diagnose([[1.5] * 200, [1.5] * 200]) is None
+    assert diagnose([[math.inf] * 200, autoregressive(0.0, 200, 0)]) is None
     assert diagnose([autoregressive(0.0, MIN_STATES, 0)]) is not None
 
 

@@ -85,7 +85,9 @@ def test_numbers_have_three_digits_however_small():
 
 def test_too_few_steps_are_said_and_not_estimated():
     shown = diagnose({"rewards": [[0.1, 0.2]], "chain": 0, "generated": 10})
-    assert {fact["value"] for fact in shown["facts"]} == {FEW}
+    *others, rhat = shown["facts"]
+    assert {fact["value"] for fact in others} == {FEW}
+    assert (rhat["value"], rhat["meaning"]) == ("–", "needs 32 states per chain, has 2")
     assert shown["charts"] == []
 
 

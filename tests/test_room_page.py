@@ -415,7 +415,7 @@ CLASS = {"members": 3, "here": 3, "most": 1000, "door": True, "said": [], "asked
          "drafts": 3, "done": 0, "single": 1, "pool": 200, "game": None}  # fmt: skip
 FIGURES = {
     "base": [-3.0, -2.0, -1.0] * 9, "weights": [1 / 27] * 27, "worth": 20.0, "states": 183,
-    "mean": {"base": -2.0, "target": -1.5, "class": -1.2}, "rhat": 1.528, "limit": 1.01,
+    "mean": {"base": -2.0, "target": -1.5, "class": -1.2}, "rhat": 1.528, "agreement": "1.528",
     "votes": dict.fromkeys(("base", "target", "class", "single"), VOTES),
     "leaders": [["123456", 2]], "trust": {"level": "no", "next": "", "says": (
         "No: the rewards of the chains differ (split R-hat 1.53, limit 1.01), even if their votes "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import subprocess
 import sys
 import threading
@@ -30,6 +31,7 @@ from qalign_core.messages import messages_of
 from qalign_core.record.runner import record
 from qalign_core.record.trace import parse_trace
 from qalign_core.registry import load_language_model, load_reward_model, unload
+from qalign_core.rewards.functions import FunctionReward
 from qalign_core.run import Limits, Run
 from qalign_study.commands import main
 from qalign_study.serve import routes
@@ -135,6 +137,7 @@ def test_an_answer_has_its_votes_its_mixing_and_all_tokens_drawn(client, address
     assert told["answer"] in choice.message.content
     assert told["votes"][told["answer"]] == max(told["votes"].values())
     assert told["rhat"] > 0.9
+    assert "the rewards of the halves" in told["mixing"]
     assert told["effective_samples"] >= 1
     page = httpx.get(f"{address}{told['trace']}", timeout=60)
     assert page.headers["content-type"].startswith("text/html")
@@ -198,6 +201,49 @@ def test_a_stream_tells_progress_as_reasoning_and_then_the_same_answer(client):
     assert told_of(events[-2])["answer"] == answer
     assert events[-2].choices[0].finish_reason == whole.choices[0].finish_reason
     assert len({each.id for each in events}) == 1
+
+
+# Convergence of a reward of 0 or 1, whose chains are often constant.
+
+
+def is_best(prompt: str, text: str) -> float:
+    """1 for the few solutions that are right and have two given wordings, 0 for all others."""
+    return float(all(part in text for part in ("We begin", "bags of 4", "18.")))
+
+
+@pytest.fixture(scope="module")
+def constant() -> Iterator[httpx.Client]:
+    served = served_by(ToyLM(), FunctionReward(is_best))
+    with answering(served) as found, httpx.Client(base_url=found, timeout=60) as client:
+        yield client
+
+
+def strictly(text: str) -> Any:
+    """Parse JSON that has no NaN and no infinite number."""
+    return json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+
+
+@pytest.mark.parametrize(
+    ("seed", "mixing"),
+    [
+        (271, "not yet: the rewards of the halves differ, and within each half they are constant"),
+        (270, "undefined: the reward never changed"),
+        *((seed, "") for seed in range(272, 282)),
+    ],
+)
+def test_a_reward_of_0_or_1_is_answered_whatever_its_r_hat(constant, seed, mixing):
+    body = {"model": "toy/qalign", "messages": [ASKED], "seed": seed}
+    body["qalign"] = {"steps": 32, "beta": 0.05}
+    whole = constant.post("/v1/chat/completions", json=body)
+    assert whole.status_code == 200
+    told = strictly(whole.text)["choices"][0]["qalign"]
+    assert told["mixing"].startswith(mixing)
+    assert (told["rhat"] is None) == ("infinite" in told["mixing"] or "undef" in told["mixing"])
+    stream = constant.post("/v1/chat/completions", json={**body, "stream": True}).text
+    events = [strictly(line[6:]) for line in stream.splitlines() if line.startswith("data: {")]
+    (ending,) = (each for each in events if "qalign" in each["choices"][0])
+    streamed = ending["choices"][0]["qalign"]
+    assert {**streamed, "trace": ""} == {**told, "trace": ""}
 
 
 # Who leaves.

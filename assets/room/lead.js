@@ -40,7 +40,7 @@ import { settings } from "./settings.js";
  * @property {[string, number][]} [leaders]
  * @property {number} [states]
  * @property {number | null} [rhat]
- * @property {number | null} [limit]
+ * @property {string} [agreement] R-hat in words: "infinite" where the number is null
  * @property {number} [chains]
  * @property {{ level: string, says: string, next: string }} [trust]
  */
@@ -438,14 +438,14 @@ function gameScene() {
  * @param {RoomTold} room
  * @param {Figures} figures
  */
-function cells(room, { rhat, states = 0, mean }) {
+function cells(room, { agreement = "…", states = 0, mean }) {
   const one = (/** @type {string} */ name, /** @type {string} */ value, kind = "") =>
     h(`div.${kind}`, h("dt", name), h("dd", value));
   return [
     one("mean reward: model alone", mean ? fixed(mean.base) : "…", "of-base"),
     one("class, later half", mean?.class === undefined ? "…" : fixed(mean.class), "of-class"),
     one("target", mean ? fixed(mean.target) : "…", "of-target"),
-    one("R-hat of the chains", rhat == null ? "…" : rhat > 1e8 ? "∞" : rhat.toFixed(3)),
+    one("R-hat of the chains", agreement),
     one("states", states.toLocaleString("en")),
     one("β", plain(room.beta)),
   ];

@@ -39,14 +39,14 @@ def trust(chains: Sequence[Sequence[float]], *, whole: bool = True) -> Trust:
             "Run longer." if whole else "Go on to a later step.",
         )
     effective, agree = ess(chains), agreement(chains)
-    if effective is None or agree is None:
+    if effective is None or agree.rhat is None:
         return Trust(
             "no",
-            f"No: the reward {'has' if one else 'of at least one chain has'} never changed, so "
-            "it is unknown what was missed.",
+            f"No: the reward has never changed{'' if one else ' in any chain'}, so it is unknown "
+            "what was missed.",
             "Run longer. A larger β accepts more rewrites, but it changes the target.",
         )
-    rhat = f"split R-hat {agree.rhat:.3f}, limit {agree.limit:.3f}".replace("inf", "∞")
+    rhat = f"split R-hat {agree}, limit {agree.limit:.3f}"
     rewards = f"the rewards of the {'chain’s halves' if one else 'chains'}"
     if not agree.is_mixed:
         says, more = f"{rewards} differ ({rhat})", f"Try {fewest:,} more steps"

@@ -431,10 +431,8 @@ def _rewards(comparison: Comparison, cut: Cut) -> list[list[float]]:
 
 def _rhat(comparison: Comparison, cut: Cut) -> list[str]:
     found = agreement(_rewards(comparison, cut))
-    if found is None:
-        return ["R-hat", "too few steps to say"]
-    value = f"{found.rhat:.3f}".replace("inf", "∞")
-    return ["R-hat", value if found.is_mixed else f"{value}, not yet", mixed(found)]
+    verdict = "" if found.is_mixed or found.rhat is None else ", not yet"
+    return ["R-hat", f"{found}{verdict}", mixed(found)]
 
 
 def _count(n: int, noun: str) -> str:

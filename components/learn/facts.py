@@ -287,12 +287,11 @@ class Walk:
     def rhat(self, chain: str = "") -> float:
         """Split R-hat of the rewards, of all chains or of one; infinite if it is undefined."""
         found = agreement([self._rewards[int(chain)]] if chain else self._rewards)
-        return math.inf if found is None else found.rhat
+        return math.inf if found.rhat is None else found.rhat
 
     def limit(self, chain: str = "") -> float:
         """The limit of split R-hat, for all chains or for one; infinite if it is undefined."""
-        found = agreement([self._rewards[int(chain)]] if chain else self._rewards)
-        return math.inf if found is None else found.limit
+        return agreement([self._rewards[int(chain)]] if chain else self._rewards).limit
 
     def rhat_order(self, chain: str) -> str:
         """How a chain's own R-hat compares with the other chains': lowest, between or highest."""
@@ -302,8 +301,7 @@ class Walk:
 
     def mixed(self) -> str:
         """Whether the halves, or the chains, agree: yes or no."""
-        found = agreement(self._rewards)
-        return "yes" if found is not None and found.is_mixed else "no"
+        return "yes" if agreement(self._rewards).is_mixed else "no"
 
     def samples(self) -> int:
         """Samples of the model alone."""

@@ -190,10 +190,9 @@ class Figures:
             chains = [[state.reward for state in chain] for chain in self._chains.values()]
             long = [chain for chain in chains if len(chain) >= MIN_STATES]
             found = agreement(long)
-            rhat = None if found is None else found.rhat
             told |= {
-                "rhat": rhat if rhat is None or math.isfinite(rhat) else 1e9,
-                "limit": None if found is None else found.limit,
+                "rhat": found.finite,
+                "agreement": str(found),
                 "chains": len(long),
                 "trust": asdict(trust(long or chains)),
             }

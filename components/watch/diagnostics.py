@@ -89,11 +89,7 @@ def diagnose(data: dict[str, Any]) -> dict[str, Any]:
             f"since {generated:,} tokens have been written so far",
         ),
         fact("Error of the mean", error, "standard error of the mean reward"),
-        {
-            "name": "Split R-hat",
-            "value": FEW if agree is None else f"{agree.rhat:.3f}".replace("inf", "∞"),
-            "meaning": "" if agree is None else mixed(agree),
-        },
+        {"name": "Split R-hat", "value": str(agree), "meaning": mixed(agree)},
     ]
     charts = []
     lags = autocorrelation(looked_at)

@@ -1,6 +1,6 @@
 """Has the chain mixed? Acceptance rates with their bands, and diagnostics of convergence.
 
-A quantity that cannot be estimated, from too few steps or from a chain that has not moved, is None
+A quantity that cannot be estimated, from too few steps or from chains that have not moved, is None
 rather than a meaningless number.
 """
 
@@ -103,7 +103,7 @@ def ess(chains: Sequence[Sequence[float]]) -> float | None:
 
     Returns:
         between 1 and, for an anticorrelated chain, more than the number of states; None if there
-        are fewer than `MIN_STATES` states a chain, or the quantity never changed.
+        are fewer than `MIN_STATES` states a chain, or the quantity is the same in all of them.
     """
     values = _rectangle(chains)
     if values is None:
@@ -131,12 +131,11 @@ def split_rhat(chains: Sequence[Sequence[float]]) -> float | None:
     of their distances from the median, likewise, which sees halves that differ in spread.
 
     Returns:
-        None under the conditions of `ess`.
+        infinite where each half is constant and they differ; None under the conditions of `ess`.
     """
     values = _rectangle(chains)
-    if values is None:
+    if values is None or np.ptp(halves := _halves(values)) == 0:
         return None
-    halves = _halves(values)
     folded = np.abs(halves - np.median(halves))
     return max(_rhat(_rank_normalised(halves)), _rhat(_rank_normalised(folded)))
 
@@ -159,24 +158,43 @@ def rhat_limit(n_chains: int, n_states: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """Whether the halves of chains agree: their split R-hat, and the limit for so many states."""
+    """Whether the halves of chains agree: their split R-hat, and the limit for so many states.
 
-    rhat: float
+    Attributes:
+        rhat: as `split_rhat` returns it: infinite where each half is constant and they differ, and
+            None where it is undefined.
+        limit: the largest R-hat of chains that agree; infinite where `rhat` is undefined.
+        n_chains: the number of chains.
+        n_states: the number of states of the shortest chain.
+    """
+
+    rhat: float | None
     limit: float
     n_chains: int
+    n_states: int
 
     @property
     def is_mixed(self) -> bool:
-        """Whether R-hat is no larger than chance makes it."""
-        return self.rhat <= self.limit
+        """True if R-hat is defined and no larger than chance makes it."""
+        return self.rhat is not None and self.rhat <= self.limit
+
+    @property
+    def finite(self) -> float | None:
+        """R-hat for JSON, which has no infinite numbers; None if it is infinite or undefined."""
+        return None if self.rhat is None or math.isinf(self.rhat) else self.rhat
+
+    def __str__(self) -> str:
+        """R-hat with three decimals, "infinite", or a dash where it is undefined."""
+        if self.rhat is None:
+            return "–"
+        return "infinite" if math.isinf(self.rhat) else f"{self.rhat:.3f}"
 
 
-def agreement(chains: Sequence[Sequence[float]]) -> Agreement | None:
-    """Compare the halves of chains, as `split_rhat` does; None under the conditions of `ess`."""
-    rhat = split_rhat(chains)
-    if rhat is None:
-        return None
-    return Agreement(rhat, rhat_limit(len(chains), min(map(len, chains))), len(chains))
+def agreement(chains: Sequence[Sequence[float]]) -> Agreement:
+    """Compare the halves of chains, as `split_rhat` does; every page and endpoint reports this."""
+    rhat, n_states = split_rhat(chains), min(map(len, chains), default=0)
+    limit = math.inf if rhat is None else rhat_limit(len(chains), n_states)
+    return Agreement(rhat, limit, len(chains), n_states)
 
 
 def _halves(values: Array) -> Array:
@@ -208,10 +226,10 @@ def ranks(values: Array) -> Array:
 def _rhat(values: Array) -> float:
     """R-hat of parts as they are, shape [parts, n]; 1 where nothing ever changes."""
     n = values.shape[1]
+    if not np.ptp(values, axis=1).any():  # a variance of equal numbers may be rounded to above 0
+        return 1.0 if np.ptp(values) == 0 else math.inf
     between = n * float(values.mean(axis=1).var(ddof=1))
     within = float(values.var(axis=1, ddof=1).mean())
-    if within == 0:
-        return 1.0 if between == 0 else math.inf
     return math.sqrt((between / within + n - 1) / n)
 
 
@@ -247,10 +265,9 @@ def ess_per_thousand_tokens(effective: float | None, generated: int) -> float | 
 
 
 def _rectangle(chains: Sequence[Sequence[float]]) -> Array | None:
-    """Chains as an array [chains, states]; None if there is too little to say anything."""
+    """Chains as an array [chains, states]; None if they are too short, or all values are equal."""
     length = min((len(chain) for chain in chains), default=0)
     if length < MIN_STATES:
         return None
     values = np.array([chain[:length] for chain in chains], dtype=np.float64)
-    stuck = np.ptp(values, axis=1) == 0
-    return None if stuck.any() or not np.isfinite(values).all() else values
+    return values if np.isfinite(values).all() and np.ptp(values) > 0 else None

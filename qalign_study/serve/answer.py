@@ -11,8 +11,9 @@ from qalign_core.decide.answers.extraction import get_extractor
 from qalign_core.record.trace import TraceReader, end_line
 from qalign_core.run import Run
 from qalign_core.types import Cost, ScoredResponse, TraceHeader
-from qalign_study.measure.diagnostics import ess, split_rhat
+from qalign_study.measure.diagnostics import agreement, ess
 from qalign_study.serve.asked import Asked
+from qalign_study.sheet.words import mixed
 
 Draw = Callable[[Run], AsyncIterator[str]]
 """What draws a run: lines of its trace as they come, or nothing new."""
@@ -127,15 +128,16 @@ class Choice:
             },
         }
 
-    def _trust(self, weights: tuple[float, ...]) -> dict[str, float | None]:
-        """R-hat of the rewards and effective samples; None where they cannot be estimated."""
+    def _trust(self, weights: tuple[float, ...]) -> dict[str, float | str | None]:
+        """R-hat of the rewards, in words too, and effective samples; None where undefined."""
         if self._of_pool:
             weighted = self._asked.rule.weights is not None
             n = rules.effective_sample_size(weights) if weighted else float(len(weights))
             return {"rhat": None, "effective_samples": n}
         chains = self._reader.trace().chains.values()
         rewards = [[s.state.reward for s in steps[self._run.burn_in :]] for steps in chains]
-        return {"rhat": split_rhat(rewards), "effective_samples": ess(rewards)}
+        found = agreement(rewards)
+        return {"rhat": found.finite, "mixing": mixed(found), "effective_samples": ess(rewards)}
 
     @property
     def cost(self) -> Cost:

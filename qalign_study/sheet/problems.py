@@ -114,9 +114,7 @@ def _came_to(record: Record, header: SetHeader, graded: bool) -> dict[str, str]:
         "Answer": ", ".join(filter(None, (answer, verdict))) or "–",
         "Votes": "–" if header.open_ended else percent(votes),
         "Reward": number(float(rewards.mean())),
-        "R-hat": "–"
-        if found is None
-        else f"{found.rhat:.3f}" + ", not mixed" * (not found.is_mixed),
+        "R-hat": str(found) + ", not mixed" * (found.rhat is not None and not found.is_mixed),
     }
 
 

@@ -9,7 +9,7 @@ from qalign_core.registry import entries
 from qalign_core.run import Run
 from qalign_study.export.dictionary import Idea, ideas
 from qalign_study.measure.curves import Curve, Point
-from qalign_study.measure.diagnostics import Agreement
+from qalign_study.measure.diagnostics import MIN_STATES, Agreement
 from qalign_study.measure.intervals import NARROW, Difference, Measured, Verdict
 
 COUNTED = (
@@ -143,12 +143,20 @@ def target_of(run: Run) -> str:
 
 
 def mixed(found: Agreement) -> str:
-    """What follows from the split R-hat of chains."""
+    """The sentence that every page and endpoint prints beside the split R-hat of chains."""
     one = found.n_chains == 1
+    if found.n_states < MIN_STATES:
+        return f"needs {MIN_STATES} states per chain, has {found.n_states}"
+    if found.rhat is None:
+        return "undefined: the reward never changed"
     who = f"the rewards of the {'halves' if one else 'chains'}"
     if not found.is_mixed:
         several = "run longer, or run several chains" if one else "run longer"
-        return f"not yet: {who} differ, since R-hat is above {found.limit:.3f}; {several}"
+        why = f"since R-hat is above {found.limit:.3f}"
+        if math.isinf(found.rhat):
+            half = "half" if one else "half of a chain"
+            why = f"and within each {half} they are constant, so R-hat is infinite"
+        return f"not yet: {who} differ, {why}; {several}"
     unseen = "; only several chains can show a place that one never found" if one else ""
     bound = f"{found.limit:.3f}"
     if found.limit > 1.01:
