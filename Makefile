@@ -98,11 +98,11 @@ docs: $(VENV)/.dev
 		qalign_core.rewards.functions qalign_core.decide.answers.extraction \
 		qalign_study.measure.results qalign_study.sets.generated
 
-# the kernel that browsers run (assets/engine/net.c), by a C compiler that comes as a package
+# the kernel that browsers run (assets/web/engine/net.c), by a C compiler that comes as a package
 engine: $(ZIG)/.ready
-	cd assets/engine && $(abspath $(ZIG))/bin/python -m ziglang cc --target=wasm32-freestanding \
+	cd assets/web/engine && $(abspath $(ZIG))/bin/python -m ziglang cc --target=wasm32-freestanding \
 		-O3 -msimd128 -nostdlib -Wl,--no-entry -Wl,--strip-all -o net.wasm net.c
-	cd assets/engine && chmod 644 net.wasm && sha256sum net.c net.wasm > net.sha256
+	cd assets/web/engine && chmod 644 net.wasm && sha256sum net.c net.wasm > net.sha256
 
 clean:
 	rm -rf $(VENV) build node_modules

@@ -1,5 +1,5 @@
 // How the page's scripts are written. What tsc finds (unknown names, unused ones) is left to it.
-const NO_MARKUP = "A text enters the page as a text node: see assets/dom.js.";
+const NO_MARKUP = "A text enters the page as a text node: see assets/web/dom.js.";
 
 /** Ways to make markup, or a program, from a text. */
 const FORBIDDEN = [

@@ -176,7 +176,7 @@ async def browser(seconds: float) -> None:
     for name in ("type", "version", "created", "notes", "prompt_tokens", "prompt_scored"):
         del header[name]
     run = {**header, "steps": 10**6, "pool": 0}
-    script = bundle(ROOT / "assets" / "engine" / "browser.js")
+    script = bundle(ROOT / "assets" / "web" / "engine" / "browser.js")
     with serve(app.build_app(), **app.launch_options()) as address:
         async with chromium() as running:
             for name, plain in (("WebAssembly", False), ("plain JavaScript", True)):
@@ -222,8 +222,8 @@ def weigh() -> None:
     """What travels once: bytes as they are and as they are sent."""
     assets = ROOT / "assets"
     parts = {
-        "worker": bundle(assets / "engine" / "worker.js").encode(),
-        "net.wasm": (assets / "engine" / "net.wasm").read_bytes(),
+        "worker": bundle(assets / "web" / "engine" / "worker.js").encode(),
+        "net.wasm": (assets / "web" / "engine" / "net.wasm").read_bytes(),
         "tokenizer": (assets / "models" / "lm" / "tokenizer.json").read_bytes(),
         "language model": (assets / "models" / "lm" / "model.safetensors").read_bytes(),
         "reward model": (assets / "models" / "rm" / "model.safetensors").read_bytes(),

@@ -1,6 +1,6 @@
 """Where a chain wins: the map of the Lab's section, simulated.
 
-Run: python -m benchmarks.worth     (writes assets/lab/worth.json; 3 minutes on one core)
+Run: python -m benchmarks.worth     (writes assets/results/worth.json; 3 minutes on one core)
 
 Worlds of 12 decisions from one right sample in 2 to one in 3000, with rewards that tell 65 to
 99.5 % of near misses apart, at the compute of 256 samples; each method at the best of three beta.
@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from qalign_core.assets import ASSETS
 from qalign_study.exact.decisions import Found, Situation, explore
 
-PATH = ASSETS / "lab" / "worth.json"
+PATH = ASSETS / "results" / "worth.json"
 DECISIONS, MOST, PROBLEMS, SEED = 12, 256, 1000, 1
 RARITIES = (2, 5, 10, 30, 100, 300, 1000, 3000)
 NEAR_MISSES = (0.65, 0.75, 0.85, 0.9, 0.95, 0.98, 0.995)

@@ -14,11 +14,10 @@ from pathlib import Path
 
 from components.learn.alone import carried
 from components.watch.gallery import gallery, write_slides
-from qalign_core.assets import ASSETS
 from qalign_core.record.trace import write_whole
 from qalign_study.export import dictionary
 from qalign_study.export.player import FOLLOW, PLAIN, PLAYS, as_data, head, page
-from qalign_study.export.scripts import bundle, sheets
+from qalign_study.export.scripts import WEB, bundle, sheets
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 _SAYS = (
@@ -74,8 +73,8 @@ def _index() -> str:
 
 def _learn() -> str:
     """The lessons that need no server, with the player that they speak of."""
-    shown = [ASSETS / name / name for name in ("player", "inside", "learn")]
-    parts = [*shown, ASSETS / "learn" / "alone"]
+    shown = [WEB / name / name for name in ("player", "inside", "learn")]
+    parts = [*shown, WEB / "learn" / "alone"]
     style = PLAIN.replace("80ch", "1240px") + dictionary.style() + sheets(*shown)
     style += ".learn-open .learn-list { display: none }"
     script = dictionary.names() + bundle(*(part.with_suffix(".js") for part in parts))

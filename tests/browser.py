@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from qalign_study.export.dictionary import style
-from qalign_study.export.scripts import bundle
+from qalign_study.export.scripts import WEB, bundle
 
 ROOT = Path(__file__).resolve().parent.parent
 CHROMIUM = (
@@ -87,7 +87,7 @@ def serve(demo: Any, **options: Any) -> Iterator[str]:
 
 def standalone(trace: str | None, *, dark: bool = False, options: str = "") -> str:
     """A page with the player alone: what an exported run is."""
-    parts = [ROOT / "assets" / name / name for name in ("player", "inside")]
+    parts = [WEB / name / name for name in ("player", "inside")]
     css = "".join(part.with_suffix(".css").read_text(encoding="utf-8") for part in parts)
     js = bundle(*(part.with_suffix(".js") for part in parts))
     text = json.dumps(trace).replace("<", "\\u003c")

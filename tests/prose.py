@@ -107,7 +107,7 @@ def pages(root: Path = ROOT) -> list[Path]:
         "components/**/*.py",
         "qalign_core/**/*.py",
         "qalign_study/**/*.py",
-        *(f"assets/{folder}/*.js" for folder in SCRIPTS),
+        *(f"assets/web/{folder}/*.js" for folder in SCRIPTS),
     )
     return [*(path for each in globs for path in sorted(root.glob(each))), DICTIONARY]
 

@@ -18,7 +18,7 @@ from qalign_study.export.scripts import bundle
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
-ENGINE = bundle(ROOT / "assets/engine/browser.js")
+ENGINE = bundle(ROOT / "assets/web/engine/browser.js")
 DRAW = """async ({ run, file, script }) => {
   const engine = new BrowserEngine({
     script: () => script,

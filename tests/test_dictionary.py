@@ -146,7 +146,7 @@ def test_plotly_knows_every_marker_and_line():
 
 
 def test_the_scripts_draw_every_marker_and_line():
-    source = (ROOT / "assets/shell/looks.js").read_text("utf-8")
+    source = (ROOT / "assets/web/shell/looks.js").read_text("utf-8")
     for idea in drawn().values():
         shape = idea.marker.removesuffix("-open")
         assert not shape or re.search(rf'^  "?{shape}"?: "M', source, re.MULTILINE), shape

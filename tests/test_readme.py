@@ -324,7 +324,7 @@ def test_headings_and_code_of_a_page_are_not_prose(tmp_path: Path) -> None:
     assert [text for _, text in prose(page)] == ["- one", "- drawn anew"]
     checked = {path.relative_to(ROOT).as_posix() for path in pages()}
     assert checked >= {"README.md", "docs/faq.md", "assets/dictionary.toml", "qalign_core/run.py"}
-    folders = {path.parent.name for path in ROOT.glob("assets/*/*.js")} - {"vendor"}
+    folders = {path.parent.name for path in ROOT.glob("assets/web/*/*.js")} - {"vendor"}
     assert folders == {*SCRIPTS}
     assert "app.py" in checked
 

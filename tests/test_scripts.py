@@ -10,9 +10,9 @@ import pytest
 from browser import ROOT
 
 from components.common.theme import head
-from qalign_study.export.scripts import bundle, sheets
+from qalign_study.export.scripts import WEB, bundle, sheets
 
-SCRIPTS = sorted((ROOT / "assets").rglob("*.js"))
+SCRIPTS = sorted(WEB.rglob("*.js"))
 WITH_SCRIPTS_IN_THEM = [ROOT / "app.py", *sorted((ROOT / "components").rglob("*.py"))]
 
 MARKUP_OR_CODE_FROM_TEXT = (
@@ -49,8 +49,8 @@ def test_no_script_finds_a_setting_by_its_place_in_a_list(path):
 
 def test_the_player_travels_in_31_kb():
     """Script and style as a server sends them, the builder of nodes included."""
-    script = bundle(ROOT / "assets/player/player.js")
-    style = (ROOT / "assets/player/player.css").read_text(encoding="utf-8")
+    script = bundle(ROOT / "assets/web/player/player.js")
+    style = (ROOT / "assets/web/player/player.css").read_text(encoding="utf-8")
     assert len(gzip.compress((script + style).encode())) <= 31_000
 
 
@@ -61,14 +61,14 @@ def test_the_scripts_run_before_any_module_script_of_gradios():
 
 
 def test_what_saves_and_the_encoders_of_others_are_not_in_the_head():
-    there, asked_for = head(), bundle(ROOT / "assets/export/export.js")
+    there, asked_for = head(), bundle(ROOT / "assets/web/export/export.js")
     for name in ("drawStep", "framesOf", "GIFEncoder"):
         assert name in asked_for
         assert name not in there
 
 
 def test_the_scripts_of_others_are_named_with_their_versions_and_have_their_licences():
-    vendor = ROOT / "assets" / "vendor"
+    vendor = WEB / "vendor"
     told = (vendor / "README.md").read_text(encoding="utf-8")
     scripts = [path for path in vendor.iterdir() if path.suffix not in (".md", ".LICENSE")]
     assert len(scripts) == 1

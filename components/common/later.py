@@ -17,16 +17,16 @@ from starlette.types import Scope
 
 from qalign_core.assets import ASSETS
 from qalign_study.export.browser import WORKER
-from qalign_study.export.scripts import bundle
+from qalign_study.export.scripts import WEB, bundle
 
 LATER = {
-    "inside.js": ASSETS / "inside" / "inside.js",
-    "save.js": ASSETS / "export" / "export.js",
+    "inside.js": WEB / "inside" / "inside.js",
+    "save.js": WEB / "export" / "export.js",
 }
-"""The scripts by their addresses (assets/later.js asks for them)."""
+"""The scripts by their addresses (assets/web/later.js asks for them)."""
 
-FILES = ("vendor", "models", "engine")
-"""Folders of assets/ whose files a page may fetch: scripts of others, and what its worker reads."""
+FILES = {"vendor": WEB / "vendor", "models": ASSETS / "models", "engine": WEB / "engine"}
+"""Folders whose files a page may fetch, by address: vendored scripts, models, the engine."""
 
 
 class Compressed(StaticFiles):
@@ -66,7 +66,7 @@ def routes() -> list[BaseRoute]:
         *sign_of_waiting(),
         *(Route(f"/{address}", _script(path)) for address, path in LATER.items()),
         Route("/engine.js", _script(WORKER)),
-        *(Mount(f"/{name}", Compressed(directory=ASSETS / name)) for name in FILES),
+        *(Mount(f"/{name}", Compressed(directory=folder)) for name, folder in FILES.items()),
     ]
 
 

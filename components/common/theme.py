@@ -6,9 +6,8 @@ import gradio as gr
 from plotly.offline import get_plotlyjs
 
 from components.common.later import LATER
-from qalign_core.assets import ASSETS
 from qalign_study.export import dictionary
-from qalign_study.export.scripts import bundle, sheets
+from qalign_study.export.scripts import WEB, bundle, sheets
 
 
 def theme() -> gr.themes.Base:
@@ -61,7 +60,7 @@ def plotly_module(frontend: Path = Path(gr.__file__).parent / "templates" / "fro
 def head() -> str:
     """The page's head: what the pages bring of their own, style and script, in the page itself."""
     names = ("player", "shell", "gallery", "compare", "lab", "learn", "presenter")
-    parts = [ASSETS / name / name for name in names]
+    parts = [WEB / name / name for name in names]
     styled = [*parts, *(path.with_suffix("") for path in LATER.values())]
     css = dictionary.style() + sheets(*styled)
     script = dictionary.script() + bundle(*(part.with_suffix(".js") for part in parts))

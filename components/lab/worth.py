@@ -36,7 +36,7 @@ from qalign_study.measure.diagnostics import near_misses
 from qalign_study.measure.results import unpack
 from qalign_study.sheet.words import curve_name, gap, in_a_sentence
 
-MAP = ASSETS / "lab" / "worth.json"
+MAP = ASSETS / "results" / "worth.json"
 """What `python -m benchmarks.worth` simulated."""
 BUDGETS = ("64", "128", "256", "512")
 RARITIES = {2: "2", 10: "10", 30: "30", 100: "100", 300: "300", 1000: "1k", 3000: "3k"}

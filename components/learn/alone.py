@@ -13,7 +13,7 @@ NEEDS = "This needs a server: install the project and run python app.py."
 
 
 def carried() -> dict[str, Any]:
-    """What `assets/learn/alone.js` reads: the list, the lessons, their outcomes and runs.
+    """What `assets/web/learn/alone.js` reads: the list, the lessons, their outcomes and runs.
 
     A lesson is carried if all of its stops are on Watch. A stop on a tab that a server fills says
     so in its text.

@@ -13,7 +13,7 @@ from components.room.rooms import Caps
 from qalign_core.assets import ASSETS
 from qalign_core.record.trace import load_trace
 from qalign_study.export import dictionary
-from qalign_study.export.scripts import bundle
+from qalign_study.export.scripts import WEB, bundle
 
 RECORDED = ("watch", "stuck", "climb")
 """The recorded runs whose problems and betas a class may take."""
@@ -39,8 +39,8 @@ def problems() -> tuple[dict[str, Any], ...]:
 
 @cache
 def _around() -> tuple[str, str]:
-    style = dictionary.style() + (ASSETS / "room" / "room.css").read_text(encoding="utf-8")
-    script = dictionary.script() + bundle(ASSETS / "room" / "room.js")
+    style = dictionary.style() + (WEB / "room" / "room.css").read_text(encoding="utf-8")
+    script = dictionary.script() + bundle(WEB / "room" / "room.js")
     before = (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'

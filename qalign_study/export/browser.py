@@ -1,4 +1,4 @@
-"""Runs that a browser can draw by itself (assets/engine), and a page that carries what it needs."""
+"""Runs that a browser can draw by itself, and a page that carries the engine and the models."""
 
 import base64
 import json
@@ -11,9 +11,9 @@ from qalign_core.mix import SUFFIX
 from qalign_core.record.trace import told
 from qalign_core.run import Run
 from qalign_core.types import TraceHeader
-from qalign_study.export.scripts import bundle
+from qalign_study.export.scripts import WEB, bundle
 
-WORKER = ASSETS / "engine" / "worker.js"
+WORKER = WEB / "engine" / "worker.js"
 """The script of the worker that draws."""
 REWARDS = {"embedded": "rm", "embedded-weak": "rm-weak"}
 """Folders below `assets/models` by the reward models that a browser has."""
@@ -35,14 +35,15 @@ def obstacle(run: Run) -> str:
 
 
 def files(rm: str) -> dict[str, Path]:
-    """The files that the engine reads for a reward model, by their places below `assets/`."""
+    """The files that the engine reads for a reward model, by their addresses."""
     folders = ["lm", REWARDS[rm]]
     names = [
         f"models/{folder}/{name}"
         for folder in folders
         for name in ("config.json", "model.safetensors")
     ]
-    return {name: ASSETS / name for name in ["engine/net.wasm", "models/lm/tokenizer.json", *names]}
+    models = {name: ASSETS / name for name in ["models/lm/tokenizer.json", *names]}
+    return {"engine/net.wasm": WEB / "engine" / "net.wasm", **models}
 
 
 def header_given(header: TraceHeader) -> str:

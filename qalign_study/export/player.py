@@ -7,7 +7,6 @@ end the element around it. Title and caption are escaped as markup.
 import html
 from dataclasses import dataclass
 
-from qalign_core.assets import ASSETS
 from qalign_core.decide.answers.extraction import get_extractor
 from qalign_core.messages import question_of
 from qalign_core.record.trace import parse_trace, trace_lines, whole_lines
@@ -15,7 +14,7 @@ from qalign_core.types import Trace, TraceHeader
 from qalign_study.export import dictionary
 from qalign_study.export.browser import POLICY, carried
 from qalign_study.export.command import command_of
-from qalign_study.export.scripts import bundle, sheets
+from qalign_study.export.scripts import WEB, bundle, sheets
 
 MAX_TITLE = 100
 """Characters of a prompt that the window's title shows."""
@@ -86,8 +85,8 @@ def page_around(
     Raises:
         InvalidSetting: `live`, and a browser cannot draw this run.
     """
-    parts = [ASSETS / name / name for name in ("player", "inside")]
-    parts += [ASSETS / "engine" / "live"] * live
+    parts = [WEB / name / name for name in ("player", "inside")]
+    parts += [WEB / "engine" / "live"] * live
     policy = f"{NO_SCRIPT}; {POLICY}" if live else PLAYS
     style = dictionary.style() + sheets(*parts) + _STYLE
     script = dictionary.names() + bundle(*(part.with_suffix(".js") for part in parts))

@@ -1,4 +1,4 @@
-"""The pages' scripts: ES modules under assets/, joined into one classic script at start-up.
+"""The pages' scripts: ES modules under assets/web/, joined into one classic script at start-up.
 
 A module script runs after the page has been read, and a component of Gradio's may have started by
 then; a classic one in the head runs first, needs no request, no address and so no proxy's, and a
@@ -23,6 +23,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from qalign_core.assets import ASSETS
+
 IMPORT = re.compile(
     r'^import \{((?:\s*\w+,)*\s*\w+,?\s*)\} from "(\.[\w./-]+\.js)";\n', re.MULTILINE
 )
@@ -33,6 +35,10 @@ ASIDE = re.compile(r" +// [^\"'`\n]*$", re.MULTILINE)
 TYPE = re.compile(r"/\*\* @type \{[^\n]*?\} \*/ ?")
 SAID = re.compile(r"/\*.*?\*/\s*|^\s+", re.MULTILINE | re.DOTALL)
 LEFT = re.compile(r"^\s*(?:import|export)\b(?!\().*", re.MULTILINE)
+
+
+WEB = ASSETS / "web"
+"""The folder with the pages' scripts and styles."""
 
 
 @cache

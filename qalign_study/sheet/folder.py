@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pandas as pd
 
-from qalign_core.assets import ASSETS
 from qalign_core.errors import InvalidSetting
 from qalign_core.record.trace import parse_trace, trace_text, whole_lines
 from qalign_study.export import dictionary
 from qalign_study.export.player import FOLLOW, PLAYS, as_data, head
-from qalign_study.export.scripts import bundle, sheets
+from qalign_study.export.scripts import WEB, bundle, sheets
 from qalign_study.measure.report import Evaluated
 from qalign_study.sheet.page import PAGE, STYLE, section_html, table_html
 from qalign_study.sheet.problems import COLUMNS, at_level, cut, listed, progress
@@ -71,9 +70,9 @@ def folder_page(found: Evaluated, chains: Collection[int] = ()) -> str:
 
     made = listed(found, order, at_level(found), chain, sorts=True)
     facts = Section("What was run", "", [Table(pd.DataFrame({"": ran(found)}), heads=False)], True)
-    parts = [ASSETS / name / name for name in ("player", "inside")]
+    parts = [WEB / name / name for name in ("player", "inside")]
     script = dictionary.names() + bundle(
-        *(part.with_suffix(".js") for part in parts), ASSETS / "list" / "list.js"
+        *(part.with_suffix(".js") for part in parts), WEB / "list" / "list.js"
     )
     style = dictionary.style() + sheets(*parts) + PAGE + _STYLE
     body = (

@@ -8,19 +8,19 @@ import html
 import math
 from collections.abc import Iterable
 
-from qalign_core.assets import ASSETS
 from qalign_core.errors import InvalidSetting
 from qalign_study.export.dictionary import colours, ideas
 from qalign_study.export.player import NO_SCRIPT, head
+from qalign_study.export.scripts import WEB
 from qalign_study.measure.report import Report
 from qalign_study.sheet.chart import Figure, chart, legend
 from qalign_study.sheet.report import largest_first, sections
 from qalign_study.sheet.values import Cell, Markup, Section, Table, text
 from qalign_study.sheet.words import models_of
 
-PAGE = (ASSETS / "sheet" / "page.css").read_text("utf-8")
+PAGE = (WEB / "sheet" / "page.css").read_text("utf-8")
 """Style of a page that is a sheet and nothing else."""
-STYLE = (ASSETS / "sheet" / "sheet.css").read_text("utf-8")
+STYLE = (WEB / "sheet" / "sheet.css").read_text("utf-8")
 """Style sheet of a sheet, for a page that has `--ground`, `--ink`, `--soft`, `--line`."""
 
 _SORTS = '<button type="button">{}</button>'

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { few, meaning } from "../../assets/shell/beta.js";
+import { few, meaning } from "../../assets/web/shell/beta.js";
 
 test("beta's meaning is in odds, in spreads and in best-of-n", () => {
   const facts = { spread: 2, matching: [{ n: 8, beta: 2 }, { n: 64, beta: 0.5 }] };

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { Clock, SPEEDS } from "../../assets/player/clock.js";
+import { Clock, SPEEDS } from "../../assets/web/player/clock.js";
 
 /** A clock at a position. */
 const at = (t, phase, speed = 1) => Object.assign(new Clock(), { t, phase, speed, passed: 0 });

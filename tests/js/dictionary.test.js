@@ -5,7 +5,7 @@ globalThis.QAlignModels = {
   lm: { embedded: "0.9M word-problem model, trained here" },
   rm: { embedded: "0.9M reward model", weak: "0.9M weak reward model (weak)" },
 };
-const { modelName } = await import("../../assets/dictionary.js");
+const { modelName } = await import("../../assets/web/dictionary.js");
 
 test("a model is called as people call it, a sum of rewards by its parts", () => {
   assert.equal(modelName("lm", "embedded"), "0.9M word-problem model");

@@ -1,6 +1,6 @@
 // The engine with the embedded models, for the tests and the benchmark.
 import { readFileSync } from "node:fs";
-import { Engine } from "../../assets/engine/engine.js";
+import { Engine } from "../../assets/web/engine/engine.js";
 
 export const ASSETS = new URL("../../assets/", import.meta.url);
 /** Folders of the reward models, by the names that headers have. */
@@ -33,7 +33,7 @@ export const TOKENIZER = json("models/lm/tokenizer.json");
 
 /** An engine of a reward model; `kind` is "wasm" or "js", or the bytes of another kernel. */
 export function engineOf(rm, kind, weights = "") {
-  const kernel = kind === "wasm" ? bytes("engine/net.wasm") : kind;
+  const kernel = kind === "wasm" ? bytes("web/engine/net.wasm") : kind;
   const module = kind === "js" ? null : new WebAssembly.Module(kernel);
   const lm = weights === "rounded" ? rounded(files("lm")) : files("lm");
   return new Engine(lm, files(FOLDERS[rm]), TOKENIZER, module);

@@ -3,12 +3,12 @@ import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { readFileSync, readdirSync } from "node:fs";
 import test from "node:test";
-import { EXTRACTORS } from "../../assets/engine/answers.js";
-import { logRatio } from "../../assets/engine/kernel.js";
-import { cumulative, invert } from "../../assets/engine/models.js";
-import { blake2b } from "../../assets/engine/randomness.js";
-import { Tokenizer } from "../../assets/engine/tokenizer.js";
-import { feed, newTrace } from "../../assets/player/parse.js";
+import { EXTRACTORS } from "../../assets/web/engine/answers.js";
+import { logRatio } from "../../assets/web/engine/kernel.js";
+import { cumulative, invert } from "../../assets/web/engine/models.js";
+import { blake2b } from "../../assets/web/engine/randomness.js";
+import { Tokenizer } from "../../assets/web/engine/tokenizer.js";
+import { feed, newTrace } from "../../assets/web/player/parse.js";
 import { ASSETS, TOKENIZER, engineOf, isEmbedded } from "./engine.js";
 import { linesOf, replay } from "./replay.js";
 
@@ -76,7 +76,7 @@ for (const kind of ["wasm", "js"]) {
 }
 
 test("a net whose memory cannot grow says so", () => {
-  const bytes = readFileSync(new URL("engine/net.wasm", ASSETS));
+  const bytes = readFileSync(new URL("web/engine/net.wasm", ASSETS));
   const at = bytes.indexOf(Buffer.from([5, 3, 1, 0])); // the memory: one, of so many pages or more
   const pages = bytes[at + 4];
   const scarce = Buffer.concat([bytes.subarray(0, at), Buffer.from([5, 4, 1, 1, pages, pages]),
@@ -144,10 +144,10 @@ test("BLAKE2b and the inversion at u are what they are defined to be", () => {
 });
 
 test("net.wasm was built from net.c as it is now", () => {
-  const recorded = Object.fromEntries(textOf("engine/net.sha256").trim().split("\n")
+  const recorded = Object.fromEntries(textOf("web/engine/net.sha256").trim().split("\n")
     .map((line) => line.split("  ").reverse()));
   const digest = (name) =>
-    createHash("sha256").update(readFileSync(new URL(`engine/${name}`, ASSETS))).digest("hex");
+    createHash("sha256").update(readFileSync(new URL(`web/engine/${name}`, ASSETS))).digest("hex");
   const now = Object.fromEntries(["net.c", "net.wasm"].map((name) => [name, digest(name)]));
   assert.deepEqual(recorded, now, "net.c was changed: run `make engine`");
 });

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { readFileSync, readdirSync } from "node:fs";
 import test from "node:test";
-import { framesOf } from "../../assets/export/animation.js";
+import { framesOf } from "../../assets/web/export/animation.js";
 import {
   COLOURS,
   SIZE,
@@ -10,10 +10,10 @@ import {
   momentOf,
   shares,
   votesFigure,
-} from "../../assets/export/step.js";
-import { clipped, markup, wrap } from "../../assets/export/svg.js";
-import { parse } from "../../assets/player/parse.js";
-import { LAST } from "../../assets/player/words.js";
+} from "../../assets/web/export/step.js";
+import { clipped, markup, wrap } from "../../assets/web/export/svg.js";
+import { parse } from "../../assets/web/player/parse.js";
+import { LAST } from "../../assets/web/player/words.js";
 import { BLOCKS, FOUR, HEADER, RECORDED, lines, step } from "./traces.js";
 
 const HOSTILE = ["</text><script>hit()</script>", "]]>", "\u0000\u202e\ud800\uffff",

@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { bestBefore, chainsBest, keepBest, logTarget } from "../../assets/inside/game.js";
-import { bits, opinion, share } from "../../assets/inside/shaded.js";
-import { cutSaid } from "../../assets/inside/tokens.js";
-import { parse } from "../../assets/player/parse.js";
+import { bestBefore, chainsBest, keepBest, logTarget } from "../../assets/web/inside/game.js";
+import { bits, opinion, share } from "../../assets/web/inside/shaded.js";
+import { cutSaid } from "../../assets/web/inside/tokens.js";
+import { parse } from "../../assets/web/player/parse.js";
 import { FOUR } from "./traces.js";
 
 const trace = parse(FOUR);

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { JUMPS, following } from "../../assets/player/jumps.js";
-import { leaders, stateOf, votes } from "../../assets/player/numbers.js";
-import { parse } from "../../assets/player/parse.js";
+import { JUMPS, following } from "../../assets/web/player/jumps.js";
+import { leaders, stateOf, votes } from "../../assets/web/player/numbers.js";
+import { parse } from "../../assets/web/player/parse.js";
 import { FOUR, RECORDED } from "./traces.js";
 
 const recorded = parse(RECORDED);

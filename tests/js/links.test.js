@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { linkTo, named, namesRun, pageOf, partsOf, stepOf } from "../../assets/shell/links.js";
+import { linkTo, named, namesRun, pageOf, partsOf, stepOf } from "../../assets/web/shell/links.js";
 
 const query = (text) => new URLSearchParams(text);
 

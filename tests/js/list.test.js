@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { compare, matches, numberOf } from "../../assets/list/list.js";
+import { compare, matches, numberOf } from "../../assets/web/list/list.js";
 
 test("cells are sorted as numbers where they begin with one, and what is none is last", () => {
   const cells = ["1.21, not mixed", "–", "−3", "10", "1,000"];

@@ -1,10 +1,10 @@
 // A block keeps what is behind it, and a refused move leaves the text as it is.
 import assert from "node:assert/strict";
 import test from "node:test";
-import { writers } from "../../assets/inside/tree.js";
-import { quantities } from "../../assets/player/numbers.js";
-import { parse } from "../../assets/player/parse.js";
-import { narrate } from "../../assets/player/words.js";
+import { writers } from "../../assets/web/inside/tree.js";
+import { quantities } from "../../assets/web/player/numbers.js";
+import { parse } from "../../assets/web/player/parse.js";
+import { narrate } from "../../assets/web/player/words.js";
 import { BLOCKS, FOUR } from "./traces.js";
 
 const [chain] = parse(BLOCKS).chains;

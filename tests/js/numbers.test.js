@@ -13,8 +13,8 @@ import {
   weights,
   whatIf,
   wilson,
-} from "../../assets/player/numbers.js";
-import { parse } from "../../assets/player/parse.js";
+} from "../../assets/web/player/numbers.js";
+import { parse } from "../../assets/web/player/parse.js";
 import { FOUR, RECORDED, SHARP } from "./traces.js";
 
 const close = (a, b, most = 1e-12) => assert.ok(Math.abs(a - b) <= most, `${a} is not ${b}`);

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { LIMITS, TraceError, feed, newTrace, parse } from "../../assets/player/parse.js";
+import { LIMITS, TraceError, feed, newTrace, parse } from "../../assets/web/player/parse.js";
 import { FOUR, HEADER, RECORDED, lines, step } from "./traces.js";
 
 const V2 = { ...HEADER, version: 2 };

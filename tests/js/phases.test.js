@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { phaseAfter } from "../../assets/presenter/phases.js";
+import { phaseAfter } from "../../assets/web/presenter/phases.js";
 
 test("a presenter goes through the draft and six phases a step, and back the same way", () => {
   const last = 2;

@@ -1,8 +1,8 @@
 // A recorded trace drawn again by the engine: each line beside the one that Python wrote.
-import { EXTRACTORS } from "../../assets/engine/answers.js";
-import { Sampler } from "../../assets/engine/chain.js";
-import { deriveSeed, uniforms } from "../../assets/engine/randomness.js";
-import { sampleLine, stepLine } from "../../assets/engine/record.js";
+import { EXTRACTORS } from "../../assets/web/engine/answers.js";
+import { Sampler } from "../../assets/web/engine/chain.js";
+import { deriveSeed, uniforms } from "../../assets/web/engine/randomness.js";
+import { sampleLine, stepLine } from "../../assets/web/engine/record.js";
 
 /** Rounding may turn a draw, or a coin, that lies this near to its border. */
 export const BORDER = 2e-4;

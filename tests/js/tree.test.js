@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { lastStays } from "../../assets/player/beads.js";
+import { lastStays } from "../../assets/web/player/beads.js";
 import {
   arrange,
   fill,
@@ -13,8 +13,8 @@ import {
   textOf,
   unitOf,
   writers,
-} from "../../assets/inside/tree.js";
-import { parse } from "../../assets/player/parse.js";
+} from "../../assets/web/inside/tree.js";
+import { parse } from "../../assets/web/player/parse.js";
 import { FOUR, RECORDED, STUCK } from "./traces.js";
 
 const four = parse(FOUR).chains[0];

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { parse } from "../../assets/player/parse.js";
-import { enough, question } from "../../assets/shell/diagnostics.js";
+import { parse } from "../../assets/web/player/parse.js";
+import { enough, question } from "../../assets/web/shell/diagnostics.js";
 import { FOUR } from "./traces.js";
 
 const trace = parse(FOUR);

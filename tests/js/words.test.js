@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { parse } from "../../assets/player/parse.js";
+import { parse } from "../../assets/web/player/parse.js";
 import {
   LAST,
   agreement,
@@ -16,7 +16,7 @@ import {
   signed,
   promptText,
   visible,
-} from "../../assets/player/words.js";
+} from "../../assets/web/player/words.js";
 import { FOUR } from "./traces.js";
 
 const { steps } = parse(FOUR).chains[0];

@@ -51,11 +51,11 @@ def programs(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_wheel_holds_the_models_the_registry_the_problem_sets_the_player_and_no_page(wheel):
     names = set(zipfile.ZipFile(wheel).namelist())
-    for kind in ("models", "player", "tasks"):
+    for kind in ("models", "tasks", "web/player"):
         for path in (ROOT / "assets" / kind).rglob("*.*"):
             assert f"qalign_core/{path.relative_to(ROOT).as_posix()}" in names
     assert {
-        f"qalign_core/assets/{name}" for name in ("registry.toml", "dictionary.toml", "dom.js")
+        f"qalign_core/assets/{name}" for name in ("registry.toml", "dictionary.toml", "web/dom.js")
     } <= names
     assert {name.split("/")[0].split("-")[0] for name in names} == {
         "qalign_core",

@@ -50,7 +50,7 @@ import { LAST, narrate, plain, promptText, rewarded, visible } from "./words.js"
  * @property {string} text
  */
 /**
- * What a server answers about single texts (assets/inside/ask.js).
+ * What a server answers about single texts (assets/web/inside/ask.js).
  * @typedef {Record<"weigh" | "rewrite", (asked: object) => Promise<any>>} Ask
  */
 /**

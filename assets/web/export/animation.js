@@ -1,5 +1,5 @@
 /* Steps as an animation for slides: each as its cut, its proposal and its verdict. The encoder is
-   another project's (assets/vendor), loaded when a GIF is made. */
+   another project's (assets/web/vendor), loaded when a GIF is made. */
 import { LAST } from "../player/words.js";
 import { canvas, paint } from "./canvas.js";
 import { SIZE } from "./step.js";

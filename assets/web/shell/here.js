@@ -1,5 +1,5 @@
-/* Runs of Watch that the visitor's own browser draws (assets/engine); where it cannot, the server
-   draws the same run. */
+/* Runs of Watch that the visitor's own browser draws (assets/web/engine); where it cannot, the
+   server draws the same run. */
 import { BrowserEngine, SERVED } from "../engine/browser.js";
 
 /** @typedef {import("../engine/browser.js").Stage} Stage */
