@@ -85,7 +85,7 @@ lint: $(VENV)/.dev
 	$(BIN)/python tests/prose.py
 
 models: $(VENV)/.dev
-	$(BIN)/python -m qalign_study.train.embedded
+	$(BIN)/python -m tools.embedded
 
 # pages that any host of files serves: Watch that draws in the browser, the gallery, the glossary
 site: $(VENV)/.app

@@ -14,9 +14,9 @@ from transformers import (
 
 from qalign_study.sets.drawn import held_out
 from qalign_study.sets.problem_sets import load_problems
-from qalign_study.train.embedded import inventories, quality
-from qalign_study.train.embedded.networks import load_reward_model
-from qalign_study.train.embedded.reward_model import score
+from tools.embedded import inventories, quality
+from tools.embedded.networks import load_reward_model
+from tools.embedded.reward_model import score
 
 ASSETS = Path(__file__).parent.parent / "assets"
 MODELS = ASSETS / "models"

@@ -75,8 +75,8 @@ def test_held_out_inventories_and_training_inventories_never_meet():
 
 
 def test_a_reader_of_decisions_finds_what_the_corpus_wrote():
-    from qalign_study.train.embedded.decisions import read_decisions
-    from qalign_study.train.embedded.solutions import draw_mistakes, write_inventory
+    from tools.embedded.decisions import read_decisions
+    from tools.embedded.solutions import draw_mistakes, write_inventory
 
     rng = random.Random(0)
     for inventory in inventories(split="train"):
@@ -89,8 +89,8 @@ def test_a_reader_of_decisions_finds_what_the_corpus_wrote():
 
 
 def test_a_slip_is_told_from_a_mistake_and_costs_no_other_decision():
-    from qalign_study.train.embedded.decisions import read_decisions
-    from qalign_study.train.embedded.solutions import write_inventory
+    from tools.embedded.decisions import read_decisions
+    from tools.embedded.solutions import write_inventory
 
     rng, n, lucky, followed = random.Random(0), 0, 0, 0
     for inventory in inventories(split="train"):
@@ -122,7 +122,7 @@ def test_a_slip_is_told_from_a_mistake_and_costs_no_other_decision():
 def test_decisions_are_read_as_a_person_would(text, outcomes):
     from qalign_study.sets.generated import Event
     from qalign_study.sets.inventory import Inventory, Part
-    from qalign_study.train.embedded.decisions import read_decisions
+    from tools.embedded.decisions import read_decisions
 
     inventory = Inventory("", (Part("nuts", 8, (Event("half"), Event("boxes", 2, 3))),), {})
     assert [d.outcome for d in read_decisions(inventory, text)] == outcomes

@@ -132,7 +132,7 @@ def test_held_out_problems_and_training_problems_never_meet(kind):
 
 
 def test_no_document_of_the_corpus_is_a_held_out_problem():
-    from qalign_study.train.embedded.corpus import documents
+    from tools.embedded.corpus import documents
 
     held_out = {row["prompt"] for name in (*KINDS, "writing") for row in tasks(name)}
     corpus = {prompt for chunk in range(4) for prompt, _ in documents(0, chunk, 4096)}
@@ -141,7 +141,7 @@ def test_no_document_of_the_corpus_is_a_held_out_problem():
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory):
-    from qalign_study.train.embedded.corpus import write_tasks
+    from tools.embedded.corpus import write_tasks
 
     folder = tmp_path_factory.mktemp("tasks")
     write_tasks(folder, 0)

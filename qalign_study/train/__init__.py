@@ -1,1 +1,1 @@
-"""The embedded models from nothing, and reward models from a language model's own responses."""
+"""Reward models trained on pairs of a language model's own responses."""

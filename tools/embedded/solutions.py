@@ -9,8 +9,8 @@ import random
 import tomllib
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 
-from qalign_core.assets import ASSETS
 from qalign_study.sets.generated import (
     BOYS,
     GIRLS,
@@ -37,7 +37,7 @@ MISCONCEPTIONS: dict[EventKind, float] = {
 _SAID: dict[str, tuple[str, ...]] = {
     name: tuple(texts)
     for name, texts in tomllib.loads(
-        (ASSETS / "tasks" / "solutions.toml").read_text("utf-8")
+        Path(__file__).with_name("solutions.toml").read_text("utf-8")
     ).items()
 }
 """Sentences by what they do."""

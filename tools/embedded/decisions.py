@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 from qalign_study.sets.generated import Event
 from qalign_study.sets.inventory import Inventory, Part
-from qalign_study.train.embedded.solutions import steps_of
+from tools.embedded.solutions import steps_of
 
 Outcome = Literal["right", "mistaken", "slip"]
 

@@ -16,11 +16,11 @@ from qalign_core.decide.answers.extraction import extract_number
 from qalign_study.sets.drawn import generate
 from qalign_study.sets.generated import Problem, WritingTask, constraints_met
 from qalign_study.sets.inventory import Inventory, generate_inventory
-from qalign_study.train.embedded.decisions import Outcome, read_decisions
-from qalign_study.train.embedded.fitting import save
-from qalign_study.train.embedded.networks import MAX_NEW_TOKENS
-from qalign_study.train.embedded.solutions import draw_mistakes, write_inventory
-from qalign_study.train.embedded.tokenizer import prompt_ids, response_ids
+from tools.embedded.decisions import Outcome, read_decisions
+from tools.embedded.fitting import save
+from tools.embedded.networks import MAX_NEW_TOKENS
+from tools.embedded.solutions import draw_mistakes, write_inventory
+from tools.embedded.tokenizer import prompt_ids, response_ids
 
 ROWS = 64  # drawn at once; their caches still fit the processor's (256 take twice as long)
 

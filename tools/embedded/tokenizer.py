@@ -5,7 +5,7 @@ from itertools import chain
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
-from qalign_study.train.embedded.corpus import documents
+from tools.embedded.corpus import documents
 
 SPECIALS = ("<pad>", "<bos>", "<eos>", "<user>", "<assistant>")
 # One user turn, then the response; a whole conversation ends with the response's EOS.

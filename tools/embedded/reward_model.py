@@ -20,12 +20,12 @@ from transformers import LlamaForCausalLM, LlamaForSequenceClassification, PreTr
 
 from qalign_study.measure.intervals import Measured
 from qalign_study.sets.inventory import generate_inventory
-from qalign_study.train.embedded.fitting import by_length, fit, padded
-from qalign_study.train.embedded.networks import new_reward_model
-from qalign_study.train.embedded.on_policy import N_THINGS, SCALES, Graded, graded_inventory
-from qalign_study.train.embedded.solutions import draw_mistakes, write_inventory
-from qalign_study.train.embedded.tokenizer import prompt_ids, response_ids
 from qalign_study.train.preferences import in_order
+from tools.embedded.fitting import by_length, fit, padded
+from tools.embedded.networks import new_reward_model
+from tools.embedded.on_policy import N_THINGS, SCALES, Graded, graded_inventory
+from tools.embedded.solutions import draw_mistakes, write_inventory
+from tools.embedded.tokenizer import prompt_ids, response_ids
 
 STEPS = 1250
 # The weak one reads pairs of a few prompts, a few times.

@@ -8,10 +8,10 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
-from qalign_study.train.embedded.corpus import documents
-from qalign_study.train.embedded.fitting import by_length, fit, padded
-from qalign_study.train.embedded.networks import new_language_model
-from qalign_study.train.embedded.tokenizer import prompt_ids, response_ids
+from tools.embedded.corpus import documents
+from tools.embedded.fitting import by_length, fit, padded
+from tools.embedded.networks import new_language_model
+from tools.embedded.tokenizer import prompt_ids, response_ids
 
 STEPS = 3000
 DOCUMENTS = 48  # a step, of all kinds: about 6,000 tokens

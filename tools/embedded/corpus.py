@@ -6,7 +6,7 @@ from pathlib import Path
 
 from qalign_study.sets.drawn import N_PROBLEMS, drawn_rows, generate
 from qalign_study.sets.inventory import generate_inventory
-from qalign_study.train.embedded.solutions import (
+from tools.embedded.solutions import (
     draw_mistakes,
     write_copying,
     write_drill,

@@ -1,6 +1,6 @@
 """Measure the embedded models on held-out inventories.
 
-The command is `python -m qalign_study.train.embedded.inventories`.
+The command is `python -m tools.embedded.inventories`.
 
 Writes `assets/models/inventories.json` and the card's table of it. Pairs of
 responses, as the chain compares them, are reported per kind of mistake: they share a prefix, the
@@ -20,11 +20,11 @@ from transformers import AutoTokenizer
 from qalign_core.assets import ASSETS
 from qalign_study.sets.drawn import held_out
 from qalign_study.sets.inventory import Inventory
-from qalign_study.train.embedded.decisions import read_decisions
-from qalign_study.train.embedded.networks import load_language_model, load_reward_model
-from qalign_study.train.embedded.on_policy import draw, redrawn
-from qalign_study.train.embedded.quality import replace_between
-from qalign_study.train.embedded.reward_model import score
+from tools.embedded.decisions import read_decisions
+from tools.embedded.networks import load_language_model, load_reward_model
+from tools.embedded.on_policy import draw, redrawn
+from tools.embedded.quality import replace_between
+from tools.embedded.reward_model import score
 
 SAMPLES = 16  # of each inventory
 SUBSET = 24  # inventories; small enough for a test to measure again

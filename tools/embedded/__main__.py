@@ -1,4 +1,4 @@
-"""Train the embedded models from nothing: `python -m qalign_study.train.embedded` (`make models`).
+"""Train the embedded models from nothing: `python -m tools.embedded` (`make models`).
 
 Interrupted, it resumes when it is called again; without its checkpoints it begins again.
 """
@@ -13,24 +13,22 @@ from transformers import PreTrainedTokenizerFast
 from transformers.utils import logging
 
 from qalign_core.assets import ASSETS
-from qalign_study.train.embedded.corpus import write_tasks
-from qalign_study.train.embedded.language_model import train_language_model
-from qalign_study.train.embedded.networks import export, load_language_model
-from qalign_study.train.embedded.on_policy import graded_samples, near_misses
-from qalign_study.train.embedded.reward_model import (
+from tools.embedded.corpus import write_tasks
+from tools.embedded.language_model import train_language_model
+from tools.embedded.networks import export, load_language_model
+from tools.embedded.on_policy import graded_samples, near_misses
+from tools.embedded.reward_model import (
     STEPS,
     WEAK_PROMPTS,
     WEAK_STEPS,
     train_reward_model,
 )
-from qalign_study.train.embedded.tokenizer import train_tokenizer
+from tools.embedded.tokenizer import train_tokenizer
 
 
 def main() -> None:
     """Tokenizer, language model, samples of it, two reward models, problem sets."""
-    parser = argparse.ArgumentParser(
-        prog="python -m qalign_study.train.embedded", description=__doc__
-    )
+    parser = argparse.ArgumentParser(prog="python -m tools.embedded", description=__doc__)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=ASSETS, help="holds models/ and tasks/")
     parser.add_argument("--build", type=Path, default=Path("build/training"), help="checkpoints")

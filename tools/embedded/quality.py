@@ -1,4 +1,4 @@
-"""Measure the shipped models on the problem sets: `python -m qalign_study.train.embedded.quality`.
+"""Measure the shipped models on the problem sets: `python -m tools.embedded.quality`.
 
 Writes `assets/models/quality.json` and the table of the card, which is made of it. Intervals
 are 95 %, over problems (the problem is the unit: samples of one problem are not independent).
@@ -21,10 +21,10 @@ from qalign_core.decide.answers.extraction import extract_number
 from qalign_core.types import Array
 from qalign_study.measure.intervals import Measured, share_of
 from qalign_study.sets.problem_sets import Problem, load_problems
-from qalign_study.train.embedded.networks import load_language_model, load_reward_model
-from qalign_study.train.embedded.on_policy import draw, grade
-from qalign_study.train.embedded.reward_model import pairs_of, score
 from qalign_study.train.preferences import in_order
+from tools.embedded.networks import load_language_model, load_reward_model
+from tools.embedded.on_policy import draw, grade
+from tools.embedded.reward_model import pairs_of, score
 
 SETS = ("in_distribution", "shifted", "long", "writing")
 SAMPLES = {"in_distribution": 64, "shifted": 16, "long": 16, "writing": 16}  # a problem
