@@ -14,14 +14,18 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from components.common.asked import object_of
 from components.endpoints import ENDPOINTS, settings
-from qalign_core.reading import from_json, is_text, is_whole, shown
+from qalign_core.reading import from_json, is_whole, shown
 from qalign_core.run import Limits
 from qalign_study.serve.guard import Guard, check_kind, received
 from qalign_study.serve.origins import Ours
 from qalign_study.serve.refused import Refused
 
-MAX_NAME = 64
-"""Characters of a session's name; a browser's has 11, a program's 36. Gradio keeps thousands."""
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+"""Names of sessions; a browser's has 11 characters, a program's 36. Gradio keeps thousands.
+
+Gradio files the messages and the events of an empty name under different names. It joins a name
+with others by "_" and "<gradio-sep>" and splits them again.
+"""
 UNREAD = 60.0
 """Seconds after which a call that nobody reads is ended, and what it said forgotten."""
 _OTHERS = re.compile(r"/(mcp|room|v1)(/|$)")
@@ -31,7 +35,7 @@ _QUESTION = re.compile(r"/component_server/?$")
 _CALL = re.compile(r"(.*/call/)(v2/)?([^/]*)/?$")
 _EVENT = re.compile(r"/(queue/join|(run|api)/[^/]*)/?$")
 _STREAM = re.compile(r"/(queue/data|call/(v2/)?[^/]+/([^/]+))/?$")
-_NAMED = re.compile(r"/heartbeat/([^/]*)|/call/(?:v2/)?[^/]+/([^/]*)")
+_NAMED = re.compile(r"/heartbeat/([^/]*)|/call/(?:v2/)?[^/]+/([^/]+)")
 _CLOSED = re.compile(r"/(upload|process_recording|deep_link|file[=/]|proxy=|stream/)")
 """What Gradio has for apps with files: this one has none, and a disk that fills up."""
 
@@ -171,7 +175,7 @@ def guarded(ours: Ours) -> Callable[[Any], AbstractAsyncContextManager[None]]:
 
 
 def _check_names(scope: Scope) -> None:
-    """Refuse what is closed, names of sessions that are too long, and pages that do not exist.
+    """Refuse what is closed, names of sessions that are wrong, and pages that do not exist.
 
     Raises:
         Refused: one of these.
@@ -179,17 +183,21 @@ def _check_names(scope: Scope) -> None:
     if _CLOSED.search(scope["path"]):
         raise Refused(403, "this server accepts no files")
     for found in _NAMED.finditer(scope["path"]):
-        _check_name("session_hash", found[1] or found[2] or "")
-    query = parse_qs(scope["query_string"].decode("latin-1"))
+        _check_name("session_hash", found[1] or found[2])
+    query = parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True)
     for name in query.get("session_hash", []):
         _check_name("session_hash", name)
-    if page := query.get("page"):  # Gradio's own, of apps with several: an internal error here
+    # Gradio's own, of apps with several: an internal error here
+    if page := list(filter(None, query.get("page", []))):
         raise Refused(404, f"this app has no page {shown(page[0])}; use tab=, such as tab=compare")
 
 
 def _check_name(key: str, name: object) -> None:
-    if name is not None and not (is_text(name) and len(str(name)) <= MAX_NAME):
-        raise Refused(422, f"{key} must be a text of {MAX_NAME} characters, got {shown(name)}")
+    if name is not None and not (isinstance(name, str) and _NAME.fullmatch(name)):
+        raise Refused(
+            422,
+            f"{key} must be 1 to 64 letters, digits, hyphens and underscores, got {shown(name)}",
+        )
 
 
 def _stream_of(scope: Scope) -> str | None:
@@ -202,7 +210,7 @@ def _stream_of(scope: Scope) -> str | None:
 
 
 def _object(body: bytes) -> dict[str, Any]:
-    """The body of a request, if it is an object whose session has a short name.
+    """The body of a request, if it is an object whose session has a name of the right form.
 
     Raises:
         Refused: it is not.

@@ -328,8 +328,8 @@ WRONG_EVENTS = [
     ({"data": []}, "got None; programs use /call"),
     ({"fn_index": 0, "data": [0] * 99}, "values for event 0, got 99 of them"),
     ({"fn_index": 0, "data": "x"}, "values for event 0, got 'x'"),
-    ({"fn_index": 0, "data": [], "session_hash": "x" * 10**6}, "must be a text of 64 characters"),
-    ({"fn_index": 0, "data": [], "session_hash": 5}, "must be a text of 64 characters, got 5"),
+    ({"fn_index": 0, "data": [], "session_hash": "x" * 10**6}, "must be 1 to 64 letters, digits"),
+    ({"fn_index": 0, "data": [], "session_hash": 5}, "hyphens and underscores, got 5"),
     ([], "the request must be an object"),
 ]
 

@@ -18,6 +18,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, contextmanager, suppress
 from types import SimpleNamespace
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 import pytest
@@ -566,35 +567,39 @@ async def test_members_behind_one_address_follow_their_rooms_together(
 
 # Names of sessions.
 
-LONG = "x" * 65
+WRONG_NAMES = ["x" * 65, "", " ", "a b", "a\n", "\x00", "é", "a<gradio-sep>b", "a.b", "\u200b"]
+
+
+NAMING = [
+    ("component_server", {"data": 1, "component_id": 1, "fn_name": "a"}),
+    ("component_server/", {"data": 1, "component_id": 1, "fn_name": "a"}),
+    ("queue/join", {"data": [], "fn_index": 0}),
+    ("run/predict", {"data": [], "fn_index": 0}),
+    ("cancel", {"fn_index": 0, "event_id": "a"}),
+    ("reset", {"event_id": None}),
+    ("call/run_chain", {"data": [PROMPT]}),
+    ("heartbeat/NAME", None),
+    ("queue/data?session_hash=NAME", None),
+    ("call/run_chain/NAME", None),
+    ("call/v2/run_chain/NAME", None),
+    ("info?session_hash=NAME", None),
+]
+"""Requests that name a session; a path without a name is another route."""
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("path", "body"),
-    [
-        ("component_server", {"data": 1, "component_id": 1, "fn_name": "a"}),
-        ("component_server/", {"data": 1, "component_id": 1, "fn_name": "a"}),
-        ("queue/join", {"data": [], "fn_index": 0}),
-        ("run/predict", {"data": [], "fn_index": 0}),
-        ("cancel", {"fn_index": 0, "event_id": "a"}),
-        ("reset", {"event_id": LONG}),
-        ("call/run_chain", {"data": [PROMPT]}),
-        (f"heartbeat/{LONG}", None),
-        (f"queue/data?session_hash={LONG}", None),
-        (f"call/run_chain/{LONG}", None),
-        (f"call/v2/run_chain/{LONG}", None),
-        (f"info?session_hash={LONG}", None),
-    ],
+    ("path", "body", "name"),
+    [(*each, name) for each in NAMING for name in WRONG_NAMES if name or "/NAME" not in each[0]],
 )
-def test_a_session_has_a_short_name_on_every_route(toy_app, path, body):
-    address = f"{toy_app}gradio_api/{path}"
+def test_a_session_has_a_name_of_one_form_on_every_route(toy_app, path, body, name):
+    address = f"{toy_app}gradio_api/{path.replace('NAME', quote(name))}"
     if body is None:
         answer = httpx.get(address, timeout=60)
     else:
-        answer = httpx.post(address, json={"session_hash": LONG, **body}, timeout=60)
+        answer = httpx.post(address, json={"session_hash": name, **body}, timeout=60)
     assert answer.status_code == 422
-    assert "must be a text of 64 characters" in sentence(answer)
+    assert "must be 1 to 64 letters, digits" in sentence(answer)
 
 
 def test_a_page_that_gradio_would_look_for_in_vain_is_refused_and_no_page_is_ours(toy_app):

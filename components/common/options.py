@@ -4,6 +4,7 @@ from typing import Any
 
 import gradio as gr
 
+from components.gradio_patches import contain_reports, supervise_queue
 from qalign_study.export.dictionary import with_terms
 
 PLAIN: dict[str, Any] = {"padding": False, "apply_default_css": False}
@@ -33,6 +34,8 @@ def queued(demo: gr.Blocks, **options: Any) -> gr.Blocks:
     demo.queue(default_concurrency_limit=None, **options)
     for name, seconds in LOOKS.items():
         setattr(getattr(demo, "_queue", demo), name, seconds)
+    contain_reports(demo)
+    supervise_queue(demo)
     return demo
 
 

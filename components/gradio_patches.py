@@ -1,0 +1,112 @@
+"""Changes to Gradio's private parts, one per function: delete a function and its call to drop it.
+
+Each function leaves Gradio as it is where the private names that it needs are missing.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import gradio as gr
+
+log = logging.getLogger("qalign.queue")
+LOOPS = ("start_processing", "start_progress_updates", "notify_clients")
+"""The loops of Gradio's queue: it starts events, reports progress, and reports places."""
+_ENDS = (asyncio.CancelledError, KeyboardInterrupt, SystemExit)
+"""Errors by which the process or its event loop ends; every other error is a defect."""
+
+
+def supervise_queue(demo: gr.Blocks) -> None:
+    """Restart each loop of the queue whatever error ends it, and keep what runs and waits.
+
+    Gradio (6.31) starts all events of pages and programs in one loop. The first error in that loop
+    ends it, cancels every running event, and marks the queue as stopped: each later request gets
+    503 "Queue is stopped." until the app is restarted. Here the error is logged, events that were
+    taken from the queue and not started return to it, and the loop starts again.
+
+    Without this function: one error in Gradio's bookkeeping stops the app for all visitors.
+    """
+    queue: Any = getattr(demo, "_queue", None)
+    names = ("get_events", "process_events", "_cancel_asyncio_tasks", *LOOPS)
+    if not all(callable(getattr(queue, name, None)) for name in names):
+        return
+    get_events, process, cancel = (getattr(queue, name) for name in names[:3])
+    taken: Any = None
+
+    def take() -> Any:
+        nonlocal taken
+        taken = get_events()
+        return taken
+
+    def start(*arguments: Any) -> Awaitable[None]:
+        nonlocal taken
+        running = process(*arguments)
+        taken = None
+        return running
+
+    def recover() -> None:
+        """Return events that were taken and not started, and count the places that are held."""
+        nonlocal taken
+        if taken is None:
+            return
+        (events, _, name), taken = taken, None
+        jobs = queue.active_jobs = [None if job is events else job for job in queue.active_jobs]
+        waiting = queue.event_queue_per_concurrency_id[name]
+        waiting.current_concurrency = sum(job[0].concurrency_id == name for job in jobs if job)
+        waiting.queue.extend(events)
+
+    def restarting(loop: Callable[[], Awaitable[None]]) -> Callable[[], Awaitable[None]]:
+        async def run() -> None:
+            while True:
+                try:
+                    await loop()
+                except _ENDS:
+                    cancel()
+                    raise
+                except BaseException:
+                    # no other task runs between the loop's end and here: none sees a stopped queue
+                    queue.stopped = not demo.is_running
+                    log.exception("Gradio's queue failed and was restarted")
+                    recover()
+                    await asyncio.sleep(queue.sleep_when_free)
+                else:  # the app is closed
+                    cancel()
+                    return
+
+        return run
+
+    queue.get_events, queue.process_events = take, start
+    setattr(queue, names[2], lambda: None)  # the loop calls it at every end
+    for name in LOOPS:
+        setattr(queue, name, restarting(getattr(queue, name)))
+
+
+def contain_reports(demo: gr.Blocks) -> None:
+    """Keep the queue's messages from failing for anybody but their own session.
+
+    Gradio (6.31) deletes a session's list of messages when its reader leaves, and removes the
+    session's events from the queue only afterwards. It also files an event whose session has no
+    name under another name than its messages. When places in the queue are reported in between,
+    `KeyError` is raised for whoever caused the report: in the loop that starts all events, or in
+    another visitor's request, which gets 500. Here a message to a session without a list is
+    dropped, and an error while places are reported is logged.
+
+    Without this function: such a request fails, and the loop has to be restarted.
+    """
+    queue: Any = getattr(demo, "_queue", None)
+    send, report = (getattr(queue, n, None) for n in ("send_message", "broadcast_estimations"))
+    if send is None or report is None or not hasattr(queue, "pending_messages_per_session"):
+        return
+
+    def send_message(event: Any, message: Any) -> None:
+        if event.session_hash in queue.pending_messages_per_session:
+            send(event, message)
+
+    def report_places(*arguments: Any) -> None:
+        try:
+            report(*arguments)
+        except Exception:
+            log.exception("Gradio could not report places in the queue")
+
+    queue.send_message, queue.broadcast_estimations = send_message, report_places
