@@ -1,6 +1,6 @@
 """The distribution that a chain samples: `pi(y|x) ∝ p_LM(y|x)^sharpness exp(r(x,y)/beta)`.
 
-The paper's target (Eq. modifiedgibbs) has a sharpness of 1. A target is checked once, when it is
+The paper's target (Eq. 1) has a sharpness of 1. A target is checked once, when it is
 made, and is then handed on whole. How a proposal is made is a move's own business (`chain.moves`).
 """
 

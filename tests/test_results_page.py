@@ -263,7 +263,7 @@ def test_a_chain_that_ended_early_is_not_compared_as_if_it_had_not() -> None:
 
 
 def test_the_papers_table_is_the_papers() -> None:
-    # METHOD: general setting, accuracy in % at 1024 samples
+    # the paper, Section 4.2: general setting, accuracy in % at 1024 samples
     found = pd.read_csv(FOLDER / "paper.csv", index_col=0)
     assert found["MATH500"].tolist() == [31.6, 49.4, 53.0, 60.4, 55.8]
     assert found["Average"].tolist() == [53.5, 62.3, 59.2, 67.4, 65.6]

@@ -1,6 +1,6 @@
-"""The Markov chain of the paper (§MCMC for Text Generation): a step, and the loop over it.
+"""The Markov chain of the paper (Section 3.1): a step, and the loop over it.
 
-The chain samples a target (`qalign_core.target`; the paper's is Eq. modifiedgibbs) with proposals
+The chain samples a target (`qalign_core.target`; the paper's is Eq. 1) with proposals
 that a move makes (`chain.moves`). It never knows how generation is batched: it awaits a proposal
 and a reward, and decides.
 """
@@ -43,7 +43,7 @@ async def step(
     `entropies` is the chain's memory of what weighted cuts have asked of its texts.
     """
     choices = Drawn(lm, prompt_ids, at, entropies)
-    made = await move.propose(choices, state.response)  # Eq. proposal
+    made = await move.propose(choices, state.response)  # Eq. 4
     log_u = log_uniform(at.uniform("accept"))
     if isinstance(made, Refused):  # the state repeats
         never, here = -math.inf, (at.chain, at.t, made.kept, state, state)
@@ -51,7 +51,7 @@ async def step(
     proposal = await score(
         rm, prompt, prompt_ids, made.response, kept=made.kept, drawn=choices.cost
     )
-    log_alpha = log_acceptance(  # Eq. rlhfcretirion
+    log_alpha = log_acceptance(  # Eq. 8
         target, new=proposal, old=state, log_correction=made.log_correction
     )
     return Step(

@@ -1,7 +1,7 @@
 """The cost of a run, in tokens and FLOPs, so that methods are compared at equal compute.
 
 The count is canonical: a function of the run alone, never of what a cache holds, who else is there
-or what ran before (METHOD: Compute).
+or what ran before (docs/method.md, "Compute").
 
 - The prompt is processed once a run by each model.
 - An independent sample: its `|y|` ids by the LM; by the RM `|y|` ids if it can read on from a kept

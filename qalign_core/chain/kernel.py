@@ -16,7 +16,7 @@ def log_acceptance(
     """Natural log of the acceptance probability, <= 0; elementwise for arrays.
 
     `log alpha = min(0, target.log_ratio(new, old) + log_correction)`, with the move's correction:
-    for the paper's move `log(|y| / |y'|)` (Eq. rlhfcretirion; METHOD: Moves).
+    for the paper's move `log(|y| / |y'|)` (Eq. 8; docs/method.md, "Moves").
 
     Args:
         target: what the chain samples.

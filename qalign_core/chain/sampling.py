@@ -71,8 +71,8 @@ def check_response(
     """Return the response if it keeps the contract that detailed balance rests on.
 
     It must keep the prefix, add at least one id, stay within the limit `L` that is the same for
-    every index, and be shorter than `L` only if it ended by itself (METHOD: Objects) or with an id
-    of `until`, which it may hold nowhere else behind the prefix.
+    every index, and be shorter than `L` only if it ended by itself (docs/method.md, "Objects") or
+    with an id of `until`, which it may hold nowhere else behind the prefix.
 
     Raises:
         ModelContractError: it does not; the message says which rule was broken.
@@ -156,7 +156,7 @@ async def extend(
     log_probs: Sequence[float] = (),
     until: frozenset[int] = frozenset(),
 ) -> Response:
-    """Draw the rest of a response after `prefix` (Eq. proposal), or up to an id, and check it.
+    """Draw the rest of a response after `prefix` (Eq. 4), or up to an id, and check it.
 
     `log_probs` are those of the prefix's ids, which the model returned when it drew them.
 

@@ -2,7 +2,7 @@
 
 Sampling and deciding are separate axes: a pool of independent samples feeds best-of-n, majority
 voting (MV) and weighted majority voting (WMV); the states of a chain, with repeats, feed MV or
-minimum Bayes risk (MBR), `y_hat = argmax_y sum_t w_t u(y, y^t)` (paper, Eq. mbr).
+minimum Bayes risk (MBR), `y_hat = argmax_y sum_t w_t u(y, y^t)` (paper, Eq. 3).
 
 Every rule breaks ties by the higher total reward, then by first appearance. Sums that are compared
 are correctly rounded (`math.fsum`), so a tie is a tie whatever the order of the samples.
@@ -53,7 +53,7 @@ def majority_vote(
 ) -> Decision:
     """Majority voting: the answer with the largest total weight, by default the most frequent one.
 
-    This is MBR (paper, Eq. mbr) with `u` = exact match of the extracted answers. The response
+    This is MBR (paper, Eq. 3) with `u` = exact match of the extracted answers. The response
     shown for the winner is its highest-reward member. A sample with no answer casts no vote, but
     its weight stays in the denominator of the shares; if no sample has an answer, the decision's
     `answer`, `chosen` and `index` are None.
@@ -102,7 +102,7 @@ def weighted_majority_vote(
     *,
     target: Target,
 ) -> Decision:
-    """Weighted majority voting: `majority_vote` with the weights `softmax(r / beta)` (paper, §IS).
+    """Weighted majority voting: `majority_vote` with weights `softmax(r / beta)` (Section 3.2).
 
     Self-normalised importance sampling of the target with independent samples of the base LM, of
     a sharper one too; `effective_sample_size(decision.weights)` says how many of them really count.
@@ -122,7 +122,7 @@ def minimum_bayes_risk(
     *,
     extract: AnswerExtractor | None = None,
 ) -> Decision:
-    """Minimum Bayes risk: `argmax_y sum_t w_t u(y, y^t)` over the samples (paper, Eq. mbr).
+    """Minimum Bayes risk: `argmax_y sum_t w_t u(y, y^t)` over the samples (paper, Eq. 3).
 
     Ties break by the total reward of what supports a candidate, `sum_t u(y, y^t) r_t`, then by
     its first supporter (`u > 0`), its own reward and its first appearance; with exact match as the
@@ -188,11 +188,11 @@ def importance_weights(
     target: Target,
     samples: Sequence[ScoredResponse] = (),
 ) -> tuple[float, ...]:
-    """Self-normalised weights `w_i = softmax_i(r_i / beta)`, shape [n] (paper, §IS).
+    """Self-normalised weights `w_i = softmax_i(r_i / beta)`, shape [n] (paper, Section 3.2).
 
     The largest reward is subtracted first, so the weights do not change when a constant is added
     to all rewards, and no reward is too large. Of a sharper target they are
-    `softmax_i(r_i / beta + (sharpness - 1) log p_i)` (METHOD: Sharper targets).
+    `softmax_i(r_i / beta + (sharpness - 1) log p_i)` (docs/method.md, "Sharper targets").
 
     Args:
         rewards: of the samples.

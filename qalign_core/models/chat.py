@@ -210,7 +210,7 @@ class TemplatedLanguageModel(ABC):
         seed: int,
         until: frozenset[int] = frozenset(),
     ) -> Response:
-        """Draw `y_{i:} ~ p_LM(. | x, y_{<i})` and return all of `y` (§MCMC for Text Generation).
+        """Draw `y_{i:} ~ p_LM(. | x, y_{<i})` and return all of `y` (Section 3.1).
 
         With `until`, the first of those ids ends the draw too.
 

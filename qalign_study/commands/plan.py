@@ -1,6 +1,6 @@
 """The cost of an evaluation or a training, before anything is loaded or drawn.
 
-Counted as METHOD and the paper's appendix on cost do: `n` independent samples are `n N` tokens, a
+Tokens are counted as in docs/method.md ("Compute"): `n` independent samples are `n N` tokens, a
 chain of `T` states `(T + 1) N / 2`, and a token costs two operations per parameter of each model
 that processes it. The length of responses is unknown before a run, so the assumed `N` is printed.
 """

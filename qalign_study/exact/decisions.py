@@ -186,7 +186,7 @@ def walk(problems: Problems, beta: float, steps: int, seed: int) -> tuple[Array,
     """Follow a chain a problem: keep what is before a uniform decision, draw the rest again.
 
     All solutions are of T decisions, so the acceptance probability is
-    min(1, exp((r(y') - r(y)) / beta)) (Eq. rlhfcretirion with |y| = |y'|).
+    min(1, exp((r(y') - r(y)) / beta)) (Eq. 8 with |y| = |y'|).
 
     Returns:
         of the states, with repeats, the numbers that their choices give (0 for the right one) and

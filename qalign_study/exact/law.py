@@ -34,7 +34,7 @@ def index_probabilities(n: int) -> tuple[float, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """How a chain moves. The defaults are the chain of METHOD; any other value is a mistake.
+    """How a chain moves. The defaults follow docs/method.md; any other value is a mistake.
 
     Attributes:
         name: the mistake in a few words.
@@ -45,7 +45,7 @@ class Rule:
         length: the |y| that enters the length ratio.
         log_alpha: the acceptance rule, called as `log_acceptance` is, elementwise.
         log_prob: the ln p(y|x) that enters a sharper target's factor.
-        limit: the longest proposal, from `L` and the index (METHOD: at most `L - i` new ids, so `L`
+        limit: the longest proposal, from `L` and the index (at most `L - i` new ids, so `L`
             whatever the index).
         counted: which steps the average is over: "all", "accepted" (rejected ones dropped), or
             "changed" (proposals equal to the state are drawn again).
@@ -69,7 +69,7 @@ class Rule:
 
 
 EXACT = Rule()
-"""The chain of METHOD."""
+"""The chain of docs/method.md."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,7 +80,7 @@ class ExactChain:
         states: every reachable response.
         rewards: r(x, y) of each, shape [n].
         base: p_LM(y|x), shape [n]; 0 for a state that the base LM cannot emit.
-        target: pi(y|x) (Eq. modifiedgibbs, or a sharper one), shape [n].
+        target: pi(y|x) (Eq. 1, or a sharper one), shape [n].
         matrix: T[a, b], probability of moving from a to b, shape [n, n]; rows sum to 1.
         acceptance: expected acceptance probability of a proposal made in each state, shape [n].
         unchanged: probability that a proposal made in each state equals it, shape [n].
@@ -127,7 +127,7 @@ def total_variation(p: Array, q: Array) -> float:
 
 
 def target_distribution(base: Array, rewards: Array, target: Target) -> Array:
-    """The target's probabilities over an enumeration (Eq. modifiedgibbs), shape [n]."""
+    """The target's probabilities over an enumeration (Eq. 1), shape [n]."""
     best = rewards[base > 0].max()  # taken off first: a tiny beta makes the others' weights 0
     with np.errstate(divide="ignore", over="ignore"):
         log_reward = np.minimum(rewards - best, 0.0) / target.beta
@@ -248,7 +248,7 @@ class Flow:
 
     @property
     def proposal(self) -> float:
-        """q(new | old): the sum over the index (Eq. proposal)."""
+        """q(new | old): the sum over the index (Eq. 4)."""
         return math.fsum(p * q for p, q in zip(self.p_index, self.p_suffix, strict=True))
 
     def through(self, index: int) -> float:

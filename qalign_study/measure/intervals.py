@@ -1,4 +1,4 @@
-"""How certain a share or a paired difference is (METHOD: Comparing methods).
+"""How certain a share or a paired difference is (docs/method.md, "Comparing methods").
 
 A share of outcomes 0 or 1 has a Wilson interval: the percentile bootstrap has no width where all
 problems agree. A paired difference has a bootstrap interval over problems, which is too narrow

@@ -198,7 +198,7 @@ SIZES = (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 
 
 def maximum_density(mixture: Mixture, n: int, r: Array) -> Array:
-    """Density of the largest of n rewards, `n F(r)^(n-1) p(r)` (appendix A, Eq. truerewardist)."""
+    """Density of the largest of n rewards, `n F(r)^(n-1) p(r)` (appendix A, Eq. 14)."""
     check_count("n", n, 1)
     return np.asarray(n * mixture.cdf(r) ** (n - 1) * mixture.density(r))
 

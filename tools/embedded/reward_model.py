@@ -1,6 +1,6 @@
 """Train the reward model: Bradley-Terry on the language model's own samples.
 
-The paper's recipe (§Task-Specific Tuning): on-policy responses, one better and one worse of each
+The paper's recipe (Section 4.1): on-policy responses, one better and one worse of each
 prompt, initialised from the language model, one scalar at the last token (the response's EOS).
 Beyond it, what a chain's acceptance lives on, near misses: responses to an inventory that share a
 prefix, compared by the number of their right decisions. On those two more losses, both thrown away

@@ -78,7 +78,7 @@ export class Sampler {
     };
     const { index, response, logCorrection } = suffix(this.lm, this.promptIds, state, at);
     const proposal = this.scored(response, index);
-    const lead = logRatio(proposal.reward, state.reward, this.beta); // Eq. rlhfcretirion
+    const lead = logRatio(proposal.reward, state.reward, this.beta); // Eq. 8
     const logAlpha = Math.min(0, lead + logCorrection);
     const logU = logUniform(at.uniform("accept"));
     const accepted = logU < logAlpha;

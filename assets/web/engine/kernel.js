@@ -2,7 +2,7 @@
    them, for the paper's target (sharpness 1). */
 
 /**
- * Map u in [0, 1) to an index, uniform over {0, ..., length - 1} (Eq. proposal).
+ * Map u in [0, 1) to an index, uniform over {0, ..., length - 1} (Eq. 4).
  * @param {number} length
  * @param {number} u
  */

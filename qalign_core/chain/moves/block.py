@@ -1,4 +1,4 @@
-"""Rewrite one block and keep the rest: prefix and tail stay (METHOD: Moves; beyond the paper)."""
+"""Rewrite one block and keep the rest (docs/method.md, "Moves"; beyond the paper)."""
 
 import math
 from dataclasses import dataclass

@@ -13,7 +13,7 @@ from qalign_core.types import Cost, Response
 
 
 def draw_index(length: int, u: float) -> int:
-    """Map u in [0, 1) to an index, uniform over {0, ..., length-1} (Eq. proposal).
+    """Map u in [0, 1) to an index, uniform over {0, ..., length-1} (Eq. 4).
 
     The first `index` ids are kept; 0 rewrites everything, length-1 only the last id, EOS included.
 

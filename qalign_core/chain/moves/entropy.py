@@ -15,7 +15,7 @@ class Entropy:
     """Draw the index in proportion to `w = EPSILON + entropy` of the next token there.
 
     A weight reads the prefix alone, so the correction is `log(W(y) / W(y'))`, `W(y) = sum w`
-    (METHOD: Moves). With equal weights this is the paper's move.
+    (docs/method.md, "Moves"). With equal weights this is the paper's move.
     """
 
     async def propose(self, choices: Choices, y: Response) -> Made:

@@ -1,4 +1,4 @@
-"""The paper's move: keep a random prefix and draw the rest again (Eq. proposal)."""
+"""The paper's move: keep a random prefix and draw the rest again (Eq. 4)."""
 
 from dataclasses import dataclass
 from typing import Any
