@@ -41,7 +41,7 @@ def supervise_queue(demo: gr.Blocks) -> None:
 
     def start(*arguments: Any) -> Awaitable[None]:
         nonlocal taken
-        running = process(*arguments)
+        running: Awaitable[None] = process(*arguments)
         taken = None
         return running
 
