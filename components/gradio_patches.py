@@ -88,7 +88,7 @@ def contain_reports(demo: gr.Blocks) -> None:
     Gradio (6.31) deletes a session's list of messages when its reader leaves, and removes the
     session's events from the queue only afterwards. It also files an event whose session has no
     name under another name than its messages. When places in the queue are reported in between,
-    `KeyError` is raised for whoever caused the report: in the loop that starts all events, or in
+    `KeyError` is raised where the report was caused: in the loop that starts all events, or in
     another visitor's request, which gets 500. Here a message to a session without a list is
     dropped, and an error while places are reported is logged.
 
