@@ -20,8 +20,17 @@ from qalign_core.decide.answers.extraction import (
 )
 from qalign_core.errors import InvalidSetting
 
-LINES = (Path(__file__).parent / "answer_cases.tsv").read_text(encoding="utf-8").splitlines()[1:]
-CASES = [line.split("\t") for line in LINES]
+TESTS = Path(__file__).parent
+DATA = TESTS.parents[1] / "shared" / "data"  # official sets, on some machines
+
+
+def rows_of(name):
+    lines = (TESTS / name).read_text(encoding="utf-8").splitlines()[1:]
+    return [line.split("\t") for line in lines]
+
+
+CASES = rows_of("answer_cases.tsv")
+RESPONSES = rows_of("response_cases.tsv")
 
 
 @pytest.mark.parametrize(("name", "text", "expected"), CASES)
@@ -32,6 +41,38 @@ def test_the_answer_that_a_reader_would_read_is_extracted(name, text, expected):
 def test_there_are_at_least_two_hundred_cases_and_every_extractor_has_some():
     assert len(CASES) >= 200
     assert {name for name, _, _ in CASES} == set(EXTRACTORS)
+
+
+def test_the_responses_of_small_models_are_read_as_their_labels_say():
+    misread = []
+    for name, text, expected in RESPONSES:
+        answer = get_extractor(name)(text.replace("⏎", "\n"))
+        if answer != (expected or None):
+            misread.append(f"{name}: {text!r} has {expected!r}, not {answer!r}")
+    assert not misread, "\n".join(misread)
+
+
+def test_at_least_150_different_responses_have_labels_and_a_third_of_them_state_no_answer():
+    assert len({text for _, text, _ in RESPONSES}) >= 150
+    assert sum(not expected for _, _, expected in RESPONSES) >= 50
+    assert {name for name, _, _ in RESPONSES} == set(EXTRACTORS)
+
+
+@pytest.mark.parametrize("name", EXTRACTORS)
+def test_no_extractor_reads_a_thought(name):
+    texts = {"amounts": ("Eggs: 3", "Nuts: 4"), "choice": ("B", "C"), "option": ("B", "C")}
+    thought, said = texts.get(name, ("\\boxed{3}", "\\boxed{4}"))
+    read = get_extractor(name)
+    assert read(said) not in (None, read(thought))
+    for before in (
+        f"<think>{thought}</think>",
+        f"{thought}</think>",
+        f"<thinking>{thought}</thinking>",
+    ):
+        assert read(before + said) == read(said)
+    assert read(f"{said}<think>{thought}</think>") == read(said)
+    assert read(f"<think>{thought}") is read(f"{said}<think>{thought}") is None
+    assert read(f"<think>a</think>{said}<think>{thought}") is None
 
 
 def test_an_unknown_extractor_is_named_with_those_that_exist():
@@ -153,6 +194,14 @@ def test_different_answers_and_no_answers_are_not_the_same(a, b):
         "\\frac{" * 5_000,
         "a" * 100_000,
         "(" * 10_000 + "B" + ")" * 10_000,
+        "<think>" * 20_000,
+        "</think>" * 20_000,
+        "The answer is " + "a 1 " * 20_000,
+        "The answer is Tom " + "12" * 20_000,
+        "A is not " * 10_000,
+        "A, " * 20_000,
+        "the answer is 0^{-1}",
+        "the answer is " + "9" * 299 + "^-999",
     ],
     ids=lambda text: text[:16],
 )

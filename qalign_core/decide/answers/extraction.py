@@ -6,20 +6,23 @@ r"""Find the final answer in the text of a model.
     choice   "The answer is (B). I hope" -> B;  "**C**" -> C;  "D) Paris" -> D   (letters A to J)
     option   the last letter A to J that stands alone, whatever is said of it: the paper's rule
     boxed    the last \boxed{}: a number if it is one, else mathematics, else words
-    text     the whole text, for short free answers
+    text     a short free answer: what is announced, else the whole text
     amounts  "The nuts: So 6 + 3 = 9. The eggs: ..." -> 5 eggs, 9 nuts   (the last a heading)
 
-The last place that announces an answer decides ("The answer is", "Answer:", "####", "\boxed{").
-Only a text that announces none falls back on its last number or letter.
+The last place that announces an answer decides ("The answer is", "Answer:", "####", "\boxed{", and
+the same in German, French, Spanish and Chinese). Only a text that announces none falls back on its
+last number or letter. An answer in a form that is not known is no answer: "5 or 7", "A, B, and C".
+Text between <think> and </think> is never read.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from functools import wraps
 from types import MappingProxyType
 
-from qalign_core.decide.answers.equality import LONE_LETTER, canonical, words
+from qalign_core.decide.answers.equality import LONE_LETTER, canonical, same_answer, words
 from qalign_core.decide.answers.formulas import formula
-from qalign_core.decide.answers.numerals import last_number, stated_number, tidy
+from qalign_core.decide.answers.numerals import UNKNOWN, last_number, stated_number, tidy
 from qalign_core.errors import InvalidSetting
 from qalign_core.protocols import AnswerExtractor
 
@@ -36,6 +39,39 @@ def get_extractor(name: str) -> AnswerExtractor:
     return EXTRACTORS[name]
 
 
+def without_thinking(text: str) -> str | None:
+    """Remove what stands between <think> and </think>; None if a thought does not end.
+
+    A text whose first tag is </think> began in its prompt's <think>.
+    """
+    if "think" not in text:  # the common case
+        return text
+    kept: list[str] = []
+    thinks, start = False, 0
+    for tag in _THOUGHT.finditer(text):
+        if tag[1]:  # a thought ends, or what came before was one
+            kept = kept if thinks else []
+        elif not thinks:
+            kept.append(text[start : tag.start()])
+        thinks, start = not tag[1], tag.end()
+    return None if thinks else "".join(kept) + text[start:]
+
+
+_THOUGHT = re.compile(r"<(/?)think(?:ing)?>")
+
+
+def _after_thinking(extract: AnswerExtractor) -> AnswerExtractor:
+    """Let an extractor read what follows a model's thoughts, and nothing else."""
+
+    @wraps(extract)
+    def read(text: str) -> str | None:
+        said = without_thinking(text)
+        return None if said is None else extract(said)
+
+    return read
+
+
+@_after_thinking
 def extract_number(text: str) -> str | None:
     """Extract the final number of a solution, in canonical form; None if it states none."""
     plain = _PLAIN.search(text)  # the common case, for a small part of the time
@@ -46,38 +82,65 @@ def extract_number(text: str) -> str | None:
     for boxed, said in _announced(text):
         announced = True
         if boxed:
-            answer = formula(said) if _SYMBOLIC.search(said) else stated_number(said)
+            answer = _boxed_number(said, text)
         else:
             clause = _first_clause(said)
-            answer = stated_number(clause) or last_number(said[len(clause) :])
+            answer = stated_number(clause, text)
+            if answer == UNKNOWN and _SYMBOLIC.search(clause):
+                answer = formula(clause.strip(" $*.")) or UNKNOWN
+            rest = said[len(clause) :]
+            if answer is None and _POINTER.fullmatch(clause):
+                answer = last_number(rest)
+            elif answer and _CORRECTION.search(rest) and last_number(rest) not in (None, answer):
+                answer = UNKNOWN  # "The answer is 12. Wait, no: 18."
         if answer is not None:
-            return answer
-    return None if announced else last_number(text)
+            return answer or None
+    return None if announced else last_number(text) or None
 
 
+def _boxed_number(said: str, text: str) -> str | None:
+    if _SYMBOLIC.search(said):
+        return formula(said) or UNKNOWN
+    answer = UNKNOWN if "!" in said else stated_number(said, text)
+    return UNKNOWN if answer is None and said.strip() else answer
+
+
+@_after_thinking
 def extract_choice(text: str) -> str | None:
     """Extract the letter (A to J) of a multiple-choice answer; None if there is none."""
     text = text.replace("**", "")
+    if not text.isascii():
+        text = text.translate(_QUOTES)
     announced = False
-    for _, said in _announced(text):
+    for boxed, said in _announced(text, _CHOICE_MARKER):
+        letter = _chosen_letter(said) if boxed or not _JUDGES.match(said) else None
         announced = True
-        letter = _chosen_letter(said)
         if letter is not None:
-            return letter
-    lines = [line for line in text.splitlines() if line.strip()]
-    if announced or not lines:
+            return letter or None
+    if announced:
         return None
-    if lone := LONE_LETTER.fullmatch(lines[-1]):
+    lines = [line for line in text.splitlines() if line.strip()]
+    if not lines:
+        return None
+    if lone := LONE_LETTER.fullmatch(lines[-1].strip(" '\"`")):
         return lone[1].upper()
-    if named := _NAMED_OPTION.findall(text):
+    if right := _RIGHT_OPTION.findall(text):
+        return _only("".join(each) for each in right[-1:])
+    if named := _NAMED_OPTION.findall(_WRONG_OPTION.sub("", text)):
         return str(named[-1])
     listed = {m[1] for line in lines if (m := _LISTED_OPTION.match(line))}
-    if listed:
-        return listed.pop() if len(listed) == 1 else None  # several: the options, repeated
-    letters = ["".join(groups) for groups in _LETTER_IN_LINE.findall(lines[-1])]
-    return letters[-1] if letters else None
+    if len(listed) == 1 and _LISTED_OPTION.match(lines[-1]):
+        return listed.pop()
+    last = lines[-1][-400:]
+    if _LISTED_OPTION.match(last):
+        return None  # the options, repeated
+    said = _asserted(last)
+    if _SEVERAL.search(said):
+        return None
+    return _only("".join(groups) for groups in _LETTER_IN_LINE.findall(said))
 
 
+@_after_thinking
 def extract_option(text: str) -> str | None:
     """Extract the last letter A to J that is a word; None if there is none.
 
@@ -87,6 +150,7 @@ def extract_option(text: str) -> str | None:
     return letters[-1] if letters else None
 
 
+@_after_thinking
 def extract_boxed(text: str) -> str | None:
     r"""Extract the last `\boxed{}`, else what the last "the answer is" says, else a number."""
     announced = list(_announced(text))
@@ -94,9 +158,10 @@ def extract_boxed(text: str) -> str | None:
     for content in boxes or [_first_clause(said) for _, said in announced]:
         if answer := canonical(content):
             return answer
-    return None if announced else last_number(tidy(text))
+    return None if announced else last_number(tidy(text)) or None
 
 
+@_after_thinking
 def extract_amounts(text: str) -> str | None:
     """Extract the amount of each of several things, by name; None if nothing has a heading.
 
@@ -111,8 +176,12 @@ def extract_amounts(text: str) -> str | None:
     return ", ".join(f"{amounts[things]} {things}" for things in sorted(amounts)) or None
 
 
+@_after_thinking
 def extract_text(text: str) -> str | None:
     """Bring a short free answer to one form, without case and outer punctuation."""
+    for boxed, said in _announced(text):
+        if answer := words(said if boxed else _first_sentence(said)):
+            return answer
     return words(text) or None
 
 
@@ -129,32 +198,110 @@ EXTRACTORS: Mapping[str, AnswerExtractor] = MappingProxyType(
 """Extractors by the name that problem sets and trace headers use."""
 
 
-_PLAIN = re.compile(r"[Tt]he (?:final )?answer is \$?([0-9]{1,15})(?:\.00?)?\.?\s*\Z")
-_MARKER = re.compile(
-    r"(?P<boxed>\\(?:boxed|fbox)\s*\{)|####"
-    r"|\banswer\b(?:[^.\n:=]|\.(?=\d)){0,80}?(?:\bis\b|\bwould be\b|\bequals\b|[:=])[\s*:]*",
+def is_readable(reference: str, name: str) -> bool:
+    """Whether an extractor reads a right answer as what it is: every reference grades itself right.
+
+    A formula or a text is read as it stands; the others have to be of the extractor's form.
+    """
+    if name in ("boxed", "text"):
+        return True
+    said = f"\\boxed{{{reference}}}" if name == "number" else f"The answer is {reference}"
+    extract = get_extractor(name)
+    return any(same_answer(extract(text), reference) for text in (said, reference))
+
+
+_PLAIN = re.compile(
+    r"[Tt]he (?:final )?answer is \$?([0-9]{1,15})(?:\.00?)?"
+    r"(?: (?!(?:hundred|dozen|thousand|lakh|crore|squared|cubed|factorial|halves|thirds"
+    r"|quarters|mille?|milli[a-zó]*|billions?|trillions?|tausend)\b)[a-z]{3,20})?\.?\s*\Z"
+)
+_LINKS = (
+    r"(?:\b(?:is|would be|should be|must be|will be|equals|lautet|ist|beträgt|wäre|est|serait|es"
+    r"|sería)\b(?!n't)|[:=：]|是|为|為)"
+)
+_ANSWER = (
+    r"(?:\b(?:answer|antwort|r[ée]ponse|respuesta)\b(?:[^.\n:=：]|\.(?=\d)){0,80}?" + _LINKS
+    + r"|答案(?:应该|应当|应|就|选)?(?:" + _LINKS + r"|选)?|(?<=答案)[:：])[\s*:：]*"
+)  # fmt: skip
+_MARKER = re.compile(rf"(?P<boxed>\\(?:boxed|fbox)\s*\{{)|####|{_ANSWER}", re.IGNORECASE)
+_CHOICE_MARKER = re.compile(
+    rf"(?P<boxed>\\(?:boxed|fbox)\s*\{{)|####|{_ANSWER}"
+    r"|\b(?:my|final|correct|right|best|true|richtige|korrekte|bonne|correcta)\s+(?:option|choice|statement"
+    r"|letter|auswahl|lösung)\s*(?:is|ist|est|[:：])[\s*:：]*"
+    r"|\b(?:option|choice|opción|opcion|elección|alternativa)\s+(?:correcte|correcta|juste|exacte)"
+    r"\s+(?:est|es|[:：])[\s*:：]*"
+    r"|(?:(?<![A-Za-z])(?:it is|it's|it must be|must be|go with|i choose|i pick|i select"
+    r"|i would choose|i'd choose|i'd pick|i'd say|i think it is|i think it's|es ist|c'est)"
+    r"\s+(?:option\s+)?"
+    r"(?=[(\[\"']*[A-J]\b)|(?:故|应|应该|因此|所以)?选(?:择|项)?[是为:：\s]*(?=[(\[\"']*[A-J]))",
     re.IGNORECASE,
 )
-# "To find the answer: first ..." announces work, not an answer.
+# "To find the answer: first ..." and "Let us check the answer: 9 + 3 = 12" announce work.
 _SEEKING = re.compile(
-    r"\b(?:find|get|calculate|determine|compute|obtain|reach)\w*\s+(?:(?:the|an?|our|your)\s+)?"
-    r"(?:final\s+|correct\s+)?$",
+    r"(?:\b(?:find|get|calculat|determin|comput|obtain|reach|verif|check|confirm|validat|prov|justif"
+    r"|test|explain|support|round|simplif|express|recheck|review|prüf|überprüf|bestätig|berechn|find"
+    r"|vérif|contrôl|trouv|comprob|verific|calcul|encontr)\w*\s+"
+    r"(?:(?:the|an?|our|your|my|this|that|of|if|whether|der|die|das|la|notre|nuestra|deine|unsere)\s+)"
+    r"{0,3}(?:final\s+|correct\s+)?|(?:检查|验证|验算|检验|核对|求)(?:一下)?)$",
     re.IGNORECASE,
 )
-_CLAUSE_END = re.compile(r"\n|[.;!](?:\s|$)|,\s+(?:because|since|as|so)\b", re.IGNORECASE)
+_HYPOTHETICAL = re.compile(
+    r"\b(?:if|suppose|whether|assuming|wenn|falls|si)\s+(?:\w+\s+){0,2}$", re.I
+)
+_CHECKS = re.compile(
+    r"\?|\b(?:check\w*|verif\w*|mak\w+ sense|choices|options|format|key|prüfen|überprüfen"
+    r"|vérifier|verificar|comprobar|correct|right)\b|检查|验证",
+    re.IGNORECASE,
+)
+# "The answer is correct: 9 + 3 = 12" is about an answer.
+_JUDGES = re.compile(
+    r"\W*(?:(?:indeed|also|in fact|therefore|thus)\s+)?(?:correct|right|wrong|incorrect|reasonable"
+    r"|valid|verified|consistent|confirmed|true|false|richtig|falsch|korrekt|correcte?a?|exacte?|juste"
+    r"|正确|对的|错)\b(?!\s*(?:option\s+|choice\s+)?is\b)",
+    re.IGNORECASE,
+)
+_POINTER = re.compile(
+    r"\W*(?:(?:as follows|below|the following|follows|found|obtained|given|here|this|simple|easy"
+    r"|clear|approx|circa|ca|rs|no|nr|env|aprox|we have|therefore|thus|so)\W*)*",
+    re.IGNORECASE,
+)
+_CORRECTION = re.compile(
+    r"\b(?:wait|actually|correction|oops|scratch that|mistake|sorry|hold on)\b", re.IGNORECASE
+)
+_CLAUSE_END = re.compile(
+    r"\n|(?<!\bapprox)(?<!\bca)(?<!\bRs)(?<!\bNo)[.;](?:\s|$)|!(?:\s|$)(?!\s*=)|[。；！]"
+    r"|[,，]\s*(?:(?:because|since|as|so|weil|denn|da|car|parce|puisque|porque|ya que|pues)\b"
+    r"|因为|因此|所以)",
+    re.IGNORECASE,
+)
+_SENTENCE_END = re.compile(
+    r"\n|[。！]|(?<!\b[A-Z])(?<!\b(?:St|Dr|Mr|Ms|Mt|Ft|Jr|Sr|No|vs))(?<!\b(?:Mrs))[.!;]\s+(?=\S)"
+    r"|[,，]\s*(?:because|since|weil|denn|car|parce|porque)\b",
+)
 _SYMBOLIC = re.compile(r"\\(?:sqrt|pi|log|ln|sin|cos|tan|infty)\b")
 _MAX_ANNOUNCED = 20  # the last ones; a text of nothing else is noise, and reading it would be slow
 _HEADING = re.compile(r"\b([^\W\d_]+):(?=\s)")
 _RESULT = re.compile(r"= ?(\d+)")
+_QUOTES = str.maketrans("‘’“”„«»「」『』（），。：", '\'\'"""""""""(),.:')
 
 
-def _announced(text: str) -> Iterator[tuple[bool, str]]:
+def _announced(text: str, marker: re.Pattern[str] = _MARKER) -> Iterator[tuple[bool, str]]:
     """Find what follows each announcement of an answer, the last first, and if it is in a box."""
-    for marker in reversed(list(_MARKER.finditer(text))[-_MAX_ANNOUNCED:]):
-        if marker["boxed"]:
-            yield True, _in_braces(text, marker.end())
-        elif not _SEEKING.search(text[max(0, marker.start() - 40) : marker.start()]):
-            yield False, text[marker.end() :]
+    for m in reversed(list(marker.finditer(text))[-_MAX_ANNOUNCED:]):
+        if m["boxed"]:
+            yield True, _in_braces(text, m.end())
+            continue
+        before, said = text[max(0, m.start() - 60) : m.start()], text[m.end() :]
+        seeks = m[0].rstrip(" *\n")[-1:] in (":", "：", "=") and _SEEKING.search(before)
+        if seeks or _HYPOTHETICAL.search(before) or _CHECKS.search(m[0]) or _JUDGES.match(said):
+            continue
+        if "\n" in m[0]:  # a list of one thing, or of several
+            said = "" if _NUMBERED.match(said) else _BULLET.sub("", said)
+        yield False, said
+
+
+_BULLET = re.compile(r"[-*•]\s+")
+_NUMBERED = re.compile(r"\d{1,2}[.)]\s+[^\W\d]")
 
 
 def _in_braces(text: str, start: int) -> str:
@@ -172,27 +319,84 @@ def _first_clause(said: str) -> str:
     return said[: end.start()] if end else said
 
 
+def _first_sentence(said: str) -> str:
+    said = said.lstrip()
+    end = _SENTENCE_END.search(said)
+    return said[: end.start()] if end else said
+
+
 _LISTED_OPTION = re.compile(r"[\s*(\[-]*([A-J])[.):]")
-_NAMED_OPTION = re.compile(r"(?i:\b(?:option|choice|choose|pick|select)\s+)[(\[]*([A-J])\b")
-_LETTER_IN_LINE = re.compile(r"\(([A-J])\)|\b([B-HJ])\b|\b([AI])(?=[.:)*]|\s*$)")
-_OPTION = re.compile(r"\b[A-J]\b")
-_LETTER = re.compile(r"(?<![A-Za-z0-9'’\\])([A-Ja-j])(?![A-Za-z0-9'’])")
-_ENDS = re.compile(
-    r"\s*$|\s*[.,:;)\]}*$\"!—-]|\s+(?:because|since|as|which|with|for|based|given|due|so|but|is|and"
-    r"|or)\b"
+_NAMED_OPTION = re.compile(
+    r"(?i:\b(?:option|choice|choose|pick|select|opción|选项)\s*)[(\[\"']*([A-J])\b"
 )
-_NOT = re.compile(r"\b(?:not|isn't|neither|nor)\s+(?:option\s+|choice\s+)?[(\[]?$", re.IGNORECASE)
-_OR = re.compile(r"[)\]]?\s*(?:,\s*)?(?:or|and)\s+(?:option\s+)?[(\[]?[A-J]\b")
+_RIGHT_OPTION = re.compile(
+    r"(?:\(([A-J])\)|\b([A-J])\b[\"'.)]?)\s+(?:is|ist|est|es)\s+(?:therefore\s+|thus\s+|clearly\s+)?"
+    r"(?:the\s+|die\s+|la\s+)?(?:correct|right|best|true|richtig|korrekt|bonne|correcta|answer)\b"
+    r"(?!\s+(?:if|only|about)\b)|([A-J])\s*(?:是)?正确"
+)
+_WRONG_OPTION = re.compile(
+    r"(?i:\b(?:option|choice)\s+)?[(\[\"']*\b[A-J]\b[)\]\"']*(?:\s*(?:,|and|or|&)\s*[A-J]\b){0,9}\s+"
+    r"(?:is|are|isn't|was)\s*(?:not\b|(?:both\s+|all\s+|clearly\s+|also\s+)?(?:wrong|incorrect|false)\b)"
+)
+_LETTER_IN_LINE = re.compile(r"\(([A-J])\)|\b([B-HJ])\b(?!')|\b([AI])(?=[.:)*,\"']|\s*$)(?!'[a-z])")
+_OPTION = re.compile(r"\b[A-J]\b")
+_LETTER = re.compile(
+    r"(?<![A-Za-z0-9À-ÿ_\\])(?<![A-Za-zÀ-ÿ]['’])([A-Ja-j])(?![A-Za-z0-9À-ÿ_])(?!['’][A-Za-z])"
+)
+_ENDS = re.compile(
+    r"\s*$|\s*[.,:;)\]}*$\"'!—/&+-]|\s+(?:because|since|as|which|with|for|based|given|due|so|but|is|and"
+    r"|or|not|rather|weil|denn|car|porque)\b|[\u4e00-\u9fff]"
+)
+_DENIED = (
+    r"(?:\b(?:not|isn't|neither|nor|than|instead of|unlike|over|nicht|statt|pas|non|except)"
+    r"|\bno(?=\s+(?:la\s+)?[A-J]\b)|不是|而非|而不是)"
+)
+_NOT = re.compile(rf"{_DENIED}\s*(?:option\s+|choice\s+)?[(\[\"']?$", re.IGNORECASE)
+_LIST = re.compile(
+    r"[)\]\"']*\s*(?:(?:,\s*)?(?:or|and|&|oder|und|ou|et|y|o|或|和|及)\s*|[,/、+]\s*)"
+    r"(?:option\s+|choice\s+)?[(\[\"']*[A-J]\b(?!\s*(?:is|are)\b)"
+)
+_SEVERAL = re.compile(rf"\b[A-J]\b{_LIST.pattern}")
+_BOTH = re.compile(
+    r"\b(?:both|either|between|weder|neither)\s+(?:option\s+)?[(\[\"']*$", re.IGNORECASE
+)
+_REASON = re.compile(
+    r"\b(?:because|since|as|while|whereas|although|but not|weil|denn|car|parce|porque)\b|因为",
+    re.IGNORECASE,
+)
 
 
 def _chosen_letter(said: str) -> str | None:
+    """Read the letter that an announcement states; `UNKNOWN` for several."""
     line = said.strip().split("\n", 1)[0]
     for m in _LETTER.finditer(line):
         letter = m[1]
-        if _NOT.search(line[: m.start()]):
+        before = line[max(0, m.start() - 40) : m.start()]
+        if _NOT.search(before):
             continue
         # In "a dog" and "I think" the letter is a word.
         if (letter.islower() or letter in "AI") and not _ENDS.match(line, m.end()):
             continue
-        return None if _OR.match(line, m.end()) else letter.upper()
+        several = _LIST.match(line, m.end()) or _BOTH.search(before)
+        return UNKNOWN if several else letter.upper()
     return None
+
+
+def _asserted(line: str) -> str:
+    """The part of a line that says what is right: without reasons and what is called wrong."""
+    reason = _REASON.search(line)
+    kept = (
+        line[: reason.start()]
+        if reason and _LETTER_IN_LINE.search(line[: reason.start()])
+        else line
+    )
+    return _DENIED_OPTION.sub("", _WRONG_OPTION.sub("", kept))
+
+
+_DENIED_OPTION = re.compile(rf"{_DENIED}\s*(?:option\s+|choice\s+)?[(\[\"']*[A-J]\b", re.IGNORECASE)
+
+
+def _only(letters: Iterable[str]) -> str | None:
+    """The letter, if there is one and no other."""
+    distinct = set(letters)
+    return distinct.pop() if len(distinct) == 1 else None
