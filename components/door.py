@@ -158,8 +158,13 @@ def forget(app: Any, session: str) -> None:
     Without its tables it keeps the sessions last used, and a program's take the place of visitors'.
     """
     holder = getattr(app, "state_holder", None)
-    for table in ("session_data", "time_last_used"):
-        getattr(holder, table, {}).pop(session, None)
+    queue = getattr(getattr(app, "get_blocks", lambda: None)(), "_queue", None)
+    for table in (
+        *(getattr(holder, name, {}) for name in ("session_data", "time_last_used")),
+        getattr(queue, "pending_messages_per_session", {}),
+    ):
+        if session in table:
+            del table[session]
 
 
 def guarded(ours: Ours) -> Callable[[Any], AbstractAsyncContextManager[None]]:

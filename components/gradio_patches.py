@@ -5,6 +5,7 @@ Each function leaves Gradio as it is where the private names that it needs are m
 
 import asyncio
 import logging
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -110,3 +111,66 @@ def contain_reports(demo: gr.Blocks) -> None:
             log.exception("Gradio could not report places in the queue")
 
     queue.send_message, queue.broadcast_estimations = send_message, report_places
+
+
+def keep_sessions_with_events(demo: gr.Blocks) -> None:
+    """Keep the messages of each session that has an event in the queue.
+
+    Gradio (6.31) keeps lists of messages for 2,000 sessions and deletes the list that was made
+    first, so a page that has been open for long loses its run to a new visitor: "404: Not Found".
+    It also never forgets the names of sessions that left. Here a full table deletes the session
+    that has been idle longest, then a session whose events ended unread, and never a session with
+    an event that waits or runs: the queue's own limits bound their number.
+
+    Without this function: a run ends after 2,000 later sessions, and memory grows with
+    each session.
+    """
+    queue: Any = getattr(demo, "_queue", None)
+    lists: Any = getattr(queue, "pending_messages_per_session", None)
+    names = ("pending_event_ids_session", "event_ids_to_events")
+    if hasattr(lists, "max_size") and all(hasattr(queue, name) for name in names):
+        queue.pending_event_ids_session = _EventsBySession()
+        queue.pending_messages_per_session = _MessagesBySession(queue, lists.max_size)
+
+
+class _EventsBySession(dict[str, set[str]]):
+    """The events of each session that have not been read to their end; none of other sessions."""
+
+    def __missing__(self, session: str) -> set[str]:
+        return set()
+
+
+class _MessagesBySession(OrderedDict[str, Any]):
+    """The list of messages of each session, the least recently used first."""
+
+    def __init__(self, queue: Any, max_size: int) -> None:
+        super().__init__()
+        self._queue, self.max_size = queue, max_size
+
+    def __getitem__(self, session: str) -> Any:
+        messages = super().__getitem__(session)
+        self.move_to_end(session)
+        return messages
+
+    def __setitem__(self, session: str, messages: Any) -> None:
+        if session not in self and len(self) >= self.max_size:
+            self._drop_one()
+        super().__setitem__(session, messages)
+
+    def __delitem__(self, session: str) -> None:
+        super().__delitem__(session)
+        self._queue.pending_event_ids_session.pop(session, None)
+
+    def _drop_one(self) -> None:
+        unread = None
+        for session in self:
+            events = self._queue.pending_event_ids_session[session]
+            if not events:
+                break
+            if unread is None and not any(e in self._queue.event_ids_to_events for e in events):
+                unread = session
+        else:
+            if unread is None:
+                return
+            session = unread
+        del self[session]

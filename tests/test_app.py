@@ -295,6 +295,8 @@ def test_calls_of_programs_leave_no_session_behind():
             assert "event: complete" in httpx.get(f"{call}/{event}", timeout=PATIENCE).text
         httpx.get(f"{address}config")  # what comes after the last word of a call has been done
         assert len(demo.app.state_holder.session_data) == 0
+        assert not demo._queue.pending_messages_per_session
+        assert not demo._queue.pending_event_ids_session
         assert not runs._running
 
 

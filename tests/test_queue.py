@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
@@ -28,12 +29,12 @@ class Panic(BaseException):
 
 @contextmanager
 def small_app(prepare: Any = queued) -> Iterator[SimpleNamespace]:
-    """An app whose only event yields "begun", and "ended" once it is let go."""
+    """An app whose only event yields "begun", and "ended" once it is let go or at once if short."""
     let_go = threading.Event()
 
     async def run(text: str) -> Any:
         yield f"{text} begun"
-        while not let_go.is_set():
+        while text != "short" and not let_go.is_set():
             await asyncio.sleep(0.01)
         yield f"{text} ended"
 
@@ -152,3 +153,70 @@ def test_events_of_sessions_without_a_name_stop_nobody(monkeypatch, prepare, cap
         app.let_go()
         until(early, "process_completed" if is_guarded else "unexpected_error")
         assert join(app.url, "late").status_code == (200 if is_guarded else 503)
+
+
+# The table of sessions.
+
+PLACES = 20
+
+
+@pytest.fixture
+def few_places(monkeypatch):
+    """A table of sessions that is soon full; Gradio's has 2,000 places."""
+    monkeypatch.setattr(queueing, "LRUCache", lambda _: gr.utils.LRUCache(PLACES))
+
+
+def complete(url: str, session: str) -> None:
+    """An event of a session that begins, ends and is read to its end."""
+    assert join(url, session, "short").status_code == 200
+    with reading(url, session) as messages:
+        assert until(messages, "process_completed")["success"]
+
+
+@pytest.mark.usefixtures("few_places")
+@pytest.mark.parametrize("prepare", [queued, plain])
+def test_a_run_outlives_any_number_of_later_sessions(prepare, caplog):
+    caplog.set_level(logging.CRITICAL, "uvicorn.error")
+    with small_app(prepare) as app, reading_run(app, "early") as early:
+        for k in range(2 * PLACES):
+            complete(app.url, f"idle-{k}")
+        for k in range(2 * PLACES):
+            join(app.url, f"unread-{k}", "short")
+        app.let_go()
+        if prepare is queued:
+            assert until(early, "process_completed")["success"]
+            assert len(app.queue.pending_messages_per_session) <= PLACES
+            assert set(app.queue.pending_event_ids_session) <= set(
+                app.queue.pending_messages_per_session
+            )
+        else:  # the control: Gradio's own
+            assert until(early, "unexpected_error")["session_not_found"]
+
+
+@pytest.mark.usefixtures("few_places")
+def test_idle_sessions_leave_first_then_unread_ones_and_no_session_with_an_event():
+    with small_app() as app:
+        table = app.queue.pending_messages_per_session
+        for k in range(PLACES // 2):
+            join(app.url, f"unread-{k}", "short")
+            complete(app.url, f"idle-{k}")
+        waiting(lambda: not app.queue.event_ids_to_events)
+        for k in range(PLACES // 2):
+            join(app.url, f"running-{k}")
+        assert not [name for name in table if name.startswith("idle")]
+        assert len(table) == PLACES
+        for k in range(PLACES // 2, 2 * PLACES):
+            join(app.url, f"running-{k}")
+        assert list(table) == [f"running-{k}" for k in range(2 * PLACES)]
+        app.let_go()
+        for k in range(2 * PLACES):
+            with reading(app.url, f"running-{k}") as messages:
+                assert until(messages, "process_completed")["success"]
+
+
+def waiting(condition: Any) -> None:
+    """Look again until a condition holds."""
+    end = time.monotonic() + TIMEOUT
+    while not condition():
+        assert time.monotonic() < end
+        threading.Event().wait(0.01)

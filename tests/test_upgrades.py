@@ -23,7 +23,7 @@ from components.common import later, theme
 from components.common.options import LOOKS, queued
 from components.common.stubs import unwritten
 from components.door import forget
-from components.gradio_patches import contain_reports, supervise_queue
+from components.gradio_patches import contain_reports, keep_sessions_with_events, supervise_queue
 from components.lab import section
 from qalign_core.models import loading
 from qalign_core.models.chat import Text
@@ -168,9 +168,12 @@ def test_without_gradios_table_of_sessions_it_keeps_the_last_ones():
     holder = SimpleNamespace(session_data={"a": 1, "b": 2}, time_last_used={"a": 1})
     forget(SimpleNamespace(state_holder=holder), "a")
     assert (holder.session_data, holder.time_last_used) == ({"b": 2}, {})
+    queue = SimpleNamespace(pending_messages_per_session={"a": 1, "b": 2})
+    forget(SimpleNamespace(get_blocks=lambda: SimpleNamespace(_queue=queue)), "a")
+    assert queue.pending_messages_per_session == {"b": 2}
 
 
-@pytest.mark.parametrize("patch", [supervise_queue, contain_reports])
+@pytest.mark.parametrize("patch", [supervise_queue, contain_reports, keep_sessions_with_events])
 def test_a_queue_without_the_names_that_a_patch_needs_is_left_as_it_is(patch):
     queue = SimpleNamespace(stopped=False)
     for demo in (SimpleNamespace(_queue=queue), SimpleNamespace()):

@@ -4,7 +4,11 @@ from typing import Any
 
 import gradio as gr
 
-from components.gradio_patches import contain_reports, supervise_queue
+from components.gradio_patches import (
+    contain_reports,
+    keep_sessions_with_events,
+    supervise_queue,
+)
 from qalign_study.export.dictionary import with_terms
 
 PLAIN: dict[str, Any] = {"padding": False, "apply_default_css": False}
@@ -34,6 +38,7 @@ def queued(demo: gr.Blocks, **options: Any) -> gr.Blocks:
     demo.queue(default_concurrency_limit=None, **options)
     for name, seconds in LOOKS.items():
         setattr(getattr(demo, "_queue", demo), name, seconds)
+    keep_sessions_with_events(demo)
     contain_reports(demo)
     supervise_queue(demo)
     return demo
