@@ -15,6 +15,8 @@ from collections import deque
 from collections.abc import Iterator
 from fractions import Fraction
 
+from qalign_core.decide.answers.units import UNIT
+
 UNKNOWN = ""
 """The value of a number in a form that is not known, or that has two readings."""
 
@@ -79,7 +81,9 @@ def last_number(text: str) -> str | None:
 def whole_number(text: str) -> str | None:
     """Read a tidy text that is one number with its units and nothing else."""
     number = _WHOLE.fullmatch(text) if len(text) <= _MAX_WHOLE else None
-    return None if number is None else _value(number, text[number.end("digits") :], "") or None
+    if number is None or (number["kilo"] and not number["money"]):  # 2k is a product
+        return None
+    return _value(number, text[number.end("digits") :], "") or None
 
 
 def written(value: Fraction) -> str:
@@ -113,7 +117,7 @@ _ROOT = re.compile(r"√\s?(?:(\d+|[a-z]\b)|\(([^()]*)\))")
 _POWER = re.compile(r"(?<=\d)(?:\*\*| \*\* )(?=[-\d({])")  # 2**3: two asterisks are also bold face
 _ITALIC = re.compile(r"(?<![\w*)\]])\*(?=[^\s*])([^*\n]*[^*\s])\*(?![\w*])")
 _LATEX = (
-    ("\\!", ""), ("\\,", ""), ("{,}", ","), ("\\;", " "), ("~", " "),
+    ("\\! ", ""), ("\\!", ""), ("\\,", ""), ("{,}", ","), ("\\;", " "), ("~", " "),
     ("\\left", ""), ("\\right", ""), ("\\$", "$"), ("\\%", "%"),
 )  # fmt: skip
 _TEXT = re.compile(r"\\(?:text|textbf|mathrm|mathbf|mbox)\s*\{([^{}]*)\}")
@@ -153,11 +157,7 @@ _NO_NUMBER = (
     r"|(?<=\n)[ \t]*[-+*][ \t]+(?=\d)"
 )
 _TOKEN = re.compile(rf"{_NO_NUMBER}|{_NUMBER}", re.IGNORECASE | re.MULTILINE)
-_UNIT = (
-    r"(?:\s*(?:%|°|¢|[$€£¥₹]|\^\{?\\circ\}?|\\(?:text|mathrm|mbox)\s*\{[^{}]*\}(?:\^\{?[23]\}?)?"
-    r"|[-\s]*+[a-zµ]{2,}+\.?(?:\^\{?[23]\}?|[²³])?|\s*[cgkmstl](?![a-z])(?:\^\{?[23]\}?|[²³])?"
-    r"|\s?/\s?[a-z]+))"
-)
+_UNIT = rf"(?:\s*(?:%|°|¢|[$€£¥₹]|\^\{{?\\circ\}}?)|(?-i:{UNIT}))"
 _WHOLE = re.compile(rf"\s*{_NUMBER}{_UNIT}{{0,5}}\s*", re.IGNORECASE)
 _NOT = re.compile(r"\b(?:not|nicht|pas|不是)\s*$", re.IGNORECASE)
 _MAX_DIGITS = 300
