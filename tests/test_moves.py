@@ -26,19 +26,19 @@ from toys import PROMPT, ToyLM
 from qalign_core import run_chain
 from qalign_core.chain.merging import gather
 from qalign_core.chain.moves.block import Block
-from qalign_core.chain.moves.choices import Drawn
+from qalign_core.chain.moves.choices import StepChoices
 from qalign_core.chain.moves.entropy import Entropy
 from qalign_core.chain.moves.mixture import Mixture, move_of
 from qalign_core.chain.moves.move import Proposal
 from qalign_core.chain.moves.suffix import Suffix, length_ratio
-from qalign_core.chain.randomness import At
+from qalign_core.chain.randomness import StepAddress
 from qalign_core.errors import InvalidSetting, InvalidTrace, ModelContractError
 from qalign_core.mix import Part, read_mix
 from qalign_core.record.runner import header_of, record
 from qalign_core.record.trace import load_trace, open_trace, parse_trace, trace_lines
 from qalign_core.run import Run
 from qalign_core.target import Target
-from qalign_core.types import Cost, Meter, Refused, ScoredResponse
+from qalign_core.types import Cost, Meter, Refused, Response, ScoredResponse
 from qalign_study.commands import main
 from qalign_study.exact.enumerable import EnumerableLM
 from qalign_study.exact.law import EXACT, Rule, exact_chain, total_variation
@@ -249,8 +249,18 @@ def test_a_move_that_draws_by_itself_or_proposes_what_cannot_be_is_caught():
         async def propose(self, choices, y):
             return choices.uniform(3), choices.uniform(3)
 
+    @dataclass(frozen=True)
+    class Undeclared:
+        async def propose(self, choices, y):
+            return choices.join(y, (1,), (0.0,))
+
+    bare = Response((0, 2), "a", True)  # of a model that returns no log-probabilities
+    choices = StepChoices(world(0), (), StepAddress(0, 0, 1))
+    with pytest.raises(ModelContractError, match="keeps a tail needs them"):
+        asyncio.run(Undeclared().propose(choices, bare))
+
     with pytest.raises(InvalidSetting, match="twice in the role 'index'"):
-        asyncio.run(Twice().propose(Drawn(world(0), (), At(0, 0, 1), {}), world(0).support[0]))
+        asyncio.run(Twice().propose(choices, world(0).support[0]))
 
 
 # the engine's own chain

@@ -21,7 +21,9 @@ from components.session.offer import Offer
 from components.session.runs import Runs
 from qalign_core import majority_vote, run_chain, weighted_majority_vote
 from qalign_core.chain.kernel import log_acceptance
-from qalign_core.chain.moves.suffix import length_ratio
+from qalign_core.chain.moves.block import Block
+from qalign_core.chain.moves.mixture import Mixture
+from qalign_core.chain.moves.suffix import Suffix, length_ratio
 from qalign_core.chain.sampling import sample_iid
 from qalign_core.decide.arrays import softmax
 from qalign_core.decide.rules import effective_sample_size, importance_weights
@@ -232,6 +234,11 @@ async def test_a_model_that_tells_no_log_probabilities_says_so_where_the_sharpne
     with pytest.raises(ModelContractError, match="returns no log-probabilities") as raised:
         await steps_of(Silent(), NOTHING, sharpness=2.0)
     assert "\n" not in str(raised.value)
+    blocks = Mixture((Suffix(), Block(frozenset({0}))), (0.5, 0.5))
+    for move in (blocks, blocks.moves[1]):  # an object needs them as much as its name does
+        with pytest.raises(ModelContractError, match="which this move needs"):
+            await steps_of(Silent(), NOTHING, move=move)
+    assert len(await steps_of(Silent(), NOTHING, move=blocks.moves[0])) == 31
     samples = [s async for s in sample_iid(Silent(), NOTHING, "x", n=3, seed=1)]
     with pytest.raises(InvalidSetting, match="3 of 3 have none"):
         weighted_majority_vote(samples, str, target=Target(1.0, 2.0))

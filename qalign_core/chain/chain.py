@@ -6,20 +6,19 @@ and a reward, and decides.
 """
 
 import math
-from collections.abc import AsyncIterator, Sequence
-from typing import Any
+from collections.abc import AsyncIterator
 
 import numpy as np
 
 from qalign_core.chain.kernel import accepts, log_acceptance, log_uniform
 from qalign_core.chain.merging import merge
-from qalign_core.chain.moves.choices import Drawn
+from qalign_core.chain.moves.choices import StepChoices
 from qalign_core.chain.moves.mixture import move_of
-from qalign_core.chain.moves.move import Move
-from qalign_core.chain.randomness import At
+from qalign_core.chain.moves.move import Move, needs_log_probs
+from qalign_core.chain.randomness import StepAddress
 from qalign_core.chain.sampling import check_models, draw, encode_prompt, score
 from qalign_core.errors import ModelContractError
-from qalign_core.mix import BLOCK, SUFFIX, read_mix
+from qalign_core.mix import SUFFIX, read_mix
 from qalign_core.protocols import LanguageModel, RewardModel
 from qalign_core.run import check_count
 from qalign_core.target import Target, renamed
@@ -27,45 +26,64 @@ from qalign_core.types import Refused, ScoredResponse, Step
 
 
 async def step(
-    lm: LanguageModel,
+    choices: StepChoices,
     rm: RewardModel,
     prompt: str,
-    prompt_ids: Sequence[int],
     *,
     target: Target,
     move: Move,
     state: ScoredResponse,
-    at: At,
-    entropies: dict[tuple[int, ...], tuple[float, ...]],
 ) -> Step:
-    """One step of the chain: make a proposal, score it, accept or reject it.
+    """Take one step of the chain: make a proposal, score it, accept or reject it.
 
-    `entropies` is the chain's memory of what weighted cuts have asked of its texts.
+    Args:
+        choices: the randomness of this step, and what it draws from the language model.
+        rm: reward model.
+        prompt: the user's text.
+        target: what the chain samples.
+        move: how the proposal is made.
+        state: the state before the step, with its reward in raw RM units.
     """
-    choices = Drawn(lm, prompt_ids, at, entropies)
-    made = await move.propose(choices, state.response)  # Eq. 4
-    log_u = log_uniform(at.uniform("accept"))
-    if isinstance(made, Refused):  # the state repeats
-        never, here = -math.inf, (at.chain, at.t, made.kept, state, state)
-        return Step(*here, never, log_u, False, choices.cost, 0, never, made)
-    proposal = await score(
-        rm, prompt, prompt_ids, made.response, kept=made.kept, drawn=choices.cost
+    proposal = await move.propose(choices, state.response)  # Eq. 4
+    address = choices.address
+    log_u = log_uniform(address.uniform("accept"))
+    if isinstance(proposal, Refused):  # the state repeats
+        return Step(
+            chain=address.chain,
+            t=address.t,
+            index=proposal.kept,
+            current=state,
+            proposal=state,
+            log_alpha=-math.inf,
+            log_u=log_u,
+            accepted=False,
+            cost=choices.cost,
+            log_correction=-math.inf,
+            refused=proposal,
+        )
+    new = await score(
+        rm,
+        prompt,
+        choices.prompt_ids,
+        proposal.response,
+        kept=proposal.kept,
+        drawn=choices.cost,
     )
     log_alpha = log_acceptance(  # Eq. 8
-        target, new=proposal, old=state, log_correction=made.log_correction
+        target, new=new, old=state, log_correction=proposal.log_correction
     )
     return Step(
-        at.chain,
-        at.t,
-        made.kept,
-        state,
-        proposal,
-        float(log_alpha),
-        log_u,
-        bool(accepts(log_alpha, log_u)),
-        proposal.cost,
-        made.kept_again,
-        float(sum(np.asarray(made.log_correction))),
+        chain=address.chain,
+        t=address.t,
+        index=proposal.kept,
+        current=state,
+        proposal=new,
+        log_alpha=float(log_alpha),
+        log_u=log_u,
+        accepted=bool(accepts(log_alpha, log_u)),
+        cost=new.cost,
+        kept_again=proposal.kept_again,
+        log_correction=float(sum(np.asarray(proposal.log_correction))),
     )
 
 
@@ -105,27 +123,35 @@ async def run_chain(
     """
     check_models(lm, rm)
     target = target or Target(**renamed(of_target))
-    made_of = read_mix(move) if isinstance(move, str) else ()
-    move = move_of(made_of, lm) if isinstance(move, str) else move
+    if isinstance(move, str):
+        move = move_of(read_mix(move), lm)
     check_count("steps", steps, 0)
     prompt_ids = encode_prompt(lm, prompt)
+    choices = StepChoices(lm, prompt_ids, StepAddress(seed, chain, 0))
     if start is None:
-        first = await draw(lm, rm, prompt, prompt_ids, seed=At(seed, chain, 0).derive("suffix"))
-        start = Step(chain, 0, 0, first, first, 0.0, -math.inf, True, first.cost)
+        draft = await draw(lm, rm, prompt, prompt_ids, seed=choices.address.derive("suffix"))
+        start = Step(
+            chain=chain,
+            t=0,
+            index=0,
+            current=draft,
+            proposal=draft,
+            log_alpha=0.0,
+            log_u=-math.inf,
+            accepted=True,
+            cost=draft.cost,
+        )
         yield start
     state = start.state
-    blocks = any(part.name == BLOCK for part in made_of)
-    if (target.is_sharp or blocks) and state.log_prob is None:
-        needs = f"sharpness = {target.sharpness:g}" if target.is_sharp else "the move block"
+    if (target.is_sharp or needs_log_probs(move)) and state.log_prob is None:
+        needs = f"sharpness = {target.sharpness:g}" if target.is_sharp else "this move"
         raise ModelContractError(
             f"{lm.id} returns no log-probabilities of what it samples, which {needs} needs; use a "
             "model in this process, vLLM with --logprobs-mode processed_logprobs, or sharpness = 1 "
             "and move = suffix"
         )
-    of_all: dict[str, Any] = {"target": target, "move": move, "entropies": {}}
     for t in range(start.t + 1, steps + 1):
-        at = At(seed, chain, t)
-        taken = await step(lm, rm, prompt, prompt_ids, state=state, at=at, **of_all)
+        taken = await step(choices.at(t), rm, prompt, target=target, move=move, state=state)
         state = taken.state
         yield taken
 

@@ -21,7 +21,7 @@ def uniform(seed: int, chain: int, t: int, role: str) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class At:
+class StepAddress:
     """The address of a step: number t of a chain of a run with this seed."""
 
     seed: int

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 from qalign_core.chain.moves.move import Choices, Made, Proposal
 from qalign_core.types import Refused, Response
@@ -20,6 +21,7 @@ class Block:
     """
 
     delimiters: frozenset[int]
+    needs_log_probs: ClassVar[bool] = True
 
     async def propose(self, choices: Choices, y: Response) -> Made:
         """Make a proposal from the state `y`, or refuse to: the state then repeats."""

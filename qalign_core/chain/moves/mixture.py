@@ -5,7 +5,7 @@ from typing import Any
 
 from qalign_core.chain.moves.block import Block
 from qalign_core.chain.moves.entropy import Entropy
-from qalign_core.chain.moves.move import Choices, Made, Move
+from qalign_core.chain.moves.move import Choices, Made, Move, needs_log_probs
 from qalign_core.chain.moves.suffix import Suffix
 from qalign_core.errors import ModelContractError
 from qalign_core.mix import ENTROPY, SUFFIX, Part
@@ -24,6 +24,11 @@ class Mixture:
 
     moves: tuple[Move, ...]
     weights: tuple[float, ...]
+
+    @property
+    def needs_log_probs(self) -> bool:
+        """True if one of the moves reads the log-probabilities of the state."""
+        return any(map(needs_log_probs, self.moves))
 
     async def propose(self, choices: Choices, y: Response) -> Made:
         """Draw a move, and make its proposal."""

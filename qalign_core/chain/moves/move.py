@@ -61,7 +61,16 @@ class Choices(Protocol):
 
 
 class Move(Protocol):
-    """How a proposal is made; where it can make none, it refuses and the state repeats."""
+    """How a proposal is made; where it can make none, it refuses and the state repeats.
+
+    A move that reads the log-probabilities of the state declares `needs_log_probs = True`; a chain
+    on a model that returns none then refuses it.
+    """
 
     async def propose(self, choices: Choices, y: Response) -> Made:
         """Make a proposal from the state `y`."""
+
+
+def needs_log_probs(move: Move) -> bool:
+    """True if the move declares that it reads the log-probabilities of the state."""
+    return bool(getattr(move, "needs_log_probs", False))
