@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import shutil
 
 import pytest
@@ -30,6 +31,8 @@ SAID = {
     "two outputs": ("rm", "has 2 outputs, but a reward model has 1; choose another"),
     "pickled weights": ("lm", "no safetensors weights (pickled ones can run code"),
     "no tokenizer": ("lm", "put tokenizer.json beside the model"),
+    "a marked tokenizer": ("lm", "tokenizer.json begins with a byte order mark; save it as UTF-8"),
+    "a marked config": ("lm", "config.json begins with a byte order mark; save it as UTF-8"),
     "no chat template": ("lm", "has no chat template; choose an instruct model"),
     "too long a prompt": ("lm", "more than the context of 192; shorten the prompt"),
     "server down": ("lm", "no server answers at"),
@@ -54,6 +57,12 @@ def sources(tmp_path_factory):
             (copy / part).unlink()
         return str(copy)
 
+    def marked(name, part):
+        copy = shutil.copytree(good, folder / name)
+        content = (copy / part).read_bytes()
+        (copy / part).write_bytes(codecs.BOM_UTF8 + content)
+        return str(copy)
+
     yield {
         "unknown id": "no-such-model",
         "no causal LM": str(save(folder / "rm", "llama", n_outputs=1)),
@@ -61,6 +70,8 @@ def sources(tmp_path_factory):
         "two outputs": str(save(folder / "two", "llama", n_outputs=2)),
         "pickled weights": without("pickled", "model.safetensors"),
         "no tokenizer": without("no-tokenizer", "tokenizer.json"),
+        "a marked tokenizer": marked("marked", "tokenizer.json"),
+        "a marked config": marked("marked-config", "config.json"),
         "no chat template": without("no-template", "chat_template.jinja"),
         "too long a prompt": str(good),
         "server down": down.address,

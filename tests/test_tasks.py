@@ -126,6 +126,53 @@ def test_a_small_file_says_prompt_answer_and_grader_of_rows_of_ones_own(tmp_path
     assert [(p.id, p.answer, p.extractor) for p in bare] == [("0", None, None), ("1", None, None)]
 
 
+def test_a_field_of_a_template_may_have_a_name_of_several_words(tmp_path):
+    rows = "Question text,eggs,code\nTom has 3 eggs.,3,a\n"
+    for field in ("<{Question text}>", "<{ Question text }>"):
+        made = described(tmp_path, rows, DESCRIPTION.replace("<{story}>", field))
+        assert load_problems(made)[0].prompt == "Tom has 3 eggs. How many?"
+    unknown = DESCRIPTION.replace("<{story}>", "<{Question  texts}>")
+    with pytest.raises(InvalidTask, match="row 0 has no 'Question  texts'"):
+        load_problems(described(tmp_path, rows, unknown))
+
+
+def test_a_column_that_a_template_names_without_angles_is_refused_and_latex_is_not(tmp_path):
+    template = "<{story}> How many?"
+    bare = DESCRIPTION.replace(template, "<{story}> Is it {eggs}?")
+    with pytest.raises(InvalidTask, match=r"has \{eggs\} without angles; write <\{eggs\}>"):
+        load_problems(described(tmp_path, ROWS, bare))
+    latex = DESCRIPTION.replace(template, "<{story}> Write \\\\boxed{eggs}, or {nothing}.")
+    (first, _) = load_problems(described(tmp_path, ROWS, latex))
+    assert first.prompt == "Tom has 3 eggs. Write \\boxed{eggs}, or {nothing}."
+
+
+@pytest.mark.parametrize(
+    ("extractor", "good", "bad", "advice"),
+    [
+        ("number", ["18", "1,000", "$1.5M", "2/3", "1.234,56", "5\\sqrt{2}"],
+         ["abc", "5 or 7", "2x", "3:30", "between 5 and 7"], "give a number"),
+        ("choice", ["B", "(c)", "J"], ["Paris", "K", "A or B"], "give a letter from A to J"),
+        ("option", ["B"], ["b", "Paris", "K"], "give a letter from A to J"),
+        ("amounts", ["5 eggs, 9 nuts", "5 eggs"], ["5", "eggs"], "give amounts"),
+        ("text", ["Paris", "St. Louis", "B", "3.5 miles"], [], ""),
+        ("boxed", ["x^2 + 1", "Evelyn", "[-2,7]", "5"], [], ""),
+    ],
+)  # fmt: skip
+def test_a_reference_that_its_extractor_does_not_read_is_refused_by_its_line(
+    extractor, good, bad, advice
+):
+    def row(answer):
+        return json.dumps({"prompt": "How many?", "answer": answer, "extractor": extractor})
+
+    for answer in good:
+        (problem,) = parse_problems([row(answer)])
+        assert problem.is_right(problem.answer)
+    for answer in bad:
+        with pytest.raises(InvalidTask, match="mine, line 2.*does not read.*" + advice) as refused:
+            parse_problems([row(good[0]), row(answer)], "mine")
+        assert "\n" not in str(refused.value)
+
+
 def test_texts_of_described_rows_are_graded_by_their_constraints(tmp_path):
     path = described(tmp_path, "", 'rows = "rows.jsonl"\ntemplate = "Write of <{what}>."')
     asked = {"use": "cat", "end": "hat", "sentences": 1}

@@ -20,13 +20,15 @@ class Rouge1:
     """
 
     def __call__(self, y: str, other: str) -> float:
-        """Compare two texts, by the package's scorer."""
+        """Compare two texts, by the package's scorer; warns as `matrix` does."""
+        if said := unread((y, other)):
+            warnings.warn(said, stacklevel=2)
         return float(_scorer().score(y, other)["rouge1"].fmeasure)
 
     def matrix(self, texts: Sequence[str]) -> Array:
         """Compare all pairs, shape [n, n]: the scorer's values by one matrix product.
 
-        Warns where most letters of a text are not Latin.
+        Warns where the letters of a text are not Latin, or where accents cut many words.
         """
         from scipy.sparse import csr_array  # slow to import
 
@@ -53,23 +55,36 @@ rouge1 = Rouge1()
 
 
 def unread(texts: Sequence[str]) -> str:
-    """A sentence on texts whose letters are mostly not Latin; "" if there are none."""
-    n = sum(map(_is_unread, texts))
-    return (
-        n
-        and (
+    """Return a sentence on texts whose words the package misreads; "" if there are none.
+
+    Letters beside a-z separate words: "größer" counts as "gr" and "er". A text in which at most one
+    word in twenty has such a letter passes.
+    """
+    shares = [_share_unread(text) for text in texts]
+    advice = "choose an extractor, or another utility"
+    if n := sum(letters > 0.5 for letters, _ in shares):
+        return (
             f"ROUGE-1 counts words of Latin letters and digits only, and the letters of {n} of "
-            f"{len(texts)} texts are mostly others; choose an extractor, or another utility"
+            f"{len(texts)} texts are mostly others; {advice}"
         )
-    ) or ""
+    if n := sum(words > 0.05 for _, words in shares):
+        return (
+            "ROUGE-1 counts words of the letters a to z only, so that letters with accents cut "
+            f"words in {n} of {len(texts)} texts; {advice}"
+        )
+    return ""
 
 
 @lru_cache(maxsize=4096)
-def _is_unread(text: str) -> bool:
+def _share_unread(text: str) -> tuple[float, float]:
+    """The shares of a text's letters and words that are not written in the letters a to z."""
     if text.isascii():
-        return False
+        return 0.0, 0.0
     letters = [sign for sign in text if sign.isalpha()]
-    return 2 * sum(not sign.isascii() for sign in letters) > len(letters)
+    words = [word for word in text.split() if any(map(str.isalnum, word))]
+    cut = sum(any(sign.isalpha() and not sign.isascii() for sign in word) for word in words)
+    foreign = sum(not sign.isascii() for sign in letters)
+    return foreign / max(1, len(letters)), cut / max(1, len(words))
 
 
 @lru_cache(maxsize=1)

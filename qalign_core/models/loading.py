@@ -1,5 +1,6 @@
 """What stands between a name and a loaded model: safe, of the right kind, small enough."""
 
+import codecs
 import hashlib
 import math
 import os
@@ -232,6 +233,7 @@ def eos_ids(config: Any) -> tuple[int, ...]:
 def _text(folder: Path, name: str, chat_template: str | None, *, one_message: bool = False) -> Text:
     from transformers import AutoTokenizer
 
+    _check_no_mark(folder, name)
     with _one_sentence(name, "its tokenizer cannot be loaded; put tokenizer.json beside the model"):
         tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False, use_fast=True)
         assert tokenizer.backend_tokenizer is not None
@@ -339,6 +341,18 @@ def _check_safe(folder: Path, name: str) -> None:
         raise ModelLoadError(f"{name} has no config.json, so it is not a transformers model")
     if not any(folder.glob("*.safetensors")):
         raise ModelLoadError(_NO_WEIGHTS.format(name=name))
+    _check_no_mark(folder, name)
+
+
+def _check_no_mark(folder: Path, name: str) -> None:
+    """Refuse JSON files that begin with a byte order mark, which their readers do not accept."""
+    for path in sorted(folder.glob("*.json")):
+        with path.open("rb") as file:
+            if file.read(3) == codecs.BOM_UTF8:
+                raise ModelLoadError(
+                    f"{name}: {path.name} begins with a byte order mark; save it as UTF-8 "
+                    "without one"
+                )
 
 
 def fingerprint(folder: Path) -> str:

@@ -34,7 +34,7 @@ from typing import Any
 
 from qalign_core.assets import ASSETS
 from qalign_core.decide.answers.equality import is_empty, same_answer
-from qalign_core.decide.answers.extraction import EXTRACTORS, get_extractor
+from qalign_core.decide.answers.extraction import EXTRACTORS, get_extractor, is_readable
 from qalign_core.errors import InvalidTask, on_disk
 from qalign_core.protocols import AnswerExtractor
 from qalign_core.reading import checked, first_line, from_json, read_file, shown
@@ -215,6 +215,11 @@ def _parse(line: str, number: int, place: str) -> Problem:
             raise InvalidTask(f'{place}: "{name}" is {_shown(given[name])}; {advice}')
     if extractor is None and answer is not None:
         extractor = "number"
+    if answer is not None and extractor and not is_readable(str(answer), extractor):
+        raise InvalidTask(
+            f'{place}: "answer" is {_shown(answer)}, which the extractor "{extractor}" does not '
+            f"read; give {_READABLE[extractor]}, or name another extractor"
+        )
     asked = {name: said for name in CHECKS if (said := fields.pop(name, None)) is not None}
     both = [*map('"{}"'.format, asked), *["an answer or extractor"] * (extractor is not None)]
     if asked and len(both) > 1:
@@ -262,6 +267,16 @@ CHECKS: Mapping[str, Callable[[str, object, str], WritingTask | Instructions]] =
     "instructions": _asked,
 }
 """The fields of a row whose checks decide whether an open-ended response is right."""
+
+
+_READABLE = {
+    "number": 'a number such as "1250.5"',
+    "choice": "a letter from A to J",
+    "option": "a letter from A to J",
+    "text": "a short text",
+    "amounts": 'amounts such as "5 eggs, 9 nuts"',
+}
+"""The right answers that an extractor reads."""
 
 
 def _is_a(value: object, kinds: tuple[type, ...]) -> bool:

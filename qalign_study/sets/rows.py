@@ -190,6 +190,9 @@ def _ifeval(row: Row, number: int, table: Table, seed: int) -> dict[str, Any]:
 
 def _own(row: Row, number: int, table: Table, seed: int) -> dict[str, Any]:
     made = {name: row[name] for name in ("constraints", "instructions") if name in row}
+    for name in _BARE_FIELD.findall(table["template"]):
+        if name in row:  # \boxed{answer} is LaTeX, {answer} a field that was not filled
+            raise ValueError(f"the template has {{{name}}} without angles; write <{{{name}}}>")
     made["prompt"] = filled(table["template"], {name: str(value) for name, value in row.items()})
     for name in ("id", "answer"):
         if name in table:
@@ -239,7 +242,9 @@ def _with_options(
 
 _CALCULATED = re.compile(r"<<[^>]*>>")
 _CHOICES = re.compile(r"(?:[A-C]\)\. <\{choice_[A-C]\}>\n){3}D\)\. <\{choice_D\}>")
-_FIELD = re.compile(r"<\{(\w+)\}>")
+_FIELD = re.compile(r"<\{\s*([^{}<>]*[^{}<>\s])\s*\}>")
+
+_BARE_FIELD = re.compile(r"(?<![\w<\\])\{\s*([^{}<>]*[^{}<>\s])\s*\}")
 
 
 def placeholders(template: str) -> list[str]:

@@ -40,7 +40,7 @@ def get_extractor(name: str) -> AnswerExtractor:
 
 
 def without_thinking(text: str) -> str | None:
-    """Remove what stands between <think> and </think>; None if a thought does not end.
+    """Remove the text between <think> and </think>; None if a thought does not end.
 
     A text whose first tag is </think> began in its prompt's <think>.
     """
@@ -199,13 +199,16 @@ EXTRACTORS: Mapping[str, AnswerExtractor] = MappingProxyType(
 
 
 def is_readable(reference: str, name: str) -> bool:
-    """Whether an extractor reads a right answer as what it is: every reference grades itself right.
+    """Whether an extractor reads a right answer as that answer, so that it grades itself as right.
 
-    A formula or a text is read as it stands; the others have to be of the extractor's form.
+    `boxed` reads every formula and text as it is; that is not tried, since it takes seconds.
     """
-    if name in ("boxed", "text"):
+    if name == "boxed":
         return True
-    said = f"\\boxed{{{reference}}}" if name == "number" else f"The answer is {reference}"
+    said = {
+        "number": f"\\boxed{{{reference}}}",
+        "amounts": _AMOUNT.sub(r"\2: \1", reference),
+    }.get(name, f"The answer is {reference}")
     extract = get_extractor(name)
     return any(same_answer(extract(text), reference) for text in (said, reference))
 
@@ -282,6 +285,7 @@ _SYMBOLIC = re.compile(r"\\(?:sqrt|pi|log|ln|sin|cos|tan|infty)\b")
 _MAX_ANNOUNCED = 20  # the last ones; a text of nothing else is noise, and reading it would be slow
 _HEADING = re.compile(r"\b([^\W\d_]+):(?=\s)")
 _RESULT = re.compile(r"= ?(\d+)")
+_AMOUNT = re.compile(r"(\d+|\?) ([^\W\d_]+)")
 _QUOTES = str.maketrans("‘’“”„«»「」『』（），。：", '\'\'"""""""""(),.:')
 
 

@@ -264,7 +264,7 @@ def _numbers(text: str) -> Iterator[re.Match[str]]:
 
 
 def _before(text: str, m: re.Match[str]) -> str:
-    """What stands before a number, as far as it can be a part of the same form."""
+    """The text before a number, as far as it can be a part of the same form."""
     return text[max(0, m.start() - 80) : m.start()]
 
 
