@@ -17,6 +17,7 @@ from components.endpoints import ENDPOINTS, settings
 from qalign_core.reading import from_json, is_whole, shown
 from qalign_core.run import Limits
 from qalign_study.serve.guard import Guard, check_kind, received
+from qalign_study.serve.log import limit_log
 from qalign_study.serve.origins import Ours
 from qalign_study.serve.refused import Refused
 
@@ -168,12 +169,16 @@ def forget(app: Any, session: str) -> None:
 
 
 def guarded(ours: Ours) -> Callable[[Any], AbstractAsyncContextManager[None]]:
-    """Put the door around an app when it starts: Gradio puts its own layers around all others."""
+    """Put the door around an app and limit its log when it starts.
+
+    Gradio puts its own layers around all others, and its web server has a log of its own.
+    """
 
     @asynccontextmanager
     async def lifespan(app: Any) -> AsyncIterator[None]:
         if not isinstance(app.middleware_stack, Door):  # started again
             app.middleware_stack = Door(app.middleware_stack, ours)
+        limit_log()
         yield
 
     return lifespan

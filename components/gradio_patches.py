@@ -5,11 +5,14 @@ Each function leaves Gradio as it is where the private names that it needs are m
 
 import asyncio
 import logging
+import sys
+import traceback
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import gradio as gr
+from gradio import queueing, route_utils, routes
 
 log = logging.getLogger("qalign.queue")
 LOOPS = ("start_processing", "start_progress_updates", "notify_clients")
@@ -131,6 +134,30 @@ def keep_sessions_with_events(demo: gr.Blocks) -> None:
     if hasattr(lists, "max_size") and all(hasattr(queue, name) for name in names):
         queue.pending_event_ids_session = _EventsBySession()
         queue.pending_messages_per_session = _MessagesBySession(queue, lists.max_size)
+
+
+def log_tracebacks() -> None:
+    """Have Gradio write the tracebacks of failed events to the log.
+
+    Gradio (6.31) prints the traceback of each failed event to standard error, with the whole value
+    that failed: 60 wrong choices in a dropdown wrote 101 kB, and one of 900 kB wrote 452 kB. Here
+    defects go to the log, which is limited. A `gr.Error` is no defect: it is the answer to its
+    visitor, such as that a choice is wrong.
+
+    Without this function: any client can fill the disk that keeps the log.
+    """
+    for module in (queueing, routes, route_utils):
+        if getattr(module, "traceback", None) is traceback:
+            module.traceback = _LoggedTraceback
+
+
+class _LoggedTraceback:
+    """What Gradio's modules use of Python's module `traceback`."""
+
+    @staticmethod
+    def print_exc() -> None:
+        if not isinstance(sys.exception(), gr.Error):
+            log.exception("an event failed")
 
 
 class _EventsBySession(dict[str, set[str]]):

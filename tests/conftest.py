@@ -10,6 +10,7 @@ would leave a loop running that other async tests stumble over):
 from __future__ import annotations
 
 import gc
+import logging
 import os
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
@@ -22,6 +23,8 @@ import pytest
 import pytest_asyncio
 from browser import PATIENCE, chromium, hear, require_browser, serve
 from hypothesis import settings
+
+from qalign_study.serve.log import LimitedLog, limit_log
 
 Visit = Callable[..., Awaitable[Any]]
 
@@ -205,3 +208,14 @@ def toy_app() -> Iterator[str]:
     runs = Runs(Limits(runs=4), load=lambda lm, rm, sampling: (ToyLM(delay=0.04), toy_reward(rm)))
     with serve(app.build_app(runs), **app.launch_options(runs)) as address:
         yield address
+
+
+@pytest.fixture
+def limited(capfd: Any) -> Iterator[Callable[[], str]]:
+    """A fresh log of a server, and a function that returns what the process wrote since then."""
+    root, before = logging.getLogger(), logging.getLogger().handlers[:]
+    root.handlers = [each for each in before if not isinstance(each, LimitedLog)]
+    limit_log()
+    yield lambda: "".join(capfd.readouterr())
+    root.handlers = before
+    logging.captureWarnings(False)

@@ -23,7 +23,12 @@ from components.common import later, theme
 from components.common.options import LOOKS, queued
 from components.common.stubs import unwritten
 from components.door import forget
-from components.gradio_patches import contain_reports, keep_sessions_with_events, supervise_queue
+from components.gradio_patches import (
+    contain_reports,
+    keep_sessions_with_events,
+    log_tracebacks,
+    supervise_queue,
+)
 from components.lab import section
 from qalign_core.models import loading
 from qalign_core.models.chat import Text
@@ -179,6 +184,16 @@ def test_a_queue_without_the_names_that_a_patch_needs_is_left_as_it_is(patch):
     for demo in (SimpleNamespace(_queue=queue), SimpleNamespace()):
         patch(demo)
     assert vars(queue) == {"stopped": False}
+
+
+def test_gradios_modules_without_a_traceback_of_their_own_are_left_as_they_are(monkeypatch):
+    from gradio import queueing, routes
+
+    monkeypatch.delattr(queueing, "traceback")
+    monkeypatch.setattr(routes, "traceback", "another")
+    log_tracebacks()
+    assert not hasattr(queueing, "traceback")
+    assert routes.traceback == "another"
 
 
 def test_gradios_module_of_plotly_is_there_and_the_head_brings_none():

@@ -7,6 +7,7 @@ import gradio as gr
 from components.gradio_patches import (
     contain_reports,
     keep_sessions_with_events,
+    log_tracebacks,
     supervise_queue,
 )
 from qalign_study.export.dictionary import with_terms
@@ -38,6 +39,7 @@ def queued(demo: gr.Blocks, **options: Any) -> gr.Blocks:
     demo.queue(default_concurrency_limit=None, **options)
     for name, seconds in LOOKS.items():
         setattr(getattr(demo, "_queue", demo), name, seconds)
+    log_tracebacks()
     keep_sessions_with_events(demo)
     contain_reports(demo)
     supervise_queue(demo)

@@ -41,6 +41,7 @@ async def command(options: argparse.Namespace) -> None:
     try:
         import uvicorn
 
+        from qalign_study.serve.log import limit_log
         from qalign_study.serve.origins import LOCAL, Ours
         from qalign_study.serve.routes import Served
     except ImportError as error:
@@ -73,4 +74,5 @@ async def command(options: argparse.Namespace) -> None:
     host, port = listening.getsockname()[:2]
     print(f"http://{host}:{port}/v1 answers as {', '.join(served.names)}", flush=True)
     config = uvicorn.Config(served.app(ours), log_level="warning", lifespan="off")
+    limit_log()
     await uvicorn.Server(config).serve(sockets=[listening])

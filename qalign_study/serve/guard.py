@@ -4,7 +4,6 @@ import asyncio
 import logging
 import os
 import re
-import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,8 +20,6 @@ from qalign_study.serve.refused import Refused, answer_refused
 
 OPEN = 1000
 """Requests of one address that are open at once; a class of 100 behind one address has 600."""
-LOGGED = 10.0
-"""Seconds between two logged defects: one client may cause the same defect a thousand times."""
 POLICY = (
     "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval' blob:; "
     "style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; font-src 'self' data:; "
@@ -108,7 +105,6 @@ class Guard:
         self._ours = ours or Ours.from_environment(os.environ)
         self._bodies = Bodies()
         self._open: Counter[str] = Counter()
-        self._logged = -LOGGED
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer what is refused, pass on all else."""
@@ -138,10 +134,7 @@ class Guard:
             answer, signed = answer_refused(Request(scope), error), self._signed(send, origin)
             await answer(scope, receive, signed)
         except Exception:  # a defect: it has been answered so
-            now = time.monotonic()
-            if now - self._logged >= LOGGED:
-                self._logged = now
-                log.exception("a request failed")
+            log.exception("a request failed")
 
     def _signed(self, send: Send, origin: str) -> Send:
         """Add to every answer who may read it, and to every page what it may do and be part of."""
