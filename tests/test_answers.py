@@ -1,5 +1,7 @@
 """Every line of answer_cases.tsv is a way in which models really end a response."""
 
+import json
+import os
 import subprocess
 import sys
 import threading
@@ -19,9 +21,12 @@ from qalign_core.decide.answers.extraction import (
     get_extractor,
 )
 from qalign_core.errors import InvalidSetting
+from qalign_study.sets.problem_sets import Problem
 
 TESTS = Path(__file__).parent
-DATA = TESTS.parents[1] / "shared" / "data"  # official sets, on some machines
+DATA = Path(os.environ.get("QALIGN_DATA", TESTS.parents[1] / "shared" / "data"))
+OFFICIAL = {"number": DATA / "gsm8k_test.jsonl", "boxed": DATA / "math500.json"}
+"""The official sets, where they are; they are no part of this project."""
 
 
 def rows_of(name):
@@ -75,17 +80,75 @@ def test_no_extractor_reads_a_thought(name):
     assert read(f"<think>a</think>{said}<think>{thought}") is None
 
 
-def test_an_unknown_extractor_is_named_with_those_that_exist():
-    with pytest.raises(InvalidSetting, match=r"'numbr'.*number, choice, option, boxed, text"):
-        get_extractor("numbr")
-
-
 BOXES = [
     "(3, \\frac{\\pi}{2})", "x^2+2x+1", "p - q", "6 - 5i", "[2,5)", "(-\\infty, 2) \\cup (3, 4]",
     "-\\frac{\\pi}{6}", "12\\pi", "5x - 7y + 4 = 0", "3R^2", "\\cot x", "\\frac{20}{\\pi}", "1,-2",
     "\\begin{pmatrix} -18 \\\\ -49 \\\\ 96 \\end{pmatrix}", "x \\in [-2,7]", "\\text{Evelyn}",
 ]  # fmt: skip
 """Shapes of the answers of MATH."""
+STYLES = {
+    "number": (
+        "She has 7 at first.\n#### REF",
+        "The answer is REF.",
+        "So there are **REF** in total.\n\n**Answer: REF**",
+        "Adding 7 gives \\[ \\boxed{REF} \\]",
+        "<think>It is 7.</think>答案是REF。解释:每盒6个。",
+        "Therefore, she makes $REF every day.",
+    ),
+    "boxed": (
+        "So $x = 7$ and the answer is $\\boxed{REF}$.",
+        "The final answer is $REF$. I hope it is correct.",
+        "**Final Answer:** $\\boxed{REF}$\n\nAll 7 cases are done.",
+        "<think>\\boxed{7}?</think>\\[\n\\boxed{ REF }.\n\\]",
+        "La réponse est $REF$.",
+    ),
+}
+"""Ways to state a right answer, REF."""
+SHAPES = {  # of the references of GSM8K and MATH
+    "number": ["18", "-3", "0", "1,600", "1,450,000", "0.5"],
+    "boxed": [
+        *BOXES, "90^\\circ", "52_8", "11\\sqrt2", "3, 5, 7", "\\$36", "15\\%", "2k", "y = -2x",
+        "11,\\! 222,\\! 333", "\\text{(C)}", "\\frac43", ".0000672", "6 + 9i", "x^3 - x^2 + 1",
+        "10\\text{ cm}", "(2,12) \\cup (12,102)",
+    ],
+}  # fmt: skip
+
+
+def assert_right_in_every_style(extractor, references):
+    wrong = []
+    for reference in references:
+        problem = Problem("x", "prompt", reference, extractor)
+        for style in STYLES[extractor]:
+            text = style.replace("REF", reference)
+            if not problem.solved_by(text):
+                wrong.append(f"{reference!r} in {text!r}: {problem.extract(text)!r}")
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("extractor", STYLES)
+def test_a_reference_grades_itself_as_right_in_every_style(extractor):
+    assert_right_in_every_style(extractor, SHAPES[extractor])
+    problem = Problem("x", "prompt", "8", extractor)  # the control
+    assert not any(problem.solved_by(style.replace("REF", "9")) for style in STYLES[extractor])
+
+
+@pytest.mark.parametrize(("extractor", "file"), OFFICIAL.items())
+def test_official_references_grade_themselves_as_right_in_every_style(extractor, file):
+    if not file.exists():
+        pytest.skip(f"{file.name} is not here")
+    text = file.read_text(encoding="utf-8")
+    if extractor == "boxed":
+        references = [row["answer"] for row in json.loads(text)]
+    else:
+        answers = [json.loads(line)["answer"] for line in text.splitlines()]
+        references = [answer.rpartition("####")[2].strip() for answer in answers]
+    assert len(references) in (500, 1319)
+    assert_right_in_every_style(extractor, references)
+
+
+def test_an_unknown_extractor_is_named_with_those_that_exist():
+    with pytest.raises(InvalidSetting, match=r"'numbr'.*number, choice, option, boxed, text"):
+        get_extractor("numbr")
 
 
 @pytest.mark.parametrize("bare", BOXES)

@@ -22,7 +22,7 @@ from qalign_core.assets import ASSETS
 from qalign_core.errors import InvalidSetting, InvalidTask
 from qalign_study.commands import main, shared
 from qalign_study.measure.results import unpack
-from qalign_study.sets.problem_sets import parse_problems, problem_line
+from qalign_study.sets.problem_sets import Problem, parse_problems, problem_line
 from qalign_study.sets.rows import filled, options_of
 from qalign_study.sets.tasks import PRESETS, read_task, task_names, task_of
 
@@ -203,6 +203,20 @@ def test_no_right_option_is_beyond_the_letters_that_the_rule_reads(files):
     assert "J). " in prompts[-1]
     assert "K). " not in prompts[-1]
     assert "M). No, 11" in read("truthfulqa", files, "published-code").problems[-1].prompt
+
+
+@pytest.mark.parametrize("name", ["mmlu-redux", "truthfulqa"])
+def test_a_letter_is_read_where_it_is_announced_and_by_the_published_rule_with_its_preset(name):
+    for preset, extractor, is_right in (
+        ("", "choice", True),
+        ("paper", "choice", True),
+        ("published-code", "option", False),
+    ):
+        table = task_of(name, preset).table
+        assert table["extractor"] == extractor
+        problem = Problem("x", "prompt", "D", table["extractor"])
+        for text in ("The correct answer is D. I hope this helps!", "(D). A classic sign."):
+            assert problem.solved_by(f"The answer is {text}") == is_right
 
 
 def test_ifeval_is_open_ended_so_minimum_bayes_risk_decides(files):
