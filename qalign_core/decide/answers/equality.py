@@ -78,7 +78,9 @@ def _read(answer: str) -> tuple[str, str]:
 def words(text: str) -> str:
     """Bring words to one form, without case and outer punctuation; a lone letter is a capital."""
     text = re.sub(r"\\(?:text|mathrm|textbf|mathbf|mbox)\s*\{([^{}]*)\}", r"\1", text)
-    text = _EXCLAIMED.sub("", " ".join(text.split())).strip(" .,:;?$*\"'`")
+    former, text = None, " ".join(text.split())
+    while text != former:
+        former, text = text, _EXCLAIMED.sub("", text.strip(" .,:;?$*\"'`"))
     lone = LONE_LETTER.fullmatch(text)
     return lone[1].upper() if lone else text.casefold()
 

@@ -272,7 +272,7 @@ _CORRECTION = re.compile(
     r"\b(?:wait|actually|correction|oops|scratch that|mistake|sorry|hold on)\b", re.IGNORECASE
 )
 _CLAUSE_END = re.compile(
-    r"\n|(?<!\bapprox)(?<!\bca)(?<!\bRs)(?<!\bNo)(?<!\\)(?:[.;](?:\s|$)|!(?:\s|$)(?!\s*=))|[。；！]"
+    r"\n|(?<!\bapprox)(?<!\bca)(?<!\bRs)(?<!\bNo)(?<!\\)(?:[.;](?:\s|$)|(?<!\))!(?:\s|$)(?!\s*=))|[。；！]"
     r"|[,，]\s*(?:(?:because|since|as|so|weil|denn|da|car|parce|puisque|porque|ya que|pues)\b"
     r"|因为|因此|所以)",
     re.IGNORECASE,

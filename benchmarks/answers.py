@@ -1,0 +1,79 @@
+"""Agreement with Math-Verify on the hand-labelled tables: `python -m benchmarks.answers`.
+
+For each table: how often the product and Math-Verify agree with the labels, and every row on which
+the two differ, with the note of the table where there is one.
+"""
+
+import argparse
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from math_verify import parse, verify
+
+from qalign_core.decide.answers.equality import same_answer
+
+TESTS = Path(__file__).resolve().parent.parent / "tests"
+
+
+@dataclass(frozen=True)
+class Row:
+    """A labelled row: what was compared, whether it is right, and the two verdicts."""
+
+    text: str
+    label: bool
+    ours: bool
+    theirs: bool
+    note: str = ""
+
+
+def read_table(name: str) -> list[list[str]]:
+    """The rows of a table of the tests, without its heading."""
+    lines = (TESTS / name).read_text(encoding="utf-8").splitlines()[1:]
+    return [line.split("\t") for line in lines]
+
+
+def compare_pairs() -> list[Row]:
+    """Compare the reference and the answer of each pair."""
+    return [
+        Row(
+            f"{reference}  |  {answer}",
+            label == "yes",
+            same_answer(answer, reference),
+            verify(parse(f"${reference}$"), parse(f"${answer}$")),
+            note,
+        )
+        for reference, answer, label, note in read_table("equality_cases.tsv")
+    ]
+
+
+TABLES: dict[str, Callable[[], list[Row]]] = {"pairs": compare_pairs}
+
+
+def print_agreement(title: str, rows: Sequence[Row]) -> None:
+    """Print the counts of a table, and the rows on which the two differ."""
+    n = len(rows)
+    print(f"{title}: {n} rows")
+    print(f"  product agrees with the label      {sum(r.ours == r.label for r in rows):>4}")
+    print(f"  Math-Verify agrees with the label  {sum(r.theirs == r.label for r in rows):>4}")
+    print(f"  the two agree                      {sum(r.ours == r.theirs for r in rows):>4}")
+    print("  they differ on (label, product, Math-Verify):")
+    for row in rows:
+        if row.ours != row.theirs:
+            verdicts = " ".join("yes" if v else "no " for v in (row.label, row.ours, row.theirs))
+            print(f"    {verdicts}  {row.text}" + (f"    ({row.note})" if row.note else ""))
+    print()
+
+
+def main() -> None:
+    """Print the agreement on each table, or on one."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("tables", nargs="*", choices=[*TABLES, []], help="default: all")
+    logging.disable(logging.WARNING)  # Math-Verify logs each text that it cannot read
+    for name in parser.parse_args().tables or TABLES:
+        print_agreement(name, TABLES[name]())
+
+
+if __name__ == "__main__":
+    main()
