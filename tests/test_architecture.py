@@ -2,29 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import keyword
 import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
-from types import FrameType
-from typing import Any
 
 import pytest
-from toys import PROMPT, ToyLM, ToyRM
 
 from benchmarks.architecture import PICTURE, drawing, imports_of, name_of
 from benchmarks.architecture import graph_of as graph
-from benchmarks.sizes import sizes
-from qalign_core.chain.kernel import accepts, log_acceptance
-from qalign_core.record.runner import record, told_of
-from qalign_core.run import Run
-from qalign_core.target import Target
-from qalign_core.types import Trace
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -176,97 +165,6 @@ def test_what_is_carried_unseen_is_in_one_place() -> None:
     assert [name_of(path) for path in files if "contextvars" in imports_of(path)] == [
         "qalign_core.carried"
     ]
-
-
-NO_ROOM = {"types", "errors", "protocols", "reading", "common", "session", "commands", "__main__"}
-"""Parts that others may use freely: they do not count as arrows."""
-
-
-def arrows(imports: dict[str, set[str]]) -> tuple[int, int]:
-    """How many pairs of rooms are tied by an import, and how many pairs there are."""
-    ties, rooms = set[tuple[str, str]](), set[str]()
-    for name, imported in imports.items():
-        for one, other in ((name, module) for module in imported if "." in name and "." in module):
-            ends = room_of(one), room_of(other)
-            rooms |= {end for end in ends if end not in NO_ROOM}
-            if ends[0] != ends[1] and not NO_ROOM & {*ends}:
-                ties.add(ends)
-    return len(ties), len(rooms) * (len(rooms) - 1) // 2
-
-
-@pytest.mark.parametrize("package", ["qalign_core", "qalign_study", "components"])
-def test_fewer_than_half_of_the_possible_arrows_between_rooms_exist(package: str) -> None:
-    found, possible = arrows(graph(package))
-    assert found < possible / 2
-
-
-def test_the_arrow_test_sees_a_house_in_which_everything_imports_everything() -> None:
-    house = {"h.a": {"h.b", "h.c"}, "h.b": {"h.c"}, "h.c": set[str]()}
-    assert arrows(house) == (3, 3)
-
-
-def test_the_engine_is_as_small_as_it_was_meant_to_be() -> None:
-    assert sum(sizes()["qalign_core"].values()) <= 6_000
-
-
-BETA = 0.734375
-VALUES = {"run", "target", "types", "reading", "mix", "protocols", "errors"}
-"""Modules of values, which are handed on: where they check or compute, beta visits no room."""
-
-
-def rooms_of_beta(seen: Callable[[], object]) -> list[str]:
-    """The rooms of the engine whose functions are handed beta until the first coin is thrown."""
-    found, frames = list[str](), list[FrameType]()
-
-    def has_beta(value: object) -> bool:
-        if isinstance(value, Trace):
-            value = value.header
-        if isinstance(value, dict):
-            return any(map(has_beta, value.values()))
-        return BETA in (value if isinstance(value, float) else None, getattr(value, "beta", None))
-
-    def profile(frame: FrameType, event: str, _: object) -> None:
-        module = frame.f_globals.get("__name__", "")
-        if event != "call" or not module.startswith("qalign_core.") or frame in frames:
-            return
-        frames.append(frame)  # a generator that goes on has been here before
-        if frame.f_code is accepts.__code__:
-            sys.setprofile(None)
-        room = room_of(module)
-        if room not in VALUES and any(has_beta(each) for each in frame.f_locals.values()):
-            found.extend([room] * (found[-1:] != [room]))
-
-    sys.setprofile(profile)
-    try:
-        seen()
-    finally:
-        sys.setprofile(None)
-    return found
-
-
-def run_with_beta() -> None:
-    """A form is read, and its run is drawn."""
-    form = {"prompt": PROMPT, "beta": str(BETA), "steps": "2", "pool": "2", "matched": "pool"}
-
-    async def draw() -> None:
-        async for _ in record(ToyLM(), ToyRM(), Run.read(form)):
-            pass
-
-    asyncio.run(draw())
-
-
-def test_beta_passes_few_rooms_and_returns_to_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    rooms = rooms_of_beta(run_with_beta)
-    assert rooms == ["record", "chain"]
-    assert len(rooms) <= 3
-
-    def by_way_of(target: Target, **more: Any) -> Any:
-        told_of(ToyLM(), ToyRM(), Run(beta=target.beta))
-        return log_acceptance(target, **more)
-
-    monkeypatch.setattr("qalign_core.chain.chain.log_acceptance", by_way_of)
-    control = rooms_of_beta(run_with_beta)
-    assert control == ["record", "chain", "record", "chain"], "a detour is seen"
 
 
 def test_the_picture_of_the_architecture_is_that_of_the_imports(tmp_path: Path) -> None:

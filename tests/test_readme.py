@@ -237,11 +237,6 @@ async def test_the_table_of_the_readme_ends_on_the_first_screen(visitors: Any) -
     assert bottom <= 800
 
 
-def test_the_readme_is_a_screen_and_a_half() -> None:
-    text = TEXTS[ROOT / "README.md"].split("---\n", 2)[2]
-    assert len(text.splitlines()) <= 85
-
-
 def test_there_is_something_to_run() -> None:
     assert PYTHON
     assert QUICK
