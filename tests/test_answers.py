@@ -274,7 +274,7 @@ def test_reading_any_text_ends(text):
 
 
 def test_formulas_are_read_in_threads_too():
-    # math-verify's own time limits need signals, which only the main thread may use.
+    # No time limit by signals may be needed: only the main thread could use it.
     found = []
     thread = threading.Thread(target=lambda: found.append(extract_boxed("\\boxed{\\sqrt{18}}")))
     thread.start()

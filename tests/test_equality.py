@@ -7,11 +7,18 @@ import threading
 from pathlib import Path
 
 import pytest
+from folder_client import fill
 from hypothesis import given
 from hypothesis import strategies as st
+from toys import ToyLM
 
 from qalign_core.decide.answers.equality import canonical, is_empty, same_answer
 from qalign_core.decide.answers.extraction import extract_boxed
+from qalign_core.types import Response
+from qalign_study.commands import main
+from qalign_study.measure.results import load_results, results_in
+from qalign_study.sets.generated import WritingTask
+from qalign_study.sets.problem_sets import Problem
 
 TESTS = Path(__file__).parent
 MATH = TESTS.parents[1] / "shared" / "data" / "math500.json"  # the official set, on some machines
@@ -166,3 +173,38 @@ def test_relations_are_compared_in_threads_too():
     thread.start()
     thread.join()
     assert verdicts == [True]
+
+
+class OneAnswer(ToyLM):
+    """Writes one response to every prompt."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.text = text
+
+    async def extend(self, prompt_ids, prefix, *, seed):
+        return Response((1, 0), self.text, True, (self.text, "<eos>"))
+
+
+@pytest.mark.parametrize("answer", ["2x-5", "x>3", "5x - 7y + 11z = 4", "x=1,y=3", "1/0", "x\\ne2"])
+def test_no_pair_of_reference_and_answer_loses_the_other_problems(answer, tmp_path, capsys):
+    unlike = ["x=5", "x>2", "5x - 7y + 11z + 4 = 0", "x=1,y=2", "2/0", "x\\ne1", "3(x+y)"]
+    problems = [Problem(each, "Solve it.", each, "boxed") for each in [*unlike, answer]]
+    lm = OneAnswer(f"So $\\boxed{{{answer}}}$.")
+    fill(tmp_path, lm=lm, problems=problems, steps=2, pool=2, chains=1)
+    verdicts = {record.id: record.right.tolist() for record in results_in(tmp_path).records}
+    assert verdicts == {**{each: [False] for each in unlike}, answer: [True]}
+    assert main(["report", str(tmp_path)]) in (None, 0)
+    assert len(load_results(tmp_path).records) == len(problems)
+
+
+class Broken(WritingTask):
+    def followed(self, text):
+        return bool(text) / len(text.strip("x")) > 0
+
+
+def test_a_response_that_breaks_its_check_is_wrong_and_the_log_names_the_problem(caplog):
+    problem = Problem("p-17", "Write.", check=Broken("Write.", "cat", "hat", 2))
+    assert problem.is_right("a cat")
+    assert not problem.is_right("xxx")
+    assert "p-17" in caplog.text

@@ -26,6 +26,7 @@ Rows of another form need a file beside them, `mine.toml`, which is given in the
 """
 
 import json
+import logging
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -35,13 +36,15 @@ from typing import Any
 from qalign_core.assets import ASSETS
 from qalign_core.decide.answers.equality import is_empty, same_answer
 from qalign_core.decide.answers.extraction import EXTRACTORS, get_extractor, is_readable
-from qalign_core.errors import InvalidTask, on_disk
+from qalign_core.errors import InvalidTask, QAlignError, on_disk
 from qalign_core.protocols import AnswerExtractor
 from qalign_core.reading import checked, first_line, from_json, read_file, shown
 from qalign_study.sets.drawn import drawn_rows
 from qalign_study.sets.generated import WritingTask
 from qalign_study.sets.instructions import RULES, Instructions
 from qalign_study.sets.rows import placeholders, problem_of, rows_of
+
+logger = logging.getLogger(__name__)
 
 _DESCRIBED = {
     **dict.fromkeys(("rows", "template"), str),
@@ -81,9 +84,18 @@ class Problem:
         return self.answer is not None or self.check is not None
 
     def is_right(self, answer: str) -> bool | None:
-        """Whether an answer, or the text of an open-ended response, is right; None if unknown."""
+        """Whether an answer, or the text of an open-ended response, is right; None if unknown.
+
+        A response that breaks its check is wrong, and the log names the problem.
+        """
         if self.check is not None:
-            return self.check.followed(answer)
+            try:
+                return self.check.followed(answer)
+            except QAlignError:  # nothing can be checked, whatever the response
+                raise
+            except Exception as error:
+                logger.warning("problem %s: graded as wrong, since %r", self.id, error)
+                return False
         return None if self.answer is None else same_answer(answer, self.answer)
 
     def solved_by(self, text: str) -> bool:
