@@ -1,63 +1,212 @@
 /* Final answers in texts, as qalign_core/decide/answers reads them: `number` and `amounts`. The
-   embedded models write ASCII; letters and digits of other scripts are left to the server, and so
-   are boxes with a root or π. */
+   embedded models write ASCII; roots, π and the digits of other scripts are left to the server. The
+   patterns are those of numerals.py and extraction.py, whose comments explain them. */
 
 /** A fraction in exact arithmetic. @typedef {[bigint, bigint]} Fraction */
 
 /** @type {Record<string, string>} */
 const TYPOGRAPHY = {
   "−": "-", "–": "-", "‑": "-", "＋": "+", "＝": "=", "⁄": "/", "’": "'",
+  "：": ": ", "，": ", ", "。": ". ", "；": "; ", "！": "! ", "（": " (", "）": ") ", "％": "%",
+  "π": "\\pi ", "∞": "\\infty ", "√": "\\sqrt ", "∛": "\\sqrt[3] ",
   "½": " 1/2", "⅓": " 1/3", "⅔": " 2/3", "¼": " 1/4", "¾": " 3/4", "⅛": " 1/8",
 };
 const TYPOGRAPHIC = new RegExp(`[${Object.keys(TYPOGRAPHY).join("")}]`, "g");
+const SUPERSCRIPT = /[⁺⁻]?[⁰¹²³⁴-⁹]+/g;
+const SUPERSCRIPTS = "⁰¹²³⁴⁵⁶⁷⁸⁹";
+const POWER = /(?<=\d)(?:\*\*| \*\* )(?=[-\d({])/g;
+const ITALIC = /(?<![\w*)\]])\*(?=[^\s*])([^*\n]*[^*\s])\*(?![\w*])/g;
 const LATEX = [
   ["\\!", ""], ["\\,", ""], ["{,}", ","], ["\\;", " "], ["~", " "], ["\\left", ""],
   ["\\right", ""], ["\\$", "$"], ["\\%", "%"],
 ];
 const SPACE = /(?<!\\)\\ /g;
 const FRACTION = /\\[dtc]?frac\s*(?:\{\s*(-?\d+)\s*\}|(\d))\s*(?:\{\s*(\d+)\s*\}|(\d))/g;
-
-const DIGITS = String.raw`(?:\d{1,3}(?:[,'\u00a0\u2009\u202f]\d{3})+(?!\d)|\d+)(?:\.\d+)?`
-  + String.raw`|(?<![\w.])\.\d+`;
-const CURRENCY = String.raw`(?:[$€£¥₹]|\b(?:US\$|USD|EUR|GBP|INR|Rs\.?)\s?)`;
-const NUMBER = [
-  // a minus after a word, a digit or a bracket is a hyphen or a subtraction
-  String.raw`(?<sign>(?<![\w)}\].])[-+]\s?|\b(?:minus|negative)\s+)?`,
-  String.raw`(?<money>${CURRENCY}\s?)?(?<inner>(?<=[$€£¥₹])-)?(?<digits>${DIGITS})`,
-  String.raw`(?:(?:\s+(?<part>\d+))?\/(?<below>0*[1-9]\d*)(?![\/\d])`,
-  String.raw`|e(?<exp>[+-]?\d{1,3})(?!\w)`,
-  String.raw`|\s*(?:\\times|\\cdot|[x×*·])\s*10\s*\^\s*\{?(?<ten>-?\d{1,3})\b\}?`,
-  String.raw`|\s*\^\s*\{?(?<power>\d{1,2})\b\}?`,
-  String.raw`|(?:\s+|-)(?<scale>thousand|million|billion|trillion)\b`,
-  String.raw`|(?<kilo>k)\b)?`,
-].join("");
-// digits that belong to a word, an index or an exponent are no numbers: H2O, x_1, cm^2
-const NO_NUMBER = String.raw`(?<![a-z])[a-z]+(?![a-z])(?:[_^]\s*\{?-?\d+\}?|\d\w*)`
-  + String.raw`|\^\s*\{?\s*-?\d+\}?`;
-const TOKEN = new RegExp(`${NUMBER}|${NO_NUMBER}`, "gi");
-const GOES_ON = /^\s*(?:[-+*/×·÷^]|x\s+\d|\\times|\\cdot|\\div)/i;
-const NOT = /\bnot\s+$/i;
-/** @type {Record<string, bigint>} */
-const POWERS_OF_TEN = { thousand: 3n, million: 6n, billion: 9n, trillion: 12n };
-const MAX_DIGITS = 300; // more are spelt out: no text can make exact arithmetic take for ever
-
-const PLAIN = /[Tt]he (?:final )?answer is \$?([0-9]{1,15})(?:\.00?)?\.?\s*$/;
+const TEXT = /\\(?:text|textbf|mathrm|mathbf|mbox)\s*\{([^{}]*)\}/g;
+const WHICH_IS = /,?[ ]which\s+(?:is|equals|gives|makes)\b/g;
+const THOUGHT = /<(\/?)think(?:ing)?>/g;
+const MACRO = /\\[a-zA-Z]+/g;
+const TOKEN = new RegExp(
+  String.raw`(?<![a-z])[a-z]+(?![a-z])(?:[_^]\s*\{?-?\d+\}?|\d\w*(?:\.\d+)*)|`
+  + String.raw`\^\s*\{?\s*-?\d+\}?|\b(?:step|schritt|étape|paso)\s+\d+|^[ \t]*\d{1,2}[.)`
+  + String.raw`][ \t]+(?=[A-Za-z_]|[*$\\(])|(?<=\n)[ \t]*[-+*][ \t]+(?=\d)|(?<sign>(?<![\w)`
+  + String.raw`}\].%])[-+]\s?|\b(?:minus|negative)\s+)?(?<money>(?:[$€£¥₹]|\b(?:US\$|USD|`
+  + String.raw`EUR|GBP|INR|CNY|RMB|Rs\.?)\s?)\s?)?(?<inner_sign>(?<=[$€£¥₹])-)?(?<digits>`
+  + String.raw`(?:(?<!\d)\d{1,3}(?: \d{3}(?!\d))+|\d+)(?:[.,'\u00a0\u2009\u202f]\d+)*|`
+  + String.raw`(?<![\w.])\.\d+)(?:(?:\s+(?<part>\d+))?\/(?<below>0*[1-9]\d*)(?![\/\d])`
+  + String.raw`(?!\.\d)|e(?<exp>[+-]?\d{1,3})(?!\w)|\s*(?:\\times|\\cdot|[x×*·])`
+  + String.raw`\s*10\s*\^\s*\{?\s*(?<ten>-?\d{1,3})\s*\}?(?![\w.^\/])|\s*\^\s*\{?\s*`
+  + String.raw`(?<power>-?\d{1,3})\s*\}?(?![\w.^\/])|(?<half>\s+and\s+(?:a|one)`
+  + String.raw`[\s-]half\b)?(?:(?:\s+|-|(?<=half))(?<scale>dozen|hundred|thousand|million|`
+  + String.raw`billion|trillion|lakh|crore|tausend|millionen|mio|milliarde|milliarden|mrd|`
+  + String.raw`mille|millions|milliard|milliards|millón|millones)\b|(?<kilo>bn|mn|[kmb])\b|`
+  + String.raw`\s?(?<chinese>[百千万萬亿億]))?)`, "gim");
+const NOT = new RegExp(
+  String.raw`\b(?:not|nicht|pas|不是)\s*$`, "i");
+const GOES_ON = new RegExp(
+  String.raw`^(?:(?!\s*\^\s*\{?\s*\\circ)(?:\s*(?:[-+*\/×·÷^~]\s?(?:`
+  + String.raw`(?:[a-z]\s*=\s*)?[-+]?[$€£¥₹]?\.?\d|[a-z]\b|[(\\{])|[-+*\/×÷]`
+  + String.raw`(?:[a-z]\s*=\s*)?[-+]?[$€£¥₹]?\.?\d|\\(?:times|cdot|div|pm|mp|pmod|mod)|±|`
+  + String.raw`\+\/-|x\s*\d|[+×÷±^]\s*\w)|\s*,\s*(?:and\s+|or\s+|und\s+|et\s+|y\s+)?`
+  + String.raw`(?:[a-z]\s*=\s*)?[-+]?[$€£¥₹]?\.?\d|\)?\s*(?:%|\\%)?(?:\s+(?!not\b)`
+  + String.raw`[A-Za-z]+)?\s+\(?(?:or|and|to|oder|bis|und|ou|et|à|o|y|a|u)\s+`
+  + String.raw`(?:[a-z]\s*=\s*)?[-+]?[$€£¥₹]?\.?\d|\s*(?:至|到|或|和|或者|、)\s*\d|分之|\s*(?:%|`
+  + String.raw`percent)\s+of\s+(?:the\s+)?(?:[a-z]\s*=\s*)?[-+]?[$€£¥₹]?\.?\d|`
+  + String.raw`\s+out\s+of\b|\)?\s+(?:times|plus|minus|divided\s+by|multiplied\s+by)\s+`
+  + String.raw`(?:as\b|more\b|(?:[a-z]\s*=\s*)?[-+]?[$€£¥₹]?\.?\d)|\s+(?:more|less|fewer|`
+  + String.raw`greater|smaller|larger)\s+than\b|\s+(?:squared|cubed|factorial|mil|quarters|`
+  + String.raw`thirds|halves)\b|\s+and\s+(?:a|one|two|three)\b|\d|![.=]|!\s=|_\s*\{?\s*\d|`
+  + String.raw`:\d|\s:\s\d|\(\s*[\d\\a-z]|[\[{]|\s*\)\s*[\^(]|\s*\\(?:pi|sqrt|frac|log|ln|`
+  + String.raw`sin|cos|tan|infty|i\b)|\s?(?:sqrt|log|ln|sin|cos|tan|cot|sec|csc|exp|pi)\b|`
+  + String.raw`\s?\\?[∛√]|(?!(?:st|nd|rd|th|am|pm)\b|[kcm]?m\b|[kmµ]?g\b|[mckd]?l\b|`
+  + String.raw`[mµn]?s\b|h\b|hrs?\b|lbs?\b|oz\b|ft\b|in\b|yd\b|mi\b|t\b|k?w\b|k?v\b|`
+  + String.raw`m[lL]\b|[kmgt]b\b|k?hz\b|kj\b|j\b|kn\b|pa\b|ha\b|mm\b)(?:[a-z]{1,2}\b(?!')|`
+  + String.raw`[a-z]\d|[a-z]_|[a-z]\^)|\s(?![aghlmnostuy]\b)[b-z]\b(?!['.\u00c0-\u024f])|\s`
+  + String.raw`(?:n|y|t)\b\s*(?:[-+*\/^=]|$|\$|\))|\s+[<≤≥≠]|\s+>|\s*\\(?:leq?|geq?|neq?|`
+  + String.raw`lt|gt)\b|(?:\s+(?:January|February|March|April|May|June|July|August|`
+  + String.raw`September|October|November|December|Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sept?|Oct|`
+  + String.raw`Nov|Dec)\b\.?,?(?:\s+\d|\s*$))))`, "i");
+const PART_OF = new RegExp(
+  String.raw`[\w)}\]%][ \t]*(?:[-+*\/×·÷^~]|\\(?:times|cdot|div))[ \t]*[({]?$|(?<![a-z'])`
+  + String.raw`[a-z]\s*[({]\s*$|\^\s*[({]?$|±\s*$|\\(?:pm|mp)\s*$|(?:sqrt|log|ln|sin|cos|`
+  + String.raw`tan|cot|sec|csc|exp|pi)\s*[({]?\s*$|\\(?:sqrt|[dtc]?frac|binom|log|ln|sin|`
+  + String.raw`cos|tan|pi|infty|lfloor|lceil|lvert|sum|prod|leq?|geq?|neq?|lt|gt)\b`
+  + String.raw`(?:\s*\[[^\]]*\])?(?:\s*\{[^{}]*\})?\s*\{?\s*$|\}\s*\{\s*$|√\s*\(?$|\d:$|`
+  + String.raw`\d\s*,\s*$(?<=,)|\b(?:between|either|half\s+of|twice|double|triple|times|`
+  + String.raw`plus|minus|by|zwischen|entre|third\s+of|quarter\s+of|than)\s+(?:the\s+|`
+  + String.raw`all\s+)?[$€£¥₹]?$|[^\s>][ \t]*[<≤≥≠]=?[ \t]*\$?$|\w[ \t]*(?<![-=\/\"])`
+  + String.raw`>=?[ \t]+\$?$|[<>]=$|(?:\b(?:January|February|March|April|May|June|July|`
+  + String.raw`August|September|October|November|December|Jan|Feb|Mar|Apr|Jun|Jul|Aug|`
+  + String.raw`Sept?|Oct|Nov|Dec)\.?\s+(?:\d{1,2},?\s+)?$)`, "i");
+const JOINS = new RegExp(
+  String.raw`\d\S*(?:\s+[A-Za-z]+)?\s+(?:or|and|to|oder|bis|und|ou|et|à|o|y|a)`
+  + String.raw`\s+[$€£¥₹]?$|\d\s*,\s+(?:and\s+|or\s+)?$`, "i");
+const TAG = new RegExp(
+  String.raw`<[a-z\/][^<>]*>[ \t]*$`, "i");
+const SIGNED = new RegExp(
+  String.raw`(?:^|[=:({\[$,~≈>*\x60\"'_]|\b(?:is|be|equals|about|approximately|ist|est|`
+  + String.raw`es))\s*$`);
+const LEADS = new RegExp(
+  String.raw`^(?:[^\w\u00c0-\u024f\u4e00-\u9fff]*(?:(?:about|approx\w*|exactly|precisely|`
+  + String.raw`only|just|roughly|nearly|almost|around|therefore|thus|hence|so|simply|equal|`
+  + String.raw`equals|to|a|an|the|total|of|in|all|is|be|number|value|amount|sum|final|`
+  + String.raw`answer|also|still|now|actually|at|least|most|not|but|it|its|that|which|`
+  + String.raw`rather|it's|text|textbf|mathrm|mathbf|boxed|approx|quad|displaystyle|ist|`
+  + String.raw`est|es|etwa|ungefähr|rund|genau|nur|environ|exactement|aproximadamente|unos|`
+  + String.raw`unas|bei|de|usd|eur|rs|minus|negative|[a-z]\s*=)`
+  + String.raw`\b[^\w\u00c0-\u024f\u4e00-\u9fff]*|\d+(?!\d)`
+  + String.raw`[^\w\u00c0-\u024f\u4e00-\u9fff]*|[a-z](?:\([a-z]\))?\s*=\s*)*)$`, "i");
+const MEASURED = new RegExp(
+  String.raw`^\s?(?:[€£%°]|(?:euros?|eur|cents?|prozent|dollars?|pesos?|litres?|liters?|`
+  + String.raw`litros?|meters?|metern|mètres?|metros?|stunden?|heures?|horas?|minuten?|`
+  + String.raw`minutos?|grad|kilos?|tonnen?|[kcm]?m|[km]?g|km\/h|ml|cl|l|h|min|dozen|`
+  + String.raw`hundred|thousand|million|billion|trillion|lakh|crore|tausend|millionen|mio|`
+  + String.raw`milliarde|milliarden|mrd|mille|millions|milliard|milliards|millón|millones)`
+  + String.raw`\b)`, "i");
+const OTHER_LANGUAGE = new RegExp(
+  String.raw`\b(?:antwort|réponse|respuesta|und|ist|hat|sind|nicht|ein|eine|einen|mit|`
+  + String.raw`beträgt|insgesamt|les|une|des|dans|donc|pour|avec|los|las|una|por|tiene|`
+  + String.raw`entonces)\b`, "gi");
+const VARIABLE = new RegExp(
+  String.raw`(?<![a-zA-Z'])(?![aIxghlmsX]\b)[a-zA-Z](?![a-zA-Z'(])|\dx(?!\s*\d)`);
+const SEVERAL = new RegExp(
+  String.raw`\bor\b|\boder\b|(?:,|\band)\s*[a-z]\s*$`, "i");
+const ENGLISH = new RegExp(
+  String.raw`^(?:\d+(?:\.\d+)?|\.\d+|\d{1,3}(?:,\d{3})+(?:\.\d+)?)$`);
+const SPACED = new RegExp(
+  String.raw`^(?:\d{1,3}(?:['\u00a0\u2009\u202f]\d{3})+(?:[.,]\d+)?|\d{1,3}(?: \d{3}){2,}`
+  + String.raw`(?:[.,]\d+)?|\d{1,3} \d{3}[.,]\d+)$`);
+const POINTS = new RegExp(
+  String.raw`^(?:\d{1,3}(?:\.\d{3})+,\d+|\d{1,3}(?:\.\d{3}){2,})$`);
+const INDIAN = new RegExp(
+  String.raw`^(?:\d{1,2}(?:,\d{2})+,\d{3}(?:\.\d+)?)$`);
+const COMMA = new RegExp(
+  String.raw`^(?:(?:\d+,(?:\d{1,2}|\d{4,})|0,\d+))$`);
+const ONE_GROUP = new RegExp(
+  String.raw`^(?:[1-9]\d{0,2}[.,]\d{3})$`);
+const PLAIN = new RegExp(
+  String.raw`[Tt]he (?:final )?answer is \$?([0-9]{1,15})(?:\.00?)?(?: (?!(?:hundred|`
+  + String.raw`dozen|thousand|lakh|crore|squared|cubed|factorial|halves|thirds|quarters|`
+  + String.raw`mille?|milli[a-zó]*|billions?|trillions?|tausend)\b)[a-z]{3,20})?\.?\s*$`);
 const MARKER = new RegExp(
-  String.raw`(?<boxed>\\(?:boxed|fbox)\s*\{)|####`
-  + String.raw`|\banswer\b(?:[^.\n:=]|\.(?=\d)){0,80}?`
-  + String.raw`(?:\bis\b|\bwould be\b|\bequals\b|[:=])[\s*:]*`, "gi");
-// "To find the answer: first ..." announces work, not an answer
+  String.raw`(?<boxed>\\(?:boxed|fbox)\s*\{)|####|(?:\b(?:answer|antwort|r[ée]ponse|`
+  + String.raw`respuesta)\b(?:[^.\n:=：]|\.(?=\d)){0,80}?(?:\b(?:is|would be|should be|`
+  + String.raw`must be|will be|equals|lautet|ist|beträgt|wäre|est|serait|es|sería)\b`
+  + String.raw`(?!n't)|[:=：]|是|为|為)|答案(?:应该|应当|应|就|选)?(?:(?:\b(?:is|would be|should be|`
+  + String.raw`must be|will be|equals|lautet|ist|beträgt|wäre|est|serait|es|sería)\b`
+  + String.raw`(?!n't)|[:=：]|是|为|為)|选)?|(?<=答案)[:：])[\s*:：]*`, "gi");
 const SEEKING = new RegExp(
-  String.raw`\b(?:find|get|calculate|determine|compute|obtain|reach)\w*\s+`
-  + String.raw`(?:(?:the|an?|our|your)\s+)?(?:final\s+|correct\s+)?$`, "i");
-const CLAUSE_END = /\n|[.;!](?:\s|$)|,\s+(?:because|since|as|so)\b/i;
-const SYMBOLIC = /\\(?:sqrt|pi|log|ln|sin|cos|tan|infty)\b|[π∞]/;
+  String.raw`(?:\b(?:find|get|calculat|determin|comput|obtain|reach|verif|check|confirm|`
+  + String.raw`validat|prov|justif|test|explain|support|round|simplif|express|recheck|`
+  + String.raw`review|prüf|überprüf|bestätig|berechn|find|vérif|contrôl|trouv|comprob|`
+  + String.raw`verific|calcul|encontr)\w*\s+(?:(?:the|an?|our|your|my|this|that|of|if|`
+  + String.raw`whether|der|die|das|la|notre|nuestra|deine|unsere)\s+){0,3}(?:final\s+|`
+  + String.raw`correct\s+)?|(?:检查|验证|验算|检验|核对|求)(?:一下)?)$`, "i");
+const HYPOTHETICAL = new RegExp(
+  String.raw`\b(?:if|suppose|whether|assuming|wenn|falls|si)\s+(?:\w+\s+){0,2}$`, "i");
+const CHECKS = new RegExp(
+  String.raw`\?|\b(?:check\w*|verif\w*|mak\w+ sense|choices|options|format|key|prüfen|`
+  + String.raw`überprüfen|vérifier|verificar|comprobar|correct|right)\b|检查|验证`, "i");
+const JUDGES = new RegExp(
+  String.raw`^(?:[^\w\u00c0-\u024f\u4e00-\u9fff]*(?:(?:indeed|also|in fact|therefore|`
+  + String.raw`thus)\s+)?(?:correct|right|wrong|incorrect|reasonable|valid|verified|`
+  + String.raw`consistent|confirmed|true|false|richtig|falsch|korrekt|correcte?a?|exacte?|`
+  + String.raw`juste|正确|对的|错)\b(?!\s*(?:option\s+|choice\s+)?is\b))`, "i");
+const POINTER = new RegExp(
+  String.raw`^(?:[^\w\u00c0-\u024f\u4e00-\u9fff]*(?:(?:as follows|below|the following|`
+  + String.raw`follows|found|obtained|given|here|this|simple|easy|clear|approx|circa|ca|rs|`
+  + String.raw`no|nr|env|aprox|we have|therefore|thus|so)`
+  + String.raw`[^\w\u00c0-\u024f\u4e00-\u9fff]*)*)$`, "i");
+const CORRECTION = new RegExp(
+  String.raw`\b(?:wait|actually|correction|oops|scratch that|mistake|sorry|hold on)\b`, "i");
+const CLAUSE_END = new RegExp(
+  String.raw`\n|(?<!\bapprox)(?<!\bca)(?<!\bRs)(?<!\bNo)(?<!\\)(?:[.;](?:\s|$)|!(?:\s|$)`
+  + String.raw`(?!\s*=))|[。；！]|[,，]\s*(?:(?:because|since|as|so|weil|denn|da|car|parce|`
+  + String.raw`puisque|porque|ya que|pues)\b|因为|因此|所以)`, "i");
+const NUMBERED = new RegExp(
+  String.raw`^(?:\d{1,2}[.)]\s+[A-Za-z_])`);
+const SYMBOLIC = new RegExp(
+  String.raw`\\(?:sqrt|pi|log|ln|sin|cos|tan|infty)\b`);
 const MAX_ANNOUNCED = 20; // the last ones; a text of nothing else is noise
+const MAX_DIGITS = 300; // more are spelt out: no text can make exact arithmetic take for ever
+const UNKNOWN = ""; // a number in a form that is not known, or that has two readings
 const HEADING = /\b([A-Za-z]+):(?=\s)/;
 const RESULT = /= ?(\d+)/g;
+/** @type {Record<string, bigint>} */
+const SCALES = {
+  dozen: 12n, hundred: 100n, thousand: 1000n, million: 10n ** 6n, billion: 10n ** 9n,
+  trillion: 10n ** 12n, lakh: 10n ** 5n, crore: 10n ** 7n, tausend: 1000n, millionen: 10n ** 6n,
+  mio: 10n ** 6n, milliarde: 10n ** 9n, milliarden: 10n ** 9n, mrd: 10n ** 9n, mille: 1000n,
+  millions: 10n ** 6n, milliard: 10n ** 9n, milliards: 10n ** 9n, millón: 10n ** 6n,
+  millones: 10n ** 6n, 百: 100n, 千: 1000n, 万: 10n ** 4n, 萬: 10n ** 4n, 亿: 10n ** 8n,
+  億: 10n ** 8n,
+};
+/** @type {Record<string, bigint>} */
+const SHORT_SCALES = { k: 1000n, m: 10n ** 6n, mn: 10n ** 6n, b: 10n ** 9n, bn: 10n ** 9n };
 
 /** Extractors by the name that trace headers use. */
-export const EXTRACTORS = { number: extractNumber, amounts: extractAmounts };
+export const EXTRACTORS = {
+  number: (/** @type {string} */ text) => afterThinking(text, extractNumber),
+  amounts: (/** @type {string} */ text) => afterThinking(text, extractAmounts),
+};
+
+/**
+ * What an extractor reads of a text without its thoughts; null if a thought does not end.
+ * @param {string} text
+ * @param {(text: string) => string | null} extract
+ */
+function afterThinking(text, extract) {
+  if (!text.includes("think")) return extract(text);
+  let kept = "";
+  let thinks = false;
+  let start = 0;
+  for (const { 0: tag, 1: ends, index } of text.matchAll(THOUGHT)) {
+    if (ends) kept = thinks ? kept : "";
+    else if (!thinks) kept += text.slice(start, index);
+    [thinks, start] = [!ends, index + tag.length];
+  }
+  return thinks ? null : extract(kept + text.slice(start));
+}
 
 /**
  * The final number of a solution, in canonical form; null if it states none.
@@ -70,13 +219,22 @@ function extractNumber(text) {
   const tidied = tidy(text);
   const said = announced(tidied);
   for (const { boxed, rest } of said) {
-    if (boxed && SYMBOLIC.test(rest)) return null;
     const clause = boxed ? rest : firstClause(rest);
-    const answer = statedNumber(clause)
-      ?? (boxed ? null : lastNumber(rest.slice(clause.length)));
-    if (answer !== null) return answer;
+    if (SYMBOLIC.test(clause)) return null;
+    let answer = boxed && clause.includes("!") ? UNKNOWN : statedNumber(clause, tidied);
+    if (boxed) {
+      if (answer === null && clause.trim()) answer = UNKNOWN;
+    } else {
+      const behind = rest.trimStart().slice(clause.length);
+      if (answer === null && POINTER.test(clause)) answer = lastNumber(behind);
+      else if (answer && CORRECTION.test(behind)) {
+        const last = lastNumber(behind);
+        if (last !== null && last !== answer) answer = UNKNOWN;
+      }
+    }
+    if (answer !== null) return answer || null;
   }
-  return said.length ? null : lastNumber(tidied);
+  return said.length ? null : lastNumber(tidied) || null;
 }
 
 /**
@@ -107,13 +265,21 @@ const withoutZeros = (digits) => digits.replace(/^0+/, "") || "0";
  * @param {string} text
  */
 function tidy(text) {
-  let plain = text.replace(TYPOGRAPHIC, (sign) => TYPOGRAPHY[sign]);
+  let plain = text
+    .replace(SUPERSCRIPT, (signs) => `^{${[...signs].map(plainDigit).join("")}}`)
+    .replace(TYPOGRAPHIC, (sign) => TYPOGRAPHY[sign]);
   if (/[\\{]/.test(plain)) {
     for (const [latex, instead] of LATEX) plain = plain.replaceAll(latex, () => instead);
     plain = plain.replace(SPACE, " ").replace(FRACTION,
       (_, above, digit, below, other) => ` ${above ?? digit}/${below ?? other}`);
   }
-  return plain.replaceAll("**", "");
+  return plain.replace(POWER, "^").replaceAll("**", "").replace(ITALIC, "$1");
+}
+
+/** @param {string} sign */
+function plainDigit(sign) {
+  const place = SUPERSCRIPTS.indexOf(sign);
+  return place < 0 ? sign.replace("⁻", "-").replace("⁺", "") : String(place);
 }
 
 /**
@@ -124,10 +290,16 @@ function announced(text) {
   const found = [];
   for (const { 0: marker, index, groups } of [...text.matchAll(MARKER)].slice(-MAX_ANNOUNCED)) {
     const end = index + marker.length;
-    if (groups?.boxed) found.unshift({ boxed: true, rest: inBraces(text, end) });
-    else if (!SEEKING.test(text.slice(Math.max(0, index - 40), index))) {
-      found.unshift({ boxed: false, rest: text.slice(end) });
+    if (groups?.boxed) {
+      found.unshift({ boxed: true, rest: inBraces(text, end) });
+      continue;
     }
+    const before = text.slice(Math.max(0, index - 60), index);
+    let rest = text.slice(end);
+    const seeks = /[:：=][ *\n]*$/.test(marker) && SEEKING.test(before);
+    if (seeks || HYPOTHETICAL.test(before) || CHECKS.test(marker) || JUDGES.test(rest)) continue;
+    if (marker.includes("\n")) rest = NUMBERED.test(rest) ? "" : rest.replace(/^[-*•]\s+/, "");
+    found.unshift({ boxed: false, rest });
   }
   return found;
 }
@@ -157,18 +329,34 @@ function firstClause(said) {
 const numbersIn = (text) => [...text.matchAll(TOKEN)].filter(({ groups }) => groups?.digits);
 
 /**
- * The number that a clause begins with, or that its calculation ends with.
- * @param {string} clause
+ * The text before a number, as far as it can be a part of the same form, and the text behind it.
+ * @param {string} text
+ * @param {RegExpMatchArray} match
+ * @returns {[string, string]}
  */
-function statedNumber(clause) {
-  for (const number of numbersIn(clause)) {
-    if (NOT.test(clause.slice(0, number.index))) continue;
-    const rest = clause.slice(number.index + number[0].length);
-    if (rest.includes("=") && GOES_ON.test(rest)) { // "3 * 6 = 18"
-      const results = numbersIn(rest.slice(rest.lastIndexOf("=")));
-      return results.length ? valueOf(results[0]) : null;
-    }
-    return valueOf(number);
+function around(text, match) {
+  const start = match.index ?? 0;
+  return [text.slice(Math.max(0, start - 80), start), text.slice(start + match[0].length)];
+}
+
+/**
+ * The number that a clause states, or the result of the calculation that it states.
+ * @param {string} said
+ * @param {string} text
+ */
+function statedNumber(said, text) {
+  const clause = said.replace(TEXT, "$1").replace(WHICH_IS, " =");
+  const numbers = numbersIn(clause);
+  for (const [k, number] of numbers.entries()) {
+    const [before, after] = around(clause, number);
+    if (NOT.test(before)) continue;
+    const value = inContext(number, before, after, text);
+    if (!value || after === "!") return resultOf(number[0] + after, text);
+    if (LEADS.test(before)) return value;
+    if (after.includes("=")) return resultOf(number[0] + after, text);
+    const others = numbers.slice(k + 1);
+    const same = others.every((n) => inContext(n, around(clause, n)[0], "", text) === value);
+    return same ? value : UNKNOWN;
   }
   return inWords(clause);
 }
@@ -176,13 +364,50 @@ function statedNumber(clause) {
 /** @param {string} text */
 function lastNumber(text) {
   const last = numbersIn(text).at(-1);
-  return last ? valueOf(last) : null;
+  if (!last) return null;
+  const [before, after] = around(text, last);
+  return JOINS.test(before) ? UNKNOWN : inContext(last, before, after.slice(0, 80), text);
 }
 
-/** @param {RegExpMatchArray} match */
-function valueOf({ groups }) {
-  const { sign, money, inner, digits, part, below, exp, ten, power, scale, kilo } = groups ?? {};
-  const plain = digits.replace(/[^\d.]/g, "");
+/**
+ * A number; `UNKNOWN` if it is a part of a larger form.
+ * @param {RegExpMatchArray} match
+ * @param {string} before
+ * @param {string} after
+ * @param {string} text
+ */
+function inContext(match, before, after, text) {
+  const { sign = "", digits = "" } = match.groups ?? {};
+  if (GOES_ON.test(after) || (PART_OF.test(before) && !TAG.test(before))) return UNKNOWN;
+  if (/^.\s+$/.test(sign) && !SIGNED.test(before)) return UNKNOWN;
+  const behind = match[0].slice(match[0].indexOf(digits) + digits.length) + after;
+  return valueOf(match, behind, text);
+}
+
+/**
+ * The right side of the last equation of a clause ("3 * 6 = 18"); else `UNKNOWN`.
+ * @param {string} rest
+ * @param {string} text
+ */
+function resultOf(rest, text) {
+  const place = rest.lastIndexOf("=");
+  const [left, right] = [rest.slice(0, Math.max(0, place)), rest.slice(place + 1)];
+  const number = place < 0 ? undefined : numbersIn(right)[0];
+  if (!number || /[^ $\n~(]/.test(right.slice(0, number.index))) return UNKNOWN;
+  if (VARIABLE.test(left.replace(MACRO, " ")) || SEVERAL.test(left)) return UNKNOWN;
+  return inContext(number, "=", around(right, number)[1], text);
+}
+
+/**
+ * @param {RegExpMatchArray} match
+ * @param {string} after
+ * @param {string} text
+ */
+function valueOf({ groups }, after, text) {
+  const { sign, money, inner_sign: inner, digits, part, below, exp, ten, power } = groups ?? {};
+  const { half, scale, chinese, kilo } = groups ?? {};
+  const plain = plainOf(digits, after, money ?? "", text);
+  if (plain === null) return UNKNOWN;
   const negative = Boolean(inner) || /-|minus|negative/i.test(sign ?? "");
   if (Math.max(plain.length, below?.length ?? 0, part?.length ?? 0) > MAX_DIGITS) {
     return `${negative ? "-" : ""}${plain}`;
@@ -197,10 +422,44 @@ function valueOf({ groups }) {
   if (part) [above, under] = [above * BigInt(below) + BigInt(part) * under, under * BigInt(below)];
   else if (below) under *= BigInt(below);
   else if (exp ?? ten) times(BigInt((exp ?? ten).replace("+", "")));
-  else if (power) [above, under] = [above ** BigInt(power), under ** BigInt(power)];
-  else if (scale) times(POWERS_OF_TEN[scale.toLowerCase()]);
-  else if (kilo && money) times(3n);
+  else if (power) {
+    const n = BigInt(power);
+    const size = n < 0n ? -n : n;
+    if (plain.length * Number(size) > 10 * MAX_DIGITS || (n < 0n && !above)) return UNKNOWN;
+    [above, under] = n < 0n ? [under ** size, above ** size] : [above ** size, under ** size];
+  }
+  if (half) [above, under] = [2n * above + under, 2n * under];
+  if (scale) above *= SCALES[scale.toLowerCase()];
+  else if (chinese) above *= SCALES[chinese];
+  else if (kilo) {
+    if (money || /k/i.test(kilo)) above *= SHORT_SCALES[kilo.toLowerCase()];
+    else if (kilo !== "m") return UNKNOWN;
+  }
   return written([negative ? -above : above, under]);
+}
+
+/**
+ * Digits without separators and with a decimal point; null if two readings remain.
+ * @param {string} digits
+ * @param {string} after
+ * @param {string} money
+ * @param {string} text
+ */
+function plainOf(digits, after, money, text) {
+  if (/^\d+$/.test(digits)) return digits;
+  if (ONE_GROUP.test(digits) && isOtherLanguage(text)) return null;
+  if (ENGLISH.test(digits) || INDIAN.test(digits)) return digits.replaceAll(",", "");
+  if (POINTS.test(digits)) return digits.replaceAll(".", "").replace(",", ".");
+  if (SPACED.test(digits)) return digits.replace(",", ".").replace(/[^\d.]/g, "");
+  const isDecimal = COMMA.test(digits)
+    && (["€", "EUR"].includes(money.trim()) || MEASURED.test(after) || isOtherLanguage(text));
+  return isDecimal ? digits.replace(",", ".") : null;
+}
+
+/** @param {string} text */
+function isOtherLanguage(text) {
+  const words = new Set((text.match(OTHER_LANGUAGE) ?? []).map((word) => word.toLowerCase()));
+  return words.size > 1 || ["antwort", "réponse", "respuesta"].some((word) => words.has(word));
 }
 
 /**
@@ -241,24 +500,113 @@ const WORDS = new Map([
   ...TENS.map((word, k) => /** @type {[string, number]} */ ([word, 10 * (k + 2)])),
 ]);
 
+/** @type {Map<string, bigint>} */
+const PARTS = new Map([["half", 2n], ["halves", 2n]]);
+const TENTHS = "third quarter fifth sixth seventh eighth ninth tenth".split(" ");
+for (const [k, word] of TENTHS.entries()) {
+  PARTS.set(word, BigInt(k + 3)).set(`${word}s`, BigInt(k + 3));
+}
+for (const [word, n] of /** @type {[string, bigint][]} */ ([["fourth", 4n], ["hundredth", 100n]])) {
+  PARTS.set(word, n).set(`${word}s`, n);
+}
+const MULTIPLES = new Set(["thousand", "million", "billion", "trillion"]);
+const AFTER_WORDS = new Set("or and to times plus minus divided percent squared".split(" "));
+const POINTING = new Set("the this that no any each which every correct".split(" "));
+const JOINING = ["between", "either", "times", "plus", "twice", "than", "by"];
+
+/** @param {string | undefined} word */
+const counts = (word) => word !== undefined
+  && (WORDS.has(word) || MULTIPLES.has(word) || word === "hundred" || word === "dozen");
+
 /**
- * The first run of number words below a million: "a hundred and twenty-five apples".
+ * The first run of number words: "two and a half million", "negative twenty-five".
  * @param {string} clause
  */
 function inWords(clause) {
-  let total = 0;
-  let current = 0;
-  let found = false;
-  for (const word of clause.toLowerCase().match(/[a-z]+/g) ?? []) {
-    const value = WORDS.get(word);
-    if (value === undefined && word !== "hundred" && word !== "thousand") {
-      if (found && word !== "and") break;
-      continue;
+  const words = clause.toLowerCase().match(/[a-z]+|[^\sa-z-]/g) ?? [];
+  const start = words.findIndex((_, place) => begins(words, place));
+  if (start < 0 || (words[start] === "one" && POINTING.has(words[start - 1]))) return null;
+  const [value, end] = readRun(words, start);
+  const rest = words.slice(end);
+  if (!value || (rest.length && (AFTER_WORDS.has(rest[0]) || counts(rest[0])))) return UNKNOWN;
+  const isOf = rest[0] === "of"
+    && rest.slice(1, 3).some((word) => counts(word) || /^\d+$/.test(word));
+  const lead = words.slice(Math.max(0, start - 2), start);
+  if (isOf || lead.some((word) => JOINING.includes(word))) return UNKNOWN;
+  const negative = ["minus", "negative"].includes(lead.at(-1) ?? "");
+  return written([negative ? -value[0] : value[0], value[1]]);
+}
+
+/**
+ * Whether a number begins with a word; "a third" is one, "a third way" is not.
+ * @param {string[]} words
+ * @param {number} place
+ */
+function begins(words, place) {
+  const [word, before, after] = [words[place], words[place - 1], words[place + 1]];
+  if (counts(word) || word === "half") return true;
+  if (word === "quarter") return before === "a" || before === "one";
+  return PARTS.has(word) && (before === "a" || before === "an")
+    && (after === undefined || after === "of");
+}
+
+/**
+ * The number that a run of words is and the place behind it; null if they are in no such order.
+ * @param {string[]} words
+ * @param {number} start
+ * @returns {[Fraction | null, number]}
+ */
+function readRun(words, start) {
+  let place = start;
+  let total = 0n;
+  /** @type {bigint | null} */
+  let current = null;
+  let last = 10n ** 15n;
+  const word = (ahead = 0) => words[place + ahead] ?? "";
+  /** @param {Fraction} value @returns {[Fraction, number]} */
+  const scaled = ([above, below]) => {
+    const scale = MULTIPLES.has(word()) ? SCALES[words[place++]] : 1n;
+    return [[above * scale, below], place];
+  };
+  while (counts(word())) {
+    if (MULTIPLES.has(word()) || word() === "dozen") {
+      const scale = SCALES[word()];
+      if (scale >= last) return [null, place];
+      total += (current ?? 1n) * scale;
+      [current, last] = [null, scale];
+    } else if (word() === "hundred") {
+      if (current !== null && !(current > 0n && current < 100n)) return [null, place];
+      current = (current ?? 1n) * 100n;
+    } else {
+      const value = BigInt(WORDS.get(word()) ?? 0);
+      const had = /** @type {bigint} */ (current ?? 0n);
+      const free = had % 100n === 0n ? 100n : had % 10n === 0n ? 10n : 1n;
+      if (value >= free || (free === 10n && had % 100n < 20n)) return [null, place];
+      current = had + value;
     }
-    found = true;
-    if (value !== undefined) current += value;
-    else if (word === "hundred") current = Math.max(current, 1) * 100;
-    else [total, current] = [total + Math.max(current, 1) * 1000, 0];
+    place += 1;
+    if (word() === "and" && WORDS.has(word(1)) && !PARTS.has(word(2))) {
+      if (current === null ? last >= 10n ** 15n : current < 100n) break;
+      place += 1;
+    } else if (word() === "point" && WORDS.has(word(1))) {
+      place += 1;
+      let digits = "";
+      while ((WORDS.get(word()) ?? 10) < 10) digits += WORDS.get(words[place++]);
+      const below = 10n ** BigInt(digits.length);
+      if (!digits) return [null, place];
+      return scaled([(total + (current ?? 0n)) * below + BigInt(digits), below]);
+    }
   }
-  return found ? String(total + current) : null;
+  const value = total + (current ?? 0n);
+  const isPart = current === null && !total; // "half"
+  const part = PARTS.get(word());
+  if (part && (isPart || current !== null)) {
+    place += 1;
+    return scaled([isPart ? 1n : value, part]);
+  }
+  const below = word() === "and" ? PARTS.get(word(2)) : undefined;
+  const above = ["a", "an"].includes(word(1)) ? 1 : WORDS.get(word(1));
+  if (!below || above === undefined) return [[value, 1n], place];
+  place += 3;
+  return scaled([value * below + BigInt(above), below]);
 }

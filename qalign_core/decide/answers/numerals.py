@@ -212,7 +212,7 @@ _GOES_ON = re.compile(
     r"|(?!(?:st|nd|rd|th|am|pm)\b|[kcm]?m\b|[kmµ]?g\b|[mckd]?l\b|[mµn]?s\b|h\b|hrs?\b|lbs?\b|oz\b"
     r"|ft\b|in\b|yd\b|mi\b|t\b|k?w\b|k?v\b|m[lL]\b|[kmgt]b\b|k?hz\b|kj\b|j\b|kn\b|pa\b|ha\b|mm\b)"
     r"(?:[a-z]{1,2}\b(?!')|[a-z]\d|[a-z]_|[a-z]\^)"
-    r"|\s(?![aghlmnostuy]\b)[b-z]\b(?!['.])|\s(?:n|y|t)\b\s*(?:[-+*/^=]|$|\$|\))"
+    r"|\s(?![aghlmnostuy]\b)[b-z]\b(?!['.\u00c0-\u024f])|\s(?:n|y|t)\b\s*(?:[-+*/^=]|$|\$|\))"
     r"|\s+[<≤≥≠]|\s+>|\s*\\(?:leq?|geq?|neq?|lt|gt)\b"
     rf"|(?-i:\s+(?:{_MONTHS})\b\.?,?(?:\s+\d|\s*$)))",
     re.IGNORECASE,
