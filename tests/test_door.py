@@ -182,6 +182,51 @@ def test_a_class_joins_a_room_by_the_machines_own_address():
         assert other.status_code == 421
 
 
+# Hosts that a proxy names.
+
+FOREIGN_FORWARDED = [
+    *("evil.example", "evil.example:7860", "localhost, evil.example", "evil.example, localhost"),
+    *("http://evil.example", "localhost@evil.example", "localhost/x", ""),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["X-Forwarded-Host", "x-gradio-server"])
+@pytest.mark.parametrize("value", [*FOREIGN_FORWARDED, "http://evil.example/x"])
+def test_no_page_names_a_host_that_a_stranger_claims(toy_app, name, value):
+    answer = httpx.get(f"{toy_app}config", headers={name: value}, timeout=60)
+    assert answer.json()["root"] == toy_app.rstrip("/")
+    assert "evil" not in answer.text
+
+
+async def forwarded_to_app(request: Request) -> JSONResponse:
+    names = ("x-forwarded-host", "x-gradio-server", "x-forwarded-proto")
+    return JSONResponse({name: request.headers.getlist(name) for name in names})
+
+
+@pytest.mark.parametrize(
+    ("client", "is_space", "believed"),
+    [
+        (("127.0.0.1", 5), False, True),
+        (("::1", 5), False, True),
+        (("192.0.2.9", 0), False, True),  # as uvicorn names the client of a trusted proxy
+        (("192.0.2.9", 5), False, False),
+        (("192.0.2.9", 5), True, True),
+    ],
+)
+@pytest.mark.parametrize("value", ["qalign.example.org", *FOREIGN_FORWARDED])
+async def test_a_trusted_proxy_may_name_a_host_of_ours(client, is_space, believed, value):
+    behind: Any = Starlette(routes=[Route("/", forwarded_to_app)])
+    ours = Ours(named=frozenset({"qalign.example.org"}), is_space=is_space)
+    transport = httpx.ASGITransport(app=Door(behind, ours), client=client)
+    heads = {"X-Forwarded-Host": value, "X-Forwarded-Proto": "https", "X-Gradio-Server": value}
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as proxy:
+        answer = (await proxy.get("/", headers=heads)).json()
+    is_kept = believed and value == "qalign.example.org"
+    assert answer["x-forwarded-host"] == [value] * is_kept
+    assert (answer["x-gradio-server"], answer["x-forwarded-proto"]) == ([], ["https"])
+
+
 # Origins.
 
 FOREIGN_ORIGINS = [
@@ -526,14 +571,31 @@ async def test_an_address_has_so_many_requests_open(monkeypatch, path, address, 
 
 async def test_a_room_has_so_many_screens_of_its_instructor(hall):
     lead = await hall.open(SETTINGS, "here")
+    place = lead["code"], lead["token"]
     async with AsyncExitStack() as stack:
         for _ in range(SCREENS):
-            stream = hall.follow(lead["code"], lead["token"])
+            stream = hall.follow(*place)
             stack.push_async_callback(stream.aclose)  # type: ignore[attr-defined]
             await anext(stream)
         with pytest.raises(Refused, match="screens show this room already"):
-            hall.follow(lead["code"], lead["token"])
-    hall.follow(lead["code"], lead["token"])
+            hall.follow(*place)
+    unread = [hall.follow(*place) for _ in range(SCREENS)]  # they count before they begin
+    with pytest.raises(Refused, match="screens show this room already"):
+        hall.follow(*place)
+    unread.clear()  # and no longer when their readers never come
+    hall.follow(*place)
+
+
+async def test_two_hundred_screens_that_come_at_once_get_the_same_places(hall, monkeypatch):
+    monkeypatch.setattr(halls, "LOOK", 0.001)
+    async with asking(rooms_of(hall)) as client:
+        lead = (await client.post("/room/open", json=SETTINGS)).json()
+        path, head = f"/room/follow?code={lead['code']}", bearer(lead["token"])
+        screens = [asyncio.create_task(client.get(path, headers=head)) for _ in range(200)]
+        await until(lambda: sum(screen.done() for screen in screens) == 200 - SCREENS)
+        await hall.lead(lead["code"], lead["token"], {"do": "end"})
+        answers = Counter(answer.status_code for answer in await asyncio.gather(*screens))
+    assert answers == {200: SCREENS, 429: 200 - SCREENS}
 
 
 @pytest.mark.parametrize("rooms_count_their_own", [True, False])

@@ -29,6 +29,7 @@ from components.room.rooms import (
     Member,
     Room,
     Rooms,
+    Screen,
     Taught,
     class_run,
     key_of,
@@ -342,7 +343,8 @@ def test_there_is_no_stop_but_those_of_the_lesson(clock):
 def test_a_room_is_over_when_nobody_is_in_it_or_its_time_is(clock):
     rooms = Rooms(Caps(life=7200, alone=900), clock)
     alone, long = (rooms.open(class_run(SETTINGS, Caps())) for _ in range(2))
-    long.streams = 1
+    screen = Screen()
+    long.screens.add(screen)
     clock.now += 901
     assert "nobody" in refused(410, lambda: rooms.find(alone.code))
     assert rooms.find(long.code) is long

@@ -25,6 +25,7 @@ from components.room.rooms import (
     Member,
     Room,
     Rooms,
+    Screen,
     Taught,
     class_run,
     key_of,
@@ -270,10 +271,12 @@ class Hall:
             Refused: the token has no place in that room, or too many screens follow from it.
         """
         room = self.rooms.find(code, token)
-        if token == room.lead and room.streams >= SCREENS:
-            raise Refused(429, f"{SCREENS} screens show this room already; close one of them")
         if token == room.lead:
-            return self._lead_stream(room)
+            if len(room.screens) >= SCREENS:
+                raise Refused(429, f"{SCREENS} screens show this room already; close one of them")
+            screen = Screen()
+            room.screens.add(screen)
+            return self._lead_stream(room, screen)
         room, member = self._place(code, token)
         self._appoint(room, member, draws)
         return self._member_stream(room, member)
@@ -317,8 +320,7 @@ class Hall:
             member.seen = clock()
             room.news += 1
 
-    async def _lead_stream(self, room: Room) -> AsyncIterator[str]:
-        room.streams += 1
+    async def _lead_stream(self, room: Room, screen: Screen) -> AsyncIterator[str]:
         seen, at, beat, counted, clock = -1, 0, 0.0, 0.0, self.rooms.clock
         walk: list[tuple[int, float]] = []
         drawn: tuple[int, ...] = ()
@@ -346,7 +348,7 @@ class Hall:
                     yield as_event(told) if told else ":\n\n"
                 await asyncio.sleep(LOOK)
         finally:
-            room.streams -= 1
+            room.screens.discard(screen)
             room.seen = clock()
 
     # Tasks.

@@ -14,6 +14,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from weakref import WeakSet
 
 from components.session.hand import log_target
 from qalign_core.decide.answers.extraction import get_extractor
@@ -129,6 +130,10 @@ class Taught:
     judge: Callable[[int, str], Mapping[str, Any]]
 
 
+class Screen:
+    """A screen of an instructor; it counts from its request on, while anything refers to it."""
+
+
 @dataclass(eq=False)
 class Member:
     """A place in a room: its chain is number `number` of the room's run.
@@ -207,7 +212,7 @@ class Room:
         self.code, self.lead, self.caps = code, secrets.token_urlsafe(18), caps
         self.run, self.lesson = run, lesson
         self.born = self.seen = now
-        self.streams = 0
+        self.screens: WeakSet[Screen] = WeakSet()
         self.members: dict[str, Member] = {}
         self.door, self.solved = True, False
         self.stop = self.round = self.version = self.news = 0
@@ -522,7 +527,7 @@ class Room:
 
     def left_alone(self, now: float) -> float:
         """Seconds since somebody followed."""
-        if self.streams or any(member.streams for member in self.members.values()):
+        if self.screens or any(member.streams for member in self.members.values()):
             return 0.0
         return now - max([self.seen, *(member.seen for member in self.members.values())])
 

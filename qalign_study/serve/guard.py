@@ -121,8 +121,7 @@ class Guard:
             if scope["method"] == "OPTIONS":
                 await _preflight(headers)(scope, receive, signed)
                 return
-            # Gradio would let any page read the answers of a host that is not localhost
-            scope["headers"] = [each for each in scope["headers"] if each[0] != b"origin"]
+            scope["headers"] = self._ours.headers_for_app(scope)
             with self._place(scope):
                 if scope["method"] in ("GET", "HEAD"):
                     if headers.get("content-length", "0") != "0" or "transfer-encoding" in headers:

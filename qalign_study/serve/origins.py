@@ -86,6 +86,28 @@ class Ours:
             )
         return origin
 
+    def headers_for_app(self, scope: Scope) -> list[tuple[bytes, bytes]]:
+        """Return a request's headers without those that the app would believe.
+
+        Gradio lets any page read the answers of a host that is not localhost if it sees `Origin`,
+        and writes the address in `X-Forwarded-Host` or `X-Gradio-Server` into its pages. The former
+        stays if a trusted proxy sent it and it is a host of ours: a proxy may send another `Host`.
+        """
+        dropped = {b"origin", b"x-gradio-server"}
+        forwarded = Headers(scope=scope).getlist("x-forwarded-host")
+        is_ours = len(forwarded) == 1 and self._is_ours(forwarded[0].lower(), scope)
+        if not (is_ours and self._is_proxied(scope)):
+            dropped.add(b"x-forwarded-host")
+        return [each for each in scope["headers"] if each[0] not in dropped]
+
+    def _is_proxied(self, scope: Scope) -> bool:
+        """True if a proxy that uvicorn trusts may have sent a request.
+
+        A client named by such a proxy has no port; all others do, and cannot hide it.
+        """
+        address, port = scope.get("client") or ("", 0)
+        return self.is_space or port == 0 or address in LOCAL
+
     def _is_ours(self, host: str, scope: Scope) -> bool:
         name = _host_of(host)
         if not name:
