@@ -10,9 +10,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from math_verify import parse, verify
+from math_verify import StringExtractionConfig, parse, verify
 
 from qalign_core.decide.answers.equality import same_answer
+from qalign_core.decide.answers.extraction import get_extractor
 
 TESTS = Path(__file__).resolve().parent.parent / "tests"
 
@@ -48,7 +49,37 @@ def compare_pairs() -> list[Row]:
     ]
 
 
-TABLES: dict[str, Callable[[], list[Row]]] = {"pairs": compare_pairs}
+def compare_responses() -> list[Row]:
+    """Compare what is read of each response with its label; letters are read as letters.
+
+    Math-Verify reads no words and no amounts, so those responses are left out.
+    """
+    letters = [StringExtractionConfig(strings=tuple("ABCDEFGHIJ"))]
+    rows = []
+    for extractor, text, label in read_table("response_cases.tsv"):
+        if extractor not in ("number", "boxed", "choice"):
+            continue
+        response = text.replace("⏎", "\n")
+        configs = {"extraction_config": letters} if extractor == "choice" else {}
+        reading = parse(response, **configs)
+        gold = parse(label if extractor == "choice" else f"${label}$", **configs) if label else []
+        answer = get_extractor(extractor)(response)
+        rows.append(
+            Row(
+                f"{extractor}: {text}",
+                True,
+                answer == (label or None),
+                verify(gold, reading) if label else not reading,
+                f"{label or 'no answer'}; Math-Verify: {reading[-1] if reading else 'no answer'}",
+            )
+        )
+    return rows
+
+
+TABLES: dict[str, Callable[[], list[Row]]] = {
+    "pairs": compare_pairs,
+    "responses": compare_responses,
+}
 
 
 def print_agreement(title: str, rows: Sequence[Row]) -> None:

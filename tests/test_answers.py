@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -86,6 +87,27 @@ BOXES = [
     "\\begin{pmatrix} -18 \\\\ -49 \\\\ 96 \\end{pmatrix}", "x \\in [-2,7]", "\\text{Evelyn}",
 ]  # fmt: skip
 """Shapes of the answers of MATH."""
+
+
+def test_the_guides_table_of_notations_is_true():
+    guide = (TESTS.parent / "docs" / "measuring.md").read_text(encoding="utf-8")
+    n = 0
+    for row in guide.splitlines():
+        written, _, read = row.strip("| ").partition(" | ")
+        spans = re.findall(r"`([^`]+)`", written)
+        if not spans or not re.fullmatch(r"[-\d./, ]+", read):
+            continue
+        readings = read.split(", ") if ", " in read else [read] * len(spans)
+        for text, expected in zip(spans, readings, strict=True):
+            assert extract_number(f"The answer is {text}.") == expected, text
+            n += 1
+    assert n > 20
+    for text in re.search(r"Examples: (.*?) without its result", guide, re.DOTALL)[1].split(","):
+        assert extract_number(f"The answer is {text.strip(' `' + chr(10))}.") is None
+    labelled = [row for row in RESPONSES if row[0] in ("number", "boxed", "choice")]
+    assert f"All {len(labelled)}\nresponses" in guide
+
+
 STYLES = {
     "number": (
         "She has 7 at first.\n#### REF",

@@ -24,6 +24,7 @@ const SPACE = /(?<!\\)\\ /g;
 const FRACTION = /\\[dtc]?frac\s*(?:\{\s*(-?\d+)\s*\}|(\d))\s*(?:\{\s*(\d+)\s*\}|(\d))/g;
 const TEXT = /\\(?:text|textbf|mathrm|mathbf|mbox)\s*\{([^{}]*)\}/g;
 const WHICH_IS = /,?[ ]which\s+(?:is|equals|gives|makes)\b/g;
+const CENTS = /\b(\d+) (dollars?|euros?) and (\d\d?) cents?\b/g;
 const THOUGHT = /<(\/?)think(?:ing)?>/g;
 const MACRO = /\\[a-zA-Z]+/g;
 const TOKEN = new RegExp(
@@ -345,7 +346,8 @@ function around(text, match) {
  * @param {string} text
  */
 function statedNumber(said, text) {
-  const clause = said.replace(TEXT, "$1").replace(WHICH_IS, " =");
+  const clause = said.replace(TEXT, "$1").replace(WHICH_IS, " =")
+    .replace(CENTS, (_, whole, unit, cents) => `${whole}.${cents.padStart(2, "0")} ${unit}`);
   const numbers = numbersIn(clause);
   for (const [k, number] of numbers.entries()) {
     const [before, after] = around(clause, number);

@@ -48,7 +48,7 @@ def stated_number(clause: str, text: str = "") -> str | None:
         The number in canonical form; `UNKNOWN` if what is stated has no certain reading; None if
         no number is stated.
     """
-    clause = _WHICH_IS.sub(" =", _TEXT.sub(r"\1", clause))
+    clause = _CENTS.sub(_with_a_point, _WHICH_IS.sub(" =", _TEXT.sub(r"\1", clause)))
     numbers = _numbers(clause)
     for number in numbers:
         before, after = _before(clause, number), clause[number.end() :]
@@ -122,6 +122,7 @@ _LATEX = (
 )  # fmt: skip
 _TEXT = re.compile(r"\\(?:text|textbf|mathrm|mathbf|mbox)\s*\{([^{}]*)\}")
 _WHICH_IS = re.compile(r",?[ ]which\s+(?:is|equals|gives|makes)\b")
+_CENTS = re.compile(r"\b(\d+) (dollars?|euros?) and (\d\d?) cents?\b")
 _SPACE = re.compile(r"(?<!\\)\\ ")  # two backslashes end a row of a matrix
 _FRACTION = re.compile(r"\\[dtc]?frac\s*(?:\{\s*(-?\d+)\s*\}|(\d))\s*(?:\{\s*(\d+)\s*\}|(\d))")
 
@@ -253,6 +254,10 @@ _LEADS = re.compile(
 
 def _with_a_caret(m: re.Match[str]) -> str:
     return f"^{{{m[0].translate(_PLAIN_DIGITS)}}}"
+
+
+def _with_a_point(m: re.Match[str]) -> str:
+    return f"{m[1]}.{m[3]:0>2} {m[2]}"
 
 
 def _with_a_slash(m: re.Match[str]) -> str:
