@@ -29,7 +29,7 @@ with others by "_" and "<gradio-sep>" and splits them again.
 """
 UNREAD = 60.0
 """Seconds after which a call that nobody reads is ended, and what it said forgotten."""
-_OTHERS = re.compile(r"/(mcp|room|v1)(/|$)")
+_OTHERS = re.compile(r"/(room|v1)(/|$)")
 """What reads its bodies itself."""
 _CLASS = re.compile(r"/(room|models|engine)(/|\.js$|$)")
 _QUESTION = re.compile(r"/component_server/?$")

@@ -6,6 +6,7 @@ as a 64-bit float too (the page's player reads nothing else), a finite one has r
 
 import errno
 import json
+import math
 import os
 import re
 import reprlib
@@ -21,6 +22,8 @@ HUGE = 1e300
 """The largest finite number, either side of 0."""
 LARGEST_FILE = 512 * 2**20
 """Bytes of a file that is read as a whole."""
+MAX_DIGITS = 308
+"""Digits of a whole number in JSON: a float holds every number of so many."""
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _short = reprlib.Repr()  # `repr` itself has no end in what is nested
 _short.maxlevel, _short.maxstring, _short.maxother = 2, 80, 80
@@ -78,15 +81,23 @@ def checked(values: Mapping[str, Any], name: str, kind: Any) -> Any:
 
 
 def from_json(text: str | bytes) -> Any:
-    """The value of a JSON text.
+    """Parse JSON; the only function that does, so that every number is finite and every text UTF-8.
 
     Raises:
-        ValueError: it is none, or it is nested too deeply, or it holds a NaN or an infinity.
+        ValueError: `text` is not JSON or nested too deeply, or it holds NaN, an infinity, a number
+            too large for a float, or half of a surrogate pair.
     """
     try:
-        return json.loads(text, parse_constant=_refuse)
+        if not isinstance(text, str):
+            text = text.decode(json.detect_encoding(text))
+        value = _DECODER.decode(text)
+        if "\\ud" in text or "\\uD" in text or not _has_utf8(text):
+            _check_texts(value)
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
+    except UnicodeDecodeError as error:
+        raise ValueError(f"byte {error.start + 1:,} is not UTF-8") from error
+    return value
 
 
 def read_file(path: str | Path, most: int = LARGEST_FILE) -> bytes:
@@ -126,3 +137,33 @@ def first_line(error: BaseException) -> str:
 
 def _refuse(name: str) -> float:
     raise ValueError(f"{name} is not a JSON number")
+
+
+def _float(digits: str) -> float:
+    number = float(digits)
+    if math.isinf(number):
+        raise ValueError(f"{shown(digits)} is too large a number")
+    return number
+
+
+def _int(digits: str) -> int:
+    if len(digits.lstrip("-")) > MAX_DIGITS:
+        raise ValueError(f"{shown(digits)} is too large a number")
+    return int(digits)
+
+
+_DECODER = json.JSONDecoder(parse_constant=_refuse, parse_float=_float, parse_int=_int)
+
+
+def _has_utf8(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _check_texts(value: object) -> None:
+    """Check that every text in a parsed value has UTF-8."""
+    if not _has_utf8(json.dumps(value, ensure_ascii=False)):
+        raise ValueError("a text holds half of a surrogate pair, which UTF-8 cannot encode")

@@ -256,6 +256,16 @@ def test_a_foreign_page_neither_asks_nor_reads(toy_app, origin):
         assert "access-control-allow-origin" not in answer.headers
 
 
+@pytest.mark.parametrize(
+    "scheme", ["x", "chrome-extension", "moz-extension", "ws", "httpx", "", "file"]
+)
+def test_a_page_of_another_scheme_is_foreign_at_our_own_address_too(toy_app, scheme):
+    head = {"Origin": f"{scheme}://{toy_app.rstrip('/').removeprefix('http://')}"}
+    answer = httpx.post(f"{toy_app}room/open", json=SETTINGS, headers=head, timeout=60)
+    assert answer.status_code == 403
+    assert "QALIGN_ORIGINS" in sentence(answer)
+
+
 @pytest.mark.slow
 def test_the_apps_own_pages_ask(toy_app):
     own = {"Origin": toy_app.rstrip("/")}
@@ -624,6 +634,46 @@ async def test_members_behind_one_address_follow_their_rooms_together(
             await hall.lead(lead["code"], lead["token"], {"do": "end"})
         answers = Counter(answer.status_code for answer in await asyncio.gather(*follow))
         assert answers == {200: open_, **({429: 37} if open_ == 3 else {})}
+
+
+# JSON that no float or no UTF-8 holds, and addresses that no file system takes.
+
+NO_VALUES = [
+    *(b"1e400", b"-1e999", b"9" * 400, b"9" * 400 + b".0", b"NaN", b"-Infinity"),
+    *(b'"\\ud800"', b'{"\\udc00": 1}', b'"\xed\xa0\x80"', b"\xff"),
+]
+BODIES = {
+    "gradio_api/queue/join": b'{"fn_index": 0, "session_hash": "a", "data": [%s]}',
+    "gradio_api/run/predict": b'{"fn_index": 0, "data": [%s]}',
+    "gradio_api/call/run_chain": b'{"data": ["Hi", "", %s]}',
+    "gradio_api/call/v2/run_chain": b'{"prompt": "Hi", "beta": %s}',
+    "gradio_api/call/v2/compare": b'{"prompt": %s}',
+    "gradio_api/component_server": b'{"component_id": 1, "fn_name": "a", "data": %s}',
+    "gradio_api/reset": b'{"event_id": "a", "more": %s}',
+    "gradio_api/cancel": b'{"session_hash": "a", "fn_index": 1, "event_id": %s}',
+    "gradio_api/mcp/": b'{"jsonrpc": "2.0", "method": %s}',
+    "login": b'{"username": %s}',
+    "room/open": b'{"prompt": "Hi", "beta": %s}',
+    "room/join": b'{"code": %s}',
+    "room/moved": b'{"code": "ABCD2345", "states": [%s]}',
+}
+
+
+@pytest.mark.parametrize("path", BODIES)
+def test_a_value_that_no_float_or_no_utf8_holds_is_refused_on_every_route(toy_app, path):
+    for value in NO_VALUES:
+        body = BODIES[path].replace(b"%s", value)
+        answer = httpx.post(f"{toy_app}{path}", content=body, headers=JSON, timeout=60)
+        assert answer.status_code == 422
+        assert "the request is not JSON" in sentence(answer)
+
+
+@pytest.mark.parametrize("folder", ["assets", "static", "svelte", "models", "vendor", "engine", ""])
+@pytest.mark.parametrize("name", ["x" * 256, "a/" * 3000, "é" * 128, "/".join(["y" * 200] * 30)])
+def test_an_address_longer_than_any_file_name_is_refused(toy_app, folder, name):
+    answer = httpx.get(f"{toy_app}{folder}/{name}", timeout=60)
+    assert answer.status_code == 414
+    assert "at most 255 are allowed" in sentence(answer)
 
 
 # Names of sessions.

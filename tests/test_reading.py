@@ -50,12 +50,28 @@ def test_numbers_are_those_that_every_reader_holds() -> None:
         assert not are_ids(ids, 6)
 
 
-@pytest.mark.parametrize(
-    "text", ["[" * 100_000, "NaN", "{", b"\xff", "[" * 100_000 + "]" * 100_000]
-)
+NO_JSON = [
+    *("[" * 100_000, "[" * 100_000 + "]" * 100_000, "{", b"\xff", b'"\xed\xa0\x80"', "\ufeff1"),
+    *("NaN", "-Infinity", "1e400", "-1e999", "1" * 400 + ".0", "9" * 309, "-" + "9" * 5000),
+    *('"\\ud800"', '"\\uDFFFx"', '{"\\ud83d": 1}', '["\\ude00\\ud83d"]', '"\ud800"'),
+]
+JSON = {
+    "1e308": 1e308, "9" * 308: int("9" * 308), "-" + "9" * 308: -int("9" * 308), "1e-400": 0.0,
+    '"\\ud83d\\ude00"': "😀", r'"\\ud83d"': r"\ud83d", b'"\xc3\xa9"': "é", '"é\\u00e9"': "éé",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", NO_JSON)
 def test_what_is_no_json_is_one_kind_of_error(text: str | bytes) -> None:
-    with pytest.raises(ValueError, match=r"."):
+    with pytest.raises(ValueError, match=r".") as raised:
         from_json(text)
+    assert len(str(raised.value)) < 100
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("text", JSON)
+def test_numbers_that_a_float_holds_and_whole_texts_are_read_from_json(text: str | bytes) -> None:
+    assert from_json(text) == JSON[text]
 
 
 def test_a_value_of_any_size_is_shown_in_one_short_line() -> None:

@@ -488,7 +488,21 @@ JSON = {"Content-Type": "application/json"}
         ("GET", "/v1/traces/chatcmpl-1", {}, 404, "no such trace"),
         ("POST", "/v1/chat/completions", {"content": b"{}"}, 415, "must be application/json"),
         ("POST", "/v1/chat/completions", {"content": b"{", "headers": JSON}, 400, "is not JSON"),
+        *(
+            (
+                "POST",
+                "/v1/chat/completions",
+                {"content": b"[%s]" % value, "headers": JSON},
+                400,
+                "is not JSON",
+            )
+            for value in (b"1e400", b"NaN", b"9" * 400, b'"\\ud800"', b'"\xed\xa0\x80"', b"\xff")
+        ),
         ("POST", "/v1/chat/completions", {"json": []}, 400, "must be an object"),
+        ("GET", "//v1/completions", {}, 404, "there is no GET /v1/completions"),
+        ("POST", "/v1//chat///completions", {"json": []}, 400, "must be an object"),
+        ("GET", "//v1/models", {"headers": {"Host": "evil.example"}}, 421, "this server is not"),
+        ("GET", f"/v1/traces/{'x' * 256}", {}, 414, "at most 255 are allowed"),
         ("POST", "/v1/chat/completions", {"json": ["a" * 2**20]}, 413, "at most 1,048,576 are"),
         ("GET", "/v1/models", {"headers": {"Host": "evil.example"}}, 421, "this server is not"),
         ("GET", "/v1/models", {"headers": {"Origin": "https://evil.example"}}, 403, "may not use"),

@@ -8,6 +8,7 @@ import gradio as gr
 from components.common.form import USUAL
 from components.common.new_problem import new_problem
 from components.session.runs import STOPPED, Runs, Status
+from qalign_core.reading import from_json
 
 ACTIVE = ("loading", "queued", "sampling")
 
@@ -39,7 +40,7 @@ update();
 def is_active(said: object) -> bool:
     """Whether a status line's value, as a browser sends it back, says that a run goes on."""
     try:
-        return bool(json.loads(str(said)[:9999])["state"] in ACTIVE)
+        return bool(from_json(str(said)[:9999])["state"] in ACTIVE)
     except (ValueError, TypeError, KeyError):
         return False
 

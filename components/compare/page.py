@@ -22,6 +22,7 @@ from components.session.links import linked
 from components.session.runs import Feed, Runs, Status
 from qalign_core.assets import ASSETS
 from qalign_core.errors import QAlignError
+from qalign_core.reading import from_json
 from qalign_core.record.trace import load_trace, trace_lines
 from qalign_core.run import Run
 from qalign_study.export.dictionary import with_terms
@@ -303,7 +304,7 @@ def build_compare_page(
         shown: Shown, mixture: bool, said: str, request: gr.Request
     ) -> dict[Any, Any]:
         now = await stop_run(runs, str(request.session_hash), said)
-        if json.loads(now)["state"] == "idle":
+        if from_json(now)["state"] == "idle":
             return {status: now}
         return {**await asyncio.to_thread(finished, shown, "stopped", mixture), status: now}
 

@@ -1,6 +1,5 @@
 """When is a chain worth it? A model of solving problems, simulated as its settings are moved."""
 
-import json
 import math
 from dataclasses import dataclass
 from functools import lru_cache
@@ -30,6 +29,7 @@ from components.lab.style import (
 from qalign_core.assets import ASSETS
 from qalign_core.decide.compared import RULES
 from qalign_core.errors import QAlignError
+from qalign_core.reading import from_json
 from qalign_study.exact.decisions import Found, Situation, explore
 from qalign_study.export.dictionary import colour
 from qalign_study.measure.diagnostics import near_misses
@@ -75,7 +75,7 @@ def shipped() -> tuple[Measured, ...]:
 @lru_cache(maxsize=1)
 def simulated() -> dict[str, list[float]]:
     """The map's worlds: `one`, `near_miss` as the chain met them, and the `difference`."""
-    made: dict[str, list[float]] = json.loads(Path(MAP).read_text(encoding="utf-8"))["worlds"]
+    made: dict[str, list[float]] = from_json(Path(MAP).read_text(encoding="utf-8"))["worlds"]
     return made
 
 

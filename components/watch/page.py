@@ -26,6 +26,7 @@ from components.watch.gallery import WATCH, gallery_list, page_parts, recorded_r
 from components.watch.inside import questions
 from components.watch.player import beta_slider, chain_player
 from qalign_core.errors import QAlignError
+from qalign_core.reading import from_json
 from qalign_core.record.trace import header_of
 from qalign_core.run import Run
 from qalign_core.types import Response
@@ -180,7 +181,7 @@ def build_watch_page(
         work = runs.stream(str(request.session_hash), lambda feed: tune_run(feed, runs, wanted))
         async for now in work:
             if now.text:
-                beta, rate, low, high = json.loads(now.text)
+                beta, rate, low, high = from_json(now.text)
                 said = f"β = {beta:g} accepts {rate:.0%} (95% band of β: {low:.2g} to {high:.2g})"
                 yield beta, status_value(Status("finished", said))
             else:

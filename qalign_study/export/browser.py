@@ -8,6 +8,7 @@ from qalign_core.assets import ASSETS
 from qalign_core.errors import InvalidSetting
 from qalign_core.messages import is_conversation
 from qalign_core.mix import SUFFIX
+from qalign_core.reading import from_json
 from qalign_core.record.trace import told
 from qalign_core.run import Run
 from qalign_core.types import TraceHeader
@@ -86,6 +87,6 @@ def _problems() -> list[tuple[str, str]]:
     sets = []
     for name in _SETS:
         with (ASSETS / "tasks" / f"{name}.jsonl").open(encoding="utf-8") as file:
-            rows = [json.loads(next(file)) for _ in range(_PROBLEMS)]
+            rows = [from_json(next(file)) for _ in range(_PROBLEMS)]
         sets.append([(row["prompt"], row["answer"]) for row in rows])
     return [problem for each in zip(*sets, strict=True) for problem in each]

@@ -27,6 +27,8 @@ POLICY = (
     "form-action 'none'"
 )
 """Of pages without a policy of their own: Gradio runs the page's handlers by `eval`."""
+MAX_PATH = 255
+"""Bytes of an address's path: no file has a longer name, and no file system takes one."""
 MOST = (
     (re.compile(r"/room/(open|moved)$"), 128 * 2**10),
     (re.compile(r"/room/[^/]*$"), 8 * 2**10),
@@ -114,6 +116,8 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        # an address joined of two parts may have a slash of each
+        scope = {**scope, "path": re.sub("/{2,}", "/", scope["path"])}
         headers, origin = Headers(scope=scope), ""
         try:
             origin = self._ours.check(scope, headers)
@@ -122,6 +126,10 @@ class Guard:
                 await _preflight(headers)(scope, receive, signed)
                 return
             scope["headers"] = self._ours.headers_for_app(scope)
+            if (size := len(scope["path"].encode())) > MAX_PATH:
+                raise Refused(
+                    414, f"the address has {size:,} bytes; at most {MAX_PATH} are allowed"
+                )
             with self._place(scope):
                 if scope["method"] in ("GET", "HEAD"):
                     if headers.get("content-length", "0") != "0" or "transfer-encoding" in headers:

@@ -77,8 +77,9 @@ class Ours:
                 "in QALIGN_HOSTS",
             )
         origin = headers.get("origin", "")
-        of_page = origin.lower().partition("://")[2]
-        if origin and origin.lower() not in self.origins and of_page not in {host, *self.named}:
+        scheme, _, of_page = origin.lower().partition("://")
+        is_ours = scheme in ("http", "https") and of_page in {host, *self.named}
+        if origin and origin.lower() not in self.origins and not is_ours:
             raise Refused(
                 403,
                 f"a page of {shown(origin)} may not use this server; the operator can allow that "
