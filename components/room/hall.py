@@ -375,7 +375,9 @@ class Hall:
             await work()
         except QAlignError as error:
             room.fail(str(error))
-        except Exception:  # a defect: the log has it, the screens say only that
+        except (asyncio.CancelledError, KeyboardInterrupt):
+            raise
+        except BaseException:  # a defect: the log has it, the screens say only that
             log.exception("a room failed")
             room.fail("the models had an internal error; start again")
 

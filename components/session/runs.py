@@ -18,7 +18,7 @@ from typing import Literal
 
 from components.session.offer import Offer
 from qalign_core.carried import RUN, TOLD
-from qalign_core.errors import Busy, QAlignError
+from qalign_core.errors import Busy, EngineError, QAlignError
 from qalign_core.protocols import LanguageModel, RewardModel
 from qalign_core.record.trace import TraceReader
 from qalign_core.run import Limits, Run, Sampling
@@ -67,7 +67,7 @@ class Feed:
         self._lock = threading.RLock()
         self._written = [""]  # joined when it is read: a run writes more often than a page looks
         self.status = Status("loading", "Starting…")
-        self.error: Exception | None = None
+        self.error: QAlignError | None = None
         self.lm: LanguageModel | None = None
         self.n_steps = 0
         self._since = 0.0
@@ -124,7 +124,7 @@ class Snapshot:
 
     text: str
     status: Status
-    error: Exception | None
+    error: QAlignError | None
 
 
 Work = Callable[[Feed], Awaitable[None]]
@@ -239,13 +239,15 @@ class Runs:
             feed.status = replace(feed.status, state="finished", text=text)
         except asyncio.CancelledError:
             feed.status = STOPPED
-        except Exception as error:
-            feed.error, said = error, str(error)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # a panic of a library in Rust is no Exception
             if not isinstance(error, QAlignError):
                 # a defect, not the visitor's mistake: the log has it, the page says only that
                 log.exception("a run failed")
-                said = "the run had an internal error; try again."
-            feed.status = Status("failed", f"Failed: {said}")
+                error = EngineError("the run had an internal error; try again.")
+            feed.error = error
+            feed.status = Status("failed", f"Failed: {error}")
 
     @contextlib.asynccontextmanager
     async def _place(self, feed: Feed, patient: bool) -> AsyncIterator[None]:

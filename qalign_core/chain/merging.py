@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Awaitable, Collection, Iterator
+from contextlib import suppress
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -14,26 +15,26 @@ async def merge(*streams: AsyncIterator[T]) -> AsyncIterator[T]:
     No stream runs more than a few items ahead of the reader. An error in one is raised at its
     place and ends the others, as closing the generator does.
     """
-    arrived: asyncio.Queue[tuple[bool, T | Exception | None]] = asyncio.Queue(len(streams))
+    arrived: asyncio.Queue[tuple[asyncio.Task[None] | None, Any]] = asyncio.Queue()
+    ahead = asyncio.Semaphore(len(streams))
 
     async def follow(stream: AsyncIterator[T]) -> None:
-        try:
-            async for item in stream:
-                await arrived.put((False, item))
-            await arrived.put((True, None))
-        except Exception as error:  # handed to the reader, who raises it
-            await arrived.put((True, error))
+        async for item in stream:
+            await ahead.acquire()
+            arrived.put_nowait((None, item))
 
     tasks = [asyncio.ensure_future(follow(stream)) for stream in streams]
+    for task in tasks:  # the reader hears of every end: an item's, an error's or a cancellation's
+        task.add_done_callback(lambda task: arrived.put_nowait((task, None)))
     running = len(tasks)
     try:
         while running:
             ended, item = await arrived.get()
-            if not ended:
-                yield item  # type: ignore[misc]
-            elif isinstance(item, Exception):
-                raise item
+            if ended is None:
+                ahead.release()
+                yield item
             else:
+                ended.result()
                 running -= 1
     finally:
         await end(tasks)
@@ -43,7 +44,7 @@ async def gather(*calls: Awaitable[T]) -> list[T]:
     """Await all calls side by side; if one fails or the caller is cancelled, cancel the others."""
     tasks = [asyncio.ensure_future(call) for call in calls]
     try:
-        return [await task for task in tasks]
+        return [*await asyncio.gather(*tasks)]
     finally:
         await end(tasks)
 
@@ -64,7 +65,15 @@ def iterate(items: AsyncIterator[T]) -> Iterator[T]:
     Leaving the loop early, or an error in its body, closes the generator and so ends the run.
     """
     loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever, name="qalign-iterate", daemon=True)
+
+    def run() -> None:
+        """Run the loop until it is stopped: `sys.exit()` in a task ends it, unheard by callers."""
+        while not stopped:
+            with suppress(BaseException):  # the task has it, and hands it on
+                loop.run_forever()
+
+    stopped = False
+    thread = threading.Thread(target=run, name="qalign-iterate", daemon=True)
     thread.start()
 
     async def advance() -> object:
@@ -87,6 +96,7 @@ def iterate(items: AsyncIterator[T]) -> Iterator[T]:
         if call is not None and not call.done():  # interrupted while waiting (Ctrl-C)
             call.cancel()
         asyncio.run_coroutine_threadsafe(close(), loop).result()
+        stopped = True
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
         loop.close()

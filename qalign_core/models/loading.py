@@ -439,8 +439,8 @@ def _one_sentence(name: str, instead: str | None = None) -> Iterator[None]:
     logging.disable_progress_bar()
     try:
         yield
-    except QAlignError:
+    except (QAlignError, KeyboardInterrupt):
         raise
-    except Exception as error:
+    except BaseException as error:  # a panic of the tokenizer's library is no Exception
         said = instead or first_line(error)
         raise ModelLoadError(f"{name} cannot be loaded: {said}") from error

@@ -17,7 +17,7 @@ from qalign_core.models.loading import CACHE_BYTES, Pretrained
 from qalign_core.models.local.choice import TOLERANCE, UNFIT
 from qalign_core.models.local.llama_net import LlamaNet
 from qalign_core.models.local.prefix_cache import PrefixCache
-from qalign_core.models.local.worker import Worker, as_engine_error, torch_threads
+from qalign_core.models.local.worker import Worker, torch_threads
 from qalign_core.rewards.templated import TemplatedRewardModel
 
 
@@ -30,10 +30,7 @@ class _Scorer(Worker):
 
     def turn(self) -> None:
         if (job := self.take()) is not None:
-            try:
-                self.finish(job, self.compute(job.work))
-            except Exception as error:
-                self.finish(job, as_engine_error(error))
+            self.finish(job, self.compute(job.work))
 
     def compute(self, tokens: tuple[int, ...]) -> float:
         """The logit of a whole sequence."""

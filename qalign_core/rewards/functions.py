@@ -4,13 +4,14 @@ import asyncio
 import math
 import runpy
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from numbers import Real
 from typing import Any, Self
 
 from qalign_core.chain.cost import parameters_of, reading_of, reads_nothing
 from qalign_core.errors import InvalidReward, InvalidSetting, ModelLoadError
 from qalign_core.protocols import RewardModel
-from qalign_core.reading import HUGE, first_line, shown
+from qalign_core.reading import first_line, is_finite, shown
 from qalign_core.types import Response
 
 
@@ -23,7 +24,9 @@ def load_name(place: str) -> Callable[..., Any]:
     path, _, name = place.rpartition(":")
     try:
         found = runpy.run_path(path).get(name)
-    except Exception as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # a file may call `sys.exit()`
         raise ModelLoadError(
             f"{path} cannot be run ({type(error).__name__}: {first_line(error)}); "
             f"a Python file that defines {name} was expected"
@@ -70,11 +73,14 @@ class FunctionReward:
         """The function's value; anything but a finite number is an `InvalidReward`."""
         try:
             value = self.function(prompt, response.text)
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # a panic of a library in Rust is no Exception
             said = f"{type(error).__name__}: {first_line(error)}"
             raise InvalidReward(f"{self.id} failed with {said}; fix the function") from error
-        if isinstance(value, Real) and abs(value) <= HUGE:
-            return float(value)
+        with suppress(OverflowError):  # a whole number may have any length
+            if isinstance(value, Real) and is_finite(number := float(value)):
+                return number
         raise InvalidReward(f"{self.id} returned {shown(value)}; one finite number was expected")
 
 

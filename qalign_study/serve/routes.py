@@ -96,9 +96,9 @@ class Served:
                 )  # fmt: skip
             try:
                 return await endpoint(request)
-            except Refused:
+            except (Refused, *_KEPT):
                 raise
-            except Exception as error:
+            except BaseException as error:
                 raise _refused(error) from error
 
         return called
@@ -241,7 +241,9 @@ async def _events(answer: _Answer, drawn: AsyncIterator[tuple[Choice, str]]) -> 
         if answer.asked.usage:
             yield _event(answer.part(".chunk", [], usage=answer.usage(shown)))
         yield "data: [DONE]\n\n"
-    except Exception as error:
+    except (GeneratorExit, *_KEPT):
+        raise
+    except BaseException as error:
         yield _event(_refused(error).error)
 
 
@@ -249,7 +251,11 @@ def _event(data: dict[str, Any]) -> str:
     return f"data: {json.dumps(data, ensure_ascii=False)}\n\n"
 
 
-def _refused(error: Exception) -> Refused:
+_KEPT = (asyncio.CancelledError, KeyboardInterrupt)
+"""What keeps its meaning; whatever else ends an answer, its client hears of it."""
+
+
+def _refused(error: BaseException) -> Refused:
     """An error as the API has it; a defect is logged, and its sentence says no more."""
     if not isinstance(error, QAlignError):
         log.exception("an answer failed", exc_info=error)

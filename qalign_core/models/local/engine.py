@@ -219,7 +219,7 @@ class Engine(Worker):
                     if isinstance(row, _Reading) and needed:
                         for logits in self._logits(hidden[-needed:]):
                             row.weigh(logits)
-                except Exception as error:
+                except BaseException as error:
                     self._fail(index, as_engine_error(error))
                     continue
                 row.filled = stop
@@ -241,12 +241,12 @@ class Engine(Worker):
             return
         try:
             drawn = self._draw(ready)
-        except Exception:  # whose request was it? alone, each has the same result
+        except BaseException:  # whose request was it? alone, each has the same result
             drawn = {}
             for index, row in ready:
                 try:
                     drawn |= self._draw([(index, row)])
-                except Exception as error:
+                except BaseException as error:
                     self._fail(index, as_engine_error(error))
         for index, row in ready:
             if index not in drawn:

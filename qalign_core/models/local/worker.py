@@ -32,13 +32,13 @@ _alive: "weakref.WeakSet[Worker]" = weakref.WeakSet()
 class Job:
     """Some work on its way through a worker: what is to be computed, and who waits for it."""
 
-    __slots__ = ("aside", "cancelled", "future", "loop", "run", "work")
+    __slots__ = ("aside", "cancelled", "future", "loop", "run", "taken", "work")
 
     def __init__(self, work: Any) -> None:
         self.work, self.run, self.aside = work, RUN.get(), ASIDE.get()
         self.loop = asyncio.get_running_loop()
         self.future: asyncio.Future[Any] = self.loop.create_future()
-        self.cancelled = False
+        self.cancelled = self.taken = False
 
 
 class Worker(ABC):
@@ -60,7 +60,8 @@ class Worker(ABC):
         self.max_queue = max_queue
         # by (aside, run); within each of the two, the run that waits longest for its turn is first
         self._waiting: OrderedDict[tuple[bool, str], deque[Job]] = OrderedDict()
-        self.n_waiting = self._n_open = self._n_taken = 0
+        self.n_waiting = self._n_taken = 0
+        self._open: set[Job] = set()  # somebody waits for them
         self._last_used = time.monotonic()
         self._changed = threading.Condition()
         self._done: dict[asyncio.AbstractEventLoop, list[tuple[Job, Any]]] = {}
@@ -81,12 +82,13 @@ class Worker(ABC):
                     "try again in a minute"
                 )
             if self._thread is None:
-                self._thread = threading.Thread(target=self._work, name=self.name, daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=self._work, name=self.name, daemon=True)
+                thread.start()  # the machine may have no thread left
+                self._thread = thread
                 _alive.add(self)
             self._waiting.setdefault((job.aside, job.run), deque()).append(job)
             self.n_waiting += 1
-            self._n_open += 1
+            self._open.add(job)
             self._changed.notify()
         try:
             return await job.future
@@ -95,7 +97,7 @@ class Worker(ABC):
             raise
         finally:
             with self._changed:
-                self._n_open -= 1
+                self._open.discard(job)
                 self._last_used = time.monotonic()
 
     def _has_its_share(self, run: str) -> bool:
@@ -116,7 +118,7 @@ class Worker(ABC):
     def idle_seconds(self) -> float:
         """How long no request has been open; 0 while one is."""
         with self._changed:
-            return 0.0 if self._n_open else time.monotonic() - self._last_used
+            return 0.0 if self._open else time.monotonic() - self._last_used
 
     # For subclasses, on the worker's thread.
 
@@ -129,7 +131,7 @@ class Worker(ABC):
         return False
 
     def abandon(self, error: BaseException) -> None:  # noqa: B027
-        """Finish every job that was taken with `error`; none if a turn finishes what it takes."""
+        """Let go of what jobs hold that were taken and will not be finished."""
 
     def take(self) -> Job | None:
         """The next job, round robin over runs; None if none waits."""
@@ -145,6 +147,7 @@ class Worker(ABC):
                     del self._waiting[lane]
                 self.n_waiting -= 1
                 if not job.cancelled:
+                    job.taken = True
                     return job
         return None
 
@@ -153,24 +156,37 @@ class Worker(ABC):
         self._done.setdefault(job.loop, []).append((job, result))
 
     def _work(self) -> None:
-        torch.set_num_threads(self.threads)  # of this thread only: two engines use two cores
-        with torch.inference_mode():
-            while True:
-                with self._changed:
-                    while not (self._closed or self.n_waiting or self.busy()):
-                        self._changed.wait()
-                    if self._closed:
-                        break
-                try:
-                    self.turn()
-                except Exception as error:
-                    self.abandon(as_engine_error(error))
-                self._deliver()
-            stopped = EngineError(f"{self.name} was unloaded while this request ran")
-            self.abandon(stopped)
-            while (job := self.take()) is not None:
-                self.finish(job, stopped)
+        try:
+            torch.set_num_threads(self.threads)  # of this thread only: two engines use two cores
+            with torch.inference_mode():
+                while self._has_work():
+                    try:
+                        self.turn()
+                    except BaseException as error:  # a panic of a library in Rust is no Exception
+                        failed = as_engine_error(error)
+                        self.abandon(failed)
+                        self._fail_jobs(failed, taken=True)
+                    self._deliver()
+                self.abandon(EngineError(f"{self.name} was unloaded"))
+        finally:  # however the thread ends, nobody waits for it any more
+            with self._changed:
+                self._closed = True
+            self._fail_jobs(EngineError(f"{self.name} was unloaded while this request ran"))
             self._deliver()
+
+    def _has_work(self) -> bool:
+        """Wait for work; False once the worker is closed."""
+        with self._changed:
+            while not (self._closed or self.n_waiting or self.busy()):
+                self._changed.wait()
+            return not self._closed
+
+    def _fail_jobs(self, error: QAlignError, *, taken: bool = False) -> None:
+        """Finish every open job, or every one that was taken, with an error."""
+        with self._changed:
+            jobs = [job for job in self._open if job.taken or not taken]
+        for job in jobs:
+            self.finish(job, error)
 
     def _deliver(self) -> None:
         for loop, results in self._done.items():
