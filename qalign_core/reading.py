@@ -81,7 +81,7 @@ def checked(values: Mapping[str, Any], name: str, kind: Any) -> Any:
 
 
 def from_json(text: str | bytes) -> Any:
-    """Parse JSON; the only function that does, so that every number is finite and every text UTF-8.
+    """Parse JSON from outside: every number in it is one that a float holds, every text has UTF-8.
 
     Raises:
         ValueError: `text` is not JSON or nested too deeply, or it holds NaN, an infinity, a number
