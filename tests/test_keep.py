@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import test_rooms
-from test_rooms import PROMPT, SETTINGS, a_class, do, rewards_of, until
+from test_rooms import PROMPT, SETTINGS, STOPS, a_class, do, rewards_of, until
 
 from components.room.hall import Hall
 from components.room.keep import kept
@@ -145,6 +145,10 @@ BROKEN = {
     "an unknown lesson": lambda s: s | {"lesson": "nobody"},
     "a stop too far": lambda s: s | {"stop": 9},
     "an opened stop too far": lambda s: s | {"opened": [9]},
+    "a stop opened 60,000 times": lambda s: s | {"opened": [1] * 60_000},
+    "a stop opened more often than there are": lambda s: s | {"opened": [1] * (len(STOPS) + 1)},
+    "a stop opened without a lesson": lambda s: s | {"lesson": "", "opened": [1]},
+    "a prediction twice": lambda s: changed(s, said={"1": "up", "01": "up"}),
     "too many members": lambda s: s | {"members": s["members"] * 40},
     "a member twice": lambda s: s | {"members": s["members"] * 2},
     "a prediction that cannot be": lambda s: changed(s, said={"1": "sideways"}),

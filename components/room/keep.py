@@ -92,26 +92,31 @@ def restore(room: Room, session: Mapping[str, Any], now: float) -> None:
     if len(members) > room.caps.members:
         raise Refused(422, f"that class has {len(members)} members; this server's rooms have "
                       f"{room.caps.members} places")  # fmt: skip
+    numbers = set[int]()
     for given in members:
-        _restore_member(room, given, now)
-    for stop in [*opened, session.get("stop")] if room.lesson else ():
+        _restore_member(room, given, numbers, now)
+    stops = room.lesson.stops if room.lesson else ()
+    if len(opened) > len(stops):  # a list is no longer than what it describes
+        raise Refused(422, NO_SESSION)
+    for stop in opened:
         room.turn(stop)
-        if stop in opened:
-            room.reveal()
+        room.reveal()
+    if room.lesson:
+        room.turn(session.get("stop"))
     room.solved = session.get("solved") is True
 
 
-def _restore_member(room: Room, given: Any, now: float) -> None:
-    """Put back one member."""
+def _restore_member(room: Room, given: Any, numbers: set[int], now: float) -> None:
+    """Put back one member; `numbers` are those of the members who are back."""
+    stops = room.lesson.stops if room.lesson else ()
     try:
         key, number, t, best, tries = (given[k] for k in ("key", "number", "t", "best", "tries"))
         said = {int(stop): text for stop, text in given["said"].items()}
     except (KeyError, TypeError, ValueError, AttributeError):
         raise Refused(422, NO_SESSION) from None
-    numbers = {member.number for member in room.members.values()}
-    stops = room.lesson.stops if room.lesson else ()
     if not (
-        is_text(key)
+        len(given["said"]) == len(said)
+        and is_text(key)
         and len(key) == 64
         and key not in room.members
         and is_whole(number, 1, 10**6)
@@ -122,6 +127,7 @@ def _restore_member(room: Room, given: Any, now: float) -> None:
         and all(0 <= stop < len(stops) and "ask" in stops[stop] for stop in said)
     ):
         raise Refused(422, NO_SESSION)
+    numbers.add(number)
     member = room.place(number, key, now)
     member.had, member.best, member.tries = t, best, tries
     member.said = {stop: prediction(stops[stop]["ask"], text) for stop, text in said.items()}
