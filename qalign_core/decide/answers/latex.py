@@ -387,6 +387,7 @@ class _Parser:
     def factorial(self, value: Any) -> Any:
         if self.rest().startswith("!"):
             raise UnreadableError("a double factorial is not known")
-        if value.is_number and not (value.is_Integer and 0 <= value <= _MAX_FACTORIAL):
+        is_small = _largest(value) <= _MAX_FACTORIAL
+        if not is_small or (value.is_number and not (value.is_Integer and value >= 0)):
             raise UnreadableError("only factorials of small numbers are evaluated")
         return self.sympy.factorial(value)
