@@ -45,28 +45,30 @@ const TOKEN = new RegExp(
 const NOT = new RegExp(
   String.raw`\b(?:not|nicht|pas|不是)\s*$`, "i");
 const GOES_ON = new RegExp(
-  String.raw`^(?:(?!\s*\^\s*\{?\s*\\circ)(?:\s*(?:[-+*\/×·÷^~]\s?(?:`
-  + String.raw`(?:[a-z]\s*=\s*)?[-+]?[$€£¥₹]?\.?\d|[a-z]\b|[(\\{])|[-+*\/×÷]`
+  String.raw`^(?:(?!\s*\^\s*\{?\s*\\circ)(?:\s*(?:[-+*\/×·÷^~]\s?(?:\$?`
+  + String.raw`(?:[a-z]\s*=\s*)?[-+]?[$€£¥₹]?\.?\d|[a-z]\b|[(\\{])|[-+*\/×÷]\$?`
   + String.raw`(?:[a-z]\s*=\s*)?[-+]?[$€£¥₹]?\.?\d|\\(?:times|cdot|div|pm|mp|pmod|mod)|±|`
-  + String.raw`\+\/-|x\s*\d|[+×÷±^]\s*\w)|\s*,\s*(?:and\s+|or\s+|und\s+|et\s+|y\s+)?`
-  + String.raw`(?:[a-z]\s*=\s*)?[-+]?[$€£¥₹]?\.?\d|\)?\s*(?:%|\\%)?(?:\s+(?!not\b)`
-  + String.raw`[A-Za-z]+)?\s+\(?(?:or|and|to|oder|bis|und|ou|et|à|o|y|a|u)\s+`
-  + String.raw`(?:[a-z]\s*=\s*)?[-+]?[$€£¥₹]?\.?\d|\s*(?:至|到|或|和|或者|、)\s*\d|分之|\s*(?:%|`
-  + String.raw`percent)\s+of\s+(?:the\s+)?(?:[a-z]\s*=\s*)?[-+]?[$€£¥₹]?\.?\d|`
-  + String.raw`\s+out\s+of\b|\)?\s+(?:times|plus|minus|divided\s+by|multiplied\s+by)\s+`
-  + String.raw`(?:as\b|more\b|(?:[a-z]\s*=\s*)?[-+]?[$€£¥₹]?\.?\d)|\s+(?:more|less|fewer|`
-  + String.raw`greater|smaller|larger)\s+than\b|\s+(?:squared|cubed|factorial|mil|quarters|`
-  + String.raw`thirds|halves)\b|\s+and\s+(?:a|one|two|three)\b|\d|![.=]|!\s=|_\s*\{?\s*\d|`
-  + String.raw`:\d|\s:\s\d|\(\s*[\d\\a-z]|[\[{]|\s*\)\s*[\^(]|\s*\\(?:pi|sqrt|frac|log|ln|`
-  + String.raw`sin|cos|tan|infty|i\b)|\s?(?:sqrt|log|ln|sin|cos|tan|cot|sec|csc|exp|pi)\b|`
-  + String.raw`\s?\\?[∛√]|(?!(?:st|nd|rd|th|am|pm)\b|[kcm]?m\b|[kmµ]?g\b|[mckd]?l\b|`
-  + String.raw`[mµn]?s\b|h\b|hrs?\b|lbs?\b|oz\b|ft\b|in\b|yd\b|mi\b|t\b|k?w\b|k?v\b|`
-  + String.raw`m[lL]\b|[kmgt]b\b|k?hz\b|kj\b|j\b|kn\b|pa\b|ha\b|mm\b)(?:[a-z]{1,2}\b(?!')|`
-  + String.raw`[a-z]\d|[a-z]_|[a-z]\^)|\s(?![aghlmnostuy]\b)[b-z]\b(?!['.\u00c0-\u024f])|\s`
-  + String.raw`(?:n|y|t)\b\s*(?:[-+*\/^=]|$|\$|\))|\s+[<≤≥≠]|\s+>|\s*\\(?:leq?|geq?|neq?|`
-  + String.raw`lt|gt)\b|(?:\s+(?:January|February|March|April|May|June|July|August|`
-  + String.raw`September|October|November|December|Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sept?|Oct|`
-  + String.raw`Nov|Dec)\b\.?,?(?:\s+\d|\s*$))))`, "i");
+  + String.raw`\+\/-|x\s*\d|[+×÷±^]\s*\w)|\s*,\s*(?:and\s+|or\s+|und\s+|et\s+|y\s+)?\$?`
+  + String.raw`(?:[a-z]\s*=\s*)?[-+]?[$€£¥₹]?\.?\d|[)$]*\s*(?:%|\\%)?(?:\s+(?!not\b)`
+  + String.raw`[A-Za-z]+)?\s+\(?(?:or|and|to|oder|bis|und|ou|et|à|o|y|a|u)\s+\$?`
+  + String.raw`(?:[a-z]\s*=\s*)?[-+]?[$€£¥₹]?\.?\d|\s+(?!(?:not|because|since|as|so|for|in|`
+  + String.raw`at|by|on|after|per|of|from|with|when|if)\b)[A-Za-z]+\s+\d|\s*(?:至|到|或|和|或者|`
+  + String.raw`、)\s*\d|分之|\s*(?:%|percent)\s+of\s+(?:the\s+)?\$?`
+  + String.raw`(?:[a-z]\s*=\s*)?[-+]?[$€£¥₹]?\.?\d|\s+out\s+of\b|\)?\s+(?:times|plus|minus|`
+  + String.raw`divided\s+by|multiplied\s+by)\s+(?:as\b|more\b|\$?`
+  + String.raw`(?:[a-z]\s*=\s*)?[-+]?[$€£¥₹]?\.?\d)|\s+(?:more|less|fewer|greater|smaller|`
+  + String.raw`larger)\s+than\b|\s+(?:squared|cubed|factorial|mil|quarters|thirds|halves)`
+  + String.raw`\b|\s+and\s+(?:a|one|two|three)\b|\d|![.=]|!\s=|_\s*\{?\s*\d|:\d|\s:\s\d|`
+  + String.raw`\(\s*[\d\\a-z]|[\[{]|\s*\)\s*[\^(]|\s*\\(?:pi|sqrt|frac|log|ln|sin|cos|tan|`
+  + String.raw`infty|i\b)|\s?(?:sqrt|log|ln|sin|cos|tan|cot|sec|csc|exp|pi)\b|\s?\\?[∛√]|`
+  + String.raw`(?!(?:st|nd|rd|th|am|pm)\b|[kcm]?m\b|[kmµ]?g\b|[mckd]?l\b|[mµn]?s\b|h\b|`
+  + String.raw`hrs?\b|lbs?\b|oz\b|ft\b|in\b|yd\b|mi\b|t\b|k?w\b|k?v\b|m[lL]\b|[kmgt]b\b|`
+  + String.raw`k?hz\b|kj\b|j\b|kn\b|pa\b|ha\b|mm\b)(?:[a-z]{1,2}\b(?!')|[a-z]\d|[a-z]_|`
+  + String.raw`[a-z]\^)|\s(?![aghlmnostuy]\b)[b-z]\b(?!['.\u00c0-\u024f])|\s(?:n|y|t)\b\s*`
+  + String.raw`(?:[-+*\/^=]|$|\$|\))|\s+[<≤≥≠]|\s+>|\s*\\(?:leq?|geq?|neq?|lt|gt)\b|(?:\s+`
+  + String.raw`(?:January|February|March|April|May|June|July|August|September|October|`
+  + String.raw`November|December|Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sept?|Oct|Nov|Dec)\b\.?,?`
+  + String.raw`(?:\s+\d|\s*$))))`, "i");
 const PART_OF = new RegExp(
   String.raw`[\w)}\]%][ \t]*(?:[-+*\/×·÷^~]|\\(?:times|cdot|div))[ \t]*[({]?$|(?<![a-z'])`
   + String.raw`[a-z]\s*[({]\s*$|\^\s*[({]?$|±\s*$|\\(?:pm|mp)\s*$|(?:sqrt|log|ln|sin|cos|`
@@ -161,9 +163,9 @@ const POINTER = new RegExp(
 const CORRECTION = new RegExp(
   String.raw`\b(?:wait|actually|correction|oops|scratch that|mistake|sorry|hold on)\b`, "i");
 const CLAUSE_END = new RegExp(
-  String.raw`\n|(?<!\bapprox)(?<!\bca)(?<!\bRs)(?<!\bNo)(?<!\\)(?:[.;](?:\s|$)|!(?:\s|$)`
-  + String.raw`(?!\s*=))|[。；！]|[,，]\s*(?:(?:because|since|as|so|weil|denn|da|car|parce|`
-  + String.raw`puisque|porque|ya que|pues)\b|因为|因此|所以)`, "i");
+  String.raw`\n|(?<!\bapprox)(?<!\bca)(?<!\bRs)(?<!\bNo)(?<!\\)(?:[.;](?:\s|$)|(?<!\))!`
+  + String.raw`(?:\s|$)(?!\s*=))|[。；！]|[,，]\s*(?:(?:because|since|as|so|weil|denn|da|car|`
+  + String.raw`parce|puisque|porque|ya que|pues)\b|因为|因此|所以)`, "i");
 const NUMBERED = new RegExp(
   String.raw`^(?:\d{1,2}[.)]\s+[A-Za-z_])`);
 const SYMBOLIC = new RegExp(

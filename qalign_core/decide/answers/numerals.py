@@ -188,7 +188,7 @@ _OTHER_LANGUAGE = re.compile(
 )
 
 # What makes a number part of a larger form.
-_N = r"(?:[a-z]\s*=\s*)?[-+]?[$€£¥₹]?\.?\d"
+_N = r"\$?(?:[a-z]\s*=\s*)?[-+]?[$€£¥₹]?\.?\d"
 _FUNCTIONS = r"sqrt|log|ln|sin|cos|tan|cot|sec|csc|exp|pi"
 _MONTHS = (
     "January|February|March|April|May|June|July|August|September|October|November|December"
@@ -198,8 +198,10 @@ _GOES_ON = re.compile(
     rf"(?!\s*\^\s*\{{?\s*\\circ)(?:\s*(?:[-+*/×·÷^~]\s?(?:{_N}|[a-z]\b|[(\\{{])|[-+*/×÷]{_N}|\\(?:times|cdot|div|pm|mp|pmod|mod)"
     rf"|±|\+/-|x\s*\d|[+×÷±^]\s*\w)"  # arithmetic
     rf"|\s*,\s*(?:and\s+|or\s+|und\s+|et\s+|y\s+)?{_N}"  # 3, 5
-    rf"|\)?\s*(?:%|\\%)?(?:\s+(?!not\b)[^\W\d_]+)?\s+\(?(?:or|and|to|oder|bis|und|ou|et|à|o|y|a|u)\s+"
+    rf"|[)$]*\s*(?:%|\\%)?(?:\s+(?!not\b)[^\W\d_]+)?\s+\(?(?:or|and|to|oder|bis|und|ou|et|à|o|y|a|u)\s+"
     rf"{_N}"  # 5 apples or 7
+    r"|\s+(?!(?:not|because|since|as|so|for|in|at|by|on|after|per|of|from|with|when|if)\b)"
+    r"[^\W\d_]+\s+\d"  # 5 feet 6
     rf"|\s*(?:至|到|或|和|或者|、)\s*\d|分之"
     rf"|\s*(?:%|percent)\s+of\s+(?:the\s+)?{_N}|\s+out\s+of\b"
     rf"|\)?\s+(?:times|plus|minus|divided\s+by|multiplied\s+by)\s+(?:as\b|more\b|{_N})"
