@@ -100,7 +100,7 @@ def build_app(runs: Runs | None = None, opened: Path | None = None) -> gr.Blocks
     keep_no_copies()
     runs = runs or Runs()
     is_folder = opened is not None and opened.is_dir()
-    folders = sets_in(opened) if opened is not None and is_folder else NO_FOLDERS
+    folders = sets_in(opened, code=True) if opened is not None and is_folder else NO_FOLDERS
     first = "results" if is_folder else "watch"
     with gr.Blocks(
         title="QAlign Explorer", analytics_enabled=False, delete_cache=(3600, 3600)

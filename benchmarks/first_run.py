@@ -29,7 +29,7 @@ from qalign_core import (
     sample_iid,
     weighted_majority_vote,
 )
-from qalign_core.decide.answers.extraction import get_extractor
+from qalign_core.decide.answers.graders import get_extractor
 from qalign_core.target import Target
 from qalign_core.types import ScoredResponse, Step
 from qalign_study.measure.diagnostics import agreement, ess

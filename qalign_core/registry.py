@@ -19,13 +19,15 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 from qalign_core.assets import ASSETS
+from qalign_core.decide.answers.graders import LOADED as OWN_GRADERS
+from qalign_core.decide.answers.graders import Grader, own_grader
 from qalign_core.errors import ModelLoadError
 from qalign_core.models.chat import TemplatedLanguageModel, check_sampling
 from qalign_core.models.familiar import tokens_per_character
 from qalign_core.models.loaded import LoadedModels
 from qalign_core.protocols import RewardModel
 from qalign_core.reading import checked, first_line, read_file
-from qalign_core.rewards.functions import CompositeReward, FunctionReward
+from qalign_core.rewards.functions import CompositeReward, FunctionReward, load_name
 from qalign_core.rewards.names import reward_named
 from qalign_core.rewards.texts import text_reward
 from qalign_core.run import USUAL, Sampling
@@ -251,6 +253,38 @@ def load_reward_model(id: str = "embedded", *, code: bool = False, **options: An
     """
     _check_taken("rm", id, options)
     return _reward(id, id, options, code)
+
+
+def load_grader(place: str) -> Grader:
+    """A grader of a user's own file, "FILE.py:NAME", which this process then knows by its name.
+
+    NAME is a function text -> answer or None, or a class that is made without arguments: its
+    `extract` is that function, and `same(answer, reference)`, if there is one, compares answers.
+
+    Raises:
+        ModelLoadError: there is no such file or name, or running the file failed.
+    """
+    path, _, name = place.rpartition(":")
+    full = f"{os.path.abspath(path)}:{name}"
+    made = load_name(place)
+    if isinstance(made, type):
+        try:
+            made = made()
+        except Exception as error:
+            raise ModelLoadError(
+                f"{place} cannot be made ({type(error).__name__}: {first_line(error)}); "
+                "a class whose __init__ takes no arguments was expected"
+            ) from error
+        extract = getattr(made, "extract", None)
+        if not callable(extract):
+            raise ModelLoadError(
+                f"{place} has no method extract; write extract(self, text), and same(self, answer, "
+                "reference) if answers are compared in a way of their own"
+            )
+        OWN_GRADERS[full] = own_grader(full, extract, getattr(made, "same", None))
+    else:
+        OWN_GRADERS[full] = own_grader(full, made)
+    return OWN_GRADERS[full]
 
 
 def _reward(source: str, name: str, options: dict[str, Any], code: bool) -> RewardModel:

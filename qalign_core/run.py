@@ -28,6 +28,12 @@ OPEN = "none"
 WRITING = ("Write", "Please write")
 """How the prompts of writing tasks begin; unless somebody says otherwise, they are open-ended."""
 
+
+def is_file_name(name: str) -> bool:
+    """Whether a name is that of a function or class in a Python file, "FILE.py:NAME"."""
+    return ".py:" in name
+
+
 INVENTORY = "How many of each"
 """What prompts of inventories ask: their answers are all of the amounts, each with its name."""
 
@@ -168,7 +174,8 @@ class Run:
     extractor: str | None = setting(
         "number",
         "Answers to vote on",
-        "how the final answer is read from a text; 'none' for an open-ended prompt",
+        "how the final answer is read from a text (number, choice, option, boxed, text, amounts, "
+        "or FILE.py:NAME); 'none' for an open-ended prompt",
         choices=EXTRACTORS,
     )
     lm: str = setting("embedded", "Language model", "language model", cap="prompt")
@@ -424,7 +431,8 @@ def _check(name: str, value: Any, told: Mapping[str, Any], limits: Limits | None
                 f"the {told['label'].lower()} has {len(value):,} characters; "
                 f"{most:,} at most{where}"
             )
-        if told["choices"] and value not in told["choices"]:
+        own = name == "extractor" and limits is None and is_file_name(value)  # not on a server
+        if told["choices"] and value not in told["choices"] and not own:
             raise InvalidSetting(
                 f"{name} must be one of {', '.join(told['choices'])}, got {shown(value)}"
             )

@@ -19,8 +19,8 @@ from qalign_core.decide.answers.extraction import (
     extract_boxed,
     extract_choice,
     extract_number,
-    get_extractor,
 )
+from qalign_core.decide.answers.graders import get_extractor
 from qalign_core.errors import InvalidSetting
 from qalign_study.sets.problem_sets import Problem
 

@@ -19,7 +19,8 @@ from test_reading import results
 from tiny_models import tokenizer
 
 from qalign_core import collect, run_chains
-from qalign_core.decide.answers.extraction import EXTRACTORS, get_extractor
+from qalign_core.decide.answers.extraction import EXTRACTORS
+from qalign_core.decide.answers.graders import get_extractor
 from qalign_core.errors import ModelLoadError, QAlignError
 from qalign_core.models.chat import Text
 from qalign_core.models.loading import n_stored

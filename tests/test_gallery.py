@@ -16,7 +16,7 @@ from benchmarks import first_run
 from components.common.asked import asked
 from components.watch.gallery import gallery, page_parts, recorded_text
 from qalign_core import best_of_n, majority_vote
-from qalign_core.decide.answers.extraction import get_extractor
+from qalign_core.decide.answers.graders import get_extractor
 from qalign_core.record.trace import load_trace
 from qalign_study.commands import main
 from qalign_study.export.player import as_data, page

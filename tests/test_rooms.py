@@ -40,7 +40,7 @@ from components.room.told import Figures, of_class, of_member, of_room
 from components.session.runs import Runs
 from qalign_core.assets import ASSETS
 from qalign_core.chain.chain import run_chain
-from qalign_core.decide.answers.extraction import get_extractor
+from qalign_core.decide.answers.graders import get_extractor
 from qalign_core.decide.rules import importance_weights, majority_vote
 from qalign_core.errors import QAlignError
 from qalign_core.target import Target

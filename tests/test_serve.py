@@ -24,7 +24,7 @@ from toys import PROMPT, ToyLM, ToyRM
 import app
 from components.chat import chat_routes
 from components.session.runs import Runs
-from qalign_core.decide.answers.extraction import get_extractor
+from qalign_core.decide.answers.graders import get_extractor
 from qalign_core.decide.compared import RULES
 from qalign_core.errors import EngineError, InvalidSetting
 from qalign_core.messages import messages_of

@@ -92,7 +92,9 @@ class RunForm:
         """What the widgets show for a run."""
         values = {name: getattr(run, name, None) for name in self.widgets}
         asked = run.extractor or OPEN
-        values["extractor"] = USUAL if asked == usual_extractor(run.prompt) else asked
+        if asked == usual_extractor(run.prompt) or asked not in ANSWERS.values():  # or a file
+            asked = USUAL
+        values["extractor"] = asked
         values |= {"reference": run.reference or "", **reward_shown(run.rm, self._runs.offer)}
         return {widget: values[name] for name, widget in self.widgets.items()}
 

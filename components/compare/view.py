@@ -10,6 +10,7 @@ from typing import Any
 
 from components.common.evaluated import results_files, summarise, task_of
 from components.common.trust import trust
+from qalign_core.decide.answers.graders import either
 from qalign_core.decide.arrays import softmax
 from qalign_core.decide.rouge import unread
 from qalign_core.errors import QAlignError
@@ -94,7 +95,7 @@ def view(
         {
             "state": state,
             "prompt": header.prompt,
-            "reference": header.reference,
+            "reference": None if header.reference is None else either(header.reference),
             "budget": budget,
             "open_ended": comparison.extract is None,
             "counted": f"Compute is {COUNTED[header.meter.unit == 'FLOPs']}. A proposal costs only "

@@ -16,7 +16,7 @@ from components.common.trust import trust
 from qalign_core.assets import ASSETS
 from qalign_core.chain.kernel import log_acceptance
 from qalign_core.chain.moves.suffix import length_ratio
-from qalign_core.decide.answers.extraction import get_extractor
+from qalign_core.decide.answers.graders import get_extractor
 from qalign_core.decide.compared import RULES
 from qalign_core.decide.rules import (
     best_of_n,

@@ -17,7 +17,7 @@ from typing import Any
 from weakref import WeakSet
 
 from components.session.hand import log_target
-from qalign_core.decide.answers.extraction import get_extractor
+from qalign_core.decide.answers.graders import get_extractor
 from qalign_core.errors import QAlignError
 from qalign_core.protocols import AnswerExtractor
 from qalign_core.reading import is_finite, is_text, is_whole, shown

@@ -14,7 +14,7 @@ from components.session.hand import State, check_weighs, log_target, read_words,
 from components.session.runs import Feed, Runs
 from qalign_core.chain.kernel import log_acceptance
 from qalign_core.chain.moves.suffix import length_ratio
-from qalign_core.decide.answers.extraction import get_extractor
+from qalign_core.decide.answers.graders import extractor_of_trace
 from qalign_core.errors import InvalidSetting
 from qalign_core.protocols import LanguageModel, RewardModel
 from qalign_core.reading import are_ids, is_text, is_whole, shown
@@ -172,7 +172,7 @@ def _judged(header: TraceHeader, old: State, new: State, typed: int) -> Answer:
 def _told_state(header: TraceHeader, state: State) -> Answer:
     response, weighed, reward = state
     log_prob = math.fsum(each.log_p for each in weighed)
-    extract = get_extractor(header.extractor) if header.extractor else None
+    extract = extractor_of_trace(header.extractor)
     return {
         "tokens": list(response.tokens),
         "pieces": list(response.pieces),

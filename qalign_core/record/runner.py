@@ -18,7 +18,7 @@ from qalign_core.chain.chain import run_chain
 from qalign_core.chain.cost import meter_of, parameters_of, prompt_scored, reading_of
 from qalign_core.chain.merging import gather, merge
 from qalign_core.chain.sampling import encode_prompt, sample_iid
-from qalign_core.decide.answers.extraction import get_extractor
+from qalign_core.decide.answers.graders import get_extractor
 from qalign_core.errors import QAlignError
 from qalign_core.protocols import LanguageModel, RewardModel
 from qalign_core.record.trace import end_line, header_line, sample_line, step_line

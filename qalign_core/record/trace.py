@@ -39,6 +39,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar, get_type_hints
 
+from qalign_core.decide.answers.graders import title_of
 from qalign_core.errors import InvalidSetting, InvalidTrace, QAlignError, on_disk
 from qalign_core.protocols import AnswerExtractor
 from qalign_core.reading import COUNT, checked, from_json, is_whole, read_file, shown
@@ -589,13 +590,28 @@ def _difference(there: Header, wanted: Header) -> str:
     """The first setting in which a run is not the one there, or more of it; else empty."""
     # last what may follow from another setting: how long the chains of a set may become
     for name in sorted((each.name for each in fields(wanted)), key=lambda name: name == "steps"):
-        old, new = getattr(there, name), getattr(wanted, name)
+        old, new = (_as_compared(header, name) for header in (there, wanted))
         may = name in _MAY_DIFFER or (name in _MAY_GROW and old < new)
         if old != new and not may:
             if name in ("problems", "digest"):
                 return "other problems"
             return f"{'samples' if name == 'pool' else name}: {old!r:.60}, now {new!r:.60}"
     return ""
+
+
+def _as_compared(header: Header, name: str) -> Any:
+    """A setting as two runs are compared: a file by its name, a model by its hash if it has one.
+
+    The same model, or the same grader, may have another path on another machine.
+    """
+    value = getattr(header, name)
+    if name == "extractor":
+        return value and title_of(value)
+    revision = getattr(header, f"{name}_revision", "")
+    return revision if _HASH.fullmatch(revision) else value
+
+
+_HASH = re.compile(r"[0-9a-f]{12,}")
 
 
 def _read(path: Path, content: bytes) -> Trace | None:

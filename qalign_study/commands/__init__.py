@@ -23,6 +23,7 @@ COMMANDS = {
     "compare": "compare the four methods on one prompt",
     "evaluate": "run the four methods on a problem set, or resume a run",
     "report": "print the accuracy of every method and paired differences, from evaluations",
+    "grade": "print the answer that is read from each text, and whether it is right",
     "tune": "find the beta at which a given share of proposals is accepted, for each sharpness",
     "bench-moves": "check moves in enumerated models, and measure them on a problem set",
     "train-rm": "train a reward model on a language model's own right and wrong responses",

@@ -42,7 +42,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     shared.out_option(parser)
     parser.add_argument("--pack", type=Path, help="also write the results as one file")
     plan_options(parser)
-    shared.run_options(parser, leave_out=(*shared.TEXTS, "steps", "pool", "matched", "burn_in"))
+    shared.run_options(parser, leave_out=(*shared.TEXTS[:2], "steps", "pool", "matched", "burn_in"))
     shared.model_options(parser)
 
 
@@ -66,7 +66,7 @@ async def command(options: argparse.Namespace) -> None:
     run = run.with_changes(matched="chain")
     bar = tqdm(total=len(problems), unit="problem")
     await fill(options, models, run, loaded, bar)
-    results = results_in(options.out)
+    results = results_in(options.out, code=True)
     if options.pack:
         pack(results, options.pack)
     points, unit = curves(results), results.header.meter.unit

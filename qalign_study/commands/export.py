@@ -47,7 +47,7 @@ async def command(options: argparse.Namespace) -> None:
     if path.is_dir():
         if options.title or options.says or options.live:
             raise InvalidSetting(f"{path} is a folder; --title, --says and --live are for a trace")
-        found = evaluated(path, path.resolve().name, load_results(path))
+        found = evaluated(path, path.resolve().name, load_results(path, code=True))
         made = folder_page(found, options.play)
     elif options.play:
         raise InvalidSetting(f"{path} is not a folder; --play is for a folder of results")

@@ -56,7 +56,7 @@ async def command(options: argparse.Namespace) -> None:
     for path in options.paths:
         name = path.name if path.is_dir() else path.stem
         places[name if name not in places else str(path)] = path
-    sets = {name: load_results(path) for name, path in places.items()}
+    sets = {name: load_results(path, code=True) for name, path in places.items()}
     made = Report(sets, {name: path for name, path in places.items() if path.is_dir()})
     forms: tuple[tuple[Path | None, Callable[[Report], str]], ...] = (
         (options.csv, to_csv),

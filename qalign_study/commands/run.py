@@ -12,6 +12,7 @@ from dataclasses import asdict
 
 from tqdm import tqdm
 
+from qalign_core.decide.answers.graders import either
 from qalign_core.errors import InvalidSetting
 from qalign_core.protocols import AnswerExtractor
 from qalign_core.record.runner import Drawn
@@ -80,7 +81,7 @@ async def _run_many(options: argparse.Namespace) -> None:
         if options.json:
             print(json.dumps(asdict(answer), ensure_ascii=False))
         elif not options.quiet:
-            right = "" if answer.reference is None else f"; right is {answer.reference}"
+            right = "" if answer.reference is None else f"; right is {either(answer.reference)}"
             said = answer.text if answer.answer is None else f"{answer.answer} ({answer.share:.0%})"
             print(f"{answer.id}: {said}{right}")
     if not options.json:
@@ -123,5 +124,5 @@ def _said(problem: Problem, trace: Trace) -> str:
     if problem.extract is None:
         return f"{said}\nminimum Bayes risk over {answer.n_states} states:\n{answer.text}"
     share = f"{answer.share:.0%} of {answer.n_states} states"
-    right = "" if answer.reference is None else f"; right is {answer.reference}"
+    right = "" if answer.reference is None else f"; right is {either(answer.reference)}"
     return f"{said}\nanswer {answer.answer or '(none)'}, {share}{right}"

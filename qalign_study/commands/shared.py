@@ -3,16 +3,18 @@
 import argparse
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from qalign_core.carried import TOLD
+from qalign_core.decide.answers.graders import get_grader
 from qalign_core.errors import InvalidSetting
 from qalign_core.protocols import LanguageModel, RewardModel
-from qalign_core.registry import is_address, load_language_model, load_reward_model
-from qalign_core.run import OPEN, Run, Sampling
+from qalign_core.registry import is_address, load_grader, load_language_model, load_reward_model
+from qalign_core.run import OPEN, Run, Sampling, is_file_name
 from qalign_core.target import FORMER
-from qalign_study.sets.problem_sets import load_problems
+from qalign_study.sets.problem_sets import Problem, load_problems
 from qalign_study.sets.tasks import Loaded, Task, read_task, task_names, task_of
 
 Models = tuple[LanguageModel, RewardModel]
@@ -128,7 +130,10 @@ def run_options(
 def given_in(options: argparse.Namespace) -> dict[str, Any]:
     """What of a run's settings the options say."""
     said = {name: getattr(options, name, None) for name in Run.kinds()}
-    return {name: value for name, value in said.items() if value is not None}
+    given = {name: value for name, value in said.items() if value is not None}
+    if is_file_name(given.get("extractor", "")):
+        given["extractor"] = load_grader(given["extractor"]).name
+    return given
 
 
 def settings_of(options: argparse.Namespace, **more: object) -> Run:
@@ -169,7 +174,7 @@ def run_of(options: argparse.Namespace) -> Run:
             )
         problem = problems[number]
         given |= {"prompt": problem.prompt, "reference": problem.answer or ""}
-        given["extractor"] = problem.extractor or OPEN
+        given.setdefault("extractor", problem.extractor or OPEN)
     return Run.read(given).check()
 
 
@@ -182,7 +187,8 @@ def load_set(options: argparse.Namespace, n: int | None = None) -> Loaded:
             raise InvalidSetting(
                 f"--data has rows of the paper's sets, {known}; got {options.task!r}"
             )
-        return Loaded(tuple(load_problems(options.task)[:n]))
+        problems = load_problems(options.task, code=True)[:n]
+        return Loaded(graded_by(getattr(options, "extractor", None), problems))
     seed = settings_of(options).seed
     loaded = read_task(task, options.data, n=n, seed=seed)
     out = f", {loaded.n_left_out:,} rows left out" if loaded.n_left_out else ""
@@ -191,7 +197,26 @@ def load_set(options: argparse.Namespace, n: int | None = None) -> Loaded:
         f"license {task.table['licence']}",
         file=sys.stderr,
     )
-    return loaded
+    return replace(loaded, problems=graded_by(options.extractor, loaded.problems))
+
+
+def graded_by(extractor: str | None, problems: Sequence[Problem]) -> tuple[Problem, ...]:
+    """The same problems, their answers read and compared by another grader, if one is given.
+
+    Raises:
+        InvalidSetting: there is no such grader, or the problems have no answers to grade.
+    """
+    if extractor is None:
+        return tuple(problems)
+    if is_file_name(extractor):
+        extractor = load_grader(extractor).name
+    if any(problem.answer is None for problem in problems) or extractor == OPEN:
+        raise InvalidSetting(
+            f"--extractor {extractor} is for problems with answers, read from a text; leave it out "
+            "for open-ended problems"
+        )
+    get_grader(extractor)
+    return tuple(replace(problem, extractor=extractor) for problem in problems)
 
 
 def paper_task(options: argparse.Namespace) -> Task | None:

@@ -7,7 +7,7 @@ end the element around it. Title and caption are escaped as markup.
 import html
 from dataclasses import dataclass
 
-from qalign_core.decide.answers.extraction import get_extractor
+from qalign_core.decide.answers.graders import extractor_of_trace
 from qalign_core.messages import question_of
 from qalign_core.record.trace import parse_trace, trace_lines, whole_lines
 from qalign_core.types import Trace, TraceHeader
@@ -140,7 +140,7 @@ class Cell:
 
 def show(trace: Trace, *, height: int = 900) -> Cell:
     """Show a trace in a notebook, in a frame with a player; `height` in pixels."""
-    extract = get_extractor(trace.header.extractor) if trace.header.extractor else None
+    extract = extractor_of_trace(trace.header.extractor)
     document = html.escape(page("".join(trace_lines(trace, extract))))
     return Cell(
         f'<iframe srcdoc="{document}" sandbox="allow-scripts" title="QAlign Explorer" '

@@ -18,8 +18,7 @@ import numpy as np
 
 from qalign_core.chain.cost import n_at_budget
 from qalign_core.decide import rules
-from qalign_core.decide.answers.equality import same_answer
-from qalign_core.decide.answers.extraction import get_extractor
+from qalign_core.decide.answers.graders import Grader, get_grader
 from qalign_core.decide.compared import RULES, Rule
 from qalign_core.errors import InvalidSetting
 from qalign_core.protocols import AnswerExtractor
@@ -91,7 +90,11 @@ class Comparison:
     @property
     def extract(self) -> AnswerExtractor | None:
         """The answer extractor, remembering what it has read; None for an open-ended prompt."""
-        return None if self.header.extractor is None else _remembering(self.header.extractor)
+        return (
+            None
+            if self.header.extractor is None
+            else _remembering(get_grader(self.header.extractor))
+        )
 
     def steps_to(self, t: int) -> list[Step]:
         """Steps 0..t of every chain, chain after chain."""
@@ -99,9 +102,9 @@ class Comparison:
 
     def is_right(self, answer: str | None) -> bool | None:
         """Whether an answer is the right one; None where that is not known."""
-        if self.header.reference is None:
+        if self.header.reference is None or self.header.extractor is None:
             return None
-        return same_answer(answer, self.header.reference)
+        return get_grader(self.header.extractor).is_right(answer, self.header.reference)
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,6 +242,6 @@ def _log_spaced(last: int, count: int) -> list[int]:
 
 
 @lru_cache(maxsize=16)
-def _remembering(extractor: str) -> AnswerExtractor:
+def _remembering(grader: Grader) -> AnswerExtractor:
     # every rule reads the same texts again at every budget
-    return lru_cache(maxsize=16384)(get_extractor(extractor))
+    return lru_cache(maxsize=16384)(grader.extract)

@@ -50,24 +50,27 @@ class Results(Draws):
         return len(self.header.problems) - len(self.records)
 
 
-def load_results(path: str | Path) -> Results:
+def load_results(path: str | Path, *, code: bool = False) -> Results:
     """The numbers of a folder, or of a packed file.
+
+    With `code` the Python files that a folder's extractors name are run.
 
     Raises:
         InvalidTrace: there are no results at `path`, or they cannot be read.
     """
-    return results_in(path) if Path(path).is_dir() else unpack(path)
+    return results_in(path, code=code) if Path(path).is_dir() else unpack(path)
 
 
-def results_in(folder: str | Path) -> Results:
+def results_in(folder: str | Path, *, code: bool = False) -> Results:
     """The numbers of the finished problems of a folder, or of the begun chains if none is finished.
 
     An unfinished problem would be compared with samples at a budget that its chain has not reached.
+    With `code` the Python files that the extractors name are run.
 
     Raises:
         InvalidTrace: the folder is not one of a run, or a trace cannot be read.
     """
-    header, problems = read_set(Path(folder))
+    header, problems = read_set(Path(folder), code=code)
     begun, finished, texts = [], [], {}
     for k, trace in traces_of(folder, len(problems)):
         if not trace.steps:

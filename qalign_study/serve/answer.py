@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from qalign_core.carried import RUN
 from qalign_core.decide import rules
-from qalign_core.decide.answers.extraction import get_extractor
+from qalign_core.decide.answers.graders import get_extractor
 from qalign_core.record.trace import TraceReader, end_line
 from qalign_core.run import Run
 from qalign_core.types import Cost, ScoredResponse, TraceHeader

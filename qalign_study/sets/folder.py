@@ -14,6 +14,7 @@ from dataclasses import astuple, replace
 from pathlib import Path
 
 from qalign_core.chain.merging import gather
+from qalign_core.decide.answers.graders import title_of
 from qalign_core.errors import InvalidSetting, InvalidTask, InvalidTrace
 from qalign_core.protocols import LanguageModel, RewardModel
 from qalign_core.reading import first_line, from_json, is_whole, read_file, shown
@@ -134,15 +135,19 @@ async def run_set(
             await asyncio.sleep(WAIT)
 
 
-def read_set(folder: Path) -> tuple[SetHeader, tuple[Problem, ...]]:
+def read_set(folder: Path, *, code: bool = False) -> tuple[SetHeader, tuple[Problem, ...]]:
     """What was asked for in a folder, and the problems.
+
+    Args:
+        folder: of a run.
+        code: the Python files that extractors name may be run.
 
     Raises:
         InvalidTrace: it is no folder of a run, or its problems are not those that were run.
     """
     try:
         header = read_set_header(read_file(folder / HEADER).decode(), str(folder))
-        problems = tuple(load_problems(folder / PROBLEMS))
+        problems = tuple(load_problems(folder / PROBLEMS, code=code))
     except (OSError, UnicodeDecodeError, InvalidTask) as error:
         raise InvalidTrace(f"{folder} is not the folder of a run ({error})") from error
     if digest_of(problems) != header.digest:
@@ -150,8 +155,10 @@ def read_set(folder: Path) -> tuple[SetHeader, tuple[Problem, ...]]:
     return header, problems
 
 
-def sets_in(folder: Path) -> dict[str, Path]:
+def sets_in(folder: Path, *, code: bool = False) -> dict[str, Path]:
     """The folders of runs by their names: this one, or else those in it, in order.
+
+    With `code` the Python files that their extractors name are run.
 
     Raises:
         InvalidTrace: there is none, or one cannot be read.
@@ -164,7 +171,7 @@ def sets_in(folder: Path) -> dict[str, Path]:
         )
     places = [folder.resolve() if path == folder else path.parent for path in found]
     for place in places:
-        read_set(place)
+        read_set(place, code=code)
     return {place.name: place for place in places}
 
 
@@ -202,7 +209,7 @@ def _join(folder: Path, header: SetHeader, problems: Sequence[Problem]) -> None:
 
 def digest_of(problems: Sequence[Problem]) -> str:
     """A hash of a whole set: of all that is asked, and of what is right."""
-    content = [[p.id, p.prompt, p.answer, p.extractor] for p in problems]
+    content = [[p.id, p.prompt, p.answer, p.extractor and title_of(p.extractor)] for p in problems]
     content += [list(astuple(p.check)) for p in problems if p.check is not None]
     return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
 

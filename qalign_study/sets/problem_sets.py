@@ -3,9 +3,11 @@
     {"id": "p-17", "prompt": "Tom has 3 ...", "answer": "18", "extractor": "number"}
 
 `prompt` is required. `id` is the problem's number, from 0, unless given. `answer` may be absent or
-null (an open-ended prompt); with an answer, `extractor` names how the final answer is read from a
-response (default "number"). An open-ended prompt may say what is checked of a response: a word to
-use, the word to end with, and the number of sentences.
+null (an open-ended prompt), or a list of right answers, of which any counts. With an answer,
+`extractor` names how the final answer is read from a response (default "number"); it may be a
+function or class of a file beside the set, "FILE.py:NAME". An open-ended prompt (extractor
+"none") may say what is checked of a response: a word to use, the word to end with, and the number
+of sentences.
 
     {"prompt": "Write ...", "constraints": {"use": "cat", "end": "hat", "sentences": 2}}
 
@@ -21,6 +23,7 @@ Rows of another form need a file beside them, `mine.toml`, which is given in the
     rows = "capitals.csv"                                # or .jsonl, or .json with a list
     template = "What is the capital of <{country}>?"     # <{name}> is a field of the row
     answer = "capital"                                   # the field with the right answer
+    # or answer = ["capital", "alias"], of which any is right
     extractor = "text"                                   # how an answer is read and compared
     id = "code"                                          # the field that names a problem
 """
@@ -34,11 +37,19 @@ from pathlib import Path
 from typing import Any
 
 from qalign_core.assets import ASSETS
-from qalign_core.decide.answers.equality import is_empty, same_answer
-from qalign_core.decide.answers.extraction import EXTRACTORS, get_extractor, is_readable
+from qalign_core.decide.answers.equality import is_empty
+from qalign_core.decide.answers.extraction import EXTRACTORS
+from qalign_core.decide.answers.graders import (
+    LOADED,
+    Grader,
+    get_grader,
+    joined,
+)
 from qalign_core.errors import InvalidTask, QAlignError, on_disk
 from qalign_core.protocols import AnswerExtractor
 from qalign_core.reading import checked, first_line, from_json, read_file, shown
+from qalign_core.registry import load_grader
+from qalign_core.run import OPEN, is_file_name
 from qalign_study.sets.drawn import drawn_rows
 from qalign_study.sets.generated import WritingTask
 from qalign_study.sets.instructions import RULES, Instructions
@@ -60,7 +71,8 @@ class Problem:
     Attributes:
         id: unique within the set.
         prompt: the user's text.
-        answer: the right answer as the file has it, or None if there is none to compare with.
+        answer: the right answer as the file has it, several as `references` reads them, or None
+            if there is none to compare with.
         extractor: name of the answer extractor, or None for an open-ended prompt.
         check: what a response to an open-ended prompt has to follow, or None.
         extra: the line's other fields.
@@ -76,12 +88,17 @@ class Problem:
     @property
     def extract(self) -> AnswerExtractor | None:
         """The function behind `extractor`."""
-        return None if self.extractor is None else get_extractor(self.extractor)
+        return None if self.grader is None else self.grader.extract
+
+    @property
+    def grader(self) -> Grader | None:
+        """The grader behind `extractor`."""
+        return None if self.extractor is None else get_grader(self.extractor)
 
     @property
     def is_graded(self) -> bool:
         """Whether something says what is right."""
-        return self.answer is not None or self.check is not None
+        return self.check is not None or not (self.answer is None or self.extractor is None)
 
     def is_right(self, answer: str) -> bool | None:
         """Whether an answer, or the text of an open-ended response, is right; None if unknown.
@@ -96,7 +113,9 @@ class Problem:
             except Exception as error:
                 logger.warning("problem %s: graded as wrong, since %r", self.id, error)
                 return False
-        return None if self.answer is None else same_answer(answer, self.answer)
+        if self.answer is None or self.grader is None:
+            return None
+        return self.grader.is_right(answer, self.answer)
 
     def solved_by(self, text: str) -> bool:
         """Whether a response is right; one without an answer is not."""
@@ -104,11 +123,12 @@ class Problem:
         return answer is not None and bool(self.is_right(answer))
 
 
-def load_problems(task: str | Path) -> list[Problem]:
+def load_problems(task: str | Path, *, code: bool = False) -> list[Problem]:
     """Read a problem set.
 
     Args:
         task: name of an embedded set; `NAME@SEED`, that set as another seed draws it; or a file.
+        code: extractors that are Python files, FILE.py:NAME, are allowed; the files are run.
 
     Raises:
         InvalidTask: the file cannot be read, or a line cannot; the message names the line.
@@ -126,7 +146,7 @@ def load_problems(task: str | Path) -> list[Problem]:
             f"{path} is not UTF-8 text (byte {error.start}); save it as UTF-8 JSON lines"
         ) from error
     lines = _described(path, text) if path.suffix == ".toml" else text.split("\n")
-    return parse_problems(lines, str(path))
+    return parse_problems(lines, str(path), code=path.parent if code else None)
 
 
 def _described(path: Path, text: str) -> list[str]:
@@ -136,7 +156,8 @@ def _described(path: Path, text: str) -> list[str]:
         if unknown := [name for name in table if name not in _DESCRIBED]:
             raise ValueError(f"{unknown[0]!r} is not one of {', '.join(_DESCRIBED)}")
         for name, kind in _DESCRIBED.items():
-            checked(table, name, kind)
+            several = name == "answer" and isinstance(table.get(name), list)
+            checked(table, name, tuple if several else kind)
         if not placeholders(table["template"]):
             raise ValueError("its template has no field; write one as <{name}>, angles and all")
     except ValueError as error:
@@ -150,8 +171,15 @@ def _described(path: Path, text: str) -> list[str]:
     ]
 
 
-def parse_problems(lines: Iterable[str], name: str = "the problem set") -> list[Problem]:
+def parse_problems(
+    lines: Iterable[str], name: str = "the problem set", *, code: Path | None = None
+) -> list[Problem]:
     """Read a problem set from its lines; empty lines are skipped.
+
+    Args:
+        lines: one problem each.
+        name: of the set, for errors.
+        code: the folder of the Python files that extractors may name; None if none may be run.
 
     Raises:
         InvalidTask: there is no problem, or a line is bad; the message names `name` and the line.
@@ -162,7 +190,7 @@ def parse_problems(lines: Iterable[str], name: str = "the problem set") -> list[
         if not line.strip():
             continue
         place = f"{name}, line {number}"
-        problem = _parse(line.removeprefix("\ufeff"), len(problems), place)
+        problem = _parse(line.removeprefix("\ufeff"), len(problems), place, code)
         if problem.id in seen:
             raise InvalidTask(
                 f"{place}: the id {shown(problem.id)} is that of line {seen[problem.id]}; "
@@ -200,7 +228,21 @@ def problem_line(problem: Problem) -> str:
     return json.dumps(values, ensure_ascii=False) + "\n"
 
 
-def _parse(line: str, number: int, place: str) -> Problem:
+def _loaded(extractor: str, code: Path | None, place: str) -> str:
+    """The name of the grader in a Python file, once it is loaded."""
+    if extractor in LOADED:
+        return extractor
+    if code is None:
+        raise InvalidTask(
+            f'{place}: "extractor" is the Python file {_shown(extractor)}, which only the command '
+            "line runs; load it there, or with load_grader in Python"
+        )
+    path = code / extractor.rpartition(":")[0]
+    here = str(code / extractor) if path.is_file() else extractor
+    return here if here in LOADED else load_grader(here).name
+
+
+def _parse(line: str, number: int, place: str, code: Path | None) -> Problem:
     try:
         fields = from_json(line)
         json.dumps(fields, ensure_ascii=False).encode()  # half a character has no UTF-8
@@ -215,21 +257,37 @@ def _parse(line: str, number: int, place: str) -> Problem:
     names = ("id", "prompt", "answer", "extractor")
     given = {name: fields.pop(name, None) for name in names}
     id_, prompt, answer, extractor = given.values()
-    known = ", ".join(EXTRACTORS)
+    known = f"{', '.join(EXTRACTORS)}, FILE.py:NAME or none"
+    right = answer if isinstance(answer, list) else [answer]
+    own = isinstance(extractor, str) and is_file_name(extractor)
     for name, is_good, advice in (
         ("prompt", isinstance(prompt, str) and prompt.strip(), "a text is needed"),
         ("id", _is_a(id_, (str, int)) and id_ != "", "a text or a whole number is needed"),
-        ("answer", _is_a(answer, (str, int, float)), "a text or a number is needed"),
-        ("answer", not is_empty(str(answer)), "leave it out if there is none"),
-        ("extractor", extractor is None or extractor in [*EXTRACTORS], f"use one of {known}"),
+        (
+            "answer",
+            right and all(_is_a(each, (str, int, float)) for each in right),
+            "a text or a number is needed, or a list of right ones",
+        ),
+        ("answer", not any(is_empty(str(each)) for each in right), "leave it out if there is none"),
+        ("extractor", own or extractor in [None, OPEN, *EXTRACTORS], f"use one of {known}"),
     ):
         if not is_good:
             raise InvalidTask(f'{place}: "{name}" is {_shown(given[name])}; {advice}')
     if extractor is None and answer is not None:
         extractor = "number"
-    if answer is not None and extractor and not is_readable(str(answer), extractor):
+    if own:
+        extractor = _loaded(extractor, code, place)
+    if extractor == OPEN:
+        if answer is not None:
+            raise InvalidTask(
+                f'{place} has the extractor "{OPEN}" and an "answer"; leave one of them out'
+            )
+        extractor = None
+    for each in right if answer is not None and extractor else ():
+        if get_grader(extractor).reads(str(each)):
+            continue
         raise InvalidTask(
-            f'{place}: "answer" is {_shown(answer)}, which the extractor "{extractor}" does not '
+            f'{place}: "answer" is {_shown(each)}, which the extractor "{extractor}" does not '
             f"read; give {_READABLE[extractor]}, or name another extractor"
         )
     asked = {name: said for name in CHECKS if (said := fields.pop(name, None)) is not None}
@@ -239,7 +297,7 @@ def _parse(line: str, number: int, place: str) -> Problem:
     return Problem(
         id=str(number if id_ is None else id_),
         prompt=prompt,
-        answer=None if answer is None else str(answer),
+        answer=None if answer is None else joined([*dict.fromkeys(map(str, right))]),
         extractor=extractor,
         check=next((CHECKS[name](prompt, said, place) for name, said in asked.items()), None),
         extra=fields,

@@ -194,9 +194,13 @@ def _own(row: Row, number: int, table: Table, seed: int) -> dict[str, Any]:
         if name in row:  # \boxed{answer} is LaTeX, {answer} a field that was not filled
             raise ValueError(f"the template has {{{name}}} without angles; write <{{{name}}}>")
     made["prompt"] = filled(table["template"], {name: str(value) for name, value in row.items()})
-    for name in ("id", "answer"):
-        if name in table:
-            made[name] = row[table[name]]
+    if "id" in table:
+        made["id"] = row[table["id"]]
+    if isinstance(table.get("answer"), list):  # columns of right answers, of which some are empty
+        right = [row[name] for name in table["answer"]]
+        made["answer"] = [each for each in right if each not in (None, "")] or right[0]
+    elif "answer" in table:
+        made["answer"] = row[table["answer"]]
     return made
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from qalign_core.decide.answers.graders import either
 from qalign_core.decide.arrays import vote
 from qalign_core.types import SetHeader
 from qalign_study.export.command import command_of_problem
@@ -64,7 +65,9 @@ def listed(
             if m in at
         }
         text = _text(problem.prompt if problem else "", results.texts.get(record.id, ""))
-        asked = {"Problem": text, "Right": (problem and problem.answer) or "–"} if known else {}
+        asked = (
+            {"Problem": text, "Right": either((problem and problem.answer) or "–")} if known else {}
+        )
         graded = problem is None or problem.is_graded
         came = _came_to(record, results.header, graded)
         rows.append({**asked, **came, **shares, "Chain": chain(k)})

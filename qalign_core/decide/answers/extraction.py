@@ -23,20 +23,7 @@ from types import MappingProxyType
 from qalign_core.decide.answers.equality import LONE_LETTER, canonical, same_answer, words
 from qalign_core.decide.answers.formulas import formula
 from qalign_core.decide.answers.numerals import UNKNOWN, last_number, stated_number, tidy
-from qalign_core.errors import InvalidSetting
 from qalign_core.protocols import AnswerExtractor
-
-
-def get_extractor(name: str) -> AnswerExtractor:
-    """Look up an extractor by name.
-
-    Raises:
-        InvalidSetting: there is no such extractor.
-    """
-    if name not in EXTRACTORS:
-        known = ", ".join(EXTRACTORS)
-        raise InvalidSetting(f"no answer extractor is called {name!r}; use one of {known}")
-    return EXTRACTORS[name]
 
 
 def without_thinking(text: str) -> str | None:
@@ -209,7 +196,7 @@ def is_readable(reference: str, name: str) -> bool:
         "number": f"\\boxed{{{reference}}}",
         "amounts": _AMOUNT.sub(r"\2: \1", reference),
     }.get(name, f"The answer is {reference}")
-    extract = get_extractor(name)
+    extract = EXTRACTORS[name]
     return any(same_answer(extract(text), reference) for text in (said, reference))
 
 

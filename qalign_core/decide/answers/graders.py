@@ -1,0 +1,161 @@
+"""A grader reads the final answer of a text and compares it with the right one.
+
+    get_grader("number").extract("The answer is $18.00.")      ->  "18"
+    get_grader("number").is_right("18", "18.0")                ->  True
+    get_grader("text").is_right("nyc", '["New York", "NYC"]')  ->  True
+
+The built-in graders are the extractors with `same_answer`. A grader of the user's own file is named
+by its place, "FILE.py:NAME", and known to this process once `registry.load_grader` has run the
+file: no link, request or trace can run one.
+"""
+
+import json
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from qalign_core.decide.answers.equality import same_answer
+from qalign_core.decide.answers.extraction import EXTRACTORS, is_readable
+from qalign_core.errors import InvalidSetting
+from qalign_core.protocols import AnswerExtractor
+from qalign_core.reading import first_line, shown
+from qalign_core.run import is_file_name
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Grader:
+    """How answers are read and compared.
+
+    Attributes:
+        name: what problem sets, options and trace headers call it.
+        extract: text -> the final answer in canonical form, or None; equal answers are one vote.
+        same: whether an answer, the first, means the same as a right one, the second.
+    """
+
+    name: str
+    extract: AnswerExtractor
+    same: Callable[[str, str], bool] = same_answer
+
+    @property
+    def title(self) -> str:
+        """The name for people: of a file without its folder."""
+        return title_of(self.name)
+
+    def is_right(self, answer: str | None, reference: str) -> bool:
+        """Whether an answer is one of the right ones; no answer never is."""
+        return answer is not None and any(self.same(answer, each) for each in references(reference))
+
+    def reads(self, answer: str) -> bool:
+        """Whether a right answer can be graded as right; of a file nobody knows before a text."""
+        return self.name not in EXTRACTORS or is_readable(answer, self.name)
+
+
+def title_of(name: str) -> str:
+    """The name of a grader for people, and to compare runs: of a file without its folder."""
+    return Path(name).name if is_file_name(name) else name
+
+
+def references(reference: str) -> tuple[str, ...]:
+    """The right answers: a JSON list of texts is several, any other text is one."""
+    if reference.startswith('["'):
+        try:
+            several = json.loads(reference)
+        except ValueError:
+            return (reference,)
+        if all(isinstance(each, str) for each in several):
+            return tuple(several)
+    return (reference,)
+
+
+def joined(answers: list[str]) -> str:
+    """Write right answers as one reference, which `references` reads."""
+    return answers[0] if len(answers) == 1 else json.dumps(answers, ensure_ascii=False)
+
+
+def either(reference: str) -> str:
+    """The right answers for people: "Paris or City of Light"."""
+    return " or ".join(references(reference))
+
+
+BUILT_IN = {name: Grader(name, extract) for name, extract in EXTRACTORS.items()}
+"""The graders that everybody has, by name."""
+LOADED: dict[str, Grader] = {}
+"""Graders of the user's own files, by name, once they are loaded."""
+
+
+def get_grader(name: str) -> Grader:
+    """Look up a grader by name.
+
+    Raises:
+        InvalidSetting: there is no such grader, or it is a file that was not loaded here.
+    """
+    grader = BUILT_IN.get(name) or LOADED.get(name)
+    if grader is not None:
+        return grader
+    known = ", ".join(BUILT_IN)
+    if is_file_name(name):
+        raise InvalidSetting(
+            f"answers are read by the Python file {name}, which pages, links and requests do not "
+            f"run; use the command line, load_grader in Python, or one of {known}"
+        )
+    raise InvalidSetting(f"no answer extractor is called {name!r}; use one of {known}")
+
+
+def get_extractor(name: str) -> AnswerExtractor:
+    """Look up the extractor of a grader.
+
+    Raises:
+        InvalidSetting: as `get_grader`.
+    """
+    return get_grader(name).extract
+
+
+def extractor_of_trace(name: str | None) -> AnswerExtractor | None:
+    """The extractor that a trace names; None if it names none, or a file that was not loaded."""
+    if name is None or (is_file_name(name) and name not in LOADED):
+        return None
+    return get_extractor(name)
+
+
+def own_grader(name: str, extract: Any, same: Any = None) -> Grader:
+    """A grader of a user's functions, which never raises.
+
+    A failure is one line in the log, once per message; the text then has no answer, and the two
+    answers are different.
+    """
+    told: set[str] = set()
+
+    def tell(message: str, outcome: str) -> None:
+        if message not in told:
+            told.add(message)
+            logger.warning("the grader %s %s; %s", name, message, outcome)
+
+    def read(text: str) -> str | None:
+        outcome = "such a text has no answer"
+        try:
+            answer = extract(text)
+        except Exception as error:
+            tell(f"failed with {type(error).__name__}: {first_line(error)}", outcome)
+            return None
+        if answer is None or isinstance(answer, str):
+            return answer or None
+        tell(f"returned {shown(answer)}, where a text or None was expected", outcome)
+        return None
+
+    def compare(answer: str, reference: str) -> bool:
+        outcome = "such answers are graded as different"
+        try:
+            verdict = same(answer, reference)
+        except Exception as error:
+            tell(f"failed with {type(error).__name__}: {first_line(error)}", outcome)
+            return False
+        if verdict in (True, False):  # of numpy too
+            return bool(verdict)
+        tell(f"returned {shown(verdict)}, where True or False was expected", outcome)
+        return False
+
+    return Grader(name, read, same_answer if same is None else compare)

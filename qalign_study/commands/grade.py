@@ -1,0 +1,126 @@
+"""The answer that a grader reads from each text, and whether it is right.
+
+Examples:
+  qalign grade results
+  qalign grade mine.jsonl --extractor rules.py:roman
+"""
+
+import argparse
+import json
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from qalign_core.decide.answers.graders import either, references
+from qalign_core.errors import InvalidTask
+from qalign_core.record.trace import load_trace, write_whole
+from qalign_core.types import Trace
+from qalign_study.commands import shared
+from qalign_study.sets.folder import read_set, traces_of
+from qalign_study.sets.problem_sets import Problem, load_problems
+from qalign_study.sheet.files import csv_of
+
+WIDTH = 60
+"""Characters of a text that are printed, its last ones: there the answer is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Graded:
+    """A text, and what its grader makes of it; the verdict is "right", "wrong" or "no answer"."""
+
+    id: str
+    text: str
+    answer: str | None
+    reference: str
+    verdict: str
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    """Those of `qalign grade`."""
+    parser.usage = f"{parser.usage} FILE"
+    parser.add_argument(
+        "file",
+        metavar="FILE",
+        help="folder of a run, a trace, or a problem set: its field response (a text or a list), "
+        "or else its solution, or else the right answer itself is graded",
+    )
+    parser.add_argument(
+        "--extractor", help="how answers are read, instead of the set's way; FILE.py:NAME too"
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object per line")
+    parser.add_argument("--csv", type=Path, metavar="FILE", help="write the table as CSV")
+
+
+async def command(options: argparse.Namespace) -> None:
+    """Print one line per text, and how many are right."""
+    graded = [
+        grade(problem, text)
+        for problem, texts in _texts(options.file, options.extractor)
+        for text in dict.fromkeys(texts)
+    ]
+    if options.csv is not None:
+        import pandas as pd
+
+        write_whole(options.csv, csv_of(pd.DataFrame(map(asdict, graded))).encode(errors="replace"))
+    for each in graded:
+        if options.json:
+            print(json.dumps(asdict(each), ensure_ascii=False))
+        else:
+            right = either(each.reference)
+            print("\t".join(map(_line, (each.id, each.text, each.answer, right, each.verdict))))
+    if not options.json:
+        counts = Counter(each.verdict for each in graded)
+        print(f"{len(graded)} texts: " + ", ".join(f"{n} {what}" for what, n in counts.items()))
+
+
+def grade(problem: Problem, text: str) -> Graded:
+    """Read the answer of a text, and compare it."""
+    answer = problem.grader.extract(text) if problem.grader else None
+    right = answer is not None and problem.is_right(answer)
+    verdict = "no answer" if answer is None else "right" if right else "wrong"
+    return Graded(problem.id, text, answer, problem.answer or "", verdict)
+
+
+def _texts(file: str, extractor: str | None) -> Iterator[tuple[Problem, list[str]]]:
+    """The problems of a folder, a trace or a set, with the texts that there are for each."""
+    path = Path(file)
+    if path.is_dir():
+        _, problems = read_set(path, code=True)
+        problems = _graded(problems, extractor)
+        for place, trace in traces_of(path, len(problems)):
+            yield problems[place], _of_trace(trace)
+    elif path.is_file() and path.read_bytes()[:16].startswith(b'{"type":"header"'):
+        trace = load_trace(path)
+        header, drawn = trace.header, _of_trace(trace)
+        problem = Problem(path.stem, header.prompt, header.reference, header.extractor)
+        yield _graded((problem,), extractor or header.extractor)[0], drawn
+    else:
+        for problem in _graded(tuple(load_problems(file, code=True)), extractor):
+            yield problem, _of_set(problem)
+
+
+def _graded(problems: tuple[Problem, ...], extractor: str | None) -> tuple[Problem, ...]:
+    if bare := [problem.id for problem in problems if problem.answer is None]:
+        raise InvalidTask(f"problem {bare[0]!r} has no answer to compare with; give one to each")
+    return shared.graded_by(extractor, problems)
+
+
+def _of_trace(trace: Trace) -> list[str]:
+    drawn = [*trace.pool, *(step.proposal for step in trace.steps)]
+    return [sample.response.text for sample in drawn]
+
+
+def _of_set(problem: Problem) -> list[str]:
+    for name in ("response", "solution"):
+        texts = problem.extra.get(name)
+        if isinstance(texts, str):
+            return [texts]
+        if isinstance(texts, list) and all(isinstance(text, str) for text in texts):
+            return texts
+    return list(references(problem.answer or ""))
+
+
+def _line(value: str | None) -> str:
+    text = " ".join((value or "-").split())
+    return text if len(text) <= WIDTH else f"…{text[1 - WIDTH :]}"
