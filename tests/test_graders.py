@@ -3,7 +3,10 @@
 import asyncio
 import json
 import logging
+import re
+import shlex
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from toys import ToyLM, ToyRM
@@ -295,3 +298,16 @@ def test_evaluate_and_run_take_a_grader(own, tmp_path, capsys):
     assert main(["run", *short, "--extractor", f"{own}:other"]) == 0
     assert main(["evaluate", "--task", "writing", *task[2:], *few[:-1], out + "2"]) == 2
     assert "is for problems with answers" in capsys.readouterr().err
+
+
+def test_the_grader_of_the_documents_prints_what_they_show(tmp_path, monkeypatch, capsys):
+    page = Path(__file__).parent.parent / "docs" / "command-line.md"
+    section = page.read_text(encoding="utf-8").partition("## Your own grader")[2]
+    blocks = re.findall(r"^```(\w+)\n(.*?)^```$", section, re.DOTALL | re.MULTILINE)
+    (_, grader), (_, rows), (_, command), (_, printed) = blocks[:4]
+    monkeypatch.chdir(tmp_path)
+    Path("roman.py").write_text(grader)
+    Path("numbers.jsonl").write_text(rows)
+    assert main(shlex.split(command)[1:]) == 0
+    assert capsys.readouterr().out == printed
+    LOADED.clear()

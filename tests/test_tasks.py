@@ -44,7 +44,7 @@ def test_the_extractor_reads_a_response():
         ('{"prompt": 3}', '"prompt" is 3'),
         ('{"prompt": "p", "id": true}', '"id" is true'),
         ('{"prompt": "p", "id": "first"}', "that of line 1"),
-        ('{"prompt": "p", "answer": [1]}', r'"answer" is \[1\]'),
+        ('{"prompt": "p", "answer": [[1]]}', r'"answer" is \[\[1\]\]'),
         ('{"prompt": "p", "answer": ""}', '"answer" is ""'),
         ('{"prompt": "p", "answer": "1", "extractor": "numbr"}', "number, choice, option, boxed"),
         ('{"prompt": "p", "extractor": ["number"]}', '"extractor" is'),

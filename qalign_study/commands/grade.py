@@ -15,6 +15,7 @@ from pathlib import Path
 from qalign_core.decide.answers.graders import either, references
 from qalign_core.errors import InvalidTask
 from qalign_core.record.trace import load_trace, write_whole
+from qalign_core.run import Run
 from qalign_core.types import Trace
 from qalign_study.commands import shared
 from qalign_study.sets.folder import read_set, traces_of
@@ -45,11 +46,10 @@ def options(parser: argparse.ArgumentParser) -> None:
         help="folder of a run, a trace, or a problem set: its field response (a text or a list), "
         "or else its solution, or else the right answer itself is graded",
     )
-    parser.add_argument(
-        "--extractor", help="how answers are read, instead of the set's way; FILE.py:NAME too"
-    )
-    parser.add_argument("--json", action="store_true", help="print one JSON object per line")
-    parser.add_argument("--csv", type=Path, metavar="FILE", help="write the table as CSV")
+    told = Run.__dataclass_fields__["extractor"].metadata
+    parser.add_argument("--extractor", metavar="STR", help=told["says"])
+    parser.add_argument("--json", action="store_true", help="print the numbers as JSON")
+    parser.add_argument("--csv", type=Path, metavar="FILE", help="write all numbers as CSV")
 
 
 async def command(options: argparse.Namespace) -> None:
