@@ -13,7 +13,7 @@ from pathlib import Path
 from math_verify import StringExtractionConfig, parse, verify
 
 from qalign_core.decide.answers.equality import same_answer
-from qalign_core.decide.answers.extraction import get_extractor
+from qalign_core.decide.answers.graders import get_extractor
 
 TESTS = Path(__file__).resolve().parent.parent / "tests"
 
