@@ -20,7 +20,7 @@ from qalign_core.decide.answers.equality import same_answer
 from qalign_core.decide.answers.extraction import EXTRACTORS, is_readable
 from qalign_core.errors import InvalidSetting
 from qalign_core.protocols import AnswerExtractor
-from qalign_core.reading import first_line, shown
+from qalign_core.reading import first_line, from_json, shown
 from qalign_core.run import is_file_name
 
 logger = logging.getLogger(__name__)
@@ -63,7 +63,7 @@ def references(reference: str) -> tuple[str, ...]:
     """The right answers: a JSON list of texts is several, any other text is one."""
     if reference.startswith('["'):
         try:
-            several = json.loads(reference)
+            several = from_json(reference)
         except ValueError:
             return (reference,)
         if all(isinstance(each, str) for each in several):
