@@ -3,6 +3,7 @@
 import json
 import logging
 import random
+import re
 import threading
 from pathlib import Path
 
@@ -124,7 +125,7 @@ STYLES = {
 def test_every_reference_of_the_table_grades_itself_as_right_however_it_is_announced(style):
     wrong = []
     for reference in dict.fromkeys(pair[0] for pair in PAIRS):
-        if not (style == "last line" and reference[-2:] in ("5!", "n!")):  # who can tell
+        if style != "last line" or not re.fullmatch(r"\w+!", reference):  # 5! may be a 5, and !
             answer = extract_boxed(STYLES[style].format(reference))
             if not same_answer(answer, reference):
                 wrong.append(f"{reference!r} was read as {answer!r}")

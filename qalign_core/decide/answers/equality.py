@@ -19,6 +19,7 @@ from functools import lru_cache
 
 from qalign_core.decide.answers.formulas import formula, same_values
 from qalign_core.decide.answers.numerals import tidy, whole_number
+from qalign_core.decide.answers.units import SCALES
 
 logger = logging.getLogger(__name__)
 
@@ -45,24 +46,21 @@ def same_answer(a: str | None, b: str | None) -> bool:
     return a == b or _compare(a, b)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)
 def _compare(a: str, b: str) -> bool:
     try:
         (kind_a, text_a), (kind_b, text_b) = _read(a), _read(b)
         if text_a == text_b or _with_decimal_comma(a) == text_b or text_a == _with_decimal_comma(b):
             return True
-        return (
-            {kind_a, kind_b} <= {"number", "formula"}
-            and (kind_a != kind_b or kind_a == "formula")
-            and same_values(a, b)
-        )
+        kinds = {kind_a, kind_b}
+        return "formula" in kinds and kinds <= _VALUES and same_values(a, b)
     except Exception as error:
         logger.warning("graded as different, since %r: %r and %r", error, a, b)
         return False
 
 
 def _read(answer: str) -> tuple[str, str]:
-    """The kind of an answer ("record", "number", "formula", "words") and its canonical form."""
+    """The kind of an answer (record, number, formula, symbol or words) and its canonical form."""
     bare = _bare(answer)
     if _AMOUNTS.fullmatch(bare):
         return "record", bare
@@ -70,9 +68,13 @@ def _read(answer: str) -> tuple[str, str]:
         return "record", record
     if number := whole_number(bare):
         return "number", number
-    if mathematics := formula(answer):
-        return "formula", mathematics
-    return "words", words(bare)
+    is_letter = LONE_LETTER.fullmatch(bare) or _SYMBOL.fullmatch(bare)
+    mathematics = bare if is_letter else formula(answer)
+    if mathematics is None:
+        return "words", words(bare)
+    if is_letter or _SYMBOL.fullmatch(mathematics):
+        return "symbol", mathematics if mathematics[0] == "\\" else words(mathematics)
+    return "formula", mathematics
 
 
 def words(text: str) -> str:
@@ -86,13 +88,16 @@ def words(text: str) -> str:
 
 
 LONE_LETTER = re.compile(r"[\s*(\[$]*([A-Ja-j])[\s*)\]$.:,]*")
+_VALUES = {"number", "formula", "symbol"}
+_SYMBOL = re.compile(r"\\?[A-Za-z]|\\[A-Za-z]+")
 _AMOUNTS = re.compile(r"(?:\d+|\?) [^\W\d_]+(?:, (?:\d+|\?) [^\W\d_]+)+")
 _EXCLAIMED = re.compile(r"(?<![\d)}])!+$")  # but 5! is a number
+_SCALE = re.compile(rf"\\text\s*\{{\s*((?:{SCALES})\b[^{{}}]*)\}}")
 _NAME = re.compile(r"^\s*\\?[A-Za-z]\w*\s*=\s*")
 
 
 def _bare(answer: str) -> str:
-    bare = tidy(answer).strip(" \t\n*`").rstrip(".")
+    bare = _SCALE.sub(r" \1", tidy(answer)).strip(" \t\n*`").rstrip(".")
     if len(bare) > 1 and bare[0] == bare[-1] == "$":
         bare = bare[1:-1]
     return _NAME.sub("", bare)

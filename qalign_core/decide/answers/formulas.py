@@ -51,11 +51,11 @@ class Value:
 def formula(text: str) -> str | None:
     r"""Bring mathematics to its canonical form ("5 \sqrt{2}"); None if it is words."""
     value = read_formula(text)
-    return None if value is None or _is_symbol(value) else value.text
+    return None if value is None else value.text
 
 
 def same_values(one: str, other: str) -> bool:
-    """Whether two formulas mean the same: exactly, or where no exact test decides, to 20 digits.
+    """Whether two formulas mean the same: exactly, or where no exact test decides, to 50 digits.
 
     A pair that cannot be compared is different, and the reason is logged.
     """
@@ -85,12 +85,13 @@ def read_formula(text: str, units: bool = True) -> Value | None:
     except Exception as error:
         logger.warning("read as words, since %s: %r", type(error).__name__, text)
         return None
-    return value if again.text == value.text else None  # at the bounds, a form may not be readable
+    is_stable = again.text == value.text and len(value.text) <= _MAX_LENGTH
+    return value if is_stable else None  # at the bounds, a form may not be readable
 
 
 _MAX_LENGTH = 200
 _MATHEMATICS = re.compile(
-    r"\\[a-zA-Z{]|[\d^_=<>+*/()\[\]√²³π∞≤≥≠±|]|(?:\b[A-Za-z]|[\d)}])!|[A-Za-z]\s*-\s*[A-Za-z]"
+    r"\\[a-zA-Z{]|[\d^_=<>+*/()\[\]√²³π∞≤≥≠±|]|(?:\b[A-Za-z]|[\d)}])!|[A-Za-z]\s*-\s*[A-Za-z]|^[A-Za-z]$"
 )
 
 _PLAIN = str.maketrans(
@@ -462,7 +463,7 @@ def _solves(equation: Any, value: Value) -> bool:
     return False
 
 
-_DIGITS, _SAME_TO = 30, 20
+_DIGITS, _SAME_TO = 60, 50
 _POINTS: tuple[Callable[[int], Fraction], ...] = (
     lambda i: Fraction(37 + 21 * i, 100),
     lambda i: Fraction(143 + 58 * i, 100),
@@ -477,9 +478,14 @@ def _agree(one: Any, other: Any) -> bool:
     symbols = sorted(one.free_symbols | other.free_symbols, key=str)
     if _is_exact(one, symbols) and _is_exact(other, symbols):
         return False
+    difference = _expand(one - other)
+    if difference.is_Rational:
+        return bool(difference == 0)
     for point in _POINTS if symbols else _POINTS[:1]:
         places = {symbol: sympy.Rational(point(i)) for i, symbol in enumerate(symbols)}
-        left, right = (side.evalf(_DIGITS, subs=places, maxn=100) for side in (one, other))
+        left, right = (
+            side.rewrite(sympy.gamma).evalf(_DIGITS, subs=places, maxn=150) for side in (one, other)
+        )
         if not (left.is_number and right.is_number and left.is_finite and right.is_finite):
             return False
         scale = max(abs(left), abs(right))
@@ -497,7 +503,3 @@ def _is_exact(value: Any, symbols: Sequence[Any]) -> bool:
         and not value.atoms(sympy.Function, sympy.NumberSymbol)
         and all(p.exp.is_Integer for p in value.atoms(sympy.Pow))
     )
-
-
-def _is_symbol(value: Value) -> bool:
-    return bool(value.scalar is not None and value.scalar.is_Symbol)

@@ -14,13 +14,14 @@ _KNOWN = (
     "pcs|pts|pct|rpm|mpg"
 )
 _LETTERS = "gmshlLtJNWVK"
+SCALES = "hundred|thousand|million|billion|trillion|dozen"
 _POWER = r"(?:\s*\^\s*\{?\s*-?[23]\s*\}?|[²³])?"
 _WORD = rf"(?:{_KNOWN})(?![A-Za-z])\.?"
 _NOUN = r"[^\W\d_]{4,}\.?"
 UNIT = (
     rf"(?:(?:(?<=[\d}})\]])\s*|\s+|-){_WORD}{_POWER}|(?:\s+|-){_NOUN}{_POWER}|\s+(?:[{_LETTERS}](?![A-Za-z])){_POWER}"
     rf"|\s?/\s?(?:[{_LETTERS}](?![A-Za-z])|{_WORD}|{_NOUN}){_POWER}"
-    r"|\s*\\text\s*\{\s*(?!(?:and|or|to|AM|PM|am|pm|thousand|[mb]illion|dozen)\b)[^{}\d]*\}"
+    rf"|\s*\\text\s*\{{(?!\s*(?:and|or|to|[AaPp]M|{SCALES})\b)[^{{}}\d]*\}}"
     rf"{_POWER})"
 )
 """A unit, with the space before it; a pattern to be matched with its case."""
