@@ -1,8 +1,9 @@
 r"""Which moves a chain draws its proposals from, and how often: the setting `move`, read once.
 
-`suffix`; `suffix+block(:)`; `0.2*suffix+0.8*block(\n)`; `entropy`. A term is a move, with a weight
-(1 where there is none). A block's delimiter is written in brackets, unquoted; `\n`, `\t`, `\)` and
-`\\` are a line's end, a tab, a bracket and a backslash.
+`suffix`; `suffix+block(:)`; `0.2*suffix+0.8*block(\n)`; `entropy`; `mine.py:Mine`, a move of the
+user's own file. A term is a move, with a weight (1 where there is none). A block's delimiter is
+written in brackets, unquoted; `\n`, `\t`, `\)` and `\\` are a line's end, a tab, a bracket and a
+backslash.
 """
 
 import math
@@ -14,7 +15,8 @@ from qalign_core.reading import shown
 
 SUFFIX, ENTROPY, BLOCK = "suffix", "entropy", "block"
 _TERM = re.compile(
-    rf"(?:(?P<weight>\d+\.?\d*|\.\d+)\*)?(?P<name>{SUFFIX}|{ENTROPY}|{BLOCK}\((?P<of>(?:\\.|[^\\)])+)\))"
+    r"(?:(?P<weight>\d+\.?\d*|\.\d+)\*)?(?P<name>[^\s*+()]+\.py:\w+|"
+    rf"{SUFFIX}|{ENTROPY}|{BLOCK}\((?P<of>(?:\\.|[^\\)])+)\))"
 )
 _MEANT = {"n": "\n", "t": "\t"}
 
@@ -25,13 +27,23 @@ class Part:
 
     Attributes:
         weight: the probability that a step makes this move.
-        name: `SUFFIX`, `ENTROPY` or `BLOCK`.
+        name: `SUFFIX`, `ENTROPY`, `BLOCK`, or the place of an own move, FILE.py:NAME.
         delimiter: the text that ends a block; empty for the other moves.
     """
 
     weight: float
     name: str
     delimiter: str = ""
+
+    @property
+    def is_own(self) -> bool:
+        """Whether the move is in a file of the user's own."""
+        return ".py:" in self.name
+
+    @property
+    def reads_log_probs(self) -> bool:
+        """Whether the move needs the log-probabilities of the text that it rewrites."""
+        return self.name not in (SUFFIX, ENTROPY)
 
 
 def read_mix(text: str) -> tuple[Part, ...]:

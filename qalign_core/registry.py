@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 from qalign_core.assets import ASSETS
+from qalign_core.chain.moves.own import LOADED as OWN_MOVES
+from qalign_core.chain.moves.own import OwnMove
 from qalign_core.decide.answers.graders import LOADED as OWN_GRADERS
 from qalign_core.decide.answers.graders import Grader, own_grader
 from qalign_core.errors import ModelLoadError
@@ -285,6 +287,17 @@ def load_grader(place: str) -> Grader:
     else:
         OWN_GRADERS[full] = own_grader(full, made)
     return OWN_GRADERS[full]
+
+
+def load_move(place: str) -> OwnMove:
+    """A move of a user's own file, "FILE.py:NAME", which this process then knows by that name.
+
+    Raises:
+        ModelLoadError: there is no such file or name, or running the file failed.
+        InvalidSetting: it is no move.
+    """
+    OWN_MOVES[place] = OwnMove(load_name(place), place)
+    return OWN_MOVES[place]
 
 
 def _reward(source: str, name: str, options: dict[str, Any], code: bool) -> RewardModel:

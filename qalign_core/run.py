@@ -17,7 +17,7 @@ from urllib.parse import urlencode
 
 from qalign_core.errors import InvalidPrompt, InvalidSetting
 from qalign_core.messages import messages_of, question_of, written
-from qalign_core.mix import BLOCK, read_mix
+from qalign_core.mix import read_mix
 from qalign_core.reading import is_text, is_whole, shown
 from qalign_core.target import Target, renamed
 
@@ -200,7 +200,7 @@ class Run:
         "suffix",
         "Moves",
         "how proposals are made: suffix, entropy, or a mix such as 0.5*suffix+0.5*block(:)",
-        most=80,
+        most=300,
     )
     steps: int = setting(
         64, "Steps", "proposals in each chain", least=0, most=MAX_STEPS, cap="steps"
@@ -265,7 +265,7 @@ class Run:
     @property
     def needs_log_probs(self) -> bool:
         """Whether the chain needs each token's log-probability, so that a trace keeps them."""
-        return self.sharpness != 1.0 or any(part.name == BLOCK for part in read_mix(self.move))
+        return self.sharpness != 1.0 or any(part.reads_log_probs for part in read_mix(self.move))
 
     @property
     def sampling(self) -> Sampling:
@@ -326,7 +326,12 @@ class Run:
         for name in ("lm", "rm"):
             if not getattr(self, name).strip():
                 raise InvalidSetting(f"{name} is empty; name a model, such as embedded")
-        read_mix(self.move)
+        parts = read_mix(self.move)
+        if limits is not None and any(part.is_own for part in parts):
+            raise InvalidSetting(
+                f"the move {shown(self.move)} is a file of one's own, which only the command line "
+                "runs; choose suffix, entropy or a mix such as suffix+block(:)"
+            )
         if self.burn_in > self.steps:
             raise InvalidSetting(f"burn_in must be 0 to {self.steps} steps, got {self.burn_in}")
         return self

@@ -199,7 +199,8 @@ class Header(Run):
         lm_revision, rm_revision: exact versions of the models.
         lm_parameters, rm_parameters: their sizes, for FLOPs; 0 if unknown or none.
         created: when it began (ISO 8601).
-        notes: what must be said of the models, such as that one is approximate.
+        notes: what must be said of the models, such as that one is approximate, or of the move.
+        move_revision: hash of the file of one's own moves; empty without one.
     """
 
     lm_revision: str = ""
@@ -208,6 +209,7 @@ class Header(Run):
     rm_parameters: int = 0
     created: str = ""
     notes: tuple[str, ...] = ()
+    move_revision: str = ""
 
     @property
     def meter(self) -> Meter:

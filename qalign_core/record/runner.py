@@ -17,9 +17,11 @@ from qalign_core.carried import ASIDE
 from qalign_core.chain.chain import run_chain
 from qalign_core.chain.cost import meter_of, parameters_of, prompt_scored, reading_of
 from qalign_core.chain.merging import gather, merge
+from qalign_core.chain.moves.own import own_move
 from qalign_core.chain.sampling import encode_prompt, sample_iid
 from qalign_core.decide.answers.graders import get_extractor
 from qalign_core.errors import QAlignError
+from qalign_core.mix import read_mix
 from qalign_core.protocols import LanguageModel, RewardModel
 from qalign_core.record.trace import end_line, header_line, sample_line, step_line
 from qalign_core.run import Run, Sampling
@@ -39,6 +41,7 @@ def told_of(lm: LanguageModel, rm: RewardModel, run: Run) -> dict[str, Any]:
     """A run, and what its models say of themselves, as the fields of a `Header`."""
     sampling = getattr(lm, "sampling", Sampling(max_new_tokens=lm.max_new_tokens))
     told = {name: getattr(run, name) for name in run.kinds()}
+    own = [own_move(part.name) for part in read_mix(run.move) if part.is_own]
     told |= {name: getattr(sampling, name) for name in Sampling.__slots__}
     return {
         **told,
@@ -49,7 +52,8 @@ def told_of(lm: LanguageModel, rm: RewardModel, run: Run) -> dict[str, Any]:
         "lm_parameters": parameters_of(lm),
         "rm_parameters": parameters_of(rm),
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        "notes": tuple(getattr(lm, "notes", ())),
+        "notes": (*getattr(lm, "notes", ()), *(move.note for move in own)),
+        "move_revision": " ".join(move.revision for move in own),
     }
 
 

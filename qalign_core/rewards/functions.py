@@ -16,7 +16,7 @@ from qalign_core.types import Response
 
 
 def load_name(place: str) -> Callable[..., Any]:
-    """A function or class of a user's own file, "FILE.py:NAME"; the file is run.
+    """A function, class or move of a user's own file, "FILE.py:NAME"; the file is run.
 
     Raises:
         ModelLoadError: there is no such file or name, or running the file failed.
@@ -31,7 +31,7 @@ def load_name(place: str) -> Callable[..., Any]:
             f"{path} cannot be run ({type(error).__name__}: {first_line(error)}); "
             f"a Python file that defines {name} was expected"
         ) from error
-    if not callable(found):
+    if not callable(found) and not hasattr(found, "propose"):
         raise ModelLoadError(f"{path} has no function or class {name}; name one as FILE.py:NAME")
     function: Callable[..., Any] = found
     return function

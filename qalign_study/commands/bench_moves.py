@@ -6,10 +6,8 @@ Examples:
 """
 
 import argparse
-import inspect
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from math import isnan
 from typing import Any
 
@@ -18,15 +16,14 @@ from tqdm import tqdm
 
 from qalign_core.chain.cost import meter_of
 from qalign_core.chain.moves.mixture import move_of
-from qalign_core.chain.moves.move import Choices, Made, Move
 from qalign_core.errors import InvalidSetting
 from qalign_core.mix import read_mix
-from qalign_core.protocols import LanguageModel
-from qalign_core.rewards.functions import load_name
 from qalign_core.run import Run
-from qalign_core.types import Meter, Response, Step, Trace
+from qalign_core.types import Meter, Step, Trace
 from qalign_study.commands import shared
-from qalign_study.exact.bench import REACHED, in_world, worlds
+from qalign_study.exact.bench import InWorld
+from qalign_study.exact.certify import certify
+from qalign_study.exact.pairs import Pairs
 from qalign_study.measure.diagnostics import acceptance, ess
 from qalign_study.measure.intervals import share_of
 from qalign_study.measure.results import answer_of
@@ -57,73 +54,54 @@ async def command(options: argparse.Namespace) -> None:
     """Print a table of the exact worlds, and one of the problem set if it is asked for.
 
     Raises:
-        InvalidSetting: a move breaks balance, where the worst pair is printed, or cannot reach
-            every response.
+        InvalidSetting: a move is not certified; the table is followed by the reasons.
     """
-    failed = _certify(options.moves)
+    run = Run.read({"prompt": "-", **shared.given_in(options)})
+    failed = _certify(options.moves, run.max_new_tokens)
     if options.problems is not None:
-        await _measure(options)
+        await _measure(options, run)
     if failed:
-        raise InvalidSetting(f"chains of {', '.join(failed)} do not sample the target")
+        raise InvalidSetting(f"not certified: {', '.join(failed)}; the reasons are listed above")
 
 
-def _move(name: str, lm: LanguageModel, delimiter: str = "") -> Move:
-    """A move for a model, by its setting (with another delimiter) or from a user's own file."""
-    if ".py:" not in name:
-        parts = read_mix(name)
-        return move_of(tuple(replace(p, delimiter=delimiter or p.delimiter) for p in parts), lm)
-    found: Any = load_name(name)
-    return _Checked(found() if isinstance(found, type) else found, name)
-
-
-class _Checked:
-    """A user's own move, whose mistakes are told in one sentence."""
-
-    def __init__(self, move: Any, name: str) -> None:
-        self.move, self.name = move, name
-        if not inspect.iscoroutinefunction(getattr(move, "propose", None)):
-            raise InvalidSetting(f"{name} needs `async def propose(self, choices, y)`")
-
-    async def propose(self, choices: Choices, y: Response) -> Made:
-        made = await self.move.propose(choices, y)
-        if not isinstance(made, Made):
-            raise InvalidSetting(
-                f"{self.name} returned {type(made).__name__}; return a Proposal, or a Refused"
-            )
-        return made
-
-
-def _certify(names: list[str]) -> list[str]:
-    """Print a table of moves and worlds, where ":" ends a block; the names of those that fail."""
-    failed: dict[str, None] = {}
-    rows, notes = [], []
+def _certify(names: list[str], limit: int) -> list[str]:
+    """Print a table of moves and worlds; the names of those that fail."""
+    failed, rows, notes = list[str](), list[tuple[object, ...]](), list[str]()
     for name in names:
-        for lm in worlds():
-            found = in_world(lm, _move(name, lm, ":"))
-            holds = "holds" if found.is_exact else "FAILS"
-            gap = None if found.gap is None else f"{abs(found.gap):.4f}"
-            accepted = None if isnan(found.acceptance) else f"{found.acceptance:.1%}"
-            balance, distance = f"{holds} {found.residual:.0e}", f"{found.distance:.1e}"
-            rows.append((name, found.world, balance, gap, accepted, distance))
-            if not found.is_exact:
-                worst = " and ".join(map(repr, found.worst))
-                notes.append(f"{name} in {found.world}: worst pair: {worst}")
-            elif found.distance > REACHED:
-                notes.append(f"{name} cannot reach every response; mix it with suffix")
-            if not found.is_exact or found.distance > REACHED:
-                failed[name] = None
-    heads = ("move", "world", "balance", "gap", "accepted", "distance to the target")
+        found = certify(name, limit=limit)
+        for world in found.worlds:
+            gap = None if world.gap is None else f"{abs(world.gap):.4f}"
+            accepted = None if isnan(world.acceptance) else f"{world.acceptance:.1%}"
+            balance, distance = _balance(world, world.residual), f"{world.distance:.1e}"
+            rows.append((name, world.world, _range(world), balance, gap, accepted, distance))
+        pairs = found.pairs
+        balance = _balance(pairs, pairs.difference)
+        rows.append((name, f"{pairs.n} long pairs", _range(pairs), balance, None, None, None))
+        if found.faults:
+            failed.append(name)
+            notes += [f"{name}: {fault}" for fault in found.faults]
+        else:
+            notes.append(f"{name}: {found.verdict}")
+    heads = ("move", "world", "tokens", "balance", "gap", "accepted", "distance to the target")
     print("\n".join([aligned(heads, rows), *notes]))
-    return [*failed]
+    return failed
 
 
-async def _measure(options: argparse.Namespace) -> None:
+def _balance(checked: InWorld | Pairs, difference: float) -> str:
+    return f"{'holds' if checked.is_exact else 'FAILS'} {difference:.0e}"
+
+
+def _range(checked: InWorld | Pairs) -> str:
+    low, high = checked.lengths
+    return f"{low}-{high}"
+
+
+async def _measure(options: argparse.Namespace, run: Run) -> None:
     """Print, per set and move, accuracy, acceptance and effective samples of the reward per cost.
 
     The cost is in 10^9 FLOPs, or tokens if a model's size is unknown.
     """
     lm, rm = shared.models_of(options)
-    run = Run.read({"prompt": "-", **shared.given_in(options)})
     meter, rows = meter_of(lm, rm), []
     for task in options.task:
         of_task = argparse.Namespace(**{**vars(options), "task": task})
@@ -131,7 +109,7 @@ async def _measure(options: argparse.Namespace) -> None:
         check_gradable(problems)
         print(f"{task}: {len(problems)} problems, {run.steps} proposals each", file=sys.stderr)
         for name in tqdm(options.moves, unit="move"):
-            move = _move(name, lm)
+            move = move_of(read_mix(name), lm)
             how: Any = {"target": run.target, "move": move, "steps": run.steps, "seed": run.seed}
             walks = await chains_on(lm, rm, [problem.prompt for problem in problems], **how)
             rows.append((task, name, *_measured(problems, walks, meter)))

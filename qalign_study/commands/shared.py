@@ -10,6 +10,7 @@ from typing import Any
 from qalign_core.carried import TOLD
 from qalign_core.decide.answers.graders import get_grader
 from qalign_core.errors import InvalidSetting
+from qalign_core.mix import read_mix
 from qalign_core.protocols import LanguageModel, RewardModel
 from qalign_core.registry import is_address, load_grader, load_language_model, load_reward_model
 from qalign_core.run import OPEN, Run, Sampling, is_file_name
@@ -146,6 +147,11 @@ def models_of(options: argparse.Namespace, rm: RewardModel | None = None) -> Mod
     TOLD.set(lambda what: print(what, file=sys.stderr))
     given, run = given_in(options), settings_of(options)
     sampling = {name: getattr(run, name) for name in Sampling.__slots__ if name in given}
+    if any(part.is_own for part in read_mix(run.move)):
+        from qalign_study.exact.certify import certify
+
+        verdict = certify(run.move, limit=run.max_new_tokens).verdict
+        print(f"the move {run.move} is {verdict}", file=sys.stderr)
     lm = load_language_model(run.lm, **loading_of(options, "lm"), **sampling)
     if rm is not None:
         return lm, rm

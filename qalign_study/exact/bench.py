@@ -1,6 +1,7 @@
 """What a move does in exact worlds: does it keep balance, and how fast does it reach its target.
 
-Three worlds show what decides: how much the text behind a block depends on the block.
+Three worlds show what decides: how much the text behind a block depends on the block. The fourth
+has texts of every length from 1 to 10.
 """
 
 from dataclasses import dataclass
@@ -17,6 +18,8 @@ from qalign_study.exact.enumerable import EnumerableLM, Tokens
 from qalign_study.exact.law import ExactChain, Rule, exact_chain, total_variation
 
 PIECES = ("a", "b", ":", "<eos>")
+LONGEST = 10
+"""Tokens of the longest text of the world `lengths`."""
 FIELDS = 4
 """Fields of the worlds whose texts have fields."""
 RARE = 0.15
@@ -58,6 +61,23 @@ def ragged() -> EnumerableLM:
     return EnumerableLM(law, pieces=PIECES, max_new_tokens=4, id="ragged")
 
 
+def lengths() -> EnumerableLM:
+    """Few texts of every length from 1 to 10, with sentences, fields and lines; some are cut."""
+    pieces = ("a", "b", ":", ".", "\n", "<eos>")
+    places = ("ab", ":", "a", ".", "ab", ":", "\n", "b", ".", "a")
+
+    def law(prefix: Tokens) -> list[float]:
+        place = len(prefix)
+        end = 0.1 + 0.1 * (place % 3)
+        # behind "b:" the second field is never "b", so that a block can leave the rest impossible
+        likely = 1.0 if place == 4 and prefix[0] == 1 else 0.6
+        options = dict(zip(places[place], (likely, 1 - likely), strict=False))
+        total = sum(options.values())
+        return [*((1 - end) * options.get(piece, 0.0) / total for piece in pieces[:-1]), end]
+
+    return EnumerableLM(law, pieces=pieces, max_new_tokens=LONGEST, id="lengths")
+
+
 def prefers_b(y: Response) -> float:
     """One for every b, and a part without a pattern, so that no symmetry hides a mistake."""
     rough = float(np.random.default_rng([1, *y.tokens]).random())
@@ -67,7 +87,7 @@ def prefers_b(y: Response) -> float:
 @lru_cache(maxsize=1)
 def worlds() -> tuple[EnumerableLM, ...]:
     """All of them."""
-    return fields(0.0, "separable"), fields(0.95, "dependent"), ragged()
+    return fields(0.0, "separable"), fields(0.95, "dependent"), ragged(), lengths()
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +96,7 @@ class InWorld:
 
     Attributes:
         world: its name.
+        lengths: the shortest and the longest text, in tokens.
         residual: the largest |pi_a T_ab - pi_b T_ba| over the targets.
         worst: texts of the pair where it is.
         gap: spectral gap at sharpness 1; None if balance fails.
@@ -84,8 +105,9 @@ class InWorld:
     """
 
     world: str
+    lengths: tuple[int, int]
     residual: float
-    worst: tuple[str, str]
+    worst: tuple[Response, Response]
     gap: float | None
     acceptance: float
     distance: float
@@ -105,11 +127,12 @@ def in_world(lm: EnumerableLM, move: Move) -> InWorld:
     chains = [exact_chain(lm, prefers_b, target, Rule(move=move)) for target in TARGETS]
     residual, a, b = max(chain.worst_pair() for chain in chains)
     first = chains[0]
-    texts = [first.states[k].text + "…" * (not first.states[k].finished) for k in (a, b)]
+    tokens = [len(state) for state in first.states]
     return InWorld(
         lm.id,
+        (min(tokens), max(tokens)),
         residual,
-        (texts[0], texts[1]),
+        (first.states[a], first.states[b]),
         1 - second_eigenvalue(first) if residual <= EXACT else None,
         acceptance_rate_changed(first),
         total_variation(first.limit(), first.target),

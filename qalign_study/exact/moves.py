@@ -5,8 +5,8 @@ probability, so what comes out is the whole proposal law of the very code that a
 """
 
 import math
-from collections.abc import Coroutine, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -15,44 +15,67 @@ import numpy as np
 
 from qalign_core.chain.moves.move import Made, Move, Proposal
 from qalign_core.errors import InvalidSetting
+from qalign_core.reading import shown
 from qalign_core.types import Array, Refused, Response
 from qalign_study.exact.enumerable import EnumerableLM, Tokens
 
-MOST = 10**6
-"""Sequences of choices from one state; a move with more is not enumerated."""
+MOST = 20_000
+"""Sequences of choices from one text; a move with more is not enumerated."""
+OUTSIDE = "the same choices give different proposals; draw all randomness through `choices`"
+
+Path = tuple[tuple[int, tuple[Any, ...]], ...]
+"""Choices in order: the number of each option, and the question that it answered."""
 
 
 class Replayed:
     """Choices that follow a path; where it ends, the first option of each is taken.
 
     Attributes:
-        open: for each choice behind the path's end, how many further options it has.
+        path: the choices so far.
+        open: for each choice behind the given path's end, how many options it has.
         p: probability of the choices that were taken.
     """
 
-    def __init__(self, lm: EnumerableLM, completions: Any, path: Sequence[int]) -> None:
+    def __init__(self, lm: EnumerableLM, completions: Any, path: Path) -> None:
         self.max_new_tokens = lm.max_new_tokens
-        self._lm, self._completions, self._path = lm, completions, path
-        self._n = 0
-        self.open: list[int] = []
+        self.path, self.open = list(path), list[int]()
         self.p = 1.0
+        self._lm, self._completions, self._n = lm, completions, 0
+        self._roles = set[str]()
 
-    def _take(self, n: int) -> int:
-        taken = self._path[self._n] if self._n < len(self._path) else 0
-        if self._n >= len(self._path):
+    def _take(self, n: int, role: str, *details: Any) -> int:
+        if role in self._roles:
+            raise InvalidSetting(
+                f"the move draws twice in the role {role!r} of one step; give each its own"
+            )
+        self._roles.add(role)
+        question = (n, role, *details)
+        if self._n == len(self.path):
             self.open.append(n)
+            self.path.append((0, question))
+        option, before = self.path[self._n]
+        if before != question:
+            raise InvalidSetting(OUTSIDE)
         self._n += 1
-        return taken
+        return option
 
     def weighted(self, weights: Sequence[float], role: str = "index") -> int:
         """One of the places, in proportion to its weight."""
-        k = self._take(len(weights))
-        self.p *= weights[k] / math.fsum(weights)
+        total = math.fsum(weights)
+        if not (0 < total < math.inf and min(weights) >= 0):
+            raise InvalidSetting(
+                f"the move draws with the weights {shown(weights)}; give finite weights >= 0, at "
+                "least one of them above 0"
+            )
+        k = self._take(len(weights), role, tuple(weights))
+        self.p *= weights[k] / total
         return k
 
     def uniform(self, n: int, role: str = "index") -> int:
         """One of {0, ..., n-1}."""
-        k = self._take(n)
+        if n < 1:
+            raise InvalidSetting(f"the move draws from {n} places; at least 1 was expected")
+        k = self._take(n, role)
         self.p /= n
         return k
 
@@ -60,8 +83,16 @@ class Replayed:
         self, y: Response, kept: int, *, until: frozenset[int] = frozenset(), role: str = "suffix"
     ) -> Response:
         """The first `kept` ids of `y`, and one of the ways to go on."""
-        options = self._completions(y.tokens[:kept], until)
-        tokens, p = options[self._take(len(options))]
+        prefix = y.tokens[:kept]
+        if not 0 <= kept <= min(len(y), self.max_new_tokens - 1) or self._lm.eos in prefix:
+            raise InvalidSetting(
+                f"the move keeps {kept} of {len(y)} tokens and draws on; keep 0 to {len(y) - 1}"
+            )
+        return self._extend(prefix, until, role)
+
+    def _extend(self, prefix: Tokens, until: frozenset[int], role: str) -> Response:
+        options = self._completions(prefix, until)
+        tokens, p = options[self._take(len(options), role, prefix, until)]
         self.p *= p
         return self._lm.response(tokens)
 
@@ -74,31 +105,56 @@ class Replayed:
         return tuple(self._lm.entropy(y.tokens[:at]) for at in range(len(y)))
 
     def join(self, y: Response, tail: Tokens, log_probs: Sequence[float]) -> Response:
-        """`y` followed by a tail."""
-        return self._lm.response((*y.tokens, *tail))
+        """`y` followed by a tail with these log-probabilities."""
+        joined = self._lm.response((*y.tokens, *tail))
+        return replace(joined, log_probs=(*y.log_probs, *log_probs))
+
+
+class DeadEnd(BaseException):  # a move may catch every Exception
+    """The choices so far lead nowhere that matters."""
+
+
+def walk(
+    follow: Callable[[Path], Replayed], move: Move, y: Response
+) -> Iterator[tuple[Replayed, Made | None]]:
+    """Every sequence of a move's choices from a state, and what each makes; None at a dead end.
+
+    Raises:
+        InvalidSetting: there are more than `MOST`, or the move does not repeat itself.
+    """
+
+    def replay(path: Path) -> tuple[Replayed, Made | None]:
+        choices = follow(path)
+        try:
+            return choices, finish(move.propose(choices, y))
+        except DeadEnd:
+            return choices, None
+
+    paths: list[Path] = [()]
+    for _ in range(MOST):
+        path = paths.pop()
+        choices, made = replay(path)
+        if not path and _facts(replay(path)[1]) != _facts(made):
+            raise InvalidSetting(OUTSIDE)
+        yield choices, made
+        for at, options in enumerate(choices.open, len(path)):
+            before, question = choices.path[:at], choices.path[at][1]
+            paths += [(*before, (other, question)) for other in range(1, options)]
+        if not paths:
+            return
+    raise InvalidSetting(f"the move has more than {MOST:,} outcomes; draw fewer texts per step")
 
 
 def outcomes(lm: EnumerableLM, move: Move, y: Response) -> Iterator[tuple[float, Made]]:
     """Everything that a move can make of a state, each with its probability.
 
     Raises:
-        InvalidSetting: the probabilities do not sum to 1, or there are more than `MOST`.
+        InvalidSetting: the probabilities do not sum to 1, or `walk` refuses.
     """
-    completions = _completions(lm)
-    paths: list[tuple[int, ...]] = [()]
-    total, n = 0.0, 0
-    while paths:
-        path = paths.pop()
-        choices = Replayed(lm, completions, path)
-        made = _finish(move.propose(choices, y))
-        so_far = path
-        for options in choices.open:
-            paths += [(*so_far, other) for other in range(1, options)]
-            so_far = (*so_far, 0)
-        total, n = total + choices.p, n + 1
-        if n > MOST:
-            raise InvalidSetting(f"the move makes more than {MOST:,} choices; use a smaller world")
-        if choices.p:
+    completions, total = _completions(lm), 0.0
+    for choices, made in walk(lambda path: Replayed(lm, completions, path), move, y):
+        total += choices.p
+        if choices.p and made is not None:
             yield choices.p, made
     if abs(total - 1.0) > 1e-9:
         raise InvalidSetting(
@@ -107,7 +163,7 @@ def outcomes(lm: EnumerableLM, move: Move, y: Response) -> Iterator[tuple[float,
         )
 
 
-def _finish(made: Coroutine[Any, Any, Made]) -> Made:
+def finish(made: Coroutine[Any, Any, Made]) -> Made:
     """Run a coroutine that waits for nothing."""
     try:
         made.send(None)
@@ -115,6 +171,40 @@ def _finish(made: Coroutine[Any, Any, Made]) -> Made:
         found: Made = end.value
         return found
     raise InvalidSetting("the move waits for something other than its choices")
+
+
+def _facts(made: Made | None) -> tuple[Any, ...]:
+    """What two calls with the same choices must have in common."""
+    if isinstance(made, Proposal):
+        return made.response.tokens, made.kept, made.kept_again, _total(made)
+    return (made,)
+
+
+def check_proposal(y: Response, made: Proposal, log_probs: Sequence[float]) -> float:
+    """The log correction of a proposal whose text has these log-probabilities.
+
+    Raises:
+        InvalidSetting: its correction is no number, its log-probabilities are another text's, or it
+            claims to keep ids that it changed.
+    """
+    new, total = made.response, _total(made)
+    if not total < math.inf:
+        raise InvalidSetting(f"the move's log correction is {total} for {shown(new.text)}")
+    if log_probs != new.log_probs and not (
+        len(log_probs) == len(new.log_probs) and np.allclose(log_probs, new.log_probs, 1e-9, 1e-9)
+    ):
+        raise InvalidSetting(
+            f"the move proposes {shown(new.text)} with the log-probabilities of another text; "
+            "take them from `choices`"
+        )
+    start, end, a, b = made.kept, made.kept_again, y.tokens, new.tokens
+    kept = start >= 0 and end >= 0 and start + end <= min(len(a), len(b))
+    if not (kept and a[:start] == b[:start] and a[len(a) - end :] == b[len(b) - end :]):
+        raise InvalidSetting(
+            f"the move says that it keeps the first {start} and the last {end} tokens of "
+            f"{shown(y.text)}, but proposes {shown(new.text)}; `kept` must be true"
+        )
+    return total
 
 
 @cache
@@ -149,7 +239,7 @@ def law_of(lm: EnumerableLM, move: Move) -> Law:
     """The proposal law of a move, found once; a refusal is no way.
 
     Raises:
-        InvalidSetting: it proposes a text that the base LM cannot emit.
+        InvalidSetting: it proposes a text that the base LM cannot emit, or misdescribes one.
     """
     known = _KNOWN.setdefault(lm, {})
     if move in known:
@@ -166,7 +256,7 @@ def law_of(lm: EnumerableLM, move: Move) -> Law:
                     f"the move proposes {made.response.text!r}, which the model cannot emit; "
                     "refuse it"
                 )
-            way = a, b, _total(made)
+            way = a, b, check_proposal(y, made, lm.support[b].log_probs)
             ways[way] = ways.get(way, 0.0) + chance
     old, new, correction = np.array([*ways], float).reshape(-1, 3).T  # none: all are refused
     p = np.array([*ways.values()])

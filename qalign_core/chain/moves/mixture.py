@@ -6,6 +6,7 @@ from typing import Any
 from qalign_core.chain.moves.block import Block
 from qalign_core.chain.moves.entropy import Entropy
 from qalign_core.chain.moves.move import Choices, Made, Move, needs_log_probs
+from qalign_core.chain.moves.own import own_move
 from qalign_core.chain.moves.suffix import Suffix
 from qalign_core.errors import ModelContractError
 from qalign_core.mix import ENTROPY, SUFFIX, Part
@@ -48,6 +49,8 @@ def move_of(parts: tuple[Part, ...], lm: LanguageModel) -> Move:
 def _one(part: Part, lm: Any) -> Move:
     if part.name == SUFFIX:
         return Suffix()
+    if part.is_own:
+        return own_move(part.name)
     needed = ("weigh",) if part.name == ENTROPY else ("weigh", "delimiters", "response")
     if not all(hasattr(lm, name) for name in needed):
         raise ModelContractError(

@@ -1,0 +1,73 @@
+"""A user's own move, `FILE.py:NAME`: checked at every step, and known to this process by its name.
+
+Only the command line and Python load a file (`registry.load_move`); no link or request can.
+"""
+
+import hashlib
+import inspect
+from pathlib import Path
+from typing import Any
+
+from qalign_core.chain.moves.move import Choices, Made
+from qalign_core.errors import InvalidSetting, ModelContractError, QAlignError
+from qalign_core.reading import first_line
+from qalign_core.types import Response
+
+
+class OwnMove:
+    """A move of a user's file, whose mistakes are reported in one sentence.
+
+    Args:
+        move: an object with `async propose(choices, y)`, or its class.
+        place: "FILE.py:NAME".
+
+    Attributes:
+        needs_log_probs: whether it reads the log-probabilities of the state; unless the move
+            declares otherwise, it does.
+        revision: hash of the file.
+        note: what a trace says of the move; whoever certifies it says so here.
+
+    Raises:
+        InvalidSetting: it has no such method.
+    """
+
+    def __init__(self, move: Any, place: str) -> None:
+        self.move, self.place = move() if isinstance(move, type) else move, place
+        self.needs_log_probs = bool(getattr(self.move, "needs_log_probs", True))
+        self.revision = hashlib.sha256(Path(place.rpartition(":")[0]).read_bytes()).hexdigest()
+        self.note = f"the move {place} is not certified"
+        if not inspect.iscoroutinefunction(getattr(self.move, "propose", None)):
+            raise InvalidSetting(f"{place} needs `async def propose(self, choices, y)`")
+
+    async def propose(self, choices: Choices, y: Response) -> Made:
+        """Make a proposal from the state `y`."""
+        try:
+            made = await self.move.propose(choices, y)
+        except QAlignError:
+            raise
+        except Exception as error:
+            problem = f"{type(error).__name__}: {first_line(error)}"
+            raise InvalidSetting(f"{self.place} failed with {problem}; fix the move") from error
+        if not isinstance(made, Made):
+            raise InvalidSetting(
+                f"{self.place} returned {type(made).__name__}; return a Proposal, or a Refused"
+            )
+        return made
+
+
+LOADED: dict[str, OwnMove] = {}
+"""The own moves of this process by their places."""
+
+
+def own_move(place: str) -> OwnMove:
+    """A move that was loaded before.
+
+    Raises:
+        ModelContractError: it was not.
+    """
+    if place not in LOADED:
+        raise ModelContractError(
+            f"the move {place} is a file of one's own, which only the command line and "
+            "`load_move` run; choose suffix, entropy or a mix such as suffix+block(:)"
+        )
+    return LOADED[place]
