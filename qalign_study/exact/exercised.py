@@ -22,7 +22,7 @@ class Exercised:
     """Watches the files of functions, and keeps the expressions that did not run.
 
     Only functions that were called, and those defined inside them, count: another function of
-    the file may have no part in these. What leads to a `raise` proposes nothing, and is left out.
+    the file may have no part in these. Code that only raises proposes nothing, and is left out.
     """
 
     def __init__(self, functions: Sequence[Callable[..., Any]]) -> None:

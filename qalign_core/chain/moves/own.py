@@ -25,7 +25,7 @@ class OwnMove:
         needs_log_probs: whether it reads the log-probabilities of the state; unless the move
             declares otherwise, it does.
         revision: hash of the file.
-        note: what a trace says of the move; whoever certifies it says so here.
+        note: the sentence about the move in a trace; `certify` sets it.
 
     Raises:
         InvalidSetting: it has no such method.
