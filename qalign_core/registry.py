@@ -29,7 +29,13 @@ from qalign_core.models.familiar import tokens_per_character
 from qalign_core.models.loaded import LoadedModels
 from qalign_core.protocols import RewardModel
 from qalign_core.reading import checked, first_line, read_file
-from qalign_core.rewards.functions import CompositeReward, FunctionReward, load_name
+from qalign_core.rewards.functions import (
+    CompositeReward,
+    LeastReward,
+    load_name,
+    made_of,
+    reward_from_file,
+)
 from qalign_core.rewards.names import reward_named
 from qalign_core.rewards.texts import text_reward
 from qalign_core.run import USUAL, Sampling
@@ -158,9 +164,9 @@ def _read_own(path: Path) -> dict[tuple[str, str], Entry]:
 def _check_sums(found: dict[tuple[str, str], Entry]) -> None:
     """Refuse a reward that is a sum of itself, at once or by way of others: it has no end."""
     sums = {
-        entry.id: [part.text for _, part in named.summed]
+        entry.id: [part.text for part in named.members]
         for (kind, _), entry in found.items()
-        if kind == "rm" and (named := reward_named(entry.source)).summed
+        if kind == "rm" and (named := reward_named(entry.source)).members
     }
     try:
         TopologicalSorter(sums).prepare()
@@ -241,13 +247,13 @@ def load_reward_model(id: str = "embedded", *, code: bool = False, **options: An
     """A reward model by registry id, folder, hub id or address; loaded once and shared.
 
     "judge:LM" is a language model that grades (`JudgeReward`), "0.7*A + 0.3*B" the weighted sum
-    of others (`CompositeReward`), "mood", "plain", "length:N" and "contains:WORD" read the text
-    alone (`rewards.texts`).
+    of others (`CompositeReward`), "mean(A, B)" their mean, "min(A, B)" the least of them; "mood",
+    "plain", "length:N" and "contains:WORD" read the text alone (`rewards.texts`).
 
     Args:
         id: which one.
-        code: "FILE.py:NAME" is allowed too: a function of prompt and response text in a file of
-            the user's own, which is run.
+        code: "FILE.py:NAME" is allowed too: a function of prompt and response text, or a class
+            with `async score`, in a file of the user's own, which is run.
         options: as for language models, and score_ids; of a sum, each for the parts that take it.
 
     Raises:
@@ -268,24 +274,14 @@ def load_grader(place: str) -> Grader:
     """
     path, _, name = place.rpartition(":")
     full = f"{os.path.abspath(path)}:{name}"
-    made = load_name(place)
-    if isinstance(made, type):
-        try:
-            made = made()
-        except Exception as error:
-            raise ModelLoadError(
-                f"{place} cannot be made ({type(error).__name__}: {first_line(error)}); "
-                "a class whose __init__ takes no arguments was expected"
-            ) from error
-        extract = getattr(made, "extract", None)
-        if not callable(extract):
-            raise ModelLoadError(
-                f"{place} has no method extract; write extract(self, text), and same(self, answer, "
-                "reference) if answers are compared in a way of their own"
-            )
-        OWN_GRADERS[full] = own_grader(full, extract, getattr(made, "same", None))
-    else:
-        OWN_GRADERS[full] = own_grader(full, made)
+    made = made_of(place)
+    extract = getattr(made, "extract", made)
+    if not callable(extract):
+        raise ModelLoadError(
+            f"{place} has no method extract; write extract(self, text), and same(self, answer, "
+            "reference) if answers are compared in a way of their own"
+        )
+    OWN_GRADERS[full] = own_grader(full, extract, getattr(made, "same", None))
     return OWN_GRADERS[full]
 
 
@@ -303,9 +299,12 @@ def load_move(place: str) -> OwnMove:
 def _reward(source: str, name: str, options: dict[str, Any], code: bool) -> RewardModel:
     """The reward that `source` says, under a name; of the options, those that it takes."""
     named = reward_named(source)
-    if named.kind == "sum":
-        parts = [(_reward(each.text, each.text, options, code), w) for w, each in named.parts]
-        return CompositeReward(parts, id=name)
+    if named.members:
+        rewards = [_reward(each.text, each.text, options, code) for each in named.members]
+        if named.kind == "min":
+            return LeastReward([(rm, 1.0) for rm in rewards], id=name)
+        weights = [weight for weight, _ in named.summed]
+        return CompositeReward([*zip(rewards, weights, strict=True)], id=name)
     if (made := _made_of(source)) is not None:
         return _reward(made, name, {**_entry_options("rm", source), **options}, True)
     if options:
@@ -319,7 +318,7 @@ def _reward(source: str, name: str, options: dict[str, Any], code: bool) -> Rewa
         judge = load_language_model(named.judge, max_new_tokens=8, **options)
         return JudgeReward(judge, id=name)
     if code and named.kind == "function":
-        return FunctionReward.from_file(source, id=None if name == source else name)
+        return reward_from_file(source, id=None if name == source else name)
 
     rm: RewardModel = _shared("rm", source, options)
     return rm
@@ -345,8 +344,8 @@ def _takes(kind: str, id: str) -> dict[str, Any]:
     """The options that a model takes when it is loaded, and how each is annotated."""
     if kind == "rm":
         named = reward_named(_made_of(id) or id)
-        if named.kind == "sum":
-            return dict(ChainMap(*(_takes(kind, part.text) for _, part in named.parts)))
+        if named.members:
+            return dict(ChainMap(*(_takes(kind, part.text) for part in named.members)))
         if named.kind == "judge":
             return _takes("lm", named.judge)
         if named.kind != "model":

@@ -250,6 +250,31 @@ def test_a_folder_keeps_its_grader_and_its_traces_name_it(own, tmp_path):
     drawn(tmp_path / "out", problems)  # goes on: the same run
 
 
+class AtPath(ToyLM):
+    """A model of a folder: its id is the path, its revision a hash of the weights."""
+
+    def __init__(self, path, revision):
+        super().__init__()
+        self.id, self.revision = path, revision
+
+
+def test_a_folder_goes_on_under_another_path_of_the_same_model_and_grader(own, tmp_path):
+    problems = load_problems(written_set(own.parent), code=True)
+    drawn(tmp_path / "out", problems, AtPath("/here/model", "0123456789ab"))
+    elsewhere = tmp_path / "moved"
+    elsewhere.mkdir()
+    (elsewhere / "rules.py").write_text(OWN)
+    moved = load_problems(written_set(elsewhere), code=True)
+    assert moved[0].extractor != problems[0].extractor
+    drawn(tmp_path / "out", moved, AtPath("/there/model", "0123456789ab"))
+    for other in (AtPath("/there/model", "0123456789ac"), AtPath("/there/model", "")):
+        with pytest.raises(InvalidSetting, match="contains a different run"):
+            drawn(tmp_path / "out", moved, other)
+    drawn(tmp_path / "named", problems, AtPath("a/b", "main"))
+    with pytest.raises(InvalidSetting, match="contains a different run"):
+        drawn(tmp_path / "named", problems, AtPath("c/d", "main"))  # a branch is no hash
+
+
 def test_grade_prints_text_answer_reference_and_verdict_one_line_each(own, tmp_path, capsys):
     rows = [
         {"id": "a", "prompt": "4?", "answer": 4, "response": ["It is\nIV.", "It is V.", "Four."]},

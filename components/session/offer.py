@@ -82,7 +82,8 @@ def needs_gpu(lm: str, rm: str) -> bool:
 def _parts(lm: str, rm: str) -> Iterator[tuple[str, str]]:
     """Kind and id of every model that a run asks for; a rule that reads the text alone is none."""
     yield "lm", lm
-    for _, part in reward_named(rm).parts:
+    named = reward_named(rm)
+    for part in named.members or (named,):
         if part.kind != "text":  # any word, any number
             yield ("lm", part.judge) if part.kind == "judge" else ("rm", part.text)
 

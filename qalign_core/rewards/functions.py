@@ -1,15 +1,16 @@
-"""Rewards that need no network of their own: a Python function, and a weighted sum of rewards."""
+"""Rewards without a network of their own: a Python function or class, several rewards as one."""
 
 import asyncio
 import math
 import runpy
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from inspect import iscoroutinefunction
 from numbers import Real
-from typing import Any, Self
+from typing import Any
 
-from qalign_core.chain.cost import parameters_of, reading_of, reads_nothing
-from qalign_core.errors import InvalidReward, InvalidSetting, ModelLoadError
+from qalign_core.chain.cost import Reading, parameters_of, reading_of, reads_nothing
+from qalign_core.errors import InvalidReward, InvalidSetting, ModelLoadError, QAlignError
 from qalign_core.protocols import RewardModel
 from qalign_core.reading import first_line, is_finite, shown
 from qalign_core.types import Response
@@ -37,6 +38,26 @@ def load_name(place: str) -> Callable[..., Any]:
     return function
 
 
+def made_of(place: str) -> Any:
+    """A function of a user's own file, or the object of a class that is made without arguments.
+
+    Raises:
+        ModelLoadError: as `load_name`, or the class cannot be made.
+    """
+    found = load_name(place)
+    if not isinstance(found, type):
+        return found
+    try:
+        return found()
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        raise ModelLoadError(
+            f"{place} cannot be made ({type(error).__name__}: {first_line(error)}); a class whose "
+            "__init__ takes no arguments was expected"
+        ) from error
+
+
 class FunctionReward:
     """`r(x, y) = function(prompt, response text)`: a rule as a reward model.
 
@@ -46,28 +67,10 @@ class FunctionReward:
     """
 
     n_parameters = 0
-    n_read = staticmethod(reads_nothing)
+    n_read: Reading = staticmethod(reads_nothing)
 
     def __init__(self, function: Callable[[str, str], float], *, id: str = "rule") -> None:
         self.function, self.id = function, id
-
-    @classmethod
-    def from_file(cls, place: str, *, id: str | None = None) -> Self:
-        """The function of a user's own file, "FILE.py:NAME"; the file is run.
-
-        Args:
-            place: the file and the function.
-            id: its name; by default the function's.
-
-        Raises:
-            ModelLoadError: there is no such file or function, or running the file failed.
-        """
-        function = load_name(place)
-        if isinstance(function, type):
-            raise ModelLoadError(
-                f"{place} is a class; name a function of the prompt and the response's text"
-            )
-        return cls(function, id=id or place.rpartition(":")[2])
 
     async def score(self, prompt: str, response: Response) -> float:
         """The function's value; anything but a finite number is an `InvalidReward`."""
@@ -78,10 +81,59 @@ class FunctionReward:
         except BaseException as error:  # a panic of a library in Rust is no Exception
             said = f"{type(error).__name__}: {first_line(error)}"
             raise InvalidReward(f"{self.id} failed with {said}; fix the function") from error
+        return self.checked(value)
+
+    def checked(self, value: object) -> float:
+        """The value, if it is one finite number."""
         with suppress(OverflowError):  # a whole number may have any length
             if isinstance(value, Real) and is_finite(number := float(value)):
                 return number
         raise InvalidReward(f"{self.id} returned {shown(value)}; one finite number was expected")
+
+
+class OwnReward(FunctionReward):
+    """A reward of a user's class, whose mistakes are told in one sentence."""
+
+    def __init__(self, made: Any, *, id: str) -> None:
+        self.made, self.id = made, id
+        self.n_parameters, self.n_read = parameters_of(made), reading_of(made)
+
+    async def score(self, prompt: str, response: Response) -> float:
+        """The object's score; anything but a finite number is an `InvalidReward`."""
+        try:
+            value = await self.made.score(prompt, response)
+        except (KeyboardInterrupt, asyncio.CancelledError, QAlignError):
+            raise
+        except BaseException as error:
+            said = f"{type(error).__name__}: {first_line(error)}"
+            raise InvalidReward(f"{self.id} failed with {said}; fix the class") from error
+        return self.checked(value)
+
+
+def reward_from_file(place: str, *, id: str | None = None) -> FunctionReward:
+    """The reward of a user's own file, "FILE.py:NAME": a function, or a class; the file is run.
+
+    A class is made without arguments and has `async score(prompt, response)`, and perhaps `id` and
+    the other attributes of a `RewardModel`.
+
+    Args:
+        place: the file and the name in it.
+        id: the reward's name; by default the class's `id`, or the name in the file.
+
+    Raises:
+        ModelLoadError: there is no such file or name, running the file failed, or the class is none
+            of a reward.
+    """
+    name = place.rpartition(":")[2]
+    made = made_of(place)
+    if not hasattr(made, "score"):
+        return FunctionReward(made, id=id or name)
+    if not iscoroutinefunction(made.score):
+        raise ModelLoadError(
+            f"{place} has a plain method score; write async def score(self, prompt, response), "
+            "which returns one finite number"
+        )
+    return OwnReward(made, id=id or str(getattr(made, "id", name)))
 
 
 class CompositeReward:
@@ -104,7 +156,12 @@ class CompositeReward:
     async def score(self, prompt: str, response: Response) -> float:
         """The weighted sum; the parts are scored at the same time."""
         values = await asyncio.gather(*(rm.score(prompt, response) for rm, _ in self.parts))
-        return sum(weight * value for (_, weight), value in zip(self.parts, values, strict=True))
+        pairs = zip(self.parts, values, strict=True)
+        return self.combine([weight * value for (_, weight), value in pairs])
+
+    def combine(self, values: Sequence[float]) -> float:
+        """One reward of the weighted values of the parts."""
+        return sum(values)
 
     def n_read(self, known: int, total: int) -> int:
         """The mean of the parts' tokens by their parameters: times all parameters, their cost."""
@@ -112,3 +169,11 @@ class CompositeReward:
             return 0
         each = ((parameters_of(rm), reading_of(rm)(known, total)) for rm, _ in self.parts)
         return round(sum(size * tokens for size, tokens in each) / self.n_parameters)
+
+
+class LeastReward(CompositeReward):
+    """`r = min_k w_k r_k`: the reward that finds a text worst decides."""
+
+    def combine(self, values: Sequence[float]) -> float:
+        """The least of the weighted values."""
+        return min(values)

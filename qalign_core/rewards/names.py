@@ -1,4 +1,4 @@
-"""What a reward's name says, read once: a weighted sum, a judge, a function, a rule, or a model."""
+"""What a reward's name says, read once: a sum, a least, a judge, a function, a rule, or a model."""
 
 import re
 from dataclasses import dataclass
@@ -23,26 +23,34 @@ class RewardName:
 
     Attributes:
         text: as it was written; of a part of a sum, without its weight.
-        kind: "sum", "judge" (a language model that grades), "text" (a rule that reads the text
-            alone), "function" (FILE.py:NAME), or "model" (a registry id, folder, hub id, address).
+        kind: "sum" (a mean is one), "min" (the least of several), "judge" (a language model that
+            grades), "text" (a rule that reads the text alone), "function" (FILE.py:NAME), or
+            "model" (a registry id, folder, hub id, address).
         judge: the language model that grades.
         summed: weight and name of each reward of a sum; each name appears once.
+        least: the rewards of which the least counts.
     """
 
     text: str
-    kind: Literal["sum", "judge", "text", "function", "model"]
+    kind: Literal["sum", "min", "judge", "text", "function", "model"]
     judge: str = ""
     summed: tuple[tuple[float, "RewardName"], ...] = ()
+    least: tuple["RewardName", ...] = ()
 
     @property
     def parts(self) -> tuple[tuple[float, "RewardName"], ...]:
         """The rewards of a sum with their weights; of any other name itself, of weight 1."""
         return self.summed or ((1.0, self),)
 
+    @property
+    def members(self) -> tuple["RewardName", ...]:
+        """The rewards that it is made of; none of a single one."""
+        return self.least or tuple(part for _, part in self.summed)
+
 
 @lru_cache(maxsize=1024)
 def reward_named(text: str) -> RewardName:
-    """Read "0.7*A + 0.3*B", "judge:LM", "length:12", "FILE.py:NAME" or the name of a model.
+    """Read "0.7*A + 0.3*B", "min(A, B)", "judge:LM", "length:12", "FILE.py:NAME" or a model's name.
 
     Raises:
         InvalidSetting: more parts than `MAX_PARTS`, a weight that is not finite, or too long.
@@ -51,6 +59,17 @@ def reward_named(text: str) -> RewardName:
         raise InvalidSetting(
             f"a reward's name has at most {MAX_NAME:,} characters, got {len(text):,}"
         )
+    if several := re.fullmatch(r"(min|mean)\(([^()]*,[^()]*)\)", text.strip()):
+        parts = [*dict.fromkeys(part.strip() for part in several[2].split(","))]
+        if len(parts) > MAX_PARTS or not all(parts):
+            raise InvalidSetting(
+                f"{several[1]} takes 2 to {MAX_PARTS} rewards, such as {several[1]}(A, B), got "
+                f"{shown(text)}"
+            )
+        names = tuple(map(_single, parts))
+        if several[1] == "min":
+            return RewardName(text, "min", least=names)
+        return RewardName(text, "sum", summed=tuple((1 / len(names), name) for name in names))
     found: dict[str, float] = {}
     for part in re.split(r"\s\+\s|\+(?=-?\d+(?:\.\d*)?\s*\*)", text.strip()):
         weighted = re.fullmatch(r"(-?\d+(?:\.\d*)?)\s*\*\s*(\S.*)", part)

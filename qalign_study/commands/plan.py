@@ -152,7 +152,8 @@ def facts_of(kind: str, name: str, size: float = 0) -> tuple[Entry, ...]:
     """
     parts = {name: "model"}
     if kind == "rm":
-        parts = {part.text: part.kind for _, part in reward_named(name).parts}
+        named = reward_named(name)
+        parts = {part.text: part.kind for part in named.members or (named,)}
     found = []
     for each, what in parts.items():
         known = [e for (k, id), e in entries().items() if k == kind and each in (id, e.source)]

@@ -1,13 +1,14 @@
 """Accuracy of every method, and paired differences, of evaluations.
 
 Examples:
-  qalign report results
   qalign report results --csv numbers.csv --latex tables.tex --html report.html
+  qalign report --paired results other-results
 """
 
 import argparse
 import json
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 
 from qalign_core.assets import ASSETS
@@ -17,9 +18,10 @@ from qalign_core.record.trace import write_whole
 from qalign_study.commands import shared
 from qalign_study.measure.curves import Point, in_order
 from qalign_study.measure.intervals import Difference
+from qalign_study.measure.paired_runs import Pair, paired_runs
 from qalign_study.measure.report import Group, Report
 from qalign_study.measure.results import load_results
-from qalign_study.sheet.files import to_csv, to_latex
+from qalign_study.sheet.files import to_csv, to_latex, write_table
 from qalign_study.sheet.page import to_html
 from qalign_study.sheet.text import aligned
 from qalign_study.sheet.words import curve_name, in_a_sentence, target_of
@@ -37,6 +39,19 @@ def options(parser: argparse.ArgumentParser) -> None:
         help="folder or packed file; default: those in the repository",
     )
     parser.add_argument("--json", action="store_true", help="print the numbers as JSON")
+    parser.add_argument(
+        "--paired",
+        nargs=2,
+        type=Path,
+        metavar=("A", "B"),
+        help="compare two runs of the same problems: two rewards, moves, models or betas",
+    )
+    parser.add_argument(
+        "--outcomes",
+        type=Path,
+        metavar="FILE",
+        help="write what each method decides on each problem, as .csv or .parquet",
+    )
     parser.add_argument("--csv", type=Path, metavar="FILE", help="write all numbers as CSV")
     parser.add_argument("--latex", type=Path, metavar="FILE", help="write the tables for LaTeX")
     shared.html_option(parser)
@@ -52,6 +67,9 @@ async def command(options: argparse.Namespace) -> None:
     """Print the tables and write the files that are asked for."""
     if options.tuning is not None and not 0 < options.tuning <= HUGE:
         raise InvalidSetting(f"--tuning must be a finite number > 0, got {options.tuning}")
+    if options.paired is not None:
+        _print_paired(*options.paired, as_json=options.json)
+        return
     places: dict[str, Path] = {}
     for path in options.paths:
         name = path.name if path.is_dir() else path.stem
@@ -66,6 +84,8 @@ async def command(options: argparse.Namespace) -> None:
     for path, form in forms:
         if path is not None:
             write_whole(path, form(made).encode(errors="replace"))
+    if options.outcomes is not None:
+        write_table(made.outcomes(), options.outcomes)
     if options.json:
         print(json.dumps(made.json(), allow_nan=False))
         return
@@ -83,6 +103,34 @@ async def command(options: argparse.Namespace) -> None:
             gaps = [(f"{d.a} - {d.b}", *_at(d, group), d) for d in line.differences]
             heads = ("difference", "n", "FLOPs", "points, paired over problems")
             print(aligned(heads, gaps, indent=2))
+
+
+def _print_paired(a: Path, b: Path, *, as_json: bool) -> None:
+    """Print every method in two runs, and their differences, paired over problems."""
+    one, other = (load_results(path, code=True) for path in (a, b))
+    pairs = [*paired_runs(one, other)]
+    if as_json:
+        print(json.dumps([_as_json(pair) for pair in pairs], allow_nan=False))
+        return
+    for name, path, run in (("A", a, one), ("B", b, other)):
+        header = run.header
+        print(f"{name}: {path}: {header.lm} with {header.rm}, {target_of(header)}, {header.move}")
+    problems = len(pairs[0].a.each)
+    unit = one.header.meter.unit if one.header.meter.unit == other.header.meter.unit else "cost"
+    print(f"{problems:,} problems; n: samples, or as many states as cost the same in that run; 95%")
+    rows = [(p.method, p.n, p.a.spent, p.b.spent, p.a, p.b, p.difference) for p in pairs]
+    heads = ("method", "n", f"{unit} of A", f"{unit} of B", "A, %", "B, %")
+    print(aligned((*heads, "A - B, points, paired over problems"), rows))
+
+
+def _as_json(pair: Pair) -> dict[str, object]:
+    gap = asdict(pair.difference)
+    kept = ("value", "low", "high", "problems", "discordant", "p", "verdict")
+    return {
+        **{"method": pair.method, "n": pair.n, "a": pair.a.value, "b": pair.b.value},
+        **{"spent_a": pair.a.spent, "spent_b": pair.b.spent},
+        **{name: gap[name] for name in kept},
+    }
 
 
 def _at(found: Point | Difference, group: Group) -> tuple[int, float | None]:

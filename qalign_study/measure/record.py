@@ -79,6 +79,11 @@ class Record:
             return np.zeros(len(self.pool_reward))
         return (sharpness - 1.0) * self.pool_log_prob.astype(np.float64)
 
+    def answer_texts(self, answer: Array) -> Array:
+        """The answers of numbers, None for -1."""
+        texts = [None if k < 0 else str(self.answers[k]) for k in answer.tolist()]
+        return np.array(texts, dtype=object)
+
     def is_right(self, answer: Array) -> Array:
         """Whether answers (by number, -1 for none) are right, same shape."""
         return np.append(self.right, False)[answer]
@@ -113,7 +118,11 @@ class Draws:
         return bool(self.records) and all(len(record.pool_reward) for record in self.records)
 
     def to_frame(self) -> "pd.DataFrame":
-        """One row per draw of each problem: samples, and the states of the chains by t."""
+        """One row per draw of each problem: samples, and the states of the chains by t.
+
+        `answer` is in canonical form, missing if there is none; of an open-ended problem it is the
+        text. `results.frame_in` has the texts.
+        """
         import pandas as pd
 
         parts = []
@@ -124,11 +133,13 @@ class Draws:
             chain |= {
                 "reward": each.chain_reward[of],
                 "right": each.is_right(each.chain_answer[of]),
+                "answer": each.answer_texts(each.chain_answer[of]),
             }
             chain |= {"generated": each.chain_cost[:, 0], "scored": each.chain_cost[:, 1]}
             chain |= {"accepted": each.chain_accepted, "changed": each.chain_changed}
             pool = {"t": samples, "reward": each.pool_reward}
             pool |= {"right": each.is_right(each.pool_answer)}
+            pool |= {"answer": each.answer_texts(each.pool_answer)}
             pool |= {"generated": each.pool_cost[:, 0], "scored": each.pool_cost[:, 1]}
             for source, told in (("chain", chain), ("pool", pool)):
                 parts.append(pd.DataFrame({"problem": each.id, "source": source, **told}))

@@ -257,6 +257,28 @@ class Report:
         frame = pd.DataFrame(rows, columns=COLUMNS)
         return frame.astype({"best": "Int64"})
 
+    def outcomes(self) -> "pd.DataFrame":
+        """One row per problem, method and budget: what statistics of one's own are computed from.
+
+        `value` is 1 where the method decides rightly and 0 where it does not; of a method that
+        decides from samples, the share of their subsets of n. `spent` is the mean over problems.
+        """
+        import pandas as pd
+
+        parts = [
+            pd.DataFrame(
+                {
+                    **{"lm": header.lm, "rm": header.rm, "beta": header.beta, "move": header.move},
+                    **{"set": each.name, "problem": [r.id for r in each.results.records]},
+                    **{"method": p.method, "n": p.n, "value": p.each, "spent": p.spent},
+                }
+            )
+            for each in self.sets
+            for header in [each.results.header]
+            for p in each.points
+        ]
+        return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
+
     def json(self) -> dict[str, list[dict[str, Any]]]:
         """Every method on every set and budget, and the paired differences at equal FLOPs.
 

@@ -13,7 +13,9 @@ import math
 import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.lib import format as npy
@@ -21,12 +23,16 @@ from numpy.lib import format as npy
 from qalign_core.decide.rules import consensus
 from qalign_core.errors import InvalidTrace
 from qalign_core.reading import first_line, read_file, shown
+from qalign_core.record.frames import to_frame
 from qalign_core.record.trace import grows, write_whole
 from qalign_core.types import Array, SetHeader, Trace
 from qalign_study.measure.diagnostics import acceptance
 from qalign_study.measure.record import Draws, Record, record_of
 from qalign_study.sets.folder import VERSION, header_json, read_set, read_set_header, traces_of
 from qalign_study.sets.problem_sets import Problem
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _Columns = dict[str, tuple[str, float, float]]
 
@@ -43,6 +49,10 @@ class Results(Draws):
     header: SetHeader
     problems: tuple[Problem, ...] = ()
     texts: Mapping[str, str] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        header, n = self.header, f"{len(self.records)} of {len(self.header.problems)} problems"
+        return f"<Results of {header.task or 'a set'}: {n}, {header.lm} with {header.rm}>"
 
     @property
     def n_missing(self) -> int:
@@ -85,6 +95,38 @@ def results_in(folder: str | Path, *, code: bool = False) -> Results:
         else:
             texts[problem.id] = trace.steps[-1].state.response.text
     return Results(header, tuple(finished or begun), problems=problems, texts=texts)
+
+
+def frame_in(folder: str | Path, *, code: bool = False) -> "pd.DataFrame":
+    """One row per draw in a folder, with its text and answer, and whether that is right.
+
+    The columns are those of `Trace.to_frame`, after `problem`; `answer` is missing if there is
+    none, and `right` where nothing says what is right. With `code` the Python files
+    that the extractors name are run.
+
+    Raises:
+        InvalidTrace: the folder is not one of a run, or a trace cannot be read.
+    """
+    import pandas as pd
+
+    _, problems = read_set(Path(folder), code=code)
+    parts = []
+    for place, trace in traces_of(folder, len(problems)):
+        problem, frame = problems[place], to_frame(trace)
+        read = cache(problem.extract or str)
+        answers = [read(text) for text in frame["text"]]
+        verdict = cache(lambda answer, of=problem: _verdict(of, answer))
+        frame.insert(0, "problem", problem.id)
+        frame["answer"] = None if problem.extract is None else answers
+        frame["right"] = [verdict(answer) for answer in answers]
+        parts.append(frame)
+    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
+
+
+def _verdict(problem: Problem, answer: str | None) -> bool | None:
+    if not problem.is_graded:
+        return None
+    return answer is not None and bool(problem.is_right(answer))
 
 
 def unpack(path: str | Path) -> Results:

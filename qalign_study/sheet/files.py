@@ -2,10 +2,13 @@
 
 import re
 import unicodedata
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from qalign_core.decide.rules import importance_weights
+from qalign_core.errors import InvalidSetting
 from qalign_core.record.frames import to_frame
+from qalign_core.record.trace import write_whole
 from qalign_study.measure.comparisons import Comparison, Cut, full_cut
 from qalign_study.measure.intervals import Difference
 from qalign_study.measure.report import Report
@@ -20,6 +23,25 @@ def csv_of(frame: "pd.DataFrame") -> str:
     """A frame as CSV, in which a spreadsheet takes no text for a formula."""
     guarded = frame.map(cell)
     return str(guarded.to_csv(index=False, lineterminator="\r\n"))
+
+
+def write_table(frame: "pd.DataFrame", path: Path) -> None:
+    """Write a frame as Parquet if the file is called so, else as CSV.
+
+    Raises:
+        InvalidSetting: it cannot be written, or Parquet needs a package that is not installed.
+    """
+    if path.suffix != ".parquet":
+        write_whole(path, csv_of(frame).encode(errors="replace"))
+        return
+    try:
+        content = frame.to_parquet(index=False)
+    except ImportError as error:
+        raise InvalidSetting(
+            f"{path} needs a package for Parquet that is not installed; pip install pyarrow, or "
+            "name a .csv file"
+        ) from error
+    write_whole(path, content)
 
 
 _FORMULA = re.compile(r"[\t\r\n]|\s*[=+\-@\uff1d\uff0b\uff0d\uff20]")  # the last four: full width

@@ -138,7 +138,9 @@ def own_grader(name: str, extract: Any, same: Any = None) -> Grader:
         outcome = "such a text has no answer"
         try:
             answer = extract(text)
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # a function may call `sys.exit()`
             tell(f"failed with {type(error).__name__}: {first_line(error)}", outcome)
             return None
         if answer is None or isinstance(answer, str):
@@ -150,7 +152,9 @@ def own_grader(name: str, extract: Any, same: Any = None) -> Grader:
         outcome = "such answers are graded as different"
         try:
             verdict = same(answer, reference)
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # a function may call `sys.exit()`
             tell(f"failed with {type(error).__name__}: {first_line(error)}", outcome)
             return False
         if verdict in (True, False):  # of numpy too

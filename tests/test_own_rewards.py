@@ -1,0 +1,110 @@
+"""Rewards of a user's own file, a class among them, and several rewards as one."""
+
+import asyncio
+
+import pytest
+
+from qalign_core.errors import InvalidReward, InvalidSetting, ModelLoadError
+from qalign_core.registry import load_reward_model
+from qalign_core.rewards.names import reward_named
+from qalign_core.types import Response
+from qalign_study.commands import main
+
+OWN = """
+def short(prompt, response):
+    return -len(response) / 10
+
+
+class Eggs:
+    id = "eggs"
+
+    async def score(self, prompt, response):
+        return response.text.count("egg")
+
+
+class Bare:
+    async def score(self, prompt, response):
+        return float(len(response.tokens))
+
+
+class Plain:
+    def score(self, prompt, response):
+        return 1.0
+
+
+class Torn:
+    async def score(self, prompt, response):
+        raise SystemExit(3)
+
+
+class Infinite:
+    async def score(self, prompt, response):
+        return float("inf")
+
+
+class Needy:
+    def __init__(self, of):
+        pass
+"""
+TEXT = Response((1, 2, 3), "two eggs and an egg", True)
+
+
+@pytest.fixture
+def own(tmp_path):
+    path = tmp_path / "rules.py"
+    path.write_text(OWN)
+    return path
+
+
+def score(name):
+    return asyncio.run(load_reward_model(name, code=True).score("p", TEXT))
+
+
+def test_a_class_of_a_file_is_a_reward_by_its_id_or_its_name(own):
+    assert score(f"{own}:Eggs") == 2.0
+    assert load_reward_model(f"{own}:Eggs", code=True).id == "eggs"
+    assert score(f"{own}:Bare") == 3.0
+    assert load_reward_model(f"{own}:Bare", code=True).id == "Bare"
+    assert score(f"0.5*{own}:Bare + 2*{own}:Eggs") == 5.5
+
+
+@pytest.mark.parametrize(
+    ("name", "error", "said"),
+    [
+        ("Plain", ModelLoadError, "has a plain method score; write async def score"),
+        ("Needy", ModelLoadError, "a class whose __init__ takes no arguments was expected"),
+        ("Torn", InvalidReward, "Torn failed with SystemExit: 3; fix the class"),
+        ("Infinite", InvalidReward, "Infinite returned inf; one finite number was expected"),
+    ],
+)
+def test_what_is_no_reward_is_refused_in_one_sentence(own, name, error, said):
+    with pytest.raises(error, match=said):
+        score(f"{own}:{name}")
+
+
+def test_the_least_and_the_mean_of_several_rewards(own):
+    each = [score(name) for name in (f"{own}:short", f"{own}:Eggs", "length:5")]
+    names = f"({own}:short, {own}:Eggs, length:5)"
+    assert score(f"min{names}") == min(each)
+    assert score(f"mean{names}") == pytest.approx(sum(each) / 3)
+    assert load_reward_model(f"min{names}", code=True).id == f"min{names}"
+
+
+def test_the_names_of_several_rewards_are_read():
+    least = reward_named("min(embedded, length:5)")
+    assert (least.kind, [part.text for part in least.members]) == ("min", ["embedded", "length:5"])
+    mean = reward_named("mean(embedded, embedded-weak)")
+    assert [weight for weight, _ in mean.parts] == [0.5, 0.5]
+    for bad in ("min(a, )", "mean(, a)", f"min({', '.join(map(str, range(9)))})"):
+        with pytest.raises(InvalidSetting, match="takes 2 to 8 rewards"):
+            reward_named(bad)
+    with pytest.raises(ModelLoadError, match="no model called"):  # no file without `code`
+        load_reward_model("min(rules.py:short, embedded)")
+
+
+def test_the_command_line_takes_them(own, capsys):
+    run = ["run", "--prompt", "Tom has 5 eggs. How many?", "--steps", "2", "--quiet", "--rm"]
+    for rm in (f"{own}:Eggs", "min(embedded, embedded-weak)", f"mean({own}:short, embedded)"):
+        assert main([*run, rm]) == 0
+    assert main([*run, f"{own}:Plain"]) == 2
+    assert "async def score" in capsys.readouterr().err
