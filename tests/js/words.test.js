@@ -8,6 +8,7 @@ import {
   brief,
   ending,
   fixed,
+  isRight,
   many,
   narrate,
   pair,
@@ -114,4 +115,14 @@ test("a conversation is shown message by message, and any other prompt as it is"
   assert.equal(promptText(JSON.stringify(talk)), "system: Be brief.\n\nuser: 1 + 1?");
   for (const prompt of ["1 + 1?", '[{"role"', '[{"role": 1}'])
     assert.equal(promptText(prompt), prompt);
+});
+
+test("any of a list of right answers is right, and what is no list is one answer", () => {
+  const header = { reference: '["New York", "NYC"]' };
+  assert.deepEqual(["NYC", "New York", "York", null].map((x) => isRight(header, x)),
+    [true, true, false, false]);
+  assert.ok(isRight({ reference: "[-2, 7]" }, "[-2, 7]"));
+  assert.ok(isRight({ reference: '["' }, '["'));
+  assert.equal(isRight({ reference: null }, "5"), false);
+  assert.equal(answerText({ header }, "NYC"), "NYC ✓");
 });

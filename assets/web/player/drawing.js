@@ -1,7 +1,7 @@
 /* What the player's parts draw with. A part is made once, `{ node, draw }`; `draw(view)` brings its
    node to what the view says and touches only what differs from the view before. */
 import { builder, drawIcon } from "../dom.js";
-import { answerText, visible } from "./words.js";
+import { answerText, isRight, visible } from "./words.js";
 
 /** @typedef {import("./parse.js").Trace} Trace */
 /** @typedef {import("./parse.js").Chain} Chain */
@@ -120,7 +120,7 @@ export const OTHERS = "--c:var(--a6)";
  */
 export function answerStyle({ header, colours }, answer) {
   if (answer === null) return OTHERS;
-  if (answer === header.reference) return "--c:var(--a0)";
+  if (isRight(header, answer)) return "--c:var(--a0)";
   const place = colours.indexOf(answer) + 1;
   return place ? `--c:var(--a${place})` : OTHERS;
 }

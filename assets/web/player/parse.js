@@ -1,5 +1,6 @@
 /* A trace (JSON lines, version 2 or 3) as the player needs it. A file is anybody's word: each line
    is checked, and the first that cannot be is named in one sentence. */
+import { isRight } from "./words.js";
 
 /**
  * What the first line says of a run.
@@ -392,7 +393,7 @@ function readStep(trace, x) {
 function colour({ header, states, colours }, answer) {
   const n = (states.get(answer) ?? 0) + 1;
   states.set(answer, n);
-  if (answer === header.reference || colours.includes(answer)) return;
+  if (isRight(header, answer) || colours.includes(answer)) return;
   const counts = colours.map((other) => states.get(other) ?? 0);
   const least = Math.min(...counts);
   if (colours.length < COLOURS) colours.push(answer);

@@ -90,6 +90,22 @@ export function visible(text) {
 }
 
 /**
+ * Whether an answer is the right one, or one of a JSON list of them.
+ * @param {{ reference?: string | null }} header
+ * @param {string | null} answer
+ * @returns {boolean}
+ */
+export function isRight({ reference }, answer) {
+  if (answer === null || reference == null) return false;
+  if (!reference.startsWith('["')) return answer === reference;
+  try {
+    return JSON.parse(reference).includes(answer);
+  } catch {
+    return answer === reference;
+  }
+}
+
+/**
  * An answer, with whether it is right where that is known.
  * @param {Trace} trace
  * @param {string | null} answer
@@ -98,7 +114,7 @@ export function answerText({ header }, answer) {
   if (answer === null) return "no answer";
   const shown = visible(answer).slice(0, 40);
   if (header.reference == null) return shown;
-  return `${shown} ${answer === header.reference ? "✓" : "✗"}`;
+  return `${shown} ${isRight(header, answer) ? "✓" : "✗"}`;
 }
 
 /**
