@@ -2,8 +2,11 @@
 
 import asyncio
 import json
+import re
+import shlex
 from dataclasses import replace
 from importlib.util import find_spec
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -120,3 +123,12 @@ def test_frames_have_answers_and_texts_and_results_a_short_name(folders):
             assert ours["right"].tolist() == theirs["right"].tolist()
             read = [problem.extract(text) or "" for text in theirs["text"]]
             assert read == theirs["answer"].fillna("").tolist()
+
+
+def test_the_comparison_in_the_documents_runs(monkeypatch, capsys):
+    root = Path(__file__).parent.parent
+    page = (root / "docs" / "measuring.md").read_text(encoding="utf-8")
+    (command,) = re.findall(r"^qalign (report --paired .*)$", page, re.MULTILINE)
+    monkeypatch.chdir(root)
+    assert main(shlex.split(command)) == 0
+    assert "B: assets/results/inventory-block.zip" in capsys.readouterr().out
