@@ -85,6 +85,9 @@ def test_the_command_prints_both_runs_and_their_differences(folders, tmp_path, c
     (best,) = [row for row in rows if (row["method"], row["n"]) == ("bon", 32)]
     assert best["value"] == pytest.approx(best["a"] - best["b"])
     assert best["verdict"] == "ahead"
+    two = ["report", "--paired", str(folders[0]), str(packed), "--csv", str(tmp_path / "a.csv")]
+    assert main(two) == 2
+    assert "leave out --csv" in capsys.readouterr().err
 
 
 def test_outcomes_are_a_row_per_problem_method_and_budget(folders, tmp_path, capsys):

@@ -68,6 +68,9 @@ async def command(options: argparse.Namespace) -> None:
     if options.tuning is not None and not 0 < options.tuning <= HUGE:
         raise InvalidSetting(f"--tuning must be a finite number > 0, got {options.tuning}")
     if options.paired is not None:
+        for name in ("csv", "latex", "html", "outcomes", "tuning"):
+            if getattr(options, name) is not None:
+                raise InvalidSetting(f"--paired prints two runs; leave out --{name}, or use --json")
         _print_paired(*options.paired, as_json=options.json)
         return
     places: dict[str, Path] = {}
