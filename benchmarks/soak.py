@@ -1,12 +1,15 @@
-"""Sessions left open or closed in mid run, programs, and who means no good: memory, refusals, rest.
+"""A public server's bad ten minutes: memory, log, and whether anybody loses a run.
 
     python -m benchmarks.soak [--minutes 10]
 
 Fifty sessions run chains on the embedded models, one after the other; twenty of them are closed in
-mid run, again and again, and come back; ten programs call /run_chain beside them. Twenty uploads
-send a byte a second, and five pages of foreign origins ask for runs and rooms. Wanted: memory flat
-within 2% from minute 2 on, the processor idle within 3 s of the last stop, nobody refused who
-behaves, and every foreign page refused.
+mid run, again and again, and come back; ten programs call /run_chain. At the same time 2,500 other
+sessions open the page, of which a third read to the end, a third hang up, and a third never read.
+Pairs of requests have empty or odd session names, and five sessions send wrong choices, some of
+them of 300 kB. Twenty uploads send a byte per second, and five pages of foreign origins request
+runs and rooms. Wanted: the queue runs at the end, no run is lost, less than 200 kB are logged,
+memory is flat within 2% from minute 2 on, the processor is idle within 3 s of the last stop, and
+every foreign page, odd name and wrong choice is refused.
 """
 
 from __future__ import annotations
@@ -16,7 +19,9 @@ import asyncio
 import contextlib
 import itertools
 import json
+import os
 import random
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -29,7 +34,13 @@ from benchmarks.users import PROBLEMS, Page, Server, User, call, run
 
 SESSIONS, CLOSED, PROGRAMS = 50, 20, 10
 UPLOADS, FOREIGN = 20, 5
-STEPS = 256
+STRANGERS, WRONG = 2500, 5
+NAMES = ("", " ", "a b", "a<gradio-sep>b", "\u200b", "x" * 65, "a\n")
+"""Names of sessions that the server refuses."""
+STEADY = 120.0
+"""Seconds after which memory is to be flat."""
+STEPS, LONG = 32, 1000
+"""Steps of a run, and of the run of one session, which outlasts thousands of other sessions."""
 UPLOADED = ("/gradio_api/queue/join", "/room/join", "/gradio_api/component_server", "/anything")
 LEFT_AFTER = (1.0, 20.0)
 """Seconds after which a session that is closed in mid run is closed."""
@@ -40,7 +51,8 @@ async def stays(client: httpx.AsyncClient, server: Server, page: Page, k: int, n
     user = User()
     await opened(client, server, page, user)
     for seed in going_on(k, n):
-        await chain(client, server, page, user, seed)
+        steps = LONG if k == 1000 * CLOSED else STEPS
+        n["lost runs"] += not await chain(client, server, page, user, seed, steps)
         n["runs"] += 1
 
 
@@ -50,7 +62,7 @@ async def leaves(client: httpx.AsyncClient, server: Server, page: Page, k: int, 
     for seed in going_on(k, n):
         user = User()
         await opened(client, server, page, user)
-        running = asyncio.create_task(chain(client, server, page, user, seed))
+        running = asyncio.create_task(chain(client, server, page, user, seed, LONG))
         try:
             while not (user.steps or running.done()):
                 await asyncio.sleep(0.1)
@@ -74,7 +86,7 @@ async def calls(client: httpx.AsyncClient, server: Server, k: int, n: Counter) -
                 heard(client, f"{server.address}/call/run_chain/{answer.json()['event_id']}"),
                 patience,
             )
-            n["refused"] += said == "error"
+            n["lost calls"] += said != "complete"
         n["calls"] += 1
 
 
@@ -115,6 +127,73 @@ async def foreign(client: httpx.AsyncClient, server: Server, k: int, n: Counter)
         await asyncio.sleep(0.5)
 
 
+async def strangers(
+    client: httpx.AsyncClient, server: Server, page: Page, n: Counter, seconds: float
+) -> None:
+    """Sessions that come once, evenly over most of the time: they read, hang up, or never read."""
+    together: set[asyncio.Task[None]] = set()
+    start = time.perf_counter()
+    for k in range(STRANGERS):
+        if n["ending"]:
+            break
+        visit = asyncio.create_task(stranger(client, server, page, k, n))
+        together.add(visit)
+        visit.add_done_callback(together.discard)
+        await asyncio.sleep(start + 0.95 * seconds * k / STRANGERS - time.perf_counter())
+    await asyncio.gather(*together)
+
+
+async def stranger(
+    client: httpx.AsyncClient, server: Server, page: Page, k: int, n: Counter
+) -> None:
+    """One event of a new session."""
+    user = User()
+    if k % 3 == 0:
+        n["lost strangers"] += not await call(client, server, page.load[-1], user, [])
+    else:
+        body = {"data": [], "fn_index": page.load[-1], "session_hash": user.session}
+        answer = await client.post(f"{server.address}/queue/join", json=body)
+        answer.raise_for_status()
+    if k % 3 == 1:
+        await hang_up(server, f"/gradio_api/queue/data?session_hash={user.session}")
+    n["strangers"] += 1
+
+
+async def hang_up(server: Server, path: str) -> None:
+    """Request a stream and leave before it is answered."""
+    place = urlsplit(server.address)
+    _, writer = await asyncio.open_connection(place.hostname, place.port)
+    writer.write(f"GET {path} HTTP/1.1\r\nHost: {place.netloc}\r\n\r\n".encode())
+    await writer.drain()
+    writer.close()
+
+
+async def odd_names(
+    client: httpx.AsyncClient, server: Server, page: Page, k: int, n: Counter
+) -> None:
+    """Two requests at the same moment whose session has no name, or an odd one."""
+    for number in going_on(k, n):
+        name = NAMES[number % len(NAMES)]
+        body = {"data": [], "fn_index": page.load[-1], "session_hash": name}
+        address = f"{server.address}/queue/join"
+        answers = await asyncio.gather(*(client.post(address, json=body) for _ in range(2)))
+        n["odd names let in"] += sum(answer.status_code != 422 for answer in answers)
+        n["odd names refused"] += sum(answer.status_code == 422 for answer in answers)
+        await asyncio.sleep(0.5)
+
+
+async def wrong_choices(
+    client: httpx.AsyncClient, server: Server, page: Page, k: int, n: Counter
+) -> None:
+    """Runs with a choice that no list has; every tenth is long."""
+    for number in going_on(k, n):
+        wrong = "no such choice" * (1 if number % 10 else 21_000)
+        is_accepted = await run(client, server, page, User(), extractor=wrong, steps=STEPS)
+        n["wrong choices let in"] += is_accepted
+        n["wrong choices refused"] += not is_accepted
+        await asyncio.sleep(0.5)
+
+
 def going_on(first: int, n: Counter) -> Iterator[int]:
     """Numbers from `first`, until the soak is to end."""
     return itertools.takewhile(lambda _: not n["ending"], itertools.count(first))
@@ -137,18 +216,21 @@ async def opened(client: httpx.AsyncClient, server: Server, page: Page, user: Us
 
 
 async def chain(
-    client: httpx.AsyncClient, server: Server, page: Page, user: User, seed: int
-) -> None:
-    """One run of a session."""
+    client: httpx.AsyncClient, server: Server, page: Page, user: User, seed: int, steps: int
+) -> bool:
+    """Run a chain of a session; return True if it ended well."""
     prompt = PROBLEMS[seed % len(PROBLEMS)].prompt
-    await run(client, server, page, user, prompt=prompt, reference="", steps=STEPS, seed=seed)
+    return await run(
+        client, server, page, user, prompt=prompt, reference="", steps=steps, seed=seed
+    )
 
 
 async def soak(minutes: float) -> None:
-    """Memory every half minute, then how soon the processor rests."""
+    """Memory every half minute, then what was lost, and how soon the processor rests."""
     n: Counter[str] = Counter()
+    steady: list[float] = []
     limits = httpx.Limits(max_connections=None, keepalive_expiry=2.0)  # the server waits 5 s
-    with contextlib.closing(Server()) as server:
+    with tempfile.TemporaryFile() as log, contextlib.closing(Server(log)) as server:
         async with httpx.AsyncClient(timeout=None, limits=limits) as client:
             page = await server.ready(client)
             start = time.perf_counter()
@@ -160,10 +242,17 @@ async def soak(minutes: float) -> None:
                 asyncio.create_task(calls(client, server, 1000 * (SESSIONS + k), n))
                 for k in range(PROGRAMS)
             ]
+            tasks.append(asyncio.create_task(strangers(client, server, page, n, 60 * minutes)))
+            tasks.append(asyncio.create_task(odd_names(client, server, page, 0, n)))
+            tasks += [
+                asyncio.create_task(wrong_choices(client, server, page, k, n)) for k in range(WRONG)
+            ]
             tasks += [asyncio.create_task(uploads(server, k, n)) for k in range(UPLOADS)]
             tasks += [asyncio.create_task(foreign(client, server, k, n)) for k in range(FOREIGN)]
             while (seconds := time.perf_counter() - start) < 60 * minutes:
                 print(f"{seconds:4.0f} s  {server.memory:.0f} MiB  {dict(n)}", flush=True)
+                if seconds >= STEADY:
+                    steady.append(server.memory)
                 done, _ = await asyncio.wait(tasks, timeout=min(30.0, 60 * minutes - seconds))
                 for task in done:
                     await task  # somebody was refused, or something failed: an error of the soak
@@ -172,7 +261,11 @@ async def soak(minutes: float) -> None:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+            n["the queue runs"] = await call(client, server, page.load[-1], User(), [])
+        n["log, kB"] = round(os.fstat(log.fileno()).st_size / 1000)
         print(json.dumps({"memory, MiB": round(server.memory), **n}))
+        if steady:
+            print(f"memory from minute 2 on: {max(steady) / steady[0] - 1:+.1%} at most")
         for second in range(0, 12, 3):
             before = server.cpu
             await asyncio.sleep(3.0)

@@ -25,7 +25,7 @@ import uuid
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import httpx
 
@@ -63,9 +63,9 @@ class Page:
 
 
 class Server:
-    """The app in a process of its own."""
+    """The app in a process of its own; what it logs goes to `log`, or to standard error."""
 
-    def __init__(self, **environment: str) -> None:
+    def __init__(self, log: IO[bytes] | None = None, **environment: str) -> None:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
@@ -76,6 +76,7 @@ class Server:
             cwd=ROOT,
             env=os.environ | environment,
             stdout=subprocess.DEVNULL,
+            stderr=log,
         )
 
     def close(self) -> None:
@@ -116,8 +117,8 @@ class Server:
 
 async def call(
     client: httpx.AsyncClient, server: Server, event: int, user: User, data: list[Any]
-) -> None:
-    """One event of a user's page, to its end."""
+) -> bool:
+    """Run one event of a user's page to its end; return True if it ended well."""
     body = {"data": data, "fn_index": event, "session_hash": user.session}
     (await client.post(f"{server.address}/queue/join", json=body)).raise_for_status()
     stream = f"{server.address}/queue/data?session_hash={user.session}"
@@ -125,15 +126,16 @@ async def call(
         if message["msg"] == "process_generating" and message["success"]:
             user.see(_added(message["output"]["data"][0]))
         elif message["msg"] == "process_completed":
-            return
+            return bool(message["success"])
+    return False
 
 
 async def run(
     client: httpx.AsyncClient, server: Server, page: Page, user: User, **form: Any
-) -> None:
-    """One run as the page asks for it."""
+) -> bool:
+    """Run a chain as the page does; return True if it ended well."""
     asked = {f"watch-{name}": value for name, value in form.items()}
-    await call(client, server, page.run, user, list((page.settings | asked).values()))
+    return await call(client, server, page.run, user, list((page.settings | asked).values()))
 
 
 def _added(value: Any) -> str:
