@@ -196,7 +196,7 @@ class Header(Run):
     """What was run: the run itself, and what its models said of themselves.
 
     Attributes:
-        lm_revision, rm_revision: exact versions of the models.
+        lm_revision, rm_revision: exact versions of the models, with "int8" for rounded weights.
         lm_parameters, rm_parameters: their sizes, for FLOPs; 0 if unknown or none.
         created: when it began (ISO 8601).
         notes: what must be said of the models, such as that one is approximate, or of the move.

@@ -129,7 +129,7 @@ async def test_the_page_says_it_in_one_sentence_and_goes_on(case, monkeypatch):
 OPTIONS = {
     "--lm-device cuda:9": "there is no device cuda:9 here; choose one of cpu",
     "--rm-device typo": "there is no device typo here; choose one of cpu",
-    "--lm-dtype int8": "dtype must be one of float32, bfloat16, float16, got int8",
+    "--lm-dtype int4": "dtype must be one of float32, bfloat16, float16, int8, got int4",
     "--lm-window 0": "window must be at least 2, got 0",
     "--rows 0": "rows must be at least 1, got 0",
     "--lm-tokenizer some": "embedded has no option tokenizer; it has",

@@ -80,7 +80,10 @@ def language_models(folders):
                 made[name] = load_language_model("embedded", sampling=sampling)
             else:
                 options = {"sampling": sampling, "rows": 16, "cache_bytes": 2**22, "device": "cpu"}
-                made[name] = HFLanguageModel.from_pretrained(folders(name), **options)
+                architecture, _, dtype = name.partition(" ")
+                made[name] = HFLanguageModel.from_pretrained(
+                    folders(architecture), dtype=dtype or None, **options
+                )
         return made[name]
 
     yield load
@@ -100,7 +103,7 @@ def quick_first(*names):
 EMBEDDED = ["embedded"] if (ASSETS / "models" / "lm").is_dir() else []
 
 
-@pytest.fixture(params=quick_first("enumerable", *LANGUAGE_MODELS, *EMBEDDED))
+@pytest.fixture(params=quick_first("enumerable", *LANGUAGE_MODELS, "llama int8", *EMBEDDED))
 def lm(request, language_models):
     return language_models(request.param)
 

@@ -308,7 +308,7 @@ def test_weights_without_a_whole_header_are_one_sentence(folder, tmp_path, conte
 
 def test_an_unknown_dtype_is_refused(folder):
     with pytest.raises(ModelLoadError) as raised:
-        load_lm(folder, dtype="int8")
+        load_lm(folder, dtype="int4")
     assert "float32, bfloat16, float16" in sentence(raised)
 
 

@@ -20,6 +20,7 @@ from safetensors import SafetensorError, safe_open
 
 from qalign_core.errors import ModelLoadError, NotEnoughMemory, QAlignError
 from qalign_core.models.chat import Text
+from qalign_core.models.local.int8 import quantize
 from qalign_core.models.local.worker import Worker
 from qalign_core.models.progress import fetch_bar, tell
 from qalign_core.reading import first_line
@@ -36,7 +37,8 @@ _NO_WEIGHTS = (
 _REVISION = re.compile(r"\w[\w.-]*(/\w[\w.-]*)*")  # the cache has a file of that name
 _LEAST = {"rows": 1, "window": 2, "threads": 1, "cache_bytes": 0, "max_queue": 1}
 _SLOW = 2**27  # bytes of weights whose reading is worth a word
-_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
+_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "int8": 2}
+"""Memory of a weight while the model is loaded; weights of 8 bits are packed from a copy."""
 
 
 class Pretrained(ABC):
@@ -90,8 +92,8 @@ class Pretrained(ABC):
             source: a folder in transformers' format, or a hub id `owner/name`.
             id: its name; by default the source.
             revision: of the hub repository; a commit hash pins it.
-            dtype: "float32", "bfloat16" or "float16"; by default float32 on a CPU, else the stored
-                one.
+            dtype: "float32", "bfloat16", "float16" or, on a CPU, "int8" (`local.int8`); by default
+                float32 on a CPU, else the stored one.
             device: as torch names them; by default a GPU if there is one.
             chat_template: used if the tokenizer has none.
             one_message: refuse conversations of several messages.
@@ -122,15 +124,21 @@ class Pretrained(ABC):
         dtype = dtype or ("float32" if device == "cpu" else stored)
         if dtype not in _BYTES:
             raise ModelLoadError(f"dtype must be one of {', '.join(_BYTES)}, got {dtype}")
+        eight = dtype == "int8"
+        if eight and device != "cpu":
+            raise ModelLoadError(
+                f"int8 is for CPUs, and {name} would run on {device}; leave it out"
+            )
         weights = n_stored(folder) * _BYTES[dtype]
-        kept = given["rows"] * given["window"] * _kept_width(config) * _BYTES[dtype]
+        position = _kept_width(config) * _BYTES["float32" if eight else dtype]
+        kept = given["rows"] * given["window"] * position
         _check_memory(weights, kept + given["cache_bytes"], name, dtype, device)
         if weights >= _SLOW:
             tell(f"reading {_gib(weights)} of {name}")
         with _one_sentence(name):
             model, report = auto.from_pretrained(
                 folder,
-                dtype=getattr(torch, dtype),
+                dtype="auto" if eight else getattr(torch, dtype),
                 use_safetensors=True,
                 trust_remote_code=False,
                 output_loading_info=True,
@@ -142,8 +150,13 @@ class Pretrained(ABC):
             )
         text = _text(folder, name, chat_template, one_message=one_message)
         model = model.to(device).eval().requires_grad_(False)
+        n_parameters = sum(p.numel() for p in model.parameters())
+        if eight:
+            quantize(model)
         made = cls(model, text, id=id or name, **options)
-        made.revision, made.n_parameters = commit, sum(p.numel() for p in model.parameters())
+        made.n_parameters = n_parameters
+        # rounded weights are another model, and the header of a trace says so
+        made.revision = f"{commit} int8" if eight else commit
         return made
 
 

@@ -15,6 +15,7 @@ from qalign_core.chain.cost import reads_all, reads_on
 from qalign_core.models.chat import Text
 from qalign_core.models.loading import CACHE_BYTES, Pretrained
 from qalign_core.models.local.choice import TOLERANCE, UNFIT
+from qalign_core.models.local.int8 import pack
 from qalign_core.models.local.llama_net import LlamaNet
 from qalign_core.models.local.prefix_cache import PrefixCache
 from qalign_core.models.local.worker import Worker, torch_threads
@@ -45,7 +46,7 @@ class _PrefixScorer(_Scorer):
     def __init__(self, model: Any, *, window: int, cache_bytes: int, **options: Any) -> None:
         super().__init__(None, **options)
         self.net = LlamaNet(model, 1, window)
-        self._weight = model.score.weight.detach()[0].float()
+        self._weight = model.score.weight.detach()[0].float().clone()
         self._pad = model.config.pad_token_id
         net = self.net
         n_slots = max(window, cache_bytes // (net.width * 4))
@@ -112,6 +113,8 @@ class HFRewardModel(TemplatedRewardModel, Pretrained):
             expected, got = self.worker.compute(probe), fast.compute(probe)
             if abs(expected - got) <= TOLERANCE * max(1.0, abs(expected)):
                 self.worker = fast
+        if not isinstance(self.worker, _PrefixScorer):
+            pack(model)
         self.n_read = reads_on if isinstance(self.worker, _PrefixScorer) else reads_all
 
     async def _logit(self, ids: tuple[int, ...]) -> float:

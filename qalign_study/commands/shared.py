@@ -26,7 +26,7 @@ TEXTS = ("prompt", "reference", "extractor")
 
 OF_EACH = {
     "device": "device of a local {}, as in torch; default: a GPU if any",
-    "dtype": "number type of a local {}: float32 (default on a CPU), bfloat16 or float16",
+    "dtype": "number type of a local {}: float32 (default on a CPU), bfloat16, float16, int8",
     "window": "longest sequence of a local {}, in tokens",
     "tokenizer": "tokenizer of a served {}: folder or hub id",
 }

@@ -163,6 +163,11 @@ def _problems(groups: Sequence[Group], numbers: dict[str, int]) -> list[Section]
     return made
 
 
+def short_revision(revision: str) -> str:
+    """The start of a commit, and all that follows it, such as "int8"."""
+    return " ".join(part[:12] for part in revision.split())
+
+
 def ran(each: Evaluated) -> dict[str, str]:
     """What was run, so that anyone can run it again."""
     header, found = each.results.header, acceptance_of(each.results.records)
@@ -175,8 +180,8 @@ def ran(each: Evaluated) -> dict[str, str]:
         "What is right": "a text that meets all constraints, which the program checks"
         if header.open_ended
         else "an answer that means the same as the known one",
-        "Language model": f"{header.lm} {header.lm_revision[:12]}".strip(),
-        "Reward model": f"{header.rm} {header.rm_revision[:12]}".strip(),
+        "Language model": f"{header.lm} {short_revision(header.lm_revision)}".strip(),
+        "Reward model": f"{header.rm} {short_revision(header.rm_revision)}".strip(),
         "Target, temperature": f"{target_of(header)}; {number(header.sampling.temperature)}",
         "Accepted proposals": "–"
         if overall is None or changed is None

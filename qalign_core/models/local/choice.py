@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from qalign_core.models.local.int8 import pack
 from qalign_core.models.local.llama_net import LlamaNet
 from qalign_core.models.local.rows import KVNet, Net, sliding_window
 from qalign_core.models.local.transformers_net import HFNet, PlainNet, last_logits
@@ -29,17 +30,20 @@ def build(model: Any, rows: int, window: int) -> Net:
     vocabulary = model.get_input_embeddings().weight.shape[0]
     probe = [(7 * i + 1) % vocabulary for i in range(n)]
     ids = torch.tensor([probe], device=model.device)
-    expected = model(ids, **last_logits(model, 12)).logits[0, -12:].float()
+    try:
+        expected = model(ids, **last_logits(model, 12)).logits[0, -12:].float()
+    except UNFIT as reason:
+        raise ValueError(first_line(reason)) from reason
     attention = attention_of(model)
 
     def plain(stateful: bool) -> Net:
         model.set_attn_implementation(attention)
-        return PlainNet(model, rows, window, stateful=stateful)
+        return PlainNet(pack(model), rows, window, stateful=stateful)
 
     ways: tuple[Callable[[], Net], ...] = (
         lambda: LlamaNet(model, rows, window),
-        lambda: HFNet(model, rows, window, attention="qalign_rows"),
-        lambda: HFNet(model, rows, window, attention="eager"),
+        lambda: HFNet(pack(model), rows, window, attention="qalign_rows"),
+        lambda: HFNet(pack(model), rows, window, attention="eager"),
         lambda: plain(True),
         lambda: plain(False),
     )

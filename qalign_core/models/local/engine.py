@@ -386,7 +386,7 @@ class HFLanguageModel(TemplatedLanguageModel, Pretrained):
         except ValueError as error:
             raise ModelLoadError(
                 f"{id} does not give the same logits token by token as at once ({error}); "
-                "choose another model"
+                "choose another model or dtype"
             ) from error
         self.exact = net.exact
         options = {"name": id, "threads": threads, "max_queue": max_queue}

@@ -1,6 +1,7 @@
 """Llama-shaped decoders, written out over fused and packed weights: the fastest net."""
 
 from collections.abc import Callable
+from copy import deepcopy
 from functools import cache
 from typing import Any
 
@@ -8,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from qalign_core.models.local.int8 import Int8Linear, Int8Product
 from qalign_core.models.local.rows import KVNet, Plan, attend, sliding_window
 
 PACK_FROM = 2**17  # weights; smaller matrices take less time than the call of a packed product
@@ -70,11 +72,28 @@ def _packs(weight: Tensor) -> bool:
     )
 
 
+def _multiplier(
+    weight: Tensor, scale: Tensor | None, gain: Tensor | None = None
+) -> Matrix | Int8Product:
+    """What multiplies by a weight, whose columns have a gain and, in 8 bits, rows a scale."""
+    if scale is not None:
+        return Int8Product(weight, scale, gain)
+    return Matrix(weight if gain is None else weight * gain)
+
+
+def _multiplier_of(*layers: Any, gain: Tensor | None = None) -> Matrix | Int8Product:
+    """The same for linear layers without biases, one behind the other."""
+    weight = torch.cat([layer.weight.detach() for layer in layers])
+    eight = isinstance(layers[0], Int8Linear)
+    scale = torch.cat([layer.scale for layer in layers]) if eight else None
+    return _multiplier(weight, scale, gain)
+
+
 class LlamaNet(KVNet):
     """The Llama shape (also Qwen2's biases and Qwen3's head norms), written out over fused weights.
 
     Args:
-        model: a transformers model whose decoder is Llama-shaped, in float32.
+        model: a transformers model whose decoder is Llama-shaped, in float32 or rounded (`int8`).
 
     Raises:
         ValueError: the model is of another shape.
@@ -84,19 +103,19 @@ class LlamaNet(KVNet):
         if not self.fits(model, window):
             raise ValueError("not Llama-shaped")
         decoder, config = model.base_model, model.config
-        embed = decoder.embed_tokens.weight.detach()
-        super().__init__(rows, window, embed.device, embed.dtype)
+        norm = decoder.norm.weight.detach().clone()  # a view would keep the whole file in memory
+        super().__init__(rows, window, norm.device, norm.dtype)
         head_dim = decoder.layers[0].self_attn.head_dim
         n_kv, n_heads = config.num_key_value_heads, config.num_attention_heads
         self._n_kv, self._group, self._head_dim = n_kv, n_heads // n_kv, head_dim
         self._eps, self._scale = config.rms_norm_eps, head_dim**-0.5
-        self._embed = embed
-        self._norm = decoder.norm.weight.detach()
+        self._embed, self._norm = deepcopy(decoder.embed_tokens), norm
         # x / rms(x) = x * sqrt(n) / |x|; the next product's weights hold sqrt(n) and the norm's
-        self._gain = embed.shape[1] ** 0.5
-        self._floor = torch.tensor(self._gain * self._eps**0.5, device=embed.device)
+        self._gain = len(norm) ** 0.5
+        self._floor = torch.tensor(self._gain * self._eps**0.5, device=norm.device)
         head = getattr(model, "lm_head", None)
-        self._head = None if head is None else Matrix(head.weight.detach())
+        self._head = None if head is None else _multiplier_of(head)
+        self.alone = isinstance(decoder.layers[0].mlp.down_proj, Int8Linear)
         self._layers = [self._fuse(layer) for layer in decoder.layers]
         self._rope = self._rotations(decoder.rotary_emb)
         self._allocate(len(self._layers), n_kv, head_dim)
@@ -115,8 +134,8 @@ class LlamaNet(KVNet):
             return False
         first = model.base_model.layers[0]
         unbiased = (first.self_attn.o_proj, first.mlp.gate_proj, first.mlp.down_proj)
-        float32 = first.mlp.gate_proj.weight.dtype == torch.float32
-        return float32 and all(linear.bias is None for linear in unbiased)
+        known = first.mlp.gate_proj.weight.dtype in (torch.float32, torch.int8)
+        return known and all(linear.bias is None for linear in unbiased)
 
     def _fuse(self, layer: Any) -> tuple[Any, ...]:
         """Weights of a layer; q, k, v in the order of the cache, rotated pairs side by side."""
@@ -133,28 +152,27 @@ class LlamaNet(KVNet):
             parts = [paired[0], paired[1].view(n, d, -1), v.detach().view(n, d, -1)]
             return torch.cat(parts, 1).flatten(0, 1)
 
-        weight, bias = arrange("weight"), arrange("bias")
+        weight, bias, scale = arrange("weight"), arrange("bias"), arrange("scale")
         assert weight is not None
         norms = [getattr(attention, name, None) for name in ("q_norm", "k_norm")]
         scales = [
             _pair(norm.weight.detach()[:, None], self._head_dim)[:, 0] for norm in norms if norm
         ]
-        gate_up = torch.cat([mlp.gate_proj.weight.detach(), mlp.up_proj.weight.detach()])
         before = layer.input_layernorm.weight.detach() * self._gain
         between = layer.post_attention_layernorm.weight.detach() * self._gain
         return (
-            Matrix(weight * before),
+            _multiplier(weight, None if scale is None else scale[:, 0], before),
             None if bias is None else bias[:, 0],
             scales or None,
-            Matrix(attention.o_proj.weight.detach()),
-            Matrix(gate_up * between),
-            Matrix(mlp.down_proj.weight.detach()),
+            _multiplier_of(attention.o_proj),
+            _multiplier_of(mlp.gate_proj, mlp.up_proj, gain=between),
+            _multiplier_of(mlp.down_proj),
         )
 
     def _rotations(self, rotary: Any) -> Tensor:
         """exp(i * angle) for q and k at every position, 1 for v: [slots, kv, group + 2, d / 2]."""
         at = torch.arange(self.slots, device=self.device)[None]
-        cos, sin = rotary(self._embed[:1, None], at)
+        cos, sin = rotary(self._norm[None, None], at)
         half = self._head_dim // 2
         turn = torch.complex(cos[0, :, :half].float(), sin[0, :, :half].float())
         table = torch.ones(self.slots, self._group + 2, half, dtype=turn.dtype, device=self.device)
@@ -164,7 +182,7 @@ class LlamaNet(KVNet):
     def hidden(self, tokens: Tensor, plan: Plan) -> Tensor:
         """Final hidden states [m, hidden size], normalised; writes keys and values."""
         m, n_kv, group, d = len(tokens), self._n_kv, self._group, self._head_dim
-        x = self._embed[tokens]
+        x = self._embed(tokens)
         eps = self._eps
         rope = self._rope[plan.positions]
         for layer, (w_qkv, bias, scales, w_o, w_gate_up, w_down) in enumerate(self._layers):
