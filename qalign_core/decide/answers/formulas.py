@@ -387,6 +387,9 @@ def _scalar(value: Any) -> Value:
     return Value("scalar", (), _write(value), value)
 
 
+_MAX_DEGREE = 100  # of a fraction that is reduced
+
+
 def _reduce(value: Any) -> Any:
     """Bring an expression to an exact normal form: expanded, or a reduced fraction of such."""
     import sympy
@@ -396,8 +399,10 @@ def _reduce(value: Any) -> Any:
     if count_terms(value) > MAX_TERMS or len(value.free_symbols) > 8:
         raise UnreadableError("an expression has too many terms")
     value = _expand(value)
-    if any(p.exp.is_negative and p.base.is_Add for p in value.atoms(sympy.Pow)):
-        if count_terms(value) > 30:
+    powers = value.atoms(sympy.Pow)
+    if any(p.exp.is_negative and p.base.is_Add for p in powers):
+        degree = max((abs(p.exp) for p in powers if p.exp.is_Integer), default=0)
+        if count_terms(value) > 30 or degree > _MAX_DEGREE:
             raise UnreadableError("a fraction has too many terms")
         value = sympy.radsimp(value, symbolic=False)
         value = sympy.cancel(value) if value.free_symbols else _expand(value)

@@ -374,7 +374,9 @@ class _Parser:
             is_small = size.bit_length() * times <= _MAX_BITS
         else:
             is_small = size.bit_length() <= 256 and times <= _MAX_EXPONENT
-            if not exponent.is_Rational:
+            if exponent.has(self.sympy.factorial):
+                is_small = False
+            elif not exponent.is_Rational:
                 places = dict.fromkeys(exponent.free_symbols, 3)
                 is_small &= bool(abs(exponent.evalf(5, subs=places, maxn=20)) <= _MAX_EXPONENT)
         if not is_small:
