@@ -22,9 +22,9 @@ os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 os.environ.setdefault("GRADIO_ANALYTICS_MAX_EVENTS", "1")
 os.environ.setdefault("GRADIO_ANALYTICS_CACHE_FREQUENCY", str(10**9))
 
-from components.common.stubs import unwritten
+from components.common.stubs import without_stub_files
 
-with unwritten():
+with without_stub_files():
     import gradio as gr
 
 from gradio.http_server import INITIAL_PORT_VALUE
@@ -34,27 +34,27 @@ from threadpoolctl import threadpool_limits
 
 from components.chat import chat_routes
 from components.common.evaluated import NO_FOLDERS
-from components.common.later import routes
 from components.common.options import PRIVATE, queued
+from components.common.static_routes import routes
 from components.common.theme import head, theme
 from components.compare.page import build_compare_page
-from components.door import guarded
 from components.endpoints import build_api
 from components.lab.page import build_lab_page
 from components.learn.exhibit import exhibit
 from components.learn.guide import build_guide
 from components.learn.lessons import lessons
 from components.learn.page import build_learn_page, build_panel, entries, judged, told
+from components.request_guard import guarded
 from components.results.page import build_results_page
-from components.room.hall import Hall
-from components.room.rooms import Caps, Taught
+from components.room.rooms import Caps, RoomLesson
 from components.room.routes import room_routes
+from components.room.service import RoomService
 from components.session.runs import Runs
 from components.session.visitors import keep_no_copies
 from components.watch.page import build_watch_page
 from qalign_core.errors import QAlignError
-from qalign_study.serve.origins import Ours
-from qalign_study.serve.refused import Refused, answer_refused
+from qalign_study.serve.origins import OriginPolicy
+from qalign_study.serve.refusal import HTTPRefusal, answer_refused
 from qalign_study.sets.folder import sets_in
 
 HEADER = """
@@ -153,8 +153,8 @@ def launch_options(runs: Runs | None = None) -> dict[str, object]:
     """
     mcp = {"mcp_server": True} if os.environ.get("QALIGN_MCP") == "1" else {}
     runs = runs or Runs()
-    hall = Hall(runs, _taught, Caps.from_environment(os.environ))
-    ours = Ours.from_environment(os.environ)
+    hall = RoomService(runs, _taught, Caps.from_environment(os.environ))
+    ours = OriginPolicy.from_environment(os.environ)
     app_kwargs = {
         "middleware": MIDDLEWARE,
         "routes": [
@@ -163,12 +163,12 @@ def launch_options(runs: Runs | None = None) -> dict[str, object]:
             *routes(),
         ],
         "lifespan": guarded(ours),
-        "exception_handlers": {Refused: answer_refused},
+        "exception_handlers": {HTTPRefusal: answer_refused},
     }
     return {**LAUNCH, **mcp, "theme": theme(), "head": head(), "app_kwargs": app_kwargs}
 
 
-def _taught(name: str) -> Taught:
+def _taught(name: str) -> RoomLesson:
     """A lesson as a room teaches it."""
     lesson = lessons()[name]
     shown = cache(lambda k: exhibit(lesson.stops[k], answered=True))
@@ -176,7 +176,7 @@ def _taught(name: str) -> Taught:
         {**told_, "shows": exhibit(stop)}
         for told_, stop in zip(told(lesson)["stops"], lesson.stops, strict=True)
     ]
-    return Taught(
+    return RoomLesson(
         name=name,
         title=lesson.title,
         stops=stops,

@@ -15,8 +15,8 @@ import time
 
 from rouge_score import rouge_scorer
 
+from qalign_core.decide.methods import minimum_bayes_risk
 from qalign_core.decide.rouge import rouge1
-from qalign_core.decide.rules import minimum_bayes_risk
 from qalign_core.types import Response, ScoredResponse
 
 

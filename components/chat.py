@@ -10,11 +10,11 @@ from components.session.drawing import draw_run
 from components.session.runs import Runs
 from qalign_core.errors import InvalidSetting
 from qalign_core.run import Run
-from qalign_study.serve.origins import LOCAL, Ours
+from qalign_study.serve.origins import LOCAL, OriginPolicy
 from qalign_study.serve.routes import Served
 
 
-def chat_routes(runs: Runs, ours: Ours, environment: Mapping[str, str]) -> list[Route]:
+def chat_routes(runs: Runs, ours: OriginPolicy, environment: Mapping[str, str]) -> list[Route]:
     """The addresses of OpenAI's API with `QALIGN_OPENAI=1`, else none.
 
     Raises:

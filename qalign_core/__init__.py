@@ -15,14 +15,14 @@ from qalign_core.chain.chain import run_chain, run_chains
 from qalign_core.chain.kernel import log_acceptance
 from qalign_core.chain.merging import collect, iterate
 from qalign_core.chain.sampling import sample_iid
-from qalign_core.decide.rules import (
+from qalign_core.decide.methods import (
     best_of_n,
     majority_vote,
     minimum_bayes_risk,
     weighted_majority_vote,
 )
 from qalign_core.protocols import LanguageModel, RewardModel
-from qalign_core.record.frames import to_datatree, to_frame
+from qalign_core.record.dataframes import to_datatree, to_frame
 from qalign_core.record.trace import load_trace, save_trace
 from qalign_core.registry import load_language_model, load_reward_model
 from qalign_core.run import Sampling

@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterable, Mapping
 
 from qalign_core.errors import InvalidPrompt
-from qalign_core.reading import from_json, is_text, shown
+from qalign_core.validation import from_json, is_text, short_repr
 
 ROLES = ("system", "user", "assistant")
 _BEGINS = '[{"role"'
@@ -70,21 +70,23 @@ def transcript(prompt: str) -> str:
 
 def _checked(messages: object) -> list[Message]:
     if not isinstance(messages, Iterable) or isinstance(messages, str | Mapping):
-        raise InvalidPrompt(f"messages must be a list, got {shown(messages)}")
+        raise InvalidPrompt(f"messages must be a list, got {short_repr(messages)}")
     found: list[Message] = []
     for number, each in enumerate(messages):
         if not isinstance(each, Mapping) or set(each) != {"role", "content"}:
             raise InvalidPrompt(
-                f"message {number} must have a role and a content, nothing else, got {shown(each)}"
+                f"message {number} must have a role and a content, nothing else, got "
+                f"{short_repr(each)}"
             )
         if each["role"] not in ROLES:
             raise InvalidPrompt(
-                f"message {number} has the role {shown(each['role'])}; "
+                f"message {number} has the role {short_repr(each['role'])}; "
                 f"the roles are {', '.join(ROLES)}"
             )
         if not is_text(each["content"]):
             raise InvalidPrompt(
-                f"message {number} has the content {shown(each['content'])}; a text was expected"
+                f"message {number} has the content {short_repr(each['content'])}; a text "
+                "was expected"
             )
         found.append({"role": each["role"], "content": each["content"]})
     if not found or found[-1]["role"] != "user" or not found[-1]["content"].strip():

@@ -25,10 +25,9 @@ from qalign_core.decide.answers.graders import LOADED as OWN_GRADERS
 from qalign_core.decide.answers.graders import Grader, own_grader
 from qalign_core.errors import ModelLoadError
 from qalign_core.models.chat import TemplatedLanguageModel, check_sampling
-from qalign_core.models.familiar import tokens_per_character
 from qalign_core.models.loaded import LoadedModels
+from qalign_core.models.prompt_fit import tokens_per_character
 from qalign_core.protocols import RewardModel
-from qalign_core.reading import checked, first_line, read_file
 from qalign_core.rewards.functions import (
     CompositeReward,
     LeastReward,
@@ -39,6 +38,7 @@ from qalign_core.rewards.functions import (
 from qalign_core.rewards.names import reward_named
 from qalign_core.rewards.texts import text_reward
 from qalign_core.run import USUAL, Sampling
+from qalign_core.validation import checked, first_line, read_file
 
 MAX_BYTES = 2**20
 """Of the file of a registry."""

@@ -17,9 +17,9 @@ from urllib.parse import urlencode
 
 from qalign_core.errors import InvalidPrompt, InvalidSetting
 from qalign_core.messages import messages_of, question_of, written
-from qalign_core.mix import read_mix
-from qalign_core.reading import is_text, is_whole, shown
+from qalign_core.move_spec import parse_moves
 from qalign_core.target import Target, renamed
+from qalign_core.validation import is_text, is_whole, short_repr
 
 EXTRACTORS = ("number", "choice", "option", "boxed", "text", "amounts")
 """Names of the ways to read a final answer; what they do is in `decide.answers.extraction`."""
@@ -51,9 +51,9 @@ MAX_TEXT = 1_000_000
 def check_count(name: str, value: int, minimum: int) -> int:
     """Return a whole number of at least `minimum`, or raise `InvalidSetting` naming the setting."""
     if isinstance(value, bool) or not isinstance(value, Integral) or value < minimum:
-        raise InvalidSetting(f"{name} must be a whole number >= {minimum}, got {shown(value)}")
+        raise InvalidSetting(f"{name} must be a whole number >= {minimum}, got {short_repr(value)}")
     if value > MAX_COUNT:
-        raise InvalidSetting(f"{name} must be at most {MAX_COUNT:,}, got {shown(value)}")
+        raise InvalidSetting(f"{name} must be at most {MAX_COUNT:,}, got {short_repr(value)}")
     return value
 
 
@@ -122,7 +122,7 @@ class Limits:
                 text = environment[name].strip()
                 if not (text.isdecimal() and len(text) < 16 and int(text)):
                     raise InvalidSetting(
-                        f"{name} must be a whole number above 0, got {shown(text)}"
+                        f"{name} must be a whole number above 0, got {short_repr(text)}"
                     )
                 values[cap.name] = int(text)
         return cls(**values)
@@ -265,7 +265,7 @@ class Run:
     @property
     def needs_log_probs(self) -> bool:
         """Whether the chain needs each token's log-probability, so that a trace keeps them."""
-        return self.sharpness != 1.0 or any(part.reads_log_probs for part in read_mix(self.move))
+        return self.sharpness != 1.0 or any(part.reads_log_probs for part in parse_moves(self.move))
 
     @property
     def sampling(self) -> Sampling:
@@ -307,7 +307,7 @@ class Run:
                     value = written(value)
                 read = _READ[kind](name, value)
                 values[name] = read.strip() or None if name == "reference" else read
-        extractor = values.get("extractor") or usual_extractor(values.get("prompt", ""))
+        extractor = values.get("extractor") or default_extractor(values.get("prompt", ""))
         values["extractor"] = None if extractor == OPEN else extractor
         return cls(**values)
 
@@ -326,10 +326,11 @@ class Run:
         for name in ("lm", "rm"):
             if not getattr(self, name).strip():
                 raise InvalidSetting(f"{name} is empty; name a model, such as embedded")
-        parts = read_mix(self.move)
+        parts = parse_moves(self.move)
         if limits is not None and any(part.is_own for part in parts):
             raise InvalidSetting(
-                f"the move {shown(self.move)} is a file of one's own, which only the command line "
+                f"the move {short_repr(self.move)} is a file of one's own, which only the "
+                "command line "
                 "runs; choose suffix, entropy or a mix such as suffix+block(:)"
             )
         if self.burn_in > self.steps:
@@ -368,7 +369,7 @@ class Run:
         return replace(self, **changes)
 
 
-def usual_extractor(prompt: str) -> str:
+def default_extractor(prompt: str) -> str:
     """How the answers to a prompt are read unless somebody says otherwise."""
     asked = question_of(prompt)
     if asked.startswith(WRITING):
@@ -386,7 +387,7 @@ def _text(name: str, value: object) -> str:
     if value is None:
         return ""
     if not isinstance(value, str):
-        raise InvalidSetting(f"{name} must be a text, got {shown(value)}")
+        raise InvalidSetting(f"{name} must be a text, got {short_repr(value)}")
     if len(value) > MAX_TEXT:
         raise InvalidSetting(
             f"{name} has {len(value):,} characters; at most {MAX_TEXT:,} are allowed"
@@ -404,7 +405,7 @@ def _float(name: str, value: object) -> float:
             raise ValueError
         number = float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError, OverflowError) as error:
-        raise InvalidSetting(f"{name} must be a number, got {shown(value)}") from error
+        raise InvalidSetting(f"{name} must be a number, got {short_repr(value)}") from error
     if not math.isfinite(number):
         raise InvalidSetting(f"{name} must be a finite number, got {number}")
     return number
@@ -418,7 +419,7 @@ def _int(name: str, value: object) -> int:
     # a browser has one kind of number: 64.0 is 64 there
     if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
         return int(value)
-    raise InvalidSetting(f"{name} must be a whole number, got {shown(value)}")
+    raise InvalidSetting(f"{name} must be a whole number, got {short_repr(value)}")
 
 
 _READ: Mapping[type, Any] = {str: _text, float: _float, int: _int}
@@ -439,7 +440,7 @@ def _check(name: str, value: Any, told: Mapping[str, Any], limits: Limits | None
         own = name == "extractor" and limits is None and is_file_name(value)  # not on a server
         if told["choices"] and value not in told["choices"] and not own:
             raise InvalidSetting(
-                f"{name} must be one of {', '.join(told['choices'])}, got {shown(value)}"
+                f"{name} must be one of {', '.join(told['choices'])}, got {short_repr(value)}"
             )
     elif value is not None and not least <= value <= most:
         raise InvalidSetting(

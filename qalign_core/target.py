@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from qalign_core.errors import InvalidSetting
-from qalign_core.reading import HUGE, shown
+from qalign_core.validation import HUGE, short_repr
 
 FORMER = {"alpha": "sharpness"}
 """Former names of settings, in links, traces, options and keywords, each with its present name."""
@@ -65,12 +65,12 @@ class Target:
         for beta in np.unique(self.beta) if several else [self.beta]:
             if not (_is_number(beta) and 0 < beta <= HUGE):  # an integer may be too large
                 raise InvalidSetting(
-                    f"beta must be a finite number > 0, got {shown(beta)}; "
+                    f"beta must be a finite number > 0, got {short_repr(beta)}; "
                     "'tune' finds one for about 50% acceptance"
                 )
         if not (_is_number(self.sharpness) and 1 <= self.sharpness <= HUGE):
             raise InvalidSetting(
-                f"sharpness must be a finite number >= 1, got {shown(self.sharpness)}; "
+                f"sharpness must be a finite number >= 1, got {short_repr(self.sharpness)}; "
                 "1 leaves the model as it is"
             )
         if not several:

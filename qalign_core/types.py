@@ -47,7 +47,7 @@ class Response:
 
 
 @dataclass(frozen=True, slots=True)
-class Weighed:
+class TokenScore:
     """What a model, as sampled, thinks of a token where it stands.
 
     Attributes:
@@ -87,7 +87,7 @@ class Cost:
 
 
 @dataclass(frozen=True, slots=True)
-class Meter:
+class CostModel:
     """Prices tokens in one unit: FLOPs, or the LM's tokens where its size is unknown.
 
     Attributes:
@@ -128,7 +128,7 @@ class ScoredResponse:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class NoProposal:
     """A move that could make no proposal: no response and no reward, but its cost counts.
 
     Attributes:
@@ -178,7 +178,7 @@ class Step:
     cost: Cost
     kept_again: int = 0
     log_correction: float | None = field(default=None, compare=False)
-    refused: Refused | None = None
+    refused: NoProposal | None = None
 
     @property
     def state(self) -> ScoredResponse:
@@ -212,9 +212,9 @@ class Header(Run):
     move_revision: str = ""
 
     @property
-    def meter(self) -> Meter:
+    def meter(self) -> CostModel:
         """What prices a draw of these models."""
-        return Meter(self.lm_parameters, self.rm_parameters)
+        return CostModel(self.lm_parameters, self.rm_parameters)
 
     @property
     def open_ended(self) -> bool:

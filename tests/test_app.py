@@ -26,8 +26,8 @@ from starlette.testclient import TestClient
 from toys import PROMPT, ToyLM, ToyRM
 
 import app
-from components import door
-from components.common import later
+from components import request_guard
+from components.common import static_routes
 from components.common.new_problem import new_problem
 from components.common.status import next_problem, status_value
 from components.common.theme import head
@@ -38,7 +38,7 @@ from components.session.runs import IDLE, Runs, Status
 from components.watch.page import recorded_run
 from qalign_core import collect, run_chain
 from qalign_core.assets import ASSETS
-from qalign_core.decide.compared import RULES
+from qalign_core.decide.rules import RULES
 from qalign_core.errors import QAlignError
 from qalign_core.record.trace import parse_trace
 from qalign_core.run import Limits, Run
@@ -270,7 +270,7 @@ def test_a_call_that_nobody_reads_any_more_ends(endpoint):
 
 @pytest.mark.parametrize("way", ["call", "queue"])
 def test_a_call_that_nobody_ever_reads_ends(monkeypatch, way):
-    monkeypatch.setattr(door, "UNREAD", 0.1)
+    monkeypatch.setattr(request_guard, "UNREAD", 0.1)
     lm = EndlessLM()
     runs = Runs(Limits(), load=lambda *_: (lm, ToyRM()))
     with serve(app.build_app(runs), **app.launch_options()) as address:
@@ -301,7 +301,7 @@ def test_calls_of_programs_leave_no_session_behind():
 
 
 def test_a_call_whose_reader_comes_in_time_goes_on(monkeypatch):
-    monkeypatch.setattr(door, "UNREAD", 1.0)
+    monkeypatch.setattr(request_guard, "UNREAD", 1.0)
     lm = EndlessLM()
     runs = Runs(Limits(), load=lambda *_: (lm, ToyRM()))
     with serve(app.build_app(runs), **app.launch_options()) as address:
@@ -467,10 +467,10 @@ def test_weights_are_compressed_once_and_kept_by_browsers(monkeypatch):
         compressed.append(len(data))
         return gzip.compress(data)
 
-    monkeypatch.setattr(later, "gzip", SimpleNamespace(compress=compress))
-    later._compressed.cache_clear()
+    monkeypatch.setattr(static_routes, "gzip", SimpleNamespace(compress=compress))
+    static_routes._compressed.cache_clear()
     weights = (ASSETS / "models/lm/model.safetensors").read_bytes()
-    with TestClient(Starlette(routes=later.routes(), middleware=app.MIDDLEWARE)) as asked:
+    with TestClient(Starlette(routes=static_routes.routes(), middleware=app.MIDDLEWARE)) as asked:
         first, again = (asked.get("/models/lm/model.safetensors") for _ in range(2))
         assert first.content == again.content == weights
         assert first.headers["content-encoding"] == "gzip"

@@ -12,7 +12,7 @@ from qalign_core.chain.moves.block import Block
 from qalign_core.chain.moves.entropy import Entropy
 from qalign_core.chain.moves.mixture import Mixture, move_of
 from qalign_core.chain.moves.suffix import Suffix
-from qalign_core.mix import read_mix
+from qalign_core.move_spec import parse_moves
 from qalign_core.registry import load_move
 from qalign_study.commands import main
 from qalign_study.exact.bench import TARGETS, in_world, prefers_b, worlds
@@ -88,7 +88,7 @@ from dataclasses import replace
 from qalign_core.chain.moves.block import Block
 from qalign_core.chain.moves.move import Proposal
 from qalign_core.chain.moves.suffix import length_ratio
-from qalign_core.types import Refused
+from qalign_core.types import NoProposal
 
 
 class Cut:
@@ -157,7 +157,7 @@ class Sixteenth(Cut):
 class OldTail:
     async def propose(self, choices, y):
         made = await Block(frozenset({2})).propose(choices, y)
-        if isinstance(made, Refused):
+        if isinstance(made, NoProposal):
             return made
         start = len(made.response) - made.kept_again
         old = y.log_probs[len(y) - made.kept_again :]
@@ -273,7 +273,7 @@ def test_a_branch_that_no_world_runs_is_named(planted, capsys):
 def test_every_part_of_the_shipped_moves_runs_in_the_worlds():
     watch = Exercised([kind.propose for kind in (Suffix, Entropy, Block, Mixture)])
     for lm in worlds():
-        move = move_of(read_mix("suffix+entropy+block(:)"), lm)
+        move = move_of(parse_moves("suffix+entropy+block(:)"), lm)
         with watch:
             for y in lm.support[::3]:
                 deque(outcomes(lm, move, y), maxlen=0)
@@ -320,7 +320,7 @@ def test_blocks_help_where_the_rest_does_not_depend_on_them_and_not_where_it_doe
     mixed, suffix = "suffix+block(:)", Suffix()
     gaps = {}
     for lm in worlds()[:2]:
-        move = move_of(read_mix(mixed), lm)
+        move = move_of(parse_moves(mixed), lm)
         gaps[lm.id] = [in_world(lm, each).gap for each in (suffix, move)]
     assert gaps["separable"][1] > 2 * gaps["separable"][0]
     assert gaps["dependent"][1] < 1.2 * gaps["dependent"][0]

@@ -14,10 +14,10 @@ from toys import ANSWER, PROMPT, ToyLM, ToyRM
 
 from components.compare.view import view
 from qalign_core import collect
-from qalign_core.decide.compared import RULES
-from qalign_core.decide.rules import majority_vote, weighted_majority_vote
+from qalign_core.decide.methods import majority_vote, weighted_majority_vote
+from qalign_core.decide.rules import RULES
 from qalign_core.errors import InvalidSetting
-from qalign_core.record.frames import to_frame
+from qalign_core.record.dataframes import to_frame
 from qalign_core.record.runner import TOLERANCE, record
 from qalign_core.record.trace import parse_trace, trace_lines
 from qalign_core.rewards.functions import FunctionReward

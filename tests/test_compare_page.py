@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from components.common.convergence import trust
 from components.common.evaluated import FOLDER, summarise
-from components.common.trust import trust
 from components.compare.figures import compute_curves, reward_bins, reward_histograms, shares
 from components.compare.page import RECORDED, Shown, link_of, reward_note
 from components.compare.view import conclusion, level_line, ranking, rule, view
 from components.session.runs import Feed
 from components.watch.gallery import WATCH as WATCHED
-from qalign_core.decide.compared import RULES
+from qalign_core.decide.rules import RULES
 from qalign_core.record.trace import load_trace, parse_trace
 from qalign_core.run import Run
 from qalign_core.types import Cost, Response, ScoredResponse

@@ -19,7 +19,7 @@ from qalign_core.chain.cost import (
 )
 from qalign_core.errors import InvalidSetting
 from qalign_core.rewards.functions import CompositeReward, FunctionReward
-from qalign_core.types import Cost, Meter
+from qalign_core.types import Cost, CostModel
 
 
 def test_a_proposal_costs_its_new_ids_and_what_the_reward_model_has_to_read():
@@ -49,26 +49,26 @@ def test_the_reading_of_a_sum_times_its_parameters_is_that_of_its_parts():
 
 
 def test_flops_are_two_per_parameter_and_token():
-    assert Meter(1000, 50).price(Cost(10, 4)) == 2 * (10 * 1000 + 4 * 50)
-    assert Meter(1000, 50).prompt_price(7, 3) == 2 * (7 * 1000 + 3 * 50)
+    assert CostModel(1000, 50).price(Cost(10, 4)) == 2 * (10 * 1000 + 4 * 50)
+    assert CostModel(1000, 50).prompt_price(7, 3) == 2 * (7 * 1000 + 3 * 50)
 
 
 def test_without_a_size_generated_tokens_are_the_price_and_the_prompt_has_none():
-    assert Meter().unit == "tokens processed"
-    assert Meter().price(Cost(10, 4)) == 10
-    assert Meter().prompt_price(7, 3) == 0
+    assert CostModel().unit == "tokens processed"
+    assert CostModel().price(Cost(10, 4)) == 10
+    assert CostModel().prompt_price(7, 3) == 0
 
 
 def test_prices_add_up():
     costs = [Cost(1, 2), Cost(2, 7), Cost(0, 1)]
-    meter = Meter(10, 3)
+    meter = CostModel(10, 3)
     assert meter.price(sum(costs, Cost())) == sum(map(meter.price, costs))
     assert Cost(1, 3) + costs[1] == sum(costs, Cost())
 
 
 def test_a_rule_has_no_parameters():
     assert parameters_of(object()) == 0
-    assert meter_of(object(), object()) == Meter()
+    assert meter_of(object(), object()) == CostModel()
 
 
 async def test_steps_and_samples_are_billed_by_the_run_alone():

@@ -10,8 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from qalign_core.chain.chain import run_chain
-from qalign_core.decide.rouge import rouge1
-from qalign_core.decide.rules import (
+from qalign_core.decide.methods import (
     best_of_n,
     chain_states,
     effective_sample_size,
@@ -21,6 +20,7 @@ from qalign_core.decide.rules import (
     waste_recycling,
     weighted_majority_vote,
 )
+from qalign_core.decide.rouge import rouge1
 from qalign_core.errors import InvalidReward, InvalidSetting
 from qalign_core.target import Target
 from qalign_core.types import Response, ScoredResponse, Step

@@ -13,7 +13,7 @@ import pytest
 from scipy import stats
 
 from benchmarks import worth
-from qalign_core.decide.compared import RULES
+from qalign_core.decide.rules import RULES
 from qalign_core.errors import InvalidSetting
 from qalign_core.target import Target
 from qalign_study.exact import decisions

@@ -14,7 +14,7 @@ from browser import ROOT
 
 from components.common.style import line_of, log_axis, marker_of
 from components.lab.page import SECTIONS
-from qalign_core.decide.compared import RULES
+from qalign_core.decide.rules import RULES
 from qalign_core.registry import entries
 from qalign_study.export import dictionary
 from qalign_study.export.dictionary import Idea, colours, ideas

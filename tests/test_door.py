@@ -31,23 +31,23 @@ from test_rooms import JSON, SETTINGS, bearer, end, until
 from toys import PROMPT, ToyLM, ToyRM
 
 import app
-from components.common.asked import asked
-from components.door import Door
-from components.room import hall as halls
+from components.common.rpc import asked
+from components.request_guard import RequestGuard
 from components.room import routes
-from components.room.hall import SCREENS, Hall
+from components.room import service as halls
 from components.room.rooms import Caps
 from components.room.routes import _drawn, qr_rows, room_routes
+from components.room.service import SCREENS, RoomService
 from components.session.runs import Runs
 from qalign_core.errors import QAlignError
 from qalign_core.run import Limits
 from qalign_study.serve import guard, origins
 from qalign_study.serve.guard import Bodies
-from qalign_study.serve.origins import Ours
-from qalign_study.serve.refused import Refused, answer_refused
+from qalign_study.serve.origins import OriginPolicy
+from qalign_study.serve.refusal import HTTPRefusal, answer_refused
 
 
-class Anybody(Ours):
+class Anybody(OriginPolicy):
     """No guard: every host and page is ours."""
 
     def check(self, scope: Any, headers: Any) -> str:
@@ -63,24 +63,27 @@ def served(**options: Any) -> Iterator[str]:
 
 
 @pytest.fixture
-async def hall() -> AsyncIterator[Hall]:
+async def hall() -> AsyncIterator[RoomService]:
     runs = Runs(Limits(), load=lambda *_: (ToyLM(), ToyRM()))
-    made = Hall(runs, {}.__getitem__, Caps(steps=4))
+    made = RoomService(runs, {}.__getitem__, Caps(steps=4))
     yield made
     await end(made)
 
 
 def asking(
-    behind: Any, ours: Ours | None = None, host: str = "localhost", address: str = "192.0.2.9"
+    behind: Any,
+    ours: OriginPolicy | None = None,
+    host: str = "localhost",
+    address: str = "192.0.2.9",
 ) -> httpx.AsyncClient:
     """A browser or program at an address, in front of a door."""
-    behind.middleware_stack = Door(behind.build_middleware_stack(), ours or Ours())
+    behind.middleware_stack = RequestGuard(behind.build_middleware_stack(), ours or OriginPolicy())
     transport = httpx.ASGITransport(app=behind, client=(address, 9))
     return httpx.AsyncClient(transport=transport, base_url=f"http://{host}")
 
 
-def rooms_of(hall: Hall, **options: Any) -> Starlette:
-    handlers: Any = {Refused: answer_refused}
+def rooms_of(hall: RoomService, **options: Any) -> Starlette:
+    handlers: Any = {HTTPRefusal: answer_refused}
     return Starlette(routes=room_routes(hall, (), **options), exception_handlers=handlers)
 
 
@@ -127,7 +130,7 @@ def test_this_machines_own_names_are_let_in(toy_app, host):
 
 
 async def test_a_rebound_name_opens_no_room_and_would_without_the_guard(hall):
-    for ours, status in ((Ours(), 421), (Anybody(), 200)):
+    for ours, status in ((OriginPolicy(), 421), (Anybody(), 200)):
         async with asking(rooms_of(hall), ours, "evil.localhost") as page:
             assert (await page.post("/room/open", json=SETTINGS)).status_code == status
 
@@ -144,7 +147,7 @@ async def test_the_literal_address_by_which_one_came_is_ours_and_no_other():
 
 
 async def test_hosts_that_the_operator_names_are_ours():
-    ours = Ours.from_environment({"QALIGN_HOSTS": "qalign.example.org, Other.example.org"})
+    ours = OriginPolicy.from_environment({"QALIGN_HOSTS": "qalign.example.org, Other.example.org"})
     for host, status in (("qalign.example.org", 200), ("other.example.org:80", 200),
                          ("more.example.org", 421)):  # fmt: skip
         async with asking(ECHO, ours, host) as page:
@@ -163,7 +166,7 @@ async def test_hosts_that_the_operator_names_are_ours():
 )
 def test_what_is_no_host_and_no_origin_is_told_to_the_operator(name, value):
     with pytest.raises(QAlignError, match=f"^{name} must be .* such as .*, got"):
-        Ours.from_environment({name: f"good.example.org,{value}"[17 * (name[-1] == "S") :]})
+        OriginPolicy.from_environment({name: f"good.example.org,{value}"[17 * (name[-1] == "S") :]})
 
 
 @pytest.mark.slow
@@ -217,8 +220,8 @@ async def forwarded_to_app(request: Request) -> JSONResponse:
 @pytest.mark.parametrize("value", ["qalign.example.org", *FOREIGN_FORWARDED])
 async def test_a_trusted_proxy_may_name_a_host_of_ours(client, is_space, believed, value):
     behind: Any = Starlette(routes=[Route("/", forwarded_to_app)])
-    ours = Ours(named=frozenset({"qalign.example.org"}), is_space=is_space)
-    transport = httpx.ASGITransport(app=Door(behind, ours), client=client)
+    ours = OriginPolicy(named=frozenset({"qalign.example.org"}), is_space=is_space)
+    transport = httpx.ASGITransport(app=RequestGuard(behind, ours), client=client)
     heads = {"X-Forwarded-Host": value, "X-Forwarded-Proto": "https", "X-Gradio-Server": value}
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as proxy:
         answer = (await proxy.get("/", headers=heads)).json()
@@ -318,7 +321,7 @@ def test_a_page_that_the_operator_trusts_asks_and_reads(monkeypatch):
 
 
 async def test_a_page_behind_a_proxy_that_sends_another_host_is_ours():
-    ours = Ours.from_environment({"QALIGN_HOSTS": "qalign.example.org"})
+    ours = OriginPolicy.from_environment({"QALIGN_HOSTS": "qalign.example.org"})
     async with asking(ECHO, ours, "127.0.0.1:7860") as page:
         for origin, status in (("https://qalign.example.org", 200), ("https://example.org", 403)):
             answer = await page.post("/x", json={}, headers={"Origin": origin})
@@ -331,7 +334,7 @@ async def test_no_page_opens_a_socket():
     async def send(message: Any) -> None:
         said.append(message)
 
-    await Door(ECHO, Ours())({"type": "websocket", "path": "/"}, send, send)  # type: ignore[arg-type]
+    await RequestGuard(ECHO, OriginPolicy())({"type": "websocket", "path": "/"}, send, send)  # type: ignore[arg-type]
     assert said == [{"type": "websocket.close"}]
 
 
@@ -442,7 +445,7 @@ async def test_a_body_has_a_size_that_its_route_needs():
                 assert len(await received) == most
             else:
                 with pytest.raises(
-                    Refused, match=f"has {size:,} bytes; at most {most:,} are"
+                    HTTPRefusal, match=f"has {size:,} bytes; at most {most:,} are"
                 ) as error:
                     await received
                 assert error.value.status == 413
@@ -468,7 +471,7 @@ async def never() -> Any:
 
 async def test_a_body_that_does_not_come_is_given_up(monkeypatch):
     monkeypatch.setattr(guard, "RECEIVE", 0.01)
-    with pytest.raises(Refused, match="took too long") as error:
+    with pytest.raises(HTTPRefusal, match="took too long") as error:
         await Bodies().receive(never, "/")
     assert error.value.status == 408
     monkeypatch.setattr(guard, "RECEIVE", None)  # the control: nothing else ends it
@@ -507,7 +510,7 @@ async def test_of_too_many_bodies_the_one_that_has_taken_longest_gives_way(monke
     for each in slow:
         each.end.set()
     answers = await asyncio.gather(*tasks, return_exceptions=True)
-    assert [isinstance(answer, Refused) for answer in answers[-2:]] == [False, False]
+    assert [isinstance(answer, HTTPRefusal) for answer in answers[-2:]] == [False, False]
     assert not held._arriving
 
 
@@ -549,11 +552,11 @@ async def streams(client: httpx.AsyncClient, paths: list[str], open_: Any) -> li
 @pytest.mark.parametrize(
     ("path", "address", "ours", "refused"),
     [
-        ("/gradio_api/heartbeat/a", "192.0.2.9", Ours(), 2),
-        ("/room/follow", "192.0.2.9", Ours(), 0),  # rooms count their own screens
-        ("/models/lm/model.safetensors", "192.0.2.9", Ours(), 0),  # which load the models
-        ("/gradio_api/heartbeat/a", "127.0.0.1", Ours(), 0),  # a proxy, or the owner
-        ("/gradio_api/heartbeat/a", "192.0.2.9", Ours(is_space=True), 0),
+        ("/gradio_api/heartbeat/a", "192.0.2.9", OriginPolicy(), 2),
+        ("/room/follow", "192.0.2.9", OriginPolicy(), 0),  # rooms count their own screens
+        ("/models/lm/model.safetensors", "192.0.2.9", OriginPolicy(), 0),  # which load the models
+        ("/gradio_api/heartbeat/a", "127.0.0.1", OriginPolicy(), 0),  # a proxy, or the owner
+        ("/gradio_api/heartbeat/a", "192.0.2.9", OriginPolicy(is_space=True), 0),
     ],
 )
 async def test_an_address_has_so_many_requests_open(monkeypatch, path, address, ours, refused):
@@ -564,7 +567,7 @@ async def test_an_address_has_so_many_requests_open(monkeypatch, path, address, 
         await open_.wait()
         return PlainTextResponse("end")
 
-    behind = Door(Starlette(routes=[Route("/{path:path}", stream)]), ours)
+    behind = RequestGuard(Starlette(routes=[Route("/{path:path}", stream)]), ours)
 
     def at(place: str) -> httpx.AsyncClient:
         transport = httpx.ASGITransport(app=behind, client=(place, 9))
@@ -587,10 +590,10 @@ async def test_a_room_has_so_many_screens_of_its_instructor(hall):
             stream = hall.follow(*place)
             stack.push_async_callback(stream.aclose)  # type: ignore[attr-defined]
             await anext(stream)
-        with pytest.raises(Refused, match="screens show this room already"):
+        with pytest.raises(HTTPRefusal, match="screens show this room already"):
             hall.follow(*place)
     unread = [hall.follow(*place) for _ in range(SCREENS)]  # they count before they begin
-    with pytest.raises(Refused, match="screens show this room already"):
+    with pytest.raises(HTTPRefusal, match="screens show this room already"):
         hall.follow(*place)
     unread.clear()  # and no longer when their readers never come
     hall.follow(*place)
@@ -615,7 +618,7 @@ async def test_members_behind_one_address_follow_their_rooms_together(
     monkeypatch.setattr(guard, "OPEN", 3)
     monkeypatch.setattr(halls, "LOOK", 0.001)
     if not rooms_count_their_own:  # the control: the address would count them
-        monkeypatch.setattr(Door, "_counts", lambda *_: True)
+        monkeypatch.setattr(RequestGuard, "_counts", lambda *_: True)
     async with asking(rooms_of(hall)) as school:
         leads = [(await school.post("/room/open", json=SETTINGS)).json() for _ in range(4)]
         follow = []
@@ -776,7 +779,7 @@ async def test_without_the_guard_a_wrong_value_is_a_defect_and_fills_no_log(guar
         return JSONResponse(await fn((await request.json())["data"]))
 
     fn._is_server_fn = True
-    handlers: Any = {Refused: answer_refused}
+    handlers: Any = {HTTPRefusal: answer_refused}
     behind = Starlette(
         routes=[Route("/component_server", ask, methods=["POST"])], exception_handlers=handlers
     )
@@ -836,7 +839,7 @@ async def test_a_code_is_drawn_once_and_off_the_loop(hall, monkeypatch):
 
 async def test_one_address_holds_half_of_the_rooms_until_it_closes_one(hall):
     lead, *_ = [await hall.open(SETTINGS, "192.0.2.9") for _ in range(4)]
-    with pytest.raises(Refused, match="your address has 4 rooms open on this server") as error:
+    with pytest.raises(HTTPRefusal, match="your address has 4 rooms open on this server") as error:
         await hall.open(SETTINGS, "192.0.2.9")
     assert error.value.status == 429
     await hall.open(SETTINGS, "192.0.2.10")
@@ -867,7 +870,7 @@ async def test_an_operator_names_who_may_show_the_app_in_a_frame():
     async def page(_: Request) -> Any:
         return PlainTextResponse("<p>", media_type="text/html")
 
-    ours = Ours.from_environment({"QALIGN_ORIGINS": "https://school.example.org"})
+    ours = OriginPolicy.from_environment({"QALIGN_ORIGINS": "https://school.example.org"})
     async with asking(Starlette(routes=[Route("/", page)]), ours) as client:
         policy = (await client.get("/")).headers["content-security-policy"]
     assert policy.endswith("frame-ancestors 'self' https://school.example.org")

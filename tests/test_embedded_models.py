@@ -12,8 +12,8 @@ from transformers import (
     GenerationConfig,
 )
 
-from qalign_study.sets.drawn import held_out
 from qalign_study.sets.problem_sets import load_problems
+from qalign_study.sets.seeded import held_out
 from tools.embedded import inventories, quality
 from tools.embedded.networks import load_reward_model
 from tools.embedded.reward_model import score

@@ -15,8 +15,8 @@ from test_rooms import SETTINGS, end, until
 from test_serve import answering, served_by
 from toys import PROMPT, ToyLM, ToyRM
 
-from components.room.hall import Hall
 from components.room.rooms import Caps
+from components.room.service import RoomService
 from components.session.drawing import draw_run
 from components.session.runs import Runs
 from qalign_core.chain.chain import run_chain
@@ -264,7 +264,7 @@ async def test_a_visitor_hears_of_the_end_of_a_run_of_several_chains(kind):
 )
 async def test_a_room_hears_of_every_end(rm, trouble):
     runs = Runs(Limits(), load=lambda *_: (ToyLM(), rm))
-    hall = Hall(runs, {}.__getitem__, Caps(steps=4))
+    hall = RoomService(runs, {}.__getitem__, Caps(steps=4))
     try:
         await hall.open(SETTINGS, "")
         (room,) = hall.rooms

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from tiny_models import TEMPLATE, save
 
 from qalign_core.assets import ASSETS
-from qalign_core.carried import ASIDE, RUN
 from qalign_core.chain.chain import run_chain, run_chains
+from qalign_core.context import ASIDE, RUN
 from qalign_core.errors import EngineError, InvalidPrompt, InvalidSetting, ModelContractError
 from qalign_core.models.chat import Text
 from qalign_core.models.local import llama_net as net_llama

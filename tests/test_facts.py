@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from components.common.trust import ROUGH, trust
+from components.common.convergence import ROUGH, trust
 from components.watch.diagnostics import FEW, beta_facts, diagnose, rank_histograms
 from qalign_study.measure.diagnostics import ess, mcse, split_rhat
 from qalign_study.measure.mixture import best_of_n_as_alignment, fit_mixture

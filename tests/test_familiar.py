@@ -8,7 +8,7 @@ import pytest
 
 from components.common.new_problem import KINDS, new_problem
 from qalign_core.assets import ASSETS
-from qalign_core.models.familiar import tokens_per_character
+from qalign_core.models.prompt_fit import tokens_per_character
 from qalign_core.registry import entries, is_foreign
 from qalign_study.sets.problem_sets import load_problems
 

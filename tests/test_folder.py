@@ -19,7 +19,7 @@ from folder_client import PROBLEMS, RUN, TOTAL, fill
 from toys import ToyLM, ToyRM
 
 from qalign_core import load_trace
-from qalign_core.decide.rules import majority_vote
+from qalign_core.decide.methods import majority_vote
 from qalign_core.errors import InvalidPrompt, InvalidSetting, InvalidTask, InvalidTrace
 from qalign_core.record.trace import open_trace
 from qalign_study.commands import drawing, main, shared

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from components.common.foreign import sentence
+from components.common.prompt_warning import sentence
 from components.session.offer import Offer
 
 FOREIGN = "What is the capital of France, and why?"

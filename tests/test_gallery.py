@@ -13,7 +13,7 @@ from browser import ROOT
 from recorded import check_same_run
 
 from benchmarks import first_run
-from components.common.asked import asked
+from components.common.rpc import asked
 from components.watch.gallery import gallery, page_parts, recorded_text
 from qalign_core import best_of_n, majority_vote
 from qalign_core.decide.answers.graders import get_extractor

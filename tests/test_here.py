@@ -21,7 +21,7 @@ from components.watch.gallery import page_parts
 from qalign_core.errors import InvalidSetting
 from qalign_core.record.trace import load_trace, parse_trace
 from qalign_core.run import Run
-from qalign_study.export.browser import obstacle
+from qalign_study.export.browser import unsupported_reason
 from qalign_study.export.player import page
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -150,7 +150,7 @@ async def test_the_server_draws_the_same_run_where_the_browser_cannot(
     ],
 )
 async def test_what_a_browser_cannot_draw_has_a_reason(change, why):
-    assert obstacle(Run(prompt="2 + 2?").with_changes(**change)) == why
+    assert unsupported_reason(Run(prompt="2 + 2?").with_changes(**change)) == why
 
 
 @pytest.mark.parametrize("said", ["", "1", "[]", '{"why": 3}', '{"why": "", "seed": -1}', None])

@@ -11,8 +11,8 @@ import pytest
 from browser import ROOT, serve
 from toys import ToyLM, ToyRM
 
-from components.session.hand import MAX_WORDS
 from components.session.runs import Runs
+from components.session.user_text import MAX_WORDS
 from components.watch.inside import MAX_TEXTS, questions
 from qalign_core.chain.kernel import log_acceptance
 from qalign_core.chain.moves.suffix import length_ratio

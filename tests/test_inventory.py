@@ -11,11 +11,11 @@ from benchmarks import choose_beta
 from qalign_core.decide.answers.equality import same_answer
 from qalign_core.decide.answers.extraction import extract_amounts
 from qalign_core.errors import InvalidTask
-from qalign_core.run import usual_extractor
-from qalign_study.sets.drawn import N_PROBLEMS, held_out
+from qalign_core.run import default_extractor
 from qalign_study.sets.generated import LARGEST, generate_problem, kind_of, split_of
 from qalign_study.sets.inventory import N_THINGS, generate_inventory
 from qalign_study.sets.problem_sets import load_problems
+from qalign_study.sets.seeded import N_PROBLEMS, held_out
 
 TASKS = Path(__file__).parent.parent / "assets" / "tasks"
 MISTAKEN = tuple(product((False, True), repeat=2))
@@ -131,7 +131,7 @@ def test_decisions_are_read_as_a_person_would(text, outcomes):
 def test_an_inventory_is_known_by_its_prompt_and_read_as_amounts():
     prompt = generate_inventory(random.Random(1)).prompt
     assert kind_of(prompt) == "inventory"
-    assert usual_extractor(prompt) == "amounts"
+    assert default_extractor(prompt) == "amounts"
     assert kind_of(generate_problem(random.Random(1), "long").prompt) == "long"
 
 

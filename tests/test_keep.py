@@ -11,17 +11,17 @@ import pytest
 import test_rooms
 from test_rooms import PROMPT, SETTINGS, STOPS, a_class, do, rewards_of, until
 
-from components.room.hall import Hall
-from components.room.keep import kept
+from components.room.messages import Figures
 from components.room.rooms import POOL, Room, key_of
-from components.room.told import Figures
-from qalign_study.serve.refused import Refused
+from components.room.service import RoomService
+from components.room.snapshot import kept
+from qalign_study.serve.refusal import HTTPRefusal
 
 pytestmark = pytest.mark.asyncio
 hall = test_rooms.hall
 
 
-async def a_lesson(hall: Hall) -> tuple[dict[str, Any], Room, list[Any]]:
+async def a_lesson(hall: RoomService) -> tuple[dict[str, Any], Room, list[Any]]:
     """A class of three that has predicted, opened one answer and drawn some steps."""
     lead, room, members = await a_class(hall, 3)
     await do(hall, lead, "turn", stop=1)
@@ -36,7 +36,7 @@ async def a_lesson(hall: Hall) -> tuple[dict[str, Any], Room, list[Any]]:
     return lead, room, members
 
 
-async def keep(hall: Hall, lead: dict[str, Any]) -> dict[str, Any]:
+async def keep(hall: RoomService, lead: dict[str, Any]) -> dict[str, Any]:
     """What the instructor's browser gets, as it arrives."""
     found = await hall.lead(lead["code"], lead["token"], {"do": "keep"})
     return json.loads(json.dumps(found, allow_nan=False))
@@ -125,7 +125,7 @@ async def test_a_saved_class_gives_no_place_away(hall):
         assert secret not in found
     assert all(member.key in found for member in members)
     for member in members:  # what the file does hold of a token is no token
-        with pytest.raises(Refused, match="given up"):
+        with pytest.raises(HTTPRefusal, match="given up"):
             hall.say(room.code, member.key, {"stop": 2, "said": "7"})
 
 
@@ -170,7 +170,7 @@ async def test_a_session_that_cannot_be_opens_no_room_and_gets_one_sentence(hall
     lead, _, _ = await a_lesson(hall)
     session = (await keep(hall, lead))["session"]
     rooms = len(list(hall.rooms))
-    with pytest.raises(Refused) as error:
+    with pytest.raises(HTTPRefusal) as error:
         await hall.open({"session": BROKEN[name](session)}, "here")
     assert error.value.status == 422
     assert "\n" not in str(error.value)

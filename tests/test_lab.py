@@ -30,7 +30,7 @@ from components.lab.style import Figure, Words
 from qalign_core.chain.moves.block import Block
 from qalign_core.chain.moves.mixture import Mixture as Moves
 from qalign_core.chain.moves.suffix import Suffix
-from qalign_core.decide.compared import RULES
+from qalign_core.decide.rules import RULES
 from qalign_core.errors import InvalidSetting
 from qalign_study.exact.bench import TARGETS, fields, prefers_b
 from qalign_study.exact.bench import chain_of_fields as field_chain

@@ -13,8 +13,8 @@ import pytest
 import pytest_asyncio
 from browser import PATIENCE, hear, serve
 
-from components.common.later import routes
 from components.common.options import queued
+from components.common.static_routes import routes
 from components.common.theme import head
 from components.lab import (
     balance,

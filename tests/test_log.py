@@ -17,11 +17,11 @@ from starlette.requests import Request
 from starlette.routing import Route
 
 from components.common.options import queued
-from components.door import guarded
+from components.request_guard import guarded
 from qalign_study.serve import log as logs
 from qalign_study.serve.guard import Guard
 from qalign_study.serve.log import LimitedLog, limit_log
-from qalign_study.serve.origins import Ours
+from qalign_study.serve.origins import OriginPolicy
 
 TIMEOUT = PATIENCE / 1000
 LONG = "x" * 900_000
@@ -33,7 +33,7 @@ async def fail(request: Request) -> Any:
 
 
 async def of_requests() -> None:
-    guard = Guard(Starlette(routes=[Route("/", fail)]), Ours())
+    guard = Guard(Starlette(routes=[Route("/", fail)]), OriginPolicy())
     transport = httpx.ASGITransport(app=guard)
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
         for _ in range(N):
@@ -124,7 +124,7 @@ def address():
         choice.input(lambda value: value, choice, text)
         text.submit(broken, text, text)
         text.change(midway, text, text)
-    app_kwargs = {"lifespan": guarded(Ours())}
+    app_kwargs = {"lifespan": guarded(OriginPolicy())}
     with serve(queued(demo), ssr_mode=False, app_kwargs=app_kwargs) as address:
         yield f"{address}gradio_api"
 

@@ -17,7 +17,7 @@ from qalign_core.record.trace import parse_trace
 from qalign_core.registry import load_language_model, load_reward_model, unload
 from qalign_core.run import Run
 from qalign_core.types import Response
-from qalign_study.export.browser import obstacle
+from qalign_study.export.browser import unsupported_reason
 from qalign_study.export.command import command_of
 from qalign_study.export.player import page
 
@@ -96,8 +96,8 @@ def test_a_run_takes_messages_and_every_door_repeats_them():
         Run.read({"prompt": [SYSTEM, {"role": "user", "content": "Write a poem."}]}).extractor
         is None
     )
-    assert obstacle(run) == "a browser reads one message only"
-    assert obstacle(Run(prompt="One and one?")) == ""
+    assert unsupported_reason(run) == "a browser reads one message only"
+    assert unsupported_reason(Run(prompt="One and one?")) == ""
 
 
 def test_the_template_renders_every_message_for_both_models(pair):

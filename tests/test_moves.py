@@ -33,12 +33,12 @@ from qalign_core.chain.moves.move import Proposal
 from qalign_core.chain.moves.suffix import Suffix, length_ratio
 from qalign_core.chain.randomness import StepAddress
 from qalign_core.errors import InvalidSetting, InvalidTrace, ModelContractError
-from qalign_core.mix import Part, read_mix
+from qalign_core.move_spec import Part, parse_moves
 from qalign_core.record.runner import header_of, record
 from qalign_core.record.trace import load_trace, open_trace, parse_trace, trace_lines
 from qalign_core.run import Run
 from qalign_core.target import Target
-from qalign_core.types import Cost, Meter, Refused, Response, ScoredResponse
+from qalign_core.types import Cost, CostModel, NoProposal, Response, ScoredResponse
 from qalign_study.commands import main
 from qalign_study.exact.enumerable import EnumerableLM
 from qalign_study.exact.law import EXACT, Rule, exact_chain, total_variation
@@ -119,14 +119,16 @@ def test_the_worlds_have_several_lengths_a_forced_end_and_every_kind_of_refusal(
         cut = sum(p for y, p in zip(lm.support, lm.probabilities, strict=True) if not y.finished)
         assert 0.01 < cut < 0.99
         for y in lm.support:
-            seen |= {made.reason for _, made in outcomes(lm, BLOCK, y) if isinstance(made, Refused)}
+            seen |= {
+                made.reason for _, made in outcomes(lm, BLOCK, y) if isinstance(made, NoProposal)
+            }
     gap = EnumerableLM(  # behind "a:" nothing but the end can come
         lambda prefix: [0.5, 0.4, 0.1] if prefix[-2:] != (0, 1) else [0, 0, 1],
         pieces=("a", ":", "<eos>"),
         max_new_tokens=5,
     )
     for y in gap.support:
-        seen |= {made.reason for _, made in outcomes(gap, BLOCK, y) if isinstance(made, Refused)}
+        seen |= {made.reason for _, made in outcomes(gap, BLOCK, y) if isinstance(made, NoProposal)}
     assert seen == {
         "the text has no block",
         "the text was cut at the length limit",
@@ -160,7 +162,7 @@ class WithoutTheTail:
 
     async def propose(self, choices, y):
         made = await BLOCK.propose(choices, y)
-        return made if isinstance(made, Refused) else replace(made, log_correction=())
+        return made if isinstance(made, NoProposal) else replace(made, log_correction=())
 
 
 @dataclass(frozen=True)
@@ -169,7 +171,7 @@ class SuffixWhereRefused:
 
     async def propose(self, choices, y):
         made = await BLOCK.propose(choices, y)
-        if not isinstance(made, Refused):
+        if not isinstance(made, NoProposal):
             return made
         kept = choices.uniform(len(y), "again")
         new = await choices.extend(y, kept, role="again suffix")
@@ -291,7 +293,7 @@ def chi_square_p(states, expected, lm=LM):
 @pytest.mark.parametrize("move", [MIX, "entropy"])
 async def test_the_engines_chain_samples_the_target(move, sharpness):
     """800 chains of 30 steps; false-alarm rate 1e-4; another target fails."""
-    parts = move_of(read_mix(move), LM)
+    parts = move_of(parse_moves(move), LM)
     target = Target(1.0, sharpness)
     chain = exact_chain(LM, correlated_reward, target, Rule(move=parts))
     after = chain.after(30)
@@ -377,7 +379,7 @@ async def test_the_chain_of_blocks_follows_the_target_alone_in_company_and_after
         assert [s.state.response.tokens async for s in alone] == [
             s.state.response.tokens for s in company[k]
         ]
-    moves = move_of(read_mix(MIX), TWO)
+    moves = move_of(parse_moves(MIX), TWO)
     target = exact_chain(TWO, correlated_reward, MANY.target, Rule(move=moves)).target
     assert chi_square_p([chain[-1].state for chain in resumed.values()], target, TWO) > 1e-4
 
@@ -424,19 +426,19 @@ async def test_every_step_has_its_moves_correction_and_its_cost():
             assert (s.state, s.log_alpha, s.accepted) == (s.current, -math.inf, False)
             assert s.cost == Cost(len(s.refused.tokens))
     assert any(s.refused and s.refused.tokens for s in steps)
-    assert Meter().price(Cost(3, 9, 4)) == 7, "what is read again is not free"
-    assert Meter(10, 1).price(Cost(3, 9, 4)) == 2 * (10 * 7 + 9)
+    assert CostModel().price(Cost(3, 9, 4)) == 7, "what is read again is not free"
+    assert CostModel(10, 1).price(Cost(3, 9, 4)) == 2 * (10 * 7 + 9)
 
 
 # the setting, traces, and models that cannot
 
 
 def test_a_mix_is_read_once_into_a_value():
-    assert read_mix("suffix") == (Part(1.0, "suffix"),)
-    assert read_mix("suffix+block(:)") == (Part(0.5, "suffix"), Part(0.5, "block", ":"))
-    assert read_mix(r"0.2*suffix+0.8*block(\n)")[1] == Part(0.8, "block", "\n")
-    assert read_mix(r"suffix 3*block(a\)+b)")[1] == Part(0.75, "block", "a)+b")
-    assert read_mix("entropy+suffix+suffix")[2].weight == pytest.approx(1 / 3)
+    assert parse_moves("suffix") == (Part(1.0, "suffix"),)
+    assert parse_moves("suffix+block(:)") == (Part(0.5, "suffix"), Part(0.5, "block", ":"))
+    assert parse_moves(r"0.2*suffix+0.8*block(\n)")[1] == Part(0.8, "block", "\n")
+    assert parse_moves(r"suffix 3*block(a\)+b)")[1] == Part(0.75, "block", "a)+b")
+    assert parse_moves("entropy+suffix+suffix")[2].weight == pytest.approx(1 / 3)
 
 
 @pytest.mark.parametrize(
@@ -445,7 +447,7 @@ def test_a_mix_is_read_once_into_a_value():
 )  # fmt: skip
 def test_what_is_no_mix_is_refused_in_one_sentence(text):
     with pytest.raises(InvalidSetting, match=r"move must be|block moves alone") as raised:
-        read_mix(text)
+        parse_moves(text)
     assert "\n" not in str(raised.value)
     with pytest.raises(InvalidSetting, match=r"move must be|block moves alone"):
         Run("x", move=text).check()

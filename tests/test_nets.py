@@ -11,8 +11,8 @@ from tiny_models import N_VOCABULARY, model_of, save, tokenizer
 
 from qalign_core.errors import EngineError
 from qalign_core.models.chat import Text
-from qalign_core.models.local import choice as nets
 from qalign_core.models.local import llama_net as net_llama
+from qalign_core.models.local import net_selection as nets
 from qalign_core.models.local.engine import HFLanguageModel
 from qalign_core.models.local.transformers_net import HFNet, PlainNet
 from qalign_core.run import Sampling

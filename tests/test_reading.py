@@ -15,7 +15,9 @@ import pytest
 
 from components.watch.page import recorded_run
 from qalign_core.errors import InvalidTrace
-from qalign_core.reading import (
+from qalign_core.registry import entries
+from qalign_core.types import SetHeader
+from qalign_core.validation import (
     HUGE,
     LARGEST,
     LARGEST_FILE,
@@ -24,10 +26,8 @@ from qalign_core.reading import (
     is_finite,
     is_whole,
     read_file,
-    shown,
+    short_repr,
 )
-from qalign_core.registry import entries
-from qalign_core.types import SetHeader
 from qalign_study.commands import main
 from qalign_study.measure.record import Record
 from qalign_study.measure.report import Report
@@ -79,8 +79,8 @@ def test_a_value_of_any_size_is_shown_in_one_short_line() -> None:
     for _ in range(100_000):
         nested = [nested]
     for value in (LONG, -LONG, "a\n" * 10**6, nested, [LONG] * 9, {"a": nested}):
-        assert len(shown(value)) <= 40
-        assert "\n" not in shown(value)
+        assert len(short_repr(value)) <= 40
+        assert "\n" not in short_repr(value)
 
 
 @pytest.mark.parametrize("option", ["--prompt", "--out", "--lm", "--prompts"])

@@ -17,7 +17,7 @@ from recorded import AtBorder, check_same_draws, check_same_run
 from benchmarks.reproduce import draw_again
 from qalign_core.assets import ASSETS
 from qalign_core.record.trace import load_trace
-from qalign_core.types import Refused
+from qalign_core.types import NoProposal
 from qalign_study.measure.record import Record
 from qalign_study.measure.results import results_in, unpack
 from qalign_study.sets.folder import traces_of
@@ -144,7 +144,7 @@ def test_each_recorded_token_lies_inside_its_own_part():
         for p, u, token in recorded._draws(of, ids, at, first):
             assert recorded.distance(p, u, token) <= recorded.BORDER
             assert sum(p) == pytest.approx(1)
-    in_vain = Refused("the new text is longer than the length limit", first, ids[first:])
+    in_vain = NoProposal("the new text is longer than the length limit", first, ids[first:])
     refused = replace(block, proposal=block.current, refused=in_vain)
     assert recorded.drawn_of(refused, 3) == (ids, at, first)
 

@@ -397,7 +397,7 @@ def test_keys_and_values_count_as_memory_too(folder, monkeypatch):
 
 
 def test_a_load_tells_what_it_does(folder, monkeypatch):
-    from qalign_core.carried import TOLD
+    from qalign_core.context import TOLD
     from qalign_core.models.progress import fetch_bar
 
     told = []

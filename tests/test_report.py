@@ -16,15 +16,20 @@ from components.learn.lessons import lessons
 from qalign_core.assets import ASSETS
 from qalign_core.chain.cost import n_at_budget
 from qalign_core.decide.arrays import vote
-from qalign_core.decide.compared import RULES
+from qalign_core.decide.rules import RULES
 from qalign_core.errors import InvalidSetting
 from qalign_core.types import SetHeader
 from qalign_study.commands import main
+from qalign_study.measure.cross_validated_beta import (
+    FACTORS,
+    chosen_elsewhere,
+    cross_validated,
+    part_of,
+)
 from qalign_study.measure.curves import Curve, Point, averaged, curves, difference, level_n, paired
 from qalign_study.measure.diagnostics import near_misses
 from qalign_study.measure.intervals import Difference
 from qalign_study.measure.landmarks import crossing, gain, turn
-from qalign_study.measure.own_beta import FACTORS, at_own_beta, chosen_elsewhere, part_of
 from qalign_study.measure.record import Record, prices
 from qalign_study.measure.report import AVERAGE, Compared, Report, others
 from qalign_study.measure.results import Results, pack, unpack
@@ -775,7 +780,8 @@ def test_weights_and_chains_are_decided_at_their_own_beta() -> None:
     all_right = [replace(each, chain_answer=np.zeros(8, dtype=int)) for each in records]
     other = Results(replace(stated.header, beta=2.0), tuple(all_right))
     found = {
-        (p.method, p.n): p for p in at_own_beta([curves(stated), curves(other)], [stated, other])
+        (p.method, p.n): p
+        for p in cross_validated([curves(stated), curves(other)], [stated, other])
     }
     assert {method for method, _ in found} == {"wmv_own", "qalign_own"}
     assert found["qalign_own", 8].each == (1.0,) * 30
@@ -789,7 +795,7 @@ def test_weights_and_chains_are_decided_at_their_own_beta() -> None:
         best = max(FACTORS, key=lambda f: means[f])  # the first of equals
         assert found["wmv_own", 8].each[k] == tried[best][8].each[k]
     few = results_of(*records[:9])
-    assert at_own_beta([curves(few)], [few]) == []
+    assert cross_validated([curves(few)], [few]) == []
 
 
 def test_results_at_several_betas_are_one_set_with_one_stated_beta() -> None:
@@ -807,7 +813,7 @@ def test_results_at_several_betas_are_one_set_with_one_stated_beta() -> None:
     assert [row.label for row in group.rows] == ["toy-2", "toy", "toy-4, 4 samples", "far", AVERAGE]
     own = {row["set"] for row in made.json()["rows"] if row["method"] == "qalign_own"}
     assert own == {"toy"}
-    found = at_own_beta([curves(stated), curves(begun)], [stated, begun])
+    found = cross_validated([curves(stated), curves(begun)], [stated, begun])
     assert {p.method for p in found} == {"wmv_own"}, "a chain that has not all problems has no say"
     weak = Results(replace(stated.header, rm="weak"), stated.records)
     assert [g.header.rm for g in Report({"toy": stated, "weak": weak}).groups] == [

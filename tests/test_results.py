@@ -12,8 +12,7 @@ from toys import ToyLM, ToyRM
 
 from qalign_core.chain.chain import run_chain
 from qalign_core.chain.sampling import sample_iid
-from qalign_core.decide.rouge import rouge1
-from qalign_core.decide.rules import (
+from qalign_core.decide.methods import (
     best_of_n,
     chain_states,
     importance_weights,
@@ -21,6 +20,7 @@ from qalign_core.decide.rules import (
     minimum_bayes_risk,
     weighted_majority_vote,
 )
+from qalign_core.decide.rouge import rouge1
 from qalign_core.errors import InvalidSetting, InvalidTrace
 from qalign_core.run import Run
 from qalign_core.target import Target

@@ -15,9 +15,9 @@ import pytest
 from starlette.applications import Starlette
 from toys import ANSWER, PROMPT, ToyLM, ToyRM
 
-from components.door import Door
-from components.room import hall as halls
-from components.room.hall import Hall
+from components.request_guard import RequestGuard
+from components.room import service as halls
+from components.room.messages import Figures, of_class, of_member, of_room
 from components.room.rooms import (
     CODE,
     LETTERS,
@@ -28,26 +28,26 @@ from components.room.rooms import (
     Caps,
     Member,
     Room,
+    RoomLesson,
     Rooms,
     Screen,
-    Taught,
     class_run,
     key_of,
     plain_code,
 )
 from components.room.routes import room_routes
-from components.room.told import Figures, of_class, of_member, of_room
+from components.room.service import RoomService
 from components.session.runs import Runs
 from qalign_core.assets import ASSETS
 from qalign_core.chain.chain import run_chain
 from qalign_core.decide.answers.graders import get_extractor
-from qalign_core.decide.rules import importance_weights, majority_vote
+from qalign_core.decide.methods import importance_weights, majority_vote
 from qalign_core.errors import QAlignError
 from qalign_core.target import Target
-from qalign_core.types import Response, ScoredResponse, Step, Weighed
+from qalign_core.types import Response, ScoredResponse, Step, TokenScore
 from qalign_study.measure.diagnostics import agreement
-from qalign_study.serve.origins import Ours
-from qalign_study.serve.refused import Refused, answer_refused
+from qalign_study.serve.origins import OriginPolicy
+from qalign_study.serve.refusal import HTTPRefusal, answer_refused
 
 SETTINGS = {"prompt": PROMPT, "reference": ANSWER, "beta": 0.5}
 STOPS = [
@@ -73,7 +73,7 @@ def judge(stop: int, said: str) -> dict[str, Any]:
     return {"right": said == value if said else None, "value": value, "says": says}
 
 
-LESSON = Taught(name="lesson", title="A lesson", stops=STOPS, judge=judge)
+LESSON = RoomLesson(name="lesson", title="A lesson", stops=STOPS, judge=judge)
 
 
 class Clock:
@@ -91,7 +91,7 @@ def clock() -> Clock:
     return Clock()
 
 
-def a_room(clock: Clock, caps: Caps | None = None, lesson: Taught | None = LESSON) -> Room:
+def a_room(clock: Clock, caps: Caps | None = None, lesson: RoomLesson | None = LESSON) -> Room:
     caps = caps or Caps()
     return Rooms(caps, clock).open(class_run(SETTINGS, caps), lesson)
 
@@ -113,7 +113,7 @@ def seen_by(room: Room, member: Member) -> str:
 
 def refused(status: int, call: Callable[[], object]) -> str:
     """The sentence with which a call is refused."""
-    with pytest.raises(Refused) as error:
+    with pytest.raises(HTTPRefusal) as error:
         call()
     assert error.value.status == status
     said = str(error.value)
@@ -311,7 +311,7 @@ def test_a_flood_is_refused_and_the_others_are_heard(clock):
     room.turn(1)
     took = 0
     for _ in range(2000):
-        with suppress(Refused):
+        with suppress(HTTPRefusal):
             room.say(rude, 1, "up", clock.now)
             took += 1
     refused(429, lambda: room.say(rude, 1, "up", clock.now))
@@ -407,7 +407,7 @@ def test_whatever_else_is_sent_has_no_say_in_the_run_of_a_class():
 # Chains, drawn with toy models.
 
 
-async def end(hall: Hall) -> None:
+async def end(hall: RoomService) -> None:
     """End everything that runs."""
     tasks = [task for of_room_ in hall._tasks.values() for task in of_room_.values()]
     for room in list(hall._tasks):
@@ -419,11 +419,11 @@ async def end(hall: Hall) -> None:
 
 
 @pytest.fixture
-async def hall(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Hall]:
+async def hall(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[RoomService]:
     monkeypatch.setattr(halls, "LOOK", 0.002)
     monkeypatch.setattr(halls, "COUNT", 0.0)
     runs = Runs(load=lambda lm, rm, sampling: (ToyLM(), ToyRM()))
-    made = Hall(runs, {"lesson": LESSON}.__getitem__, Caps(steps=40, pace=1e-6))
+    made = RoomService(runs, {"lesson": LESSON}.__getitem__, Caps(steps=40, pace=1e-6))
     yield made
     await end(made)
 
@@ -433,7 +433,7 @@ async def test_an_instructor_opens_a_room_for_each_lesson_and_a_thousand_are_ref
     for _ in range(n_lessons):
         lead = await hall.open({**SETTINGS, "lesson": "lesson"}, "here")
         await do(hall, lead, "end")
-    with pytest.raises(Refused, match="too much at once"):
+    with pytest.raises(HTTPRefusal, match="too much at once"):
         for _ in range(1000):
             lead = await hall.open(dict(SETTINGS), "here")
             await do(hall, lead, "end")
@@ -453,7 +453,7 @@ async def turns(n: int = 300) -> None:
         await asyncio.sleep(0)
 
 
-async def a_class(hall: Hall, n: int) -> tuple[dict[str, Any], Room, list[Member]]:
+async def a_class(hall: RoomService, n: int) -> tuple[dict[str, Any], Room, list[Member]]:
     """A room whose members have their screens on."""
     lead = await hall.open({**SETTINGS, "lesson": "lesson"}, "here")
     room = hall.rooms.find(lead["code"])
@@ -465,7 +465,7 @@ async def a_class(hall: Hall, n: int) -> tuple[dict[str, Any], Room, list[Member
     return lead, room, members
 
 
-async def do(hall: Hall, lead: dict[str, Any], what: str, **more: object) -> None:
+async def do(hall: RoomService, lead: dict[str, Any], what: str, **more: object) -> None:
     await hall.lead(lead["code"], lead["token"], {"do": what, **more})
 
 
@@ -569,12 +569,12 @@ async def test_only_the_instructors_token_leads(hall):
     before = seen_by(room, member)
     for token in (member.token, "", "guess", lead["token"][:-1]):
         for what in ("turn", "reveal", "solve", "run", "again", "door", "single", "end"):
-            with pytest.raises(Refused) as error:
+            with pytest.raises(HTTPRefusal) as error:
                 await hall.lead(lead["code"], token, {"do": what, "stop": 1})
             assert error.value.status == 403
     assert seen_by(room, member) == before
     for rubbish in ({}, {"do": None}, {"do": "explode"}, {"do": ["run"]}, {"do": "single"}):
-        with pytest.raises(Refused) as error:
+        with pytest.raises(HTTPRefusal) as error:
             await hall.lead(lead["code"], lead["token"], rubbish)
         assert error.value.status == 422
 
@@ -770,10 +770,12 @@ class Teller(ToyLM):
     async def weigh(self, prompt_ids, tokens, *, top):
         if self.may is not None:
             await self.may.wait()
-        return tuple(Weighed(-math.inf if token == ord("~") else -1.0, ()) for token in tokens)
+        return tuple(TokenScore(-math.inf if token == ord("~") else -1.0, ()) for token in tokens)
 
 
-async def a_game(hall: Hall, lm: ToyLM, n: int = 2) -> tuple[dict[str, Any], Room, list[Member]]:
+async def a_game(
+    hall: RoomService, lm: ToyLM, n: int = 2
+) -> tuple[dict[str, Any], Room, list[Member]]:
     """A class whose chains have made their first drafts."""
     hall._runs._load = lambda *_: (lm, ToyRM())
     lead, room, members = await a_class(hall, n)
@@ -782,7 +784,9 @@ async def a_game(hall: Hall, lm: ToyLM, n: int = 2) -> tuple[dict[str, Any], Roo
     return lead, room, members
 
 
-async def weigh(hall: Hall, room: Room, member: Member, words: object, **more: object) -> Any:
+async def weigh(
+    hall: RoomService, room: Room, member: Member, words: object, **more: object
+) -> Any:
     return await hall.weigh(room.code, member.token, {"words": words, **more})
 
 
@@ -818,13 +822,13 @@ async def test_rubbish_by_hand_is_refused_and_changes_nothing_for_another(hall, 
     _, room, (rude, other) = await a_game(hall, Teller())
     await weigh(hall, room, other, "mine")
     before = seen_by(room, other), of_class(room, 0.0)["game"]
-    with pytest.raises(Refused) as error:
+    with pytest.raises(HTTPRefusal) as error:
         await weigh(hall, room, rude, words)
     assert error.value.status == 422
     assert (seen_by(room, other), of_class(room, 0.0)["game"]) == before
     assert rude.tries == 0
     for nobody in ("", "guess", room.lead):
-        with pytest.raises(Refused):
+        with pytest.raises(HTTPRefusal):
             await hall.weigh(room.code, nobody, {"words": "mine"})
 
 
@@ -838,17 +842,17 @@ async def test_a_flood_of_texts_asks_the_models_a_few_times_and_others_are_weigh
         await asyncio.sleep(0)
     lm.may.set()
     came = await asyncio.gather(*flood, return_exceptions=True)
-    assert sum(not isinstance(said, Refused) for said in came) == 1
+    assert sum(not isinstance(said, HTTPRefusal) for said in came) == 1
     assert (await mine)["log_pi"] == other.best
     took = 0
     for _ in range(50):
-        with suppress(Refused):
+        with suppress(HTTPRefusal):
             await weigh(hall, room, rude, "x")
             took += 1
     assert took == TRY_BURST - 1
     for _ in range(TRIES):
         clock.now += 60
-        with suppress(Refused):
+        with suppress(HTTPRefusal):
             await weigh(hall, room, rude, "x")
     assert rude.tries == TRIES
 
@@ -860,7 +864,7 @@ async def test_a_text_that_is_weighed_when_the_class_starts_again_counts_for_not
     await until(lambda: one.trying)
     await do(hall, lead, "again")
     lm.may.set()
-    with pytest.raises(Refused, match="was restarted"):
+    with pytest.raises(HTTPRefusal, match="was restarted"):
         await late
     assert (one.best, one.tries, one.trying) == (None, 0, False)
 
@@ -941,7 +945,7 @@ async def test_all_screens_are_told_when_the_room_is_closed(hall):
     await do(hall, lead, "end")
     for stream in streams:
         assert "closed this room" in (await heard(stream, lambda e: "over" in e))[-1]["over"]
-    with pytest.raises(Refused) as error:
+    with pytest.raises(HTTPRefusal) as error:
         hall.join(room.code, member.token)
     assert error.value.status == 410
 
@@ -950,9 +954,9 @@ async def test_all_screens_are_told_when_the_room_is_closed(hall):
 
 
 @pytest.fixture
-async def client(hall: Hall) -> AsyncIterator[httpx.AsyncClient]:
-    app = Starlette(routes=room_routes(hall, ()), exception_handlers={Refused: answer_refused})
-    transport = httpx.ASGITransport(app=Door(app, Ours()))
+async def client(hall: RoomService) -> AsyncIterator[httpx.AsyncClient]:
+    app = Starlette(routes=room_routes(hall, ()), exception_handlers={HTTPRefusal: answer_refused})
+    transport = httpx.ASGITransport(app=RequestGuard(app, OriginPolicy()))
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as found:
         yield found
 

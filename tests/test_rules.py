@@ -19,7 +19,7 @@ from components.lab import worth, wrong
 from components.results.findings import findings
 from components.results.problems import problems_html
 from qalign_core.decide.arrays import vote
-from qalign_core.decide.compared import RULES, Rule
+from qalign_core.decide.rules import RULES, Rule
 from qalign_core.record.trace import load_trace
 from qalign_core.target import Target
 from qalign_core.types import Response, ScoredResponse

@@ -17,7 +17,7 @@ from components.session.links import from_query, linked
 from components.session.offer import Offer
 from components.session.runs import TICK, Feed, Runs, Snapshot, Status, tick
 from qalign_core import Trace, collect, run_chains
-from qalign_core.carried import RUN
+from qalign_core.context import RUN
 from qalign_core.errors import EngineError, InvalidPrompt, InvalidSetting, InvalidTrace
 from qalign_core.models.progress import tell
 from qalign_core.record.trace import parse_trace, trace_lines

@@ -25,7 +25,7 @@ import app
 from components.chat import chat_routes
 from components.session.runs import Runs
 from qalign_core.decide.answers.graders import get_extractor
-from qalign_core.decide.compared import RULES
+from qalign_core.decide.rules import RULES
 from qalign_core.errors import EngineError, InvalidSetting
 from qalign_core.messages import messages_of
 from qalign_core.record.runner import record
@@ -36,8 +36,8 @@ from qalign_core.run import Limits, Run
 from qalign_study.commands import main
 from qalign_study.serve import routes
 from qalign_study.serve.answer import Choice
-from qalign_study.serve.asked import METHODS, asked
-from qalign_study.serve.origins import Ours
+from qalign_study.serve.origins import OriginPolicy
+from qalign_study.serve.request_schema import METHODS, asked
 from qalign_study.serve.routes import Served
 
 ASKED = {"role": "user", "content": PROMPT}
@@ -55,7 +55,7 @@ def answering(served: Served) -> Iterator[str]:
             await super().startup(sockets)
             started.set()
 
-    config = uvicorn.Config(served.app(Ours()), port=0, log_level="warning", lifespan="off")
+    config = uvicorn.Config(served.app(OriginPolicy()), port=0, log_level="warning", lifespan="off")
     server = Server(config)
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
@@ -103,12 +103,14 @@ def ask(client: openai.OpenAI, model: str = "toy/qalign", **more: Any) -> Any:
     return client.chat.completions.create(model=model, **given)
 
 
-def told_of(answer: Any) -> dict[str, Any]:
+def header_fields(answer: Any) -> dict[str, Any]:
     return answer.choices[0].qalign
 
 
 def trace_of(address: str, answer: Any) -> Any:
-    return parse_trace(httpx.get(f"{address}{told_of(answer)['trace']}.jsonl", timeout=60).text)
+    return parse_trace(
+        httpx.get(f"{address}{header_fields(answer)['trace']}.jsonl", timeout=60).text
+    )
 
 
 # What is answered.
@@ -125,7 +127,7 @@ def test_every_language_model_is_there_by_every_rule(client):
 
 def test_an_answer_has_its_votes_its_mixing_and_all_tokens_drawn(client, address):
     answer = ask(client, extra_body={"qalign": {"steps": 60}})
-    (choice,), told, usage = answer.choices, told_of(answer), answer.usage
+    (choice,), told, usage = answer.choices, header_fields(answer), answer.usage
     trace = trace_of(address, answer)
     assert told["trace"] == f"/v1/traces/{answer.id}"
     assert len(trace.steps) == told["draws"] == 61
@@ -147,7 +149,7 @@ def test_an_answer_has_its_votes_its_mixing_and_all_tokens_drawn(client, address
 @pytest.mark.parametrize("method", ["best-of-n", "majority-vote", "weighted-vote"])
 def test_a_rule_over_samples_draws_a_pool(client, address, method):
     answer = ask(client, f"toy/{method}")
-    trace, told = trace_of(address, answer), told_of(answer)
+    trace, told = trace_of(address, answer), header_fields(answer)
     assert len(trace.pool) == told["draws"] == 6
     assert [step.t for step in trace.steps] == [0]
     assert told["rhat"] is None
@@ -165,9 +167,9 @@ def test_choice_k_is_the_answer_to_the_seed_plus_k(client):
 
 def test_without_a_seed_one_is_drawn_and_told(client):
     first = ask(client, seed=None)
-    again = ask(client, seed=told_of(first)["seed"])
+    again = ask(client, seed=header_fields(first)["seed"])
     assert again.choices[0].message.content == first.choices[0].message.content
-    assert told_of(ask(client, seed=None))["seed"] != told_of(first)["seed"]
+    assert header_fields(ask(client, seed=None))["seed"] != header_fields(first)["seed"]
 
 
 def test_a_stop_cuts_the_text_and_changes_no_draw(client):
@@ -175,7 +177,7 @@ def test_a_stop_cuts_the_text_and_changes_no_draw(client):
     text = whole.choices[0].message.content
     assert cut.choices[0].message.content == text.partition(" ")[0]
     assert cut.choices[0].finish_reason == "stop"
-    assert told_of(cut)["votes"] == told_of(whole)["votes"]
+    assert header_fields(cut)["votes"] == header_fields(whole)["votes"]
 
 
 # Streams.
@@ -194,11 +196,11 @@ def test_a_stream_tells_progress_as_reasoning_and_then_the_same_answer(client):
     options = {"stream": True, "stream_options": {"include_usage": True}}
     thought, said, events = streamed(ask(client, **options))
     assert said == whole.choices[0].message.content
-    answer, votes = max(told_of(whole)["votes"].items(), key=lambda vote: vote[1])
+    answer, votes = max(header_fields(whole)["votes"].items(), key=lambda vote: vote[1])
     assert thought.splitlines()[-1] == f"step 6 of 6, {votes:.0%} of votes for {answer}"
     assert len(thought.splitlines()) == 6
     assert events[-1].usage == whole.usage
-    assert told_of(events[-2])["answer"] == answer
+    assert header_fields(events[-2])["answer"] == answer
     assert events[-2].choices[0].finish_reason == whole.choices[0].finish_reason
     assert len({each.id for each in events}) == 1
 
@@ -345,8 +347,8 @@ def test_a_second_turn_answers_the_last_message_and_tells_what_it_left_out(embed
     assert second.choices[0].message.content == alone.choices[0].message.content == written
     assert thought.startswith("step 1 of 6, ")
     left_out = "embedded reads the last message only; earlier messages left out: 2"
-    assert told_of(second)["left_out"] == told_of(events[-1])["left_out"] == left_out
-    assert "left_out" not in told_of(alone)
+    assert header_fields(second)["left_out"] == header_fields(events[-1])["left_out"] == left_out
+    assert "left_out" not in header_fields(alone)
 
 
 @both
@@ -401,7 +403,7 @@ def test_the_command_serves_what_the_command_line_draws_and_refuses_other_models
     assert main(["run", *given]) == 0
     steps = parse_trace(out.read_text("utf-8")).steps
     assert trace.steps == steps != other.steps
-    told = told_of(answer)
+    told = header_fields(answer)
     said = f"answer {told['answer']}, {told['votes'][told['answer']]:.0%} of 7 states"
     assert said in capsys.readouterr().out
 
@@ -528,9 +530,9 @@ def test_beyond_this_machine_a_key_is_needed(capsys, monkeypatch):
     assert main(["serve", "--host", "0.0.0.0"]) == 2
     assert "listens beyond this machine; set QALIGN_API_KEY" in capsys.readouterr().err
     runs, told = Runs(Limits()), {"QALIGN_OPENAI": "1"}
-    assert chat_routes(runs, Ours(), {}) == []
-    assert chat_routes(runs, Ours(), told)
-    for beyond in (Ours(bound="0.0.0.0"), Ours(is_space=True)):
+    assert chat_routes(runs, OriginPolicy(), {}) == []
+    assert chat_routes(runs, OriginPolicy(), told)
+    for beyond in (OriginPolicy(bound="0.0.0.0"), OriginPolicy(is_space=True)):
         with pytest.raises(InvalidSetting, match="set QALIGN_API_KEY"):
             chat_routes(runs, beyond, told)
         assert chat_routes(runs, beyond, {**told, "QALIGN_API_KEY": "secret"})
@@ -614,10 +616,10 @@ def test_a_conversation_of_several_turns_is_held_at_its_own_temperature(tmp_path
     found = messages_of(trace.header.prompt)
     assert [each["role"] for each in found] == ["system", "user", "assistant", "user"]
     assert found[-1]["content"] == "Two?"
-    assert "left_out" not in told_of(answer)  # the control: this model reads all of them
+    assert "left_out" not in header_fields(answer)  # the control: this model reads all of them
     assert trace.header.temperature == 0.5
     assert limited.usage.completion_tokens == 7  # one for the first draw and for each proposal
-    assert told_of(limited)["answer"] is None
+    assert header_fields(limited)["answer"] is None
     assert limited.choices[0].message.content is not None  # then the most typical text
 
 
@@ -646,7 +648,7 @@ def test_a_seed_gives_the_same_answer_by_the_endpoint_the_page_and_the_command(
     of_command = parse_trace(out.read_text("utf-8"))
     assert of_chat.steps == parse_trace(line).steps == of_command.steps
     assert answer.choices[0].message.content == said == second.choices[0].message.content
-    assert told_of(second)["left_out"].endswith("left out: 2")
+    assert header_fields(second)["left_out"].endswith("left out: 2")
     assert thought
     other = ask_again(given)
     assert other != of_command.steps  # the control: another seed draws others

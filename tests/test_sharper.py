@@ -26,7 +26,7 @@ from qalign_core.chain.moves.mixture import Mixture
 from qalign_core.chain.moves.suffix import Suffix, length_ratio
 from qalign_core.chain.sampling import sample_iid
 from qalign_core.decide.arrays import softmax
-from qalign_core.decide.rules import effective_sample_size, importance_weights
+from qalign_core.decide.methods import effective_sample_size, importance_weights
 from qalign_core.errors import InvalidSetting, InvalidTrace, ModelContractError
 from qalign_core.record.runner import record
 from qalign_core.record.trace import parse_trace, step_line, trace_lines

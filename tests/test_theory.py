@@ -10,8 +10,8 @@ import pytest
 
 from qalign_core.chain.chain import run_chain
 from qalign_core.chain.merging import collect
-from qalign_core.decide.compared import RULES
-from qalign_core.decide.rules import best_of_n, majority_vote, weighted_majority_vote
+from qalign_core.decide.methods import best_of_n, majority_vote, weighted_majority_vote
+from qalign_core.decide.rules import RULES
 from qalign_core.errors import InvalidReward, InvalidSetting
 from qalign_core.target import Target
 from qalign_core.types import Response, ScoredResponse

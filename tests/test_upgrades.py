@@ -19,10 +19,9 @@ import transformers
 from browser import ROOT, serve
 from tiny_models import model_of, tokenizer
 
-from components.common import later, theme
+from components.common import static_routes, theme
 from components.common.options import LOOKS, queued
-from components.common.stubs import unwritten
-from components.door import forget
+from components.common.stubs import without_stub_files
 from components.gradio_patches import (
     contain_reports,
     keep_sessions_with_events,
@@ -30,9 +29,10 @@ from components.gradio_patches import (
     supervise_queue,
 )
 from components.lab import section
+from components.request_guard import forget
 from qalign_core.models import loading
 from qalign_core.models.chat import Text
-from qalign_core.models.local import choice, llama_net
+from qalign_core.models.local import llama_net, net_selection
 from qalign_core.models.local.llama_net import LlamaNet, Matrix
 from qalign_core.models.local.transformers_net import HFNet, PlainNet
 from qalign_core.rewards.classifier import HFRewardModel
@@ -123,11 +123,11 @@ def moved(*_, **__):
 def test_without_the_layout_of_a_llama_its_own_forward_runs_it(monkeypatch):
     monkeypatch.setattr(LlamaNet, "fits", moved)
     with torch.inference_mode():
-        assert isinstance(choice.build(model_of("llama"), 4, 64), HFNet)
+        assert isinstance(net_selection.build(model_of("llama"), 4, 64), HFNet)
     monkeypatch.undo()
     monkeypatch.setattr(LlamaNet, "_fuse", moved)
     with torch.inference_mode():
-        assert isinstance(choice.build(model_of("llama"), 4, 64), HFNet)
+        assert isinstance(net_selection.build(model_of("llama"), 4, 64), HFNet)
 
 
 def test_without_layers_of_a_cache_rows_run_one_after_the_other(monkeypatch):
@@ -135,7 +135,7 @@ def test_without_layers_of_a_cache_rows_run_one_after_the_other(monkeypatch):
     # an import of what is None raises ImportError
     monkeypatch.setitem(sys.modules, "transformers.cache_utils", None)
     with torch.inference_mode():
-        assert isinstance(choice.build(model, 4, 64), PlainNet)
+        assert isinstance(net_selection.build(model, 4, 64), PlainNet)
 
 
 def test_without_the_layout_of_a_llama_a_reward_model_is_read_anew(monkeypatch):
@@ -161,8 +161,8 @@ def test_without_the_table_of_models_the_check_is_left_to_transformers():
 
 def test_without_a_name_for_the_attention_the_plain_one_is_taken():
     model = model_of("bloom")
-    assert choice.attention_of(model) in ("eager", "sdpa")
-    assert choice.attention_of(SimpleNamespace(config=SimpleNamespace())) == "eager"
+    assert net_selection.attention_of(model) in ("eager", "sdpa")
+    assert net_selection.attention_of(SimpleNamespace(config=SimpleNamespace())) == "eager"
 
 
 # Gradio: its module of plotly.js
@@ -231,7 +231,7 @@ async def test_without_gradios_module_the_lab_draws_with_plotlys_own(browser, mo
 @pytest.mark.asyncio(loop_scope="session")
 async def test_a_page_that_nobody_touches_asks_for_no_frames(visit, toy_app):
     own, gradios = [await visit("<i class=qp></i>") for _ in range(2)]
-    sign = next(later.FRONTEND.glob("assets/statustracker-*.js"))
+    sign = next(static_routes.FRONTEND.glob("assets/statustracker-*.js"))
     await gradios.route(f"**/{sign.name}", lambda route: route.fulfill(path=sign))
     for page in (own, gradios):
         await page.add_init_script(FRAMES)
@@ -272,7 +272,7 @@ def test_gradio_writes_no_stubs_where_the_app_imports_it(monkeypatch):
         raise Wrote
 
     monkeypatch.setattr(component_meta, "create_pyi", create)
-    with unwritten():
+    with without_stub_files():
         made = type(gr.HTML)("Wrote", (gr.HTML,), {"__module__": __name__})
     assert inspect.getfile(made) == __file__
     with pytest.raises(Wrote):  # the control: elsewhere it does
@@ -282,8 +282,8 @@ def test_gradio_writes_no_stubs_where_the_app_imports_it(monkeypatch):
 def test_a_sign_of_waiting_that_is_written_otherwise_is_left_as_it_is(tmp_path: Path):
     (tmp_path / "assets").mkdir()
     (tmp_path / "assets" / "statustracker-a.js").write_text("let a = performance.now();")
-    assert list(later.sign_of_waiting(tmp_path)) == []
-    assert len(list(later.sign_of_waiting())) == 1
+    assert list(static_routes.sign_of_waiting(tmp_path)) == []
+    assert len(list(static_routes.sign_of_waiting())) == 1
 
 
 async def test_gradios_queue_looks_for_events_as_seldom_as_it_is_told(monkeypatch):

@@ -10,9 +10,9 @@ from rouge_score import rouge_scorer
 from qalign_core.decide import rouge
 from qalign_core.decide.answers.extraction import EXTRACTORS
 from qalign_core.decide.answers.graders import get_extractor
-from qalign_core.decide.compared import RULES
+from qalign_core.decide.methods import minimum_bayes_risk
 from qalign_core.decide.rouge import rouge1
-from qalign_core.decide.rules import minimum_bayes_risk
+from qalign_core.decide.rules import RULES
 from qalign_core.target import Target
 from qalign_core.types import Response, ScoredResponse
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from qalign_core.decide.arrays import least_risk, vote
+from qalign_core.decide.methods import majority_vote, minimum_bayes_risk
 from qalign_core.decide.rouge import rouge1
-from qalign_core.decide.rules import majority_vote, minimum_bayes_risk
 from qalign_core.types import Response, ScoredResponse
 
 

@@ -3,7 +3,7 @@
 
 /**
  * What a script sets as a global: fetched when it is first asked for.
- * @param {string} file its address (components/common/later.py)
+ * @param {string} file its address (components/common/static_routes.py)
  * @param {string} name of the global
  * @returns {Promise<any>}
  */

@@ -9,7 +9,7 @@ import gradio as gr
 
 from components.common.reward import mixed, model_list, reward_shown, reward_widgets
 from components.session.runs import Runs
-from qalign_core.run import OPEN, Run, usual_extractor
+from qalign_core.run import OPEN, Run, default_extractor
 
 USUAL = ""
 """What stands for the extractor that suits the prompt."""
@@ -92,7 +92,7 @@ class RunForm:
         """What the widgets show for a run."""
         values = {name: getattr(run, name, None) for name in self.widgets}
         asked = run.extractor or OPEN
-        if asked == usual_extractor(run.prompt) or asked not in ANSWERS.values():  # or a file
+        if asked == default_extractor(run.prompt) or asked not in ANSWERS.values():  # or a file
             asked = USUAL
         values["extractor"] = asked
         values |= {"reference": run.reference or "", **reward_shown(run.rm, self._runs.offer)}

@@ -8,7 +8,7 @@ import gradio as gr
 from components.common.form import USUAL
 from components.common.new_problem import new_problem
 from components.session.runs import STOPPED, Runs, Status
-from qalign_core.reading import from_json
+from qalign_core.validation import from_json
 
 ACTIVE = ("loading", "queued", "sampling")
 

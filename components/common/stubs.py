@@ -7,7 +7,7 @@ from typing import Any
 
 
 @contextmanager
-def unwritten() -> Iterator[None]:
+def without_stub_files() -> Iterator[None]:
     """While Gradio is imported in here it writes no stubs: they take two seconds of its four."""
     file_of = inspect.getfile
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import gradio as gr
 from plotly.offline import get_plotlyjs
 
-from components.common.later import LATER
+from components.common.static_routes import LATER
 from qalign_study.export import dictionary
 from qalign_study.export.scripts import WEB, bundle, sheets
 

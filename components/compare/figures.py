@@ -9,7 +9,7 @@ from plotly.subplots import make_subplots
 
 from components.common.style import GREY, GRID, band_of, frame, line_of, log_axis, marker_of
 from components.compare.view import naming, writing_task
-from qalign_core.decide.compared import RULES
+from qalign_core.decide.rules import RULES
 from qalign_study.export.dictionary import colour
 from qalign_study.measure.comparisons import Comparison, Cut, Outcome, outcomes
 from qalign_study.measure.curves import Point

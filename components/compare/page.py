@@ -9,10 +9,10 @@ from typing import Any, cast
 import gradio as gr
 
 from components.common.folding import fold
-from components.common.foreign import foreign_line
 from components.common.form import RunForm
 from components.common.new_problem import KINDS
 from components.common.options import PLAIN, PRIVATE, heading
+from components.common.prompt_warning import foreign_line
 from components.common.saving import file_saver, save_line
 from components.common.status import next_problem, stale_line, status_line, status_value, stop_run
 from components.compare.figures import compute_curves, reward_histograms
@@ -22,9 +22,9 @@ from components.session.links import linked
 from components.session.runs import Feed, Runs, Status
 from qalign_core.assets import ASSETS
 from qalign_core.errors import QAlignError
-from qalign_core.reading import from_json
 from qalign_core.record.trace import load_trace, trace_lines
 from qalign_core.run import Run
+from qalign_core.validation import from_json
 from qalign_study.export.dictionary import with_terms
 from qalign_study.measure.comparisons import Budget, Comparison, Cut, full_cut, ladder
 from qalign_study.measure.curves import curves

@@ -8,8 +8,8 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from components.common.convergence import trust
 from components.common.evaluated import results_files, summarise, task_of
-from components.common.trust import trust
 from qalign_core.decide.answers.graders import either
 from qalign_core.decide.arrays import softmax
 from qalign_core.decide.rouge import unread

@@ -27,9 +27,9 @@ from components.lab.style import (
     table,
 )
 from qalign_core.assets import ASSETS
-from qalign_core.decide.compared import RULES
+from qalign_core.decide.rules import RULES
 from qalign_core.errors import QAlignError
-from qalign_core.reading import from_json
+from qalign_core.validation import from_json
 from qalign_study.exact.decisions import Found, Situation, explore
 from qalign_study.export.dictionary import colour
 from qalign_study.measure.diagnostics import near_misses

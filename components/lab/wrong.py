@@ -21,7 +21,7 @@ from components.lab.style import (
     slider,
     table,
 )
-from qalign_core.decide.compared import RULES
+from qalign_core.decide.rules import RULES
 from qalign_study.exact.wrong_reward import (
     ANSWERS,
     MEANINGS,

@@ -12,7 +12,7 @@ from typing import Any
 from components.common.evaluated import TITLES
 from components.learn.facts import FACTS, Lab, Measured, Place, Share, Walk, run_of, shown, value_of
 from components.learn.lessons import Ask, Stop
-from qalign_core.decide.rules import importance_weights, majority_vote
+from qalign_core.decide.methods import importance_weights, majority_vote
 from qalign_core.registry import load_language_model
 from qalign_core.types import Response, TraceHeader
 from qalign_study.exact.wrong_reward import ANSWERS, MEANINGS, Example

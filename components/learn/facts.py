@@ -11,14 +11,13 @@ from functools import cache
 from itertools import takewhile
 from statistics import fmean
 
+from components.common.convergence import trust
 from components.common.evaluated import FOLDER, summarise
-from components.common.trust import trust
 from qalign_core.assets import ASSETS
 from qalign_core.chain.kernel import log_acceptance
 from qalign_core.chain.moves.suffix import length_ratio
 from qalign_core.decide.answers.graders import get_extractor
-from qalign_core.decide.compared import RULES
-from qalign_core.decide.rules import (
+from qalign_core.decide.methods import (
     best_of_n,
     chain_states,
     effective_sample_size,
@@ -26,6 +25,7 @@ from qalign_core.decide.rules import (
     majority_vote,
     weighted_majority_vote,
 )
+from qalign_core.decide.rules import RULES
 from qalign_core.record.trace import load_trace
 from qalign_core.target import Target
 from qalign_core.types import ScoredResponse, Trace

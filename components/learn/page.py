@@ -10,8 +10,8 @@ from urllib.parse import urlencode
 
 import gradio as gr
 
-from components.common.asked import asked
 from components.common.options import PLAIN
+from components.common.rpc import asked
 from components.learn.facts import RUNS, Place, Share, run_of, shown, value_of
 from components.learn.lessons import LIT, SLOT, VEILED, Ask, Lesson, Stop, end_of, lessons
 from qalign_core.record.trace import header_line

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from qalign_core.decide.compared import RULES
+from qalign_core.decide.rules import RULES
 from qalign_study.measure.curves import Curve, Point, difference, is_level
 from qalign_study.measure.intervals import Difference
 from qalign_study.measure.record import generated

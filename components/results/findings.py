@@ -3,7 +3,7 @@
 import html
 from collections.abc import Mapping, Sequence
 
-from qalign_core.decide.compared import RULES
+from qalign_core.decide.rules import RULES
 from qalign_core.types import SetHeader
 from qalign_study.export.dictionary import Idea
 from qalign_study.measure.curves import Point, difference, paired

@@ -3,7 +3,7 @@
 import html
 from urllib.parse import urlencode
 
-from qalign_core.decide.compared import RULES
+from qalign_core.decide.rules import RULES
 from qalign_core.run import Run
 from qalign_study.measure.report import Evaluated
 from qalign_study.sets.folder import run_of

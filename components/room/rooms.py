@@ -16,14 +16,14 @@ from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakSet
 
-from components.session.hand import log_target
+from components.session.user_text import log_target
 from qalign_core.decide.answers.graders import get_extractor
 from qalign_core.errors import QAlignError
 from qalign_core.protocols import AnswerExtractor
-from qalign_core.reading import is_finite, is_text, is_whole, shown
 from qalign_core.run import Limits, Run
 from qalign_core.types import Response, ScoredResponse, Step
-from qalign_study.serve.refused import Refused
+from qalign_core.validation import is_finite, is_text, is_whole, short_repr
+from qalign_study.serve.refusal import HTTPRefusal
 
 LETTERS = "ABCDEFGHJKMNPQRSTUVWXYZ23456789"
 """Of codes: none looks like another, from the last row or on a small screen."""
@@ -88,7 +88,7 @@ class Caps:
             name = f"QALIGN_MAX_{cap.upper()}"
             text = environment.get(name, "").strip()
             if text and not (text.isdecimal() and len(text) < 6):
-                raise QAlignError(f"{name} must be a whole number, got {shown(text)}")
+                raise QAlignError(f"{name} must be a whole number, got {short_repr(text)}")
             if text:
                 given[cap] = int(text)
         return cls(**given)
@@ -104,17 +104,17 @@ class Bucket:
         """Count one more.
 
         Raises:
-            Refused: it is empty.
+            HTTPRefusal: it is empty.
         """
         self._left = min(self._burst, self._left + self._rate * (now - self._at))
         self._at = now
         if self._left < 1:
-            raise Refused(429, "that was too much at once; wait a moment and try again")
+            raise HTTPRefusal(429, "that was too much at once; wait a moment and try again")
         self._left -= 1
 
 
 @dataclass(frozen=True)
-class Taught:
+class RoomLesson:
     """A lesson as a room needs it.
 
     Attributes:
@@ -208,7 +208,9 @@ class Room:
         news: counts what has changed for the instructor.
     """
 
-    def __init__(self, code: str, run: Run, lesson: Taught | None, caps: Caps, now: float) -> None:
+    def __init__(
+        self, code: str, run: Run, lesson: RoomLesson | None, caps: Caps, now: float
+    ) -> None:
         self.code, self.lead, self.caps = code, secrets.token_urlsafe(18), caps
         self.run, self.lesson = run, lesson
         self.born = self.seen = now
@@ -234,14 +236,14 @@ class Room:
         """The place of a token, or a new one for none.
 
         Raises:
-            Refused: the door is closed, or every place is taken.
+            HTTPRefusal: the door is closed, or every place is taken.
         """
         key = key_of(token)
         if key in self.members:
             self.members[key].token = token
             return self.members[key]
         if not self.door:
-            raise Refused(403, "the door of this room is closed; ask the instructor to open it")
+            raise HTTPRefusal(403, "the door of this room is closed; ask the instructor to open it")
         if len(self.members) >= self.caps.members:
             self._make_room(now)
         token = secrets.token_urlsafe(18)
@@ -261,11 +263,11 @@ class Room:
         """Give up the place of who is away longest.
 
         Raises:
-            Refused: nobody is.
+            HTTPRefusal: nobody is.
         """
         away = [m for m in self.members.values() if not m.is_here(now, self.caps.away)]
         if not away:
-            raise Refused(403, f"this room is full: all {self.caps.members} places are taken")
+            raise HTTPRefusal(403, f"this room is full: all {self.caps.members} places are taken")
         gone = min(away, key=lambda member: member.seen)
         del self.members[gone.key]
         self.walk = [(number, r) for number, r in self.walk if number != gone.number]
@@ -274,19 +276,20 @@ class Room:
         """A prediction, which may arrive late; the last one before the answers are opened counts.
 
         Raises:
-            Refused: it is none for that stop, or too late.
+            HTTPRefusal: it is none for that stop, or too late.
         """
         member.bucket.take(now)
         stops = self.lesson.stops if self.lesson else ()
         if not is_whole(stop, 0, len(stops) - 1):
-            raise Refused(409, "this lesson has no such stop; look at the question again")
+            raise HTTPRefusal(409, "this lesson has no such stop; look at the question again")
         at = int(stop)  # type: ignore[call-overload]
         if "ask" not in stops[at]:
-            raise Refused(409, "this stop has no question")
+            raise HTTPRefusal(409, "this stop has no question")
         if at in self.opened:
-            raise Refused(
+            raise HTTPRefusal(
                 409,
-                f"your answer {shown(said)} came after the answers were shown and is not counted; "
+                f"your answer {short_repr(said)} came after the answers were shown and is "
+                "not counted; "
                 "wait for the next question",
             )
         member.said[at] = prediction(stops[at]["ask"], said)
@@ -297,12 +300,12 @@ class Room:
         """A member has written a text and wants to know its ln pi.
 
         Raises:
-            Refused: too many came, or the last one is still being weighed.
+            HTTPRefusal: too many came, or the last one is still being weighed.
         """
         if member.tries >= TRIES:
-            raise Refused(409, f"you have tried {TRIES} texts, the most that this game allows")
+            raise HTTPRefusal(409, f"you have tried {TRIES} texts, the most that this game allows")
         if member.trying:
-            raise Refused(409, "your last text is still being scored; wait for it")
+            raise HTTPRefusal(409, "your last text is still being scored; wait for it")
         member.hand.take(now)
         member.trying = True
 
@@ -310,10 +313,10 @@ class Room:
         """Record the scores of a text that a member wrote; −inf if the model never writes it.
 
         Raises:
-            Refused: the class has begun again meanwhile, or the place was given up.
+            HTTPRefusal: the class has begun again meanwhile, or the place was given up.
         """
         if run is not self.run or member.key not in self.members:
-            raise Refused(409, "the class was restarted; try your text again")
+            raise HTTPRefusal(409, "the class was restarted; try your text again")
         member.tries += 1
         if math.isfinite(log_pi):
             member.best = log_pi if member.best is None else max(member.best, log_pi)
@@ -346,12 +349,12 @@ class Room:
             now: seconds.
 
         Raises:
-            Refused: they are no states, or came too often.
+            HTTPRefusal: they are no states, or came too often.
         """
         member.bucket.take(now)
         most = self.run.steps + 1
         if not (is_whole(t, 0, most) and isinstance(states, list) and len(states) <= most):
-            raise Refused(
+            raise HTTPRefusal(
                 422, f"a batch needs the step of its first state and at most {most} states"
             )
         read = [read_state(state) for state in states]
@@ -447,11 +450,13 @@ class Room:
         """Take everybody to a stop.
 
         Raises:
-            Refused: there is none of that number.
+            HTTPRefusal: there is none of that number.
         """
         last = len(self.lesson.stops) - 1 if self.lesson else -1
         if not is_whole(stop, 0, last):
-            raise Refused(422, f"stop must be a whole number from 0 to {last}, got {shown(stop)}")
+            raise HTTPRefusal(
+                422, f"stop must be a whole number from 0 to {last}, got {short_repr(stop)}"
+            )
         self.stop = int(stop)  # type: ignore[call-overload]
         self._touch()
 
@@ -459,10 +464,10 @@ class Room:
         """Open the answers of this stop.
 
         Raises:
-            Refused: nothing is asked there.
+            HTTPRefusal: nothing is asked there.
         """
         if self.ask is None:
-            raise Refused(409, "this stop has no question")
+            raise HTTPRefusal(409, "this stop has no question")
         told = self.judgement("")
         if self.ask["kind"] == "choice":  # then what is said of the right one suits everybody
             told = self.judgement(str(told["value"]))
@@ -509,10 +514,10 @@ class Room:
         """Choose the member whose own vote is shown with the pooled one.
 
         Raises:
-            Refused: nobody has that number.
+            HTTPRefusal: nobody has that number.
         """
         if number not in [member.number for member in self.members.values()]:
-            raise Refused(422, f"nobody in this room has number {shown(number)}")
+            raise HTTPRefusal(422, f"nobody in this room has number {short_repr(number)}")
         self.single = int(number)
         self._touch()
 
@@ -536,23 +541,29 @@ def prediction(ask: Mapping[str, Any], said: object) -> str:
     """A prediction as it is counted.
 
     Raises:
-        Refused: it is no answer to this question.
+        HTTPRefusal: it is no answer to this question.
     """
     if not is_text(said) or len(str(said)) > MAX_SAID:
-        raise Refused(422, f"a prediction must be a text of at most {MAX_SAID} characters")
+        raise HTTPRefusal(422, f"a prediction must be a text of at most {MAX_SAID} characters")
     text = str(said).strip()
     if ask["kind"] == "choice":
         if text not in [value for value, _ in ask["options"]]:
-            raise Refused(422, f"{shown(text)} is not one of the choices; choose one that is shown")
+            raise HTTPRefusal(
+                422, f"{short_repr(text)} is not one of the choices; choose one that is shown"
+            )
         return text
     try:
         number = float(text)
     except ValueError:
         number = math.nan
     if not abs(number) <= LARGEST:
-        raise Refused(422, f"{shown(text)} is not a number up to a million; write one like 12.5")
+        raise HTTPRefusal(
+            422, f"{short_repr(text)} is not a number up to a million; write one like 12.5"
+        )
     if ask.get("unit") == "%" and not 0 <= number <= 100:
-        raise Refused(422, f"{shown(text)} is not a percentage; write a number from 0 to 100")
+        raise HTTPRefusal(
+            422, f"{short_repr(text)} is not a percentage; write a number from 0 to 100"
+        )
     return f"{number:.6g}"
 
 
@@ -560,7 +571,7 @@ def read_state(given: object) -> tuple[str, float, float] | None:
     """A state as a browser sends it: [text, reward, natural log of p], or null where it stayed.
 
     Raises:
-        Refused: it is none.
+        HTTPRefusal: it is none.
     """
     if given is None:
         return None
@@ -569,7 +580,7 @@ def read_state(given: object) -> tuple[str, float, float] | None:
         numbers = is_finite(reward) and abs(reward) <= HIGHEST and is_finite(log_prob)
         if is_text(text) and len(text) <= LONGEST and numbers and log_prob <= 0:
             return text, float(reward), float(log_prob)
-    raise Refused(422, f"a state must be null, or a text of at most {LONGEST:,} characters, a "
+    raise HTTPRefusal(422, f"a state must be null, or a text of at most {LONGEST:,} characters, a "
                   f"reward up to {HIGHEST:g} in size, and a log-probability up to 0")  # fmt: skip
 
 
@@ -591,16 +602,16 @@ class Rooms:
     def __iter__(self) -> Any:
         return iter(self._rooms.values())
 
-    def open(self, run: Run, lesson: Taught | None = None, code: str = "") -> Room:
+    def open(self, run: Run, lesson: RoomLesson | None = None, code: str = "") -> Room:
         """A new room, with a code of its own where that of a saved class is not free.
 
         Raises:
-            Refused: there are as many as this server has.
+            HTTPRefusal: there are as many as this server has.
         """
         self.tidy()
         if len(self._rooms) >= self.caps.rooms:
             what = "all its rooms are taken" if self.caps.rooms else "it has none"
-            raise Refused(503, f"this server has no room for another class: {what}")
+            raise HTTPRefusal(503, f"this server has no room for another class: {what}")
         while len(code) != CODE or code in self._rooms:
             code = "".join(secrets.choice(LETTERS) for _ in range(CODE))
         self._rooms[code] = room = Room(code, run, lesson, self.caps, self.clock())
@@ -610,21 +621,23 @@ class Rooms:
         """The room of a code; a token only changes what is said of a room that is gone.
 
         Raises:
-            Refused: there is none.
+            HTTPRefusal: there is none.
         """
         self.tidy()
         name = plain_code(code)
         if name in self._rooms:
             return self._rooms[name]
         if why := dict(self._ended).get(name):
-            raise Refused(410, why)
+            raise HTTPRefusal(410, why)
         if token:
-            raise Refused(
+            raise HTTPRefusal(
                 410,
                 "this server was started again, and rooms exist only in its memory; "
                 "ask for the link of a new room",
             )
-        raise Refused(404, "there is no room with this code; look at the screen and type it again")
+        raise HTTPRefusal(
+            404, "there is no room with this code; look at the screen and type it again"
+        )
 
     def close(self, room: Room, why: str) -> None:
         """A room is over, and forgotten."""
@@ -666,7 +679,7 @@ def class_run(
         usual: settings that stand already.
 
     Raises:
-        Refused: one of them cannot be.
+        HTTPRefusal: one of them cannot be.
     """
     said = {
         key: given[key] for key in ("prompt", "reference", "beta") if given.get(key) is not None
@@ -684,4 +697,4 @@ def class_run(
         )
         return run.check(Limits(prompt=caps.text, chains=10**4))
     except QAlignError as error:
-        raise Refused(422, str(error)) from error
+        raise HTTPRefusal(422, str(error)) from error

@@ -12,11 +12,11 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from components.common.asked import object_of
-from components.room.hall import Hall
+from components.common.rpc import object_of
 from components.room.page import POLICY, page
-from qalign_core.reading import is_text, shown
-from qalign_study.serve.refused import Refused
+from components.room.service import RoomService
+from qalign_core.validation import is_text, short_repr
+from qalign_study.serve.refusal import HTTPRefusal
 
 MAX_LINK = 200
 """Characters of a link that is drawn as a QR code."""
@@ -26,7 +26,7 @@ SAFE = {"Content-Security-Policy": POLICY, "X-Content-Type-Options": "nosniff",
 
 
 def room_routes(
-    hall: Hall, lessons: Sequence[Mapping[str, Any]], *, hidden: bool = False
+    hall: RoomService, lessons: Sequence[Mapping[str, Any]], *, hidden: bool = False
 ) -> list[Route]:
     """What the app answers for rooms, before Gradio sees it.
 
@@ -76,10 +76,10 @@ def qr_rows(link: object) -> list[str]:
     """The squares of the QR code of a link, a row a text of 0 and 1.
 
     Raises:
-        Refused: it is no short link.
+        HTTPRefusal: it is no short link.
     """
     if not is_text(link) or not str(link).startswith("http") or len(str(link)) > MAX_LINK:
-        raise Refused(422, f"a link has at most {MAX_LINK} characters, got {shown(link)}")
+        raise HTTPRefusal(422, f"a link has at most {MAX_LINK} characters, got {short_repr(link)}")
     return _drawn(str(link))
 
 

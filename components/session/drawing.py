@@ -5,10 +5,10 @@ from typing import Self
 
 from components.session.gpu import with_gpu
 from components.session.runs import Feed, Runs
-from qalign_core.reading import from_json, is_text, is_whole
 from qalign_core.record.runner import header_of, record
 from qalign_core.run import Run
 from qalign_core.types import Step
+from qalign_core.validation import from_json, is_text, is_whole
 from qalign_study.export.browser import header_given
 
 

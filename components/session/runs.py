@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from components.session.offer import Offer
-from qalign_core.carried import RUN, TOLD
+from qalign_core.context import RUN, TOLD
 from qalign_core.errors import Busy, EngineError, QAlignError
 from qalign_core.protocols import LanguageModel, RewardModel
 from qalign_core.record.trace import TraceReader

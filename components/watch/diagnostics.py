@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from components.common.trust import ROUGH, trust
+from components.common.convergence import ROUGH, trust
 from qalign_core.errors import InvalidSetting
 from qalign_study.measure.diagnostics import (
     agreement,

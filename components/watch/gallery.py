@@ -16,8 +16,8 @@ from typing import Any
 
 import gradio as gr
 
-from components.common.asked import asked
 from components.common.evaluated import NO_FOLDERS
+from components.common.rpc import asked
 from qalign_core.assets import ASSETS
 from qalign_core.record.trace import header_of, load_trace, trace_text, whole_lines, write_whole
 from qalign_core.registry import entries

@@ -10,17 +10,17 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from components.session.gpu import is_lent
-from components.session.hand import State, check_weighs, log_target, read_words, weigh_text
 from components.session.runs import Feed, Runs
+from components.session.user_text import State, check_weighs, log_target, read_words, weigh_text
 from qalign_core.chain.kernel import log_acceptance
 from qalign_core.chain.moves.suffix import length_ratio
 from qalign_core.decide.answers.graders import extractor_of_trace
 from qalign_core.errors import InvalidSetting
 from qalign_core.protocols import LanguageModel, RewardModel
-from qalign_core.reading import are_ids, is_text, is_whole, shown
 from qalign_core.record.trace import header_of
 from qalign_core.target import Scores
-from qalign_core.types import TraceHeader, Weighed
+from qalign_core.types import TokenScore, TraceHeader
+from qalign_core.validation import are_ids, is_text, is_whole, short_repr
 
 MAX_TEXTS = 32
 """Texts of one question: the states of the 30 steps that the game is about."""
@@ -89,7 +89,7 @@ async def _answered(runs: Runs, kind: str, asked: Any, drawn: Drawn) -> Answer:
 
     who = asked.get("who") if isinstance(asked, dict) else None
     if not (is_text(who) and len(str(who)) <= MAX_NAME):
-        return {"error": f"“who” must be a text of {MAX_NAME} characters, got {shown(who)}."}
+        return {"error": f"“who” must be a text of {MAX_NAME} characters, got {short_repr(who)}."}
     async for now in runs.stream(f"{kind} {who}", work):
         status = now.status
     if found:
@@ -101,16 +101,18 @@ async def _answered(runs: Runs, kind: str, asked: Any, drawn: Drawn) -> Answer:
 
 def _ids(name: str, value: Any, most: int) -> tuple[int, ...]:
     if not (are_ids(value) and 0 < len(value) <= most):
-        raise InvalidSetting(f"{name} must be a list of 1 to {most} token ids, got {shown(value)}")
+        raise InvalidSetting(
+            f"{name} must be a list of 1 to {most} token ids, got {short_repr(value)}"
+        )
     return tuple(value)
 
 
 async def _weigh(lm: Any, rm: RewardModel, header: TraceHeader, asked: Mapping[str, Any]) -> Answer:
     texts, top = asked.get("texts"), asked.get("top", TOP)
     if not (isinstance(texts, list) and 0 < len(texts) <= MAX_TEXTS):
-        raise InvalidSetting(f"texts must be a list of 1 to {MAX_TEXTS}, got {shown(texts)}")
+        raise InvalidSetting(f"texts must be a list of 1 to {MAX_TEXTS}, got {short_repr(texts)}")
     if not is_whole(top, 0, TOP):
-        raise InvalidSetting(f"top must be a whole number from 0 to {TOP}, got {shown(top)}")
+        raise InvalidSetting(f"top must be a whole number from 0 to {TOP}, got {short_repr(top)}")
     read = [_ids("a text", ids, lm.max_new_tokens) for ids in texts]
     prompt_ids = lm.encode(header.prompt)
     weighed = await asyncio.gather(*(lm.weigh(prompt_ids, ids, top=top) for ids in read))
@@ -123,9 +125,9 @@ async def _rewrite(
     tokens = _ids("the text", asked.get("tokens"), lm.max_new_tokens)
     cut, seed = asked.get("cut"), asked.get("seed")
     if not is_whole(cut, 0, len(tokens) - 1):
-        raise InvalidSetting(f"cut must be from 0 to {len(tokens) - 1}, got {shown(cut)}")
+        raise InvalidSetting(f"cut must be from 0 to {len(tokens) - 1}, got {short_repr(cut)}")
     if not is_whole(seed, 0):
-        raise InvalidSetting(f"seed must be a whole number >= 0, got {shown(seed)}")
+        raise InvalidSetting(f"seed must be a whole number >= 0, got {short_repr(seed)}")
     words, ends = read_words(asked.get("words")), asked.get("ends") is True
     prompt_ids = lm.encode(header.prompt)
     old = await weigh_text(lm, rm, header.prompt, lm.written(tokens, "", ended=False), top=TOP)
@@ -185,7 +187,7 @@ def _told_state(header: TraceHeader, state: State) -> Answer:
     }
 
 
-def _told(weighed: Sequence[Weighed]) -> list[Any]:
+def _told(weighed: Sequence[TokenScore]) -> list[Any]:
     return [[_finite(each.log_p), [list(other) for other in each.others]] for each in weighed]
 
 

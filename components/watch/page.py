@@ -12,10 +12,10 @@ import gradio as gr
 
 from components.common.evaluated import NO_FOLDERS
 from components.common.folding import fold
-from components.common.foreign import foreign_line
 from components.common.form import RunForm
 from components.common.new_problem import KINDS
 from components.common.options import PRIVATE
+from components.common.prompt_warning import foreign_line
 from components.common.status import next_problem, stale_line, status_line, status_value, stop_run
 from components.session.drawing import Here, draw_run, header_for_browser
 from components.session.gpu import with_gpu
@@ -26,11 +26,11 @@ from components.watch.gallery import WATCH, gallery_list, page_parts, recorded_r
 from components.watch.inside import questions
 from components.watch.player import beta_slider, chain_player
 from qalign_core.errors import QAlignError
-from qalign_core.reading import from_json
 from qalign_core.record.trace import header_of
 from qalign_core.run import Run
 from qalign_core.types import Response
-from qalign_study.export.browser import obstacle
+from qalign_core.validation import from_json
+from qalign_study.export.browser import unsupported_reason
 from qalign_study.measure.tuning import tune_beta
 
 PLAYS = " ▶ continues."
@@ -155,7 +155,7 @@ def build_watch_page(
             wanted = asked(values)
             if here.seed is not None:
                 wanted = wanted.with_changes(seed=here.seed)
-            more, why = {"query": wanted.query()}, obstacle(wanted) or here.why
+            more, why = {"query": wanted.query()}, unsupported_reason(wanted) or here.why
             if runs.usual and not why:
                 await runs.stop(visitor)
                 loading = Status("loading", "Your browser draws this run; the models are loading…")

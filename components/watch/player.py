@@ -10,7 +10,7 @@ from typing import Any
 
 import gradio as gr
 
-from components.common.asked import asked
+from components.common.rpc import asked
 from components.watch.diagnostics import beta_facts
 
 # The quoted names are the events that Python can listen to.

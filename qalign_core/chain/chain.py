@@ -18,11 +18,11 @@ from qalign_core.chain.moves.move import Move, needs_log_probs
 from qalign_core.chain.randomness import StepAddress
 from qalign_core.chain.sampling import check_models, draw, encode_prompt, score
 from qalign_core.errors import ModelContractError
-from qalign_core.mix import SUFFIX, read_mix
+from qalign_core.move_spec import SUFFIX, parse_moves
 from qalign_core.protocols import LanguageModel, RewardModel
 from qalign_core.run import check_count
 from qalign_core.target import Target, renamed
-from qalign_core.types import Refused, ScoredResponse, Step
+from qalign_core.types import NoProposal, ScoredResponse, Step
 
 
 async def step(
@@ -47,7 +47,7 @@ async def step(
     proposal = await move.propose(choices, state.response)  # Eq. 4
     address = choices.address
     log_u = log_uniform(address.uniform("accept"))
-    if isinstance(proposal, Refused):  # the state repeats
+    if isinstance(proposal, NoProposal):  # the state repeats
         return Step(
             chain=address.chain,
             t=address.t,
@@ -109,7 +109,7 @@ async def run_chain(
         steps: number T of proposals, >= 0.
         seed: address of the randomness.
         target: what the chain samples. A sharper one, and blocks, need the LM's log-probabilities.
-        move: how proposals are made, or its name (`qalign_core.mix`).
+        move: how proposals are made, or its name (`qalign_core.move_spec`).
         chain: number of this chain; chains with different numbers are independent.
         start: the last step of an earlier, interrupted run with the same settings; the steps after
             it are yielded, and they are the ones that the uninterrupted run would have had.
@@ -124,7 +124,7 @@ async def run_chain(
     check_models(lm, rm)
     target = target or Target(**renamed(of_target))
     if isinstance(move, str):
-        move = move_of(read_mix(move), lm)
+        move = move_of(parse_moves(move), lm)
     check_count("steps", steps, 0)
     prompt_ids = encode_prompt(lm, prompt)
     choices = StepChoices(lm, prompt_ids, StepAddress(seed, chain, 0))

@@ -21,7 +21,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 
 from qalign_core.errors import InvalidSetting
-from qalign_core.types import Cost, Meter
+from qalign_core.types import Cost, CostModel
 
 Reading = Callable[[int, int], int]
 """Tokens that an RM processes of a conversation: of (how many it has read before, all of them)."""
@@ -63,9 +63,9 @@ def parameters_of(model: object) -> int:
     return int(getattr(model, "n_parameters", 0) or 0)
 
 
-def meter_of(lm: object, rm: object) -> Meter:
+def meter_of(lm: object, rm: object) -> CostModel:
     """What prices a draw of two models."""
-    return Meter(parameters_of(lm), parameters_of(rm))
+    return CostModel(parameters_of(lm), parameters_of(rm))
 
 
 def n_at_budget(spent: Sequence[float], budget: float) -> int:

@@ -12,9 +12,9 @@ from qalign_core.chain.merging import end
 from qalign_core.chain.randomness import derive_seed
 from qalign_core.errors import InvalidPrompt, InvalidReward, ModelContractError
 from qalign_core.protocols import LanguageModel, RewardModel
-from qalign_core.reading import HUGE, shown
 from qalign_core.run import check_count
 from qalign_core.types import Cost, Response, ScoredResponse
+from qalign_core.validation import HUGE, short_repr
 
 
 def check_models(lm: LanguageModel, rm: RewardModel) -> None:
@@ -30,7 +30,7 @@ def check_models(lm: LanguageModel, rm: RewardModel) -> None:
             raise ModelContractError(f"the {what} model is the class {kind.__name__}; make one")
         if isinstance(model, str):
             raise ModelContractError(
-                f"the {what} model is the text {shown(model)}; load_{what}_model loads one"
+                f"the {what} model is the text {short_repr(model)}; load_{what}_model loads one"
             )
         if isfunction(model) and what == "reward":
             raise ModelContractError("the reward model is a function; wrap it in FunctionReward")
@@ -47,7 +47,8 @@ def check_models(lm: LanguageModel, rm: RewardModel) -> None:
         raise ModelContractError(f"encode of {lm.id} is a coroutine; write `def encode`")
     if not isinstance(lm.max_new_tokens, int):
         raise ModelContractError(
-            f"max_new_tokens of {lm.id} is {shown(lm.max_new_tokens)}; a whole number was expected"
+            f"max_new_tokens of {lm.id} is {short_repr(lm.max_new_tokens)}; a whole number "
+            "was expected"
         )
 
 
@@ -79,7 +80,7 @@ def check_response(
     """
     if not isinstance(response, Response):
         raise ModelContractError(
-            f"{lm.id} returned {shown(response)} from extend; a Response was expected"
+            f"{lm.id} returned {short_repr(response)} from extend; a Response was expected"
         )
     n_kept, n, limit = len(prefix), len(response.tokens), lm.max_new_tokens
     if tuple(response.tokens[:n_kept]) != tuple(prefix):
@@ -141,7 +142,7 @@ def check_reward(reward: float, response: Response, rm: RewardModel) -> float:
         finite = False
     if not finite:
         raise InvalidReward(
-            f"{rm.id} gave {shown(reward)} for the response {shown(response.text, 80)}; "
+            f"{rm.id} gave {short_repr(reward)} for the response {short_repr(response.text, 80)}; "
             "one finite number was expected"
         )
     return float(reward)

@@ -9,9 +9,9 @@ from typing import Any, Self
 
 from qalign_core.errors import InvalidPrompt, InvalidSetting, ModelContractError, ModelLoadError
 from qalign_core.messages import messages_of
-from qalign_core.reading import first_line, is_finite, is_whole, shown
 from qalign_core.run import USUAL, Sampling
 from qalign_core.types import Response
+from qalign_core.validation import first_line, is_finite, is_whole, short_repr
 
 
 class Text:
@@ -107,7 +107,7 @@ class Text:
         found = (id for id in range(self.n_tokens) if id not in self._special)
         ids = frozenset(id for id in found if text in self.decode([id]))
         if not ids:
-            raise InvalidSetting(f"no token contains {shown(text)}; choose another delimiter")
+            raise InvalidSetting(f"no token contains {short_repr(text)}; choose another delimiter")
         return ids
 
     def decode(self, tokens: Sequence[int], *, special: bool = False) -> str:
@@ -296,11 +296,13 @@ def check_sampling(sampling: Sampling) -> Sampling:
     """
     temperature, top_p = sampling.temperature, sampling.top_p
     if not (is_finite(temperature) and temperature > 0):
-        raise InvalidSetting(f"temperature must be > 0, got {shown(temperature)}")
+        raise InvalidSetting(f"temperature must be > 0, got {short_repr(temperature)}")
     if not (is_finite(top_p) and 0 < top_p <= 1):
-        raise InvalidSetting(f"top_p must be in (0, 1], 1 is off; got {shown(top_p)}")
+        raise InvalidSetting(f"top_p must be in (0, 1], 1 is off; got {short_repr(top_p)}")
     if not is_whole(sampling.top_k, 0):
-        raise InvalidSetting(f"top_k must be >= 0, 0 is off; got {shown(sampling.top_k)}")
+        raise InvalidSetting(f"top_k must be >= 0, 0 is off; got {short_repr(sampling.top_k)}")
     if not is_whole(sampling.max_new_tokens, 1):
-        raise InvalidSetting(f"max_new_tokens must be >= 1, got {shown(sampling.max_new_tokens)}")
+        raise InvalidSetting(
+            f"max_new_tokens must be >= 1, got {short_repr(sampling.max_new_tokens)}"
+        )
     return sampling

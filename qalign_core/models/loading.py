@@ -23,7 +23,7 @@ from qalign_core.models.chat import Text
 from qalign_core.models.local.int8 import quantize
 from qalign_core.models.local.worker import Worker
 from qalign_core.models.progress import fetch_bar, tell
-from qalign_core.reading import first_line
+from qalign_core.validation import first_line
 
 CACHE_BYTES = 256 * 2**20
 """Memory for keys and values that are kept between requests, unless an option says so."""

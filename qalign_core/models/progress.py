@@ -5,7 +5,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from qalign_core.carried import TOLD
+from qalign_core.context import TOLD
 
 
 def tell(what: str) -> None:

@@ -13,15 +13,15 @@ from functools import partial
 from itertools import accumulate
 from typing import Any
 
-from qalign_core.carried import ASIDE
 from qalign_core.chain.chain import run_chain
 from qalign_core.chain.cost import meter_of, parameters_of, prompt_scored, reading_of
 from qalign_core.chain.merging import gather, merge
 from qalign_core.chain.moves.own import own_move
 from qalign_core.chain.sampling import encode_prompt, sample_iid
+from qalign_core.context import ASIDE
 from qalign_core.decide.answers.graders import get_extractor
 from qalign_core.errors import QAlignError
-from qalign_core.mix import read_mix
+from qalign_core.move_spec import parse_moves
 from qalign_core.protocols import LanguageModel, RewardModel
 from qalign_core.record.trace import end_line, header_line, sample_line, step_line
 from qalign_core.run import Run, Sampling
@@ -37,11 +37,11 @@ Drawn = Step | ScoredResponse
 """A step of a chain, or an independent sample."""
 
 
-def told_of(lm: LanguageModel, rm: RewardModel, run: Run) -> dict[str, Any]:
+def header_fields(lm: LanguageModel, rm: RewardModel, run: Run) -> dict[str, Any]:
     """A run, and what its models say of themselves, as the fields of a `Header`."""
     sampling = getattr(lm, "sampling", Sampling(max_new_tokens=lm.max_new_tokens))
     told = {name: getattr(run, name) for name in run.kinds()}
-    own = [own_move(part.name) for part in read_mix(run.move) if part.is_own]
+    own = [own_move(part.name) for part in parse_moves(run.move) if part.is_own]
     told |= {name: getattr(sampling, name) for name in Sampling.__slots__}
     return {
         **told,
@@ -65,7 +65,7 @@ def header_of(lm: LanguageModel, rm: RewardModel, run: Run) -> TraceHeader:
     """
     n_prompt = len(encode_prompt(lm, run.prompt))
     n_scored = prompt_scored(n_prompt, reading_of(rm))
-    return TraceHeader(**told_of(lm, rm, run), prompt_tokens=n_prompt, prompt_scored=n_scored)
+    return TraceHeader(**header_fields(lm, rm, run), prompt_tokens=n_prompt, prompt_scored=n_scored)
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,19 +42,19 @@ from typing import Any, BinaryIO, TypeVar, get_type_hints
 from qalign_core.decide.answers.graders import title_of
 from qalign_core.errors import InvalidSetting, InvalidTrace, QAlignError, on_disk
 from qalign_core.protocols import AnswerExtractor
-from qalign_core.reading import COUNT, checked, from_json, is_whole, read_file, shown
 from qalign_core.run import Run
 from qalign_core.target import renamed
 from qalign_core.types import (
     Cost,
     Header,
-    Refused,
+    NoProposal,
     Response,
     ScoredResponse,
     Step,
     Trace,
     TraceHeader,
 )
+from qalign_core.validation import COUNT, checked, from_json, is_whole, read_file, short_repr
 
 VERSION = 3
 READABLE = (2, VERSION)
@@ -285,7 +285,7 @@ class TraceReader:
         line = self._object(text)
         kind = line.get("type")
         if kind != "header" and self.header is None:
-            raise self._bad(f"a {shown(kind)} line", "a header, and first")
+            raise self._bad(f"a {short_repr(kind)} line", "a header, and first")
         if kind == "header":
             header = self._header(line)
             if self.header is not None and (differs := _difference(self.header, header)):
@@ -302,7 +302,7 @@ class TraceReader:
         elif kind == "end":
             self.end = (str(line.get("reason", "")), str(line.get("message", "")))
         else:
-            raise self._bad(f"type {shown(kind)}", "header, step, sample or end")
+            raise self._bad(f"type {short_repr(kind)}", "header, step, sample or end")
 
     def _object(self, text: str) -> Line:
         try:
@@ -316,7 +316,7 @@ class TraceReader:
     def _header(self, line: Line) -> TraceHeader:
         version = line.get("version")
         if not is_whole(version, *READABLE):
-            raise self._bad(f"version {shown(version)}", f"version {READABLE[0]} or {VERSION}")
+            raise self._bad(f"version {short_repr(version)}", f"version {READABLE[0]} or {VERSION}")
         try:
             return read_header(TraceHeader, line)
         except ValueError as error:
@@ -337,7 +337,9 @@ class TraceReader:
         """Those of the line's tokens; none if it has none, as most traces do not."""
         found = self._each({"log_probs": [], **line}, "log_probs", float)
         if found and not (len(found) == n and max(found) <= 0):
-            raise self._bad(f"log_probs {shown(found)} for {n} tokens", "one <= 0 a token, or none")
+            raise self._bad(
+                f"log_probs {short_repr(found)} for {n} tokens", "one <= 0 a token, or none"
+            )
         return found
 
     def _scored(self, line: Line, response: Response) -> ScoredResponse:
@@ -390,7 +392,7 @@ class TraceReader:
         correction = -math.inf if refused else None
         if "log_correction" in line:
             correction = float(self._get(line, "log_correction", float))
-        in_vain = Refused(refused, index, new, pieces) if refused else None
+        in_vain = NoProposal(refused, index, new, pieces) if refused else None
         here = (chain, t, index, current, proposal, log_alpha, log_u, accepted, proposal.cost)
         return Step(*here, again, correction, in_vain)
 

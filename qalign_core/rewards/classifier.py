@@ -14,9 +14,9 @@ import torch
 from qalign_core.chain.cost import reads_all, reads_on
 from qalign_core.models.chat import Text
 from qalign_core.models.loading import CACHE_BYTES, Pretrained
-from qalign_core.models.local.choice import TOLERANCE, UNFIT
 from qalign_core.models.local.int8 import pack
 from qalign_core.models.local.llama_net import LlamaNet
+from qalign_core.models.local.net_selection import TOLERANCE, UNFIT
 from qalign_core.models.local.prefix_cache import PrefixCache
 from qalign_core.models.local.worker import Worker, torch_threads
 from qalign_core.rewards.templated import TemplatedRewardModel

@@ -12,8 +12,8 @@ from typing import Any
 from qalign_core.chain.cost import Reading, parameters_of, reading_of, reads_nothing
 from qalign_core.errors import InvalidReward, InvalidSetting, ModelLoadError, QAlignError
 from qalign_core.protocols import RewardModel
-from qalign_core.reading import first_line, is_finite, shown
 from qalign_core.types import Response
+from qalign_core.validation import first_line, is_finite, short_repr
 
 
 def load_name(place: str) -> Callable[..., Any]:
@@ -88,7 +88,9 @@ class FunctionReward:
         with suppress(OverflowError):  # a whole number may have any length
             if isinstance(value, Real) and is_finite(number := float(value)):
                 return number
-        raise InvalidReward(f"{self.id} returned {shown(value)}; one finite number was expected")
+        raise InvalidReward(
+            f"{self.id} returned {short_repr(value)}; one finite number was expected"
+        )
 
 
 class OwnReward(FunctionReward):

@@ -6,8 +6,8 @@ from functools import lru_cache
 from typing import Literal
 
 from qalign_core.errors import InvalidSetting
-from qalign_core.reading import is_finite, shown
 from qalign_core.rewards.texts import is_text_reward
+from qalign_core.validation import is_finite, short_repr
 
 MAX_PARTS = 8
 """Rewards of one sum; each is scored for every response."""
@@ -64,7 +64,7 @@ def reward_named(text: str) -> RewardName:
         if len(parts) > MAX_PARTS or not all(parts):
             raise InvalidSetting(
                 f"{several[1]} takes 2 to {MAX_PARTS} rewards, such as {several[1]}(A, B), got "
-                f"{shown(text)}"
+                f"{short_repr(text)}"
             )
         names = tuple(map(_single, parts))
         if several[1] == "min":
@@ -77,7 +77,7 @@ def reward_named(text: str) -> RewardName:
         found[name] = found.get(name, 0.0) + weight
     if len(found) > MAX_PARTS or not all(is_finite(weight) for weight in found.values()):
         raise InvalidSetting(
-            f"a sum has at most {MAX_PARTS} rewards with finite weights, got {shown(text)}"
+            f"a sum has at most {MAX_PARTS} rewards with finite weights, got {short_repr(text)}"
         )
     if found == {text: 1.0}:
         return _single(text)

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from typing import Any
 
 from qalign_core.errors import InvalidReward, ModelContractError, ModelLoadError
-from qalign_core.models.served.client import Garbled, Reached, Served
-from qalign_core.reading import is_finite, shown
+from qalign_core.models.served.client import Reached, Served, TransientError
 from qalign_core.rewards.templated import TemplatedRewardModel
+from qalign_core.validation import is_finite, short_repr
 
 _PATH = "/classify"
 _PROBE = "Is 12 + 5 = 17?"
@@ -65,7 +65,7 @@ def _read(answer: Any, n_sent: int, address: str) -> float:
     """The one score of an answer, checked against what was sent.
 
     Raises:
-        Garbled: it did not come through whole.
+        TransientError: it did not come through whole.
         ModelContractError: the server scored something else.
         InvalidReward: it is not one number.
     """
@@ -73,10 +73,11 @@ def _read(answer: Any, n_sent: int, address: str) -> float:
         (scored,), usage = answer["data"], answer["usage"]
         scores, n_read = scored["probs"], usage["prompt_tokens"]
     except (KeyError, ValueError, TypeError, AttributeError) as error:
-        raise Garbled("an answer without a score") from error
+        raise TransientError("an answer without a score") from error
     if n_read != n_sent:
         raise ModelContractError(
-            f"{address} read {shown(n_read)} ids where {n_sent} were sent; a server that changes "
+            f"{address} read {short_repr(n_read)} ids where {n_sent} were sent; a server "
+            "that changes "
             "or cuts a conversation cannot be used"
         )
     n = len(scores) if isinstance(scores, list) else 0
@@ -85,5 +86,7 @@ def _read(answer: Any, n_sent: int, address: str) -> float:
             f"{address} has {n} outputs, but a reward model has 1; serve another model"
         )
     if not is_finite(scores[0]):
-        raise InvalidReward(f"{address} gave {shown(scores[0])}; one finite number was expected")
+        raise InvalidReward(
+            f"{address} gave {short_repr(scores[0])}; one finite number was expected"
+        )
     return float(scores[0])

@@ -15,8 +15,8 @@ from importlib import import_module
 from io import TextIOWrapper
 
 from qalign_core.errors import QAlignError
-from qalign_core.reading import is_text, shown
 from qalign_core.run import check_count
+from qalign_core.validation import is_text, short_repr
 
 COMMANDS = {
     "run": "run chains on one prompt, printing every step, or on every prompt of a set",
@@ -66,7 +66,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="replace")
     if not all(map(is_text, arguments)):
         bad = next(argument for argument in arguments if not is_text(argument))
-        print(f"qalign: the argument {shown(bad)} is not UTF-8 text; use UTF-8", file=sys.stderr)
+        print(
+            f"qalign: the argument {short_repr(bad)} is not UTF-8 text; use UTF-8", file=sys.stderr
+        )
         return 2
     options = read(arguments)
     try:

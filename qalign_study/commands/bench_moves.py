@@ -17,9 +17,9 @@ from tqdm import tqdm
 from qalign_core.chain.cost import meter_of
 from qalign_core.chain.moves.mixture import move_of
 from qalign_core.errors import InvalidSetting
-from qalign_core.mix import read_mix
+from qalign_core.move_spec import parse_moves
 from qalign_core.run import Run
-from qalign_core.types import Meter, Step, Trace
+from qalign_core.types import CostModel, Step, Trace
 from qalign_study.commands import shared
 from qalign_study.exact.bench import InWorld
 from qalign_study.exact.certify import certify
@@ -109,7 +109,7 @@ async def _measure(options: argparse.Namespace, run: Run) -> None:
         check_gradable(problems)
         print(f"{task}: {len(problems)} problems, {run.steps} proposals each", file=sys.stderr)
         for name in tqdm(options.moves, unit="move"):
-            move = move_of(read_mix(name), lm)
+            move = move_of(parse_moves(name), lm)
             how: Any = {"target": run.target, "move": move, "steps": run.steps, "seed": run.seed}
             walks = await chains_on(lm, rm, [problem.prompt for problem in problems], **how)
             rows.append((task, name, *_measured(problems, walks, meter)))
@@ -118,7 +118,7 @@ async def _measure(options: argparse.Namespace, run: Run) -> None:
 
 
 def _measured(
-    problems: Sequence[Problem], walks: Sequence[list[Step]], meter: Meter
+    problems: Sequence[Problem], walks: Sequence[list[Step]], meter: CostModel
 ) -> tuple[Any, ...]:
     """A row's numbers, from a chain per problem."""
     every = [step for steps in walks for step in steps]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from qalign_core.decide.compared import RULES
+from qalign_core.decide.rules import RULES
 from qalign_core.errors import InvalidSetting
 from qalign_core.run import MAX_STEPS, OF_COMMAND
 from qalign_study.commands import shared

@@ -8,7 +8,7 @@ Examples:
 import argparse
 import sys
 
-from qalign_core.carried import TOLD
+from qalign_core.context import TOLD
 from qalign_core.errors import ModelLoadError
 from qalign_core.registry import entries, is_address
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from qalign_core.errors import InvalidSetting
 from qalign_core.registry import Entry, entries
 from qalign_core.rewards.names import reward_named
-from qalign_core.types import Cost, Meter
+from qalign_core.types import Cost, CostModel
 from qalign_study.commands import shared
 from qalign_study.sets.tasks import hardware
 from qalign_study.sheet.text import aligned
@@ -71,7 +71,7 @@ class Plan:
     @property
     def flops(self) -> Mapping[str, int]:
         """Of the chains, of the samples, and of reading every prompt once."""
-        meter = Meter(self.lm_parameters, self.rm_parameters)
+        meter = CostModel(self.lm_parameters, self.rm_parameters)
         read = round(self.problems * self.prompt)
         prompts = meter.prompt_price(read, read if self.reads_on else 0)
         return {

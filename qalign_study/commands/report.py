@@ -13,8 +13,8 @@ from pathlib import Path
 
 from qalign_core.assets import ASSETS
 from qalign_core.errors import InvalidSetting
-from qalign_core.reading import HUGE
 from qalign_core.record.trace import write_whole
+from qalign_core.validation import HUGE
 from qalign_study.commands import shared
 from qalign_study.measure.curves import Point, in_order
 from qalign_study.measure.intervals import Difference

@@ -42,7 +42,7 @@ async def command(options: argparse.Namespace) -> None:
         import uvicorn
 
         from qalign_study.serve.log import limit_log
-        from qalign_study.serve.origins import LOCAL, Ours
+        from qalign_study.serve.origins import LOCAL, OriginPolicy
         from qalign_study.serve.routes import Served
     except ImportError as error:
         raise InvalidSetting(
@@ -68,7 +68,7 @@ async def command(options: argparse.Namespace) -> None:
             yield item.line
 
     served = Served((names.lm,), draw, defaults, limits, key)
-    ours = Ours.from_environment({**os.environ, "GRADIO_SERVER_NAME": options.host})
+    ours = OriginPolicy.from_environment({**os.environ, "GRADIO_SERVER_NAME": options.host})
     with on_disk(f"port {options.port}", "used", "give another --port", InvalidSetting):
         listening = socket.create_server((options.host, options.port))
     host, port = listening.getsockname()[:2]

@@ -7,10 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from qalign_core.carried import TOLD
+from qalign_core.context import TOLD
 from qalign_core.decide.answers.graders import get_grader
 from qalign_core.errors import InvalidSetting
-from qalign_core.mix import read_mix
+from qalign_core.move_spec import parse_moves
 from qalign_core.protocols import LanguageModel, RewardModel
 from qalign_core.registry import is_address, load_grader, load_language_model, load_reward_model
 from qalign_core.run import OPEN, Run, Sampling, is_file_name
@@ -147,7 +147,7 @@ def models_of(options: argparse.Namespace, rm: RewardModel | None = None) -> Mod
     TOLD.set(lambda what: print(what, file=sys.stderr))
     given, run = given_in(options), settings_of(options)
     sampling = {name: getattr(run, name) for name in Sampling.__slots__ if name in given}
-    if any(part.is_own for part in read_mix(run.move)):
+    if any(part.is_own for part in parse_moves(run.move)):
         from qalign_study.exact.certify import certify
 
         verdict = certify(run.move, limit=run.max_new_tokens).verdict

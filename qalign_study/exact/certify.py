@@ -14,10 +14,10 @@ from typing import Any
 
 from qalign_core.chain.moves.mixture import move_of
 from qalign_core.errors import InvalidSetting
-from qalign_core.mix import read_mix
-from qalign_core.reading import shown
+from qalign_core.move_spec import parse_moves
 from qalign_core.registry import load_move
 from qalign_core.types import Response
+from qalign_core.validation import short_repr
 from qalign_study.exact.bench import REACHED, TARGETS, InWorld, in_world, prefers_b, worlds
 from qalign_study.exact.exercised import Exercised
 from qalign_study.exact.pairs import LongTexts, Pairs, compare_pairs
@@ -68,7 +68,7 @@ def certify(move: str, *, limit: int) -> Certificate:
     Raises:
         ModelLoadError, InvalidSetting: there is no such move, or it cannot be replayed.
     """
-    parts = tuple(replace(part, delimiter=":") for part in read_mix(move))
+    parts = tuple(replace(part, delimiter=":") for part in parse_moves(move))
     own = [load_move(part.name) for part in parts if part.is_own]
     watch = Exercised([each.move.propose for each in own])
     long = LongTexts(min(limit, MAX_LENGTH), [mark for each in own for mark in _marks(each.move)])
@@ -98,7 +98,7 @@ def certify(move: str, *, limit: int) -> Certificate:
 
 def _both(pair: tuple[Response, Response]) -> str:
     return " and ".join(
-        f"{shown(y.text + '…' * (not y.finished), 60)} ({len(y)} tokens)" for y in pair
+        f"{short_repr(y.text + '…' * (not y.finished), 60)} ({len(y)} tokens)" for y in pair
     )
 
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from qalign_core.chain.kernel import accepts, log_acceptance
 from qalign_core.decide.arrays import vote
-from qalign_core.decide.compared import RULES
+from qalign_core.decide.rules import RULES
 from qalign_core.errors import InvalidSetting
 from qalign_core.target import Scores, Target
 from qalign_core.types import Array

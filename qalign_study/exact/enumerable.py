@@ -12,7 +12,7 @@ import numpy as np
 from qalign_core.chain.randomness import uniform
 from qalign_core.errors import InvalidSetting, ModelContractError
 from qalign_core.run import Sampling
-from qalign_core.types import Array, Response, Weighed
+from qalign_core.types import Array, Response, TokenScore
 
 Tokens = tuple[int, ...]
 
@@ -169,11 +169,11 @@ class EnumerableLM:
 
     async def weigh(
         self, prompt_ids: Sequence[int], tokens: Sequence[int], *, top: int = 0, first: int = 0
-    ) -> tuple[Weighed, ...]:
+    ) -> tuple[TokenScore, ...]:
         """The exact probability of each id from number `first` on, and the entropy in its place."""
         log_probs = self.response(tokens).log_probs
         return tuple(
-            Weighed(log_probs[at], (), self.entropy(tokens[:at]))
+            TokenScore(log_probs[at], (), self.entropy(tokens[:at]))
             for at in range(first, len(tokens))
         )
 

@@ -10,7 +10,7 @@ from qalign_core.chain.kernel import log_acceptance
 from qalign_core.chain.moves.block import Block
 from qalign_core.chain.moves.move import Choices, Made
 from qalign_core.target import Scored, Target
-from qalign_core.types import Array, Refused, Response
+from qalign_core.types import Array, NoProposal, Response
 from qalign_study.exact.enumerable import EnumerableLM
 from qalign_study.exact.law import ExactChain, Rule, total_variation
 from qalign_study.exact.world import LETTERS, MAX_NEW_TOKENS, World
@@ -45,7 +45,7 @@ ONE_LETTER = Block(frozenset(range(len(LETTERS))))
 class _TailForgotten:
     async def propose(self, choices: Choices, y: Response) -> Made:
         made = await ONE_LETTER.propose(choices, y)
-        return made if isinstance(made, Refused) else replace(made, log_correction=())
+        return made if isinstance(made, NoProposal) else replace(made, log_correction=())
 
 
 @lru_cache(maxsize=16)  # one rule a limit, so that its moves are enumerated once

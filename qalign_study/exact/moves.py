@@ -15,8 +15,8 @@ import numpy as np
 
 from qalign_core.chain.moves.move import Made, Move, Proposal
 from qalign_core.errors import InvalidSetting
-from qalign_core.reading import shown
-from qalign_core.types import Array, Refused, Response
+from qalign_core.types import Array, NoProposal, Response
+from qalign_core.validation import short_repr
 from qalign_study.exact.enumerable import EnumerableLM, Tokens
 
 MOST = 20_000
@@ -64,7 +64,8 @@ class Replayed:
         total = math.fsum(weights)
         if not (0 < total < math.inf and min(weights) >= 0):
             raise InvalidSetting(
-                f"the move draws with the weights {shown(weights)}; give finite weights >= 0, at "
+                f"the move draws with the weights {short_repr(weights)}; give finite "
+                "weights >= 0, at "
                 "least one of them above 0"
             )
         k = self._take(len(weights), role, tuple(weights))
@@ -189,12 +190,12 @@ def check_proposal(y: Response, made: Proposal, log_probs: Sequence[float]) -> f
     """
     new, total = made.response, _total(made)
     if not total < math.inf:
-        raise InvalidSetting(f"the move's log correction is {total} for {shown(new.text)}")
+        raise InvalidSetting(f"the move's log correction is {total} for {short_repr(new.text)}")
     if log_probs != new.log_probs and not (
         len(log_probs) == len(new.log_probs) and np.allclose(log_probs, new.log_probs, 1e-9, 1e-9)
     ):
         raise InvalidSetting(
-            f"the move proposes {shown(new.text)} with the log-probabilities of another text; "
+            f"the move proposes {short_repr(new.text)} with the log-probabilities of another text; "
             "take them from `choices`"
         )
     start, end, a, b = made.kept, made.kept_again, y.tokens, new.tokens
@@ -202,7 +203,7 @@ def check_proposal(y: Response, made: Proposal, log_probs: Sequence[float]) -> f
     if not (kept and a[:start] == b[:start] and a[len(a) - end :] == b[len(b) - end :]):
         raise InvalidSetting(
             f"the move says that it keeps the first {start} and the last {end} tokens of "
-            f"{shown(y.text)}, but proposes {shown(new.text)}; `kept` must be true"
+            f"{short_repr(y.text)}, but proposes {short_repr(new.text)}; `kept` must be true"
         )
     return total
 
@@ -248,7 +249,7 @@ def law_of(lm: EnumerableLM, move: Move) -> Law:
     ways: dict[tuple[int, int, float], float] = {}
     for a, y in enumerate(lm.support):
         for chance, made in outcomes(lm, move, y):
-            if isinstance(made, Refused):
+            if isinstance(made, NoProposal):
                 continue
             b = number.get(made.response.tokens)
             if b is None:

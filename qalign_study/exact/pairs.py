@@ -21,7 +21,7 @@ from qalign_core.chain.moves.move import Move, Proposal
 from qalign_core.chain.randomness import StepAddress
 from qalign_core.errors import InvalidSetting
 from qalign_core.target import Scores, Target
-from qalign_core.types import Array, Refused, Response
+from qalign_core.types import Array, NoProposal, Response
 from qalign_study.exact.enumerable import EnumerableLM, Tokens
 from qalign_study.exact.moves import (
     DeadEnd,
@@ -252,7 +252,7 @@ def compare_flows(
     for t, old in enumerate(lm.starts(), 1):
         choices = _Noted(lm, t)
         made = finish(move.propose(choices, old))
-        if isinstance(made, Refused) or made.response.tokens == old.tokens:
+        if isinstance(made, NoProposal) or made.response.tokens == old.tokens:
             continue
         new, known = made.response, _Known()
         check_proposal(old, made, lm.response(new.tokens).log_probs)

@@ -8,9 +8,9 @@ from functools import lru_cache
 import numpy as np
 
 from qalign_core.errors import InvalidSetting
-from qalign_core.reading import shown
 from qalign_core.target import Target
 from qalign_core.types import Array, Response
+from qalign_core.validation import short_repr
 from qalign_study.exact.enumerable import EnumerableLM
 from qalign_study.exact.law import EXACT, ExactChain, Rule, exact_chain
 
@@ -146,7 +146,7 @@ def make_world(table: object, reward: RewardSpec, sharpness: float = 1.0) -> Wor
     if not all(abs(part) <= MOST for part in parts):
         raise InvalidSetting(
             f"the parts of the reward must be finite numbers from -{MOST:,.0f} to {MOST:,.0f}, "
-            f"got {shown(parts, 120)}"
+            f"got {short_repr(parts, 120)}"
         )
     rows = weights / weights.sum(axis=1, keepdims=True)
     sharpness = Target(1.0, sharpness).sharpness

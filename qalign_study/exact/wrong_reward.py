@@ -14,7 +14,7 @@ from functools import lru_cache
 import numpy as np
 
 from qalign_core.decide.arrays import winner
-from qalign_core.decide.compared import RULES, Rule
+from qalign_core.decide.rules import RULES, Rule
 from qalign_core.errors import InvalidSetting
 from qalign_core.target import Target
 from qalign_core.types import Array, Response

@@ -7,11 +7,11 @@ from pathlib import Path
 from qalign_core.assets import ASSETS
 from qalign_core.errors import InvalidSetting
 from qalign_core.messages import is_conversation
-from qalign_core.mix import SUFFIX
-from qalign_core.reading import from_json
+from qalign_core.move_spec import SUFFIX
 from qalign_core.record.trace import told
 from qalign_core.run import Run
 from qalign_core.types import TraceHeader
+from qalign_core.validation import from_json
 from qalign_study.export.scripts import WEB, bundle
 
 WORKER = WEB / "engine" / "worker.js"
@@ -23,7 +23,7 @@ _READ = (None, "number", "amounts")
 _OFF = {"sharpness": 1.0, "move": SUFFIX, "top_p": 1.0, "top_k": 0, "matched": "none"}
 
 
-def obstacle(run: Run) -> str:
+def unsupported_reason(run: Run) -> str:
     """Why a browser cannot draw a run, as the end of a sentence; "" if it can."""
     if run.lm != "embedded" or run.rm not in REWARDS:
         return "a browser has the embedded models only"
@@ -64,7 +64,7 @@ def carried(header: TraceHeader) -> str:
     Raises:
         InvalidSetting: a browser cannot draw this run.
     """
-    if why := obstacle(header.run):
+    if why := unsupported_reason(header.run):
         raise InvalidSetting(
             f"this run cannot be drawn in a page: {why}; save a page that plays it instead"
         )

@@ -17,9 +17,9 @@ from typing import Literal
 import numpy as np
 
 from qalign_core.chain.cost import n_at_budget
-from qalign_core.decide import rules
+from qalign_core.decide import methods
 from qalign_core.decide.answers.graders import Grader, get_grader
-from qalign_core.decide.compared import RULES, Rule
+from qalign_core.decide.rules import RULES, Rule
 from qalign_core.errors import InvalidSetting
 from qalign_core.protocols import AnswerExtractor
 from qalign_core.types import Cost, Decision, ScoredResponse, Step, Trace, TraceHeader
@@ -181,7 +181,7 @@ def outcomes(comparison: Comparison, cut: Cut) -> tuple[Outcome, ...]:
     _check(comparison, cut)
     extract = comparison.extract
     steps = comparison.steps_to(cut.t)
-    states = rules.chain_states(steps, _burn_in(comparison, cut))
+    states = methods.chain_states(steps, _burn_in(comparison, cut))
     pool = comparison.pool[: cut.n]
     run = comparison.header
 
@@ -197,7 +197,7 @@ def outcomes(comparison: Comparison, cut: Cut) -> tuple[Outcome, ...]:
         decision = rule.decide(draws, extract, run.target)
         right = None if extract is None else comparison.is_right(decision.answer)
         weighted = rule.weights is not None
-        effective = rules.effective_sample_size(decision.weights) if weighted else None
+        effective = methods.effective_sample_size(decision.weights) if weighted else None
         found.append(Outcome(rule, decision, right, *price, effective))
     return tuple(found)
 
@@ -209,8 +209,10 @@ def recycled(comparison: Comparison, cut: Cut) -> Decision:
         InvalidSetting: the cut is not within what was drawn.
     """
     _check(comparison, cut)
-    samples, weights = rules.waste_recycling(comparison.steps_to(cut.t), _burn_in(comparison, cut))
-    return rules.consensus(samples, comparison.extract, weights)
+    samples, weights = methods.waste_recycling(
+        comparison.steps_to(cut.t), _burn_in(comparison, cut)
+    )
+    return methods.consensus(samples, comparison.extract, weights)
 
 
 def _burn_in(comparison: Comparison, cut: Cut) -> int:

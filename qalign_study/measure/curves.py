@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from qalign_core.chain.cost import n_at_budget
-from qalign_core.decide.compared import RULES, Rule
+from qalign_core.decide.rules import RULES, Rule
 from qalign_core.errors import InvalidSetting
 from qalign_core.target import Target
 from qalign_core.types import Array

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from qalign_core.decide.arrays import least_risk, vote
-from qalign_core.decide.compared import RULES, Rule, Vote
+from qalign_core.decide.methods import log_probs_of
 from qalign_core.decide.rouge import rouge1
-from qalign_core.decide.rules import log_probs_of
+from qalign_core.decide.rules import RULES, Rule, Vote
 from qalign_core.errors import InvalidSetting
 from qalign_core.protocols import AnswerExtractor
 from qalign_core.run import Run
-from qalign_core.types import Array, Cost, Header, Meter, ScoredResponse, Trace
+from qalign_core.types import Array, Cost, CostModel, Header, ScoredResponse, Trace
 from qalign_study.measure.comparisons import Comparison
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ class Draws:
         return lambda answer, weight, reward: vote(answer, weight, reward, len(record.answers))
 
 
-def prices(cost: Array, meter: Meter) -> Array:
+def prices(cost: Array, meter: CostModel) -> Array:
     """The price of each row of counts, shape [n]: linear in the counts, so one product."""
     each = [meter.price(Cost(*row)) for row in np.eye(cost.shape[-1], dtype=int).tolist()]
     return cost.astype(np.float64) @ np.array(each, dtype=np.float64)

@@ -6,8 +6,9 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from qalign_core.decide.compared import RULES
+from qalign_core.decide.rules import RULES
 from qalign_core.errors import InvalidSetting
+from qalign_study.measure.cross_validated_beta import cross_validated
 from qalign_study.measure.curves import (
     Curve,
     Point,
@@ -20,11 +21,10 @@ from qalign_study.measure.curves import (
     paired,
 )
 from qalign_study.measure.intervals import Difference
-from qalign_study.measure.own_beta import at_own_beta
 from qalign_study.measure.results import Results
-from qalign_study.sets.drawn import N_PROBLEMS, drawn_rows
 from qalign_study.sets.folder import digest_of, trace_path
 from qalign_study.sets.problem_sets import Problem, load_problems
+from qalign_study.sets.seeded import N_PROBLEMS, drawn_rows
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -218,7 +218,7 @@ class Report:
             points = [*at[name]]
             if stated:
                 runs = [sets[other] for other in at_betas]
-                points += at_own_beta([at[other] for other in at_betas], runs)
+                points += cross_validated([at[other] for other in at_betas], runs)
             folder = (folders or {}).get(name)
             one = Evaluated(name, tuple(points), results, stated, folder)
             stated_beta = sets[at_betas[0]].header.beta

@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.lib import format as npy
 
-from qalign_core.decide.rules import consensus
+from qalign_core.decide.methods import consensus
 from qalign_core.errors import InvalidTrace
-from qalign_core.reading import first_line, read_file, shown
-from qalign_core.record.frames import to_frame
+from qalign_core.record.dataframes import to_frame
 from qalign_core.record.trace import grows, write_whole
 from qalign_core.types import Array, SetHeader, Trace
+from qalign_core.validation import first_line, read_file, short_repr
 from qalign_study.measure.diagnostics import acceptance
 from qalign_study.measure.record import Draws, Record, record_of
 from qalign_study.sets.folder import VERSION, header_json, read_set, read_set_header, traces_of
@@ -279,13 +279,13 @@ def _check_arrays(record: Record, told: _Columns) -> None:
         shape = (len(n[name.partition("_")[0]]), 3)[: 1 + name.endswith("_cost")]
         if array.shape != shape or array.dtype.kind != kind:
             came = f"shape {array.shape} of {array.dtype}"
-            raise ValueError(f"{name} of {shown(record.id)} has {came}, not {shape}")
+            raise ValueError(f"{name} of {short_repr(record.id)} has {came}, not {shape}")
         most = len(record.answers) - 1 if name.endswith("_answer") else most
         if kind in "if" and array.size and not (least <= array.min() and array.max() <= most):
-            raise ValueError(f"{name} of {shown(record.id)} is not {least:g} to {most:g}")
+            raise ValueError(f"{name} of {short_repr(record.id)} is not {least:g} to {most:g}")
     n_chains, n_steps = record.n_chains, len(record.chain_accepted)
     if n_chains < 1 or n_steps % n_chains or not record.chain_accepted[:n_chains].all():
-        raise ValueError(f"the chain of {shown(record.id)} has no initial state")
+        raise ValueError(f"the chain of {short_repr(record.id)} has no initial state")
 
 
 def _check_problems(results: Results) -> None:
@@ -295,7 +295,7 @@ def _check_problems(results: Results) -> None:
         raise ValueError("results of problems that its settings do not name")
     for record in results.records:
         if (n := len(record.pool_reward)) > most:
-            raise ValueError(f"{shown(record.id)} has {n} samples, {most} were drawn")
+            raise ValueError(f"{short_repr(record.id)} has {n} samples, {most} were drawn")
 
 
 def _narrow(values: Array) -> Array:

@@ -18,7 +18,7 @@ from qalign_core.chain.merging import gather
 from qalign_core.chain.moves.suffix import length_ratio
 from qalign_core.decide.arrays import softmax
 from qalign_core.errors import InvalidSetting
-from qalign_core.mix import SUFFIX
+from qalign_core.move_spec import SUFFIX
 from qalign_core.protocols import LanguageModel, RewardModel
 from qalign_core.run import check_count
 from qalign_core.target import Scores, Target
@@ -173,7 +173,7 @@ async def tune_beta(
         prompts: one, or several of a problem set (not those to be evaluated on).
         acceptance: rate wanted, in (0, 1).
         start: the first target; its sharpness is held.
-        move: how proposals are made (`qalign_core.mix`).
+        move: how proposals are made (`qalign_core.move_spec`).
         steps: proposals a prompt and round, >= 8.
         rounds: at most so many.
         seed: address of the randomness.

@@ -5,14 +5,14 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
 from typing import Any, Self
 
-from qalign_core.carried import RUN
-from qalign_core.decide import rules
+from qalign_core.context import RUN
+from qalign_core.decide import methods
 from qalign_core.decide.answers.graders import get_extractor
 from qalign_core.record.trace import TraceReader, end_line
 from qalign_core.run import Run
 from qalign_core.types import Cost, ScoredResponse, TraceHeader
 from qalign_study.measure.diagnostics import agreement, ess
-from qalign_study.serve.asked import Asked
+from qalign_study.serve.request_schema import Asked
 from qalign_study.sheet.words import mixed
 
 Draw = Callable[[Run], AsyncIterator[str]]
@@ -70,7 +70,7 @@ class Choice:
             return self._reader.pool
         steps = self._reader.steps
         latest = max((step.t for step in steps), default=0)
-        return rules.chain_states(steps, min(self._run.burn_in, latest)) if steps else []
+        return methods.chain_states(steps, min(self._run.burn_in, latest)) if steps else []
 
     @property
     def done(self) -> int:
@@ -132,7 +132,7 @@ class Choice:
         """R-hat of the rewards, in words too, and effective samples; None where undefined."""
         if self._of_pool:
             weighted = self._asked.rule.weights is not None
-            n = rules.effective_sample_size(weights) if weighted else float(len(weights))
+            n = methods.effective_sample_size(weights) if weighted else float(len(weights))
             return {"rhat": None, "effective_samples": n}
         chains = self._reader.trace().chains.values()
         rewards = [[s.state.reward for s in steps[self._run.burn_in :]] for steps in chains]

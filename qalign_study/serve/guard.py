@@ -14,9 +14,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from qalign_core.reading import shown
-from qalign_study.serve.origins import Ours
-from qalign_study.serve.refused import Refused, answer_refused
+from qalign_core.validation import short_repr
+from qalign_study.serve.origins import OriginPolicy
+from qalign_study.serve.refusal import HTTPRefusal, answer_refused
 
 OPEN = 1000
 """Requests of one address that are open at once; a class of 100 behind one address has 600."""
@@ -56,7 +56,7 @@ class Bodies:
         """A whole body; of too much nothing is kept, but it is taken, so that it can be answered.
 
         Raises:
-            Refused: it is too large or too slow.
+            HTTPRefusal: it is too large or too slow.
         """
         most = next(most for pattern, most in MOST if pattern.search(path))
         parts, size, more = list[bytes](), 0, True
@@ -66,7 +66,7 @@ class Bodies:
                 while more:
                     message = await receive()
                     if message["type"] == "http.disconnect":
-                        raise Refused(400, "the request broke off; send it again")
+                        raise HTTPRefusal(400, "the request broke off; send it again")
                     part, more = message.get("body", b""), message.get("more_body", False)
                     size += len(part)
                     parts.append(part)
@@ -75,13 +75,13 @@ class Bodies:
                     self._arriving[limit] = size if parts else 0
                     self._make_room()
         except TimeoutError as error:
-            raise Refused(
+            raise HTTPRefusal(
                 408, f"the request took too long: {RECEIVE:g} s at most; send it faster"
             ) from error
         finally:
             del self._arriving[limit]
         if size > most:
-            raise Refused(413, f"the request has {size:,} bytes; at most {most:,} are allowed")
+            raise HTTPRefusal(413, f"the request has {size:,} bytes; at most {most:,} are allowed")
         return b"".join(parts)
 
     def _make_room(self) -> None:
@@ -102,9 +102,9 @@ class Guard:
         ours: hosts and origins.
     """
 
-    def __init__(self, app: ASGIApp, ours: Ours | None = None) -> None:
+    def __init__(self, app: ASGIApp, ours: OriginPolicy | None = None) -> None:
         self._app = app
-        self._ours = ours or Ours.from_environment(os.environ)
+        self._ours = ours or OriginPolicy.from_environment(os.environ)
         self._bodies = Bodies()
         self._open: Counter[str] = Counter()
 
@@ -127,17 +127,17 @@ class Guard:
                 return
             scope["headers"] = self._ours.headers_for_app(scope)
             if (size := len(scope["path"].encode())) > MAX_PATH:
-                raise Refused(
+                raise HTTPRefusal(
                     414, f"the address has {size:,} bytes; at most {MAX_PATH} are allowed"
                 )
             with self._place(scope):
                 if scope["method"] in ("GET", "HEAD"):
                     if headers.get("content-length", "0") != "0" or "transfer-encoding" in headers:
-                        raise Refused(400, f"{scope['method']} takes no body; use POST")
+                        raise HTTPRefusal(400, f"{scope['method']} takes no body; use POST")
                     await self._get(scope, receive, signed)
                 else:
                     await self._post(scope, receive, signed, headers)
-        except Refused as error:
+        except HTTPRefusal as error:
             answer, signed = answer_refused(Request(scope), error), self._signed(send, origin)
             await answer(scope, receive, signed)
         except Exception:  # a defect: it has been answered so
@@ -168,14 +168,14 @@ class Guard:
         An address of this machine is a proxy's, or the owner's; a Space's is its proxy's.
 
         Raises:
-            Refused: it has too many.
+            HTTPRefusal: it has too many.
         """
         address = (scope.get("client") or [""])[0]
         if self._ours.is_space or is_local(address) or not self._counts(scope):
             yield
             return
         if self._open[address] >= OPEN:
-            raise Refused(429, f"your address has {OPEN:,} requests open; wait until some end")
+            raise HTTPRefusal(429, f"your address has {OPEN:,} requests open; wait until some end")
         self._open[address] += 1
         try:
             yield
@@ -195,7 +195,7 @@ class Guard:
         """Pass on a request whose body is small enough, and JSON.
 
         Raises:
-            Refused: it is not.
+            HTTPRefusal: it is not.
         """
         body = await self._bodies.receive(receive, scope["path"])
         if scope["method"] == "POST":
@@ -238,8 +238,8 @@ def check_kind(headers: Headers) -> None:
     """Refuse what a page may send to any server without asking, in older browsers unsigned.
 
     Raises:
-        Refused: the request is not declared as JSON.
+        HTTPRefusal: the request is not declared as JSON.
     """
     kind = headers.get("content-type", "")
     if kind.partition(";")[0].strip().lower() != "application/json":
-        raise Refused(415, f"Content-Type must be application/json, got {shown(kind)}")
+        raise HTTPRefusal(415, f"Content-Type must be application/json, got {short_repr(kind)}")

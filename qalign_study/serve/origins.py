@@ -14,8 +14,8 @@ from starlette.datastructures import Headers
 from starlette.types import Scope
 
 from qalign_core.errors import QAlignError
-from qalign_core.reading import shown
-from qalign_study.serve.refused import Refused
+from qalign_core.validation import short_repr
+from qalign_study.serve.refusal import HTTPRefusal
 
 LOCAL = frozenset({"localhost", "127.0.0.1", "::1"})
 """Hosts that are always ours, and those where nobody beyond this machine is heard."""
@@ -26,7 +26,7 @@ _ORIGIN = re.compile(rf"https?://{_HOST.pattern}")
 
 
 @dataclass(frozen=True)
-class Ours:
+class OriginPolicy:
     """The hosts and origins of a server.
 
     Attributes:
@@ -43,7 +43,7 @@ class Ours:
     is_space: bool = False
 
     @classmethod
-    def from_environment(cls, environment: Mapping[str, str]) -> "Ours":
+    def from_environment(cls, environment: Mapping[str, str]) -> "OriginPolicy":
         """What `QALIGN_HOSTS`, `QALIGN_ORIGINS`, `SPACE_HOST` and `GRADIO_SERVER_NAME` name.
 
         Raises:
@@ -57,7 +57,7 @@ class Ours:
         ):
             if bad := [text for text in texts if not form.fullmatch(text)]:
                 must = f"{name} must be {what} separated by commas, such as {such_as}"
-                raise QAlignError(f"{must}, got {shown(bad[0])}")
+                raise QAlignError(f"{must}, got {short_repr(bad[0])}")
         bound = environment.get("GRADIO_SERVER_NAME", "").strip().lower()
         trusted = {*origins, *([SPACES] if space else [])}
         return cls(frozenset({*hosts, *space}), bound, frozenset(trusted), bool(space))
@@ -66,23 +66,25 @@ class Ours:
         """The origin of the page that asks, "" if no page does.
 
         Raises:
-            Refused: the host is not ours, or the page is foreign.
+            HTTPRefusal: the host is not ours, or the page is foreign.
         """
         hosts = headers.getlist("host")
         host = hosts[0].lower() if len(hosts) == 1 else ""
         if not self._is_ours(host, scope):
-            raise Refused(
+            raise HTTPRefusal(
                 421,
-                f"this server is not {shown(host)}; open it by its own address, or name that host "
+                f"this server is not {short_repr(host)}; open it by its own address, or "
+                "name that host "
                 "in QALIGN_HOSTS",
             )
         origin = headers.get("origin", "")
         scheme, _, of_page = origin.lower().partition("://")
         is_ours = scheme in ("http", "https") and of_page in {host, *self.named}
         if origin and origin.lower() not in self.origins and not is_ours:
-            raise Refused(
+            raise HTTPRefusal(
                 403,
-                f"a page of {shown(origin)} may not use this server; the operator can allow that "
+                f"a page of {short_repr(origin)} may not use this server; the operator can "
+                "allow that "
                 "origin in QALIGN_ORIGINS",
             )
         return origin

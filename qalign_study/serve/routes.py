@@ -26,15 +26,15 @@ from qalign_core.errors import (
     NotEnoughMemory,
     QAlignError,
 )
-from qalign_core.reading import from_json
 from qalign_core.run import Limits
 from qalign_core.types import TraceHeader
+from qalign_core.validation import from_json
 from qalign_study.export.player import page
 from qalign_study.serve.answer import Choice, Draw
-from qalign_study.serve.asked import METHODS, Asked, asked, named
 from qalign_study.serve.guard import Guard
-from qalign_study.serve.origins import Ours
-from qalign_study.serve.refused import Refused, answer_refused
+from qalign_study.serve.origins import OriginPolicy
+from qalign_study.serve.refusal import HTTPRefusal, answer_refused
+from qalign_study.serve.request_schema import METHODS, Asked, asked, named
 
 MOST_TRACES = 256
 MOST_BYTES = 64 * 2**20
@@ -76,10 +76,10 @@ class Served:
             Route("/v1/{path:path}", self._keyed(_unknown), methods=every),
         ]
 
-    def app(self, ours: Ours) -> Starlette:
+    def app(self, ours: OriginPolicy) -> Starlette:
         """A server of these addresses alone, guarded."""
         guard = Middleware(Guard, ours=ours)
-        handlers = {Refused: answer_refused}
+        handlers = {HTTPRefusal: answer_refused}
         return Starlette(routes=self.routes(), middleware=[guard], exception_handlers=handlers)
 
     def _keyed(
@@ -90,13 +90,13 @@ class Served:
         async def called(request: Request) -> Response:
             given = request.headers.get("authorization", "").removeprefix("Bearer ").strip()
             if not hmac.compare_digest(given.encode(), self.key.encode()) and self.key:
-                raise Refused(
+                raise HTTPRefusal(
                     401, "the key is missing or wrong; send it as Authorization: Bearer KEY",
                     code="invalid_api_key",
                 )  # fmt: skip
             try:
                 return await endpoint(request)
-            except (Refused, *_KEPT):
+            except (HTTPRefusal, *_KEPT):
                 raise
             except BaseException as error:
                 raise _refused(error) from error
@@ -122,7 +122,7 @@ class Served:
         name = request.path_params["name"]
         text = self._traces.get(name.removesuffix(".jsonl"))
         if text is None:
-            raise Refused(404, "there is no such trace, or it is no longer kept; ask again")
+            raise HTTPRefusal(404, "there is no such trace, or it is no longer kept; ask again")
         if name.endswith(".jsonl"):
             return Response(text, media_type="application/x-ndjson")
         return HTMLResponse(await asyncio.to_thread(page, text), headers=QUIET)
@@ -136,7 +136,7 @@ class Served:
         try:
             body = from_json(await request.body())
         except ValueError as error:
-            raise Refused(400, f"the request is not JSON ({error}); send an object") from error
+            raise HTTPRefusal(400, f"the request is not JSON ({error}); send an object") from error
         wanted = asked(body, self.lms, self.defaults, self.limits)
         if self._open + wanted.n > self.limits.runs:
             raise Busy(f"{self._open} answers are being drawn; please try again in a minute")
@@ -255,13 +255,15 @@ _KEPT = (asyncio.CancelledError, KeyboardInterrupt)
 """What keeps its meaning; whatever else ends an answer, its client hears of it."""
 
 
-def _refused(error: BaseException) -> Refused:
+def _refused(error: BaseException) -> HTTPRefusal:
     """An error as the API has it; a defect is logged, and its sentence says no more."""
     if not isinstance(error, QAlignError):
         log.exception("an answer failed", exc_info=error)
-        return Refused(500, "the server had an internal error; try again")
+        return HTTPRefusal(500, "the server had an internal error; try again")
     status = next((n for kind, n in _STATUS.items() if isinstance(error, kind)), 500)
-    return Refused(status, str(error), param="messages" if type(error) is InvalidPrompt else None)
+    return HTTPRefusal(
+        status, str(error), param="messages" if type(error) is InvalidPrompt else None
+    )
 
 
 _STATUS: dict[type[QAlignError], int] = {
@@ -278,7 +280,7 @@ async def _unless_left(request: Request, work: Awaitable[T]) -> T:
     """What `work` returns; a client that leaves before cancels it.
 
     Raises:
-        Refused: the client has left.
+        HTTPRefusal: the client has left.
     """
 
     async def left() -> None:
@@ -289,14 +291,14 @@ async def _unless_left(request: Request, work: Awaitable[T]) -> T:
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         if not tasks[0].done():
-            raise Refused(499, "the client has left")
+            raise HTTPRefusal(499, "the client has left")
         return tasks[0].result()  # type: ignore[return-value]
     finally:
         await end(tasks)
 
 
 async def _unknown(request: Request) -> Response:
-    raise Refused(
+    raise HTTPRefusal(
         404,
         f"there is no {request.method} {request.url.path}; there are GET /v1/models, "
         "POST /v1/chat/completions and GET /v1/traces/ID",

@@ -17,8 +17,7 @@ from qalign_core.chain.merging import gather
 from qalign_core.decide.answers.graders import title_of
 from qalign_core.errors import InvalidSetting, InvalidTask, InvalidTrace
 from qalign_core.protocols import LanguageModel, RewardModel
-from qalign_core.reading import first_line, from_json, is_whole, read_file, shown
-from qalign_core.record.runner import header_of, record, told_of
+from qalign_core.record.runner import header_fields, header_of, record
 from qalign_core.record.trace import (
     check_same_run,
     content_of,
@@ -31,6 +30,7 @@ from qalign_core.record.trace import (
 )
 from qalign_core.run import Run, check_count
 from qalign_core.types import SetHeader, Trace
+from qalign_core.validation import first_line, from_json, is_whole, read_file, short_repr
 from qalign_study.sets.problem_sets import Problem, load_problems, problem_line
 
 HEADER, PROBLEMS = "set.json", "problems.jsonl"
@@ -99,7 +99,7 @@ async def run_set(
     folder = Path(folder)
     of_each = {"prompt": "", "reference": None, "extractor": problems[0].extractor}
     header = SetHeader(
-        **told_of(lm, rm, run) | of_each,
+        **header_fields(lm, rm, run) | of_each,
         task=task,
         command=command,
         source=source,
@@ -230,7 +230,7 @@ def read_set_header(text: str, place: str) -> SetHeader:
         version = values.get("version") if isinstance(values, dict) else None
         if not is_whole(version, VERSION, VERSION):
             raise InvalidTrace(
-                f"{place} has version {shown(version)}, this program reads {VERSION}; "
+                f"{place} has version {short_repr(version)}, this program reads {VERSION}; "
                 "evaluate again"
             )
         return read_header(SetHeader, values)

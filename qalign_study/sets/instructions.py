@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from qalign_core.errors import InvalidTask
-from qalign_core.reading import first_line, shown
+from qalign_core.validation import first_line, short_repr
 
 RULES = ("loose", "strict")
 """Loose: followed with or without the first line, the last line and asterisks; the paper's."""
@@ -54,7 +54,7 @@ class Instructions:
             return bool(check(asked, text).follow_all_instructions)
         except (KeyError, TypeError, ValueError) as error:
             raise InvalidTask(
-                f"the instructions {shown(list(self.ids), 200)} cannot be checked "
+                f"the instructions {short_repr(list(self.ids), 200)} cannot be checked "
                 f"({first_line(error)}); give rows as IFEval's official file has them"
             ) from error
 

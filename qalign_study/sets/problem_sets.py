@@ -47,13 +47,13 @@ from qalign_core.decide.answers.graders import (
 )
 from qalign_core.errors import InvalidTask, QAlignError, on_disk
 from qalign_core.protocols import AnswerExtractor
-from qalign_core.reading import checked, first_line, from_json, read_file, shown
 from qalign_core.registry import load_grader
 from qalign_core.run import OPEN, is_file_name
-from qalign_study.sets.drawn import drawn_rows
+from qalign_core.validation import checked, first_line, from_json, read_file, short_repr
 from qalign_study.sets.generated import WritingTask
 from qalign_study.sets.instructions import RULES, Instructions
 from qalign_study.sets.rows import placeholders, problem_of, rows_of
+from qalign_study.sets.seeded import drawn_rows
 
 logger = logging.getLogger(__name__)
 
@@ -193,7 +193,7 @@ def parse_problems(
         problem = _parse(line.removeprefix("\ufeff"), len(problems), place, code)
         if problem.id in seen:
             raise InvalidTask(
-                f"{place}: the id {shown(problem.id)} is that of line {seen[problem.id]}; "
+                f"{place}: the id {short_repr(problem.id)} is that of line {seen[problem.id]}; "
                 "give every problem its own id, or none"
             )
         seen[problem.id] = number

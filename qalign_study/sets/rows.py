@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from qalign_core.errors import InvalidTask, on_disk
-from qalign_core.reading import from_json, read_file, shown
+from qalign_core.validation import from_json, read_file, short_repr
 
 Row = Mapping[str, Any]
 Table = Mapping[str, Any]
@@ -139,7 +139,7 @@ def _redux(row: Row, number: int, table: Table, seed: int) -> dict[str, Any]:
         if right is None:
             return {}
     if right is None or not 0 <= right < len(choices):
-        raise ValueError(f'"answer" is {shown(row["answer"])}; a number below {len(choices)}')
+        raise ValueError(f'"answer" is {short_repr(row["answer"])}; a number below {len(choices)}')
     subject = _text(row, "subject")
     return {
         **_with_options(row, choices, right, table, "question", subject.replace("_", " ")),
@@ -228,10 +228,12 @@ def options_of(said: object) -> list[str]:
                 raise ValueError(f"{len(said):,} characters")
             options = ast.literal_eval(said)
         except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError) as error:
-            raise ValueError(f'"choices" is {shown(said)}; a list of texts is needed') from error
+            raise ValueError(
+                f'"choices" is {short_repr(said)}; a list of texts is needed'
+            ) from error
     texts = isinstance(options, list) and all(isinstance(each, str) for each in options)
     if not texts or not 2 <= len(options) <= len(_LETTERS):  # type: ignore[arg-type]
-        raise ValueError(f'"choices" is {shown(said)}; a list of texts is needed')
+        raise ValueError(f'"choices" is {short_repr(said)}; a list of texts is needed')
     return options  # type: ignore[return-value]
 
 
@@ -264,5 +266,5 @@ def filled(template: str, fields: Mapping[str, str]) -> str:
 def _text(row: Row, name: str) -> str:
     value = row[name]
     if not isinstance(value, str):
-        raise ValueError(f'"{name}" is {shown(value)}; a text is needed')
+        raise ValueError(f'"{name}" is {short_repr(value)}; a text is needed')
     return value

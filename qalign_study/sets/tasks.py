@@ -14,7 +14,7 @@ from typing import Any
 
 from qalign_core.assets import ASSETS
 from qalign_core.errors import InvalidSetting, InvalidTask
-from qalign_core.reading import first_line
+from qalign_core.validation import first_line
 from qalign_study.sets.problem_sets import Problem, parse_problems
 from qalign_study.sets.rows import Row, problem_of, rows_of
 

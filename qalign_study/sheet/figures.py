@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from qalign_core.decide.compared import RULES
+from qalign_core.decide.rules import RULES
 from qalign_core.errors import InvalidSetting
+from qalign_study.measure.cross_validated_beta import fold_of
 from qalign_study.measure.curves import Curve, Point, averaged, own_curves
 from qalign_study.measure.landmarks import gain
 from qalign_study.measure.mixture import best_of_n_as_alignment, fit_mixture, tilt
-from qalign_study.measure.own_beta import lot_of
 from qalign_study.measure.report import Evaluated, Group
 from qalign_study.measure.tuning import BetaPoint
 from qalign_study.sheet.chart import Axis, Figure, Line, as_percent
@@ -194,7 +194,7 @@ def mixtures(main: Group) -> Section | None:
         return None
     fitted, under = "mixture fitted to the rewards of samples", f"under β = {number(header.beta)}"
     panels: list[Figure] = []
-    for record in sorted(first.results.records, key=lambda record: lot_of(record.id)):
+    for record in sorted(first.results.records, key=lambda record: fold_of(record.id)):
         if len(panels) == PANELS:
             break
         rewards = record.pool_reward.astype(float)

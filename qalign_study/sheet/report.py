@@ -6,11 +6,11 @@ from functools import partial
 
 import numpy as np
 
-from qalign_core.decide.compared import RULES
+from qalign_core.decide.rules import RULES
+from qalign_study.measure.cross_validated_beta import FACTORS, PARTS
 from qalign_study.measure.diagnostics import acceptance_of
 from qalign_study.measure.intervals import FEW
 from qalign_study.measure.landmarks import Crossing, crossing, turn
-from qalign_study.measure.own_beta import FACTORS, PARTS
 from qalign_study.measure.report import Evaluated, Group, Report, Row, others
 from qalign_study.sheet.figures import first, gains, mixtures, multiples, waits
 from qalign_study.sheet.problems import COLUMNS, MOST, listed, opens

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from qalign_core.decide.compared import RULES
+from qalign_core.decide.rules import RULES
 from qalign_study.measure.curves import Curve, Point, is_level, own_curves
 from qalign_study.measure.intervals import Difference
 from qalign_study.measure.report import Row

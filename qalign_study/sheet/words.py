@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from qalign_core.decide.compared import RULES
+from qalign_core.decide.rules import RULES
 from qalign_core.registry import entries
 from qalign_core.run import Run
 from qalign_study.export.dictionary import Idea, ideas

@@ -13,11 +13,11 @@ from typing import Any
 
 from qalign_core.errors import InvalidPrompt, InvalidSetting
 from qalign_core.protocols import RewardModel
-from qalign_core.reading import first_line, from_json, shown
 from qalign_core.record.trace import content_of, write_whole
 from qalign_core.registry import entries, is_address, load_reward_model, unload
 from qalign_core.run import check_count
 from qalign_core.types import Response
+from qalign_core.validation import first_line, from_json, short_repr
 from qalign_study.sets.folder import digest_of, traces_of
 from qalign_study.sets.problem_sets import Problem
 from qalign_study.train.preferences import (
@@ -160,7 +160,8 @@ def _join(out: Path, asked: Mapping[str, Any]) -> None:
     for name, wanted in asked.items():
         if old.get(name, wanted) != wanted:
             raise InvalidSetting(
-                f"{out} has a training with {name} = {shown(old.get(name))}, not {wanted}; give "
+                f"{out} has a training with {name} = {short_repr(old.get(name))}, not "
+                f"{wanted}; give "
                 "the same settings, or another --out"
             )
 
@@ -178,5 +179,5 @@ def _object(path: Path, content: bytes) -> Mapping[str, Any]:
             f"{path} is not JSON ({first_line(error)}); give another --out"
         ) from error
     if not isinstance(said, dict):
-        raise InvalidSetting(f"{path} holds {shown(said)}, not an object; give another --out")
+        raise InvalidSetting(f"{path} holds {short_repr(said)}, not an object; give another --out")
     return said

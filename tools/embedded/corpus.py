@@ -4,8 +4,8 @@ import json
 import random
 from pathlib import Path
 
-from qalign_study.sets.drawn import N_PROBLEMS, drawn_rows, generate
 from qalign_study.sets.inventory import generate_inventory
+from qalign_study.sets.seeded import N_PROBLEMS, drawn_rows, generate
 from tools.embedded.solutions import (
     draw_mistakes,
     write_copying,

@@ -18,8 +18,8 @@ import torch
 from transformers import AutoTokenizer
 
 from qalign_core.assets import ASSETS
-from qalign_study.sets.drawn import held_out
 from qalign_study.sets.inventory import Inventory
+from qalign_study.sets.seeded import held_out
 from tools.embedded.decisions import read_decisions
 from tools.embedded.networks import load_language_model, load_reward_model
 from tools.embedded.on_policy import draw, redrawn

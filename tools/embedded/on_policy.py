@@ -13,9 +13,9 @@ from tqdm import tqdm
 from transformers import DynamicCache, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from qalign_core.decide.answers.extraction import extract_number
-from qalign_study.sets.drawn import generate
 from qalign_study.sets.generated import Problem, WritingTask, constraints_met
 from qalign_study.sets.inventory import Inventory, generate_inventory
+from qalign_study.sets.seeded import generate
 from tools.embedded.decisions import Outcome, read_decisions
 from tools.embedded.fitting import save
 from tools.embedded.networks import MAX_NEW_TOKENS

@@ -4,7 +4,7 @@ import { many } from "../player/words.js";
 import { drawClass, drawSaid, drawVotes, h } from "./drawing.js";
 
 /**
- * What the server keeps of a class (components/room/keep.py).
+ * What the server keeps of a class (components/room/snapshot.py).
  * @typedef {object} Kept
  * @property {object} session
  * @property {string} table

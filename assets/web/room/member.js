@@ -9,7 +9,7 @@ import { OwnChain } from "./own.js";
 
 /** @typedef {import("./net.js").Seat} Seat */
 
-const LONGEST = 2000; // characters, as components/session/hand.py has it
+const LONGEST = 2000; // characters, as components/session/user_text.py has it
 
 /**
  * What the room is told: where the class stands.

@@ -31,7 +31,7 @@ import { Refusal, ask } from "./net.js";
  * @property {number} u
  */
 
-const SHOWN = 4; // answers of the vote, as components/room/told.py has it
+const SHOWN = 4; // answers of the vote, as components/room/messages.py has it
 
 export class OwnChain {
   /**

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from qalign_core.chain.moves.move import Choices, Made, Proposal
-from qalign_core.types import Refused, Response
+from qalign_core.types import NoProposal, Response
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,21 +27,21 @@ class Block:
         """Make a proposal from the state `y`, or refuse to: the state then repeats."""
         ends = [at + 1 for at, token in enumerate(y.tokens) if token in self.delimiters]
         if not ends:
-            return Refused("the text has no block")
+            return NoProposal("the text has no block")
         if not y.finished:
-            return Refused("the text was cut at the length limit")
+            return NoProposal("the text was cut at the length limit")
         k = choices.uniform(len(ends))
         start, stop = ends[k - 1] if k else 0, ends[k]
         tail = y.tokens[stop:]
         drawn = await choices.extend(y, start, until=self.delimiters)
         in_vain = start, drawn.tokens[start:], drawn.pieces[start:]
         if drawn.tokens[-1] not in self.delimiters:
-            return Refused("the new block did not end", *in_vain)
+            return NoProposal("the new block did not end", *in_vain)
         if len(drawn) + len(tail) > choices.max_new_tokens:
-            return Refused("the new text is longer than the length limit", *in_vain)
+            return NoProposal("the new text is longer than the length limit", *in_vain)
         log_probs = await choices.log_probs(drawn.tokens, tail)
         new, old = math.fsum(log_probs), math.fsum(y.log_probs[stop:])
         if new == -math.inf:
-            return Refused("the rest has probability 0 after the new block", *in_vain)
+            return NoProposal("the rest has probability 0 after the new block", *in_vain)
         joined = choices.join(drawn, tail, log_probs)
         return Proposal(joined, start, (new, -old), kept_again=len(tail))

@@ -9,7 +9,7 @@ from qalign_core.chain.moves.move import Choices, Made, Move, needs_log_probs
 from qalign_core.chain.moves.own import own_move
 from qalign_core.chain.moves.suffix import Suffix
 from qalign_core.errors import ModelContractError
-from qalign_core.mix import ENTROPY, SUFFIX, Part
+from qalign_core.move_spec import ENTROPY, SUFFIX, Part
 from qalign_core.protocols import LanguageModel
 from qalign_core.types import Response
 

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from numpy.typing import ArrayLike
 
-from qalign_core.types import Refused, Response
+from qalign_core.types import NoProposal, Response
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Proposal:
     kept_again: int = 0
 
 
-Made = Proposal | Refused
+Made = Proposal | NoProposal
 
 
 class Choices(Protocol):

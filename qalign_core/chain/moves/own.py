@@ -10,8 +10,8 @@ from typing import Any
 
 from qalign_core.chain.moves.move import Choices, Made
 from qalign_core.errors import InvalidSetting, ModelContractError, QAlignError
-from qalign_core.reading import first_line
 from qalign_core.types import Response
+from qalign_core.validation import first_line
 
 
 class OwnMove:

@@ -20,8 +20,8 @@ from qalign_core.decide.answers.equality import same_answer
 from qalign_core.decide.answers.extraction import EXTRACTORS, is_readable
 from qalign_core.errors import InvalidSetting
 from qalign_core.protocols import AnswerExtractor
-from qalign_core.reading import first_line, from_json, shown
 from qalign_core.run import is_file_name
+from qalign_core.validation import first_line, from_json, short_repr
 
 logger = logging.getLogger(__name__)
 
@@ -145,7 +145,7 @@ def own_grader(name: str, extract: Any, same: Any = None) -> Grader:
             return None
         if answer is None or isinstance(answer, str):
             return answer or None
-        tell(f"returned {shown(answer)}, where a text or None was expected", outcome)
+        tell(f"returned {short_repr(answer)}, where a text or None was expected", outcome)
         return None
 
     def compare(answer: str, reference: str) -> bool:
@@ -159,7 +159,7 @@ def own_grader(name: str, extract: Any, same: Any = None) -> Grader:
             return False
         if verdict in (True, False):  # of numpy too
             return bool(verdict)
-        tell(f"returned {shown(verdict)}, where True or False was expected", outcome)
+        tell(f"returned {short_repr(verdict)}, where True or False was expected", outcome)
         return False
 
     return Grader(name, read, same_answer if same is None else compare)

@@ -23,13 +23,13 @@ from torch import Tensor
 from qalign_core.errors import EngineError, InvalidPrompt, ModelLoadError
 from qalign_core.models.chat import Completion, TemplatedLanguageModel, Text, rounded
 from qalign_core.models.loading import CACHE_BYTES, Pretrained, eos_ids
-from qalign_core.models.local import choice as nets
+from qalign_core.models.local import net_selection as nets
 from qalign_core.models.local.prefix_cache import PrefixCache
 from qalign_core.models.local.rows import MIN_ROWS, Net
 from qalign_core.models.local.worker import Job, Worker, as_engine_error, torch_threads
-from qalign_core.reading import shown
 from qalign_core.run import Sampling
-from qalign_core.types import Weighed
+from qalign_core.types import TokenScore
+from qalign_core.validation import short_repr
 
 
 def uniforms(seed: int, start: int, stop: int) -> np.ndarray:
@@ -408,7 +408,7 @@ class HFLanguageModel(TemplatedLanguageModel, Pretrained):
 
     async def weigh(
         self, prompt_ids: Sequence[int], tokens: Sequence[int], *, top: int = 3, first: int = 0
-    ) -> tuple[Weighed, ...]:
+    ) -> tuple[TokenScore, ...]:
         """What the model, as sampled, thinks of each token of a response from `first` on.
 
         Raises:
@@ -418,11 +418,13 @@ class HFLanguageModel(TemplatedLanguageModel, Pretrained):
         self._check_prompt(prompt_ids)
         self._check_response(tokens)
         if not (tokens and 0 <= min(tokens) <= max(tokens) < self._n_vocabulary):
-            raise InvalidPrompt(f"a response has ids of the vocabulary, got {shown(list(tokens))}")
+            raise InvalidPrompt(
+                f"a response has ids of the vocabulary, got {short_repr(list(tokens))}"
+            )
         before = [*prompt_ids, *tokens[:first]]
         found = await self.engine.weigh(before, tokens[first:], sampling=self.sampling, top=top)
         return tuple(
-            Weighed(
+            TokenScore(
                 rounded(log_p),
                 tuple((self._text.piece(tokens[:at], id), p) for id, p in others),
                 entropy,

@@ -19,9 +19,9 @@ from typing import Any
 
 import torch
 
-from qalign_core.carried import ASIDE, RUN
+from qalign_core.context import ASIDE, RUN
 from qalign_core.errors import EngineError, QAlignError
-from qalign_core.reading import first_line
+from qalign_core.validation import first_line
 
 ASIDE_SHARE = 8
 """While both wait, one job in so many is of those drawn aside: they are slow then, not stopped."""

@@ -27,7 +27,7 @@ import httpx
 from qalign_core.errors import EngineError, InvalidSetting, ModelLoadError, QAlignError
 from qalign_core.models.chat import Text
 from qalign_core.models.loading import load_text
-from qalign_core.reading import first_line, is_text, is_whole
+from qalign_core.validation import first_line, is_text, is_whole
 
 T = TypeVar("T")
 _Lines = asyncio.LifoQueue[httpx.AsyncClient | None]
@@ -44,7 +44,7 @@ KEEP_ALIVE = 3.0
 _LONGEST_PAUSE = 10.0
 
 
-class Garbled(Exception):
+class TransientError(Exception):
     """A failure that may pass; the same request is sent again.
 
     Attributes:
@@ -124,7 +124,7 @@ class Server:
                 f"no server answers at {self.address} ({_cause(error)}); start one with "
                 "'vllm serve' or 'llama-server', or check the address"
             ) from error
-        except Garbled as error:
+        except TransientError as error:
             raise ModelLoadError(
                 f"{self.address} cannot be used ({error}); look at the server's log"
             ) from error
@@ -151,9 +151,9 @@ class Server:
             for attempt in itertools.count():
                 try:
                     result = read(await self._answer(client, path, body, most))
-                except (httpx.TransportError, TimeoutError, Garbled) as error:
+                except (httpx.TransportError, TimeoutError, TransientError) as error:
                     now = time.monotonic()
-                    garbled = error if isinstance(error, Garbled) else Garbled("")
+                    garbled = error if isinstance(error, TransientError) else TransientError("")
                     # one request may fail while others pass; a busy server is silent to all
                     since = math.inf if garbled.busy else min(since, now)
                     self._failing_since = min(self._failing_since, now)
@@ -192,7 +192,7 @@ class Server:
         Raises:
             TimeoutError: the answer has not come as a whole in time.
             EngineError: it is longer than `most` bytes.
-            Garbled, EngineError: as `_content`.
+            TransientError, EngineError: as `_content`.
         """
         content = bytearray()
         method, sent = ("GET", {}) if body is None else ("POST", {"json": body})
@@ -210,7 +210,7 @@ class Server:
         """The JSON of a good answer.
 
         Raises:
-            Garbled: the server failed, or the answer is not JSON.
+            TransientError: the server failed, or the answer is not JSON.
             EngineError: the server refused the request; the sentence says why.
         """
         status = answer.status_code
@@ -225,7 +225,7 @@ class Server:
                 "MODEL', an RM by 'vllm serve MODEL --runner pooling'"
             )
         if status >= 500 or status in (408, 429):
-            raise Garbled(
+            raise TransientError(
                 f"status {status}: {self._said(content)}",
                 busy=status in (429, 503),
                 wait=_seconds(answer),
@@ -239,7 +239,7 @@ class Server:
             # a NaN is not refused here: whoever reads the number can name the model that gave it
             return json.loads(content)  # noqa: TID251
         except (ValueError, RecursionError) as error:
-            raise Garbled("an answer that is not JSON, or is nested too deeply") from error
+            raise TransientError("an answer that is not JSON, or is nested too deeply") from error
 
     def _said(self, content: bytes) -> str:
         """The server's own words: one line, without the key."""

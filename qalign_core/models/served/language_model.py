@@ -13,10 +13,10 @@ from typing import Any, Self
 
 from qalign_core.errors import InvalidSetting, ModelContractError, ModelLoadError
 from qalign_core.models.chat import Completion, TemplatedLanguageModel, check_sampling, rounded
-from qalign_core.models.served.client import MOST, PROBE, Garbled, Reached, Served
-from qalign_core.reading import are_ids, is_finite, is_text, is_whole, shown
+from qalign_core.models.served.client import MOST, PROBE, Reached, Served, TransientError
 from qalign_core.run import Sampling
-from qalign_core.types import Weighed
+from qalign_core.types import TokenScore
+from qalign_core.validation import are_ids, is_finite, is_text, is_whole, short_repr
 
 _COLDEST = 0.01  # vLLM raises what is below to this, and another temperature is another base
 _A_TOKEN = 1024  # bytes of an answer: an id, a text, a log-probability, each of them with a name
@@ -144,7 +144,7 @@ class ServedLanguageModel(TemplatedLanguageModel, Served):
 
     async def weigh(
         self, prompt_ids: Sequence[int], tokens: Sequence[int], *, top: int = 0, first: int = 0
-    ) -> tuple[Weighed, ...]:
+    ) -> tuple[TokenScore, ...]:
         """The probability of each token of a response from `first` on: `prompt_logprobs` of vLLM.
 
         Raises:
@@ -234,7 +234,7 @@ class ServedLanguageModel(TemplatedLanguageModel, Served):
         """The new ids of an answer, checked against what was sent.
 
         Raises:
-            Garbled: it did not come through whole.
+            TransientError: it did not come through whole.
             ModelContractError: the server does something else than what was asked.
         """
         address, n_tokens, ends = (
@@ -245,36 +245,39 @@ class ServedLanguageModel(TemplatedLanguageModel, Served):
         try:
             said = self._said(answer, sent, ends, most)
         except (KeyError, IndexError, TypeError, AttributeError, ValueError) as error:
-            raise Garbled("an answer without a completion") from error
+            raise TransientError("an answer without a completion") from error
         new, log_probs = said.new, said.log_probs
         if said.n_read != len(sent):
             raise ModelContractError(
-                f"{address} read {shown(said.n_read)} prompt ids where {len(sent)} were sent, or "
+                f"{address} read {short_repr(said.n_read)} prompt ids where {len(sent)} "
+                "were sent, or "
                 "different ids; a server that changes ids cannot be used"
             )
         if said.reason not in _REASONS or len(new) != said.n_new or not new:
-            raise Garbled(
-                f"a completion that broke off after {len(new)} of {shown(said.n_new)} ids"
+            raise TransientError(
+                f"a completion that broke off after {len(new)} of {short_repr(said.n_new)} ids"
             )
         if not are_ids(new, n_tokens):
             raise ModelContractError(
-                f"{address} returned {shown(new)} where ids from 0 to {n_tokens - 1} were "
+                f"{address} returned {short_repr(new)} where ids from 0 to {n_tokens - 1} were "
                 "expected; serve the model whose tokenizer is used here"
             )
         at = [token in ends for token in new]
         if any(at[:-1]) or len(new) > most or (not at[-1] and len(new) < most):
             raise ModelContractError(
-                f"{address} returned {len(new)} ids that end by {shown(said.reason)}, with an EOS "
+                f"{address} returned {len(new)} ids that end by {short_repr(said.reason)}, "
+                "with an EOS "
                 f"at {at.index(True) + 1 if any(at) else 'no place'}; up to the first EOS or "
                 f"{most} ids were asked for"
             )
         if log_probs is None:
             return Completion(tuple(new), (), new[-1] in self.eos)
         if not (isinstance(log_probs, list) and len(log_probs) == len(new)):
-            raise Garbled(f"other than a log-probability for each of {len(new)} ids")
+            raise TransientError(f"other than a log-probability for each of {len(new)} ids")
         if not all(is_finite(log_p) and log_p <= 1e-6 for log_p in log_probs):
             raise ModelContractError(
-                f"{address} returned {shown(log_probs)} where log-probabilities were expected; "
+                f"{address} returned {short_repr(log_probs)} where log-probabilities were "
+                "expected; "
                 "look at the server's log"
             )
         return Completion(tuple(new), tuple(log_probs), new[-1] in self.eos)
@@ -339,9 +342,9 @@ class RetokenisedLanguageModel(ServedLanguageModel):
             choice = answer["choices"][0]
             text, reason = choice["text"], choice["finish_reason"]
         except (KeyError, IndexError, TypeError) as error:
-            raise Garbled("an answer without a completion") from error
+            raise TransientError("an answer without a completion") from error
         if not is_text(text) or reason not in ("stop", "length"):
-            raise Garbled(f"a completion that broke off ({shown(reason)})")
+            raise TransientError(f"a completion that broke off ({short_repr(reason)})")
         return text, reason == "stop"
 
 
@@ -370,7 +373,8 @@ class LlamaCppLanguageModel(ServedLanguageModel):
         for name, value in {**asked, "stop": [], "grammar": ""}.items():
             if not _equal(found.get(name, value), value):
                 raise ModelLoadError(
-                    f"{server.address} samples with {name} = {shown(found[name])} whatever it is "
+                    f"{server.address} samples with {name} = {short_repr(found[name])} "
+                    "whatever it is "
                     "asked for; start llama-server without the option that sets it"
                 )
         found = server.ask(self._path, {**asked, "ignore_eos": True}, _read_settings)
@@ -409,7 +413,7 @@ def _read_props(answer: Any) -> tuple[int, int]:
         if not all(is_whole(number, 1) for number in found):
             raise TypeError
     except (KeyError, TypeError) as error:
-        raise Garbled("an answer without total_slots and n_ctx") from error
+        raise TransientError("an answer without total_slots and n_ctx") from error
     return found
 
 
@@ -420,7 +424,7 @@ def _read_settings(answer: Any) -> dict[str, Any]:
         if not are_ids([biased["token"] for biased in found["logit_bias"]]):
             raise TypeError
     except (KeyError, TypeError, ValueError) as error:
-        raise Garbled("an answer without generation_settings") from error
+        raise TransientError("an answer without generation_settings") from error
     return found
 
 
@@ -430,18 +434,18 @@ def _equal(found: object, asked: object) -> bool:
     return found == asked
 
 
-def _read_weighed(sent: list[int], first: int, answer: Any) -> tuple[Weighed, ...]:
+def _read_weighed(sent: list[int], first: int, answer: Any) -> tuple[TokenScore, ...]:
     """What the server thinks of the ids that were sent, from number `first` on.
 
     Raises:
-        Garbled: it did not come through whole.
+        TransientError: it did not come through whole.
     """
     try:
         told = answer["choices"][0]["prompt_logprobs"]
         places = zip(sent[first:], told[first:], strict=True)
         found = [float(place[str(token)]["logprob"]) for token, place in places]
     except (KeyError, IndexError, TypeError, ValueError) as error:
-        raise Garbled("an answer without the log-probabilities of the prompt") from error
+        raise TransientError("an answer without the log-probabilities of the prompt") from error
     if not all(log_p <= 1e-6 for log_p in found):
-        raise Garbled(f"log-probabilities such as {shown(found)}")
-    return tuple(Weighed(rounded(log_p), ()) for log_p in found)
+        raise TransientError(f"log-probabilities such as {short_repr(found)}")
+    return tuple(TokenScore(rounded(log_p), ()) for log_p in found)

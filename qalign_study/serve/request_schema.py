@@ -5,14 +5,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from qalign_core.decide.compared import RULES, Rule
+from qalign_core.decide.rules import RULES, Rule
 from qalign_core.errors import QAlignError
 from qalign_core.messages import messages_of, written
-from qalign_core.reading import is_text, is_whole, shown
 from qalign_core.registry import entries
 from qalign_core.run import Limits, Run
+from qalign_core.validation import is_text, is_whole, short_repr
 from qalign_study.export import dictionary
-from qalign_study.serve.refused import Refused
+from qalign_study.serve.refusal import HTTPRefusal
 
 METHODS: dict[str, Rule] = {
     dictionary.ideas()[id].word.lower().replace(" ", "-"): rule for id, rule in RULES.items()
@@ -94,10 +94,10 @@ def asked(body: Any, lms: tuple[str, ...], defaults: Mapping[str, Any], limits: 
         limits: caps of this server.
 
     Raises:
-        Refused: one sentence for the first field that cannot be.
+        HTTPRefusal: one sentence for the first field that cannot be.
     """
     if not isinstance(body, dict):
-        raise Refused(400, f"the request must be an object, got {shown(body)}")
+        raise HTTPRefusal(400, f"the request must be an object, got {short_repr(body)}")
     given = {name: value for name, value in body.items() if value is not None}
     for name in given:
         _check_known(name, given[name])
@@ -115,15 +115,16 @@ def named(model: object, lms: tuple[str, ...]) -> tuple[str, Rule, str]:
     """A model's name, its deciding rule and its language model.
 
     Raises:
-        Refused: there is no such model.
+        HTTPRefusal: there is no such model.
     """
     if model is None:
         raise _bad("model", "the model is missing; name one of /v1/models", "missing_parameter")
     lm, _, method = str(model).rpartition("/")
     if not is_text(model) or lm not in lms or method not in METHODS:
-        raise Refused(
+        raise HTTPRefusal(
             404,
-            f"there is no model {shown(model)}; name one of /v1/models, such as {lms[0]}/qalign",
+            f"there is no model {short_repr(model)}; name one of /v1/models, such as "
+            f"{lms[0]}/qalign",
             param="model",
             code="model_not_found",
         )
@@ -136,7 +137,7 @@ def _check_known(name: str, value: object) -> None:
     if name not in {*_READ, *_FIELDS, *_IGNORED, *_NEUTRAL}:
         raise _bad(
             name,
-            f"there is no field {shown(name)}; settings of a run go into the object {OWN!r}",
+            f"there is no field {short_repr(name)}; settings of a run go into the object {OWN!r}",
             "unknown_parameter",
         )
 
@@ -147,13 +148,13 @@ def _run(
     """The run of a request, each setting checked in its turn so that an error names its field."""
     own = given.get(OWN, {})
     if not isinstance(own, dict):
-        raise _bad(OWN, f"{OWN} must be an object of settings, got {shown(own)}")
+        raise _bad(OWN, f"{OWN} must be an object of settings, got {short_repr(own)}")
     for name in own:
         if name not in _SETTINGS:
             known = ", ".join(_SETTINGS)
             raise _bad(
                 f"{OWN}.{name}",
-                f"{OWN} has no setting {shown(name)}; it has {known}",
+                f"{OWN} has no setting {short_repr(name)}; it has {known}",
                 "unknown_parameter",
             )
     most = given.get("max_tokens")
@@ -185,14 +186,14 @@ def written_of(messages: object) -> str:
     """Messages of the API as a prompt: what an answer had beside its text is left out.
 
     Raises:
-        Refused: one cannot be read.
+        HTTPRefusal: one cannot be read.
     """
     if not isinstance(messages, list):
-        raise _bad("messages", f"messages must be a list, got {shown(messages)}")
+        raise _bad("messages", f"messages must be a list, got {short_repr(messages)}")
     found = []
     for number, each in enumerate(messages):
         if not isinstance(each, dict):
-            raise _bad("messages", f"message {number} must be an object, got {shown(each)}")
+            raise _bad("messages", f"message {number} must be an object, got {short_repr(each)}")
         for name in ("tool_calls", "function_call", "audio"):
             if each.get(name):
                 raise _bad("messages", f"message {number} has {name}, which is not supported")
@@ -231,7 +232,7 @@ def _stops(given: Mapping[str, Any]) -> tuple[str, ...]:
         and len(stops) <= MOST_STOPS
         and all(is_text(s) and s for s in stops)
     ):
-        raise _bad("stop", f"stop must be up to {MOST_STOPS} texts, got {shown(stop)}")
+        raise _bad("stop", f"stop must be up to {MOST_STOPS} texts, got {short_repr(stop)}")
     return tuple(stops)
 
 
@@ -247,9 +248,9 @@ def _one(
 ) -> Any:
     value = given.get(name, usual)
     if not is_one(value):
-        raise _bad(name, f"{name} must be {words}, got {shown(value)}")
+        raise _bad(name, f"{name} must be {words}, got {short_repr(value)}")
     return value
 
 
-def _bad(param: str, sentence: str, code: str = "invalid_value") -> Refused:
-    return Refused(400, sentence, param=param, code=code)
+def _bad(param: str, sentence: str, code: str = "invalid_value") -> HTTPRefusal:
+    return HTTPRefusal(400, sentence, param=param, code=code)

@@ -7,9 +7,9 @@ from typing import Any
 
 from qalign_core.errors import InvalidPrompt, InvalidSetting
 from qalign_core.protocols import LanguageModel, RewardModel
-from qalign_core.reading import is_text, shown
 from qalign_core.target import Scores, Target
-from qalign_core.types import Response, Weighed
+from qalign_core.types import Response, TokenScore
+from qalign_core.validation import is_text, short_repr
 
 MAX_WORDS = 2000
 """Characters that a visitor may write."""
@@ -32,7 +32,7 @@ def read_words(words: Any) -> str:
         InvalidPrompt: they are not.
     """
     if not is_text(words) or len(words) > MAX_WORDS:
-        length = f"{len(words)} characters" if isinstance(words, str) else shown(words)
+        length = f"{len(words)} characters" if isinstance(words, str) else short_repr(words)
         raise InvalidPrompt(f"your words must be a text of at most {MAX_WORDS} characters, "
                             f"got {length}")  # fmt: skip
     if _CONTROL.search(words):
@@ -40,7 +40,7 @@ def read_words(words: Any) -> str:
     return str(words)
 
 
-State = tuple[Response, tuple[Weighed, ...], float]
+State = tuple[Response, tuple[TokenScore, ...], float]
 
 
 async def weigh_text(

@@ -76,7 +76,7 @@ def checked(values: Mapping[str, Any], name: str, kind: Any) -> Any:
     value, kinds = values.get(name), get_args(kind) if isinstance(kind, UnionType) else (kind,)
     words, is_one = KINDS[get_origin(kinds[0]) or kinds[0]]
     if not is_one(value) and not (value is None and NoneType in kinds):
-        raise ValueError(f"{name} = {shown(value)}; {words} was expected")
+        raise ValueError(f"{name} = {short_repr(value)}; {words} was expected")
     return value
 
 
@@ -122,7 +122,7 @@ def read_file(path: str | Path, most: int = LARGEST_FILE) -> bytes:
     return b"".join(parts)
 
 
-def shown(value: object, most: int = 40) -> str:
+def short_repr(value: object, most: int = 40) -> str:
     """A value for a sentence: one line of at most `most` characters."""
     if isinstance(value, int) and abs(value) > LARGEST:
         return "a whole number beyond 2^53"
@@ -142,13 +142,13 @@ def _refuse(name: str) -> float:
 def _float(digits: str) -> float:
     number = float(digits)
     if math.isinf(number):
-        raise ValueError(f"{shown(digits)} is too large a number")
+        raise ValueError(f"{short_repr(digits)} is too large a number")
     return number
 
 
 def _int(digits: str) -> int:
     if len(digits.lstrip("-")) > MAX_DIGITS:
-        raise ValueError(f"{shown(digits)} is too large a number")
+        raise ValueError(f"{short_repr(digits)} is too large a number")
     return int(digits)
 
 

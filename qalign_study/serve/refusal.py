@@ -7,7 +7,7 @@ _UNHEARD = (400, 403, 408, 421)
 """What is answered although a body may still come: the connection is closed."""
 
 
-class Refused(Exception):
+class HTTPRefusal(Exception):
     """A status of HTTP and one sentence, with the field that is meant and a code if there are any.
 
     Attributes:
@@ -32,7 +32,7 @@ class Refused(Exception):
 
 def answer_refused(request: Request, error: Exception) -> Response:
     """A refusal as JSON, with its status; below /v1 in the form of OpenAI's API."""
-    assert isinstance(error, Refused)
+    assert isinstance(error, HTTPRefusal)
     close = {"Connection": "close"} if error.status in _UNHEARD else {}
     of_api = request.url.path.startswith("/v1/")
     return JSONResponse(error.error if of_api else {"detail": str(error)}, error.status, close)

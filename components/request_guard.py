@@ -12,14 +12,14 @@ from urllib.parse import parse_qs, urlencode
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from components.common.asked import object_of
+from components.common.rpc import object_of
 from components.endpoints import ENDPOINTS, settings
-from qalign_core.reading import from_json, is_whole, shown
 from qalign_core.run import Limits
+from qalign_core.validation import from_json, is_whole, short_repr
 from qalign_study.serve.guard import Guard, check_kind, received
 from qalign_study.serve.log import limit_log
-from qalign_study.serve.origins import Ours
-from qalign_study.serve.refused import Refused
+from qalign_study.serve.origins import OriginPolicy
+from qalign_study.serve.refusal import HTTPRefusal
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 """Names of sessions; a browser's has 11 characters, a program's 36. Gradio keeps thousands.
@@ -41,7 +41,7 @@ _CLOSED = re.compile(r"/(upload|process_recording|deep_link|file[=/]|proxy=|stre
 """What Gradio has for apps with files: this one has none, and a disk that fills up."""
 
 
-class Door(Guard):
+class RequestGuard(Guard):
     """A wrapper around the app that admits requests and completes calls.
 
     Gradio answers a wrong number of settings, an unknown name and an unknown endpoint with "null"
@@ -54,7 +54,7 @@ class Door(Guard):
         ours: hosts and origins.
     """
 
-    def __init__(self, app: ASGIApp, ours: Ours | None = None) -> None:
+    def __init__(self, app: ASGIApp, ours: OriginPolicy | None = None) -> None:
         super().__init__(app, ours)
         # by the name of a stream: a session's, or an event's
         self._readers: Counter[str] = Counter()
@@ -90,7 +90,7 @@ class Door(Guard):
         """Check what is sent and pass it on; what it starts has to be read.
 
         Raises:
-            Refused: it is too large, or not what the app takes.
+            HTTPRefusal: it is too large, or not what the app takes.
         """
         path, stream, call = scope["path"], None, None
         body = await self._bodies.receive(receive, path)
@@ -168,7 +168,7 @@ def forget(app: Any, session: str) -> None:
             del table[session]
 
 
-def guarded(ours: Ours) -> Callable[[Any], AbstractAsyncContextManager[None]]:
+def guarded(ours: OriginPolicy) -> Callable[[Any], AbstractAsyncContextManager[None]]:
     """Put the door around an app and limit its log when it starts.
 
     Gradio puts its own layers around all others, and its web server has a log of its own.
@@ -176,8 +176,8 @@ def guarded(ours: Ours) -> Callable[[Any], AbstractAsyncContextManager[None]]:
 
     @asynccontextmanager
     async def lifespan(app: Any) -> AsyncIterator[None]:
-        if not isinstance(app.middleware_stack, Door):  # started again
-            app.middleware_stack = Door(app.middleware_stack, ours)
+        if not isinstance(app.middleware_stack, RequestGuard):  # started again
+            app.middleware_stack = RequestGuard(app.middleware_stack, ours)
         limit_log()
         yield
 
@@ -188,10 +188,10 @@ def _check_names(scope: Scope) -> None:
     """Refuse what is closed, names of sessions that are wrong, and pages that do not exist.
 
     Raises:
-        Refused: one of these.
+        HTTPRefusal: one of these.
     """
     if _CLOSED.search(scope["path"]):
-        raise Refused(403, "this server accepts no files")
+        raise HTTPRefusal(403, "this server accepts no files")
     for found in _NAMED.finditer(scope["path"]):
         _check_name("session_hash", found[1] or found[2])
     query = parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True)
@@ -199,14 +199,17 @@ def _check_names(scope: Scope) -> None:
         _check_name("session_hash", name)
     # Gradio's own, of apps with several: an internal error here
     if page := list(filter(None, query.get("page", []))):
-        raise Refused(404, f"this app has no page {shown(page[0])}; use tab=, such as tab=compare")
+        raise HTTPRefusal(
+            404, f"this app has no page {short_repr(page[0])}; use tab=, such as tab=compare"
+        )
 
 
 def _check_name(key: str, name: object) -> None:
     if name is not None and not (isinstance(name, str) and _NAME.fullmatch(name)):
-        raise Refused(
+        raise HTTPRefusal(
             422,
-            f"{key} must be 1 to 64 letters, digits, hyphens and underscores, got {shown(name)}",
+            f"{key} must be 1 to 64 letters, digits, hyphens and underscores, got "
+            f"{short_repr(name)}",
         )
 
 
@@ -223,7 +226,7 @@ def _object(body: bytes) -> dict[str, Any]:
     """The body of a request, if it is an object whose session has a name of the right form.
 
     Raises:
-        Refused: it is not.
+        HTTPRefusal: it is not.
     """
     said = object_of(body)
     for key in ("session_hash", "event_id"):
@@ -235,8 +238,8 @@ def _values(said: dict[str, Any], least: int, most: int, what: str) -> list[Any]
     """The values that a request has; it is refused unless there are as many as it takes."""
     values = said.get("data")
     if not isinstance(values, list) or not least <= len(values) <= most:
-        got = f"{len(values)} of them" if isinstance(values, list) else shown(values)
-        raise Refused(422, f"data must be a list of {what}, got {got}")
+        got = f"{len(values)} of them" if isinstance(values, list) else short_repr(values)
+        raise HTTPRefusal(422, f"data must be a list of {what}, got {got}")
     return values
 
 
@@ -244,31 +247,35 @@ def _check_question(body: bytes, blocks: Mapping[int, Any]) -> None:
     """Refuse what is no question of a page's script; `blocks` are the app's components.
 
     Raises:
-        Refused: it is none.
+        HTTPRefusal: it is none.
     """
     said = _object(body)
     number: Any = said.get("component_id")
     if not is_whole(number) or number not in blocks:
-        raise Refused(422, f"component_id must be the number of a component, got {shown(number)}")
+        raise HTTPRefusal(
+            422, f"component_id must be the number of a component, got {short_repr(number)}"
+        )
     name = said.get("fn_name")
     asked = getattr(blocks[number], name, None) if isinstance(name, str) else None
     if not getattr(asked, "_is_server_fn", False):
-        raise Refused(404, f"component {number} has no function {shown(name)}")
+        raise HTTPRefusal(404, f"component {number} has no function {short_repr(name)}")
     if said.get("session_hash") is None or "data" not in said:
-        raise Refused(422, "session_hash and data are missing; send both")
+        raise HTTPRefusal(422, "session_hash and data are missing; send both")
 
 
 def _checked_event(body: bytes, events: Mapping[int, Any]) -> str | None:
     """The session of an event of the page, if it is one; `events` are the app's own.
 
     Raises:
-        Refused: it is none, or its values are more or fewer than the event takes.
+        HTTPRefusal: it is none, or its values are more or fewer than the event takes.
     """
     said = _object(body)
     number: Any = said.get("fn_index")
     if not is_whole(number) or number not in events:
-        raise Refused(
-            422, f"fn_index must be the number of an event, got {shown(number)}; programs use /call"
+        raise HTTPRefusal(
+            422,
+            f"fn_index must be the number of an event, got {short_repr(number)}; programs "
+            "use /call",
         )
     n = len(events[number].inputs)
     _values(said, n, n, f"{n} values for event {number}")
@@ -279,19 +286,19 @@ def _checked(body: bytes, name: str, *, by_name: bool) -> bytes:
     """The body of a call, if it is one.
 
     Raises:
-        Refused: it is not, or it is for no endpoint.
+        HTTPRefusal: it is not, or it is for no endpoint.
     """
     if name not in ENDPOINTS:
-        raise Refused(
-            404, f"there is no endpoint {shown(name)}; choose one of {', '.join(ENDPOINTS)}"
+        raise HTTPRefusal(
+            404, f"there is no endpoint {short_repr(name)}; choose one of {', '.join(ENDPOINTS)}"
         )
     known = [each.name for each in settings(Limits())]
     said = _object(body)
     if by_name:
         given = said
         if unknown := [key for key in said if key not in known]:
-            raise Refused(
-                422, f"{name} has no setting {shown(unknown[0])}; it has {', '.join(known)}"
+            raise HTTPRefusal(
+                422, f"{name} has no setting {short_repr(unknown[0])}; it has {', '.join(known)}"
             )
     else:
         most = len(known)
@@ -300,7 +307,7 @@ def _checked(body: bytes, name: str, *, by_name: bool) -> bytes:
         said["data"] = values + [None] * (len(known) - len(values))
     for key, value in given.items():
         if isinstance(value, list | dict):  # Gradio would take some of them for files
-            raise Refused(422, f"{key} must be a text or a number, got {shown(value)}")
+            raise HTTPRefusal(422, f"{key} must be a text or a number, got {short_repr(value)}")
     if "prompt" not in given:
-        raise Refused(422, "the prompt is missing; send it with the call")
+        raise HTTPRefusal(422, "the prompt is missing; send it with the call")
     return json.dumps(said).encode()

@@ -12,7 +12,7 @@ from qalign_core.models.local.int8 import pack
 from qalign_core.models.local.llama_net import LlamaNet
 from qalign_core.models.local.rows import KVNet, Net, sliding_window
 from qalign_core.models.local.transformers_net import HFNet, PlainNet, last_logits
-from qalign_core.reading import first_line
+from qalign_core.validation import first_line
 
 UNFIT = (ValueError, TypeError, RuntimeError, AttributeError, IndexError, ImportError)
 """Errors of a fast way that does not fit a model, or the installed version of transformers."""

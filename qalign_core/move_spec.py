@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 
 from qalign_core.errors import InvalidSetting
-from qalign_core.reading import shown
+from qalign_core.validation import short_repr
 
 SUFFIX, ENTROPY, BLOCK = "suffix", "entropy", "block"
 _TERM = re.compile(
@@ -46,7 +46,7 @@ class Part:
         return self.name not in (SUFFIX, ENTROPY)
 
 
-def read_mix(text: str) -> tuple[Part, ...]:
+def parse_moves(text: str) -> tuple[Part, ...]:
     """The moves that a setting names, with weights that sum to 1.
 
     Raises:
@@ -63,11 +63,11 @@ def read_mix(text: str) -> tuple[Part, ...]:
     if at != len(text) + 1 or not all(part.weight > 0 for part in found):
         raise InvalidSetting(
             f"move must be moves such as suffix, entropy or 0.5*suffix+0.5*block(:), each with a "
-            f"weight above 0, got {shown(text)}"
+            f"weight above 0, got {short_repr(text)}"
         )
     if all(part.name == BLOCK for part in found):
         raise InvalidSetting(
-            f"block moves alone cannot reach every response, got {shown(text)}; "
+            f"block moves alone cannot reach every response, got {short_repr(text)}; "
             f"add suffix, as in {SUFFIX}+{text:.80}"
         )
     return tuple(Part(part.weight / total, part.name, part.delimiter) for part in found)

@@ -7,8 +7,8 @@ from functools import wraps
 from typing import Any
 
 from qalign_core.errors import QAlignError
-from qalign_core.reading import from_json, shown
-from qalign_study.serve.refused import Refused
+from qalign_core.validation import from_json, short_repr
+from qalign_study.serve.refusal import HTTPRefusal
 
 _WRONG = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 """Errors that a value of the wrong type raises at its first use."""
@@ -18,14 +18,14 @@ def object_of(body: bytes) -> dict[str, Any]:
     """The body of a request, if it is an object.
 
     Raises:
-        Refused: it is not.
+        HTTPRefusal: it is not.
     """
     try:
         said: Any = from_json(body)
     except ValueError as error:
-        raise Refused(422, f"the request is not JSON ({error}); send an object") from error
+        raise HTTPRefusal(422, f"the request is not JSON ({error}); send an object") from error
     if not isinstance(said, dict):
-        raise Refused(422, f"the request must be an object of settings, got {shown(said)}")
+        raise HTTPRefusal(422, f"the request must be an object of settings, got {short_repr(said)}")
     return said
 
 
@@ -47,6 +47,6 @@ def _asked(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
         except QAlignError as error:
             return {"error": f"{error}."}
         except _WRONG as error:
-            raise Refused(422, f"{function.__name__} cannot use {shown(sent)}") from error
+            raise HTTPRefusal(422, f"{function.__name__} cannot use {short_repr(sent)}") from error
 
     return answer

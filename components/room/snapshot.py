@@ -11,10 +11,10 @@ from typing import Any
 
 import pandas as pd
 
+from components.room.messages import Figures
 from components.room.rooms import TRIES, Room, prediction
-from components.room.told import Figures
-from qalign_core.reading import is_finite, is_text, is_whole
-from qalign_study.serve.refused import Refused
+from qalign_core.validation import is_finite, is_text, is_whole
+from qalign_study.serve.refusal import HTTPRefusal
 from qalign_study.sheet.files import csv_of
 
 COLUMNS = ["kind", "who", "at", "answer", "value", "right"]
@@ -73,10 +73,10 @@ def read_session(session: object) -> dict[str, Any]:
     """A session as it was sent.
 
     Raises:
-        Refused: it is none.
+        HTTPRefusal: it is none.
     """
     if not isinstance(session, dict) or not is_whole(session.get("seed"), 0, 2**31):
-        raise Refused(422, NO_SESSION)
+        raise HTTPRefusal(422, NO_SESSION)
     return session
 
 
@@ -84,20 +84,20 @@ def restore(room: Room, session: Mapping[str, Any], now: float) -> None:
     """Put back the members of a saved class, what they said, and what was opened.
 
     Raises:
-        Refused: the session does not fit the room.
+        HTTPRefusal: the session does not fit the room.
     """
     members, opened = session.get("members"), session.get("opened")
     if not isinstance(members, list) or not isinstance(opened, list):
-        raise Refused(422, NO_SESSION)
+        raise HTTPRefusal(422, NO_SESSION)
     if len(members) > room.caps.members:
-        raise Refused(422, f"that class has {len(members)} members; this server's rooms have "
+        raise HTTPRefusal(422, f"that class has {len(members)} members; this server's rooms have "
                       f"{room.caps.members} places")  # fmt: skip
     numbers = set[int]()
     for given in members:
         _restore_member(room, given, numbers, now)
     stops = room.lesson.stops if room.lesson else ()
     if len(opened) > len(stops):  # a list is no longer than what it describes
-        raise Refused(422, NO_SESSION)
+        raise HTTPRefusal(422, NO_SESSION)
     for stop in opened:
         room.turn(stop)
         room.reveal()
@@ -113,7 +113,7 @@ def _restore_member(room: Room, given: Any, numbers: set[int], now: float) -> No
         key, number, t, best, tries = (given[k] for k in ("key", "number", "t", "best", "tries"))
         said = {int(stop): text for stop, text in given["said"].items()}
     except (KeyError, TypeError, ValueError, AttributeError):
-        raise Refused(422, NO_SESSION) from None
+        raise HTTPRefusal(422, NO_SESSION) from None
     if not (
         len(given["said"]) == len(said)
         and is_text(key)
@@ -126,7 +126,7 @@ def _restore_member(room: Room, given: Any, numbers: set[int], now: float) -> No
         and (best is None or is_finite(best))
         and all(0 <= stop < len(stops) and "ask" in stops[stop] for stop in said)
     ):
-        raise Refused(422, NO_SESSION)
+        raise HTTPRefusal(422, NO_SESSION)
     numbers.add(number)
     member = room.place(number, key, now)
     member.had, member.best, member.tries = t, best, tries

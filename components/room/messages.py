@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from components.common.trust import trust
+from components.common.convergence import trust
 from components.room.rooms import POOL, TRIES, Member, Room
-from qalign_core.decide.rules import effective_sample_size, importance_weights, majority_vote
+from qalign_core.decide.methods import effective_sample_size, importance_weights, majority_vote
 from qalign_core.protocols import AnswerExtractor
 from qalign_core.types import ScoredResponse, Step
 from qalign_study.measure.diagnostics import MIN_STATES, agreement

@@ -17,28 +17,28 @@ from functools import partial
 from typing import Any, cast
 from zlib import crc32
 
-from components.room.keep import kept, read_session, restore
+from components.room.messages import Figures, as_event, hand_of, of_class, of_member, of_room
 from components.room.rooms import (
     POOL,
     Bucket,
     Caps,
     Member,
     Room,
+    RoomLesson,
     Rooms,
     Screen,
-    Taught,
     class_run,
     key_of,
     plain_code,
 )
-from components.room.told import Figures, as_event, hand_of, of_class, of_member, of_room
-from components.session.hand import check_weighs, log_target, read_words, weigh_text
+from components.room.snapshot import kept, read_session, restore
 from components.session.runs import Feed, Runs
-from qalign_core.carried import ASIDE, RUN
+from components.session.user_text import check_weighs, log_target, read_words, weigh_text
 from qalign_core.chain.chain import run_chain
 from qalign_core.chain.sampling import sample_iid
+from qalign_core.context import ASIDE, RUN
 from qalign_core.errors import QAlignError
-from qalign_study.serve.refused import Refused
+from qalign_study.serve.refusal import HTTPRefusal
 
 LOOK = 0.25
 """Seconds between two looks of a stream, or of a chain that rests."""
@@ -60,7 +60,7 @@ log = logging.getLogger("qalign.room")
 Work = Callable[[], Awaitable[None]]
 
 
-class Hall:
+class RoomService:
     """All rooms of a server, and what runs in them.
 
     Args:
@@ -70,7 +70,7 @@ class Hall:
     """
 
     def __init__(
-        self, runs: Runs, teach: Callable[[str], Taught], caps: Caps | None = None
+        self, runs: Runs, teach: Callable[[str], RoomLesson], caps: Caps | None = None
     ) -> None:
         self._runs, self._teach = runs, teach
         self.rooms = Rooms(caps)
@@ -89,7 +89,7 @@ class Hall:
             address: who asks; "" where a proxy hides it.
 
         Raises:
-            Refused: the settings, or too many rooms.
+            HTTPRefusal: the settings, or too many rooms.
         """
         now = self.rooms.clock()
         while len(self._opening) >= MAX_ADDRESSES:
@@ -99,7 +99,7 @@ class Hall:
         given = given if session is None else session
         held = sum(self._opener.get(room) == address for room in self.rooms)
         if address and held >= max(1, SHARE * self.rooms.caps.rooms):
-            raise Refused(
+            raise HTTPRefusal(
                 429,
                 f"your address has {held} rooms open on this server; close one on its Settings, or "
                 "wait: a room ends 15 minutes after its last screen has left",
@@ -110,13 +110,15 @@ class Hall:
             try:
                 lesson = await asyncio.to_thread(self._teach, str(name)[:60])
             except KeyError as error:
-                raise Refused(422, "there is no lesson with that name; choose another") from error
+                raise HTTPRefusal(
+                    422, "there is no lesson with that name; choose another"
+                ) from error
         room = self.rooms.open(run, lesson, plain_code(given.get("code")) if session else "")
         self._tasks[room], self._opener[room] = {}, address
         if session:
             try:
                 await asyncio.to_thread(restore, room, session, now)
-            except Refused as error:  # a session that cannot be is no room
+            except HTTPRefusal as error:  # a session that cannot be is no room
                 self.rooms.close(room, str(error))
                 self._stop(room)
                 raise
@@ -131,7 +133,7 @@ class Hall:
         """A place in a room, or the one that a token has.
 
         Raises:
-            Refused: there is no such room, or no place in it.
+            HTTPRefusal: there is no such room, or no place in it.
         """
         room = self.rooms.find(code, token)
         if token == room.lead:
@@ -143,7 +145,7 @@ class Hall:
         """Take a member's prediction.
 
         Raises:
-            Refused: it cannot be.
+            HTTPRefusal: it cannot be.
         """
         room, member = self._place(code, token)
         room.say(member, given.get("stop"), given.get("said"), self.rooms.clock())
@@ -156,7 +158,7 @@ class Hall:
             {"t": the last step that is counted, "hand": how the member's game stands}.
 
         Raises:
-            Refused: they cannot be.
+            HTTPRefusal: they cannot be.
         """
         room, member = self._place(code, token)
         round_, t, states = (given.get(name) for name in ("round", "t", "states"))
@@ -170,7 +172,7 @@ class Hall:
             {"log_pi"}: but for a constant; None for a text that the model never writes.
 
         Raises:
-            Refused: it cannot be.
+            HTTPRefusal: it cannot be.
         """
         room, member = self._place(code, token)
         run = room.run
@@ -183,7 +185,7 @@ class Hall:
             text = cast(Any, lm).written((), words, ended=True)
             _, weighed, reward = await weigh_text(lm, rm, run.prompt, text)
         except QAlignError as error:
-            raise Refused(422, str(error)) from error
+            raise HTTPRefusal(422, str(error)) from error
         finally:
             member.trying = False
         log_pi = log_target(run.target, math.fsum(each.log_p for each in weighed), reward)
@@ -194,11 +196,11 @@ class Hall:
         """The room of an instructor, who asks for something once more.
 
         Raises:
-            Refused: the caller is not the instructor, or asks too often.
+            HTTPRefusal: the caller is not the instructor, or asks too often.
         """
         room = self.rooms.find(code, token)
         if token != room.lead:
-            raise Refused(403, "only the instructor of this room may do that")
+            raise HTTPRefusal(403, "only the instructor of this room may do that")
         room.bucket.take(self.rooms.clock())
         return room
 
@@ -206,7 +208,7 @@ class Hall:
         """Do what the instructor wants.
 
         Raises:
-            Refused: the caller is not the instructor, or it cannot be done.
+            HTTPRefusal: the caller is not the instructor, or it cannot be done.
 
         Returns:
             The class as it can be kept, where that is asked for; else nothing.
@@ -238,7 +240,8 @@ class Hall:
                 self.rooms.close(room, "the instructor has closed this room; thank you for coming")
                 self._stop(room)
             case _:
-                raise Refused(422, "an instructor can turn, reveal, solve, run, step, rest, again, "
+                raise HTTPRefusal(422, "an instructor can turn, reveal, solve, run, step, "
+                "rest, again, "
                               "door, single, keep and end")  # fmt: skip
         return {}
 
@@ -254,7 +257,7 @@ class Hall:
         """The room of a code, and the member of a token in it."""
         room = self.rooms.find(code, token)
         if key_of(token) not in room.members:
-            raise Refused(403, "this place in the room was given up; join again")
+            raise HTTPRefusal(403, "this place in the room was given up; join again")
         return room, room.members[key_of(token)]
 
     # Streams.
@@ -268,12 +271,14 @@ class Hall:
             draws: whether the member's browser draws the member's chain; else the server does.
 
         Raises:
-            Refused: the token has no place in that room, or too many screens follow from it.
+            HTTPRefusal: the token has no place in that room, or too many screens follow from it.
         """
         room = self.rooms.find(code, token)
         if token == room.lead:
             if len(room.screens) >= SCREENS:
-                raise Refused(429, f"{SCREENS} screens show this room already; close one of them")
+                raise HTTPRefusal(
+                    429, f"{SCREENS} screens show this room already; close one of them"
+                )
             screen = Screen()
             room.screens.add(screen)
             return self._lead_stream(room, screen)

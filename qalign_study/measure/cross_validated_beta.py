@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from qalign_core.decide.compared import RULES
+from qalign_core.decide.rules import RULES
 from qalign_core.types import Array
 from qalign_study.measure.curves import (
     Curve,
@@ -39,14 +39,14 @@ LEAST = 2 * PARTS
 """Problems below which no beta is looked for."""
 
 
-def lot_of(id_: str) -> bytes:
+def fold_of(id_: str) -> bytes:
     """The number of a problem, from its id alone: problems sorted by it are in a random order."""
     return hashlib.sha256(id_.encode("utf-8", "surrogatepass")).digest()
 
 
 def part_of(id_: str) -> int:
     """The part that a problem is dealt into, 0 to `PARTS` - 1."""
-    return lot_of(id_)[0] % PARTS
+    return fold_of(id_)[0] % PARTS
 
 
 def chosen_elsewhere(values: Array, parts: Array) -> Array:
@@ -60,7 +60,7 @@ def chosen_elsewhere(values: Array, parts: Array) -> Array:
     return np.array([best[part] for part in parts])
 
 
-def at_own_beta(several: Sequence[Sequence[Point]], runs: Sequence[Draws]) -> list[Point]:
+def cross_validated(several: Sequence[Sequence[Point]], runs: Sequence[Draws]) -> list[Point]:
     """The rules that read beta at their own; a rule over a chain if there are several chains.
 
     Weights are tried at `FACTORS` times the stated beta, a chain at every beta that it ran at.
