@@ -17,6 +17,7 @@ from qalign_core.decide.answers.graders import (
     either,
     extractor_of_trace,
     get_grader,
+    own_grader,
     references,
 )
 from qalign_core.errors import InvalidSetting, InvalidTask, ModelLoadError
@@ -336,3 +337,9 @@ def test_the_grader_of_the_documents_prints_what_they_show(tmp_path, monkeypatch
     assert main(shlex.split(command)[1:]) == 0
     assert capsys.readouterr().out == printed
     LOADED.clear()
+
+
+def test_an_own_grader_reads_no_thoughts() -> None:
+    grader = own_grader("mine", lambda text: text.strip())
+    assert grader.extract("<think>20</think> 21") == "21"
+    assert grader.extract("<think>20") is None

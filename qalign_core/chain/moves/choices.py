@@ -38,19 +38,23 @@ class StepChoices:
         cost: tokens of the LM so far. Entropies are by-products of drawing and cost nothing.
     """
 
-    def __init__(self, lm: LanguageModel, prompt_ids: Sequence[int], address: StepAddress) -> None:
+    def __init__(
+        self,
+        lm: LanguageModel,
+        prompt_ids: Sequence[int],
+        address: StepAddress,
+        entropies: dict[tuple[int, ...], tuple[float, ...]] | None = None,
+    ) -> None:
         self.prompt_ids, self.address = prompt_ids, address
         self.max_new_tokens = lm.max_new_tokens
         self.cost = Cost()
         self._lm: Any = lm
         self._roles: set[str] = set()
-        self._entropies: dict[tuple[int, ...], tuple[float, ...]] = {}
+        self._entropies = {} if entropies is None else entropies
 
     def at(self, t: int) -> "StepChoices":
         """The choices of step `t` of the same chain, which remember the entropies asked so far."""
-        choices = StepChoices(self._lm, self.prompt_ids, replace(self.address, t=t))
-        choices._entropies = self._entropies
-        return choices
+        return StepChoices(self._lm, self.prompt_ids, replace(self.address, t=t), self._entropies)
 
     def _role(self, role: str) -> str:
         if role in self._roles:  # the same address gives the same number again
