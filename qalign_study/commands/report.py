@@ -94,7 +94,8 @@ async def command(options: argparse.Namespace) -> None:
         return
     found = {p.method for each in made.sets for p in each.points}
     print("; ".join(f"{m}: {in_a_sentence(curve_name(m))}" for m in sorted(found, key=in_order)))
-    print("n: samples, or as many states of the chain as cost the same; intervals are 95%")
+    print("n: samples, or as many states of the chain as cost the same; intervals are 95%;")
+    print("where an exact p is printed, it decides, and not the interval")
     for group in made.groups:
         chains = {each.name: each.results.header.chains for each in group.sets}
         print(f"\n{group.header.lm} with {group.header.rm}, {target_of(group.header)}")

@@ -13,7 +13,7 @@ from qalign_study.measure.comparisons import Comparison, Cut, full_cut
 from qalign_study.measure.intervals import Difference
 from qalign_study.measure.report import Report
 from qalign_study.sheet.values import Cell, Table, tables
-from qalign_study.sheet.words import VERDICTS, target_of
+from qalign_study.sheet.words import contrary_verdict, target_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -83,7 +83,8 @@ def to_latex(report: Report) -> str:
     said = [
         "% \\usepackage{booktabs}; accuracy in %, differences in points, with 95% intervals:",
         "% Wilson for outcomes 0 or 1, else bootstrap over problems; p of the exact test where",
-        "% fewer than ten problems are discordant; bold: ahead of each other rule, paired.",
+        "% fewer than ten problems are discordant, where it decides and not the interval; bold:",
+        "% ahead of each other rule, paired.",
     ]
     for group in report.groups:
         caption = (
@@ -112,7 +113,7 @@ def _told(cell: Cell | str) -> str:
     value, *notes = cell.told
     if isinstance(found := cell.found, Difference):  # a page says more, and is as wide as it takes
         ends, p = notes[0].partition(",")[0], f"p = {found.p:.2g}" if found.p is not None else ""
-        notes = [ends, p, VERDICTS["too few"] if found.verdict == "too few" else ""]
+        notes = [ends, p, contrary_verdict(found)]
     value, *notes = map(latex, (value, *notes))
     bold = f"\\textbf{{{value}}}" if cell.bold else value
     return f"{bold} {{\\scriptsize ({'; '.join(filter(None, notes))})}}"

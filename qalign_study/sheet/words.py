@@ -70,6 +70,14 @@ def in_points(found: Measured | Point | Difference, form: str = ".1f") -> str:
     return f"{value:{form}} ({low:.1f} to {high:.1f})".replace("-", "−")
 
 
+def contrary_verdict(found: Difference) -> str:
+    """Return the verdict in words where the interval alone suggests another, else ""."""
+    seems_clear = found.low > 0 or found.high < 0
+    is_clear = found.verdict in ("ahead", "behind")
+    is_contrary = seems_clear != is_clear or found.verdict == "too few"
+    return VERDICTS[found.verdict] if is_contrary else ""
+
+
 def few(found: Difference) -> str:
     """The number of discordant problems and the exact p-value if they are few, else ""."""
     if found.p is None:
