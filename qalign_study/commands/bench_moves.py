@@ -12,7 +12,6 @@ from math import isnan
 from typing import Any
 
 import numpy as np
-from tqdm import tqdm
 
 from qalign_core.chain.cost import meter_of
 from qalign_core.chain.moves.mixture import move_of
@@ -21,6 +20,7 @@ from qalign_core.move_spec import parse_moves
 from qalign_core.run import Run
 from qalign_core.types import CostModel, Step, Trace
 from qalign_study.commands import shared
+from qalign_study.commands.drawing import progress_bar
 from qalign_study.exact.bench import InWorld
 from qalign_study.exact.certify import certify
 from qalign_study.exact.pairs import Pairs
@@ -108,7 +108,7 @@ async def _measure(options: argparse.Namespace, run: Run) -> None:
         problems = shared.load_set(of_task, options.problems).problems
         check_gradable(problems)
         print(f"{task}: {len(problems)} problems, {run.steps} proposals each", file=sys.stderr)
-        for name in tqdm(options.moves, unit="move"):
+        for name in progress_bar("move", iterable=options.moves):
             move = move_of(parse_moves(name), lm)
             how: Any = {"target": run.target, "move": move, "steps": run.steps, "seed": run.seed}
             walks = await chains_on(lm, rm, [problem.prompt for problem in problems], **how)

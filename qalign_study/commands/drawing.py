@@ -3,10 +3,13 @@
 import argparse
 import asyncio
 import io
+import sys
 from collections.abc import Callable
 from contextlib import aclosing, nullcontext
 from pathlib import Path
 from typing import Any
+
+from tqdm import tqdm
 
 from qalign_core.errors import InvalidSetting
 from qalign_core.record.runner import Drawn, header_of, record
@@ -43,6 +46,11 @@ async def draw(
     return Trace(header, file.known.steps + steps, file.known.pool + pool)
 
 
+def progress_bar(unit: str, total: int | None = None, **options: Any) -> Any:
+    """Return a progress bar on standard error, which draws nothing into a pipe or a file."""
+    return tqdm(unit=unit, total=total, file=sys.stderr, disable=None, **options)
+
+
 def advance(bar: Any, n: int) -> None:
     """Move a progress bar; a run at equal cost may need more draws than were expected."""
     bar.total = max(bar.total, bar.n + n)
@@ -56,11 +64,13 @@ async def fill(
     loaded: Loaded,
     bar: Any,
     folder: Path | None = None,
+    *,
+    by_problem: bool = False,
 ) -> None:
-    """Draw a run for every problem, with a bar that counts draws or problems."""
+    """Draw a run for every problem, with a bar that counts draws, or problems if `by_problem`."""
 
     def progress(n_new: int, n_done: int, n_elsewhere: int) -> None:
-        advance(bar, n_done - bar.n if bar.unit == "problem" else n_new)
+        advance(bar, n_done - bar.n if by_problem else n_new)
         if n_elsewhere:
             bar.set_postfix_str(f"{n_elsewhere} with other processes")
 

@@ -8,13 +8,11 @@ Examples:
 import argparse
 from pathlib import Path
 
-from tqdm import tqdm
-
 from qalign_core.decide.rules import RULES
 from qalign_core.errors import InvalidSetting
 from qalign_core.run import MAX_STEPS, OF_COMMAND
 from qalign_study.commands import shared
-from qalign_study.commands.drawing import fill
+from qalign_study.commands.drawing import fill, progress_bar
 from qalign_study.commands.plan import plan_options, print_plan
 from qalign_study.measure.curves import curves
 from qalign_study.measure.diagnostics import acceptance_of
@@ -64,8 +62,8 @@ async def command(options: argparse.Namespace) -> None:
     steps = options.states - 1 if options.states else enough
     run = shared.settings_of(options, pool=options.budget, steps=steps)
     run = run.with_changes(matched="chain")
-    bar = tqdm(total=len(problems), unit="problem")
-    await fill(options, models, run, loaded, bar)
+    bar = progress_bar("problem", len(problems))
+    await fill(options, models, run, loaded, bar, by_problem=True)
     results = results_in(options.out, code=True)
     if options.pack:
         pack(results, options.pack)

@@ -10,8 +10,6 @@ import json
 import math
 from dataclasses import asdict
 
-from tqdm import tqdm
-
 from qalign_core.decide.answers.graders import either
 from qalign_core.errors import InvalidSetting
 from qalign_core.protocols import AnswerExtractor
@@ -19,10 +17,11 @@ from qalign_core.record.runner import Drawn
 from qalign_core.run import OF_COMMAND
 from qalign_core.types import Step, Trace
 from qalign_study.commands import shared
-from qalign_study.commands.drawing import draw, fill
-from qalign_study.measure.diagnostics import acceptance
+from qalign_study.commands.drawing import draw, fill, progress_bar
+from qalign_study.measure.diagnostics import acceptance, agreement, ess
 from qalign_study.measure.results import answer_of, answers_in
 from qalign_study.sets.problem_sets import Problem
+from qalign_study.sheet.words import mixed
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -57,7 +56,10 @@ async def command(options: argparse.Namespace) -> None:
 
     if not options.quiet:
         print(f"{run.prompt}\n\n{_HEAD}", flush=True)
-    print(_said(problem, await draw(models, run, options.out, show)))
+    trace = await draw(models, run, options.out, show)
+    print(_said(problem, trace))
+    if run.chains > 1 and not options.quiet:
+        print(_agreement(trace))
     shared.print_notes(models)
     return None
 
@@ -75,7 +77,7 @@ async def _run_many(options: argparse.Namespace) -> None:
     run = shared.settings_of(options)
     models = shared.models_of(options)
     n = len(problems) * (run.chains * (run.steps + 1) + run.pool)
-    await fill(options, models, run, loaded, tqdm(total=n, unit="draw"))
+    await fill(options, models, run, loaded, progress_bar("draw", n))
     answers = answers_in(options.out, problems)
     for answer in answers:
         if options.json:
@@ -126,3 +128,11 @@ def _said(problem: Problem, trace: Trace) -> str:
     share = f"{answer.share:.0%} of {answer.n_states} states"
     right = "" if answer.reference is None else f"; right is {either(answer.reference)}"
     return f"{said}\nanswer {answer.answer or '(none)'}, {share}{right}"
+
+
+def _agreement(trace: Trace) -> str:
+    """Return R-hat and the effective sample size of the rewards, with the verdict in words."""
+    rewards = [[step.state.reward for step in steps] for steps in trace.chains.values()]
+    chains, effective = agreement(rewards), ess(rewards)
+    size = "–" if effective is None else f"{effective:.0f}"
+    return f"R-hat {chains}, effective sample size {size}; {mixed(chains)}"

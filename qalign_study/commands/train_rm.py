@@ -9,13 +9,11 @@ import argparse
 import sys
 from dataclasses import fields, replace
 
-from tqdm import tqdm
-
 from qalign_core.errors import InvalidSetting
 from qalign_core.registry import unload
 from qalign_core.run import OF_COMMAND, Run
 from qalign_study.commands import shared
-from qalign_study.commands.drawing import fill
+from qalign_study.commands.drawing import fill, progress_bar
 from qalign_study.commands.plan import plan_options, print_plan
 from qalign_study.measure.intervals import Measured
 from qalign_study.sets.problem_sets import check_gradable
@@ -99,7 +97,7 @@ async def command(options: argparse.Namespace) -> None:
     loaded = shared.load_set(options, options.problems)
     check_gradable(loaded.problems)
     models = shared.models_of(options, Grade(loaded.problems))
-    bar = tqdm(total=len(loaded.problems) * (run.steps + 1 + run.pool), unit="draw")
+    bar = progress_bar("draw", len(loaded.problems) * (run.steps + 1 + run.pool))
     await fill(options, models, run, loaded, bar, options.out / SAMPLES)
     if options.only_draw:
         return
