@@ -13,6 +13,8 @@ ZIG := build/zig-venv
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 export GRADIO_ANALYTICS_ENABLED := False
+# glibc: threads share two heaps, so that freed memory is used again
+export MALLOC_ARENA_MAX ?= 2
 # modules are compiled once, when they are first imported; pip would compile four times as many
 unexport PYTHONDONTWRITEBYTECODE
 

@@ -14,6 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from components.common.rpc import object_of
 from components.endpoints import ENDPOINTS, settings
+from components.gradio_patches import forget_session
 from qalign_core.run import Limits
 from qalign_core.validation import from_json, is_whole, short_repr
 from qalign_study.serve.guard import Guard, check_kind, received
@@ -84,7 +85,7 @@ class RequestGuard(Guard):
             self._readers[stream] -= 1
             self._readers += Counter()  # forgets what nobody reads
             if "/call/" in scope["path"]:
-                forget(scope["app"], stream)
+                forget_session(scope["app"], stream)
 
     async def _post(self, scope: Scope, receive: Receive, send: Send, headers: Headers) -> None:
         """Check what is sent and pass it on; what it starts has to be read.
@@ -151,21 +152,6 @@ class RequestGuard(Guard):
         with suppress(TimeoutError):
             async with asyncio.timeout(1.0):
                 await self._get(get, silent, nowhere)
-
-
-def forget(app: Any, session: str) -> None:
-    """Let Gradio forget the session of a call, which does not come again: half a megabyte.
-
-    Without its tables it keeps the sessions last used, and a program's take the place of visitors'.
-    """
-    holder = getattr(app, "state_holder", None)
-    queue = getattr(getattr(app, "get_blocks", lambda: None)(), "_queue", None)
-    for table in (
-        *(getattr(holder, name, {}) for name in ("session_data", "time_last_used")),
-        getattr(queue, "pending_messages_per_session", {}),
-    ):
-        if session in table:
-            del table[session]
 
 
 def guarded(ours: OriginPolicy) -> Callable[[Any], AbstractAsyncContextManager[None]]:
