@@ -71,7 +71,7 @@ def without_stub_files() -> Iterator[None]:
 
 
 def poll_queue_slowly(demo: "gr.Blocks") -> None:
-    """Poll the queue 50 times a second for waiting events.
+    """Poll the queue every 20 ms for waiting events.
 
     Gradio (6.31) polls every millisecond, and every 10 ms for progress.
 
