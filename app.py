@@ -149,15 +149,15 @@ def launch_options(runs: Runs | None = None) -> dict[str, object]:
     mcp = {"mcp_server": True} if os.environ.get("QALIGN_MCP") == "1" else {}
     runs = runs or Runs()
     hall = RoomService(runs, _taught, Caps.from_environment(os.environ))
-    ours = OriginPolicy.from_environment(os.environ)
+    origin_policy = OriginPolicy.from_environment(os.environ)
     app_kwargs = {
         "middleware": MIDDLEWARE,
         "routes": [
-            *room_routes(hall, entries(), hidden=ours.is_space),
-            *chat_routes(runs, ours, os.environ),
+            *room_routes(hall, entries(), hidden=origin_policy.is_space),
+            *chat_routes(runs, origin_policy, os.environ),
             *routes(),
         ],
-        "lifespan": guarded(ours),
+        "lifespan": guarded(origin_policy),
         "exception_handlers": {HTTPRefusal: answer_refused},
     }
     return {**LAUNCH, **mcp, "theme": theme(), "head": head(), "app_kwargs": app_kwargs}
@@ -182,8 +182,8 @@ def _taught(name: str) -> RoomLesson:
 def _address(local: str, wanted: int) -> str:
     """The line that tells a person where the app is, with the port that it really got."""
     port = urlsplit(local).port
-    taken = "" if port == wanted else f" (port {wanted} was taken)"
-    return f"QAlign Explorer: {local}{taken}"
+    note = "" if port == wanted else f" (port {wanted} was taken)"
+    return f"QAlign Explorer: {local}{note}"
 
 
 def _end(number: int, _: object) -> None:

@@ -96,25 +96,25 @@ def supervise_queue(demo: "gr.Blocks") -> None:
     if not all(callable(getattr(queue, name, None)) for name in names):
         return
     get_events, process, cancel = (getattr(queue, name) for name in names[:3])
-    taken: Any = None
+    batch: Any = None
 
     def take() -> Any:
-        nonlocal taken
-        taken = get_events()
-        return taken
+        nonlocal batch
+        batch = get_events()
+        return batch
 
     def start(*arguments: Any) -> Awaitable[None]:
-        nonlocal taken
+        nonlocal batch
         running: Awaitable[None] = process(*arguments)
-        taken = None
+        batch = None
         return running
 
     def recover() -> None:
         """Return events that were taken and not started, and count the places that are held."""
-        nonlocal taken
-        if taken is None:
+        nonlocal batch
+        if batch is None:
             return
-        (events, _, name), taken = taken, None
+        (events, _, name), batch = batch, None
         jobs = queue.active_jobs = [None if job is events else job for job in queue.active_jobs]
         waiting = queue.event_queue_per_concurrency_id[name]
         waiting.current_concurrency = sum(job[0].concurrency_id == name for job in jobs if job)

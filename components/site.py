@@ -20,7 +20,7 @@ from qalign_study.export.player import FOLLOW, PLAIN, PLAYS, as_data, head, page
 from qalign_study.export.scripts import WEB, bundle, sheets
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
-_SAYS = (
+_INTRODUCTION = (
     "A language model rewrites its own answer from a random place. A reward model scores both "
     "texts, and a weighted coin decides which stays."
 )
@@ -62,7 +62,7 @@ def _index() -> str:
     )
     return _page(
         "QAlign Explorer",
-        f"<h1>QAlign Explorer</h1><p>{_SAYS}</p>",
+        f"<h1>QAlign Explorer</h1><p>{_INTRODUCTION}</p>",
         '<ul><li><a href="watch.html">Watch</a>: a recorded chain, and new ones that your browser '
         "draws (5 MB).</li>",
         '<li><a href="learn.html">Lessons</a>: predict each part of a step before you see it.</li>',
@@ -73,9 +73,9 @@ def _index() -> str:
 
 def _learn() -> str:
     """The lessons that need no server, with the player that they speak of."""
-    shown = [WEB / name / name for name in ("player", "inside", "learn")]
-    parts = [*shown, WEB / "learn" / "alone"]
-    style = PLAIN.replace("80ch", "1240px") + dictionary.style() + sheets(*shown)
+    visible_parts = [WEB / name / name for name in ("player", "inside", "learn")]
+    parts = [*visible_parts, WEB / "learn" / "alone"]
+    style = PLAIN.replace("80ch", "1240px") + dictionary.style() + sheets(*visible_parts)
     style += ".learn-open .learn-list { display: none }"
     script = dictionary.names() + bundle(*(part.with_suffix(".js") for part in parts))
     return (

@@ -38,18 +38,18 @@ class Compressed(StaticFiles):
         status_code: int = 200,
     ) -> Response:
         """The answer for a file, as Starlette makes it, with the kept bytes in it."""
-        found = super().file_response(full_path, stat_result, scope, status_code)
+        response = super().file_response(full_path, stat_result, scope, status_code)
         takes = "gzip" in Headers(scope=scope).get("accept-encoding", "")
-        if not (takes and isinstance(found, FileResponse)):
-            return found
-        headers = {name: found.headers[name] for name in ("etag", "last-modified")}
+        if not (takes and isinstance(response, FileResponse)):
+            return response
+        headers = {name: response.headers[name] for name in ("etag", "last-modified")}
         headers |= {"content-encoding": "gzip", "vary": "Accept-Encoding"}
-        body = _compressed(os.fspath(full_path))
-        return Response(body, status_code, headers, found.media_type)
+        body = _compress(os.fspath(full_path))
+        return Response(body, status_code, headers, response.media_type)
 
 
 @cache
-def _compressed(path: str) -> bytes:
+def _compress(path: str) -> bytes:
     return gzip.compress(Path(path).read_bytes())
 
 

@@ -12,7 +12,7 @@ from components.common.folding import fold
 from components.common.form import RunForm
 from components.common.new_problem import KINDS
 from components.common.options import PLAIN, PRIVATE, heading
-from components.common.prompt_warning import foreign_line
+from components.common.prompt_warning import add_prompt_warning
 from components.common.saving import file_saver, save_line
 from components.common.status import next_problem, stale_line, status_line, status_value, stop_run
 from components.compare.figures import compute_curves, reward_histograms
@@ -229,7 +229,7 @@ def build_compare_page(
         stale_line("compare")
         foreign = gr.Row(visible=False, elem_classes="q-foreign")
         form, asked, kind = _form(start, runs)
-        foreign_line(foreign, form, runs.offer)
+        add_prompt_warning(foreign, form, runs.offer)
         panel = gr.HTML(
             value="",
             html_template='<div class="qc-host"></div>',

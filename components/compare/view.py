@@ -247,7 +247,7 @@ def _card(
         if outcome.rule.pick == "best"
         else "No votes.",
         "bars": _typical(outcome, waste) if is_open else _votes(comparison, decision, waste),
-        "trust": found and f"Can I trust it? {found.says} {found.next}",
+        "trust": found and f"Can I trust it? {found.sentence} {found.next}",
         "recycled": _recycled_line(comparison, decision, waste),
         "text": None if chosen is None else texts.setdefault(chosen.response.text, len(texts)),
         "reward": None if chosen is None else number(chosen.reward),

@@ -13,7 +13,7 @@ from qalign_study.export.browser import header_given
 
 
 @dataclass(frozen=True, slots=True)
-class Here:
+class BrowserReply:
     """What a visitor's browser says of drawing a run there.
 
     Attributes:
@@ -25,11 +25,11 @@ class Here:
     seed: int | None = None
 
     @classmethod
-    def read(cls, said: object) -> Self:
-        """Read anybody's word."""
+    def read(cls, text: object) -> Self:
+        """Parse an untrusted reply."""
         try:
-            found = from_json(str(said))
-            why, seed = found["why"], found.get("seed")
+            reply = from_json(str(text))
+            why, seed = reply["why"], reply.get("seed")
         except (ValueError, TypeError, KeyError, AttributeError):
             return cls()
         if not is_text(why) or not (seed is None or is_whole(seed, 0, 2**31 - 1)):

@@ -43,7 +43,7 @@ def from_query(
         limits: caps of this server.
         offer: what "lm" and "rm" may be.
     """
-    given: dict[str, Any] = dict(Run().within(limits).numbers)
+    values: dict[str, Any] = dict(Run().within(limits).numbers)
     notices = []
     for each in fields(Run):
         name = each.name
@@ -51,11 +51,11 @@ def from_query(
             continue
         text = query[name]
         try:
-            run = Run.read({"prompt": "-", **given, name: text})
+            run = Run.read({"prompt": "-", **values, name: text})
             run.check(limits)
             offer.check(run.lm, run.rm)
-            given[name] = present_name(name, text) if name in ("lm", "rm") else text
+            values[name] = present_name(name, text) if name in ("lm", "rm") else text
         except QAlignError:
-            shown = text if len(text) <= 24 else f"{text[:24]}…"
-            notices.append(f"The link's {name} “{shown}” cannot be used here.")
-    return Run.read(given), tuple(notices)
+            short = text if len(text) <= 24 else f"{text[:24]}…"
+            notices.append(f"The link's {name} “{short}” cannot be used here.")
+    return Run.read(values), tuple(notices)

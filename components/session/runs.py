@@ -202,14 +202,14 @@ class Runs:
             self._run(visitor, feed, work, patient), name=f"run of {visitor}"
         )
         self._tasks[visitor] = task
-        shown, shown_at = (0, IDLE), 0.0
+        latest, updated_at = (0, IDLE), 0.0
         try:
             while True:
                 done = task.done()
-                late = time.monotonic() - shown_at >= BEAT
+                late = time.monotonic() - updated_at >= BEAT
                 now = (len(feed.text), feed.status)
-                if now != shown or done or late:
-                    shown, shown_at = now, time.monotonic()
+                if now != latest or done or late:
+                    latest, updated_at = now, time.monotonic()
                     yield Snapshot(feed.text, feed.status, feed.error)
                 if done:
                     return

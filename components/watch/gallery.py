@@ -17,7 +17,7 @@ from typing import Any
 import gradio as gr
 
 from components.common.evaluated import NO_FOLDERS
-from components.common.rpc import asked
+from components.common.rpc import server_functions
 from qalign_core.assets import ASSETS
 from qalign_core.record.trace import header_of, load_trace, trace_text, whole_lines, write_whole
 from qalign_core.registry import entries
@@ -159,7 +159,7 @@ def gallery_list(folders: Mapping[str, Path] = NO_FOLDERS) -> gr.HTML:
         html_template='<div class="qg-host"></div>',
         js_on_load=SCRIPT,
         entries=[asdict(entry) for entry in gallery().values()],
-        server_functions=asked(recorded),
+        server_functions=server_functions(recorded),
         apply_default_css=False,
         padding=False,
     )
