@@ -52,7 +52,7 @@ from components.session.runs import Runs
 from components.watch.page import build_watch_page
 from qalign_core.errors import QAlignError
 from qalign_study.serve.origins import OriginPolicy
-from qalign_study.serve.refusal import HTTPRefusal, answer_refused
+from qalign_study.serve.refusal import HTTPRefusal, respond_refused
 from qalign_study.sets.folder import sets_in
 
 HEADER = """
@@ -158,7 +158,7 @@ def launch_options(runs: Runs | None = None) -> dict[str, object]:
             *routes(),
         ],
         "lifespan": guarded(origin_policy),
-        "exception_handlers": {HTTPRefusal: answer_refused},
+        "exception_handlers": {HTTPRefusal: respond_refused},
     }
     return {**LAUNCH, **mcp, "theme": theme(), "head": head(), "app_kwargs": app_kwargs}
 

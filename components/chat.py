@@ -11,7 +11,7 @@ from components.session.runs import Runs
 from qalign_core.errors import InvalidSetting
 from qalign_core.run import Run
 from qalign_study.serve.origins import LOCAL, OriginPolicy
-from qalign_study.serve.routes import Served
+from qalign_study.serve.routes import ChatAPI
 
 
 def chat_routes(
@@ -42,4 +42,4 @@ def chat_routes(
                 yield now.text[n:]
                 n = len(now.text)
 
-    return Served(tuple(runs.offer.models["lm"]), draw, usual, runs.limits, key).routes()
+    return ChatAPI(tuple(runs.offer.models["lm"]), draw, usual, runs.limits, key).routes()

@@ -17,7 +17,7 @@ from components.endpoints import ENDPOINTS, settings
 from components.gradio_patches import forget_session
 from qalign_core.run import Limits
 from qalign_core.validation import from_json, is_whole, short_repr
-from qalign_study.serve.guard import Guard, check_kind, received
+from qalign_study.serve.guard import Guard, check_kind, replay_body
 from qalign_study.serve.log import limit_log
 from qalign_study.serve.origins import OriginPolicy
 from qalign_study.serve.refusal import HTTPRefusal
@@ -106,7 +106,7 @@ class RequestGuard(Guard):
             _check_question(body, scope["app"].get_blocks().blocks)
         elif body and not _OTHERS.search(path):
             _object(body)
-        again, answer = received(body, receive), b""
+        again, answer = replay_body(body, receive), b""
         del body
 
         async def listen(message: Message) -> None:

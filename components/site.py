@@ -42,7 +42,7 @@ def write_site(folder: Path) -> list[Path]:
     """Write every page of the site; returns their paths, the first page first."""
     slides = write_slides(folder)
     entry = gallery()["watch"]
-    watch = page(entry.path.read_text("utf-8"), title=entry.title, says=entry.says, live=True)
+    watch = page(entry.path.read_text("utf-8"), title=entry.title, caption=entry.says, live=True)
     pages = {"index": _index(), "watch": watch, "learn": _learn(), "glossary": _glossary()}
     for name, text in pages.items():
         write_whole(folder / f"{name}.html", text.encode())
@@ -92,7 +92,7 @@ def _glossary() -> str:
     for part, ideas in groupby(dictionary.ideas().values(), key=lambda idea: idea.part):
         entries = "".join(
             f"<dt><b>{html.escape(idea.word)}</b> <i>{html.escape(idea.symbol)}</i></dt>"
-            f"<dd>{html.escape(idea.says)}<br><code>{html.escape(idea.formula)}</code></dd>"
+            f"<dd>{html.escape(idea.sentence)}<br><code>{html.escape(idea.formula)}</code></dd>"
             for idea in ideas
         )
         parts.append(f"<h2>{html.escape(part)}</h2><dl>{entries}</dl>")

@@ -40,7 +40,7 @@ from qalign_core.decide.rules import RULES
 from qalign_core.errors import QAlignError
 from qalign_core.record.trace import parse_trace
 from qalign_core.run import Limits, Run
-from qalign_study.sheet.words import COUNTED
+from qalign_study.sheet.words import COMPUTE_NOTE
 
 pytestmark = pytest.mark.slow
 
@@ -337,8 +337,10 @@ def test_no_file_is_taken_or_given(toy_app, path):
 
 def test_both_pages_with_costs_say_what_is_counted():
     shown = [str(c["props"].get("value")) for c in app.build_app().config["components"]]
-    assert sum(COUNTED in text for text in shown) == 1  # Compare's, which is there from the start
-    assert COUNTED in "".join(show(ASSETS / "results" / "writing.zip"))  # Results'
+    assert (
+        sum(COMPUTE_NOTE in text for text in shown) == 1
+    )  # Compare's, which is there from the start
+    assert COMPUTE_NOTE in "".join(show(ASSETS / "results" / "writing.zip"))  # Results'
 
 
 def test_mcp_is_offered_only_if_asked_for(monkeypatch):

@@ -44,7 +44,7 @@ from qalign_core.run import Limits
 from qalign_study.serve import guard, origins
 from qalign_study.serve.guard import Bodies
 from qalign_study.serve.origins import OriginPolicy
-from qalign_study.serve.refusal import HTTPRefusal, answer_refused
+from qalign_study.serve.refusal import HTTPRefusal, respond_refused
 
 
 class Anybody(OriginPolicy):
@@ -83,7 +83,7 @@ def asking(
 
 
 def rooms_of(hall: RoomService, **options: Any) -> Starlette:
-    handlers: Any = {HTTPRefusal: answer_refused}
+    handlers: Any = {HTTPRefusal: respond_refused}
     return Starlette(routes=room_routes(hall, (), **options), exception_handlers=handlers)
 
 
@@ -779,7 +779,7 @@ async def test_without_the_guard_a_wrong_value_is_a_defect_and_fills_no_log(guar
         return JSONResponse(await fn((await request.json())["data"]))
 
     fn._is_server_fn = True
-    handlers: Any = {HTTPRefusal: answer_refused}
+    handlers: Any = {HTTPRefusal: respond_refused}
     behind = Starlette(
         routes=[Route("/component_server", ask, methods=["POST"])], exception_handlers=handlers
     )

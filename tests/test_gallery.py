@@ -169,7 +169,7 @@ async def test_what_the_page_saves_is_what_the_command_exports(name):
     entry = ENTRIES[name]
     text = recorded_text(name)["text"]
     around = page_parts({"header": text.split("\n")[0], "run": name})
-    whole = page(text, title=entry.title, says=entry.says)
+    whole = page(text, title=entry.title, caption=entry.says)
     assert around["before"] + as_data(text) + around["behind"] == whole
     (answer,) = server_functions(page_parts)
     assert (await answer({"header": "{}", "run": name}))["error"].endswith(".")

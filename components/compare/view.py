@@ -31,9 +31,9 @@ from qalign_study.measure.diagnostics import acceptance, agreement
 from qalign_study.sets.generated import WritingTask, constraints, kind_of, read_writing_task
 from qalign_study.sheet.words import (
     SURVIVE,
+    describe_mixing,
     gap,
     in_a_sentence,
-    mixed,
     names_of,
     number,
     percent,
@@ -238,7 +238,7 @@ def _card(
         "method": outcome.method,
         "term": (is_open and ideas()[outcome.method].open) or outcome.method,
         "name": idea.word,
-        "says": idea.says,
+        "says": idea.sentence,
         "answer": None if is_open else decision.answer,
         "said": _said(comparison, decision),
         "correct": outcome.correct,
@@ -433,7 +433,7 @@ def _rewards(comparison: Comparison, cut: Cut) -> list[list[float]]:
 def _rhat(comparison: Comparison, cut: Cut) -> list[str]:
     found = agreement(_rewards(comparison, cut))
     verdict = "" if found.is_mixed or found.rhat is None else ", not yet"
-    return ["R-hat", f"{found}{verdict}", mixed(found)]
+    return ["R-hat", f"{found}{verdict}", describe_mixing(found)]
 
 
 def _count(n: int, noun: str) -> str:

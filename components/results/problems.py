@@ -8,7 +8,7 @@ from qalign_core.run import Run
 from qalign_study.measure.report import Evaluated
 from qalign_study.sets.folder import run_of
 from qalign_study.sheet.page import table_html
-from qalign_study.sheet.problems import COLUMNS, at_level, cut, listed, opens, steps_of
+from qalign_study.sheet.problems import COLUMNS, at_level, cut, list_problems, opens, steps_of
 from qalign_study.sheet.values import Markup
 from qalign_study.sheet.words import curve_name, in_a_sentence
 
@@ -47,7 +47,7 @@ def problems_html(evaluated: Evaluated, opened: str = "") -> str:
     n_samples = max((p.n for p in at.values()), default=0)
     at_compute = f" at the compute of {n_samples:,} samples" if at else ""
     leads = "" if evaluated.folder else WATCH if evaluated.listed else COMMANDS
-    table = listed(evaluated, order, at, lambda k: _chain(evaluated, k), sorts=True)
+    table = list_problems(evaluated, order, at, lambda k: _chain(evaluated, k), sorts=True)
     return (
         f'<p class="soft">The problems{at_compute}{html.escape(first)}.{cut(len(order))} {COLUMNS} '
         f"{leads}</p>"

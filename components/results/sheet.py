@@ -26,9 +26,9 @@ from qalign_study.sheet.figures import betas, errors, proxy
 from qalign_study.sheet.files import to_csv, to_latex
 from qalign_study.sheet.page import STYLE, figure_html, panels_html, section_html, table_html
 from qalign_study.sheet.problems import progress
-from qalign_study.sheet.report import INTERVALS, ran, sections
+from qalign_study.sheet.report import INTERVALS, describe_run, sections
 from qalign_study.sheet.values import Section, Table, tables
-from qalign_study.sheet.words import COUNTED, si
+from qalign_study.sheet.words import COMPUTE_NOTE, si
 
 BETAS = (1 / 8, 1 / 4, 1 / 2, 1 / 2**0.5, 1.0, 2**0.5, 2.0, 4.0, 8.0)
 """Multiples of the run's beta at which the page shows what another one does."""
@@ -107,7 +107,7 @@ def show(path: Path) -> tuple[str, str, str]:
         )
         below += heading("What does a worse reward model do?", BESIDE)
         below += _figure("results-beside", panels_html(panels)) + section_html(numbers)
-    facts = Table(pd.DataFrame({"": ran(evaluated)}), heads=False)
+    facts = Table(pd.DataFrame({"": describe_run(evaluated)}), heads=False)
     title = "What was run, and the command that draws it again"
     below += section_html(Section(title, "", [facts], fold=True, id="results-facts"))
     return _sheet(above), problems, _sheet(below)
@@ -125,7 +125,10 @@ def _numbers(evaluated: Evaluated) -> str:
     labels = {n: f"{n:,} sample{'s' * (n > 1)}" + f", {spent[n]}" * (n in spent) for n in ns}
     rows = [evaluated.row(n, label) for n, label in labels.items()]
     numbers = tables(rows, open_ended=header.open_ended, opens=key_of)
-    title, sentence = "All numbers, and the definition of compute", f"{COUNTED}</p><p>{INTERVALS}"
+    title, sentence = (
+        "All numbers, and the definition of compute",
+        f"{COMPUTE_NOTE}</p><p>{INTERVALS}",
+    )
     return section_html(Section(title, sentence, numbers, fold=True, id="results-table"))
 
 

@@ -9,7 +9,7 @@ from qalign_core.record.runner import header_of, record
 from qalign_core.run import Run
 from qalign_core.types import Step
 from qalign_core.validation import from_json, is_text, is_whole
-from qalign_study.export.browser import header_given
+from qalign_study.export.browser import engine_header
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,4 +60,4 @@ async def header_for_browser(runs: Runs, run: Run) -> str:
     """
     run.check(runs.limits)
     lm, rm = await runs.models(Feed(), run)
-    return header_given(header_of(lm, rm, run))
+    return engine_header(header_of(lm, rm, run))

@@ -139,7 +139,7 @@ def page_parts(asked: dict[str, Any]) -> dict[str, str]:
         QAlignError: the line is no header, or the run none that a browser can draw.
     """
     entry = gallery().get(str(asked.get("run")))
-    told = {"title": entry.title, "says": entry.says} if entry is not None else {}
+    told = {"title": entry.title, "caption": entry.says} if entry is not None else {}
     header = header_of(asked["header"])
     before, behind = page_around(header, live=asked.get("live") is True, **told)
     return {"before": before, "behind": behind}
@@ -170,7 +170,7 @@ def write_slides(folder: Path) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     written = []
     for entry in gallery().values():
-        made = page(entry.path.read_text(encoding="utf-8"), title=entry.title, says=entry.says)
+        made = page(entry.path.read_text(encoding="utf-8"), title=entry.title, caption=entry.says)
         written.append(folder / f"{entry.name}.html")
         write_whole(written[-1], made.encode())
     return written

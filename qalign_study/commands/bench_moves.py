@@ -29,7 +29,7 @@ from qalign_study.measure.intervals import share_of
 from qalign_study.measure.results import answer_of
 from qalign_study.measure.tuning import chains_on
 from qalign_study.sets.problem_sets import Problem, check_gradable
-from qalign_study.sheet.text import aligned
+from qalign_study.sheet.text import format_columns
 
 LEFT_OUT = (*shared.TEXTS, "move", "chains", "pool", "matched", "burn_in")
 
@@ -56,7 +56,7 @@ async def command(options: argparse.Namespace) -> None:
     Raises:
         InvalidSetting: a move is not certified; the table is followed by the reasons.
     """
-    run = Run.read({"prompt": "-", **shared.given_in(options)})
+    run = Run.read({"prompt": "-", **shared.read_settings(options)})
     failed = _certify(options.moves, run.max_new_tokens)
     if options.problems is not None:
         await _measure(options, run)
@@ -83,7 +83,7 @@ def _certify(names: list[str], limit: int) -> list[str]:
         else:
             notes.append(f"{name}: {found.verdict}")
     heads = ("move", "world", "tokens", "balance", "gap", "accepted", "distance to the target")
-    print("\n".join([aligned(heads, rows), *notes]))
+    print("\n".join([format_columns(heads, rows), *notes]))
     return failed
 
 
@@ -114,7 +114,7 @@ async def _measure(options: argparse.Namespace, run: Run) -> None:
             walks = await chains_on(lm, rm, [problem.prompt for problem in problems], **how)
             rows.append((task, name, *_measured(problems, walks, meter)))
     heads = ("set", "move", "right, %", "accepted", "refused", meter.unit)
-    print(aligned((*heads, "effective samples per 1e9"), rows))
+    print(format_columns((*heads, "effective samples per 1e9"), rows))
 
 
 def _measured(

@@ -13,7 +13,7 @@ from qalign_core.types import Step
 from qalign_study.commands import shared
 from qalign_study.commands.drawing import advance, draw, progress_bar
 from qalign_study.measure.comparisons import Comparison, Outcome, full_cut, outcomes
-from qalign_study.sheet.text import aligned
+from qalign_study.sheet.text import format_columns
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -57,7 +57,7 @@ async def command(options: argparse.Namespace) -> None:
         (o.method, o.decision.answer, right[o.correct], o.n, o.cost.generated, o.spent)
         for o in made
     ]
-    print(aligned(("method", "answer", "", "samples", "tokens", unit), table))
+    print(format_columns(("method", "answer", "", "samples", "tokens", unit), table))
 
 
 def _to_dict(outcome: Outcome, reference: object, unit: str) -> dict[str, object]:

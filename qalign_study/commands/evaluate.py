@@ -19,7 +19,7 @@ from qalign_study.measure.diagnostics import acceptance_of
 from qalign_study.measure.results import pack, results_in
 from qalign_study.sets.problem_sets import check_gradable
 from qalign_study.sets.tasks import PRESETS, Task, task_of
-from qalign_study.sheet.text import aligned
+from qalign_study.sheet.text import format_columns
 
 BUDGET = OF_COMMAND["evaluate"]["pool"]
 
@@ -77,7 +77,7 @@ async def command(options: argparse.Namespace) -> None:
     if changed is not None:
         print(f"acceptance {changed:.0%} of proposals that differ from the state")
     at = [(p.method, round(p.used), round(p.tokens), p.spent, p) for p in points if p.n == largest]
-    print(aligned(("method", "n", "tokens", unit, "accuracy, %"), at))
+    print(format_columns(("method", "n", "tokens", unit, "accuracy, %"), at))
 
 
 def _take_settings(options: argparse.Namespace, task: Task | None) -> None:

@@ -27,7 +27,7 @@ WIDTH = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Graded:
+class GradedText:
     """A text, and what its grader makes of it; the verdict is "right", "wrong" or "no answer"."""
 
     id: str
@@ -74,12 +74,12 @@ async def command(options: argparse.Namespace) -> None:
         print(f"{len(graded)} texts: " + ", ".join(f"{n} {what}" for what, n in counts.items()))
 
 
-def grade(problem: Problem, text: str) -> Graded:
+def grade(problem: Problem, text: str) -> GradedText:
     """Read the answer of a text, and compare it."""
     answer = problem.grader.extract(text) if problem.grader else None
     right = answer is not None and problem.is_right(answer)
     verdict = "no answer" if answer is None else "right" if right else "wrong"
-    return Graded(problem.id, text, answer, problem.answer or "", verdict)
+    return GradedText(problem.id, text, answer, problem.answer or "", verdict)
 
 
 def _texts(file: str, extractor: str | None) -> Iterator[tuple[Problem, list[str]]]:
@@ -103,7 +103,7 @@ def _texts(file: str, extractor: str | None) -> Iterator[tuple[Problem, list[str
 def _graded(problems: tuple[Problem, ...], extractor: str | None) -> tuple[Problem, ...]:
     if bare := [problem.id for problem in problems if problem.answer is None]:
         raise InvalidTask(f"problem {bare[0]!r} has no answer to compare with; give one to each")
-    return shared.graded_by(extractor, problems)
+    return shared.with_grader(extractor, problems)
 
 
 def _of_trace(trace: Trace) -> list[str]:

@@ -21,7 +21,7 @@ from qalign_study.commands.drawing import draw, fill, progress_bar
 from qalign_study.measure.diagnostics import acceptance, agreement, ess
 from qalign_study.measure.results import answer_of, answers_in
 from qalign_study.sets.problem_sets import Problem
-from qalign_study.sheet.words import mixed
+from qalign_study.sheet.words import describe_mixing
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -135,4 +135,4 @@ def _agreement(trace: Trace) -> str:
     rewards = [[step.state.reward for step in steps] for steps in trace.chains.values()]
     chains, effective = agreement(rewards), ess(rewards)
     size = "–" if effective is None else f"{effective:.0f}"
-    return f"R-hat {chains}, effective sample size {size}; {mixed(chains)}"
+    return f"R-hat {chains}, effective sample size {size}; {describe_mixing(chains)}"

@@ -128,7 +128,7 @@ def run_options(
         )
 
 
-def given_in(options: argparse.Namespace) -> dict[str, Any]:
+def read_settings(options: argparse.Namespace) -> dict[str, Any]:
     """What of a run's settings the options say."""
     said = {name: getattr(options, name, None) for name in Run.kinds()}
     given = {name: value for name, value in said.items() if value is not None}
@@ -139,13 +139,13 @@ def given_in(options: argparse.Namespace) -> dict[str, Any]:
 
 def settings_of(options: argparse.Namespace, **more: object) -> Run:
     """The run that the options ask for, whatever its problem is."""
-    return Run.read({"prompt": "-", **given_in(options), **more}).check()
+    return Run.read({"prompt": "-", **read_settings(options), **more}).check()
 
 
 def models_of(options: argparse.Namespace, rm: RewardModel | None = None) -> Models:
     """The models; how the LM is sampled is its registry entry's unless the options say."""
     TOLD.set(lambda what: print(what, file=sys.stderr))
-    given, run = given_in(options), settings_of(options)
+    given, run = read_settings(options), settings_of(options)
     sampling = {name: getattr(run, name) for name in Sampling.__slots__ if name in given}
     if any(part.is_own for part in parse_moves(run.move)):
         from qalign_study.exact.certify import certify
@@ -170,7 +170,7 @@ def loading_of(options: argparse.Namespace, kind: str) -> dict[str, Any]:
 
 def run_of(options: argparse.Namespace) -> Run:
     """The run that the options ask for: of a text of one's own, or of a problem of a set."""
-    given = given_in(options)
+    given = read_settings(options)
     if "prompt" not in given:
         problems = load_set(options).problems
         number: int = options.problem or 0
@@ -194,7 +194,7 @@ def load_set(options: argparse.Namespace, n: int | None = None) -> Loaded:
                 f"--data has rows of the paper's sets, {known}; got {options.task!r}"
             )
         problems = load_problems(options.task, code=True)[:n]
-        return Loaded(graded_by(getattr(options, "extractor", None), problems))
+        return Loaded(with_grader(getattr(options, "extractor", None), problems))
     seed = settings_of(options).seed
     loaded = read_task(task, options.data, n=n, seed=seed)
     out = f", {loaded.n_left_out:,} rows left out" if loaded.n_left_out else ""
@@ -203,10 +203,10 @@ def load_set(options: argparse.Namespace, n: int | None = None) -> Loaded:
         f"license {task.table['licence']}",
         file=sys.stderr,
     )
-    return replace(loaded, problems=graded_by(options.extractor, loaded.problems))
+    return replace(loaded, problems=with_grader(options.extractor, loaded.problems))
 
 
-def graded_by(extractor: str | None, problems: Sequence[Problem]) -> tuple[Problem, ...]:
+def with_grader(extractor: str | None, problems: Sequence[Problem]) -> tuple[Problem, ...]:
     """The same problems, their answers read and compared by another grader, if one is given.
 
     Raises:

@@ -18,7 +18,7 @@ from qalign_study.commands.plan import plan_options, print_plan
 from qalign_study.measure.intervals import Measured
 from qalign_study.sets.problem_sets import check_gradable
 from qalign_study.sets.tasks import task_of
-from qalign_study.sheet.text import told
+from qalign_study.sheet.text import format_value
 from qalign_study.train.preferences import Grade, Kinds
 from qalign_study.train.reward_training import SAMPLES, base_of, learn
 from qalign_study.train.trainer import RECIPES, Recipe, check_installed
@@ -65,7 +65,7 @@ def options(parser: argparse.ArgumentParser) -> None:
             f"--{each.name.replace('_', '-')}",
             dest=f"recipe_{each.name}",
             type=each.type,
-            help=f"{each.metadata['says']} ({usual})",
+            help=f"{each.metadata['help']} ({usual})",
         )
     left_out = (*shared.TEXTS, "rm", "chains", "pool", "matched", "burn_in")
     shared.run_options(parser, leave_out=left_out, **OF_COMMAND["train-rm"])
@@ -110,7 +110,7 @@ async def command(options: argparse.Namespace) -> None:
         base=base,
         max_length=options.max_length,
         device=options.device,
-        told=lambda said: print(said, file=sys.stderr),
+        notify=lambda said: print(said, file=sys.stderr),
     )
     trained = report["training"]
     print(f"{report['pairs']} pairs of {report['learned_from']} problems")
@@ -121,7 +121,7 @@ async def command(options: argparse.Namespace) -> None:
     for name, of in (("pair", "pairs of samples"), ("near_miss", "near misses")):
         found = report[name]
         ends = found["value"], found["low"], found["high"]
-        said = "none" if None in ends else told(Measured(*ends, found["problems"]))
+        said = "none" if None in ends else format_value(Measured(*ends, found["problems"]))
         count = f"{found['pairs']:,} of {found['problems']:,} problems"
         print(f"held-out {of} in order, %: {said}, {count}")
     print(f"--rm {options.out}")

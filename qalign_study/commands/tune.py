@@ -18,7 +18,7 @@ from qalign_study.commands import shared
 from qalign_study.measure.curves import difference
 from qalign_study.measure.tuning import Tried, Tuned, check_tuning, tune_beta, tune_sharpness
 from qalign_study.sets.problem_sets import Problem
-from qalign_study.sheet.text import told
+from qalign_study.sheet.text import format_value
 
 _OWN = ("sharpness", "beta", "chains", "pool", "matched", "burn_in")
 
@@ -101,13 +101,15 @@ def _print_tried(tried: Sequence[Tried]) -> Cost:
     right = {each.sharpness: each.right for each in tried if each.right}
     for each in tried:
         beta = f"beta {each.tuned.beta:.3g}, " if each.tuned else ""
-        said = f"right in % {told(each.right)}" if each.right else "no beta accepts enough"
+        said = f"right in % {format_value(each.right)}" if each.right else "no beta accepts enough"
         print(f"sharpness {each.sharpness:g}: {beta}{said}")
     if right:
         best = max(right, key=lambda each: right[each].value)  # the least sharp among equals
         for other in right:
             if other != best:
                 gap = difference(right[best], right[other])
-                print(f"sharpness {best:g} - sharpness {other:g}, points, paired: {told(gap)}")
+                print(
+                    f"sharpness {best:g} - sharpness {other:g}, points, paired: {format_value(gap)}"
+                )
         print(f"best: sharpness {best:g}")
     return sum((each.cost for each in tried), Cost())

@@ -27,7 +27,7 @@ Path = tuple[tuple[int, tuple[Any, ...]], ...]
 """Choices in order: the number of each option, and the question that it answered."""
 
 
-class Replayed:
+class ReplayedChoices:
     """Choices that follow a path; where it ends, the first option of each is taken.
 
     Attributes:
@@ -116,15 +116,15 @@ class DeadEnd(BaseException):  # a move may catch every Exception
 
 
 def walk(
-    follow: Callable[[Path], Replayed], move: Move, y: Response
-) -> Iterator[tuple[Replayed, Made | None]]:
+    follow: Callable[[Path], ReplayedChoices], move: Move, y: Response
+) -> Iterator[tuple[ReplayedChoices, Made | None]]:
     """Every sequence of a move's choices from a state, and what each makes; None at a dead end.
 
     Raises:
         InvalidSetting: there are more than `MOST`, or the move does not repeat itself.
     """
 
-    def replay(path: Path) -> tuple[Replayed, Made | None]:
+    def replay(path: Path) -> tuple[ReplayedChoices, Made | None]:
         choices = follow(path)
         try:
             return choices, finish(move.propose(choices, y))
@@ -153,7 +153,7 @@ def outcomes(lm: EnumerableLM, move: Move, y: Response) -> Iterator[tuple[float,
         InvalidSetting: the probabilities do not sum to 1, or `walk` refuses.
     """
     completions, total = _completions(lm), 0.0
-    for choices, made in walk(lambda path: Replayed(lm, completions, path), move, y):
+    for choices, made in walk(lambda path: ReplayedChoices(lm, completions, path), move, y):
         total += choices.p
         if choices.p and made is not None:
             yield choices.p, made

@@ -83,7 +83,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class WritingTask:
-    """A short text to write, with three constraints that `constraints_met` checks."""
+    """A short text to write, with three constraints that `met_constraints` checks."""
 
     prompt: str
     use: str
@@ -96,13 +96,13 @@ class WritingTask:
         return f"write|{self.use}|{self.end}|{self.sentences}"
 
     @property
-    def asked(self) -> dict[str, Any]:
+    def row_fields(self) -> dict[str, Any]:
         """The field of a problem's line."""
         return {"constraints": {"use": self.use, "end": self.end, "sentences": self.sentences}}
 
     def followed(self, text: str) -> bool:
         """Whether a text meets all three constraints."""
-        return constraints_met(self, text) == 3
+        return met_constraints(self, text) == 3
 
 
 _WORDS = tomllib.loads((ASSETS / "tasks" / "generated.toml").read_text("utf-8"))
@@ -214,7 +214,7 @@ def constraints(task: WritingTask, text: str) -> dict[str, bool]:
     }
 
 
-def constraints_met(task: WritingTask, text: str) -> int:
+def met_constraints(task: WritingTask, text: str) -> int:
     """How many of the three constraints a text meets."""
     return sum(constraints(task, text).values())
 

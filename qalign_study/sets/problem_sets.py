@@ -53,7 +53,7 @@ from qalign_core.validation import checked, first_line, from_json, read_file, sh
 from qalign_study.sets.generated import WritingTask
 from qalign_study.sets.instructions import RULES, Instructions
 from qalign_study.sets.rows import placeholders, problem_of, rows_of
-from qalign_study.sets.seeded import drawn_rows
+from qalign_study.sets.seeded import generate_rows
 
 logger = logging.getLogger(__name__)
 
@@ -133,7 +133,7 @@ def load_problems(task: str | Path, *, code: bool = False) -> list[Problem]:
     Raises:
         InvalidTask: the file cannot be read, or a line cannot; the message names the line.
     """
-    if (rows := drawn_rows(str(task))) is not None:
+    if (rows := generate_rows(str(task))) is not None:
         return parse_problems(map(json.dumps, rows), str(task))
     embedded = ASSETS / "tasks" / f"{task}.jsonl"
     path = embedded if "/" not in str(task) and embedded.is_file() else Path(task)
@@ -224,7 +224,7 @@ def problem_line(problem: Problem) -> str:
     values: dict[str, Any] = {"id": problem.id, "prompt": problem.prompt}
     values |= {"answer": problem.answer, "extractor": problem.extractor, **problem.extra}
     if problem.check is not None:
-        values |= problem.check.asked
+        values |= problem.check.row_fields
     return json.dumps(values, ensure_ascii=False) + "\n"
 
 

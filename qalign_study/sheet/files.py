@@ -100,20 +100,21 @@ def to_latex(report: Report) -> str:
 
 
 def _latex(made: Table, caption: str) -> str:
-    frame = made.frame.map(_told)
+    frame = made.frame.map(_format_cell)
     frame.index, frame.columns = frame.index.map(latex), frame.columns.map(latex)
     frame.columns.name = "Set"
     columns = "l" + "c" * len(frame.columns)
     return str(frame.to_latex(escape=False, column_format=columns, caption=latex(caption)))
 
 
-def _told(cell: Cell | str) -> str:
+def _format_cell(cell: Cell | str) -> str:
     if not isinstance(cell, Cell):
         return latex(cell).replace("–", "--")
-    value, *notes = cell.told
-    if isinstance(found := cell.found, Difference):  # a page says more, and is as wide as it takes
-        ends, p = notes[0].partition(",")[0], f"p = {found.p:.2g}" if found.p is not None else ""
-        notes = [ends, p, contrary_verdict(found)]
+    value, *notes = cell.texts
+    if isinstance(gap := cell.measurement, Difference):
+        # Only a page has room for the rest: it is as wide as it needs to be.
+        ends, p = notes[0].partition(",")[0], f"p = {gap.p:.2g}" if gap.p is not None else ""
+        notes = [ends, p, contrary_verdict(gap)]
     value, *notes = map(latex, (value, *notes))
     bold = f"\\textbf{{{value}}}" if cell.bold else value
     return f"{bold} {{\\scriptsize ({'; '.join(filter(None, notes))})}}"

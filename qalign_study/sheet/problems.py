@@ -17,7 +17,7 @@ from qalign_study.measure.curves import Curve, Point
 from qalign_study.measure.diagnostics import agreement
 from qalign_study.measure.record import Record
 from qalign_study.measure.report import Evaluated
-from qalign_study.sheet.values import Markup, Table, shown
+from qalign_study.sheet.values import Markup, Table, table_columns
 from qalign_study.sheet.words import curve_name, number, percent
 
 MOST = 2_000
@@ -34,7 +34,7 @@ COLUMNS = (
 """What the columns hold, for people."""
 
 
-def listed(
+def list_problems(
     found: Evaluated,
     order: Sequence[int],
     at: Mapping[Curve, Point],
@@ -61,7 +61,7 @@ def listed(
         problem = known.get(record.id)
         shares = {
             curve_name(m, results.header.open_ended): f"{100 * at[m].each[k]:.0f}"
-            for m in shown()
+            for m in table_columns()
             if m in at
         }
         text = _text(problem.prompt if problem else "", results.texts.get(record.id, ""))
