@@ -22,7 +22,7 @@ from qalign_core.record.trace import read_trace
 from qalign_study.commands import COMMANDS, drawing, main, read, shared
 from qalign_study.measure.comparisons import Comparison, full_cut, outcomes
 from qalign_study.measure.diagnostics import agreement, ess
-from qalign_study.sheet.words import mixed
+from qalign_study.sheet.words import describe_mixing
 from qalign_study.train.reward_training import ASKED, _join
 
 ROOT = Path(__file__).parents[1]
@@ -260,7 +260,7 @@ def test_run_prints_the_agreement_of_its_chains(steps, tmp_path, capsys):
     rewards = [[s.state.reward for s in steps] for steps in read_trace(out).chains.values()]
     chains, effective = agreement(rewards), ess(rewards)
     size = "–" if effective is None else f"{effective:.0f}"
-    assert last == f"R-hat {chains}, effective sample size {size}; {mixed(chains)}"
+    assert last == f"R-hat {chains}, effective sample size {size}; {describe_mixing(chains)}"
     assert (effective is None) == (steps == 4)
     out.unlink()
     assert main([*command.split(), "1"]) in (0, None)
