@@ -101,7 +101,7 @@ def of_run(
             async for text in texts:
                 yield text
 
-    helps = {each.name: each.metadata["says"] for each in fields(Run)}
+    helps = {each.name: each.metadata["help"] for each in fields(Run)}
     arguments = "\n".join(f"    {each.name}: {helps[each.name]}." for each in parameters)
     summary, _, returns = inspect.cleandoc(endpoint.__doc__ or "").partition("\n\n")
     call.__name__ = call.__qualname__ = endpoint.__name__

@@ -11,8 +11,10 @@ from contextvars import ContextVar
 RUN: ContextVar[str] = ContextVar("qalign_run", default="")
 """Whose work this is. Set it (`RUN.set(session_id)`) so that runs share a model fairly."""
 
-ASIDE: ContextVar[bool] = ContextVar("qalign_aside", default=False)
+BACKGROUND: ContextVar[bool] = ContextVar("qalign_background", default=False)
 """Whether nobody watches this work: while a model is busy, it comes second."""
 
-TOLD: ContextVar[Callable[[str], None]] = ContextVar("qalign_told", default=lambda what: None)
+PROGRESS: ContextVar[Callable[[str], None]] = ContextVar(
+    "qalign_progress", default=lambda what: None
+)
 """Set it to receive short messages about a model that is being loaded."""

@@ -16,16 +16,16 @@ from typing import Any, Self, get_type_hints
 from urllib.parse import urlencode
 
 from qalign_core.errors import InvalidPrompt, InvalidSetting
-from qalign_core.messages import messages_of, question_of, written
+from qalign_core.messages import format_prompt, messages_of, question_of
 from qalign_core.move_spec import parse_moves
-from qalign_core.target import Target, renamed
+from qalign_core.target import Target, rename_settings
 from qalign_core.validation import is_text, is_whole, short_repr
 
 EXTRACTORS = ("number", "choice", "option", "boxed", "text", "amounts")
 """Names of the ways to read a final answer; what they do is in `decide.answers.extraction`."""
-OPEN = "none"
+NO_EXTRACTOR = "none"
 """What stands for no extractor in options and links: the prompt is open-ended."""
-WRITING = ("Write", "Please write")
+WRITING_PREFIXES = ("Write", "Please write")
 """How the prompts of writing tasks begin; unless somebody says otherwise, they are open-ended."""
 
 
@@ -34,7 +34,7 @@ def is_file_name(name: str) -> bool:
     return ".py:" in name
 
 
-INVENTORY = "How many of each"
+INVENTORY_QUESTION = "How many of each"
 """What prompts of inventories ask: their answers are all of the amounts, each with its name."""
 
 NO_REWARD = "none"
@@ -74,10 +74,10 @@ class Sampling:
     max_new_tokens: int = 256
 
 
-USUAL = Sampling()
+DEFAULT_SAMPLING = Sampling()
 """How a model is sampled where nothing else is set: the only place of these four defaults."""
 
-OF_COMMAND: Mapping[str, Mapping[str, int]] = {
+COMMAND_DEFAULTS: Mapping[str, Mapping[str, int]] = {
     "run": {"pool": 0},  # it prints no samples
     "compare": {"pool": 4096},  # a cap: the samples end where they have cost what the chains did
     "evaluate": {"pool": 256},
@@ -131,10 +131,10 @@ class Limits:
 def setting(
     default: Any,
     label: str,
-    says: str,
+    help: str,
     *,
-    least: float = -math.inf,
-    most: float = math.inf,
+    min: float = -math.inf,
+    max: float = math.inf,
     cap: str = "",
     choices: tuple[str, ...] = (),
     page: bool = True,
@@ -144,14 +144,14 @@ def setting(
     Args:
         default: where nobody says anything.
         label: what a form calls it.
-        says: what it means, in a few words: the help of every door.
-        least, most: the range of a number, ends included.
+        help: the help text of forms, options and endpoints.
+        min, max: the range of a number, ends included.
         cap: the field of `Limits` that bounds it on a server.
         choices: the only values of a text.
         page: whether pages' forms and links have it.
     """
-    told = {"label": label, "says": says, "least": least, "most": most, "cap": cap}
-    return field(default=default, metadata={**told, "choices": choices, "page": page})
+    metadata = {"label": label, "help": help, "min": min, "max": max, "cap": cap}
+    return field(default=default, metadata={**metadata, "choices": choices, "page": page})
 
 
 @dataclass(frozen=True)
@@ -186,68 +186,66 @@ class Run:
         1.0,
         "β (beta)",
         "small: follow the reward; large: stay close to the model",
-        least=1e-3,
-        most=1e3,
+        min=1e-3,
+        max=1e3,
     )
     sharpness: float = setting(
         1.0,
         "Sharpness (κ)",
         "power of the model's own probability in the target; 1 as in the paper",
-        least=1.0,
-        most=100.0,
+        min=1.0,
+        max=100.0,
     )
     move: str = setting(
         "suffix",
         "Moves",
         "how proposals are made: suffix, entropy, or a mix such as 0.5*suffix+0.5*block(:)",
-        most=300,
+        max=300,
     )
-    steps: int = setting(
-        64, "Steps", "proposals in each chain", least=0, most=MAX_STEPS, cap="steps"
-    )
-    chains: int = setting(1, "Chains", "independent chains", least=1, most=10**4, cap="chains")
+    steps: int = setting(64, "Steps", "proposals in each chain", min=0, max=MAX_STEPS, cap="steps")
+    chains: int = setting(1, "Chains", "independent chains", min=1, max=10**4, cap="chains")
     seed: int = setting(
-        7, "Seed", "the same seed and settings give everybody the same run", least=0, most=2**31 - 1
+        7, "Seed", "the same seed and settings give everybody the same run", min=0, max=2**31 - 1
     )
     temperature: float = setting(
-        USUAL.temperature,
+        DEFAULT_SAMPLING.temperature,
         "Temperature",
         "temperature of the language model; 1 leaves it unchanged",
-        least=0.05,
-        most=5.0,
+        min=0.05,
+        max=5.0,
     )
     max_new_tokens: int = setting(
-        USUAL.max_new_tokens,
+        DEFAULT_SAMPLING.max_new_tokens,
         "Length limit",
         "maximum tokens in a response, including the end token",
-        least=1,
-        most=10**6,
+        min=1,
+        max=10**6,
         cap="tokens",
     )
     top_p: float = setting(
-        USUAL.top_p,
+        DEFAULT_SAMPLING.top_p,
         "Top-p",
         "draw from the most likely tokens with this total probability; 1 is off",
-        least=1e-6,
-        most=1.0,
+        min=1e-6,
+        max=1.0,
     )
     top_k: int = setting(
-        USUAL.top_k,
+        DEFAULT_SAMPLING.top_k,
         "Top-k",
         "draw from this many of the most likely tokens; 0 is off",
-        least=0,
-        most=10**6,
+        min=0,
+        max=10**6,
     )
     burn_in: int = setting(
         0,
         "Burn-in",
         "number of early states that are not counted",
-        least=0,
-        most=10**7,
+        min=0,
+        max=10**7,
         cap="steps",
     )
     pool: int = setting(
-        64, "Pool", "independent samples of the model alone", least=0, most=10**7, cap="samples"
+        64, "Pool", "independent samples of the model alone", min=0, max=10**7, cap="samples"
     )
     matched: str = setting(
         "none",
@@ -273,7 +271,7 @@ class Run:
         return Sampling(**{name: getattr(self, name) for name in Sampling.__slots__})
 
     @property
-    def rewarded(self) -> bool:
+    def has_reward(self) -> bool:
         """Whether there is a reward; without one beta plays no role."""
         return self.rm != NO_REWARD
 
@@ -282,7 +280,7 @@ class Run:
     def kinds(cls) -> Mapping[str, type]:
         """What each setting is: int, float or str (a text that may be left out is one too)."""
         hints = get_type_hints(cls)
-        told = [each.name for each in fields(cls) if "says" in each.metadata]
+        told = [each.name for each in fields(cls) if "help" in each.metadata]
         return MappingProxyType(
             {name: hints[name] if hints[name] in (int, float) else str for name in told}
         )
@@ -299,16 +297,16 @@ class Run:
             InvalidPrompt: the messages are no conversation.
         """
         values: dict[str, Any] = {}
-        given = renamed(given)
+        given = rename_settings(given)
         for name, kind in cls.kinds().items():
             if name in given:
                 value = given[name]
                 if name == "prompt" and isinstance(value, list | tuple):
-                    value = written(value)
+                    value = format_prompt(value)
                 read = _READ[kind](name, value)
                 values[name] = read.strip() or None if name == "reference" else read
         extractor = values.get("extractor") or default_extractor(values.get("prompt", ""))
-        values["extractor"] = None if extractor == OPEN else extractor
+        values["extractor"] = None if extractor == NO_EXTRACTOR else extractor
         return cls(**values)
 
     def check(self, limits: Limits | None = None) -> Self:
@@ -321,7 +319,7 @@ class Run:
             raise InvalidPrompt("the problem is empty; write one, or press New problem")
         messages_of(self.prompt)
         for each in fields(self):
-            if "says" in each.metadata:
+            if "help" in each.metadata:
                 _check(each.name, getattr(self, each.name), each.metadata, limits)
         for name in ("lm", "rm"):
             if not getattr(self, name).strip():
@@ -372,14 +370,14 @@ class Run:
 def default_extractor(prompt: str) -> str:
     """How the answers to a prompt are read unless somebody says otherwise."""
     asked = question_of(prompt)
-    if asked.startswith(WRITING):
-        return OPEN
-    return "amounts" if INVENTORY in asked else "number"
+    if asked.startswith(WRITING_PREFIXES):
+        return NO_EXTRACTOR
+    return "amounts" if INVENTORY_QUESTION in asked else "number"
 
 
 def _shown(value: object) -> str:
     if value is None:
-        return OPEN
+        return NO_EXTRACTOR
     return repr(value).removesuffix(".0") if isinstance(value, float) else str(value)
 
 
@@ -427,7 +425,7 @@ _READ: Mapping[type, Any] = {str: _text, float: _float, int: _int}
 
 def _check(name: str, value: Any, told: Mapping[str, Any], limits: Limits | None) -> None:
     where = ""
-    least, most = told["least"], told["most"]
+    least, most = told["min"], told["max"]
     if limits is not None and told["cap"]:
         where = " on this server"
         most = min(most, getattr(limits, told["cap"]))

@@ -15,13 +15,13 @@ from numpy.typing import ArrayLike, NDArray
 from qalign_core.errors import InvalidSetting
 from qalign_core.validation import HUGE, short_repr
 
-FORMER = {"alpha": "sharpness"}
+OLD_NAMES = {"alpha": "sharpness"}
 """Former names of settings, in links, traces, options and keywords, each with its present name."""
 
 
-def renamed(given: Mapping[str, Any]) -> dict[str, Any]:
+def rename_settings(given: Mapping[str, Any]) -> dict[str, Any]:
     """The same settings under their present names."""
-    return {FORMER.get(name, name): value for name, value in given.items()}
+    return {OLD_NAMES.get(name, name): value for name, value in given.items()}
 
 
 class Scored(Protocol):

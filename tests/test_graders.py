@@ -14,8 +14,8 @@ from toys import ToyLM, ToyRM
 from qalign_core.decide.answers.graders import (
     BUILT_IN,
     LOADED,
-    either,
     extractor_of_trace,
+    format_references,
     get_grader,
     own_grader,
     references,
@@ -151,7 +151,7 @@ def test_a_right_answer_may_be_any_of_a_list():
         ['{"prompt": "p", "answer": ["New York", "NYC", "NYC"], "extractor": "text"}']
     )
     assert references(problem.answer) == ("New York", "NYC")
-    assert either(problem.answer) == "New York or NYC"
+    assert format_references(problem.answer) == "New York or NYC"
     for text in ("The answer is NYC.", "New York", "nyc"):
         assert problem.solved_by(text)
     assert not problem.solved_by("York")

@@ -134,7 +134,7 @@ def beside_the_papers(path: Path) -> Difference | None:
     n = 0 if path.is_dir() else evaluated.level
     header = evaluated.results.header
     as_in_paper = (header.sharpness, header.move) == (1, "suffix")
-    if as_in_paper or not (header.rewarded and plain.exists() and n):
+    if as_in_paper or not (header.has_reward and plain.exists() and n):
         return None
     usual, ids = read(plain), [record.id for record in evaluated.results.records]
     same = replace(usual, records=tuple(r for r in usual.records if r.id in ids))

@@ -9,7 +9,7 @@ import gradio as gr
 
 from components.common.reward import mixed, model_list, reward_values, reward_widgets
 from components.session.runs import Runs
-from qalign_core.run import OPEN, Run, default_extractor
+from qalign_core.run import NO_EXTRACTOR, Run, default_extractor
 
 USUAL = ""
 """The value that selects the extractor by the prompt."""
@@ -21,7 +21,7 @@ ANSWERS = {
     "LaTeX in \\boxed{}": "boxed",
     "Short texts": "text",
     "Amounts by name": "amounts",
-    "None: open-ended": OPEN,
+    "None: open-ended": NO_EXTRACTOR,
 }
 """The ways to read answers, by their titles."""
 SLIDERS = {"steps": 1, "chains": 1, "temperature": 0.05, "max_new_tokens": 1, "burn_in": 1}
@@ -91,7 +91,7 @@ class RunForm:
     def show(self, run: Run) -> dict[Any, Any]:
         """Return the widgets' values for a run."""
         values = {name: getattr(run, name, None) for name in self.widgets}
-        extractor = run.extractor or OPEN
+        extractor = run.extractor or NO_EXTRACTOR
         # a grader from a file is in no list
         if extractor == default_extractor(run.prompt) or extractor not in ANSWERS.values():
             extractor = USUAL
@@ -112,7 +112,7 @@ class RunForm:
         if name == "extractor":
             options["info"] = "open-ended: the most typical text is chosen"
             return gr.Dropdown(list(ANSWERS.items()), value=USUAL, filterable=False, **options)
-        options["info"] = metadata["says"]
+        options["info"] = metadata["help"]
         if metadata["choices"]:
             return gr.Dropdown(list(metadata["choices"]), value=value, filterable=False, **options)
         cap = getattr(self._runs.limits, metadata["cap"]) if metadata["cap"] else None
@@ -125,7 +125,7 @@ class RunForm:
             del options["info"]
             return gr.Textbox(value or "", max_length=min(60, cap or 60), lines=1, **options)
         if name in SLIDERS:
-            most = metadata["most"] if cap is None else min(metadata["most"], cap)
-            return gr.Slider(metadata["least"], most, value=value, step=SLIDERS[name], **options)
+            most = metadata["max"] if cap is None else min(metadata["max"], cap)
+            return gr.Slider(metadata["min"], most, value=value, step=SLIDERS[name], **options)
         # neither bounds nor precision: Gradio would round, and refuse in words of its own
         return gr.Number(value, **options)

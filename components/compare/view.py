@@ -10,7 +10,7 @@ from typing import Any
 
 from components.common.convergence import trust
 from components.common.evaluated import results_files, summarise, task_of
-from qalign_core.decide.answers.graders import either
+from qalign_core.decide.answers.graders import format_references
 from qalign_core.decide.arrays import softmax
 from qalign_core.decide.rouge import unread
 from qalign_core.errors import QAlignError
@@ -95,7 +95,7 @@ def view(
         {
             "state": state,
             "prompt": header.prompt,
-            "reference": None if header.reference is None else either(header.reference),
+            "reference": None if header.reference is None else format_references(header.reference),
             "budget": budget,
             "open_ended": comparison.extract is None,
             "counted": f"Compute is {COUNTED[header.meter.unit == 'FLOPs']}. A proposal costs only "
@@ -285,7 +285,7 @@ def rule(comparison: Comparison, outcome: Outcome) -> str:
     share = dict(decision.shares)[decision.answer]
     if outcome.rule.weights is not None:
         run, its_own = comparison.header, outcome.rule.weights is not softmax
-        weight = ["exp(reward / β)"] * run.rewarded + ["p^(sharpness − 1)"] * (run.sharpness != 1)
+        weight = ["exp(reward / β)"] * run.has_reward + ["p^(sharpness − 1)"] * (run.sharpness != 1)
         said = f"weighs {' · '.join(weight) or '1'}, at {target_of(run)}"
         return (
             f"Each of {_count(n, what)} {'has a weight' if its_own else said}: "

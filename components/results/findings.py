@@ -76,7 +76,7 @@ def findings_html(
     """The findings as a list; `papers` is QAlign minus QAlign of the paper's target and move."""
     sentences = findings(points, names_of(settings.open_ended))
     if settings.sharpness != 1:
-        without = "" if settings.rewarded else "Without a reward there is no best-of-n. "
+        without = "" if settings.has_reward else "Without a reward there is no best-of-n. "
         sentences.insert(
             0,
             f"{without}QAlign and the weighted vote aim at sharpness "

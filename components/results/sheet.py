@@ -62,7 +62,7 @@ def betas_of(path: Path) -> tuple[BetaPoint, ...]:
     """What other betas would have made of the same samples."""
     results = summarise(path).results
     tried = [results.header.beta * factor for factor in BETAS]
-    is_weighted = results.header.pool and results.header.rewarded
+    is_weighted = results.header.pool and results.header.has_reward
     return tuple(against_beta(results, tried)) if is_weighted else ()
 
 
@@ -89,7 +89,7 @@ def show(path: Path) -> tuple[str, str, str]:
         fold = f"<details><summary>Its figure and numbers</summary>{above}</details>"
         above = f'<p role="status">{progress(evaluated)}</p>{fold * bool(above)}'
         problems = list_html(evaluated)
-    if header.rewarded and evaluated.points:
+    if header.has_reward and evaluated.points:
         figure = _figure("results-proxy", figure_html(proxy(group)))
         below += heading("Does more reward mean more right answers?", PROXY) + figure
     if tried:

@@ -5,7 +5,7 @@ from typing import Self
 
 from components.session.gpu import with_gpu
 from components.session.runs import Feed, Runs
-from qalign_core.record.runner import header_of, record
+from qalign_core.record.runner import make_header, record
 from qalign_core.run import Run
 from qalign_core.types import Step
 from qalign_core.validation import from_json, is_text, is_whole
@@ -48,7 +48,7 @@ async def draw_run(feed: Feed, runs: Runs, run: Run) -> None:
     lm, rm = await runs.models(feed, run)
     async for item in record(lm, rm, run):
         feed.write(item.line)
-        if isinstance(item.drawn, Step):
+        if isinstance(item.draw, Step):
             await feed.step()
 
 
@@ -60,4 +60,4 @@ async def header_for_browser(runs: Runs, run: Run) -> str:
     """
     run.check(runs.limits)
     lm, rm = await runs.models(Feed(), run)
-    return engine_header(header_of(lm, rm, run))
+    return engine_header(make_header(lm, rm, run))

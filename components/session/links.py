@@ -7,9 +7,9 @@ from typing import Any
 from components.session.offer import Offer
 from components.session.runs import Runs
 from qalign_core.errors import QAlignError
-from qalign_core.registry import present_name
+from qalign_core.registry import current_name
 from qalign_core.run import Limits, Run
-from qalign_core.target import renamed
+from qalign_core.target import rename_settings
 
 
 def linked(
@@ -20,7 +20,7 @@ def linked(
     A link that names another page asks nothing of this one. One without a prompt has that of
     `start`, with its answer and how it is read.
     """
-    texts = {key: str(value) for key, value in renamed(query).items() if key in Run.kinds()}
+    texts = {key: str(value) for key, value in rename_settings(query).items() if key in Run.kinds()}
     if not texts or query.get("tab", page) != page:
         return None
     run, notices = from_query(texts, runs.limits, runs.offer)
@@ -54,7 +54,7 @@ def from_query(
             run = Run.read({"prompt": "-", **values, name: text})
             run.check(limits)
             offer.check(run.lm, run.rm)
-            values[name] = present_name(name, text) if name in ("lm", "rm") else text
+            values[name] = current_name(name, text) if name in ("lm", "rm") else text
         except QAlignError:
             short = text if len(text) <= 24 else f"{text[:24]}…"
             notices.append(f"The link's {name} “{short}” cannot be used here.")

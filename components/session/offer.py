@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 
 from qalign_core.errors import ModelLoadError
-from qalign_core.registry import Entry, entries, entries_of, is_address, present_name
+from qalign_core.registry import Entry, current_name, entries, entries_of, is_address
 from qalign_core.rewards.names import reward_named
 
 SMALL = 700.0
@@ -60,7 +60,7 @@ class Offer:
         """
         for kind, id in _parts(lm, rm):
             hub_id = _HUB_ID.fullmatch(id) is not None and not Path(id).exists()
-            if present_name(kind, id) not in self.models[kind] and not (self.own and hub_id):
+            if current_name(kind, id) not in self.models[kind] and not (self.own and hub_id):
                 known = ", ".join(self.models[kind])
                 more = " or an id of the hub (owner/name or owner/name@revision)" * self.own
                 raise ModelLoadError(f"this server does not offer {id!r:.80}; choose {known}{more}")

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from components.session.offer import Offer
-from qalign_core.context import RUN, TOLD
+from qalign_core.context import PROGRESS, RUN
 from qalign_core.errors import Busy, EngineError, QAlignError
 from qalign_core.protocols import LanguageModel, RewardModel
 from qalign_core.record.trace import TraceReader
@@ -179,7 +179,7 @@ class Runs:
         """
         self.offer.check(run.lm, run.rm)
         feed.status = Status("loading", "Loading the models…")
-        TOLD.set(feed.tell)
+        PROGRESS.set(feed.tell)
         models = await asyncio.to_thread(self._load, run.lm, run.rm, run.sampling)
         feed.lm = models[0]
         return models

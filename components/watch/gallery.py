@@ -19,7 +19,7 @@ import gradio as gr
 from components.common.evaluated import NO_FOLDERS
 from components.common.rpc import server_functions
 from qalign_core.assets import ASSETS
-from qalign_core.record.trace import header_of, load_trace, trace_text, whole_lines, write_whole
+from qalign_core.record.trace import load_trace, parse_header, trace_text, whole_lines, write_whole
 from qalign_core.registry import entries
 from qalign_core.run import Run
 from qalign_core.target import Target
@@ -75,7 +75,7 @@ def gallery() -> dict[str, Entry]:
 
 def _entry(name: str, title: str, says: str, page: str = "watch") -> Entry:
     with (FOLDER / f"{name}.jsonl").open(encoding="utf-8") as file:
-        run = header_of(next(file)).run
+        run = parse_header(next(file)).run
     link = run.query() if page == "watch" else f"tab={page}&{run.query()}"
     chains = f", {run.chains} chains" if run.chains > 1 else ""
     settings = f"{target_of(run)}, {run.steps} steps{chains}"
@@ -140,7 +140,7 @@ def page_parts(asked: dict[str, Any]) -> dict[str, str]:
     """
     entry = gallery().get(str(asked.get("run")))
     told = {"title": entry.title, "caption": entry.says} if entry is not None else {}
-    header = header_of(asked["header"])
+    header = parse_header(asked["header"])
     before, behind = page_around(header, live=asked.get("live") is True, **told)
     return {"before": before, "behind": behind}
 

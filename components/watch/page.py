@@ -26,7 +26,7 @@ from components.watch.gallery import WATCH, gallery_list, page_parts, recorded_r
 from components.watch.inside import questions
 from components.watch.player import beta_slider, chain_player
 from qalign_core.errors import QAlignError
-from qalign_core.record.trace import header_of
+from qalign_core.record.trace import parse_header
 from qalign_core.run import Run
 from qalign_core.types import Response
 from qalign_core.validation import from_json
@@ -70,7 +70,7 @@ def link_of(header: str) -> dict[str, str]:
     Raises:
         InvalidTrace: it is no header.
     """
-    return {"query": header_of(header).run.query()}
+    return {"query": parse_header(header).run.query()}
 
 
 def _drawer(start: Run, runs: Runs) -> tuple[RunForm, gr.Dropdown, gr.Button, gr.Button]:

@@ -21,7 +21,7 @@ from qalign_core.errors import ModelContractError
 from qalign_core.move_spec import SUFFIX, parse_moves
 from qalign_core.protocols import LanguageModel, RewardModel
 from qalign_core.run import check_count
-from qalign_core.target import Target, renamed
+from qalign_core.target import Target, rename_settings
 from qalign_core.types import NoProposal, ScoredResponse, Step
 
 
@@ -67,7 +67,7 @@ async def step(
         choices.prompt_ids,
         proposal.response,
         kept=proposal.kept,
-        drawn=choices.cost,
+        lm_cost=choices.cost,
     )
     log_alpha = log_acceptance(  # Eq. 8
         target, new=new, old=state, log_correction=proposal.log_correction
@@ -122,7 +122,7 @@ async def run_chain(
         InvalidSetting, InvalidPrompt, ModelContractError, InvalidReward.
     """
     check_models(lm, rm)
-    target = target or Target(**renamed(of_target))
+    target = target or Target(**rename_settings(of_target))
     if isinstance(move, str):
         move = move_of(parse_moves(move), lm)
     check_count("steps", steps, 0)
@@ -178,7 +178,7 @@ async def run_chains(
             other chains are then ended.
     """
     check_count("n_chains", n_chains, 1)
-    target = target or Target(**renamed(of_target))
+    target = target or Target(**rename_settings(of_target))
     chains = (
         run_chain(lm, rm, prompt, target=target, move=move, steps=steps, seed=seed, chain=chain)
         for chain in range(n_chains)

@@ -180,19 +180,19 @@ async def score(
     response: Response,
     *,
     kept: int = 0,
-    drawn: Cost | None = None,
+    lm_cost: Cost | None = None,
 ) -> ScoredResponse:
     """Score a response whose first `kept` ids the RM has read.
 
-    `drawn` is what it cost the LM, where that is not just the ids behind those.
+    `lm_cost` is what it cost the LM, where that is not just the ids behind those.
 
     Raises:
         InvalidReward: the RM returned no finite number.
     """
     reward = check_reward(await rm.score(prompt, response), response, rm)
     cost = draw_cost(len(prompt_ids), kept, len(response), reading_of(rm))
-    if drawn is not None:
-        cost = replace(drawn, scored=cost.scored)
+    if lm_cost is not None:
+        cost = replace(lm_cost, scored=cost.scored)
     return ScoredResponse(response, float(reward), cost)
 
 

@@ -8,7 +8,7 @@ Examples:
 import argparse
 import json
 
-from qalign_core.run import OF_COMMAND
+from qalign_core.run import COMMAND_DEFAULTS
 from qalign_core.types import Step
 from qalign_study.commands import shared
 from qalign_study.commands.drawing import advance, draw, progress_bar
@@ -29,7 +29,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print the decisions as JSON")
     shared.out_option(parser)
     shared.problem_options(parser)
-    shared.run_options(parser, leave_out=("matched",), **OF_COMMAND["compare"])
+    shared.run_options(parser, leave_out=("matched",), **COMMAND_DEFAULTS["compare"])
     shared.model_options(parser)
 
 

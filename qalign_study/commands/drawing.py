@@ -12,7 +12,7 @@ from typing import Any
 from tqdm import tqdm
 
 from qalign_core.errors import InvalidSetting
-from qalign_core.record.runner import Drawn, header_of, record
+from qalign_core.record.runner import Draw, make_header, record
 from qalign_core.record.trace import TraceFile, end_line, open_trace
 from qalign_core.run import Run
 from qalign_core.types import ScoredResponse, Step, Trace
@@ -22,10 +22,10 @@ from qalign_study.sets.tasks import Loaded
 
 
 async def draw(
-    models: shared.Models, run: Run, out: Path | None, told: Callable[[Drawn], object]
+    models: shared.Models, run: Run, out: Path | None, told: Callable[[Draw], object]
 ) -> Trace:
     """Draw a run, into a file if there is one, and tell of each draw; what was there too."""
-    header, new = header_of(*models, run), list[Drawn]()
+    header, new = make_header(*models, run), list[Draw]()
     nowhere = nullcontext(TraceFile(Path(), io.BytesIO(), Trace(header)))
     with open_trace(out, header) if out is not None else nowhere as file:
         if file is None:
@@ -35,9 +35,9 @@ async def draw(
             async with aclosing(drawn) as lines:  # type: ignore[type-var]
                 async for item in lines:
                     file.write(item.line)
-                    if item.drawn is not None:
-                        new.append(item.drawn)
-                        told(item.drawn)
+                    if item.draw is not None:
+                        new.append(item.draw)
+                        told(item.draw)
         except asyncio.CancelledError:
             file.write(end_line("stopped"))
             raise

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from qalign_core.decide.rules import RULES
 from qalign_core.errors import InvalidSetting
-from qalign_core.run import MAX_STEPS, OF_COMMAND
+from qalign_core.run import COMMAND_DEFAULTS, MAX_STEPS
 from qalign_study.commands import shared
 from qalign_study.commands.drawing import fill, progress_bar
 from qalign_study.commands.plan import plan_options, print_plan
@@ -21,7 +21,7 @@ from qalign_study.sets.problem_sets import check_gradable
 from qalign_study.sets.tasks import PRESETS, Task, task_of
 from qalign_study.sheet.text import format_columns
 
-BUDGET = OF_COMMAND["evaluate"]["pool"]
+BUDGET = COMMAND_DEFAULTS["evaluate"]["pool"]
 
 
 def options(parser: argparse.ArgumentParser) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from qalign_core.decide.answers.graders import either, references
+from qalign_core.decide.answers.graders import format_references, references
 from qalign_core.errors import InvalidTask
 from qalign_core.record.trace import load_trace, write_whole
 from qalign_core.run import Run
@@ -47,7 +47,7 @@ def options(parser: argparse.ArgumentParser) -> None:
         "or else its solution, or else the right answer itself is graded",
     )
     told = Run.__dataclass_fields__["extractor"].metadata
-    parser.add_argument("--extractor", metavar="STR", help=told["says"])
+    parser.add_argument("--extractor", metavar="STR", help=told["help"])
     parser.add_argument("--json", action="store_true", help="print the numbers as JSON")
     parser.add_argument("--csv", type=Path, metavar="FILE", help="write all numbers as CSV")
 
@@ -67,7 +67,7 @@ async def command(options: argparse.Namespace) -> None:
         if options.json:
             print(json.dumps(asdict(each), ensure_ascii=False))
         else:
-            right = either(each.reference)
+            right = format_references(each.reference)
             print("\t".join(map(_line, (each.id, each.text, each.answer, right, each.verdict))))
     if not options.json:
         counts = Counter(each.verdict for each in graded)

@@ -10,11 +10,11 @@ import json
 import math
 from dataclasses import asdict
 
-from qalign_core.decide.answers.graders import either
+from qalign_core.decide.answers.graders import format_references
 from qalign_core.errors import InvalidSetting
 from qalign_core.protocols import AnswerExtractor
-from qalign_core.record.runner import Drawn
-from qalign_core.run import OF_COMMAND
+from qalign_core.record.runner import Draw
+from qalign_core.run import COMMAND_DEFAULTS
 from qalign_core.types import Step, Trace
 from qalign_study.commands import shared
 from qalign_study.commands.drawing import draw, fill, progress_bar
@@ -36,7 +36,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--quiet", action="store_true", help="print the answer only")
     parser.add_argument("--json", action="store_true", help="print the numbers as JSON")
     shared.problem_options(parser)
-    shared.run_options(parser, leave_out=("burn_in", "matched"), **OF_COMMAND["run"])
+    shared.run_options(parser, leave_out=("burn_in", "matched"), **COMMAND_DEFAULTS["run"])
     shared.model_options(parser)
 
 
@@ -50,7 +50,7 @@ async def command(options: argparse.Namespace) -> None:
     models = shared.models_of(options)
     problem = Problem("", run.prompt, run.reference, run.extractor)
 
-    def show(drawn: Drawn) -> None:
+    def show(drawn: Draw) -> None:
         if isinstance(drawn, Step) and not options.quiet:
             print(_row(drawn, problem.extract), flush=True)
 
@@ -83,7 +83,11 @@ async def _run_many(options: argparse.Namespace) -> None:
         if options.json:
             print(json.dumps(asdict(answer), ensure_ascii=False))
         elif not options.quiet:
-            right = "" if answer.reference is None else f"; right is {either(answer.reference)}"
+            right = (
+                ""
+                if answer.reference is None
+                else f"; right is {format_references(answer.reference)}"
+            )
             said = answer.text if answer.answer is None else f"{answer.answer} ({answer.share:.0%})"
             print(f"{answer.id}: {said}{right}")
     if not options.json:
@@ -126,7 +130,7 @@ def _said(problem: Problem, trace: Trace) -> str:
     if problem.extract is None:
         return f"{said}\nminimum Bayes risk over {answer.n_states} states:\n{answer.text}"
     share = f"{answer.share:.0%} of {answer.n_states} states"
-    right = "" if answer.reference is None else f"; right is {either(answer.reference)}"
+    right = "" if answer.reference is None else f"; right is {format_references(answer.reference)}"
     return f"{said}\nanswer {answer.answer or '(none)'}, {share}{right}"
 
 

@@ -7,14 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from qalign_core.context import TOLD
+from qalign_core.context import PROGRESS
 from qalign_core.decide.answers.graders import get_grader
 from qalign_core.errors import InvalidSetting
 from qalign_core.move_spec import parse_moves
 from qalign_core.protocols import LanguageModel, RewardModel
 from qalign_core.registry import is_address, load_grader, load_language_model, load_reward_model
-from qalign_core.run import OPEN, Run, Sampling, is_file_name
-from qalign_core.target import FORMER
+from qalign_core.run import NO_EXTRACTOR, Run, Sampling, is_file_name
+from qalign_core.target import OLD_NAMES
 from qalign_study.sets.problem_sets import Problem, load_problems
 from qalign_study.sets.tasks import Loaded, Task, read_task, task_names, task_of
 
@@ -119,12 +119,12 @@ def run_options(
         told = Run.__dataclass_fields__[name]
         default = defaults.get(name, told.default)
         shown = "" if name in TEXTS[:2] or default is None else f" (default: {default})"
-        names = [name, *(old for old, new in FORMER.items() if new == name)]
+        names = [name, *(old for old, new in OLD_NAMES.items() if new == name)]
         group.add_argument(
             *(f"--{each.replace('_', '-')}" for each in names),
             default=defaults.get(name),
             metavar=kind.__name__.upper(),
-            help=f"{told.metadata['says']}{shown}".replace("%", "%%"),
+            help=f"{told.metadata['help']}{shown}".replace("%", "%%"),
         )
 
 
@@ -144,7 +144,7 @@ def settings_of(options: argparse.Namespace, **more: object) -> Run:
 
 def models_of(options: argparse.Namespace, rm: RewardModel | None = None) -> Models:
     """The models; how the LM is sampled is its registry entry's unless the options say."""
-    TOLD.set(lambda what: print(what, file=sys.stderr))
+    PROGRESS.set(lambda what: print(what, file=sys.stderr))
     given, run = read_settings(options), settings_of(options)
     sampling = {name: getattr(run, name) for name in Sampling.__slots__ if name in given}
     if any(part.is_own for part in parse_moves(run.move)):
@@ -180,7 +180,7 @@ def run_of(options: argparse.Namespace) -> Run:
             )
         problem = problems[number]
         given |= {"prompt": problem.prompt, "reference": problem.answer or ""}
-        given.setdefault("extractor", problem.extractor or OPEN)
+        given.setdefault("extractor", problem.extractor or NO_EXTRACTOR)
     return Run.read(given).check()
 
 
@@ -216,7 +216,7 @@ def with_grader(extractor: str | None, problems: Sequence[Problem]) -> tuple[Pro
         return tuple(problems)
     if is_file_name(extractor):
         extractor = load_grader(extractor).name
-    if any(problem.answer is None for problem in problems) or extractor == OPEN:
+    if any(problem.answer is None for problem in problems) or extractor == NO_EXTRACTOR:
         raise InvalidSetting(
             f"--extractor {extractor} is for problems with answers, read from a text; leave it out "
             "for open-ended problems"

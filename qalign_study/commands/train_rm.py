@@ -11,7 +11,7 @@ from dataclasses import fields, replace
 
 from qalign_core.errors import InvalidSetting
 from qalign_core.registry import unload
-from qalign_core.run import OF_COMMAND, Run
+from qalign_core.run import COMMAND_DEFAULTS, Run
 from qalign_study.commands import shared
 from qalign_study.commands.drawing import fill, progress_bar
 from qalign_study.commands.plan import plan_options, print_plan
@@ -68,7 +68,7 @@ def options(parser: argparse.ArgumentParser) -> None:
             help=f"{each.metadata['help']} ({usual})",
         )
     left_out = (*shared.TEXTS, "rm", "chains", "pool", "matched", "burn_in")
-    shared.run_options(parser, leave_out=left_out, **OF_COMMAND["train-rm"])
+    shared.run_options(parser, leave_out=left_out, **COMMAND_DEFAULTS["train-rm"])
     shared.model_options(parser, kinds=("lm",))
 
 

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from qalign_core.record.runner import header_of
+from qalign_core.record.runner import make_header
 from qalign_core.run import Run
 from qalign_core.target import Target
 from qalign_core.types import Cost
@@ -36,7 +36,7 @@ def options(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         default=["1"],
         metavar="FLOAT",
-        help=f"{Run.__dataclass_fields__['sharpness'].metadata['says']} (default: 1)",
+        help=f"{Run.__dataclass_fields__['sharpness'].metadata['help']} (default: 1)",
     )
     parser.add_argument(
         "--target",
@@ -75,7 +75,7 @@ async def command(options: argparse.Namespace) -> None:
     print(f"tuning on {len(problems)} prompts, {given.steps} proposals each", file=sys.stderr)
     how: Any = {"acceptance": options.target, "start": start}
     how |= {"steps": given.steps, "seed": given.seed, "move": given.move}
-    meter = header_of(*models, given).meter
+    meter = make_header(*models, given).meter
     if others:
         sharpnesses = [run.sharpness for run in (given, *others)]
         tried = await tune_sharpness(*models, problems, sharpnesses, **how)

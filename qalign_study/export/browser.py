@@ -8,7 +8,7 @@ from qalign_core.assets import ASSETS
 from qalign_core.errors import InvalidSetting
 from qalign_core.messages import is_conversation
 from qalign_core.move_spec import SUFFIX
-from qalign_core.record.trace import told
+from qalign_core.record.trace import to_dict
 from qalign_core.run import Run
 from qalign_core.types import TraceHeader
 from qalign_core.validation import from_json
@@ -49,7 +49,7 @@ def files(rm: str) -> dict[str, Path]:
 
 def engine_header(header: TraceHeader) -> str:
     """A run, and the facts of its models, as the engine takes them: JSON."""
-    return json.dumps({k: value for k, value in told(header).items() if k not in _ITS_OWN})
+    return json.dumps({k: value for k, value in to_dict(header).items() if k not in _ITS_OWN})
 
 
 POLICY = "script-src 'unsafe-inline' 'wasm-unsafe-eval'; worker-src blob:"

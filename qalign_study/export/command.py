@@ -3,7 +3,7 @@
 import shlex
 
 from qalign_core.registry import entries
-from qalign_core.run import OF_COMMAND, USUAL, Run, Sampling
+from qalign_core.run import COMMAND_DEFAULTS, DEFAULT_SAMPLING, Run, Sampling
 from qalign_core.types import SetHeader
 
 
@@ -31,7 +31,7 @@ def command_of_problem(header: SetHeader, place: int, steps: int) -> str:
 def _options_of(run: Run) -> tuple[str, dict[str, str]]:
     """The command, and the options that are not what it would do without them."""
     entry = entries().get(("lm", run.lm))
-    usual = (entry.sampling if entry is not None else None) or USUAL
+    usual = (entry.sampling if entry is not None else None) or DEFAULT_SAMPLING
     options = run.changes()
     for name in Sampling.__slots__:
         options.pop(name, None)
@@ -41,7 +41,7 @@ def _options_of(run: Run) -> tuple[str, dict[str, str]]:
     if command == "run":
         options.pop("burn_in", None)  # it changes what is shown, not what is drawn
     options.pop("pool", None)
-    if run.pool != OF_COMMAND[command]["pool"]:
+    if run.pool != COMMAND_DEFAULTS[command]["pool"]:
         options["pool"] = str(run.pool)
     return command, options
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from qalign_core.decide.rules import RULES, Rule
 from qalign_core.errors import QAlignError
-from qalign_core.messages import messages_of, written
+from qalign_core.messages import format_prompt, messages_of
 from qalign_core.registry import entries
 from qalign_core.run import Limits, Run
 from qalign_core.validation import is_text, is_whole, short_repr
@@ -175,7 +175,7 @@ def _run(
         except QAlignError as error:
             raise _bad(field, str(error).replace(setting, field, 1)) from error
         read[setting] = value
-    if rule.needs_reward and not run.rewarded:
+    if rule.needs_reward and not run.has_reward:
         raise _bad("model", "this method needs a reward, and rm is none; choose another model")
     if rule.draws == "chain":
         return run.with_changes(pool=0)
@@ -202,7 +202,7 @@ def parse_messages(messages: object) -> str:
         role = "system" if each.get("role") == "developer" else each.get("role")
         found.append({"role": role, "content": _content(number, each.get("content"))})
     try:
-        return written(found)
+        return format_prompt(found)
     except QAlignError as error:
         raise _bad("messages", str(error)) from error
 
@@ -211,7 +211,7 @@ def _read_by(lm: str, prompt: str) -> str:
     """A prompt as a language model reads it: some read only the last message of a conversation."""
     entry = entries().get(("lm", lm))
     last_only = entry is not None and (entry.options or {}).get("one_message")
-    return written(messages_of(prompt)[-1:]) if last_only else prompt
+    return format_prompt(messages_of(prompt)[-1:]) if last_only else prompt
 
 
 def _content(number: int, content: Any) -> Any:

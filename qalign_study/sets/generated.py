@@ -16,7 +16,7 @@ from typing import Any, Literal, Protocol, TypeVar
 
 from qalign_core.assets import ASSETS
 from qalign_core.errors import InvalidSetting
-from qalign_core.run import INVENTORY
+from qalign_core.run import INVENTORY_QUESTION
 
 ProblemKind = Literal["in_distribution", "shifted", "long"]
 EventKind = Literal["gain", "loss", "boxes", "days", "times", "half", "distractor"]
@@ -177,7 +177,7 @@ def read_writing_task(prompt: str) -> WritingTask | None:
 
 def kind_of(prompt: str) -> ProblemKind | Literal["inventory"] | None:
     """The kind of problem whose wordings and number of events a prompt has; None for others."""
-    if INVENTORY in prompt:
+    if INVENTORY_QUESTION in prompt:
         return "inventory"
     sentences = re.split(r"(?<=[.?]) ", prompt.strip())
     first, events, last = sentences[0], sentences[1:-1], sentences[-1]

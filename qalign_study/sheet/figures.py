@@ -190,7 +190,7 @@ def mixtures(main: Group) -> Section | None:
     """Rewards of samples, problem by problem, with the mixture that the paper fits to them."""
     first = main.different[0]
     header = first.results.header
-    if not header.rewarded or header.target.is_sharp:  # that is no tilt of the rewards' law
+    if not header.has_reward or header.target.is_sharp:  # that is no tilt of the rewards' law
         return None
     fitted, under = "mixture fitted to the rewards of samples", f"under β = {number(header.beta)}"
     panels: list[Figure] = []

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from qalign_core.decide.answers.graders import either
+from qalign_core.decide.answers.graders import format_references
 from qalign_core.decide.arrays import vote
 from qalign_core.types import SetHeader
 from qalign_study.export.command import command_of_problem
@@ -66,7 +66,9 @@ def list_problems(
         }
         text = _text(problem.prompt if problem else "", results.texts.get(record.id, ""))
         asked = (
-            {"Problem": text, "Right": either((problem and problem.answer) or "–")} if known else {}
+            {"Problem": text, "Right": format_references((problem and problem.answer) or "–")}
+            if known
+            else {}
         )
         graded = problem is None or problem.is_graded
         came = _came_to(record, results.header, graded)

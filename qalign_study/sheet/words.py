@@ -149,7 +149,7 @@ def models_of(run: Run) -> str:
 
 def target_of(run: Run) -> str:
     """What a run aims at, in a few words: β or no reward, its sharpness, moves of its own."""
-    reward = f"β = {number(run.beta)}" if run.rewarded else "no reward"
+    reward = f"β = {number(run.beta)}" if run.has_reward else "no reward"
     sharper = f", sharpness {number(run.sharpness)}" if run.sharpness != 1 else ""
     return reward + sharper + (f", moves {run.move}" if run.move != Run.move else "")
 

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from qalign_core.chain.moves.move import Choices, Made, Proposal
+from qalign_core.chain.moves.move import Choices, MoveResult, Proposal
 from qalign_core.types import NoProposal, Response
 
 
@@ -23,7 +23,7 @@ class Block:
     delimiters: frozenset[int]
     needs_log_probs: ClassVar[bool] = True
 
-    async def propose(self, choices: Choices, y: Response) -> Made:
+    async def propose(self, choices: Choices, y: Response) -> MoveResult:
         """Make a proposal from the state `y`, or refuse to: the state then repeats."""
         ends = [at + 1 for at, token in enumerate(y.tokens) if token in self.delimiters]
         if not ends:

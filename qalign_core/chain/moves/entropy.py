@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from qalign_core.chain.moves.move import Choices, Made, Proposal
+from qalign_core.chain.moves.move import Choices, MoveResult, Proposal
 from qalign_core.types import Response
 
 EPSILON = 0.1
@@ -18,7 +18,7 @@ class Entropy:
     (docs/method.md, "Moves"). With equal weights this is the paper's move.
     """
 
-    async def propose(self, choices: Choices, y: Response) -> Made:
+    async def propose(self, choices: Choices, y: Response) -> MoveResult:
         """Make a proposal from the state `y`."""
         weights = [EPSILON + entropy for entropy in await choices.entropies(y)]
         kept = choices.weighted(weights)

@@ -5,7 +5,7 @@ from typing import Any
 
 from qalign_core.chain.moves.block import Block
 from qalign_core.chain.moves.entropy import Entropy
-from qalign_core.chain.moves.move import Choices, Made, Move, needs_log_probs
+from qalign_core.chain.moves.move import Choices, Move, MoveResult, needs_log_probs
 from qalign_core.chain.moves.own import own_move
 from qalign_core.chain.moves.suffix import Suffix
 from qalign_core.errors import ModelContractError
@@ -31,7 +31,7 @@ class Mixture:
         """True if one of the moves reads the log-probabilities of the state."""
         return any(map(needs_log_probs, self.moves))
 
-    async def propose(self, choices: Choices, y: Response) -> Made:
+    async def propose(self, choices: Choices, y: Response) -> MoveResult:
         """Draw a move, and make its proposal."""
         return await self.moves[choices.weighted(self.weights, "move")].propose(choices, y)
 

@@ -30,7 +30,7 @@ class Proposal:
     kept_again: int = 0
 
 
-Made = Proposal | NoProposal
+MoveResult = Proposal | NoProposal
 
 
 class Choices(Protocol):
@@ -67,7 +67,7 @@ class Move(Protocol):
     on a model that returns none then refuses it.
     """
 
-    async def propose(self, choices: Choices, y: Response) -> Made:
+    async def propose(self, choices: Choices, y: Response) -> MoveResult:
         """Make a proposal from the state `y`."""
 
 

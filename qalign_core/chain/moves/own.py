@@ -8,7 +8,7 @@ import inspect
 from pathlib import Path
 from typing import Any
 
-from qalign_core.chain.moves.move import Choices, Made
+from qalign_core.chain.moves.move import Choices, MoveResult
 from qalign_core.errors import InvalidSetting, ModelContractError, QAlignError
 from qalign_core.types import Response
 from qalign_core.validation import first_line
@@ -39,7 +39,7 @@ class OwnMove:
         if not inspect.iscoroutinefunction(getattr(self.move, "propose", None)):
             raise InvalidSetting(f"{place} needs `async def propose(self, choices, y)`")
 
-    async def propose(self, choices: Choices, y: Response) -> Made:
+    async def propose(self, choices: Choices, y: Response) -> MoveResult:
         """Make a proposal from the state `y`."""
         try:
             made = await self.move.propose(choices, y)
@@ -48,9 +48,9 @@ class OwnMove:
         except Exception as error:
             problem = f"{type(error).__name__}: {first_line(error)}"
             raise InvalidSetting(f"{self.place} failed with {problem}; fix the move") from error
-        if not isinstance(made, Made):
+        if not isinstance(made, MoveResult):
             raise InvalidSetting(
-                f"{self.place} returned {type(made).__name__}; return a Proposal, or a Refused"
+                f"{self.place} returned {type(made).__name__}; return a Proposal or a NoProposal"
             )
         return made
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from qalign_core.chain.moves.move import Choices, Made, Proposal
+from qalign_core.chain.moves.move import Choices, MoveResult, Proposal
 from qalign_core.errors import InvalidSetting
 from qalign_core.types import Response
 
@@ -28,7 +28,7 @@ def length_ratio(*, new: ArrayLike, old: ArrayLike) -> tuple[Any, Any]:
 class Suffix:
     """Draw an index uniformly over the |y| places, keep the ids before it, rewrite the rest."""
 
-    async def propose(self, choices: Choices, y: Response) -> Made:
+    async def propose(self, choices: Choices, y: Response) -> MoveResult:
         """Make a proposal from the state `y`."""
         kept = choices.uniform(len(y))
         new = await choices.extend(y, kept)

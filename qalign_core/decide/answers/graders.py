@@ -71,12 +71,12 @@ def references(reference: str) -> tuple[str, ...]:
     return (reference,)
 
 
-def joined(answers: list[str]) -> str:
+def join_references(answers: list[str]) -> str:
     """Write right answers as one reference, which `references` reads."""
     return answers[0] if len(answers) == 1 else json.dumps(answers, ensure_ascii=False)
 
 
-def either(reference: str) -> str:
+def format_references(reference: str) -> str:
     """The right answers for people: "Paris or City of Light"."""
     return " or ".join(references(reference))
 
