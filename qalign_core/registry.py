@@ -25,6 +25,7 @@ from qalign_core.decide.answers.graders import LOADED as OWN_GRADERS
 from qalign_core.decide.answers.graders import Grader, own_grader
 from qalign_core.errors import ModelLoadError
 from qalign_core.models.chat import TemplatedLanguageModel, check_sampling
+from qalign_core.models.gguf_file import is_gguf
 from qalign_core.models.loaded import LoadedModels
 from qalign_core.models.prompt_fit import tokens_per_character
 from qalign_core.protocols import RewardModel
@@ -37,8 +38,8 @@ from qalign_core.rewards.functions import (
 )
 from qalign_core.rewards.names import reward_named
 from qalign_core.rewards.texts import text_reward
-from qalign_core.run import DEFAULT_SAMPLING, Sampling
-from qalign_core.validation import first_line, read_field, read_file
+from qalign_core.run import USUAL, Sampling
+from qalign_core.validation import checked, first_line, read_file
 
 MAX_BYTES = 2**20
 """Of the file of a registry."""
@@ -143,7 +144,7 @@ def _entry(kind: str, values: dict[str, Any]) -> Entry:
     entry = Entry(kind=kind, **{"title": values.get("id"), **values})
     for name, annotation in get_type_hints(Entry).items():
         if name != "sampling":
-            read_field({name: getattr(entry, name)}, name, annotation)
+            checked({name: getattr(entry, name)}, name, annotation)
     return entry
 
 
@@ -175,11 +176,15 @@ def _check_sums(found: dict[tuple[str, str], Entry]) -> None:
 
 
 def _from(folder: Path, source: str) -> str:
-    """A folder or a FILE.py:NAME as seen from `folder`; any other source as it is."""
+    """Resolve a folder, a GGUF file or a FILE.py:NAME against `folder`; keep any other source."""
     file, colon, name = source.rpartition(":")
     if file.endswith(".py") and (folder / file).is_file():
         return f"{folder / file}{colon}{name}"
-    return str(folder / source) if (folder / source).is_dir() else source
+    return str(folder / source) if _is_local(folder / source) else source
+
+
+def _is_local(path: Path) -> bool:
+    return path.is_dir() or is_gguf(path)
 
 
 def entries_of(kind: str) -> tuple[Entry, ...]:
@@ -187,7 +192,7 @@ def entries_of(kind: str) -> tuple[Entry, ...]:
     return tuple(e for key, e in entries().items() if key == (kind, e.id))
 
 
-def current_name(kind: str, id: str) -> str:
+def present_name(kind: str, id: str) -> str:
     """The name today of a model, or of each in a sum of rewards, that may be given by a former one.
 
     Raises:
@@ -240,7 +245,7 @@ def load_language_model(
     lm: TemplatedLanguageModel = _shared("lm", id, changes)
     entry = entries().get(("lm", id))
     default = entry.sampling if entry is not None else None
-    return lm.with_sampling(replace(sampling or default or DEFAULT_SAMPLING, **settings))
+    return lm.with_sampling(replace(sampling or default or USUAL, **settings))
 
 
 def load_reward_model(id: str = "embedded", *, code: bool = False, **options: Any) -> RewardModel:
@@ -386,7 +391,7 @@ def _check_taken(kind: str, id: str, options: dict[str, Any]) -> None:
                 f"{id} has no option {name}; it has {', '.join(sorted(taken)) or 'none'}"
             )
         try:
-            read_field(given, name, taken[name])
+            checked(given, name, taken[name])
         except ValueError as error:
             raise ModelLoadError(f"{id} has the option {error}") from error
 
@@ -404,21 +409,21 @@ def loaded() -> tuple[str, ...]:
 def _shared(kind: str, id: str, options: dict[str, Any]) -> Any:
     """The model of that name, which all share who ask for it with these options."""
     options = {name: value for name, value in options.items() if value is not None}
-    id = current_name(kind, id)
+    id = present_name(kind, id)
     return LOADED.get((kind, id, *sorted(options.items())), lambda: _load(kind, id, options))
 
 
 def _load(kind: str, id: str, options: dict[str, Any]) -> Any:
     entry = entries().get((kind, id))
     source = entry.location if entry is not None else id
-    if entry is None and "/" not in id and not Path(id).is_dir():
+    if entry is None and "/" not in id and not _is_local(Path(id)):
         known = ", ".join(entry.id for entry in entries_of(kind))
         raise ModelLoadError(
-            f"there is no model called {id!r}; choose from {known}, or give a folder, a hub id "
-            "(owner/name) or a server (http://HOST:PORT)"
+            f"there is no model called {id!r}; choose from {known}, or give a folder, a GGUF "
+            "file, a hub id (owner/name) or a server (http://HOST:PORT)"
         )
     at = _AT_REVISION.fullmatch(id)
-    if entry is None and at is not None and not Path(id).is_dir():
+    if entry is None and at is not None and not _is_local(Path(id)):
         source, options = at[1], {"revision": at[2], **options}
     given = {**_entry_options(kind, id), **options}
     if entry is not None and is_address(source):
@@ -436,7 +441,7 @@ def _n_served(kind: str, root: str) -> int:
             return round(entry.parameters * 1e6)
     from qalign_core.models.loading import n_stored
 
-    return n_stored(Path(root)) if Path(root).is_dir() else 0
+    return n_stored(Path(root)) if _is_local(Path(root)) else 0
 
 
 def _forget() -> None:

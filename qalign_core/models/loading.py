@@ -20,6 +20,7 @@ from safetensors import SafetensorError, safe_open
 
 from qalign_core.errors import ModelLoadError, NotEnoughMemory, QAlignError
 from qalign_core.models.chat import Text
+from qalign_core.models.gguf_file import GGUFFile, is_gguf, locate
 from qalign_core.models.local.int8 import quantize
 from qalign_core.models.local.worker import Worker
 from qalign_core.models.progress import fetch_bar, tell
@@ -89,11 +90,11 @@ class Pretrained(ABC):
         """Load a folder or hub id.
 
         Args:
-            source: a folder in transformers' format, or a hub id `owner/name`.
+            source: a folder in transformers' format, a GGUF file, or a hub id `owner/name`.
             id: its name; by default the source.
             revision: of the hub repository; a commit hash pins it.
             dtype: "float32", "bfloat16", "float16" or, on a CPU, "int8" (`local.int8`); by default
-                float32 on a CPU, else the stored one.
+                float32 on a CPU, else the stored one; "int8" for a GGUF file of 8 bits or fewer.
             device: as torch names them; by default a GPU if there is one.
             chat_template: used if the tokenizer has none.
             one_message: refuse conversations of several messages.
@@ -115,13 +116,18 @@ class Pretrained(ABC):
                 raise ModelLoadError(f"{option} must be at least {least}, got {given[option]}")
         name = str(source)
         folder, commit = _fetch(name, revision, dtype=dtype, device=device)
-        _check_safe(folder, name)
-        with _one_sentence(name):
-            config = transformers.AutoConfig.from_pretrained(folder, trust_remote_code=False)
+        file = _read_gguf(folder)
+        if file is None:
+            _check_safe(folder, name)
+        with _one_sentence(name, None if file is None else _unknown_architecture(file)):
+            config = transformers.AutoConfig.from_pretrained(
+                **locate(folder), trust_remote_code=False
+            )
         auto = getattr(transformers, f"AutoModelFor{cls.kind}")
-        _check_kind(cls.kind, auto, config, name)
+        _check_kind(cls.kind, auto, config, name, is_file=file is not None)
         stored = str(getattr(config, "dtype", None) or "float32").removeprefix("torch.")
-        dtype = dtype or ("float32" if device == "cpu" else stored)
+        default = "int8" if file is not None and file.is_quantized else "float32"
+        dtype = dtype or (default if device == "cpu" else stored)
         if dtype not in _BYTES:
             raise ModelLoadError(f"dtype must be one of {', '.join(_BYTES)}, got {dtype}")
         eight = dtype == "int8"
@@ -129,7 +135,8 @@ class Pretrained(ABC):
             raise ModelLoadError(
                 f"int8 is for CPUs, and {name} would run on {device}; leave it out"
             )
-        weights = n_stored(folder) * _BYTES[dtype]
+        # transformers converts a GGUF file to float32 before anything else
+        weights = n_stored(folder) * _BYTES["float32" if file else dtype]
         position = _kept_width(config) * _BYTES["float32" if eight else dtype]
         kept = given["rows"] * given["window"] * position
         _check_memory(weights, kept + given["cache_bytes"], name, dtype, device)
@@ -137,8 +144,8 @@ class Pretrained(ABC):
             tell(f"reading {_gib(weights)} of {name}")
         with _one_sentence(name):
             model, report = auto.from_pretrained(
-                folder,
-                dtype="auto" if eight else getattr(torch, dtype),
+                **locate(folder),
+                dtype=dtype if not eight else "float32" if file else "auto",
                 use_safetensors=True,
                 trust_remote_code=False,
                 output_loading_info=True,
@@ -148,6 +155,8 @@ class Pretrained(ABC):
                 f"{name} lacks trained weights for {missing[0]} (they would be random); "
                 "choose a checkpoint that has its head"
             )
+        if file is not None and file.eos:
+            model.generation_config.eos_token_id = list(file.eos)
         text = _text(folder, name, chat_template, one_message=one_message)
         model = model.to(device).eval().requires_grad_(False)
         n_parameters = sum(p.numel() for p in model.parameters())
@@ -166,9 +175,10 @@ _KINDS = {
 }
 
 
-def _check_kind(kind: str, auto: Any, config: Any, name: str) -> None:
+def _check_kind(kind: str, auto: Any, config: Any, name: str, *, is_file: bool) -> None:
     wanted, *endings = _KINDS[kind]
-    built_as = (config.architectures or ["?"])[0]
+    # a GGUF file names no class of transformers; without a head, its weights are incomplete
+    built_as = (config.architectures or [endings[0] if is_file else "?"])[0]
     if not has_model_for(auto, config) or not built_as.endswith(tuple(endings)):
         raise ModelLoadError(
             f"{name} is a {built_as}, not {wanted} (…{endings[0]}); choose another model"
@@ -216,12 +226,28 @@ def load_text(
 
     name = str(source)
     folder, _ = _fetch(name, revision, weights=False)
+    file = _read_gguf(folder)
     text = _text(folder, name, chat_template)
+    if file is not None and file.eos:
+        return text, file.eos
     with _one_sentence(name):
         eos: tuple[int, ...] = ()
         if (folder / "generation_config.json").is_file():
             eos = eos_ids(GenerationConfig.from_pretrained(folder))
-        return text, eos or eos_ids(AutoConfig.from_pretrained(folder, trust_remote_code=False))
+        return text, eos or eos_ids(
+            AutoConfig.from_pretrained(**locate(folder), trust_remote_code=False)
+        )
+
+
+def _read_gguf(path: Path) -> GGUFFile | None:
+    return GGUFFile(path) if is_gguf(path) else None
+
+
+def _unknown_architecture(file: GGUFFile) -> str:
+    return (
+        f"transformers cannot read the architecture {file.architecture} from a GGUF file; give "
+        "the model's folder or hub id"
+    )
 
 
 def model_folder(source: str) -> Path:
@@ -248,7 +274,9 @@ def _text(folder: Path, name: str, chat_template: str | None, *, one_message: bo
 
     _check_no_mark(folder, name)
     with _one_sentence(name, "its tokenizer cannot be loaded; put tokenizer.json beside the model"):
-        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False, use_fast=True)
+        tokenizer = AutoTokenizer.from_pretrained(
+            **locate(folder), trust_remote_code=False, use_fast=True
+        )
         assert tokenizer.backend_tokenizer is not None
     tokenizer.chat_template = tokenizer.chat_template or chat_template
     if not tokenizer.chat_template:
@@ -284,11 +312,12 @@ def _fetch(
 ) -> tuple[Path, str]:
     """The folder of a model and its commit; hub files are downloaded, code and pickles are not."""
     folder = Path(name).expanduser()
-    if folder.is_dir():
+    if folder.is_dir() or is_gguf(folder):
         return folder, revision or (fingerprint(folder) if weights else "")
     if name.startswith((".", "/", "~")) or name.count("/") > 1:
         raise ModelLoadError(
-            f"there is no folder {name}; give a folder with config.json or a hub id"
+            f"there is no folder or GGUF file {name}; give a folder with config.json, a GGUF file "
+            "or a hub id"
         )
     if revision and not _REVISION.fullmatch(revision):
         raise ModelLoadError(
@@ -369,9 +398,10 @@ def _check_no_mark(folder: Path, name: str) -> None:
 
 
 def fingerprint(folder: Path) -> str:
-    """The first 12 hex digits of BLAKE2b over a folder's weights and tokenizer files."""
+    """The first 12 hex digits of BLAKE2b over a folder's weights and tokenizer, or a GGUF file."""
     digest = hashlib.blake2b()
-    for path in sorted([*folder.glob("*.safetensors"), *folder.glob("tokenizer*")]):
+    parts = sorted([*folder.glob("*.safetensors"), *folder.glob("tokenizer*")])
+    for path in [folder] if is_gguf(folder) else parts:
         with path.open("rb") as file:
             each = hashlib.file_digest(file, hashlib.blake2b)
         digest.update(path.name.encode() + b"\0" + each.digest())
@@ -379,11 +409,13 @@ def fingerprint(folder: Path) -> str:
 
 
 def n_stored(folder: Path) -> int:
-    """Parameters in a folder's safetensors files, read from their headers only.
+    """Return the number of parameters of a folder or GGUF file, read from the headers only.
 
     Raises:
-        ModelLoadError: a file has no header, or one that does not fit what is behind it.
+        ModelLoadError: a file has no header, or one that does not fit its size.
     """
+    if is_gguf(folder):
+        return GGUFFile(folder).n_parameters
     n = 0
     for path in folder.glob("*.safetensors"):
         try:

@@ -5,12 +5,12 @@ from typing import Any
 
 from tqdm import tqdm
 
-from qalign_core.context import PROGRESS
+from qalign_core.context import TOLD
 
 
 def tell(what: str) -> None:
     """Say what happens now, such as "reading 0.5 GiB of NAME"."""
-    PROGRESS.get()(what)
+    TOLD.get()(what)
 
 
 def fetch_bar(source: str) -> type[tqdm]:
@@ -18,7 +18,7 @@ def fetch_bar(source: str) -> type[tqdm]:
 
     The hub's client makes the bars, in threads of its own; they share the listener of the load.
     """
-    told = PROGRESS.get()
+    told = TOLD.get()
 
     class FetchBar(tqdm):  # type: ignore[misc]
         last = ""

@@ -60,9 +60,9 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, Pa
     at = tmp_path_factory.mktemp("llamacpp")
     letters, bytes_ = of_letters(at / "letters"), save(at / "bytes", "llama")
     return {
-        "letters": (letters, convert(letters, at / "letters.gguf")),
-        "8 bits": (letters, convert(letters, at / "8-bits.gguf", "Q8_0")),
-        "bytes": (bytes_, convert(bytes_, at / "bytes.gguf")),
+        "letters": (letters, convert(letters, at / "letters.gguf", merges=True)),
+        "8 bits": (letters, convert(letters, at / "8-bits.gguf", "Q8_0", merges=True)),
+        "bytes": (bytes_, convert(bytes_, at / "bytes.gguf", merges=True)),
     }
 
 

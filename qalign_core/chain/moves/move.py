@@ -1,6 +1,6 @@
-"""The interface of moves: a move makes a proposal from a state, with its correction.
+"""What a move is: it makes a proposal from a state, and knows the correction that goes with it.
 
-A move has no randomness of its own. It draws only through `Choices`, so that an enumerable world
+A move never draws by itself. All of its randomness comes through `Choices`, so that an exact world
 can replay every sequence of choices (`qalign_study.exact.moves`).
 """
 
@@ -19,9 +19,9 @@ class Proposal:
 
     Attributes:
         response: `y'`.
-        kept: number of its first ids that were kept from the state.
+        kept: how many of its first ids were the state's.
         log_correction: terms that add up to the log of the move's correction.
-        kept_again: number of its last ids that were also kept.
+        kept_again: how many of its last ids were the state's too.
     """
 
     response: Response
@@ -30,45 +30,44 @@ class Proposal:
     kept_again: int = 0
 
 
-MoveResult = Proposal | NoProposal
-"""Result of one attempt of a move."""
+Made = Proposal | NoProposal
 
 
 class Choices(Protocol):
-    """A move's source of randomness and model output; each choice in a step has its own role."""
+    """All that a move draws through. Each choice of a step has a role of its own."""
 
     max_new_tokens: int
     """The limit `L` on the length of a response, EOS included."""
 
     def uniform(self, n: int, role: str = "index") -> int:
-        """Draw a whole number, uniform over {0, ..., n-1}."""
+        """A whole number, uniform over {0, ..., n-1}."""
 
     def weighted(self, weights: Sequence[float], role: str = "index") -> int:
-        """Draw an index with probability proportional to its weight."""
+        """A place, with probability in proportion to its weight."""
 
     async def extend(
         self, y: Response, kept: int, *, until: frozenset[int] = frozenset(), role: str = "suffix"
     ) -> Response:
-        """Keep the first `kept` ids of `y`; draw the rest, to the end or an id of `until`."""
+        """Keep the first `kept` ids of `y` and draw on, to the end or through an id of `until`."""
 
     async def log_probs(self, before: tuple[int, ...], tokens: tuple[int, ...]) -> Sequence[float]:
-        """Return ln of the probability, as sampled, of each of `tokens` after `before`."""
+        """Natural log of the probability, as sampled, of each of `tokens` behind `before`."""
 
     async def entropies(self, y: Response) -> Sequence[float]:
-        """Return the entropy of the next token, as sampled, at each of the |y| places, in nats."""
+        """Entropy of the next token, as sampled, at each of the |y| places of `y`, in nats."""
 
     def join(self, y: Response, tail: tuple[int, ...], log_probs: Sequence[float]) -> Response:
-        """Return the response of the ids of `y` and a tail with these log-probabilities."""
+        """The response of the ids of `y` and a tail with these log-probabilities."""
 
 
 class Move(Protocol):
-    """Makes proposals; where it returns `NoProposal`, the state repeats.
+    """How a proposal is made; where it can make none, it refuses and the state repeats.
 
     A move that reads the log-probabilities of the state declares `needs_log_probs = True`; a chain
-    refuses such a move if its model returns no log-probabilities.
+    on a model that returns none then refuses it.
     """
 
-    async def propose(self, choices: Choices, y: Response) -> MoveResult:
+    async def propose(self, choices: Choices, y: Response) -> Made:
         """Make a proposal from the state `y`."""
 
 

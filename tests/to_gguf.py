@@ -1,7 +1,8 @@
-"""A folder of transformers' Llama as a GGUF file, as llama.cpp's own converter writes it."""
+"""Write Llama, Qwen2 and Gemma 3 of transformers as GGUF files, as llama.cpp's converter does."""
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,13 @@ NAMES = {
     "mlp.up_proj": "ffn_up",
     "mlp.down_proj": "ffn_down",
 }
+NAMES_OF_GEMMA = NAMES | {
+    "self_attn.q_norm": "attn_q_norm",
+    "self_attn.k_norm": "attn_k_norm",
+    "post_attention_layernorm": "post_attention_norm",
+    "pre_feedforward_layernorm": "ffn_norm",
+    "post_feedforward_layernorm": "post_ffw_norm",
+}
 
 
 def interleaved(weight: torch.Tensor, n_heads: int) -> torch.Tensor:
@@ -28,28 +36,37 @@ def interleaved(weight: torch.Tensor, n_heads: int) -> torch.Tensor:
     return weight.view(n_heads, 2, n // n_heads // 2, width).transpose(1, 2).reshape(n, width)
 
 
-def convert(folder: Path, file: Path, weights: str = "F32") -> Path:
-    """Write the model and its tokenizer; matrices as "F32" or in a type that gguf quantises."""
+def convert(folder: Path, file: Path, weights: str = "F32", *, merges: bool = False) -> Path:
+    """Write a model, its tokenizer and chat template; matrices are "F32" or a quantized type.
+
+    llama.cpp requires a merge, and transformers refuses one of no token: `merges` writes it.
+    """
     model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
     tokenizer: Any = transformers.AutoTokenizer.from_pretrained(folder)
     config, state = model.config, model.state_dict()
-    writer = gguf.GGUFWriter(file, "llama")
+    architecture = config.model_type.removesuffix("_text")
+    writer = gguf.GGUFWriter(file, architecture)
     writer.add_block_count(config.num_hidden_layers)
     writer.add_context_length(config.max_position_embeddings)
     writer.add_embedding_length(config.hidden_size)
     writer.add_feed_forward_length(config.intermediate_size)
     writer.add_head_count(config.num_attention_heads)
     writer.add_head_count_kv(config.num_key_value_heads)
-    writer.add_key_length(config.head_dim)
-    writer.add_value_length(config.head_dim)
-    writer.add_rope_dimension_count(config.head_dim)
+    width = getattr(config, "head_dim", config.hidden_size // config.num_attention_heads)
+    writer.add_key_length(width)
+    writer.add_value_length(width)
+    writer.add_rope_dimension_count(width)
+    if architecture == "gemma3":
+        writer.add_sliding_window(config.sliding_window)
     writer.add_layer_norm_rms_eps(config.rms_norm_eps)
     writer.add_vocab_size(config.vocab_size)
-    add_tokenizer(writer, tokenizer)
+    add_tokenizer(writer, tokenizer, merges=merges)
     heads = {"q": config.num_attention_heads, "k": config.num_key_value_heads}
 
     def add(name: str, tensor: torch.Tensor) -> None:
         values = tensor.numpy().copy()
+        if architecture == "gemma3" and "norm" in name:
+            values += 1  # llama.cpp multiplies by the stored number, transformers by one more
         kind = gguf.GGMLQuantizationType[weights if tensor.ndim > 1 else "F32"]
         writer.add_tensor(name, gguf.quants.quantize(values, kind), raw_dtype=kind)
 
@@ -57,11 +74,14 @@ def convert(folder: Path, file: Path, weights: str = "F32") -> Path:
     add("output_norm.weight", state["model.norm.weight"])
     add("output.weight", state["lm_head.weight"])
     for layer in range(config.num_hidden_layers):
-        for theirs, ours in NAMES.items():
-            tensor = state[f"model.layers.{layer}.{theirs}.weight"]
-            if ours in ("attn_q", "attn_k"):
-                tensor = interleaved(tensor, heads[ours[-1]])
-            add(f"blk.{layer}.{ours}.weight", tensor)
+        names = NAMES_OF_GEMMA if architecture == "gemma3" else NAMES
+        for (source, target), part in itertools.product(names.items(), ("weight", "bias")):
+            tensor = state.get(f"model.layers.{layer}.{source}.{part}")
+            if tensor is None:
+                continue
+            if architecture == "llama" and target in ("attn_q", "attn_k"):
+                tensor = interleaved(tensor, heads[target[-1]])
+            add(f"blk.{layer}.{target}.{part}", tensor)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -69,8 +89,8 @@ def convert(folder: Path, file: Path, weights: str = "F32") -> Path:
     return file
 
 
-def add_tokenizer(writer: gguf.GGUFWriter, tokenizer: Any) -> None:
-    """The tokens of a byte-level tokenizer without merges; special ones are control tokens."""
+def add_tokenizer(writer: gguf.GGUFWriter, tokenizer: Any, *, merges: bool) -> None:
+    """Add the tokens of a byte-level tokenizer without merges; special ones are control tokens."""
     tokens = sorted(tokenizer.get_vocab(), key=tokenizer.get_vocab().__getitem__)
     special = set(tokenizer.all_special_tokens)
     kinds = [gguf.TokenType.CONTROL if t in special else gguf.TokenType.NORMAL for t in tokens]
@@ -78,8 +98,11 @@ def add_tokenizer(writer: gguf.GGUFWriter, tokenizer: Any) -> None:
     writer.add_tokenizer_pre("gpt-2")
     writer.add_token_list(tokens)
     writer.add_token_types(kinds)
-    writer.add_token_merges([f"{tokens[-1]} {tokens[-1]}"])  # one is needed, of no token
+    writer.add_token_scores([0.0] * len(tokens))
+    if merges:
+        writer.add_token_merges([f"{tokens[-1]} {tokens[-1]}"])
     writer.add_bos_token_id(tokenizer.bos_token_id)
     writer.add_eos_token_id(tokenizer.eos_token_id)
     writer.add_eot_token_id(tokenizer.convert_tokens_to_ids("<end>"))
     writer.add_add_bos_token(False)
+    writer.add_chat_template(tokenizer.chat_template)

@@ -1,0 +1,71 @@
+"""GGUF files, the format of llama.cpp: checked here, read by transformers.
+
+file = GGUFFile(Path("model.gguf"))
+file.architecture, file.n_parameters, file.eos
+"""
+
+from pathlib import Path
+from typing import Any
+
+from qalign_core.errors import ModelLoadError
+from qalign_core.validation import first_line
+
+_UNQUANTIZED = {"F64", "F32", "F16", "BF16"}
+
+
+def is_gguf(path: Path) -> bool:
+    """Return whether a path is a GGUF file, by its name."""
+    return path.suffix == ".gguf" and path.is_file()
+
+
+def locate(path: Path) -> dict[str, Any]:
+    """Return the arguments of `from_pretrained` that name a folder or a GGUF file."""
+    if is_gguf(path):
+        return {"pretrained_model_name_or_path": path.parent, "gguf_file": path.name}
+    return {"pretrained_model_name_or_path": path}
+
+
+class GGUFFile:
+    """The properties of a GGUF file that decide how it is loaded.
+
+    Attributes:
+        architecture: the name that llama.cpp uses.
+        n_parameters: of the model.
+        is_quantized: True if any weights have 8 bits or fewer.
+        eos: ids that end a response: the end of the text and the end of a turn.
+
+    Raises:
+        ModelLoadError: in one sentence: a package is missing, or the file is incomplete or has no
+            tokenizer.
+    """
+
+    def __init__(self, path: Path) -> None:
+        try:
+            import accelerate  # noqa: F401  # transformers requires it for these files
+            import gguf
+        except ImportError as error:
+            raise ModelLoadError(
+                f"{path} is a GGUF file, which needs the package {error.name}; install "
+                "'qalign-explorer[gguf]'"
+            ) from error
+        try:
+            reader = gguf.GGUFReader(path)
+            fields = {
+                name: field.contents()
+                for name, field in reader.fields.items()
+                if name == "general.architecture" or name.endswith("_token_id")
+            }
+            types = {tensor.tensor_type.name for tensor in reader.tensors}
+            self.n_parameters = sum(int(tensor.n_elements) for tensor in reader.tensors)
+            self.architecture = str(fields["general.architecture"])
+        except (OSError, ValueError, IndexError, KeyError) as error:
+            raise ModelLoadError(
+                f"{path} is not a complete GGUF file ({first_line(error)}); download it again"
+            ) from error
+        if "tokenizer.ggml.tokens" not in reader.fields:
+            raise ModelLoadError(
+                f"{path} has no tokenizer; choose a GGUF file of a language model that has one"
+            )
+        self.is_quantized = not types <= _UNQUANTIZED
+        ends = (fields.get(f"tokenizer.ggml.{name}_token_id") for name in ("eos", "eot"))
+        self.eos = tuple(dict.fromkeys(int(id) for id in ends if id is not None))
